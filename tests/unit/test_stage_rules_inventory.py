@@ -49,3 +49,214 @@ def test_a_node_that_began_when_a_pod_ended_held_nothing_of_it(inventory: Tables
         (1, 2, 0.25, 10, 50)
     ]
     assert inventory.rows("SELECT node_id FROM unlisted_nodes") == [(1,)]
+
+
+def test_a_number_is_above_none_and_at_most_the_most_that_makes_sense(inventory: Tables) -> None:
+    texts = ["0", "-1", "nan", "inf", "100.5", "x", "0.5", "100"]
+    numbers = inventory.con.execute(
+        "SELECT quantity(text, 100) FROM unnest(?) AS t(text)", [texts]
+    ).fetchall()
+    assert [number for (number,) in numbers] == [None, None, None, None, None, None, 0.5, 100]
+
+
+def test_what_a_target_tells_holds_for_as_long_as_its_scrapes_lie_apart(inventory: Tables) -> None:
+    series = "series: series_id, source, cluster, metric, labels"
+    for number, (job, instance) in enumerate((("a", "i"), ("a", "j"), ("b", "i"))):
+        labels = f"MAP {{'job': '{job}', 'instance': '{instance}', 'node': 'n'}}"
+        inventory.add(series, f"{number}, 's', 'c', 'kube_node_info', {labels}")
+        inventory.add("states: series_id, value, first_ms, last_ms", f"{number}, 1, {HOUR}, {HOUR + 1000}")
+    inventory.add("scrape_gaps: source, cluster, job, instance, hour, gap_ms", "'s', 'c', 'a', 'i', 1, 15000")
+    inventory.run("inventory/11_state_intervals")
+    spans = inventory.rows(
+        "SELECT labels['job'], labels['instance'], first_ms - begin_ms, end_ms - last_ms FROM state_intervals ORDER BY ALL"
+    )
+    assert spans == [("a", "i", 15000, 15000), ("a", "j", 15000, 15000), ("b", "i", 60000, 60000)]
+
+
+def test_a_node_that_offers_none_of_a_part_of_devices_has_no_virtual_devices(inventory: Tables) -> None:
+    inventory.make(
+        "resources: pattern VARCHAR, kind VARCHAR, vendor VARCHAR, size DOUBLE, devices VARCHAR, instance_type VARCHAR",
+        "'gpumem', 'memory', 'nvidia', 1, 'gpu', NULL",
+    )
+    inventory.make("claim_series: metric VARCHAR, kind VARCHAR, uid VARCHAR, claim VARCHAR")
+    inventory.add(
+        "state_intervals: cluster, metric, node, resource, value",
+        "'c', 'kube_node_status_capacity', 'some', 'gpumem', 40",
+        "'c', 'kube_node_status_capacity', 'none', 'gpumem', 0",
+    )
+    inventory.run("inventory/12_resource_kinds")
+    assert inventory.rows("FROM virtual_devices") == [("c", "some", "gpu")]
+
+
+def test_of_a_job_whose_rest_divides_by_its_other_nodes_it_is_told_how_it_lies(inventory: Tables) -> None:
+    inventory.add("loads: kind", "'slurm'")
+    inventory.make(
+        "slurm_spans: cluster VARCHAR, job_id INT, submit_ms BIGINT, nodes VARCHAR[], alloc_tres VARCHAR, from_ms BIGINT,"
+        " to_ms BIGINT, names_gpus BOOLEAN",
+        "'c', 1, 0, ['a', 'b', 'd', 'e'], 'gres/gpu=8', 0, 100, true",
+        "'c', 2, 0, ['a', 'b', 'd'], 'gres/gpu=8', 0, 100, true",
+        "'c', 3, 0, ['a', 'b'], 'gres/gpu=8', 0, 100, true",
+    )
+    inventory.add(
+        "slurm_steps: cluster, job_id, step, nodes, alloc_tres, start_ms",
+        "'c', 1, 'batch', ['a'], 'gres/gpu=2', 0",
+        "'c', 2, 'batch', ['a'], 'gres/gpu=1', 0",
+    )
+    inventory.run("inventory/19_slurm_holdings")
+    assert inventory.rows(
+        "SELECT job_id, node, units, is_even FROM slurm_holdings ORDER BY job_id, node"
+    ) == [
+        (1, "a", 2, False),
+        (1, "b", 2, False),
+        (1, "d", 2, False),
+        (1, "e", 2, False),
+        (2, "a", 1, True),
+        (2, "b", 3.5, True),
+        (2, "d", 3.5, True),
+        (3, "a", 4, True),
+        (3, "b", 4, True),
+    ]
+
+
+def test_a_series_that_begins_as_its_pod_ends_was_measured_where_the_pod_ran(inventory: Tables) -> None:
+    inventory.make(
+        "node_lifetimes: node_id INT, cluster VARCHAR, node VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT",
+        "1, 'c', 'n', 0, 100",
+    )
+    inventory.con.execute(
+        "CREATE TEMP TABLE device_series AS SELECT * EXCLUDE (node_id, up_from_ms, up_to_ms, device_id) FROM node_devices"
+    )
+    inventory.make("device_hosts: cluster VARCHAR, host VARCHAR, node_label VARCHAR, node VARCHAR")
+    inventory.add(
+        "device_series: series_id, cluster, namespace, pod, host, uuid, gpu_instance_id, first_ms, last_ms",
+        "1, 'c', 'ns', 'p', 'ip', 'GPU-1', '', 50, 60",
+        "2, 'c', 'ns', 'p', 'ip', 'GPU-2', '', 51, 60",
+    )
+    inventory.add(
+        "state_intervals: cluster, metric, namespace, pod, node, first_ms, last_ms, end_ms",
+        "'c', 'kube_pod_info', 'ns', 'p', 'n', 0, 40, 50",
+    )
+    inventory.run("inventory/25_node_devices")
+    assert inventory.rows("SELECT series_id, node_id, up_from_ms, up_to_ms FROM node_devices") == [
+        (1, 1, 0, 100)
+    ]
+
+
+def test_a_node_of_slurm_is_as_it_was_described_last(inventory: Tables) -> None:
+    inventory.add("loads: kind", "'slurm'")
+    inventory.make(
+        "slurm_machines: node_id INT, cluster VARCHAR, node VARCHAR, created_ms BIGINT, up_from_ms BIGINT, up_to_ms BIGINT,"
+        " gpu_model VARCHAR, type VARCHAR, gpu_count DOUBLE, machine_gpus DOUBLE",
+        "1, 'c', 'n', NULL, 0, 100, 'A100', 'a100', 8, 8",
+    )
+    inventory.con.execute(
+        "CREATE TEMP TABLE node_facts AS SELECT *, NULL::DOUBLE AS mig_slices FROM main.nodes LIMIT 0"
+    )
+    inventory.add("nodes: node_id")
+    inventory.add(
+        "slurm_nodes: cluster, node, instance_type, seen_ms, partitions",
+        "'c', 'n', 'old', 10, ['p']",
+        "'c', 'n', 'new', 20, ['q', 'r']",
+        "'c', 'n', 'older', 5, ['p']",
+    )
+    inventory.run("inventory/26_slurm_nodes")
+    assert inventory.rows("SELECT instance_type, gpu_count, labels['label_partition'] FROM nodes") == [
+        ("new", 8, "q,r")
+    ]
+
+
+def test_a_machine_that_two_clouds_list_has_the_most_memory_that_one_lists(inventory: Tables) -> None:
+    inventory.make(
+        "node_facts: node_id INT, cluster VARCHAR, node VARCHAR, instance_type VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT",
+        "1, 'c', 'n', 'M1', 0, 100",
+    )
+    inventory.make(
+        "catalog_instances: instance_type VARCHAR, vcpus DOUBLE, memory_gib DOUBLE",
+        "'m1', 8, 32",
+        "'M1', 4, 64",
+    )
+    inventory.run("inventory/28_node_hosts")
+    assert inventory.rows("FROM node_hosts ORDER BY part") == [(1, "cpu", 8), (1, "memory", 64 * 2**30)]
+
+
+def test_a_node_is_closed_in_all_lives_of_its_gpus(inventory: Tables) -> None:
+    inventory.add("loads: kind", "'slurm'")
+    inventory.add("slurm_events: cluster, node, state, from_ms, to_ms", "'c', 'n', 'DRAIN', 10, 90")
+    inventory.add("slurm_reservations: cluster, nodes, from_ms, to_ms, flags")
+    inventory.make(
+        "slurm_machines: cluster VARCHAR, node VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT",
+        "'c', 'n', 0, 40",
+        "'c', 'n', 50, 80",
+    )
+    inventory.make("slurm_units: cluster VARCHAR, node VARCHAR, kind VARCHAR, units DOUBLE, share DOUBLE")
+    inventory.run("inventory/29_slurm_absences")
+    assert inventory.rows("SELECT node, from_ms, to_ms FROM closed_nodes") == [("n", 10, 80)]
+
+
+def test_a_unit_that_is_not_known_any_more_is_what_it_was_last(inventory: Tables) -> None:
+    inventory.make(
+        "pod_nodes: cluster VARCHAR, uid VARCHAR, node_id INT, held_from_ms BIGINT",
+        "'c', 'after', 1, 30",
+        "'c', 'before', 1, 5",
+        "'c', 'between', 1, 22",
+    )
+    inventory.make(
+        "pod_requests: cluster VARCHAR, uid VARCHAR, resource VARCHAR, units DOUBLE",
+        *(f"'c', '{uid}', 'gpu', 2" for uid in ("after", "before", "between")),
+    )
+    inventory.make("pod_parts: cluster VARCHAR, uid VARCHAR, resource VARCHAR, units DOUBLE, gpus DOUBLE")
+    inventory.make("reservations: cluster VARCHAR, uid VARCHAR, gives_way BOOLEAN")
+    inventory.add(
+        "unit_shares: node_id, resource, from_ms, to_ms, share, shared",
+        "1, 'gpu', 0, 10, 1, false",
+        "1, 'gpu', 10, 20, 0.5, true",
+        "1, 'gpu', 25, 30, 0.25, true",
+    )
+    inventory.run("inventory/34_pod_units")
+    assert inventory.rows("SELECT uid, gpus FROM pod_units ORDER BY uid") == [
+        ("after", 0.5),
+        ("before", 2),
+        ("between", 0.5),
+    ]
+
+
+def test_a_device_that_several_series_measure_is_told_of_once(inventory: Tables) -> None:
+    inventory.add("loads: kind", "'slurm'")
+    inventory.add("slurm_devices: cluster, job_id, submit_ms, node, type, gpus", "'c', 7, 0, 'n', '', [0]")
+    inventory.make(
+        "allocated: allocation_id INT, cluster VARCHAR, uid VARCHAR, node_id INT, held_from_ms BIGINT, held_to_ms BIGINT",
+        "5, 'c', '7@0/n/', 1, 0, 100",
+    )
+    inventory.make("slurm_machines: node_id INT, gpu_model VARCHAR", "1, NULL")
+    inventory.make(
+        "slurm_units: cluster VARCHAR, node VARCHAR, kind VARCHAR, profile VARCHAR, type VARCHAR, gpu_model VARCHAR",
+        "'c', 'n', 'gpu', NULL, NULL, NULL",
+    )
+    inventory.add(
+        "series: series_id, labels",
+        *(f"{number}, MAP {{'gpu': '{gpu}'}}" for number, gpu in enumerate((0, 0, 1))),
+    )
+    inventory.add(
+        "node_devices: series_id, node_id, gpu_instance_id, first_ms, last_ms, device_id",
+        *(f"{number}, 1, '', 0, 100, {device}" for number, device in enumerate((8, 8, 9))),
+    )
+    inventory.run("inventory/40_slurm_devices")
+    assert inventory.rows("FROM told_devices") == [(5, 8)]
+
+
+def test_a_job_that_still_waits_waits_until_the_end_of_what_was_collected(inventory: Tables) -> None:
+    inventory.add("loads: kind", "'slurm'")
+    inventory.add("collected: cluster, from_ms, to_ms", "'c', 0, 50", "'c', 60, 90")
+    inventory.add(
+        "slurm_runs: cluster, job_id, submit_ms, job, account, eligible_ms, start_ms, end_ms, req_tres",
+        "'c', 7, 10, '7', 'a', 20, NULL, NULL, 'cpu=4,gres/gpu=2'",
+        "'c', 8, 10, '8', NULL, NULL, 40, 80, 'gres/gpu=1'",
+        "'c', 9, 10, '9', NULL, NULL, NULL, 70, 'gres/gpu=1'",
+    )
+    inventory.add("pending_pods: cluster")
+    inventory.run("inventory/44_slurm_pending")
+    assert inventory.rows("SELECT pod, namespace, gpus, from_ms, to_ms FROM pending_pods ORDER BY pod") == [
+        ("7", "a", 2, 20, 90),
+        ("8", "", 1, 10, 40),
+        ("9", "", 1, 10, 70),
+    ]
