@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from tests.unit.stage_tables import Tables
 
 
+HOUR = 3_600_000
+
+
 def test_a_window_takes_the_place_of_what_it_covers_and_no_moment_more(tables: Tables) -> None:
     run = "series_id INT, value DOUBLE, first_ms BIGINT, last_ms BIGINT"
     tables.make(f"window_runs: {run}", "1, 5, 100, 200")
@@ -72,3 +75,143 @@ def test_bought_tokens_of_a_model_are_the_sum_of_their_rows(tables: Tables) -> N
     assert [(row["prompt_tokens"], row["cached_tokens"], row["generation_tokens"]) for row in rows] == [
         (50, 5, 25)
     ]
+
+
+def test_activity_whose_unit_is_not_proven_is_left_out(tables: Tables) -> None:
+    tables.add(
+        "allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms",
+        "5, 'c', 'ns', 'p', 1, 1, 0, 100",
+    )
+    tables.add("nodes: node_id, node, gpu_count", "1, 'n', 8")
+    tables.make(
+        "activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR,"
+        " gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE",
+        "1, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', 100",
+        "2, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', NULL",
+        "3, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'compared', 1",
+        "4, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'memory', 0.5",
+    )
+    tables.run("store/sql/activity_devices", from_ms=10, to_ms=90)
+    assert tables.rows("FROM activity_devices ORDER BY series_id") == [
+        (5, 1, "GPU-1/", "activity", 1, 10, 90),
+        (5, 4, "GPU-1/", "memory", 0.5, 10, 90),
+    ]
+
+
+def test_a_cluster_in_which_nobody_held_anything_is_told_of_with_what_it_cost(tables: Tables) -> None:
+    tables.add(
+        "nodes: node_id, cluster, up_from_ms, up_to_ms", "1, 'a', 0, 10", "2, 'b', 0, 30", "3, 'b', 20, 30"
+    )
+    tables.add("node_daily: node_id, node_cost, capacity_gpu_ms", "1, 5, 80", "2, 7, 90", "2, 1, 9")
+    tables.add("cost_daily: node_id, cost, unallocated_cost, allocated_gpu_ms", "1, 3, 0, 60", "1, 0, 2, 0")
+    assert tables.run("store/sql/fleet_clusters") == [("a", 5, 3, 2, 80, 60, 10), ("b", 8, 0, 0, 99, 0, 40)]
+
+
+def test_an_hour_is_settled_by_answers_an_hour_after_its_silence_ended(tables: Tables) -> None:
+    day = "2026-10-01"
+    tables.add(
+        "asked_hours: source, hour, first_at, last_at, is_partial",
+        f"'s', 0, '{day} 10:00', '{day} 12:00', false",
+        f"'s', 1, '{day} 11:30', '{day} 12:00', true",
+        f"'s', 2, '{day} 10:30', '{day} 12:00', false",
+    )
+    tables.make(
+        "silences: family VARCHAR, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT",
+        f"'gpus', 'c', {HOUR // 2}, {3 * HOUR // 2}",
+        f"'nodes', 'c', {HOUR // 2}, {HOUR - 1}",
+    )
+    assert tables.run("store/sql/incomplete_hours", source="s", from_hour=0, to_hour=3) == [
+        (0, "gpus", "c", HOUR // 2, 3 * HOUR // 2, False),
+        (0, "nodes", "c", HOUR // 2, HOUR - 1, True),
+        (1, "gpus", "c", HOUR // 2, 3 * HOUR // 2, False),
+        (1, "partial", None, HOUR, 2 * HOUR, False),
+    ]
+
+
+def test_a_target_that_is_heard_at_the_end_of_the_time_does_not_lag(tables: Tables) -> None:
+    for number, (job, last) in enumerate(
+        (("early", 9), ("late", 99), ("until then", 100), ("since then", 10))
+    ):
+        tables.add(
+            "series: series_id, source, cluster, metric, labels",
+            f"{number}, 's', 'c', 'kube_node_info', MAP {{'cluster': 'c', 'job': '{job}', 'instance': 'i'}}",
+        )
+        tables.add("states: series_id, value, first_ms, last_ms", f"{number}, 1, 0, {last}")
+    targets = tables.run(
+        "store/sql/lagging_targets", source="s", cluster_label="cluster", from_ms=10, to_ms=100
+    )
+    assert targets == [
+        ("kube_node_info", "c", "late", ["i"], 99),
+        ("kube_node_info", "c", "since then", ["i"], 10),
+    ]
+
+
+def test_gpus_are_silent_only_while_their_node_offers_some(tables: Tables) -> None:
+    gpu = "'resource': 'nvidia_com_gpu'"
+    series = (
+        ("kube_node_info", "", 4 * HOUR),
+        ("kube_node_status_capacity", f", {gpu}", None),
+        # a pod still asks for what is not there any more
+        ("kube_pod_container_resource_requests", f", {gpu}", 4 * HOUR),
+        ("DCGM_FI_DEV_GPU_UTIL", ", 'UUID': 'GPU-1'", None),
+    )
+    for number, (cluster, (metric, labels, last)) in enumerate(
+        (c, s) for c in ("gone", "there") for s in series
+    ):
+        tables.add(
+            "series: series_id, source, cluster, metric, labels",
+            f"{number}, 's', '{cluster}', '{metric}', MAP {{'node': 'n'{labels}}}",
+        )
+        if metric.startswith("kube_"):
+            until = last or (HOUR if cluster == "gone" else 4 * HOUR)
+            tables.add("states: series_id, value, first_ms, last_ms", f"{number}, 1, 0, {until}")
+        else:
+            tables.add(
+                "blocks: series_id, hour, samples, first_offset_ms, last_offset_ms, gap_ms",
+                f"{number}, 0, 60, 0, 3540000, 60000",
+            )
+    tables.run("store/sql/silences", source="s", from_ms=0, to_ms=4 * HOUR, tolerance_ms=600_000)
+    assert tables.rows("FROM silences") == [("gpus", "there", 3_540_000, None)]
+
+
+def test_a_family_is_silent_from_the_last_sample_before_to_the_next(tables: Tables) -> None:
+    tables.add("series: series_id, source, metric, labels", "1, 's', 'kube_pod_info', MAP {'cluster': 'c'}")
+    tables.add(
+        "states: series_id, value, first_ms, last_ms", f"1, 1, 0, {HOUR}", f"1, 1, {2 * HOUR}, {4 * HOUR}"
+    )
+    tables.add("scrape_gaps: source, hour, gap_ms", "'s', 0, 60000")
+    stretches = tables.run(
+        "store/sql/silent_families",
+        source="s",
+        cluster_label="cluster",
+        from_ms=0,
+        to_ms=4 * HOUR,
+        tolerance_ms=600_000,
+    )
+    assert stretches == [("pods", "c", HOUR, 2 * HOUR)]
+
+
+def test_charges_of_two_bills_are_common_unless_both_tell_what_parts_them(tables: Tables) -> None:
+    tables.run("store/sql/bill_macros")
+    tables.make(
+        "told_sides: side INT, batch INT, provider VARCHAR, billing_period VARCHAR, file VARCHAR",
+        *(f"{side}, {batch}, 'aws', '2026-10', NULL" for side, batch in ((1, 0), (2, 1))),
+    )
+    row = "{}, {}, {}, '2026-10-01', {}, NULL, NULL, NULL, NULL, NULL, '{}', NULL"
+    tables.make(
+        "told_rows: side INT, batch INT, charge_key INT, charge_period_start TIMESTAMP, line_item_id VARCHAR,"
+        " resource_id VARCHAR, tags MAP(VARCHAR, VARCHAR), zone VARCHAR, sku_id VARCHAR, sku_price_id VARCHAR,"
+        " charge_description VARCHAR, pricing_quantity DOUBLE",
+        *(
+            row.format(side, side - 1, key, item, words)
+            for key, *sides in (
+                # the first bill tells it, the second does, both tell the same, both tell another
+                (7, ("'x'", "a"), ("NULL", "a")),
+                (8, ("NULL", "a"), ("'x'", "a")),
+                (9, ("'x'", "a"), ("'y'", "a")),
+                (10, ("'x'", "a"), ("'y'", "b")),
+            )
+            for side, (item, words) in enumerate(sides, 1)
+        ),
+    )
+    assert [pair[0] for pair in tables.run("store/sql/told_pairs")] == [3]
