@@ -321,3 +321,45 @@ def test_bought_tokens_of_a_team_are_the_sum_of_their_rows(tables: Tables) -> No
         ("b", 7, 0, 1, 1, 1),
         ("a", 5, 2, 50, 5, 25),
     ]
+
+
+def test_a_part_that_costs_without_gpu_time_is_told_of_and_one_that_has_neither_is_not(
+    tables: Tables,
+) -> None:
+    tables.run("store/sql/filters")
+    parts = ("starting", "beyond", "idle", "unmeasured", "surplus", "lost", "work")
+    tables.make(
+        "waste_held: node_id INT, allocation_id INT, team VARCHAR, time_bucket BIGINT, "
+        + ", ".join(f"{part}_gpu_ms DOUBLE, {part}_cost {_MONEY}" for part in parts)
+        + f", host_cost {_MONEY}",
+        # idle time that cost nothing, money of work whose time is a trace, a trace of surplus, and cores
+        "1, 5, 'red', 0, 0, 0, 0, 0, 10, 0, 0, 0, 0.5, 0, 0, 0, 0.5, 2, 3",
+    )
+    free = ("unavailable", "fragmentation", "empty_node", "between_jobs")
+    tables.make(
+        "waste_free: node_id INT, time_bucket BIGINT, "
+        + ", ".join(f"{part}_gpu_ms DOUBLE, {part}_cost {_MONEY}" for part in free)
+        + f", host_cost {_MONEY}",
+        "1, 0, 0, 0, 20, 4, 0, 0, 0, 0, 0",
+    )
+    tables.make(
+        "waste_cells: node_id INT, time_bucket BIGINT, kind VARCHAR, allocation_id INT, unallocated_gpu_ms DOUBLE,"
+        f" unallocated_cost {_MONEY}"
+    )
+    tables.make(
+        "waste_pods: allocation_id INT, namespace VARCHAR, workload VARCHAR, workload_type VARCHAR, resource VARCHAR,"
+        " pod VARCHAR, uid VARCHAR",
+        "5, 'ns', 'Job/w', 'training', 'gpu', 'p', 'u'",
+    )
+    tables.add("allocations: allocation_id", "5")
+    tables.add("nodes: node_id, cluster, node", "1, 'c', 'n'")
+    tables.make(
+        "time_buckets: from_ms BIGINT, month VARCHAR, day VARCHAR, hour VARCHAR", "0, NULL, NULL, NULL"
+    )
+    tables.run("report/waste/50_waste_rows", teams=[], namespaces=[], clusters=[], workloads=[])
+    assert tables.rows("SELECT bucket, gpu_ms, cost, team FROM waste_rows ORDER BY bucket") == [
+        ("active", 0.5, 2, "red"),
+        ("cpu_memory", 0, 3, "red"),
+        ("data_stall", 10, 0, "red"),
+        ("fragmentation", 20, 4, None),
+    ]
