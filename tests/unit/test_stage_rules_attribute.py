@@ -114,14 +114,13 @@ def test_a_warning_tells_nodes_of_unknown_cores_from_those_without_a_list_price(
 
 
 def test_a_node_s_life_is_cut_where_its_price_or_the_split_of_it_changes(tables: Tables) -> None:
-    tables.know(span_from_ms=10, span_to_ms=90)
+    tables.know(span_from_ms=0, span_to_ms=100)
     tables.add("nodes: node_id, up_from_ms, up_to_ms", "1, 0, 100", "2, 20, 40")
     tables.add(
         "node_prices: node_id, from_ms, to_ms, price_per_hour, price_source",
         "1, 0, 10, 1, 'book'",
         "1, 10, 50, 2, 'book'",
         "1, 60, 100, 3, 'bill'",
-        "1, 90, 100, 4, 'book'",
     )
     tables.make(
         "basis_spans: node_id INT, from_ms BIGINT, to_ms BIGINT, gpu_fraction DOUBLE, cpu_fraction DOUBLE",
@@ -131,7 +130,7 @@ def test_a_node_s_life_is_cut_where_its_price_or_the_split_of_it_changes(tables:
     assert tables.rows(
         "SELECT node_id, from_ms, to_ms, price_per_hour, price_source, gpu_fraction, cpu_fraction FROM price_spans ORDER BY ALL"
     ) == [
-        (1, 0, 10, None, "none", None, None),
+        (1, 0, 10, 1, "book", None, None),
         (1, 10, 30, 2, "book", None, None),
         (1, 30, 50, 2, "book", 0.5, 0.25),
         (1, 50, 60, None, "none", 0.5, 0.25),
@@ -181,8 +180,6 @@ def test_more_than_a_node_has_is_requested_while_its_pods_ask_for_it_together(in
         "6, 1, 2, 40, 80",
         "11, 1, 0.5, 40, 60",
         "7, 2, 4, 0, 100",
-        "8, 2, 1, 0, 10",
-        "9, 2, 1, 100, 110",
         "10, 2, 0.0000001, 20, 30",
     )
     inventory.add("allocation_hosts: allocation_id, part, units", "5, 'cpu', 8", "6, 'cpu', 1")

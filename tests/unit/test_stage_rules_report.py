@@ -183,23 +183,38 @@ def test_the_most_that_a_queue_used_is_of_the_period_alone(tables: Tables) -> No
 
 def test_a_job_of_slurm_is_counted_by_partition_qos_and_account(tables: Tables) -> None:
     tables.run("store/sql/filters")
-    tables.add(
-        "slurm_runs: cluster, job_id, submit_ms, eligible_ms, start_ms, state, partition, qos, account, alloc_tres",
-        "'c', 7, 0, 10000, 20000, 'PREEMPTED', 'p', 'q', 'a', 'gres/gpu=1'",
-        "'c', 8, 0, 0, 0, 'COMPLETED', 'p', 'q', 'b', 'gres/gpu=1'",
+    runs = (
+        "7, 105000, 115000, 125000, 'PREEMPTED', 'a'",
+        "8, 100000, NULL, 100000, 'COMPLETED', 'b'",
+        # it began before the period; the next one after it; the last two were preempted, one before it held anything
+        "9, 50000, NULL, 90000, 'RUNNING', 'c'",
+        "10, 150000, NULL, 200000, 'RUNNING', 'a'",
+        "11, 120000, NULL, 130000, 'PREEMPTED', 'a'",
+        "12, 100000, NULL, 110000, 'PREEMPTED', 'd'",
     )
     tables.add(
-        "allocations: allocation_id, cluster, uid, account", "1, 'c', '7@0/x', 'a'", "2, 'c', '8@0/y', 'b'"
+        "slurm_runs: job_id, submit_ms, eligible_ms, start_ms, state, account, cluster, partition, qos, alloc_tres",
+        *(f"{run}, 'c', 'p', 'q', 'gres/gpu=1'" for run in runs),
+        "13, 100000, NULL, 110000, 'COMPLETED', 'a', 'c', 'p', 'q', 'cpu=1'",
+    )
+    tables.add(
+        "allocations: allocation_id, cluster, uid, account",
+        "1, 'c', '7@105000/x', 'a'",
+        "2, 'c', '9@50000/y', 'c'",
+        "3, 'c', '12@100000/y', 'd'",
     )
     tables.hours(
-        f"allocation_id INT, allocated_gpu_ms DOUBLE, cost {_MONEY}", f"1, {HOUR}, 3", f"2, {HOUR}, 5"
+        f"allocation_id INT, allocated_gpu_ms DOUBLE, cost {_MONEY}",
+        *(f"{allocation}, {HOUR}, {cost}" for allocation, cost in ((1, 3), (1, 1), (2, 5), (3, 2))),
     )
-    rows = tables.run("report/queue/70_slurm_waits", from_ms=0, to_ms=HOUR, clusters=[])
-    assert [row[1:] for row in rows] == [
-        ("account", "b", 1, 0, 0, 0, 0, 1, 5, 0, 0),
-        ("account", "a", 1, 20, 20, 10, 10, 1, 3, 1, 3),
-        ("partition", "p", 2, 10, 19, 5, 9.5, 2, 8, 1, 3),
-        ("qos", "q", 2, 10, 19, 5, 9.5, 2, 8, 1, 3),
+    rows = tables.run("report/queue/70_slurm_waits", from_ms=100000, to_ms=200000, clusters=[])
+    assert [tuple(round(one, 6) if isinstance(one, float) else one for one in row[1:]) for row in rows] == [
+        ("account", "c", 0, None, None, None, None, 1, 5, 0, 0),
+        ("account", "a", 2, 15, 19.5, 10, 10, 2, 4, 1, 4),
+        ("account", "d", 1, 10, 10, 10, 10, 1, 2, 1, 2),
+        ("account", "b", 1, 0, 0, 0, 0, 0, 0, 0, 0),
+        ("partition", "p", 4, 10, 18.5, 10, 10, 4, 11, 2, 6),
+        ("qos", "q", 4, 10, 18.5, 10, 10, 4, 11, 2, 6),
     ]
 
 
