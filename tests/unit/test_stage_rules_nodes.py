@@ -105,6 +105,7 @@ def test_a_node_of_slurm_has_the_gpus_that_it_offers_or_else_that_jobs_held(inve
         "'c', 'a', 1, 'gpu:8'",
         "'c', 'a', 2, 'gpu:a100:4(S:0-1),gpu:h100:2,shard:16'",
         "'c', 'm', 1, 'gpu:1g.5gb:10'",
+        "'c', 'x', 1, 'gpu:a100:2,gpu:a100_1g.5gb:14'",
         "'c', 'cores', 1, ''",
     )
     inventory.make(
@@ -113,6 +114,7 @@ def test_a_node_of_slurm_has_the_gpus_that_it_offers_or_else_that_jobs_held(inve
         "'c', 'b', 'gpu', NULL, 3, 5, 20",
         "'c', 'b', 'gpu', NULL, 4, 20, 30",
         "'c', 'a', 'gpu', NULL, 1, 0, 10",
+        "'c', 'm', 'gpu', NULL, 1, 0, 10",
     )
     inventory.make("gpu_aliases: alias VARCHAR, gpu_model VARCHAR", "'a100', 'A100'")
     inventory.make("gpu_models: gpu_model VARCHAR, mig_slices DOUBLE")
@@ -136,6 +138,9 @@ def test_a_node_of_slurm_has_the_gpus_that_it_offers_or_else_that_jobs_held(inve
         ("a", "shard", None, "A100", 16, 0.375),
         ("b", "gpu", None, None, 5, 1),
         ("m", "gpu", "1g.5gb", None, 10, 0.142857),
+        ("m", "gpu", None, None, 0, 0.142857),
+        ("x", "gpu", "a100", "A100", 2, 1),
+        ("x", "gpu", "a100_1g.5gb", "A100", 14, 0.142857),
     ]
     assert inventory.rows(
         "SELECT node, created_ms, gpu_model, up_from_ms, up_to_ms, gpu_count, machine_gpus FROM slurm_machines ORDER BY ALL"
@@ -146,6 +151,7 @@ def test_a_node_of_slurm_has_the_gpus_that_it_offers_or_else_that_jobs_held(inve
         ("a", None, "h100", 0, 30, 2, 6),
         ("b", None, None, 0, 100, 5, 5),
         ("m", None, None, 0, 100, 2, 2),
+        ("x", None, "A100", 0, 100, 4, 4),
     ]
 
 
