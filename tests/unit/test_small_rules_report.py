@@ -24,6 +24,8 @@ from gpucost.report.sections import _label
 from gpucost.report.series import _moment
 from gpucost.report.units.described import DescribedWork, unit_price
 from gpucost.whatif import tokens
+from gpucost.whatif.answer import Position
+from gpucost.whatif.compare import compare
 from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
 from gpucost.whatif.spot.backtest import node_jobs
 
@@ -219,3 +221,44 @@ def test_a_range_of_interruptions_has_two_ends(
     costs = {f"spot, by the hour, {end}": _fake(cost=cost) for end, cost in zip(ends, (3, 5), strict=False)}
     ranges = tokens._ranges(serving, costs, _fake(), 0.0, "USD")
     assert [(one.figure, one.low, one.high) for one in ranges] == told
+
+
+def test_positions_add_up_and_are_taken_several_times() -> None:
+    one = Position(Decimal(3), "USD", 4.0, 0.5, {"a": 1})
+    assert one * 3 == Position(Decimal(9), "USD", 12.0, 1.5, {"a": 1})
+    assert one + one * 2 == Position(Decimal(9), "USD", 12.0, 1.5)
+
+
+def test_of_a_fleet_that_was_asked_for_in_part_the_part_of_its_nodes_counts() -> None:
+    costs = _fake(
+        node_cost=Decimal(10), cost=Decimal(4), gpu_hours=16.0, allocated_gpu_hours=6.0, node_hours=2.0
+    )
+    pods = [_fake(place="n", gpu_ms=4 * 3_600_000), _fake(place="m", gpu_ms=2 * 3_600_000)]
+    held = _fake(by_name={"n": _fake(gpus=8), "m": _fake(gpus=4)}, pods=pods)
+    assert Position.of(costs, "USD") == Position(Decimal(10), "USD", 16.0, 2.0)
+    assert Position.of(costs, "USD", held) == Position(Decimal(4), "USD", 6.0, 1.0)
+
+
+def test_two_answers_are_compared_by_every_figure_and_by_assumptions_that_differ() -> None:
+    answers: list[dict[str, Any]] = [
+        {
+            "today": {"cost": today, "currency": "USD", "is_whole": True}, "scenario": {"cost": 6, "more": {"nodes": nodes}},
+            "saving": today - 6, "period": "October", "title": title, "ranges": {"low": 1},
+            "assumptions": [{"name": "hours", "value": 730, "unit": "hours"}, {"name": "rate", "value": rate, "unit": ""}],
+        }
+        for today, nodes, title, rate in ((10, 3, "less", 5), (8, 4, "more", 7))
+    ]  # fmt: skip
+    answers[1]["saving_percent"] = 25
+    found = compare(("x", "y"), (answers[0], answers[1]))
+    assert found["figures"] == {
+        "today.cost": {"a": 10, "b": 8, "difference": -2},
+        "scenario.cost": {"a": 6, "b": 6, "difference": 0},
+        "saving": {"a": 4, "b": 2, "difference": -2},
+        "saving_percent": {"a": None, "b": 25, "difference": None},
+        "scenario.more.nodes": {"a": 3, "b": 4, "difference": 1},
+    }
+    assert found["assumptions"] == [{"name": "rate", "a": "5", "b": "7"}]
+    assert found["notes"] == ["Today's costs differ: the answers are not about the same usage."]
+    later = compare(("x", "y"), (answers[0], answers[0] | {"period": "November"}))
+    assert later["notes"] == ["The periods differ (October; November): compare percentages, not money."]
+    assert compare(("x", "y"), (answers[0], answers[0]))["notes"] == []

@@ -260,3 +260,101 @@ def test_a_job_that_still_waits_waits_until_the_end_of_what_was_collected(invent
         ("8", "", 1, 10, 40),
         ("9", "", 1, 10, 70),
     ]
+
+
+def test_a_workload_is_of_the_type_of_the_first_rule_that_knows_it(inventory: Tables) -> None:
+    columns = "kind VARCHAR, namespace VARCHAR, name VARCHAR, labels MAP(VARCHAR, VARCHAR), image VARCHAR, type VARCHAR"
+    cases = (
+        "'Deployment', 'ruled', 'web', MAP {'label_gpucost_io_workload_type': 'batch'}, NULL, 'development'",
+        "'Deployment', 'ns', 'web', MAP {'label_gpucost_io_workload_type': 'Batch'}, NULL, 'batch'",
+        "'StatefulSet', 'ns', 'nb', MAP {'label_notebook_name': 'nb'}, NULL, 'development'",
+        "'Job', 'ns', 'x', MAP {'label_serving_kserve_io_inferenceservice': 'x'}, NULL, 'inference'",
+        "'Pod', 'ns', 'x1', MAP {'label_ray_io_serve': 'true'}, NULL, 'inference'",
+        "'Pod', 'ns', 'x2', MAP {'label_ray_io_cluster': 'x'}, NULL, 'training'",
+        "'Pod', 'ns', 'x3', MAP {'label_jobset_sigs_k8s_io_jobset_name': 'x'}, NULL, 'training'",
+        "'CronJob', 'ns', 'pretrain-llm', NULL, NULL, 'training'",
+        "'Job', 'ns', 'nightly-eval', NULL, NULL, 'batch'",
+        "'CronJob', 'ns', 'nightly', NULL, NULL, 'batch'",
+        "'Job', 'ns', 'y', NULL, NULL, 'training'",
+        "'Deployment', 'ns', 'my-jupyter', NULL, NULL, 'development'",
+        "'Pod', 'ns', 'x4', NULL, 'quay.io/Jupyter/base', 'development'",
+        "'Pod', 'ns', 'x5', MAP {'label_app': 'vLLM'}, NULL, 'inference'",
+        "'Deployment', 'ns', 'z', NULL, NULL, 'inference'",
+        "'Pod', 'ns', 'x6', NULL, NULL, 'other'",
+    )
+    inventory.make(f"cases: {columns}", *cases)
+    inventory.con.execute(
+        "CREATE TEMP TABLE allocated AS SELECT row_number() OVER () AS allocation_id, 'c' AS cluster, namespace,"
+        " name || '-0' AS pod, name || kind || namespace AS uid, kind AS workload_kind, kind || '/' || name AS workload, 10::BIGINT AS held_from_ms,"
+        " 90::BIGINT AS held_to_ms, labels, image, type FROM cases"
+    )
+    inventory.con.execute(
+        "CREATE TEMP TABLE label_history AS SELECT 'pod' AS kind, cluster, uid AS name, labels, 20 AS from_ms"
+        " FROM allocated WHERE pod <> 'x6-0' UNION ALL SELECT 'pod', cluster, uid, MAP {'label_notebook_name': 'old'}, 10 FROM allocated WHERE pod <> 'x6-0'"
+    )
+    inventory.con.execute(
+        "INSERT INTO state_intervals BY NAME SELECT cluster, 'kube_pod_container_info' AS metric, uid,"
+        " MAP {'image': image} AS labels FROM allocated WHERE image IS NOT NULL"
+    )
+    inventory.make(
+        "type_rules: type VARCHAR, ordinal INT, namespaces VARCHAR[], names VARCHAR[], kinds VARCHAR[], labels VARCHAR[]",
+        "'inference', 2, ['rule*'], [], [], []",
+        "'development', 1, ['rule*'], ['web'], ['Deployment'], []",
+        "'training', 0, ['rule*'], ['web'], ['Job'], []",
+    )
+    inventory.con.execute(
+        "CREATE TEMP TABLE pods AS SELECT cluster, uid, type = 'batch' AS failed,"
+        " CASE workload_kind WHEN 'Job' THEN 40 WHEN 'CronJob' THEN 95 WHEN 'Pod' THEN 5 END AS pending_to_ms FROM allocated"
+    )
+    inventory.add("allocation_traits: allocation_id")
+    inventory.run("inventory/43_workload_types")
+    assert (
+        inventory.rows(
+            "SELECT workload, type, workload_type FROM allocated JOIN allocation_traits USING (allocation_id)"
+            " WHERE type <> workload_type OR failed <> (type = 'batch') OR started_ms IS DISTINCT FROM"
+            " CASE workload_kind WHEN 'Job' THEN 40 WHEN 'CronJob' THEN 90 WHEN 'Pod' THEN 10 END"
+        )
+        == []
+    )
+    assert inventory.rows("SELECT count(*) FROM allocation_traits") == [(len(cases),)]
+
+
+def test_metrics_tell_of_which_clusters_they_tell_quotas_limits_and_priorities(tables: Tables) -> None:
+    told = (
+        ("kube_resourcequota", "'namespace': 'a', 'resource': 'requests.nvidia.com/gpu'", 50),
+        ("kube_resourcequota", "'namespace': 'b', 'resource': 'requests.cpu'", 50),
+        ("kube_limitrange", "'exported_namespace': 'd', 'namespace': 'x', 'resource': 'nvidia.com/gpu'", 50),
+        ("kube_limitrange", "'namespace': 'late', 'resource': 'nvidia.com/gpu'", 5),
+        ("karpenter_nodepools_limit", "'nodepool': 'p', 'resource_type': 'cpu'", 50),
+        ("karpenter_nodepools_usage", "'nodepool': 'q', 'resource_type': 'cpu'", 50),
+        ("karpenter_nodepools_usage", "'nodepool': 'r', 'resource_type': 'nvidia.com/gpu'", 50),
+        ("kube_pod_info", "'uid': 'u1', 'priority_class': 'high'", 50),
+        ("kube_pod_info", "'uid': 'u2', 'priority_class': ''", 50),
+        ("kube_node_info", "'uid': 'u3', 'priority_class': 'x'", 50),
+    )
+    for number, (metric, labels, last) in enumerate(told):
+        tables.add(
+            "series: series_id, cluster, metric, labels", f"{number}, 'c', '{metric}', MAP {{{labels}}}"
+        )
+        tables.add("states: series_id, first_ms, last_ms", f"{number}, 0, {last}")
+    tables.add(
+        "nodes: node_id, cluster, labels",
+        "1, 'c', MAP {'label_karpenter_sh_nodepool': 'p'}",
+        "2, 'c', MAP {'label_karpenter_sh_provisioner_name': 'old'}",
+        "3, 'c', MAP {}",
+    )
+    rows = tables.run(
+        "policy/facts", from_ms=10, to_ms=90, accelerators="nvidia_com_gpu", other_resources="cpu|memory"
+    )
+    assert rows == [
+        ("limit_range", "c", "d"),
+        ("limit_range_told", "c", ""),
+        ("node_pool", "c", "1 p"),
+        ("node_pool", "c", "2 old"),
+        ("node_pool_limit", "c", "p"),
+        ("node_pool_limit_told", "c", ""),
+        ("priority_class", "c", "u1"),
+        ("priority_class_told", "c", ""),
+        ("quota", "c", "a"),
+        ("quota_told", "c", ""),
+    ]
