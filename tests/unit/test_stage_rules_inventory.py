@@ -285,12 +285,13 @@ def test_a_workload_is_of_the_type_of_the_first_rule_that_knows_it(inventory: Ta
     inventory.make(f"cases: {columns}", *cases)
     inventory.con.execute(
         "CREATE TEMP TABLE allocated AS SELECT row_number() OVER () AS allocation_id, 'c' AS cluster, namespace,"
-        " name || '-0' AS pod, name || kind || namespace AS uid, kind AS workload_kind, kind || '/' || name AS workload, 10::BIGINT AS held_from_ms,"
-        " 90::BIGINT AS held_to_ms, labels, image, type FROM cases"
+        " name || '-0' AS pod, name || kind || namespace AS uid, kind AS workload_kind, kind || '/' || name AS workload,"
+        " 10::BIGINT AS held_from_ms, 90::BIGINT AS held_to_ms, labels, image, type FROM cases"
     )
     inventory.con.execute(
         "CREATE TEMP TABLE label_history AS SELECT 'pod' AS kind, cluster, uid AS name, labels, 20 AS from_ms"
-        " FROM allocated WHERE pod <> 'x6-0' UNION ALL SELECT 'pod', cluster, uid, MAP {'label_notebook_name': 'old'}, 10 FROM allocated WHERE pod <> 'x6-0'"
+        " FROM allocated WHERE pod <> 'x6-0'"
+        " UNION ALL SELECT 'pod', cluster, uid, MAP {'label_notebook_name': 'old'}, 10 FROM allocated WHERE pod <> 'x6-0'"
     )
     inventory.con.execute(
         "INSERT INTO state_intervals BY NAME SELECT cluster, 'kube_pod_container_info' AS metric, uid,"
