@@ -14,6 +14,7 @@ from gpucost.config.model import Config
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from tests.of_all_workers import copied
 from tests.unit.bills import Bills
+from tests.unit.stage_tables import Tables
 from tests.unit.whatif_costs import stages_at_once
 
 if TYPE_CHECKING:
@@ -71,6 +72,23 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
     with empty_store() as connection:
         yield connection
+
+
+@pytest.fixture
+def tables(con: duckdb.DuckDBPyConnection) -> Tables:
+    """The same, for a stage alone."""
+    con.execute("SET TimeZone = 'UTC'")
+    return Tables(con)
+
+
+@pytest.fixture
+def inventory(tables: Tables) -> Tables:
+    """What inventory hands on, empty, where GPUs, cores and memory are charged by request."""
+    tables.know(accelerators="gpu", other_resources="cpu|memory", cost_basis="sku")
+    tables.con.execute("CREATE TEMP MACRO model_spelling(name) AS lower(name)")
+    tables.run("inventory/05_macros")
+    tables.run("inventory/interface")
+    return tables
 
 
 @pytest.fixture(scope="session")

@@ -1,89 +1,217 @@
-"""Rules of single SQL stages, over tables of a few rows."""
+"""Rules of single SQL stages of stored samples, prices and tokens, over tables of a few rows."""
 
 from __future__ import annotations
 
-from decimal import Decimal
+from typing import TYPE_CHECKING
 
-import duckdb
-
-from gpucost.engine import answer_rows
-from gpucost.store import sqlfiles
+if TYPE_CHECKING:
+    from tests.unit.stage_tables import Tables
 
 
-def test_a_window_takes_the_place_of_what_it_covers_and_no_moment_more() -> None:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE window_runs AS SELECT 1 AS series_id, 5.0 AS value, 100 AS first_ms, 200 AS last_ms"
-        )
-        con.execute(
-            "CREATE TABLE touched AS SELECT 1 AS series_id, 7.0 AS value, 50 AS first_ms, 300 AS last_ms,"
-            " 100 AS from_ms, 200 AS to_ms"
-        )
-        sqlfiles.run(con, "states_merged", {"silence": 1000})
-        rows = con.execute("SELECT value, first_ms, last_ms FROM merged ORDER BY first_ms").fetchall()
-    assert rows == [(7, 50, 99), (5, 100, 200), (7, 201, 300)]
+HOUR = 3_600_000
 
 
-def test_prices_before_a_node_is_up_are_left_out() -> None:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE nodes AS SELECT 1 AS node_id, 'c' AS cluster, 'n' AS node, 10 AS up_from_ms, 20 AS up_to_ms"
-        )
-        con.execute(
-            "CREATE TABLE node_prices (node_id INTEGER, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9),"
-            " price_source VARCHAR, price_as_of TIMESTAMP)"
-        )
-        steps = {
-            "cluster": ["c", "c"],
-            "node": ["n", "n"],
-            "from_ms": [0, 5],
-            "price_source": ["book", "book"],
-        }
-        sqlfiles.run(con, "fleet_prices", steps | {"price_per_hour": ["1", "2"]})
-        rows = con.execute("SELECT from_ms, to_ms, price_per_hour FROM node_prices").fetchall()
-    assert rows == [(10, 20, 2)]
+def test_a_window_takes_the_place_of_what_it_covers_and_no_moment_more(tables: Tables) -> None:
+    run = "series_id INT, value DOUBLE, first_ms BIGINT, last_ms BIGINT"
+    tables.make(f"window_runs: {run}", "1, 5, 100, 200")
+    tables.make(f"touched: {run}, from_ms BIGINT, to_ms BIGINT", "1, 7, 50, 300, 100, 200")
+    tables.run("store/sql/states_merged", silence=1000)
+    assert tables.rows("SELECT value, first_ms, last_ms FROM merged ORDER BY first_ms") == [
+        (7, 50, 99),
+        (5, 100, 200),
+        (7, 201, 300),
+    ]
 
 
-def test_the_list_price_of_a_type_is_of_the_purchase_that_is_preferred() -> None:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE price_offers AS SELECT 'aws' AS provider, 'P5' AS type_name, 'p5' AS instance_type, 'r' AS region,"
-            " o.option AS purchase_option, o.price::DECIMAL(38, 9) AS price_per_hour, true AS is_of_region, 0 AS term_years"
-            " FROM (VALUES ('a', 3), ('b', 8)) AS o(option, price)"
-        )
-        con.execute(
-            "CREATE TABLE purchase_fits AS SELECT * FROM (VALUES ('a', true, 'on_demand', 1), ('b', true, 'on_demand', 2))"
-            " AS f(purchase_option, is_list, capacity_type, preference)"
-        )
-        con.execute("CREATE TABLE catalog_instances AS SELECT 'P5' AS instance_type, 8 AS gpu_count")
-        rows = list(answer_rows(con, "gpucost.publish", "listed_prices"))
-    assert [row["per_hour"] for row in rows] == [Decimal(8)]
+def test_prices_before_a_node_is_up_are_left_out(tables: Tables) -> None:
+    tables.add("nodes: node_id, cluster, node, up_from_ms, up_to_ms", "1, 'c', 'n', 10, 20")
+    tables.add("node_prices: node_id")
+    steps = {
+        "cluster": ["c", "c"],
+        "node": ["n", "n"],
+        "from_ms": [0, 5],
+        "price_source": ["book", "book"],
+        "price_per_hour": ["1", "2"],
+    }
+    tables.run("store/sql/fleet_prices", **steps)
+    assert tables.rows("SELECT from_ms, to_ms, price_per_hour FROM node_prices") == [(10, 20, 2)]
 
 
-def test_a_current_price_is_the_last_that_is_known() -> None:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE nodes AS SELECT 1 AS node_id, 'n' AS node, 'p5' AS instance_type, 'r' AS region,"
-            " 'spot' AS capacity_type, 100 AS up_to_ms"
-        )
-        con.execute(
-            "CREATE TABLE node_prices AS SELECT 1 AS node_id, * FROM (VALUES (0, 4.0, 'bill'), (50, 0.0, 'none'))"
-            " AS p(from_ms, price_per_hour, price_source)"
-        )
-        rows = list(answer_rows(con, "gpucost.publish", "current_prices"))
-    assert [row["per_hour"] for row in rows] == [Decimal(4)]
+def test_the_list_price_of_a_type_is_of_the_purchase_that_is_preferred(tables: Tables) -> None:
+    tables.make(
+        "price_offers: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, purchase_option VARCHAR,"
+        " price_per_hour DECIMAL(38, 9), is_of_region BOOLEAN, term_years INT",
+        "'aws', 'P5', 'p5', 'r', 'a', 3, true, 0",
+        "'aws', 'P5', 'p5', 'r', 'b', 8, true, 0",
+    )
+    tables.make(
+        "purchase_fits: purchase_option VARCHAR, is_list BOOLEAN, capacity_type VARCHAR, preference INT",
+        "'a', true, 'on_demand', 1",
+        "'b', true, 'on_demand', 2",
+    )
+    tables.make("catalog_instances: instance_type VARCHAR, gpu_count INT", "'P5', 8")
+    assert [row["per_hour"] for row in tables.answers("publish/listed_prices")] == [8]
 
 
-def test_bought_tokens_of_a_model_are_the_sum_of_their_rows() -> None:
-    with duckdb.connect() as con:
-        con.execute(
-            "CREATE TABLE api_rows AS SELECT 'a' AS team, 'aws' AS provider, 'm' AS model, 's' AS source, cost AS api_cost,"
-            " 0 AS commitment_cost, cost AS prompt_cost, cost AS generation_cost, 10 * cost AS prompt_tokens,"
-            " cost AS cached_tokens, 5 * cost AS generation_tokens FROM (VALUES (2), (3)) AS v(cost)"
-        )
-        rows = list(
-            answer_rows(con, "gpucost.questions.report.api_cost", "70_api_models", {"each_team": False})
-        )
+def test_a_current_price_is_the_last_that_is_known(tables: Tables) -> None:
+    tables.add(
+        "nodes: node_id, node, instance_type, region, capacity_type, up_to_ms",
+        "1, 'n', 'p5', 'r', 'spot', 100",
+    )
+    tables.add(
+        "node_prices: node_id, from_ms, price_per_hour, price_source", "1, 0, 4, 'bill'", "1, 50, 0, 'none'"
+    )
+    assert [row["per_hour"] for row in tables.answers("publish/current_prices")] == [4]
+
+
+def test_bought_tokens_of_a_model_are_the_sum_of_their_rows(tables: Tables) -> None:
+    tables.make(
+        "api_rows: team VARCHAR, provider VARCHAR, model VARCHAR, source VARCHAR, api_cost INT, commitment_cost INT,"
+        " prompt_cost INT, generation_cost INT, prompt_tokens INT, cached_tokens INT, generation_tokens INT",
+        "'a', 'aws', 'm', 's', 2, 0, 2, 2, 20, 2, 10",
+        "'a', 'aws', 'm', 's', 3, 0, 3, 3, 30, 3, 15",
+    )
+    rows = tables.answers("report/api_cost/70_api_models", each_team=False)
     assert [(row["prompt_tokens"], row["cached_tokens"], row["generation_tokens"]) for row in rows] == [
         (50, 5, 25)
     ]
+
+
+def test_activity_whose_unit_is_not_proven_is_left_out(tables: Tables) -> None:
+    tables.add(
+        "allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms",
+        "5, 'c', 'ns', 'p', 1, 1, 0, 100",
+    )
+    tables.add("nodes: node_id, node, gpu_count", "1, 'n', 8")
+    tables.make(
+        "activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR,"
+        " gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE",
+        "1, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', 100",
+        "2, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', NULL",
+        "3, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'compared', 1",
+        "4, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'memory', 0.5",
+    )
+    tables.run("store/sql/activity_devices", from_ms=10, to_ms=90)
+    assert tables.rows("FROM activity_devices ORDER BY series_id") == [
+        (5, 1, "GPU-1/", "activity", 1, 10, 90),
+        (5, 4, "GPU-1/", "memory", 0.5, 10, 90),
+    ]
+
+
+def test_a_cluster_in_which_nobody_held_anything_is_told_of_with_what_it_cost(tables: Tables) -> None:
+    tables.add(
+        "nodes: node_id, cluster, up_from_ms, up_to_ms", "1, 'a', 0, 10", "2, 'b', 0, 30", "3, 'b', 20, 30"
+    )
+    tables.add("node_daily: node_id, node_cost, capacity_gpu_ms", "1, 5, 80", "2, 7, 90", "2, 1, 9")
+    tables.add("cost_daily: node_id, cost, unallocated_cost, allocated_gpu_ms", "1, 3, 0, 60", "1, 0, 2, 0")
+    assert tables.run("store/sql/fleet_clusters") == [("a", 5, 3, 2, 80, 60, 10), ("b", 8, 0, 0, 99, 0, 40)]
+
+
+def test_an_hour_is_settled_by_answers_an_hour_after_its_silence_ended(tables: Tables) -> None:
+    day = "2026-10-01"
+    tables.add(
+        "asked_hours: source, hour, first_at, last_at, is_partial",
+        f"'s', 0, '{day} 10:00', '{day} 12:00', false",
+        f"'s', 1, '{day} 11:30', '{day} 12:00', true",
+        f"'s', 2, '{day} 10:30', '{day} 12:00', false",
+    )
+    tables.make(
+        "silences: family VARCHAR, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT",
+        f"'gpus', 'c', {HOUR // 2}, {3 * HOUR // 2}",
+        f"'nodes', 'c', {HOUR // 2}, {HOUR - 1}",
+    )
+    assert tables.run("store/sql/incomplete_hours", source="s", from_hour=0, to_hour=3) == [
+        (0, "gpus", "c", HOUR // 2, 3 * HOUR // 2, False),
+        (0, "nodes", "c", HOUR // 2, HOUR - 1, True),
+        (1, "gpus", "c", HOUR // 2, 3 * HOUR // 2, False),
+        (1, "partial", None, HOUR, 2 * HOUR, False),
+    ]
+
+
+def test_a_target_that_is_heard_at_the_end_of_the_time_does_not_lag(tables: Tables) -> None:
+    for number, (job, last) in enumerate(
+        (("early", 9), ("late", 99), ("until then", 100), ("since then", 10))
+    ):
+        tables.add(
+            "series: series_id, source, cluster, metric, labels",
+            f"{number}, 's', 'c', 'kube_node_info', MAP {{'cluster': 'c', 'job': '{job}', 'instance': 'i'}}",
+        )
+        tables.add("states: series_id, value, first_ms, last_ms", f"{number}, 1, 0, {last}")
+    targets = tables.run(
+        "store/sql/lagging_targets", source="s", cluster_label="cluster", from_ms=10, to_ms=100
+    )
+    assert targets == [
+        ("kube_node_info", "c", "late", ["i"], 99),
+        ("kube_node_info", "c", "since then", ["i"], 10),
+    ]
+
+
+def test_gpus_are_silent_only_while_their_node_offers_some(tables: Tables) -> None:
+    gpu = "'resource': 'nvidia_com_gpu'"
+    series = (
+        ("kube_node_info", "", 4 * HOUR),
+        ("kube_node_status_capacity", f", {gpu}", None),
+        # a pod still asks for what is not there any more
+        ("kube_pod_container_resource_requests", f", {gpu}", 4 * HOUR),
+        ("DCGM_FI_DEV_GPU_UTIL", ", 'UUID': 'GPU-1'", None),
+    )
+    for number, (cluster, (metric, labels, last)) in enumerate(
+        (c, s) for c in ("gone", "there") for s in series
+    ):
+        tables.add(
+            "series: series_id, source, cluster, metric, labels",
+            f"{number}, 's', '{cluster}', '{metric}', MAP {{'node': 'n'{labels}}}",
+        )
+        if metric.startswith("kube_"):
+            until = last or (HOUR if cluster == "gone" else 4 * HOUR)
+            tables.add("states: series_id, value, first_ms, last_ms", f"{number}, 1, 0, {until}")
+        else:
+            tables.add(
+                "blocks: series_id, hour, samples, first_offset_ms, last_offset_ms, gap_ms",
+                f"{number}, 0, 60, 0, 3540000, 60000",
+            )
+    tables.run("store/sql/silences", source="s", from_ms=0, to_ms=4 * HOUR, tolerance_ms=600_000)
+    assert tables.rows("FROM silences") == [("gpus", "there", 3_540_000, None)]
+
+
+def test_a_family_is_silent_from_the_last_sample_before_to_the_next(tables: Tables) -> None:
+    tables.add("series: series_id, source, metric, labels", "1, 's', 'kube_pod_info', MAP {'cluster': 'c'}")
+    tables.add(
+        "states: series_id, value, first_ms, last_ms", f"1, 1, 0, {HOUR}", f"1, 1, {2 * HOUR}, {4 * HOUR}"
+    )
+    tables.add("scrape_gaps: source, hour, gap_ms", "'s', 0, 60000")
+    stretches = tables.run(
+        "store/sql/silent_families",
+        source="s",
+        cluster_label="cluster",
+        from_ms=0,
+        to_ms=4 * HOUR,
+        tolerance_ms=600_000,
+    )
+    assert stretches == [("pods", "c", HOUR, 2 * HOUR)]
+
+
+def test_charges_of_two_bills_are_common_unless_both_tell_what_parts_them(tables: Tables) -> None:
+    tables.run("store/sql/bill_macros")
+    tables.make(
+        "told_sides: side INT, batch INT, provider VARCHAR, billing_period VARCHAR, file VARCHAR",
+        *(f"{side}, {batch}, 'aws', '2026-10', NULL" for side, batch in ((1, 0), (2, 1))),
+    )
+    row = "{}, {}, {}, '2026-10-01', {}, NULL, NULL, NULL, NULL, NULL, '{}', NULL"
+    tables.make(
+        "told_rows: side INT, batch INT, charge_key INT, charge_period_start TIMESTAMP, line_item_id VARCHAR,"
+        " resource_id VARCHAR, tags MAP(VARCHAR, VARCHAR), zone VARCHAR, sku_id VARCHAR, sku_price_id VARCHAR,"
+        " charge_description VARCHAR, pricing_quantity DOUBLE",
+        *(
+            row.format(side, side - 1, key, item, words)
+            for key, *sides in (
+                # the first bill tells it, the second does, both tell the same, both tell another
+                (7, ("'x'", "a"), ("NULL", "a")),
+                (8, ("NULL", "a"), ("'x'", "a")),
+                (9, ("'x'", "a"), ("'y'", "a")),
+                (10, ("'x'", "a"), ("'y'", "b")),
+            )
+            for side, (item, words) in enumerate(sides, 1)
+        ),
+    )
+    assert [pair[0] for pair in tables.run("store/sql/told_pairs")] == [3]

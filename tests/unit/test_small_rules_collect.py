@@ -1,0 +1,192 @@
+"""Rules of single functions that read what is collected, by plain values."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import UTC, date, datetime
+from types import SimpleNamespace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError
+
+from gpucost.attribute import _refuse_lost
+from gpucost.clouds import NoCredentials
+from gpucost.collect import spot
+from gpucost.collect.bill.focus import _snake
+from gpucost.collect.bill.manifest import _source
+from gpucost.collect.prices.azure import AzurePrices
+from gpucost.collect.progress.mappings import levels
+from gpucost.collect.progress.mlflow import _run
+from gpucost.collect.progress.prometheus import _without_series
+from gpucost.collect.prometheus import collector
+from gpucost.collect.slurm.facts import _json_reservation
+from gpucost.collect.spot import azure
+from gpucost.collect.spot.base import BadFact
+from gpucost.config.model import Config, Mlflow, UnitSettings
+from gpucost.errors import SourceError, StoreError
+from gpucost.periods import MS_PER_HOUR
+from gpucost.store import runs
+from tests.unit.stage_tables import Tables
+
+
+def _fake(**fields: object) -> Any:
+    """An object of which a function reads these fields alone."""
+    return SimpleNamespace(**fields)
+
+
+def _store(tables: Tables) -> Any:
+    """A store whose tables are these."""
+    return _fake(write=lambda: nullcontext(tables.con))
+
+
+def test_days_whose_samples_are_gone_are_named_by_their_spans(tables: Tables) -> None:
+    hours = ", ".join(f"({day * 24 + hour})" for day, hour in ((0, 3), (0, 4), (2, 5), (3, 1), (4, 23)))
+    with pytest.raises(StoreError, match="the samples of 1970-01-01, 1970-01-03 to 1970-01-05 are gone"):
+        _refuse_lost(tables.con, f"SELECT * FROM (VALUES {hours})", ZoneInfo("UTC"), "why")  # noqa: S608
+
+
+def test_an_export_is_named_by_its_folder_and_where_it_has_none_by_its_own_name() -> None:
+    document = {"reportName": "hourly"}
+    assert _source(document, "b", ["cur/report/20261001-20261101/x.csv"]) == "s3://b/cur/report"
+    assert _source(document, "b", ["20261001-20261101/x.csv"]) == "s3://b/hourly"
+    assert _source({}, "", []) == "s3://unknown"
+
+
+def test_names_of_columns_are_parted_where_a_capital_begins_a_word() -> None:
+    names = ("BilledCost", "x_gpucost_Team", "already_parted", "Tags")
+    assert [_snake(name) for name in names] == ["billed_cost", "x_gpucost_team", "already_parted", "tags"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"), [((), ["eastus", "westus"]), (("eastus",), ["eastus"])], ids=["all", "one"]
+)
+def test_prices_of_azure_are_of_the_regions_that_they_name_unless_some_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], told: list[str]
+) -> None:
+    item = {
+        "armSkuName": "Standard_NC24ads_A100_v4", "productName": "NCads A100 v4", "skuName": "NC24ads A100 v4",
+        "meterName": "NC24ads A100 v4", "effectiveStartDate": "2026-01-01T00:00:00Z", "tierMinimumUnits": 0,
+        "retailPrice": "3.5", "currencyCode": "USD", "type": "Consumption", "unitOfMeasure": "1 Hour",
+    }  # fmt: skip
+
+    def items(_: object, __: object, region: str) -> list[dict[str, Any]]:
+        return [item | {"armRegionName": name} for name in ("westus", "eastus") if region in ("", name)]
+
+    monkeypatch.setattr(AzurePrices, "_items", items)
+    prices = _fake(
+        regions=asked, config=Config.model_validate({}), day=date(2026, 10, 1), provider="azure", _items=None
+    )
+    prices._items = items.__get__(prices)
+    answer = AzurePrices.fetch(prices)
+    assert sorted(price.region for price in answer.prices) == told
+    assert list(answer.regions) == told
+
+
+def test_an_entry_that_is_told_twice_at_once_is_no_epoch_done_again() -> None:
+    assert levels([(10, 1, 1.0), (10, 1, 1.0), (20, 2, 2.0)], "end") == ([10, 10, 20], [1, 1, 2])
+    assert levels([(10, 1, 1.0), (20, 1, 1.0)], "end") == ([10, 11, 20], [1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("info", "tags", "name"),
+    [
+        ({"run_name": "mine"}, {"mlflow.runName": "tagged"}, "mine"),
+        ({}, {"mlflow.runName": "tagged"}, "tagged"),
+        ({}, {}, "r1"),
+    ],
+    ids=["its own", "a tag", "its id"],
+)
+def test_a_run_of_mlflow_is_named_by_what_says_most(
+    info: dict[str, str], tags: dict[str, str], name: str
+) -> None:
+    listed = [{"key": key, "value": value} for key, value in tags.items()]
+    run = _run({"info": {"run_id": "r1", **info}, "data": {"tags": listed}}, "e", Mlflow())
+    assert run.name == name
+
+
+def test_a_unit_without_series_is_advised_by_what_was_written_of_it() -> None:
+    units = [
+        UnitSettings(name="a", unit="epoch", query="up"),
+        UnitSettings(name="b", unit="epoch", metric="known", match={"job": ["x"]}),
+        UnitSettings(name="c", unit="epoch", metric="known"),
+        UnitSettings(name="d", unit="epoch", metric="known"),
+    ]
+    result = _fake(resumed=False, ok=True, metrics={"d"})
+    findings = _without_series(_fake(url="http://p"), units, result, {"known"})
+    assert [finding.fix for finding in findings] == ["check its query", "check its match", "check its metric"]
+
+
+def test_a_reservation_of_slurm_holds_the_nodes_of_its_list() -> None:
+    item = {"name": "r", "start_time": 10, "end_time": 20, "node_list": "n[1-2]", "flags": ["MAINT"]}
+    (row,) = _json_reservation(item, 0)
+    assert (row["nodes"], row["from_ms"], row["to_ms"], row["flags"]) == (
+        ["n1", "n2"],
+        10_000,
+        20_000,
+        ["MAINT"],
+    )
+    (row,) = _json_reservation(item | {"node_list": None}, 0)
+    assert row["nodes"] == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"size": "a", "location": "b", "prices": ""}, {"size": "a", "location": "b"}, []],
+    ids=["a text", "none", "no row"],
+)
+def test_a_row_of_azure_without_a_list_of_prices_is_refused(row: object) -> None:
+    with pytest.raises(BadFact, match="a row holds no spotPrices"):
+        azure._prices(row, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("AZURE_TENANT_ID", SourceError), ("HOME", NoCredentials)], ids=["some", "none"]
+)
+def test_a_login_to_azure_that_fails_is_an_error_where_one_is_meant(
+    monkeypatch: pytest.MonkeyPatch, name: str, error: type[Exception]
+) -> None:
+    def login() -> Any:
+        raise ClientAuthenticationError("no")
+
+    for known in azure._MEANT:
+        monkeypatch.delenv(known, raising=False)
+    monkeypatch.setenv(name, "x")
+    monkeypatch.setattr(azure, "azure_login", login)
+    with pytest.raises(error):
+        azure._token(Config.model_validate({}).azure)
+
+
+def test_spot_prices_are_asked_for_in_regions_of_aws_alone(
+    monkeypatch: pytest.MonkeyPatch, tables: Tables
+) -> None:
+    asked = []
+
+    monkeypatch.setattr(spot, "node_regions", lambda _: ["us-central1", "eu-west-1"])
+    monkeypatch.setattr(spot, "aws_login", lambda _: None)
+    monkeypatch.setattr(spot, "_stored", lambda _, name, *__: asked.append(name))
+    list(
+        spot.collect_spot(
+            Config.model_validate({}), _store(tables), datetime(2026, 10, 1, tzinfo=UTC), providers=("aws",)
+        )
+    )
+    assert asked == [spot.aws.source_of("eu-west-1")]
+
+
+def test_targets_that_fell_silent_in_the_last_hours_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, tables: Tables
+) -> None:
+    now, newest = 100 * MS_PER_HOUR, 99 * MS_PER_HOUR
+    asked = []
+
+    def lagging(*arguments: Any) -> list[Any]:
+        asked.append(arguments[-2:])
+        return [_fake(last_ms=97 * MS_PER_HOUR)]
+
+    monkeypatch.setattr(runs, "lagging_targets", lagging)
+    monkeypatch.setattr(collector, "late_spans", lambda *_: [])
+    source = _fake(_now_ms=now, newest_ms=newest, store=_store(tables), source="s", _has_more=lambda *_: True,
+                   _config=_fake(late_hours=12, cluster_label="cluster"))  # fmt: skip
+    assert collector.PrometheusCollector.late_spans(source) == [(97 * MS_PER_HOUR, now)]
+    assert asked == [(88 * MS_PER_HOUR, newest - runs.SHORT_SILENCE_MS)]

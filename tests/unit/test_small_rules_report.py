@@ -1,0 +1,265 @@
+"""Rules of single functions that reckon and tell figures, by plain values."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from gpucost.periods import Period, TimeBucket
+from gpucost.price.quote import Quantity, listed
+from gpucost.publish.chargeback import _exchange, state_of
+from gpucost.questions.budget.projection import CostSeries, Days, forecast
+from gpucost.questions.report import api_cost
+from gpucost.questions.report.coverage import _price_sources
+from gpucost.questions.report.rows import PricedNodes
+from gpucost.questions.report.sections import _label
+from gpucost.questions.report.series import _moment
+from gpucost.questions.units import reading as units
+from gpucost.questions.units.described import DescribedWork, unit_price
+from gpucost.render.formatting import missing_text
+from gpucost.render.view import Gap
+from gpucost.whatif import tokens
+from gpucost.whatif.answer import Position
+from gpucost.whatif.compare import compare
+from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
+from gpucost.whatif.spot.backtest import node_jobs
+
+NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
+
+
+def _fake(**fields: object) -> Any:
+    """An object of which a function reads these fields alone."""
+    return SimpleNamespace(**fields)
+
+
+def test_of_a_gpu_model_the_cheapest_place_of_each_way_to_buy_is_quoted() -> None:
+    way = {
+        "provider": "aws", "zone": None, "instance_type": "p5", "gpu_count": Decimal(8), "term_years": None,
+        "payment_option": None, "offering": None, "currency": "USD", "price_as_of": date(2026, 10, 1), "is_stale": False,
+        "source": "s",
+    }  # fmt: skip
+    rows = [
+        _fake(**way, purchase_option=option, region=region, price_per_hour=Decimal(price))
+        for option, region, price in (
+            ("on_demand", "a", 9),
+            ("on_demand", "b", 7),
+            ("on_demand", "c", 8),
+            ("spot", "a", 3),
+        )
+    ]
+    quoted = listed(_fake(name="H100", rows=rows), Quantity(Decimal(10), None, 16))
+    assert [(one.purchase_option, one.region, int(one.to_pay)) for one in quoted] == [
+        ("on_demand", "b", 140),
+        ("spot", "a", 60),
+    ]
+
+
+@pytest.mark.parametrize("is_final", [True, False])
+def test_a_month_is_final_once_its_bill_is(is_final: bool) -> None:
+    coverage = _fake(gaps=[], estimated_cost=0, warnings=[])
+    state = state_of(True, coverage, _fake(is_final=is_final, problems=()), [])
+    told = ("final", ()) if is_final else ("estimate", ("the bill is not final yet",))
+    assert (state.name, state.reasons) == told
+
+
+def test_two_folders_change_places_at_once(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "text").write_text(name)
+    assert _exchange(tmp_path / "a", tmp_path / "b")
+    assert [(tmp_path / name / "text").read_text() for name in "ab"] == ["b", "a"]
+
+
+@pytest.mark.parametrize(("count", "more"), [(3, ""), (4, "; and 1 more such times")])
+def test_more_than_three_times_that_were_not_collected_are_counted(count: int, more: str) -> None:
+    gaps = [
+        Gap(
+            "c",
+            "not_collected",
+            NOON + timedelta(days=day),
+            NOON + timedelta(days=day, hours=1),
+            1,
+            (),
+            "silent",
+            None,
+            None,
+        )
+        for day in range(count)
+    ]
+    text = missing_text(gaps)
+    assert text is not None
+    assert text.count("1.0 h of c") == 3
+    assert text.endswith(f"2026-10-03 13:00: silent{more}")
+
+
+def test_tokens_of_a_period_that_ends_with_a_month_are_of_that_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    for name in ("load_fx_rates", "_load_teams", "_refuse_unconverted"):
+        monkeypatch.setattr(api_cost, name, lambda *_: None)
+    monkeypatch.setattr(api_cost, "run_stage", lambda *arguments: asked.extend(arguments[3:]))
+    months = [datetime(2026, month, 1, tzinfo=UTC) for month in (9, 10, 11)]
+    api_cost.prepare(_fake(), _fake(), Period(months[0] + timedelta(days=2), months[2]))
+    assert asked == [{"from_ms": 1000 * months[0].timestamp(), "to_ms": 1000 * months[2].timestamp()}]
+
+
+def test_weekdays_of_which_no_day_is_known_are_foretold_too() -> None:
+    month = [date(2026, 10, 1) + timedelta(days=count) for count in range(31)]
+    # Thursday, Friday, Monday to Wednesday
+    known = tuple(day for day in month[:7] if day.weekday() < 5)
+    days = Days(tuple(month), known, {CostSeries("fleet"): dict.fromkeys(known, Decimal(10))})
+    foretold = forecast(days, CostSeries("fleet"), month)
+    assert (foretold.to_date, foretold.expected) == (Decimal(50), Decimal(310))
+    assert (foretold.open_days, foretold.history_days) == (26, 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "label"),
+    [
+        ("allocated", "team", "unknown"),
+        ("allocated", "node", "unknown"),
+        ("unallocated", "node", "unknown"),
+        ("unallocated", "team", None),
+        ("shared", "node", None),
+        ("api", "node", None),
+    ],
+)
+def test_only_what_is_known_to_have_been_somewhere_is_somewhere_unknown(
+    kind: str, name: str, label: str | None
+) -> None:
+    assert _label(_fake(kind=kind, keys={name: None}), name) == label
+    assert _label(_fake(kind=kind, keys={name: "x"}), name) == "x"
+
+
+@pytest.mark.parametrize(("days", "name"), [(1, "2026-10-01"), (2, "2026-10-01 to 2026-10-02")])
+def test_a_week_of_one_day_is_called_by_that_day(days: int, name: str) -> None:
+    start = round(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
+    part = TimeBucket(start, start + 1, "2026-10", "2026-10-01", None)
+    assert _moment(part, start + days * 86_400_000, "week", ZoneInfo("UTC")).name == name
+
+
+def test_work_of_gpus_that_idle_half_of_the_time_costs_twice_as_much() -> None:
+    costs = [
+        unit_price(DescribedWork("epoch", Decimal(8), Decimal(2), Decimal(4), Decimal(busy)), "USD").cost
+        for busy in (100, 50)
+    ]
+    assert costs == [4, 8]
+
+
+def test_units_of_which_nothing_was_done_have_no_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Units:
+        def execute(self, _: str) -> Any:
+            return _fake(fetchall=lambda: [("epoch",), ("request",), ("prompt_token",)])
+
+    sections: dict[str, dict[str, list[int]]] = {
+        "epochs": {"runs": [], "without_cost": [1]},
+        "requests": {"models": [1]},
+        "tokens": {"models": []},
+    }
+    for name, of_view in sections.items():
+        monkeypatch.setattr(units, name, lambda *_, of_view=of_view, **__: _fake(sections=of_view))
+    monkeypatch.setattr(units, "prepare", lambda *_: None)
+    views = units.known(_fake(execute=Units().execute), _fake())
+    assert [view.sections for view in views] == [sections["requests"]]
+
+
+@pytest.mark.parametrize(
+    ("costs", "shares"), [((6, 2), [0.75, 0.25]), ((0, 0), [0.25, 0.75])], ids=["cost", "time"]
+)
+def test_sources_of_prices_share_what_nodes_cost_or_their_time_if_that_is_nothing(
+    costs: tuple[int, int], shares: list[float]
+) -> None:
+    nodes = [
+        PricedNodes(source, time, 0, Decimal(cost), None)
+        for source, time, cost in zip(("bill", "catalog"), (10, 30), costs, strict=True)
+    ]
+    found = {one.name: one.share for one in _price_sources(nodes, NOON)}
+    assert [found[name] for name in ("bill", "catalog")] == shares
+
+
+def test_a_pod_that_begins_as_a_part_of_its_node_ends_is_not_of_that_part() -> None:
+    of_node = dict.fromkeys(("provider", "region", "zone", "zone_id", "instance_type", "gpu_model"))
+    nodes = [
+        {"node_id": 1, "node": "n", "cluster": "c", "gpu_count": 8.0, "capacity_type": "spot", "has_users": True,
+         "from_ms": first, "to_ms": last, **of_node} for first, last in ((0, 50), (50, 60), (70, 100))
+    ]  # fmt: skip
+    pod = {"node_id": 1, "cluster": "c", "uid": "u", "namespace": "ns", "workload": "w", "team": "t", "gpus": 1.0,
+           "workload_type": "", "resumes": False, "held_from_ms": 50, "held_to_ms": 70}  # fmt: skip
+    fleet = fleet_of(nodes, [], [pod])
+    assert [(one.node, one.from_ms, one.to_ms) for one in fleet.pods] == [("n#2", 50, 60)]
+
+
+def test_only_nodes_on_demand_whose_price_is_known_are_replayed_on_spot() -> None:
+    asked = []
+
+    def zones(place: Any) -> list[Any]:
+        asked.append(place.instance_type)
+        return [_fake(covers=lambda *_: True)]
+
+    nodes = tuple(
+        Node(kind, 8, 0, 3_600_000, (Price(Decimal(4), source),), kind, instance_type=f"{kind} {source}")
+        for kind in ("on_demand", "spot")
+        for source in ("book", "none")
+    )
+    jobs, left_out = node_jobs(Fleet(nodes, ()), _fake(zones=zones), is_narrowed=False)
+    assert (len(jobs), left_out, asked) == (1, 0, ["on_demand book"])
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [(("low",), []), (("low", "high"), [("cost on spot, by the hour", 3, 5)])],
+    ids=["one", "both"],
+)
+def test_a_range_of_interruptions_has_two_ends(
+    ends: tuple[str, ...], told: list[tuple[str, int, int]]
+) -> None:
+    serving = _fake(throughput=_fake(low=1, high=1), places=[])
+    costs = {f"spot, by the hour, {end}": _fake(cost=cost) for end, cost in zip(ends, (3, 5), strict=False)}
+    ranges = tokens._ranges(serving, costs, _fake(), 0.0, "USD")
+    assert [(one.figure, one.low, one.high) for one in ranges] == told
+
+
+def test_positions_add_up_and_are_taken_several_times() -> None:
+    one = Position(Decimal(3), "USD", 4.0, 0.5, {"a": 1})
+    assert one * 3 == Position(Decimal(9), "USD", 12.0, 1.5, {"a": 1})
+    assert one + one * 2 == Position(Decimal(9), "USD", 12.0, 1.5)
+
+
+def test_of_a_fleet_that_was_asked_for_in_part_the_part_of_its_nodes_counts() -> None:
+    costs = _fake(
+        node_cost=Decimal(10), cost=Decimal(4), gpu_hours=16.0, allocated_gpu_hours=6.0, node_hours=2.0
+    )
+    pods = [_fake(place="n", gpu_ms=4 * 3_600_000), _fake(place="m", gpu_ms=2 * 3_600_000)]
+    held = _fake(by_name={"n": _fake(gpus=8), "m": _fake(gpus=4)}, pods=pods)
+    assert Position.of(costs, "USD") == Position(Decimal(10), "USD", 16.0, 2.0)
+    assert Position.of(costs, "USD", held) == Position(Decimal(4), "USD", 6.0, 1.0)
+
+
+def test_two_answers_are_compared_by_every_figure_and_by_assumptions_that_differ() -> None:
+    answers: list[dict[str, Any]] = [
+        {
+            "today": {"cost": today, "currency": "USD", "is_whole": True}, "scenario": {"cost": 6, "more": {"nodes": nodes}},
+            "saving": today - 6, "period": "October", "title": title, "ranges": {"low": 1},
+            "assumptions": [{"name": "hours", "value": 730, "unit": "hours"}, {"name": "rate", "value": rate, "unit": ""}],
+        }
+        for today, nodes, title, rate in ((10, 3, "less", 5), (8, 4, "more", 7))
+    ]  # fmt: skip
+    answers[1]["saving_percent"] = 25
+    found = compare(("x", "y"), (answers[0], answers[1]))
+    assert found["figures"] == {
+        "today.cost": {"a": 10, "b": 8, "difference": -2},
+        "scenario.cost": {"a": 6, "b": 6, "difference": 0},
+        "saving": {"a": 4, "b": 2, "difference": -2},
+        "saving_percent": {"a": None, "b": 25, "difference": None},
+        "scenario.more.nodes": {"a": 3, "b": 4, "difference": 1},
+    }
+    assert found["assumptions"] == [{"name": "rate", "a": "5", "b": "7"}]
+    assert found["notes"] == ["Today's costs differ: the answers are not about the same usage."]
+    later = compare(("x", "y"), (answers[0], answers[0] | {"period": "November"}))
+    assert later["notes"] == ["The periods differ (October; November): compare percentages, not money."]
+    assert compare(("x", "y"), (answers[0], answers[0]))["notes"] == []

@@ -1,0 +1,198 @@
+"""Rules of single SQL stages of what vendors bill and ask, over tables of a few rows."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpucost.collect.bill import anthropic, oci, openai
+
+if TYPE_CHECKING:
+    from gpucost.collect.bill.formats import Format
+    from tests.unit.stage_tables import Tables
+
+
+def _raw(tables: Tables, form: Format, *rows: dict[str, str]) -> None:
+    """Rows of an export as text; columns that are not named are empty."""
+    texts = ", ".join(f"{name} VARCHAR" for name in form.columns)
+    tables.make(
+        f"raw: {texts}, source_file VARCHAR, file_row_number BIGINT, row_digest UBIGINT, label_digest UBIGINT,"
+        " tag_columns MAP(VARCHAR, VARCHAR)"
+    )
+    for number, row in enumerate(rows):
+        named = {"source_file": "f", "file_row_number": str(number)} | row
+        tables.con.execute(
+            f"INSERT INTO raw ({', '.join(named)}) VALUES ({', '.join('?' * len(named))})",  # noqa: S608
+            list(named.values()),
+        )
+    tables.run("store/sql/bill_macros")
+
+
+_REPORT = {
+    "starting_at": "2026-10-01T00:00:00Z",
+    "ending_at": "2026-10-02T00:00:00Z",
+    "amount": "250",
+    "currency": "usd",
+}
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (_REPORT, [("anthropic-totals", Decimal("2.5"), ["not_by_item"])]),
+        (_REPORT | {"description": "Claude"}, [("anthropic", Decimal("2.5"), [])]),
+        (
+            {"usage_date_utc": "2026-10-01", "cost_usd": "2.5", "token_type": "input"},
+            [("anthropic-console", Decimal("2.5"), [])],
+        ),
+        ({"starting_at": "2026-10-01T00:00:00Z"}, []),
+    ],
+    ids=["totals", "by item", "the console", "a day without costs"],
+)
+def test_costs_of_anthropic_are_in_its_currency_and_warn_where_they_are_totals(
+    tables: Tables, row: dict[str, str], told: list[tuple[str, Decimal, list[str]]]
+) -> None:
+    _raw(tables, anthropic.FORMATS[0], row)
+    codes = [answer["code"] for answer in tables.answers("collect/bill/anthropic")]
+    assert [(*charge, codes) for charge in tables.rows("SELECT format, billed_cost FROM mapped")] == told
+    assert told or not codes
+
+
+def test_costs_of_openai_without_line_items_are_of_what_they_are_grouped_by(tables: Tables) -> None:
+    bucket = {"start_time": "1759276800", "end_time": "1759363200", "project_id": "p"}
+    _raw(tables, openai.FORMATS[0], bucket | {"amount_value": "1.5", "amount_currency": "usd"}, bucket)
+    assert [answer["code"] for answer in tables.answers("collect/bill/openai")] == ["not_by_item"]
+    assert tables.rows(
+        "SELECT format, billing_period, billed_cost, billing_currency, source_row FROM mapped"
+    ) == [("openai-projects", "2025-10", Decimal("1.5"), "USD", 1)]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {
+            "line_item_interval_usage_start": "2026-10-01T00:00Z",
+            "line_item_interval_usage_end": "2026-10-01T01:00Z",
+            "product_service": "COMPUTE",
+            "cost_my_cost": "4",
+        },
+        {
+            "charge_period_start": "2026-10-01T00:00Z",
+            "charge_period_end": "2026-10-01T01:00Z",
+            "billing_period_start": "2026-10-01T00:00Z",
+            "charge_category": "Usage",
+            "service_name": "COMPUTE",
+            "billed_cost": "4",
+        },
+    ],
+    ids=["classic", "FOCUS"],
+)
+def test_a_gpu_machine_of_oci_is_known_by_its_service_in_both_reports(
+    tables: Tables, row: dict[str, str]
+) -> None:
+    machine = {
+        "product_resource_id": "ocid1.instance.oc1..a",
+        "cost_billing_unit_readable": "GPU Hour",
+        "usage_quantity": "1",
+    }
+    _raw(tables, oci.FORMATS[0], machine | row)
+    tables.run("collect/bill/oci")
+    assert tables.rows("SELECT kind, service_name, instance_hours, billed_cost FROM mapped") == [
+        ("instance", "COMPUTE", 1, 4)
+    ]
+
+
+def test_each_kind_of_commitment_of_google_is_called_one(tables: Tables) -> None:
+    texts = (
+        "kind invoice_month billing_account_id service_id sku_id sku project_id global_name resource_name region tags cost_type"
+        " adjustment subscription_id consumption_model currency project_name service zone machine_type pricing_unit unit"
+        " reservation_name instance_key source_file"
+    )
+    amounts = (
+        "cost usage_credits other_credits resource_cud spend_cud cost_at_list cost_at_contract pricing_amount amount list_price"
+        " contract_price units_priced"
+    )
+    flags = "is_spot has_offset is_unused_reservation"
+    tables.make(
+        "gcp_rows: row_id INT, file_row_number INT, start_at TIMESTAMP, end_at TIMESTAMP, "
+        + ", ".join(
+            f"{name} {kind}"
+            for kind, names in (
+                ("VARCHAR", texts),
+                ("DECIMAL(38, 12) DEFAULT 0", amounts),
+                ("BOOLEAN DEFAULT false", flags),
+            )
+            for name in names.split()
+        )
+    )
+    tables.make("gcp_hours: row_id INT, instance_hours DOUBLE")
+    tables.make("gcp_fees: row_id INT, is_fee BOOLEAN, is_without_fee BOOLEAN, share DECIMAL(38, 12)")
+    tables.add(
+        "gcp_rows: row_id, sku, kind, cost_type, resource_cud, spend_cud, consumption_model",
+        "1, 'resource', 'instance', 'regular', -1, 0, NULL",
+        "2, 'spend', 'instance', 'regular', 0, -1, 'Default'",
+        "3, 'model', 'instance', 'regular', 0, 0, 'Flex'",
+        "4, 'fee', 'commitment_fee', 'regular', 0, 0, NULL",
+        "5, 'none', 'instance', 'regular', 0, 0, 'Default'",
+    )
+    tables.run("collect/bill/gcp_3_mapped")
+    assert tables.rows(
+        "SELECT sku_description, pricing_category, commitment_discount_category, commitment_discount_type,"
+        " commitment_discount_status FROM mapped"
+    ) == [
+        ("resource", "Committed", "Usage", "Committed use discount", "Used"),
+        ("spend", "Committed", "Spend", "Committed use discount", "Used"),
+        ("model", "Committed", "Spend", "Committed use discount", "Used"),
+        ("fee", "Committed", "Usage", "Committed use discount", None),
+        ("none", "Standard", None, None, None),
+    ]
+
+
+def test_a_new_price_of_any_place_takes_the_place_of_the_catalog_s(tables: Tables) -> None:
+    tables.make(
+        "catalog_prices: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, purchase_option VARCHAR,"
+        " term_years INT, payment_option VARCHAR, offering VARCHAR, currency VARCHAR, price_per_hour DOUBLE, price_as_of DATE",
+        "'oci', NULL, NULL, 'BM.GPU.8', 'on_demand', NULL, NULL, '', 'USD', 4, '2026-09-01'",
+    )
+    tables.add("list_prices: provider")
+    (row,) = tables.answers(
+        "collect/prices/replaced_prices",
+        provider="oci", region=[""], zone=[""], instance_type=["BM.GPU.8"], purchase_option=["on_demand"], term_years=[0],
+        payment_option=[""], offering=[""], price_per_hour=["5"], currency=["USD"],
+    )  # fmt: skip
+    assert (row["old_price_per_hour"], row["new_price_per_hour"]) == (4, 5)
+
+
+def test_what_a_machine_was_charged_is_no_price_of_the_market(tables: Tables) -> None:
+    tables.add(
+        "spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms, price_per_hour, currency",
+        "'aws', 'r', 'ra', 'P5', 'Linux/UNIX', '', 10, 4, 'USD'",
+        "'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 10, 3, 'USD'",
+        "'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 20, 3, 'USD'",
+        "'aws', 'r', 'ra', 'p5', 'Windows', '', 30, 5, 'USD'",
+    )
+    tables.run("whatif/spot/market_changes", instance_types=["p5"], currency="USD")
+    assert tables.rows("SELECT zone, instance_type, at_ms, price_per_hour FROM market_changes") == [
+        ("ra", "p5", 10, 4)
+    ]
+
+
+def test_a_spot_node_of_no_known_zone_is_of_the_zone_without_a_name(tables: Tables) -> None:
+    tables.add(
+        "nodes: node_id, cluster, node, provider, instance_type, zone, capacity_type, up_from_ms, up_to_ms",
+        "1, 'c', 'a', 'aws', 'p5', NULL, 'spot', 0, 50",
+        "2, 'c', 'b', 'aws', 'p5', '', 'spot', 0, 100",
+        "3, 'c', 'd', 'aws', 'p5', 'ra', 'spot', 20, 100",
+        "4, 'c', 'e', 'aws', 'p5', NULL, 'on_demand', 0, 50",
+    )
+    tables.add("collected: cluster, from_ms, to_ms", "'c', 0, 100")
+    tables.add("allocations: allocation_id, cluster, uid, node_id, gpus, held_to_ms", "5, 'c', 'u', 1, 1, 50")
+    tables.add("series: series_id, cluster, metric, labels")
+    tables.add("states: series_id, value, first_ms, last_ms")
+    tables.run("whatif/spot/spot_lives", from_ms=0, to_ms=100, held_within_ms=10)
+    assert tables.rows("SELECT zone, up_ms, ends, is_named FROM spot_lives ORDER BY zone") == [
+        ("", 150, 1, False),
+        ("ra", 80, 0, False),
+    ]
