@@ -46,7 +46,7 @@ class Tables:
             self.con.execute(f"SET VARIABLE {name} = ?", [value])
 
     def run(self, stage: str, **params: object) -> list[tuple[Any, ...]]:
-        """Runs a stage ("report/units/60_serving", say); what it answers, if it answers anything."""
+        """Runs a stage ("questions/units/60_serving", say); what it answers, if it answers anything."""
         return self._run(stage, params).fetchall()
 
     def answers(self, stage: str, **params: object) -> list[dict[str, Any]]:

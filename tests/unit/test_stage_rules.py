@@ -71,7 +71,7 @@ def test_bought_tokens_of_a_model_are_the_sum_of_their_rows(tables: Tables) -> N
         "'a', 'aws', 'm', 's', 2, 0, 2, 2, 20, 2, 10",
         "'a', 'aws', 'm', 's', 3, 0, 3, 3, 30, 3, 15",
     )
-    rows = tables.answers("report/api_cost/70_api_models", each_team=False)
+    rows = tables.answers("questions/report/api_cost/70_api_models", each_team=False)
     assert [(row["prompt_tokens"], row["cached_tokens"], row["generation_tokens"]) for row in rows] == [
         (50, 5, 25)
     ]

@@ -345,7 +345,11 @@ def test_metrics_tell_of_which_clusters_they_tell_quotas_limits_and_priorities(t
         "3, 'c', MAP {}",
     )
     rows = tables.run(
-        "policy/facts", from_ms=10, to_ms=90, accelerators="nvidia_com_gpu", other_resources="cpu|memory"
+        "questions/policy/facts",
+        from_ms=10,
+        to_ms=90,
+        accelerators="nvidia_com_gpu",
+        other_resources="cpu|memory",
     )
     assert rows == [
         ("limit_range", "c", "d"),

@@ -26,7 +26,7 @@ def test_models_of_a_workload_share_its_cost_and_gpu_time_by_their_work(tables: 
         "'c', 'ns', 'w', 'a', NULL, '2026-10-01', 'generation_token', 10, 1, 0",
         "'c', 'ns', 'w', 'b', NULL, '2026-10-01', 'generation_token', 30, 3, 0",
     )
-    tables.run("report/units/60_serving")
+    tables.run("questions/units/60_serving")
     assert tables.rows(
         "SELECT model, cost, idle_cost, allocated_gpu_ms, active_gpu_ms FROM unit_serving ORDER BY model"
     ) == [("a", 2, 1, 100, 10), ("b", 6, 3, 300, 30)]
@@ -49,7 +49,7 @@ def test_tenants_share_each_cost_of_a_model_by_the_tokens_that_it_is_of(tables: 
         "'c', 'ns', 'w', 'm', 'a', '2026-10-01', 'generation_token', 10, 1, 0",
         "'c', 'ns', 'w', 'm', 'b', '2026-10-01', 'generation_token', 30, 3, 0",
     )
-    tables.run("report/units/67_tenants", keeps_idle=False)
+    tables.run("questions/units/67_tenants", keeps_idle=False)
     assert tables.rows(
         "SELECT tenant, prompt_cost, generation_cost, cost, request_time_prompt_cost, request_time_generation_cost,"
         " allocated_gpu_ms, active_gpu_ms FROM unit_tenants ORDER BY tenant"
@@ -73,7 +73,7 @@ def test_a_failed_run_has_saved_what_its_own_workload_tells(tables: Tables) -> N
     )
     tables.add("progress_values: series_id, at_ms, value", "1, 60, 1")
     tables.know(report_from_ms=0, report_to_ms=100)
-    tables.run("report/waste/20_pods", forgotten_after_ms=10)
+    tables.run("questions/waste/20_pods", forgotten_after_ms=10)
     assert tables.rows("SELECT workload, lost_from_ms FROM waste_pods ORDER BY workload") == [
         ("Job/a", 60),
         ("Job/b", 0),
@@ -98,7 +98,7 @@ def test_time_before_a_pod_ran_takes_its_part_of_the_idle_cost(tables: Tables) -
         " active_part DOUBLE"
     )
     tables.know(waste_by_gpus=False)
-    tables.run("report/waste/30_held")
+    tables.run("questions/waste/30_held")
     assert tables.rows(
         "SELECT starting_gpu_ms, starting_cost, idle_gpu_ms, idle_cost, work_gpu_ms, work_cost FROM waste_held"
     ) == [(10, 5, 30, 15, 60, 30)]
@@ -115,7 +115,7 @@ def test_a_machine_that_is_billed_where_nothing_was_collected_is_named_all_the_s
     tables.add("billed_nodes: instance_key, node_id", "'i-1', 1")
     tables.add("nodes: node_id, cluster, node, up_from_ms, up_to_ms", f"1, 'c', 'n', 0, {2 * HOUR}")
     tables.add("collected: cluster, from_ms, to_ms", f"'c', 60000, {HOUR}")
-    tables.run("report/reconcile/10_machine_hours", month="2026-10")
+    tables.run("questions/reconcile/10_machine_hours", month="2026-10")
     assert tables.rows("SELECT from_ms, node, cluster, seen_ms FROM machine_hours ORDER BY from_ms") == [
         (0, "n", "c", HOUR - 60000),
         (HOUR, "n", "c", 0),
@@ -130,7 +130,7 @@ def test_hours_of_unbilled_nodes_are_those_at_an_estimate(tables: Tables) -> Non
         f"1, {8 * HOUR}, {4 * HOUR}, {4 * HOUR}, 10",
         f"1, {8 * HOUR}, 0, 0, 0",
     )
-    rows = tables.answers("report/reconcile/51_unbilled_nodes", from_ms=0, to_ms=1)
+    rows = tables.answers("questions/reconcile/51_unbilled_nodes", from_ms=0, to_ms=1)
     assert rows == [{"name": "n", "instance_type": "p5", "hours": 2, "cost": 10}]
 
 
@@ -142,7 +142,7 @@ def test_names_beyond_those_that_stand_alone_are_in_one_layer_without_a_name(tab
           (("a", 8), ("b", 4), ("c", 2), ("d", 1))),
         "1, 'unallocated', NULL, NULL, NULL, NULL, NULL, NULL, 0, 16, 0",
     )  # fmt: skip
-    rows = tables.answers("report/series/30_stack", by="team", apart=True, most=1, each_team=False)
+    rows = tables.answers("questions/report/series/30_stack", by="team", apart=True, most=1, each_team=False)
     assert [(row["kind"], row["rank"], row["name"], row["names"], row["cost"]) for row in rows] == [
         ("named", 1, "a", 3, 8),
         ("others", None, None, 3, 7),
@@ -160,7 +160,7 @@ def test_a_gauge_of_an_unknown_scrape_interval_holds_for_a_minute_after_its_last
     tables.add(series, f"2, 's', 'known', 'kueue_pending_workloads', {labels}")
     tables.add("states: series_id, value, first_ms, last_ms", "1, 2, 0, 1000", "2, 2, 0, 1000")
     tables.add("scrape_gaps: source, cluster, job, instance, gap_ms", "'s', 'known', 'kueue', 'i', 15000")
-    tables.run("report/queue/10_runs", from_ms=0, to_ms=HOUR, clusters=[], queues=[])
+    tables.run("questions/queue/10_runs", from_ms=0, to_ms=HOUR, clusters=[], queues=[])
     assert tables.rows("SELECT cluster, from_ms, to_ms FROM queue_runs ORDER BY cluster") == [
         ("c", 0, 61000),
         ("known", 0, 16000),
@@ -175,7 +175,7 @@ def test_the_most_that_a_queue_used_is_of_the_period_alone(tables: Tables) -> No
         "'c', 'q', 'gpu', 100, 200, 6, 4, 4",
         "'c', 'q', 'gpu', 200, 400, 6, 7, 1",
     )
-    tables.run("report/queue/50_sums", from_ms=100, to_ms=400, since_ms=100, half_life_ms=100)
+    tables.run("questions/queue/50_sums", from_ms=100, to_ms=400, since_ms=100, half_life_ms=100)
     assert tables.rows(
         "SELECT quota, used_average, used_p95, used_max, borrowed_max, pending_average, pending_max FROM queue_sums"
     ) == [(6, 6, 7, 7, 1, 2, 4)]
@@ -207,7 +207,7 @@ def test_a_job_of_slurm_is_counted_by_partition_qos_and_account(tables: Tables) 
         f"allocation_id INT, allocated_gpu_ms DOUBLE, cost {_MONEY}",
         *(f"{allocation}, {HOUR}, {cost}" for allocation, cost in ((1, 3), (1, 1), (2, 5), (3, 2))),
     )
-    rows = tables.run("report/queue/70_slurm_waits", from_ms=100000, to_ms=200000, clusters=[])
+    rows = tables.run("questions/queue/70_slurm_waits", from_ms=100000, to_ms=200000, clusters=[])
     assert [tuple(round(one, 6) if isinstance(one, float) else one for one in row[1:]) for row in rows] == [
         ("account", "c", 0, None, None, None, None, 1, 5, 0, 0),
         ("account", "a", 2, 15, 19.5, 10, 10, 2, 4, 1, 4),
@@ -237,7 +237,7 @@ def test_nodes_on_which_those_asked_for_held_nothing_are_not_explained(tables: T
         "1, 'book', 8",
         "2, 'book', 2",
     )
-    rows = tables.answers("report/explained/20_nodes")
+    rows = tables.answers("questions/explain/20_nodes")
     shown = (
         "node",
         "cost",
@@ -267,7 +267,7 @@ def test_a_machine_that_no_discount_touches_costs_what_its_rows_say(tables: Tabl
         "machine_riders: instance_key VARCHAR, source_file VARCHAR, source_row INT, charge_period_start TIMESTAMP,"
         f" charge_period_end TIMESTAMP, kind VARCHAR, effective_cost {_MONEY}"
     )
-    rows = tables.answers("report/explained/50_billed_machines", from_ms=0, to_ms=HOUR, most=1)
+    rows = tables.answers("questions/explain/50_billed_machines", from_ms=0, to_ms=HOUR, most=1)
     shown = (
         "instance_key",
         "rows",
@@ -300,7 +300,7 @@ def test_of_a_class_the_team_with_the_largest_cost_comes_first(tables: Tables) -
         "NULL, 'EUR', 'tax', 'tax', 2, 4, 5, -1, 0",
         "1, 'USD', NULL, NULL, 1, 0, 0, 0, 6",
     )
-    assert tables.run("report/reconcile/42_classes", currency="USD") == [
+    assert tables.run("questions/reconcile/42_classes", currency="USD") == [
         ("billed", "EUR", "tax", None, 2, 4),
         ("billed", "USD", "held", "b", 1, 8),
         ("billed", "USD", "held", "a", 1, 3),
@@ -313,7 +313,7 @@ def test_of_a_class_the_team_with_the_largest_cost_comes_first(tables: Tables) -
 
 
 def test_all_of_an_amount_keeps_the_digits_that_a_part_may_lose(tables: Tables) -> None:
-    tables.run("report/api_cost/05_macros")
+    tables.run("questions/report/api_cost/05_macros")
     amounts = tables.rows(
         "SELECT money_until(123456789.123456789::DECIMAL(38, 9), share)::VARCHAR"
         " FROM unnest([0, 1, 1.5]::DOUBLE[]) AS s(share)"
@@ -330,7 +330,7 @@ def test_bought_tokens_of_a_team_are_the_sum_of_their_rows(tables: Tables) -> No
         "'a', 'aws', 'm', 's', 3, 1, 30, 3, 15, 0, 0, 0",
         "'b', 'aws', 'm', 's', 7, 0, 1, 1, 1, 0, 0, 0",
     )
-    rows = tables.answers("report/api_cost/60_api_sums", by=["team"], each_team=False)
+    rows = tables.answers("questions/report/api_cost/60_api_sums", by=["team"], each_team=False)
     shown = ("team", "api_cost", "commitment_cost", "prompt_tokens", "cached_tokens", "generation_tokens")
     assert [tuple(row[name] for name in shown) for row in rows] == [
         ("b", 7, 0, 1, 1, 1),
@@ -371,7 +371,15 @@ def test_a_part_that_costs_without_gpu_time_is_told_of_and_one_that_has_neither_
     tables.make(
         "time_buckets: from_ms BIGINT, month VARCHAR, day VARCHAR, hour VARCHAR", "0, NULL, NULL, NULL"
     )
-    tables.run("report/waste/50_waste_rows", teams=[], namespaces=[], clusters=[], workloads=[])
+    tables.run(
+        "questions/waste/50_waste_rows",
+        teams=[],
+        namespaces=[],
+        clusters=[],
+        workloads=[],
+        users=[],
+        ,
+    )
     assert tables.rows("SELECT bucket, gpu_ms, cost, team FROM waste_rows ORDER BY bucket") == [
         ("active", 0.5, 2, "red"),
         ("cpu_memory", 0, 3, "red"),

@@ -21,7 +21,7 @@ SHARED |= {
     "end",
     "last",
     "format",
-    "output",
+    "target",
     "save",
     "config",
     "store",

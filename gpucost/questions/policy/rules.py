@@ -488,15 +488,13 @@ def junit(answer: PolicyAnswer) -> str:
 def _cases(rule: RuleResult) -> Iterator[Any]:
     for one in rule.violations:
         where = "/".join(part for part in (one.cluster, one.namespace, one.subject) if part)
-        case = ET.Element(
-            "testcase", classname=f"gpucost.questions.policy.rules.{rule.kind}", name=f"{rule.name}: {where}"
-        )
+        case = ET.Element("testcase", classname=f"gpucost.policy.{rule.kind}", name=f"{rule.name}: {where}")
         # a warning does not fail a build
         kind = "failure" if rule.severity == "error" else "skipped"
         ET.SubElement(case, kind, message=one.evidence).text = rule.advice
         yield case
     if not rule.violations:
-        case = ET.Element("testcase", classname=f"gpucost.questions.policy.rules.{rule.kind}", name=rule.name)
+        case = ET.Element("testcase", classname=f"gpucost.policy.{rule.kind}", name=rule.name)
         if rule.missing:
             ET.SubElement(case, "skipped", message=rule.missing)
         yield case
