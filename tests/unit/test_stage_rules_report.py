@@ -371,15 +371,7 @@ def test_a_part_that_costs_without_gpu_time_is_told_of_and_one_that_has_neither_
     tables.make(
         "time_buckets: from_ms BIGINT, month VARCHAR, day VARCHAR, hour VARCHAR", "0, NULL, NULL, NULL"
     )
-    tables.run(
-        "questions/waste/50_waste_rows",
-        teams=[],
-        namespaces=[],
-        clusters=[],
-        workloads=[],
-        users=[],
-        ,
-    )
+    tables.run("questions/waste/50_waste_rows", teams=[], namespaces=[], clusters=[], workloads=[], users=[])
     assert tables.rows("SELECT bucket, gpu_ms, cost, team FROM waste_rows ORDER BY bucket") == [
         ("active", 0.5, 2, "red"),
         ("cpu_memory", 0, 3, "red"),
