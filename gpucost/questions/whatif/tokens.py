@@ -375,19 +375,7 @@ def _throughput(request: WhatIfRequest, replicas: Replicas, tokens: TokenHours) 
         replicas.time_per_output_token_ms,
     )
     if replicas.replica_tokens_per_second:
-        if workload is not None:
-            raise UsageError(
-                "--replica-tokens-per-second and --throughput-of both say what a replica does",
-                "leave out one of them",
-            )
-        if target is not None:
-            raise UsageError(
-                "--time-per-output-token-ms is held against what --throughput-of measures",
-                "leave it out, and give --replica-tokens-per-second as a load test at your target says",
-            )
-        if gpus is None:
-            raise UsageError("--gpus-per-replica is missing", "how many GPUs serve one copy of the model")
-        return given_throughput(replicas.replica_tokens_per_second, tokens, replicas.prompt_weight), gpus
+        return _given_throughput(replicas, tokens)
     if workload is None:
         raise UsageError(
             "what a replica does is not told",
@@ -409,21 +397,7 @@ def _throughput(request: WhatIfRequest, replicas: Replicas, tokens: TokenHours) 
             f"no token of {workload} is known in {request.period_name}", "gpucost unit tokens lists what is"
         )
     if gpus is None:
-        # of a pool both phases count: a decode pod alone would have done what others computed of its prompts
-        if rows[0]["workload"] != workload:
-            raise UsageError(
-                "--gpus-per-replica is missing", "how many GPUs pods of prefill and of decode hold together"
-            )
-        held = Counter(
-            pod.gpus for pod in request.usage(Scope(workloads=(escaped_glob(workload),))).fleet.pods
-        )
-        (most, _), *_ = held.most_common(1)
-        if most != int(most):
-            raise UsageError(
-                f"pods of {workload} hold {most:.3g} of a GPU",
-                "--gpus-per-replica says what a replica is to hold",
-            )
-        gpus = int(most)
+        gpus = _gpus_held(request, workload, is_pool=rows[0]["workload"] != workload)
     if target is not None:
         paced_hours = [one for one in hours if one.gpu_hours and one.generated and one.decode_seconds]
         if not paced_hours:
@@ -437,6 +411,41 @@ def _throughput(request: WhatIfRequest, replicas: Replicas, tokens: TokenHours) 
         f"store: {workload}, {full.active_hours:,} active hours of {request.period_name}, the 95th percentile"
     )
     return measured_throughput(full.work, full.mean_work, gpus, source), gpus
+
+
+def _given_throughput(replicas: Replicas, tokens: TokenHours) -> tuple[Throughput, int]:
+    """What options say that a full replica does, and its GPUs. Raises UsageError where they say it twice, or not all."""
+    if replicas.throughput_of is not None:
+        raise UsageError(
+            "--replica-tokens-per-second and --throughput-of both say what a replica does",
+            "leave out one of them",
+        )
+    if replicas.time_per_output_token_ms is not None:
+        raise UsageError(
+            "--time-per-output-token-ms is held against what --throughput-of measures",
+            "leave it out, and give --replica-tokens-per-second as a load test at your target says",
+        )
+    if replicas.gpus_per_replica is None:
+        raise UsageError("--gpus-per-replica is missing", "how many GPUs serve one copy of the model")
+    per_second = replicas.replica_tokens_per_second
+    return given_throughput(per_second, tokens, replicas.prompt_weight), replicas.gpus_per_replica
+
+
+def _gpus_held(request: WhatIfRequest, workload: str, *, is_pool: bool) -> int:
+    """The GPUs that most pods of the workload hold. Raises UsageError for a part of a pool, and for a part of a GPU."""
+    # of a pool both phases count: a decode pod alone would have done what others computed of its prompts
+    if is_pool:
+        raise UsageError(
+            "--gpus-per-replica is missing", "how many GPUs pods of prefill and of decode hold together"
+        )
+    held = Counter(pod.gpus for pod in request.usage(Scope(workloads=(escaped_glob(workload),))).fleet.pods)
+    (most, _), *_ = held.most_common(1)
+    if most != int(most):
+        raise UsageError(
+            f"pods of {workload} hold {most:.3g} of a GPU",
+            "--gpus-per-replica says what a replica is to hold",
+        )
+    return int(most)
 
 
 def _spot(request: WhatIfRequest, own: OwnNodes, gpus: float) -> tuple[Price | None, Rate | None]:
