@@ -72,8 +72,8 @@ def to_json(answer: Any, name: str, shape: Any = None) -> str:
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    """JSON as every answer prints it: money as a number, instants in UTC. Raises TypeError for what has no place there."""
-    return readable_json(document, indent=2, default=plain) + "\n"
+    """JSON as every answer prints it: money as a number, instants in UTC. Raises TypeError or ValueError for what is none."""
+    return readable_json(document, indent=2, allow_nan=False, default=plain) + "\n"
 
 
 def plain(value: object) -> object:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.questions import SCHEMAS, schema
+from gpucost.render.schema import json_text
 
 FROZEN = Path(__file__).parents[1] / "frozen" / "answers"
 
@@ -124,3 +125,8 @@ def test_rows_that_cannot_be_written_so_are_wrong_usage() -> None:
     ):
         result = CliRunner().invoke(app, words.split())
         assert result.exit_code == 2 and said in result.stderr
+
+
+def test_what_is_no_number_has_no_place_in_json() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        json_text({"cost": float("nan")})
