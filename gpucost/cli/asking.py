@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from gpucost.cli.command import Call, registered
+from gpucost.cli.command import SUFFIXES, Call, registered
 from gpucost.cli.output import is_drawn
 from gpucost.disk import write_text
 from gpucost.errors import GpucostError, UsageError
@@ -16,14 +16,6 @@ from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
 
 _METAVARS = {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}
-_SUFFIXES = {
-    ".md": "markdown",
-    ".html": "html",
-    ".json": "json",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".txt": "table",
-}
 _SHORT = "How to write it."
 _HELP = {
     FORMATS: f"{_SHORT} Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
@@ -121,10 +113,10 @@ def _written(question: Question) -> tuple[Parameter, ...]:
 def _format_of(question: Question, target: Path | None) -> str:
     """The format that a file's suffix means; a table without one. Raises UsageError for a suffix that means none."""
     suffix = target.suffix.lower() if target else ""
-    if suffix and suffix not in _SUFFIXES and question.formats == REPORT_FORMATS:
+    if suffix and suffix not in SUFFIXES and question.formats == REPORT_FORMATS:
         raise UsageError(
             f"no format belongs to the suffix of {target}",
-            f"-o knows {', '.join(_SUFFIXES)}; with any other, --format says how to write it",
+            f"-o knows {', '.join(SUFFIXES)}; with any other, --format says how to write it",
         )
-    meant = _SUFFIXES.get(suffix, "table")
+    meant = SUFFIXES.get(suffix, "table")
     return meant if meant in question.formats else "table"

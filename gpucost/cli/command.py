@@ -54,7 +54,15 @@ if TYPE_CHECKING:
     from gpucost.render.view import Answer
 
 
-_SUFFIXES = {".md": "markdown", ".csv": "csv", ".json": "json", ".parquet": "parquet"}
+# The formats that suffixes of files mean.
+SUFFIXES = {
+    ".md": "markdown",
+    ".html": "html",
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".txt": "table",
+}
 # How an answer is written that has no rows of one kind.
 BriefFormat = Literal["table", "json"]
 # The versions of FOCUS that files follow.
@@ -113,7 +121,8 @@ class Call(Request):
     def row_format(self) -> RowFormat:
         """How rows are written: as --format says, otherwise by the suffix of -o."""
         suffix = self.target.suffix.lower() if self.target else ""
-        return RowFormat(self.format or _SUFFIXES.get(suffix, "table"))
+        meant = SUFFIXES.get(suffix, "table")
+        return RowFormat(self.format or (meant if meant in [*RowFormat] else "table"))
 
     def say(self, text: str) -> None:
         """Print what a command without an answer did; nothing under -q."""

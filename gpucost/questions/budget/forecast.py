@@ -14,7 +14,7 @@ from gpucost.render.schema import table as as_table
 from gpucost.render.view import Document, Table, count, money, text
 
 if TYPE_CHECKING:
-    from gpucost.questions.budget.projection import Forecast
+    from gpucost.questions.budget.projection import CostSeries, Days, Forecast
 
 _METHOD = (
     "Each day that is missing costs what the level of the last eight weeks and its weekday let expect. "
@@ -37,32 +37,14 @@ def forecast(
       gpucost forecast --month 2026-10 --team research
       gpucost forecast --format json
     """
-    from gpucost.questions.budget.projection import (
-        HISTORY_DAYS,
-        RANGE,
-        CostSeries,
-        ForecastAnswer,
-        ForecastRow,
-    )
+    from gpucost.questions.budget.projection import HISTORY_DAYS, RANGE, ForecastAnswer, ForecastRow
     from gpucost.questions.budget.projection import forecast as foretell
 
     settings = request.settings
     period, period_name = chosen_month(request)
     view, days = costs_by_day(request, period)
     month_days = tuple(local_days(period, request.tz))
-    known = {series.team: series for series in days.costs if series.level == "team"}
-    for name in team:
-        if name not in known:
-            near = ", ".join(nearest(name, [one for one in known if one])[:8])
-            raise GpucostError(
-                f"no team {name!r} held GPUs or bought tokens in these weeks",
-                f"--team takes one of: {near}" if near else None,
-            )
-    chosen = [known[name] for name in team] or [
-        *known.values(),
-        CostSeries("unallocated"),
-        CostSeries("fleet"),
-    ]
+    chosen = _chosen(days, team)
     rows = [foretell(days, series, month_days) for series in chosen]
     rows.sort(
         key=lambda row: (
@@ -92,6 +74,25 @@ def forecast(
         data=whole,
         flat=([*columns, "currency"], [[*line, settings.currency] for line in lines]),
     )
+
+
+def _chosen(days: Days, teams: Names) -> list[CostSeries]:
+    """The costs by day of the teams that are named, otherwise of all, of unallocated GPUs and of the fleet."""
+    from gpucost.questions.budget.projection import CostSeries
+
+    known = {series.team: series for series in days.costs if series.level == "team"}
+    for name in teams:
+        if name not in known:
+            near = ", ".join(nearest(name, [one for one in known if one])[:8])
+            raise GpucostError(
+                f"no team {name!r} held GPUs or bought tokens in these weeks",
+                f"--team takes one of: {near}" if near else None,
+            )
+    return [known[name] for name in teams] or [
+        *known.values(),
+        CostSeries("unallocated"),
+        CostSeries("fleet"),
+    ]
 
 
 def _forecast_table(rows: list[Forecast], more: str) -> Table:

@@ -138,10 +138,9 @@ def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | N
         teams=(name,) if kind == "team" else (),
         namespaces=(name,) if kind == "namespace" else (namespace,) if namespace else (),
         clusters=(request.cluster,) if request.cluster else (),
+        workloads=(name,) if kind == "workload" else (),
     )
-    answer = explain_cost(
-        request.settings, request.store, query, request.rows, (name,) if kind == "workload" else ()
-    )
+    answer = explain_cost(request.settings, request.store, query, request.rows)
     request.note_gaps(query.clusters, query.period)
     decided = [Stage(what, f"gpucost/{file}") for what, file in stages(answer)]
     shape = {"team": TeamExplained, "namespace": NamespaceExplained, "workload": WorkloadExplained}[kind]
@@ -169,18 +168,14 @@ def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | N
     )
 
 
-def explain_cost(
-    config: Config, store: Store, query: Query, most_rows: int, workloads: tuple[str, ...] = ()
-) -> CostExplained:
-    """Where the cost of the query's teams and namespaces comes from, of `workloads` where any are named.
+def explain_cost(config: Config, store: Store, query: Query, most_rows: int) -> CostExplained:
+    """Where the cost of the query's teams, namespaces and workloads comes from.
 
     With the first `most_rows` of each machine's charges.
     """
     from gpucost.questions.explain.costs import explain_cost as explain
 
-    return read_attributed(
-        config, store, lambda con: explain(con, config, query, most_rows, workloads), query.period
-    )
+    return read_attributed(config, store, lambda con: explain(con, config, query, most_rows), query.period)
 
 
 def _day(request: ExplainRequest, day: str) -> tuple[Period, str]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.inventory import load_activity
-from gpucost.periods import Period, from_ms, within
+from gpucost.periods import Period, from_ms
 from gpucost.price import explain
-from gpucost.questions.report.query import Query, nearest
+from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, check_names, in_hours, prepare
 from gpucost.records import grouped, record
 from gpucost.shapes import Shape
@@ -223,19 +223,13 @@ class NodeExplained(Shape):
         )
 
 
-def explain_cost(
-    con: DuckDBPyConnection, config: Config, query: Query, most_rows: int, only: tuple[str, ...] = ()
-) -> CostExplained:
-    """Where the cost of the query's teams and namespaces comes from; of a machine's charges the first `most_rows`.
-
-    `only`, workloads as Kind/name or by their names, narrows it to those.
+def explain_cost(con: DuckDBPyConnection, config: Config, query: Query, most_rows: int) -> CostExplained:
+    """Where the cost of the query's teams, namespaces and workloads comes from; of a machine's charges the first `most_rows`.
 
     Works on a read-only connection; makes temporary tables. Raises GpucostError where a filter names nothing there is.
     """
     prepare(con, query, config.tz)
     check_names(con, query)
-    if only:
-        _narrow(con, query, only)
     workloads = [
         WorkloadCost(**in_hours(row)) for row in answer_rows(con, "gpucost.questions.explain", "10_workloads")
     ]
@@ -282,24 +276,6 @@ FROM node_prices AS p JOIN (
 ) AS c ON c.node_id = p.node_id AND (c.seen OR p.price_source = 'bill')
     AND greatest(p.from_ms, c.from_ms, $from_ms) < least(p.to_ms, c.to_ms, $to_ms)
 SEMI JOIN (FROM cost_rows WHERE kind = 'allocated') AS f ON f.node_id = p.node_id ORDER BY p.node_id, p.from_ms, c.from_ms"""
-_ONLY_WORKLOADS = """
-CREATE OR REPLACE TEMP TABLE cost_rows AS
-SELECT * FROM cost_rows
-WHERE passes_workload($workloads, workload)"""
-
-
-def _narrow(con: DuckDBPyConnection, query: Query, wanted: tuple[str, ...]) -> None:
-    rows = con.execute(
-        "SELECT DISTINCT workload FROM cost_rows WHERE kind = 'allocated' ORDER BY workload"
-    ).fetchall()
-    names = [name for (name,) in rows]
-    for name in wanted:
-        if names and name not in names and name not in {workload.rpartition("/")[2] for workload in names}:
-            near = ", ".join(nearest(name, names)[:8])
-            raise GpucostError(
-                f"no workload {name!r} held GPUs {within(query.period_name)}", f"name one that did: {near}"
-            )
-    con.execute(_ONLY_WORKLOADS, {"workloads": list(wanted)})
 
 
 def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> dict[int, list[BilledMachine]]:

@@ -7,7 +7,6 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from gpucost.errors import GpucostError, StoreError
 from gpucost.options import Option, Selection
 from gpucost.questions.request import FleetRequest
 from gpucost.render.formatting import figure_text
@@ -65,8 +64,7 @@ def findings(
     """
     from gpucost.periods import name_of
     from gpucost.questions.findings.kinds import Finding, FindingsAnswer, changes
-    from gpucost.questions.report.changes import previous_period
-    from gpucost.questions.report.query import newest_data
+    from gpucost.questions.report.reading import earlier
     from gpucost.store.sqlfiles import column
 
     settings = request.settings
@@ -75,21 +73,13 @@ def findings(
             update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})}
         )
     with request.status() as tell:
-        found = narrowed(read_findings(settings, request.store, request.period, tell), request)
-        changed = None
+
+        def read(period: Period) -> Findings:
+            return narrowed(read_findings(settings, request.store, period, tell), request)
+
+        found, changed = read(request.period), None
         if compare:
-            with request.store.read() as con:
-                period = previous_period(
-                    request.period, newest_data(con) or request.period.end_ms, request.tz
-                )
-            try:
-                before = narrowed(read_findings(settings, request.store, period, tell), request)
-            except StoreError:
-                raise
-            except GpucostError as error:
-                raise GpucostError(
-                    f"there is nothing to compare with: {error.message}", "leave out --compare"
-                ) from None
+            period, before = earlier(settings, request.store, request.period, read)
             changed = changes(before.findings, found.findings, period)
     request.note_gaps(request.clusters)
     with request.store.read() as con:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.questions.policy.rules import PolicyAnswer, Rule
+    from gpucost.questions.policy.rules import PolicyAnswer, Rule, RuleResult
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 
@@ -67,11 +67,29 @@ def policy_check(
         for one in rule.violations
     ]
     columns = ["rule", "severity", "cluster", "namespace", "subject", "evidence", "gpu_hours", "cost"]
+    counts = {"error": ("error",), "warning": ("error", "warning"), "never": ()}[fail_on]
+    is_broken = any(rule.status == "broken" and rule.severity in counts for rule in answer.rules)
+    is_failed = is_broken or (fail_on == "warning" and bool(answer.unknown))
+    return Document(
+        title=f"Policy: {request.period_name}",
+        subtitle=f"{answer.kept} kept, {answer.broken} broken, {answer.unknown} unknown",
+        currency=request.settings.currency,
+        sections=tuple(_sections(answer.rules, broken)),
+        coverage=answer.coverage,
+        name="policy",
+        data=answer,
+        flat=(columns, [attrgetter(*columns)(one) for one in broken]),
+        exit_code=MISSED if is_failed else 0,
+    )
+
+
+def _sections(rules: Sequence[RuleResult], broken: list[SimpleNamespace]) -> list[Table]:
+    """How the rules stand, what to do, and who breaks them."""
     several = len({one.cluster for one in broken}) > 1
     sections = [
         Table.of(
             "Rules",
-            answer.rules,
+            rules,
             (
                 text("name", "Rule"),
                 text("severity", weight=2),
@@ -81,7 +99,7 @@ def policy_check(
             ),
         )
     ]
-    if open_rules := [rule for rule in answer.rules if rule.status != "kept"]:
+    if open_rules := [rule for rule in rules if rule.status != "kept"]:
         wanted = (text("name", "Rule"), text(lambda rule: rule.missing or rule.advice, "What to do"))
         sections.append(Table.of("What to do", open_rules, wanted))
     if broken:
@@ -97,20 +115,7 @@ def policy_check(
         more = f" And {len(broken) - _SHOWN:,} more: --format json has all." if len(broken) > _SHOWN else ""
         note = f"GPU-hours and cost of the period, of what breaks the rule.{more}"
         sections.append(Table.of("Broken", broken[:_SHOWN], shown, note=note))
-    counts = {"error": ("error",), "warning": ("error", "warning"), "never": ()}[fail_on]
-    is_broken = any(rule.status == "broken" and rule.severity in counts for rule in answer.rules)
-    is_failed = is_broken or (fail_on == "warning" and bool(answer.unknown))
-    return Document(
-        title=f"Policy: {request.period_name}",
-        subtitle=f"{answer.kept} kept, {answer.broken} broken, {answer.unknown} unknown",
-        currency=request.settings.currency,
-        sections=tuple(sections),
-        coverage=answer.coverage,
-        name="policy",
-        data=answer,
-        flat=(columns, [attrgetter(*columns)(one) for one in broken]),
-        exit_code=MISSED if is_failed else 0,
-    )
+    return sections
 
 
 def policy(config: Config, store: Store, query: Query, rules: Sequence[Rule]) -> PolicyAnswer:

@@ -14,7 +14,7 @@ from gpucost.render.schema import table
 from gpucost.render.view import Document, Shown, Table, count, figure, money, number, share, text
 
 if TYPE_CHECKING:
-    from gpucost.questions.queue.waits import SlurmShare, SlurmWait
+    from gpucost.questions.queue.waits import Queue, SlurmShare, SlurmWait
 
 
 def queue(
@@ -70,7 +70,24 @@ def queue(
             "says which metrics",
         )
     several = len({*(one.cluster for one in found), *(one.cluster for one in waits)}) > 1
-    cluster = [text("cluster")] if several else []
+    cluster = (text("cluster"),) if several else ()
+    sections = [
+        *_of_kueue(found, cluster),
+        *_of_jobs(waits, cluster),
+        *_of_shares(shares, cluster, half_life),
+    ]
+    return Document(
+        title=f"{'Queues' if waits else 'ClusterQueues'}: {request.period_name}",
+        currency=request.settings.currency,
+        sections=tuple(sections),
+        name="queue",
+        data=Queues(period, found, waits or None, shares or None),
+        flat=table(found or waits),
+    )
+
+
+def _of_kueue(queues: list[Queue], cluster: tuple[Shown, ...]) -> list[Table]:
+    """Quota, use and waits of ClusterQueues."""
     columns = (
         *cluster,
         text("cluster_queue", "Queue"),
@@ -94,7 +111,12 @@ def queue(
         share("share_of_quota", "Share of quota", decimals=0),
         share("share_of_use", "Share of use", decimals=0),
     )
-    of_jobs = (
+    return [Table.of("Quota, use and waits", queues, columns, note=_OF_QUEUES)] if queues else []
+
+
+def _of_jobs(waits: list[SlurmWait], cluster: tuple[Shown, ...]) -> list[Table]:
+    """Waits of Slurm's jobs by partition, QOS and account."""
+    columns = (
         *cluster,
         text("name"),
         count("started"),
@@ -106,7 +128,17 @@ def queue(
         count("preempted", weight=2),
         money("preempted_cost", "Lost to preemption", weight=1),
     )
-    of_shares = (
+    titles = {"partition": "Jobs by partition", "qos": "Jobs by QOS", "account": "Jobs by account"}
+    tables = []
+    for by, title in titles.items() if waits else ():
+        note = _OF_JOBS if by == "account" else None
+        tables.append(Table.of(title, [row for row in waits if row.by == by], columns, note=note))
+    return tables
+
+
+def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...], half_life: str) -> list[Table]:
+    """Slurm's fair share beside the dollars."""
+    columns = (
         *cluster,
         text("account"),
         text("user"),
@@ -116,33 +148,8 @@ def queue(
         money("cost"),
         share("cost_share", "Share of cost", decimals=1),
     )
-    titles = {"partition": "Jobs by partition", "qos": "Jobs by QOS", "account": "Jobs by account"}
-    last = next(reversed(titles))
-    return Document(
-        title=f"{'Queues' if waits else 'ClusterQueues'}: {request.period_name}",
-        currency=request.settings.currency,
-        sections=(
-            *([Table.of("Quota, use and waits", found, columns, note=_OF_QUEUES)] if found else []),
-            *(
-                Table.of(
-                    title,
-                    [one for one in waits if one.by == by],
-                    of_jobs,
-                    note=_OF_JOBS if by == last else None,
-                )
-                for by, title in titles.items()
-                if waits
-            ),
-            *(
-                [Table.of("Fair share, from sshare", shares, of_shares, note=_OF_SHARES.format(half_life))]
-                if shares
-                else []
-            ),
-        ),
-        name="queue",
-        data=Queues(period, found, waits or None, shares or None),
-        flat=table(found or waits),
-    )
+    note = _OF_SHARES.format(half_life)
+    return [Table.of("Fair share, from sshare", shares, columns, note=note)] if shares else []
 
 
 def _half_life_ms(span: str) -> int:

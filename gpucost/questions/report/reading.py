@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gpucost.errors import GpucostError, StoreError
 from gpucost.pipeline import read_attributed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+    from gpucost.periods import Period
     from gpucost.questions.report.query import Query
     from gpucost.render.view import ReportView
     from gpucost.store.connection import Store
 
+T = TypeVar("T")
+
 
 def report(
-    config: Config, store: Store, query: Query, earlier: ReportView | None = None, earlier_name: str = ""
+    config: Config, store: Store, query: Query, before: ReportView | None = None, before_name: str = ""
 ) -> ReportView:
-    """The report that `query` asks for; with `earlier`, how it changed since (compared_report asks for both)."""
+    """The report that `query` asks for; with `before`, how it changed since (compared_report asks for both)."""
     return read_attributed(
-        config, store, lambda con: report_of(con, config, query, earlier, earlier_name), query.period
+        config, store, lambda con: report_of(con, config, query, before, before_name), query.period
     )
 
 
@@ -30,14 +35,14 @@ def report_of(
     con: DuckDBPyConnection,
     config: Config,
     query: Query,
-    earlier: ReportView | None = None,
-    earlier_name: str = "",
+    before: ReportView | None = None,
+    before_name: str = "",
 ) -> ReportView:
     """The report of an attributed store that is open."""
     from gpucost.questions.report.build import build
 
     load_rates(con, config, query)
-    return build(con, config, query, earlier, earlier_name)
+    return build(con, config, query, before, before_name)
 
 
 def load_rates(con: DuckDBPyConnection, config: Config, query: Query) -> None:
@@ -48,34 +53,42 @@ def load_rates(con: DuckDBPyConnection, config: Config, query: Query) -> None:
         price.load_fx_rates(con, config)
 
 
-def compared_report(config: Config, store: Store, query: Query) -> ReportView:
-    """The report that `query` asks for, and how it changed since the period before it, as long.
-
-    Raises GpucostError where that period holds no data.
-    """
-    from gpucost.periods import name_of
+def earlier(config: Config, store: Store, period: Period, read: Callable[[Period], T]) -> tuple[Period, T]:
+    """The period before, as long, and what `read` makes of it. Raises GpucostError if there is no data of it."""
     from gpucost.questions.report.changes import previous_period
     from gpucost.questions.report.query import newest_data
 
     with store.read() as con:
         newest = newest_data(con)
-    period = previous_period(query.period, newest or query.period.end_ms, config.tz)
-    name = name_of(period, config.tz)
-    before = replace(
-        query,
-        period=period,
-        period_name=name,
-        with_sections=False,
-        with_series=False,
-        may_be_absent=True,
-        by=query.dimensions,
-    )
+    before = previous_period(period, newest or period.end_ms, config.tz)
     try:
-        earlier = report(config, store, before)
+        return before, read(before)
     except StoreError:
         raise
     except GpucostError as error:
         raise GpucostError(
             f"there is nothing to compare with: {error.message}", "leave out --compare"
         ) from None
-    return report(config, store, query, earlier, name)
+
+
+def compared_report(config: Config, store: Store, query: Query) -> ReportView:
+    """The report for `query`, and how it changed since the period before it, as long.
+
+    Raises GpucostError where that period holds no data.
+    """
+    from gpucost.periods import name_of
+
+    def before(period: Period) -> ReportView:
+        last = replace(
+            query,
+            period=period,
+            period_name=name_of(period, config.tz),
+            with_sections=False,
+            with_series=False,
+            may_be_absent=True,
+            by=query.dimensions,
+        )
+        return report(config, store, last)
+
+    period, view = earlier(config, store, query.period, before)
+    return report(config, store, query, view, name_of(period, config.tz))

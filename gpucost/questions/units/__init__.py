@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
-from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Names, Option, OptionGroup, options_in
@@ -119,18 +118,12 @@ class Servers(Workers):
     ] = None
 
 
-class Goal(StrEnum):
-    """Which value of a metric is best."""
-
-    min = "min"
-    max = "max"
+# Which value of a metric is best.
+Goal = Literal["min", "max"]
 
 
-class Basis(StrEnum):
-    """Which cost is split between tokens."""
-
-    allocated = "allocated"
-    used = "used"
+# Which cost is split between tokens.
+Basis = Literal["allocated", "used"]
 
 
 def unit_epoch(
@@ -176,7 +169,7 @@ def unit_experiment(
             "Metric that names a sweep's best trial. Default: val_loss, eval_loss, loss or the like.", "NAME"
         ),
     ] = None,
-    goal: Annotated[Goal, Option("Which value of --metric is best.", is_shown=True)] = Goal.min,
+    goal: Annotated[Goal, Option("Which value of --metric is best.", is_shown=True)] = "min",
 ) -> Document:
     """Show what experiments cost: runs of the experiment tracker, sweeps with their trials, and jobs that no tracker knows.
 
@@ -192,7 +185,7 @@ def unit_experiment(
     """
     from gpucost.questions.units import reading as units
 
-    return answer(request, lambda con, ask: units.experiments(con, ask, metric, goal.value), most=30)
+    return answer(request, lambda con, ask: units.experiments(con, ask, metric, goal), most=30)
 
 
 def unit_requests(
@@ -230,7 +223,7 @@ def unit_tokens(
     workers: Servers,
     basis: Annotated[
         Basis, Option("Split the whole cost, or only what was used, with idle cost beside it.", is_shown=True)
-    ] = Basis.allocated,
+    ] = "allocated",
     by: Annotated[
         Names,
         Option(
@@ -263,7 +256,7 @@ def unit_tokens(
     from gpucost.questions.report import api_cost
     from gpucost.questions.units import reading as units
 
-    of_store = [*(["--basis"] if basis is not Basis.allocated else []), *(["--by"] if by else [])]
+    of_store = [*(["--basis"] if basis != "allocated" else []), *(["--by"] if by else [])]
     rate = tokens_per_second and tokens_per_second * 3600
     if price := _described(request, "token", "--tokens-per-second", rate, workers, of_store=of_store):
         return price
@@ -273,7 +266,7 @@ def unit_tokens(
             raise UsageError(f"tokens have no {name!r}", f"--by takes any of {', '.join(units.DIMENSIONS)}")
 
     def build(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
-        view = units.tokens(con, ask, basis.value, dimensions)
+        view = units.tokens(con, ask, basis, dimensions)
         api_cost.add_bought(con, request.settings, view)
         return view
 
