@@ -33,7 +33,7 @@ PathLike = str | os.PathLike[str]
 
 
 class Gpucost:
-    """The questions about one store: `gpucost.report(…)`, `gpucost.unit.epoch(…)`; `gpucost.QUESTIONS` lists them.
+    """The questions about one store: `gpucost.report(…)`, `gpucost.unit.epoch(…)`; `gpucost.questions.QUESTIONS` lists them.
 
     `config` and `store` are files, by default those that the command would use; `lake` is the address of a lake. Every method
     takes the arguments and options of the command of its name, with `_` for `-`, `start` and `end` for --from and --to, a list
