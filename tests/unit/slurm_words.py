@@ -253,4 +253,7 @@ class Clusters:
     def wasted(self, name: str) -> dict[str, float]:
         """GPU-hours by bucket of waste."""
         query = Query(days(10, 12), "", ("node",), clusters=(self.names[name],), with_sections=False)
-        return {one.bucket: one.gpu_hours for one in waste_report(self.config, self.store, query)[1].buckets}
+        return {
+            one.bucket: one.gpu_hours
+            for one in waste_report(self.config, self.store, query, query)[1].buckets
+        }

@@ -98,7 +98,7 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
     busy = next(one for one in findings.findings if one.kind == "idle_notebook")
     assert busy.measured == "DCGM_FI_DEV_GPU_UTIL, idle under 5 %; 100 % of the GPU-hours measured"
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
-    _, waste = waste_report(demo, Store(demo.store), query)
+    _, waste = waste_report(demo, Store(demo.store), query, query)
     assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {
         "cpu_memory"
     }

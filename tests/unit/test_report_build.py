@@ -254,14 +254,18 @@ def test_a_day_of_two_price_sources_counts_for_the_one_of_most_of_its_cost() -> 
     with duckdb.connect() as con:
         con.execute(
             """CREATE TABLE nodes AS SELECT 1 AS node_id, 'c' AS cluster;
-            CREATE TABLE allocations AS SELECT 1 AS node_id, 1 AS allocation_id, 'n' AS namespace;
+            CREATE TABLE allocations AS SELECT 1 AS node_id, 1 AS allocation_id, 'n' AS namespace, 'Job/w' AS workload,
+                'u' AS "user";
             CREATE TABLE report_cost_cells AS SELECT 1 AS node_id, 0 AS from_ms, 1 AS allocation_id, 't' AS team,
                 36e5 AS allocated_gpu_ms, 5::DECIMAL(38, 9) AS cost;
             CREATE TABLE report_node_cells AS SELECT 1 AS node_id, 0 AS from_ms, NULL::DATE AS price_as_of,
                 unnest(['bill', 'price_book', 'spot']) AS price_source, unnest([2, 3, 1]) AS node_cost"""
         )
         engine.run_stage(con, "gpucost.store", "sql/filters")
-        asked = {"teams": [], "namespaces": [], "clusters": [], "each_team": False}
+        asked: dict[str, object] = {
+            f"{name}s": [] for name in ("team", "namespace", "cluster", "workload", "user")
+        }
+        asked["each_team"] = False
         rows = engine.answer_rows(con, "gpucost.questions.report", "41_nodes_of_pods", asked)
     assert [(row["source"], row["node_cost"]) for row in rows] == [("price_book", 5)]
 

@@ -223,7 +223,8 @@ JOIN report_node_cells AS h USING (node_id, from_ms)
 JOIN nodes AS n USING (node_id)
 JOIN allocations AS a ON a.allocation_id = c.allocation_id
 WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
-    AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)"""
+    AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user")"""
 
 
 def unpriced_gpus(
