@@ -51,10 +51,13 @@ class Gpucost:
         }
 
     def ask(self, name: str, *arguments: Any, **options: Any) -> Answer:
-        """The answer to the question `name`, the words of its command: `ask("whatif spot", team="research")`."""
+        """The answer to the question `name`, the words of its command: `ask("whatif spot", team="research")`.
+
+        With format="html" a report's page can be HTML, with format="json" it has no page.
+        """
         question = _question(name)
         client = Client()
-        request = {**self._request, "client": client, "format": options.pop("format", "json")}
+        request = {**self._request, "client": client, "format": options.pop("format", "markdown")}
         values = by_key(question.function, name, arguments, options)
         return _with_notes(question.function(**question.arguments(values, **request)), client)
 
@@ -77,7 +80,7 @@ class Gpucost:
         return _method(self, name)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *(words.split()[0] for words in QUESTIONS)]
+        return sorted({*super().__dir__(), *(words.split()[0] for words in QUESTIONS)})
 
 
 class _Group:

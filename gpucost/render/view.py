@@ -731,8 +731,11 @@ class ReportView(Answer, Summary):
         to_parquet(self, path)
 
     def html(self) -> str:
-        """The page as HTML, which needs series."""
+        """The page as HTML. Raises UsageError for a report that was not made for one."""
         from gpucost.render.html import render
+
+        if self.series is None:
+            raise UsageError("this report was not made for an HTML page", 'ask for it with format="html"')
 
         return render(self, blocks=self.blocks)
 

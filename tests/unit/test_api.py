@@ -148,3 +148,15 @@ def test_a_command_that_there_is_not() -> None:
         api.collect_prometheus()
     with pytest.raises(UsageError):
         api.answer("collect prometheus")
+
+
+def test_an_answer_is_rows_json_and_a_page(small: Path) -> None:
+    gpucost = api.Gpucost(small)
+    answer = gpucost.report(month="2026-10", by="team")
+    assert "## Cost by team" in answer.page() and "Cost by team" in answer.page("text")
+    assert json.loads(answer.json())["schema"] == "gpucost.report/1" and answer.df()["team"].notna().any()
+    with pytest.raises(UsageError, match="not made for an HTML page"):
+        answer.page("html")
+    assert gpucost.report(month="2026-10", format="html").page("html").startswith("<!doctype html>")
+    assert {"report", "unit", "whatif"} <= {*dir(gpucost)} and "epoch" in dir(gpucost.unit)
+    assert gpucost.prices("L40S").json() == gpucost.ask("prices", "L40S").json()
