@@ -232,7 +232,7 @@ class Parameter:
     @property
     def key(self) -> str:
         """How Python calls it: `min_cost`."""
-        return self.name if self.option.is_argument else self.flag.lstrip("-").replace("-", "_")
+        return self.name if self.option.is_argument else key_of(self.flag)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -245,6 +245,11 @@ class Parameter:
     @property
     def is_required(self) -> bool:
         return self.default is inspect.Parameter.empty
+
+
+def key_of(flag: str) -> str:
+    """How Python calls an option that is typed so: `min_cost`."""
+    return flag.lstrip("-").replace("-", "_")
 
 
 def flag_of(name: str, option: Option) -> str:
@@ -343,6 +348,7 @@ def by_key(
     """
     fix = f"gpucost {command} --help"
     known = {one.key: one for one in parameters(function)}
+    second = {key_of(one.option.also): one.key for one in known.values()}
     positional = [one for one in known.values() if one.option.is_argument]
     values: dict[str, Any] = {}
     if len(words) > len(positional):
@@ -351,6 +357,7 @@ def by_key(
         values[one.key] = word
     for name, value in options.items():
         key = _ALIASES.get(name, name)
+        key = key if key in known else second.get(key, key)
         if key not in known:
             raise UsageError(f"No such option: --{key.replace('_', '-')}", fix)
         if value is True and known[key].kind is not bool:

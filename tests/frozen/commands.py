@@ -158,7 +158,7 @@ WRONG = [
     "report --team nobody",
     "report --month 2025-01",
     "waste --workload nothing",
-    "findings --minimum -1",
+    "findings --min-cost -1",
     "queue --queue nobody",
     "diff 2026-03",
     "diff 2025-01 2025-02",

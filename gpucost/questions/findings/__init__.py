@@ -36,7 +36,12 @@ def findings(
     request: FleetRequest,
     minimum: Annotated[
         Decimal | None,
-        Option("Leave out what saves less a month. Default: [findings] minimum_per_month.", "MONEY"),
+        Option(
+            "Leave out what saves less a month. Default: [findings] minimum_per_month.",
+            "MONEY",
+            flag="--min-cost",
+            also="--minimum",
+        ),
     ] = None,
     top: Annotated[int | None, Option("Only the dearest; without it all.", "COUNT", least=1)] = None,
     show_patches: Annotated[
@@ -58,7 +63,7 @@ def findings(
     Examples:
       gpucost findings
       gpucost findings --month 2026-10 --top 5
-      gpucost findings --team research --minimum 500
+      gpucost findings --team research --min-cost 500
       gpucost findings --month 2026-10 --compare previous --patches
       gpucost findings --last 30d --format json
     """
