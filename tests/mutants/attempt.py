@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -140,6 +141,9 @@ def _change_python(path: Path, text: str) -> Any:
     changed = {name: code for name, code in _functions(new).items() if _functions(old).get(name) != code}
     if not changed or _differs_outside(old, new):
         raise _Unseen
+    # commands and questions are imported when they are called
+    module = path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
+    import_module(module)
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and function.__code__.co_filename == str(path):
             code = changed.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
