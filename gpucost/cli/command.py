@@ -1,4 +1,4 @@
-"""What every command shares: its options, made from one line, the call that they describe, and how it fails."""
+"""What every command shares: a call with the options of all, how its answer is written, and how it fails."""
 
 from __future__ import annotations
 
