@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpucost.collect.bill import anthropic, oci, openai
+from gpucost.collect.bill import anthropic, azure, oci, openai
 
 if TYPE_CHECKING:
     from gpucost.collect.bill.formats import Format
@@ -196,3 +196,52 @@ def test_a_spot_node_of_no_known_zone_is_of_the_zone_without_a_name(tables: Tabl
         ("", 150, 1, False),
         ("ra", 80, 0, False),
     ]
+
+
+def test_what_a_row_of_azure_is_is_told_by_its_charge_and_its_meter(tables: Tables) -> None:
+    machine = "/subscriptions/S/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/VM1"
+    usage = {
+        "date": "2026-10-01",
+        "cost": "4",
+        "quantity": "2",
+        "unit_of_measure": "1 Hour",
+        "charge_type": "Usage",
+    }
+    on_machine = usage | {"resource_id": machine, "meter_category": "Virtual Machines"}
+    rows = (
+        on_machine | {"meter_name": "NC24 Spot"},
+        on_machine | {"product_name": "NCads", "pricing_model": "Savings Plan"},
+        on_machine | {"meter_category": "Virtual Machines Licenses"},
+        usage | {"resource_id": machine, "meter_category": "Bandwidth"},
+        usage | {"meter_category": "Storage"},
+        usage | {"charge_type": "Purchase", "reservation_id": "r"},
+        usage | {"charge_type": "Purchase", "product_name": "Reserved VM Instance"},
+        usage | {"charge_type": "Unused Reservation"},
+        usage | {"charge_type": "Refund"},
+        usage | {"charge_type": "Tax"},
+        usage | {"resource_id": "/x/capacityReservationGroups/c", "meter_category": "Virtual Machines"},
+        usage,
+    )
+    _raw(tables, azure.FORMATS[0], *rows)
+    tables.run("collect/bill/azure_1_rows")
+    found = tables.rows(
+        "SELECT kind, instance_hours, is_spot, is_of_commitment, instance_key IS NOT NULL FROM azure_rows "
+        "ORDER BY file_row_number"
+    )
+    assert found == [
+        ("instance", 2, True, False, True),
+        ("instance", 2, False, True, True),
+        ("instance", None, False, False, True),
+        ("network", None, False, False, False),
+        ("storage", None, False, False, False),
+        ("commitment_fee", None, False, True, False),
+        ("commitment_fee", None, False, True, False),
+        ("commitment_unused", None, False, True, False),
+        ("refund", None, False, False, False),
+        ("tax", None, False, False, False),
+        ("reserved_unused", None, False, False, False),
+        ("other", None, False, False, False),
+    ]
+    # what tells charges apart is the same where a column is missing and where it is empty
+    assert tables.rows("SELECT DISTINCT meter_subcategory FROM azure_rows") == [("",)]
+    assert tables.rows("SELECT meter_name, product_name FROM azure_rows ORDER BY ALL")[0] == ("", "")
