@@ -9,6 +9,7 @@ from typing import Annotated
 from gpucost.cli.command import Call, RowsCall, command
 from gpucost.errors import ConfigError
 from gpucost.options import Option, argument
+from gpucost.texts import bytes_text
 
 Url = Annotated[
     str | None,
@@ -44,7 +45,6 @@ def lake_export(
     """
     from gpucost.lake.export import export
     from gpucost.lake.files import open_files
-    from gpucost.render.formatting import bytes_text
 
     files = open_files(lake_url(call, url), call.settings)
     with call.status() as tell:

@@ -12,10 +12,11 @@ from gpucost.cli.output import to_stdout, waiting, write_output
 from gpucost.disk import atomic_write
 from gpucost.errors import UsageError
 from gpucost.options import RARE, Option
-from gpucost.questions.report import incomplete
+from gpucost.questions.report import incomplete, read_or_incomplete
 
 if TYPE_CHECKING:
     from gpucost.questions.request import WorkloadRequest
+    from gpucost.store.table_files import FileKind
 
 
 @asking("report")
@@ -66,9 +67,15 @@ def write_focus(call: Call, version: str, request: WorkloadRequest, **options: A
             "take the place of whole charges",
             "its columns x_gpucost_team, x_gpucost_namespace and x_gpucost_cluster tell them apart",
         )
-    is_parquet = target is not None and target.suffix.lower() == ".parquet"
+    kind: FileKind = "parquet" if target and target.suffix.lower() == ".parquet" else "csv"
+    is_strict, query = bool(options.get("strict")), request.query()
     with atomic_write(target) as part:
-        totals = focus_file(config, request.store, month, version, "parquet" if is_parquet else "csv", part)
+        totals = read_or_incomplete(
+            request,
+            query,
+            lambda: focus_file(config, request.store, month, version, kind, part),
+            strict=is_strict,
+        )
         if target is None:
             waiting.stop()
             with to_stdout(), part.open("rb") as content:
@@ -83,5 +90,5 @@ def write_focus(call: Call, version: str, request: WorkloadRequest, **options: A
         f"{totals.estimated_rows:,} rows of estimates, {totals.estimated_cost:,.2f} {config.currency}"
     )
     request.note_gaps()
-    if options.get("strict") and (failure := incomplete(request, request.query())):
+    if is_strict and (failure := incomplete(request, query)):
         raise failure

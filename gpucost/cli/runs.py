@@ -12,6 +12,7 @@ import typer
 from gpucost.cli.command import Call
 from gpucost.cli.output import note, print_error
 from gpucost.errors import ConfigError, IncompleteError, StoreError, UsageError
+from gpucost.texts import bytes_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -215,8 +216,6 @@ def collect_metrics(call: Call, source: Sequence[str], period: Period | None) ->
     from gpucost import pipeline
 
     settings = call.settings
-    from gpucost.render.formatting import bytes_text
-
     if not settings.prometheus:
         raise ConfigError(
             "no Prometheus is configured",

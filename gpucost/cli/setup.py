@@ -22,9 +22,8 @@ from gpucost.cli.output import put, waiting, write_page
 from gpucost.errors import ConfigError, GpucostError, StoreError
 from gpucost.options import Option, argument
 from gpucost.periods import iso, name_of
-from gpucost.render.formatting import bytes_text
 from gpucost.render.rows import RowFormat, render_rows
-from gpucost.texts import readable_json, visible
+from gpucost.texts import bytes_text, readable_json, visible
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config

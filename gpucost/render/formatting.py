@@ -229,13 +229,3 @@ def is_plain(moment: datetime) -> bool:
 def _plain(value: float | Decimal, decimals: int) -> str:
     text = f"{value:,.{decimals}f}"
     return text.removeprefix("-") if not text.strip("-0.,") else text  # no minus on what rounds to nothing
-
-
-def bytes_text(count: int) -> str:
-    """Bytes as people read them, in powers of 1024."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"

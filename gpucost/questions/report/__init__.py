@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from gpucost.errors import IncompleteError, NoDataError, UsageError
 from gpucost.options import Names, Option, count
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpucost.questions.report.query import Query
     from gpucost.render.view import ReportView
 
+T = TypeVar("T")
 # How unallocated cost is spread over the teams that used such GPUs.
 Sharing = Literal["proportional", "even"]
 # What an answer is compared with.
@@ -93,12 +96,9 @@ def report(
         raise UsageError(
             "--waste has no place in the columns of csv and parquet", "gpucost waste --format csv"
         )
-    try:
-        view = _view(request, query, compare=compare, waste=waste)
-    except NoDataError as error:
-        if not strict or query.period.end > request.now:
-            raise
-        raise (incomplete(request, query) or error) from None
+    view = read_or_incomplete(
+        request, query, lambda: _view(request, query, compare=compare, waste=waste), strict=strict
+    )
     if request.format == "html":
         from gpucost.questions.report.page import page
 
@@ -120,6 +120,16 @@ def _check_comparison(query: Query, *, waste: bool) -> None:
             f"rows by {times[0]} have none of the period before to compare with",
             f"leave {times[0]} out of --by",
         )
+
+
+def read_or_incomplete(request: WorkloadRequest, query: Query, read: Callable[[], T], *, strict: bool) -> T:
+    """What `read` returns. If there is nothing, and the query's period must be complete, the error says why it is not."""
+    try:
+        return read()
+    except NoDataError as error:
+        if not strict or query.period.end > request.now:
+            raise
+        raise (incomplete(request, query) or error) from None
 
 
 def incomplete(request: WorkloadRequest, query: Query) -> IncompleteError | None:
