@@ -19,67 +19,6 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
 
 
-# The rows of a described fleet, bound as one list per column; sql/fleet_prices.sql has its price steps.
-_FLEET = {
-    "nodes": """
-INSERT INTO nodes BY NAME
-SELECT hash(cluster, node) AS node_id, * FROM (
-    SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($name::VARCHAR[]) AS node,
-        unnest($from_ms::BIGINT[]) AS up_from_ms, unnest($to_ms::BIGINT[]) AS up_to_ms,
-        unnest($provider::VARCHAR[]) AS provider, unnest($region::VARCHAR[]) AS region, unnest($zone::VARCHAR[]) AS zone,
-        unnest($instance_type::VARCHAR[]) AS instance_type, unnest($capacity_type::VARCHAR[]) AS capacity_type,
-        unnest($gpu_model::VARCHAR[]) AS gpu_model, unnest($gpus::DOUBLE[]) AS gpu_count)""",
-    "pods": """
-INSERT INTO allocations BY NAME
-SELECT hash(cluster, uid, node, held_from_ms) AS allocation_id, hash(cluster, node) AS node_id, * EXCLUDE (node),
-    uid AS pod, 'nvidia_com_gpu' AS resource, gpus AS units, 'Pod' AS workload_kind
-FROM (
-    SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($node::VARCHAR[]) AS node, unnest($namespace::VARCHAR[]) AS namespace,
-        unnest($workload::VARCHAR[]) AS workload, unnest($uid::VARCHAR[]) AS uid, unnest($gpus::DOUBLE[]) AS gpus,
-        unnest($from_ms::BIGINT[]) AS held_from_ms, unnest($to_ms::BIGINT[]) AS held_to_ms)""",
-    "teams": """
-INSERT INTO allocation_teams BY NAME
-SELECT hash(cluster, uid, node, held_from_ms) AS allocation_id, team, 0 AS from_ms, 9223372036854775807 AS to_ms
-FROM (
-    SELECT unnest($cluster::VARCHAR[]) AS cluster, unnest($node::VARCHAR[]) AS node, unnest($team::VARCHAR[]) AS team,
-        unnest($uid::VARCHAR[]) AS uid, unnest($from_ms::BIGINT[]) AS held_from_ms)""",
-}
-_FLEET_COLLECTED = (
-    "INSERT INTO collected SELECT cluster, min(up_from_ms), max(up_to_ms) FROM nodes GROUP BY cluster"
-)
-
-
-def put_fleet(con: duckdb.DuckDBPyConnection, tables: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
-    """Fill nodes, node_prices, allocations, allocation_teams and collected.
-
-    `tables` holds the columns of `nodes`, `prices`, `pods` and `teams`, as the statements bind them. Names of nodes are unique
-    in a cluster.
-    """
-    for name, columns in tables.items():
-        if name in _FLEET:
-            con.execute(_FLEET[name], dict(columns))
-        else:
-            sqlfiles.run(con, f"fleet_{name}", columns)
-    con.execute(_FLEET_COLLECTED)
-
-
-def cluster_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """What each cluster came to: rows (cluster, node cost, cost, unallocated cost, GPU-ms offered, GPU-ms held, node-ms)."""
-    return sqlfiles.run(con, "fleet_clusters").fetchall()
-
-
-_WORKLOAD_COSTS = """
-SELECT a.cluster, a.namespace, a.workload, sum(c.cost)
-FROM cost_daily AS c JOIN allocations AS a USING (allocation_id)
-GROUP BY ALL
-ORDER BY ALL"""
-
-
-def workload_costs(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """What the GPUs that each workload held came to: rows (cluster, namespace, workload, cost)."""
-    return con.execute(_WORKLOAD_COSTS).fetchall()
-
-
 Row = dict[str, Any]
 
 

@@ -1,1 +1,1 @@
-"""Scenarios: each edits a fleet or its prices, and the attribution stages say what that costs. No second cost formula exists."""
+"""Scenarios: each edits a fleet or its prices; `cost.fleet_costs` prices the result."""

@@ -14,9 +14,9 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, stated
-from gpucost.whatif.cost import CostBlock, charge, positions
+from gpucost.whatif.cost import CostBlock, charge, fleet_costs, positions
 from gpucost.whatif.flags import HOURS_PER_MONTH, PricePer, to_decimal
-from gpucost.whatif.fleet import Fleet, Pod, Scenario
+from gpucost.whatif.fleet import Fleet, Pod
 
 _ROWS = 12
 _CENT = Decimal("0.01")
@@ -196,13 +196,13 @@ def answer(
     period: str,
     assumptions: Sequence[Assumption] = (),
     findings: Sequence[str] = (),
-) -> Scenario[Answer]:
+) -> Answer:
     """Each work in its cheapest place, where that costs at most `at_most_percent` of its primary's spot price; else as it is.
 
     A place's cost is the work at its spot price, paid waiting, data moved, and what delay is worth.
     """
     moving.check()
-    cases = yield from _cases(works, moving, currency)
+    cases = _cases(works, moving, currency)
     everywhere = [(case.work, one, one.place) for case in cases for one in case.elsewhere]
     shown = [(case.work, one, one.place) for case in cases for one in case.elsewhere[:_ROWS]]
     dearer = f" And {left} dearer places." if (left := len(everywhere) - len(shown)) else ""
@@ -269,7 +269,7 @@ def answer(
     )  # fmt: skip
 
 
-def _cases(works: Sequence[BurstWork], moving: Moving, currency: str) -> Scenario[list[_Case]]:
+def _cases(works: Sequence[BurstWork], moving: Moving, currency: str) -> list[_Case]:
     whole = sum(work.gpu_hours for work in works)
     shares = {
         work.name: work.gpu_hours / whole if whole else 0.0 for work in works
@@ -285,7 +285,7 @@ def _cases(works: Sequence[BurstWork], moving: Moving, currency: str) -> Scenari
             moved = charge(data[work.name] * moving.price_per_gb)
             groups[f"{work.name} {index} nodes"] = [nodes]
             groups[f"{work.name} {index}"] = [nodes, moved, charge(moving.delay_cost_per_hour, delay)]
-    costs = yield from positions(currency, groups)
+    costs = positions(currency, groups)
     cases = []
     for work in works:
         primary = costs[work.name]
@@ -343,7 +343,7 @@ def works_of(
     fleet: Fleet,
     spot_of: Mapping[tuple[str, str, str], BurstPlace],
     places_of: Mapping[str, Sequence[BurstPlace]],
-) -> Scenario[tuple[tuple[BurstWork, ...], tuple[str, ...]]]:
+) -> tuple[tuple[BurstWork, ...], tuple[str, ...]]:
     """The pods of a fleet as work by (provider, region, GPU model), and what of it cannot be compared.
 
     The primary's spot price is what the fleet's own spot nodes cost there; `spot_of`, by these three, where it has none.
@@ -357,7 +357,7 @@ def works_of(
         groups[node.provider or "", node.region or "", node.gpu_model or "unknown GPU", kind].append(pod)
     tagged = tuple(replace(pod, workload="\t".join(key)) for key, pods in groups.items() for pod in pods)
     paid: dict[tuple[str, ...], Decimal] = defaultdict(Decimal)
-    (costs,) = yield (Fleet(fleet.nodes, tagged),)
+    costs = fleet_costs(Fleet(fleet.nodes, tagged))
     for (_, _, workload), amount in costs.by_workload.items():
         paid[tuple(workload.split("\t"))] += amount
     hours = {key: sum(pod.gpu_ms for pod in pods) / MS_PER_HOUR for key, pods in groups.items()}

@@ -13,10 +13,10 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import Period
 from gpucost.records import record
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, priced, stated
-from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
+from gpucost.whatif.cost import CostBlock, base_and_rest, fleet_costs, kept, positions
 from gpucost.whatif.curve import Curve, DescribedCurve, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Scenario
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 
 _ROWS = 9
 
@@ -73,7 +73,7 @@ class _Split(NamedTuple):
 
 def cloud_usage(
     fleet: Fleet, period: Period, gpu_model: str, own_gpus: float, *, is_narrowed: bool
-) -> Scenario[tuple[Curve, Price]]:
+) -> tuple[Curve, Price]:
     """What of the fleet own nodes of that model could have been, hour by hour, and what the cloud asked for it on the mean.
 
     In own nodes of `own_gpus` GPUs. `is_narrowed`: by what the fleet's pods hold; else by whole nodes, used or not.
@@ -88,7 +88,7 @@ def cloud_usage(
             else "--nodes and --on-demand-price describe the cloud instead"
         )
         raise GpucostError(f"no {gpu_model} was used in {period}", fix)
-    (costs,) = yield (same,)
+    costs = fleet_costs(same)
     held: Sequence[Node | Pod] = same.pods if is_narrowed else same.nodes
     spans = ((one.from_ms, one.to_ms, one.gpus / own_gpus) for one in held)
     paid, gpu_hours = (
@@ -114,7 +114,7 @@ def answer(
     period: str,
     purchase: Purchase,
     assumptions: Sequence[Assumption] = (),
-) -> Scenario[Answer]:
+) -> Answer:
     """All in the cloud against own nodes for the base load and the cloud above it, over the period of the curve.
 
     `cloud` is its price per hour of as many GPUs as an own node has. Own nodes are paid in all hours.
@@ -126,7 +126,7 @@ def answer(
     levels = sorted(
         {0, peak, nodes, max(0, nodes - 1), nodes + 1, *range(0, peak, max(1, math.ceil(peak / (_ROWS - 4))))}
     )
-    today, splits = yield from _splits(own, cloud, curve, levels, currency, lead_months)
+    today, splits = _splits(own, cloud, curve, levels, currency, lead_months)
     chosen = splits[nodes]
     when = chosen.break_even_month
     findings = []
@@ -192,13 +192,13 @@ def answer(
 
 def _splits(
     own: Own, cloud: Price, curve: Curve, levels: Sequence[int], currency: str, lead: float
-) -> Scenario[tuple[Position, dict[int, _Split]]]:
+) -> tuple[Position, dict[int, _Split]]:
     """All in the cloud, and each number of own nodes."""
     groups = {"cloud": [CostBlock(curve.node_hours, cloud.per_node_hour, own.gpus)]}
     for nodes in levels:
         for what, price in (("whole", own.price), ("running", own.running_price)):
             groups[f"{nodes} {what}"] = base_and_rest(curve, nodes, price, cloud.per_node_hour, own.gpus)
-    costs = yield from positions(currency, groups)
+    costs = positions(currency, groups)
     splits = {}
     for nodes in levels:
         gain = (costs["cloud"].cost - costs[f"{nodes} running"].cost) / _months(curve)

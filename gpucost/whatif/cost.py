@@ -1,156 +1,126 @@
-"""What described fleets cost: the attribution stages run on them, in memory. No second cost formula exists."""
+"""The cost of a fleet: price x hours. Attribution computes the same figures from the store."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from itertools import pairwise
 
-from gpucost import attribute as attribution
-from gpucost import inventory
-from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.whatif.answer import Position
 from gpucost.whatif.curve import Curve
-from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario, T, one_node
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Workload
+
+# The store keeps prices and amounts with nine decimals.
+_DECIMALS = Decimal("1e-9")
+# What sevenths and tenths of a GPU leave over in binary, in GPU-milliseconds.
+_NO_TIME = 1.0
 
 
-def evaluate(
-    costs_of: Callable[[Sequence[Fleet]], Sequence[Costs]], scenarios: Sequence[Scenario[T]]
-) -> list[T]:
-    """What each of the scenarios returns, in order; the fleets that all of them wait for are costed together."""
-    known: dict[Fleet, Costs] = {}
-    waiting: dict[int, Sequence[Fleet] | None] = dict.fromkeys(range(len(scenarios)))
-    answers: dict[int, T] = {}
-    while waiting:
-        for number, fleets in list(waiting.items()):
-            try:
-                scenario = scenarios[number]
-                waiting[number] = (
-                    next(scenario) if fleets is None else scenario.send([known[fleet] for fleet in fleets])
-                )
-            except StopIteration as end:
-                answers[number] = end.value
-                del waiting[number]
-        new = [
-            fleet
-            for fleet in dict.fromkeys(one for fleets in waiting.values() for one in fleets or ())
-            if fleet not in known
+def kept(price: Decimal | float) -> Decimal:
+    """A price or an amount as the store keeps it: with nine decimals."""
+    return Decimal(str(price)).quantize(_DECIMALS)
+
+
+def fleet_costs(fleet: Fleet) -> Costs:
+    """The cost of the fleet's nodes, of held GPUs and of each workload.
+
+    A pod costs its share of its node while it holds GPUs; pods that hold more than the node has share it in proportion. Amounts
+    are rounded to nine decimals for each pod and price; the largest share takes what rounding leaves on a full node.
+    """
+    pods_of = grouped((pod.place, pod) for pod in fleet.pods)
+    node_cost, held_cost = Decimal(0), Decimal(0)
+    by_workload: dict[Workload, Decimal] = defaultdict(Decimal)
+    held_ms = 0.0
+    for node in fleet.nodes:
+        pods = [
+            pod for pod in pods_of.get(node.key, ()) if pod.from_ms < node.to_ms and node.from_ms < pod.to_ms
         ]
-        known |= zip(new, costs_of(new), strict=True)
-    return [answers[number] for number in range(len(scenarios))]
-
-
-def costs_of(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
-    """What each of the fleets costs, in order."""
-    spans = [
-        (
-            min((node.from_ms for node in fleet.nodes), default=0),
-            max((node.to_ms for node in fleet.nodes), default=0),
-            number,
+        held_ms += sum(
+            pod.gpus * (min(pod.to_ms, node.to_ms) - max(pod.from_ms, node.from_ms)) for pod in pods
         )
-        for number, fleet in enumerate(fleets)
-    ]
-    # together those whose times meet: the stages walk through all days between the first and the last
-    groups: list[list[int]] = []
-    until = 0
-    for begin, end, number in sorted(spans):
-        if not groups or begin > until:
-            groups.append([])
-        groups[-1].append(number)
-        until = max(until, end)
-    costs: dict[int, Costs] = {}
-    for numbers in groups:
-        costs |= zip(numbers, _costs_together(config, [fleets[number] for number in numbers]), strict=True)
-    return [costs[number] for number in range(len(fleets))]
-
-
-def _costs_together(config: Config, fleets: Sequence[Fleet]) -> list[Costs]:
-    """The fleets stand side by side, in clusters of their own: each cluster's name begins with the number of its fleet."""
-    from gpucost.store.connection import scratch_store
-    from gpucost.store.usage import cluster_costs, put_fleet, workload_costs
-
-    with scratch_store() as con:
-        inventory.declare(con)
-        put_fleet(con, _tables(fleets))
-        # they tell of no cores and memory: whatever the cost basis, the whole price rides on GPUs
-        con.execute("SET VARIABLE cost_basis = 'node'")
-        attribution.stage(con, config.tz, everything=True)
-        totals, rows = cluster_costs(con), workload_costs(con)
-    sums: list[list[Any]] = [[Decimal(0)] * 3 + [0] * 3 for _ in fleets]
-    for cluster, *figures in totals:
-        number = int(cluster.partition("/")[0])
-        sums[number] = [before + more for before, more in zip(sums[number], figures, strict=True)]
-    costs = [Costs(*one[:3], *(round(ms / MS_PER_HOUR, 9) for ms in one[3:])) for one in sums]
-    for cluster, namespace, workload, amount in rows:
-        number, _, own = cluster.partition("/")
-        costs[int(number)].by_workload[own, namespace, workload] = amount
-    return costs
-
-
-def _tables(fleets: Sequence[Fleet]) -> dict[str, dict[str, list[Any]]]:
-    """The columns of `nodes`, `prices`, `pods` and `teams`, one value per node, price step and pod; prices as text, exactly."""
-    nodes = [
-        (f"{number}/{node.cluster}", node) for number, fleet in enumerate(fleets) for node in fleet.nodes
-    ]
-    pods = [(f"{number}/{pod.cluster}", pod) for number, fleet in enumerate(fleets) for pod in fleet.pods]
-    steps = [(cluster, node.name, price) for cluster, node in nodes for price in node.prices]
-    where = (
-        "name",
-        "from_ms",
-        "to_ms",
-        "provider",
-        "region",
-        "zone",
-        "instance_type",
-        "capacity_type",
-        "gpu_model",
-        "gpus",
+        for (price, start, end), here in zip(node.steps, _pods_by_step(node, pods), strict=True):
+            cost = kept(price.per_node_hour * (end - start) / MS_PER_HOUR)
+            node_cost += cost
+            for pod, amount in _pod_costs(node, here, start, end, cost):
+                by_workload[pod.owner] += amount
+                held_cost += amount
+    gpu_ms = sum(node.length_ms * node.gpus for node in fleet.nodes)
+    node_ms = sum(node.length_ms for node in fleet.nodes)
+    gpu_hours, held_hours, node_hours = (round(ms / MS_PER_HOUR, 9) for ms in (gpu_ms, held_ms, node_ms))
+    return Costs(
+        node_cost, held_cost, node_cost - held_cost, gpu_hours, held_hours, node_hours, dict(by_workload)
     )
-    key = ("uid", "node", "from_ms")
-    return {
-        "nodes": _columns(nodes, *where),
-        "prices": {
-            "cluster": [cluster for cluster, _, _ in steps],
-            "node": [node for _, node, _ in steps],
-            "from_ms": [price.from_ms for _, _, price in steps],
-            "price_per_hour": [f"{price.per_node_hour:f}" for _, _, price in steps],
-            "price_source": [price.source for _, _, price in steps],
-        },
-        "pods": _columns(pods, *key, "to_ms", "namespace", "workload", "gpus"),
-        "teams": _columns(pods, *key, "team"),
-    }
 
 
-def _columns(rows: Sequence[tuple[str, Node | Pod]], *names: str) -> dict[str, list[Any]]:
-    return {"cluster": [cluster for cluster, _ in rows]} | {
-        name: [getattr(row, name) for _, row in rows] for name in names
-    }
+def _pods_by_step(node: Node, pods: Iterable[Pod]) -> list[list[Pod]]:
+    """The pods that hold GPUs in each of the node's price steps."""
+    steps = node.steps
+    starts = [start for _, start, _ in steps]
+    here: list[list[Pod]] = [[] for _ in steps]
+    for pod in pods:
+        step = max(0, bisect_right(starts, pod.from_ms) - 1)
+        while step < len(steps) and starts[step] < pod.to_ms:
+            here[step].append(pod)
+            step += 1
+    return here
 
 
-# What the store keeps of a price.
-_KEPT = Decimal("1e-9")
-_LONGEST_HOURS = 730
+def _pod_costs(
+    node: Node, here: Sequence[Pod], start: int, end: int, cost: Decimal
+) -> list[tuple[Pod, Decimal]]:
+    """Each pod's part of the cost from `start` to `end`, rounded; the largest takes the remainder if no GPU is free."""
+    if not here or end <= start:
+        return []
+    billed_ms = _billed_gpu_ms(node, here, start, end)
+    capacity_ms = node.gpus * (end - start)
+    amounts = [kept(cost * Decimal(repr(ms / capacity_ms))) for ms in billed_ms]
+    if capacity_ms - sum(billed_ms) < _NO_TIME:
+        largest = max(range(len(here)), key=lambda number: round(billed_ms[number], 3))
+        amounts[largest] += cost - sum(amounts)
+    return list(zip(here, amounts, strict=True))
+
+
+def _billed_gpu_ms(node: Node, pods: Sequence[Pod], start: int, end: int) -> list[float]:
+    """GPU time that each pod pays for: what it holds, less its part of what exceeds the node's GPUs."""
+    clipped = [(max(pod.from_ms, start), min(pod.to_ms, end)) for pod in pods]
+    held = [pod.gpus * (until - since) for pod, (since, until) in zip(pods, clipped, strict=True)]
+    if sum(pod.gpus for pod in pods) <= node.gpus:
+        return held
+    edges: dict[int, float] = defaultdict(float)
+    for pod, (since, until) in zip(pods, clipped, strict=True):
+        edges[since] += pod.gpus
+        edges[until] -= pod.gpus
+    level = 0.0
+    moments = sorted(edges)
+    for since, until in pairwise(moments):
+        level += edges[since]
+        if level > node.gpus + 1e-9:
+            excess = 1 - node.gpus / level
+            for number, (pod, (first, last)) in enumerate(zip(pods, clipped, strict=True)):
+                if first <= since and until <= last:
+                    held[number] -= pod.gpus * (until - since) * excess
+    return held
 
 
 @record
 class CostBlock:
-    """`node_hours` of nodes with `gpus` GPUs each, all of them in use or at least paid, at one price per node-hour."""
+    """`node_hours` of nodes with `gpus` GPUs each, in use or at least paid, at one price per node-hour."""
 
     node_hours: float
     price: Decimal
     gpus: float = 1.0
 
-
-def kept(price: Decimal | float) -> Decimal:
-    """A price as the store keeps it: at most 9 decimals."""
-    return Decimal(str(price)).quantize(_KEPT)
+    @property
+    def cost(self) -> Decimal:
+        return kept(kept(self.price) * Decimal(repr(self.node_hours)))
 
 
 def charge(amount_per_part: Decimal, parts: float = 1) -> CostBlock:
-    """Money that is no node's (data moved, say): `parts` hours of something without GPUs, at that much each."""
+    """Money that belongs to no node (moved data, for example): `parts` units at that amount each."""
     return CostBlock(parts, amount_per_part, 0.0)
 
 
@@ -160,27 +130,13 @@ def base_and_rest(curve: Curve, level: int, base: Decimal, rest: Decimal, gpus: 
     return [CostBlock(level * curve.hours, base, gpus), CostBlock(above, rest, gpus)]
 
 
-def positions(currency: str, groups: Mapping[str, Iterable[CostBlock]]) -> Scenario[dict[str, Position]]:
-    """What each named group of blocks costs."""
-    named = {name: list(blocks) for name, blocks in groups.items()}
-    costs = yield [
-        sum((_fleet(str(number), block) for number, block in enumerate(blocks)), Fleet())
-        for blocks in named.values()
-    ]
-    return {
-        name: Position(
-            one.cost,
-            currency,
-            round(sum((block.node_hours * block.gpus for block in blocks), 0.0), 6),
-            round(sum((block.node_hours for block in blocks if block.gpus), 0.0), 6),
-        )
-        for (name, blocks), one in zip(named.items(), costs, strict=True)
-    }
+def positions(currency: str, groups: Mapping[str, Iterable[CostBlock]]) -> dict[str, Position]:
+    """The cost of each named group of blocks."""
+    return {name: _position(currency, list(blocks)) for name, blocks in groups.items()}
 
 
-def _fleet(name: str, block: CostBlock) -> Fleet:
-    """The block as one node that stands for many: its hours grow no longer than a month, so that the stages stay fast."""
-    several = max(1, math.ceil(block.node_hours / _LONGEST_HOURS))
-    price = Price(kept(block.price) * several, "option")
-    gpus, hours = (block.gpus or 1.0) * several, block.node_hours / several
-    return one_node(name, gpus, hours, price)
+def _position(currency: str, blocks: Sequence[CostBlock]) -> Position:
+    cost = sum((block.cost for block in blocks), Decimal(0))
+    gpu_hours = sum((block.node_hours * block.gpus for block in blocks), 0.0)
+    node_hours = sum((block.node_hours for block in blocks if block.gpus), 0.0)
+    return Position(cost, currency, round(gpu_hours, 6), round(node_hours, 6))

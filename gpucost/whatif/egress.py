@@ -15,7 +15,7 @@ from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Value, stated
 from gpucost.whatif.cost import CostBlock, charge, positions
 from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, to_decimal
-from gpucost.whatif.fleet import Fleet, PodKey, Scenario
+from gpucost.whatif.fleet import Fleet, PodKey
 
 _GUESS = "default: a guess"
 _SECONDS = 3600
@@ -133,7 +133,7 @@ def answer(
     currency: str,
     period: str,
     assumptions: Sequence[Assumption] = (),
-) -> Scenario[Answer]:
+) -> Answer:
     """What downloading at every start costs over `hours`, and what a shared cache does: one copy of each set of data.
 
     The cache is for data where it costs less; the rest goes on being downloaded.
@@ -148,7 +148,7 @@ def answer(
             charge(per_start * transfer.cache_price_per_gb_month, hours / HOURS_PER_MONTH),
             charge(per_start * transfer.cache_read_price_per_gb, one.starts),
         ]
-    positions_of = yield from positions(currency, groups)
+    positions_of = positions(currency, groups)
     costs = {
         one.name: tuple(positions_of[f"{one.name} {what}"].cost for what in ("today", "cache"))
         for one in downloads

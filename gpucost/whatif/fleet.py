@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, field, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR
@@ -83,11 +83,9 @@ class Node:
     @property
     def steps(self) -> list[tuple[Price, int, int]]:
         """Its prices, and the parts [from, to) of its life in which they hold; the first from its beginning."""
-        starts = [
-            max(price.from_ms or 0, self.from_ms) if index else self.from_ms
-            for index, price in enumerate(self.prices)
-        ]
-        return list(zip(self.prices, starts, [*starts[1:], self.to_ms], strict=True))
+        later = [min(max(price.from_ms or 0, self.from_ms), self.to_ms) for price in self.prices[1:]]
+        starts = [self.from_ms, *later]
+        return list(zip(self.prices, starts, [*later, self.to_ms], strict=False))
 
     @property
     def mean_price(self) -> float:
@@ -185,42 +183,13 @@ class Fleet:
         gone = set(pods)
         return Fleet(self.nodes, tuple(pod for pod in self.pods if pod not in gone))
 
-    def folded(self) -> Fleet:
-        """Nodes that are alike in all but their names as one that costs their sum, and their pods as one: it costs the same.
-
-        For fleets whose nodes hold no more than they have; many equal nodes cost no time then.
-        """
-        alike: dict[Node, list[Node]] = defaultdict(list)
-        for node in self.nodes:
-            alike[replace(node, name="")].append(node)
-        name_of = {node.key: several[0].name for several in alike.values() for node in several}
-        held: dict[Pod, float] = defaultdict(float)
-        for pod in self.pods:
-            held[replace(pod, node=name_of[pod.place], gpus=0, uid="")] += pod.gpus
-        nodes = (
-            replace(
-                several[0],
-                gpus=sum(node.gpus for node in several),
-                prices=tuple(
-                    replace(p, per_node_hour=round(p.per_node_hour * len(several), 9))
-                    for p in several[0].prices
-                ),
-            )
-            for several in alike.values()
-        )
-        pods = (
-            replace(pod, gpus=gpus, uid=f"{pod.node}/{number}")
-            for number, (pod, gpus) in enumerate(held.items())
-        )
-        return Fleet(tuple(nodes), tuple(pods))
-
     def __add__(self, other: Fleet) -> Fleet:
         return Fleet(self.nodes + other.nodes, self.pods + other.pods)
 
 
 @record
 class Costs:
-    """What the stages say a fleet costs, in money; GPU time in GPU-hours, node time in node-hours.
+    """The cost of a fleet, in money; GPU time in GPU-hours, node time in node-hours.
 
     `cost` (held GPUs) + `unallocated_cost` = `node_cost`, exactly. `by_workload` holds the cost of held GPUs.
     """
@@ -232,11 +201,6 @@ class Costs:
     allocated_gpu_hours: float
     node_hours: float
     by_workload: dict[Workload, Decimal] = field(default_factory=dict)
-
-
-T = TypeVar("T")
-# A what-if under way: it hands out fleets, is sent what each of them costs, and returns what it makes of that.
-Scenario = Generator[Sequence[Fleet], Sequence[Costs], T]
 
 
 def one_node(

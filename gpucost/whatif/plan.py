@@ -22,9 +22,10 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated, total
+from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
-from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price, Scenario
+from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price
 from gpucost.whatif.share import PackedPod, pack, peak, slots
 from gpucost.whatif.spot.answer import NOT, advise
 from gpucost.whatif.spot.formulas import exact
@@ -394,12 +395,12 @@ class Stage:
     commitments: tuple[Commitment, ...] = ()
 
 
-def answer(plan: Plan, context: Context) -> Scenario[Answer]:
+def answer(plan: Plan, context: Context) -> Answer:
     """What each step, each category and the whole plan save. Raises DataError where a step cannot be done."""
     context = replace(context, days=plan.days or context.days)
     start, starts, twice = _today(plan, context)
     stages = _stages(plan, start, starts, plan.steps, context)
-    costs = yield from _costs(stages, context)
+    costs = _costs(stages, context)
     totals = [total(of_groups.values()) for of_groups in costs]
     savings = [before - after for before, after in pairwise(totals)]
     steps = list(zip(range(1, len(savings) + 1), plan.steps, savings, strict=True))
@@ -420,7 +421,7 @@ def answer(plan: Plan, context: Context) -> Scenario[Answer]:
             ],
         },
         assumptions=tuple(_assumptions(plan, context, start)),
-        break_even=(yield from _break_even(plan, start, starts, context, savings, today.cost)),
+        break_even=_break_even(plan, start, starts, context, savings, today.cost),
         time=tuple(
             f"Step {number} ({', '.join(step.groups)}): {_takes(step, stages[number - 1])}"
             for number, step, _ in steps
@@ -696,7 +697,7 @@ def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
     return [*shared, *(node for node in nodes if node.name not in single)]
 
 
-def _costs(stages: Sequence[Stage], context: Context) -> Scenario[list[dict[str, Decimal]]]:
+def _costs(stages: Sequence[Stage], context: Context) -> list[dict[str, Decimal]]:
     """What each group costs in each stage: groups are workloads of the stage's fleet."""
     fleets = []
     for stage in stages:
@@ -705,9 +706,9 @@ def _costs(stages: Sequence[Stage], context: Context) -> Scenario[list[dict[str,
             pods = (
                 Pod(node.name, group, node.gpus, node.from_ms, node.to_ms, uid=node.name) for node in nodes
             )
-            fleet += Fleet(tuple(nodes), tuple(pods)).folded()
+            fleet += Fleet(tuple(nodes), tuple(pods))
         fleets.append(fleet)
-    costs = yield fleets
+    costs = [fleet_costs(fleet) for fleet in fleets]
     return [
         {
             name: one.by_workload.get(("default", "default", name), Decimal(0)) + stage.charges[name]
@@ -745,14 +746,14 @@ def _break_even(
     context: Context,
     savings: Sequence[Decimal],
     today: Decimal,
-) -> Scenario[tuple[str, ...]]:
+) -> tuple[str, ...]:
     """What is left of the plan without the step that it rests on most."""
     if max(savings) <= 0:
         return ("No step saves anything.",)
     top = savings.index(max(savings))
     step = plan.steps[top]
     without = [*plan.steps[:top], *plan.steps[top + 1 :]]
-    (costs,) = yield from _costs(_stages(plan, start, starts, without, context)[-1:], context)
+    (costs,) = _costs(_stages(plan, start, starts, without, context)[-1:], context)
     left = today - total(costs.values())
     return (f"Without step {top + 1} ({step}) the rest of the plan saves {left:,.2f}.",)
 

@@ -22,7 +22,7 @@ from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Valu
 from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
 from gpucost.whatif.curve import Curve, DescribedCurve, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, to_decimal
-from gpucost.whatif.fleet import Fleet, Node, Price, Scenario
+from gpucost.whatif.fleet import Fleet, Node, Price
 from gpucost.whatif.spot.formulas import bisected
 
 if TYPE_CHECKING:
@@ -535,7 +535,7 @@ def answer(
     assumptions: Sequence[Assumption] = (),
     bought_on: date | None = None,
     stale_after_days: int = 90,
-) -> Scenario[Answer]:
+) -> Answer:
     """What the best commitment of each family would have cost over the period, beside on demand.
 
     `bought_on` is the first day of commitments: when they have paid for themselves is told where it is known.
@@ -555,7 +555,7 @@ def answer(
             "gpucost collect prices asks the clouds for them; or --commitment-price 1=PRICE, or --commitment-discount 1=PERCENT",
         )
     groups = {str(family): [block for use in family.uses for block in use.blocks()] for family in families}
-    costs = yield from positions(currency, groups | {choice.name: choice.blocks() for choice in choices})
+    costs = positions(currency, groups | {choice.name: choice.blocks() for choice in choices})
     best: dict[str, Choice] = {}
     for choice in sorted(
         choices, key=lambda choice: (costs[choice.name].cost, choice.terms.years, choice.upfront)
@@ -567,7 +567,7 @@ def answer(
         for choice in choices
     }
     records_chosen = [records[choice.name] for choice in chosen.values()]
-    regret = yield from _regret(list(chosen.values()), currency)
+    regret = _regret(list(chosen.values()), currency)
     # What nothing is committed of costs in the scenario what it does today: the parts of one sum, to the last digit.
     scenario = [
         costs[chosen[str(family)].name if str(family) in chosen else str(family)] for family in families
@@ -755,7 +755,7 @@ def _short(value: Value) -> Value:
     return "-" if value is None else round(value, 1) if isinstance(value, float) else value
 
 
-def _regret(chosen: Sequence[Choice], currency: str) -> Scenario[list[dict[str, Value]]]:
+def _regret(chosen: Sequence[Choice], currency: str) -> list[dict[str, Value]]:
     """For each family and change of usage: what is paid with the commitment held, and with what would have been best then."""
     changes = [(choice, change, f"{choice.family} {change}") for choice in chosen for change in CHANGES]
     groups: dict[str, list[CostBlock]] = {}
@@ -764,7 +764,7 @@ def _regret(chosen: Sequence[Choice], currency: str) -> Scenario[list[dict[str, 
         groups[f"{name} held"] = choice.blocks(usage)
         groups[f"{name} best"] = choice.at_levels(partial(Pool.best_level, usage=usage)).blocks(usage)
         groups[f"{name} on demand"] = choice.at_levels(lambda _: 0).blocks(usage)
-    costs = yield from positions(currency, groups)
+    costs = positions(currency, groups)
     rows: list[dict[str, Value]] = []
     for choice, change, name in changes:
         held, best, alone = (costs[f"{name} {what}"].cost for what in ("held", "best", "on demand"))

@@ -16,6 +16,7 @@ from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated
+from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import (
     DAYS,
     GPUS_PER_NODE,
@@ -34,7 +35,6 @@ from gpucost.whatif.fleet import (
     NodeKey,
     Pod,
     Price,
-    Scenario,
     Span,
     Usage,
     is_batch,
@@ -342,13 +342,13 @@ def played(usage: Usage, rules: Rules, idle: Idle) -> Replay:
 
 def answer(
     usage: Usage, rules: Rules, then: Replay, idle: Idle, even: tuple[float, str] | None = None
-) -> Scenario[Answer]:
+) -> Answer:
     """What the schedule saves in the period, and whom it makes wait.
 
     `even`: of a described fleet, for how many hours a node must be needed to save nothing, and that in words.
     """
     fleet, is_described, times = usage.fleet, usage.is_described, usage.times
-    costs = yield fleet, then.fleet
+    costs = fleet_costs(fleet), fleet_costs(then.fleet)
     today, scenario = (
         Position.of(one, usage.currency, of if usage.is_narrowed else None) * times
         for of, one in zip((fleet, then.fleet), costs, strict=True)

@@ -15,20 +15,9 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
+from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
-from gpucost.whatif.fleet import (
-    PAID_ANYWAY,
-    Fleet,
-    Level,
-    Levels,
-    Node,
-    NodeKey,
-    Pod,
-    Price,
-    Scenario,
-    Usage,
-    Workload,
-)
+from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, NodeKey, Pod, Price, Usage, Workload
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 
 
@@ -309,7 +298,7 @@ class _Pool(NamedTuple):
 
 def answer(
     usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across_teams: bool = False
-) -> Scenario[Answer]:
+) -> Answer:
     """Pods of one whole GPU each, as busy as their workload's busiest, packed in the order in which they came.
 
     `across_teams`: pods of several teams may meet on one GPU. Raises GpucostError where no pod was measured.
@@ -335,9 +324,7 @@ def answer(
     moved = [pod for pool in pools for pod in pool.pods.values()]
     rest = fleet.without(moved)
     shared = sum((_shared_fleet(pool, sizing, nodes) for pool in pools), Fleet())
-    fleets = (fleet, rest, shared)
-    # described pods are many and alike
-    today_costs, rest_costs, shared_costs = yield [one.folded() for one in fleets] if is_described else fleets
+    today_costs, rest_costs, shared_costs = map(fleet_costs, (fleet, rest, shared))
     gpus = [gpu for pool in pools for gpu in pool.gpus]
     held, _ = peak(moved or candidates)
     needed = peak(gpus)[0] if moved else held

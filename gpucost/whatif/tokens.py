@@ -19,7 +19,7 @@ from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Val
 from gpucost.whatif.cost import CostBlock, base_and_rest, charge, kept, positions
 from gpucost.whatif.curve import Curve
 from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, PricePer, to_decimal
-from gpucost.whatif.fleet import Price, Scenario
+from gpucost.whatif.fleet import Price
 from gpucost.whatif.reserve import Offers, Pool, ReservedUse
 from gpucost.whatif.spot.formulas import bisected
 from gpucost.whatif.spot.interruptions import Rate
@@ -688,7 +688,7 @@ _HOURLY = "on demand, by the hour"
 _SPOT = "spot, by the hour"
 
 
-def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = ()) -> Scenario[Answer]:
+def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = ()) -> Answer:
     """Tokens bought today, made by own replicas in the scenario: on demand, always on for the busiest hour, and spare ones.
 
     Fewer nodes by the hour, commitments and spot stand beside it. If the share that the API has cached is not known, it is the
@@ -730,7 +730,7 @@ def selfhost(purchase: Purchase, serving: OwnServing, findings: Sequence[str] = 
         hours = (curve.node_hours + starting) * (1 + rate * serving.plan.start_minutes / 60)
         spot = serving.spot.per_node_hour if serving.spot else price
         groups[name] = [CostBlock(hours, spot, gpus), operations]
-    costs = yield from positions(purchase.currency, groups)
+    costs = positions(purchase.currency, groups)
 
     done, whole = (
         sum(work),
@@ -967,7 +967,7 @@ class OwnCost:
     price: tuple[str, Price] | None = None
 
 
-def api(own: OwnCost, purchase: Purchase, operations: Decimal = Decimal(0)) -> Scenario[Answer]:
+def api(own: OwnCost, purchase: Purchase, operations: Decimal = Decimal(0)) -> Answer:
     """Tokens made on own GPUs today, bought in the scenario, where reserved capacity goes on being paid.
 
     An API's cache has rules of its own: what own servers had cached is a range, and only `cached_share` lowers the price.
@@ -980,7 +980,7 @@ def api(own: OwnCost, purchase: Purchase, operations: Decimal = Decimal(0)) -> S
         "scenario": [*bought, charge(own.paid_anyway)],
         "cached": [*map(charge, price.cost(tokens, share or 0.0)), charge(own.paid_anyway)],
     }
-    costs = yield from positions(purchase.currency, groups)
+    costs = positions(purchase.currency, groups)
     today, scenario = (
         replace(costs["own"], gpu_hours=costs["own"].gpu_hours + own.gpu_hours),
         costs["scenario"],

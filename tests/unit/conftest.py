@@ -15,20 +15,12 @@ from gpucost.whatif.gpu_specs import Facts, load_facts
 from tests.of_all_workers import copied
 from tests.unit.bills import Bills
 from tests.unit.stage_tables import Tables
-from tests.unit.whatif_costs import stages_at_once
 
 if TYPE_CHECKING:
     from gpucost.store.connection import Store
     from tests.lakes import GrownLake
     from tests.unit.bundles import Made
     from tests.unit.test_price_bill_fleets import Billed
-
-
-@pytest.fixture(scope="module")
-def stages_together() -> Iterator[None]:
-    """What a module's fleets cost is added up in plain Python, and the stages must agree at its end."""
-    with stages_at_once():
-        yield
 
 
 @pytest.fixture(scope="session")

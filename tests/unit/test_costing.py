@@ -1,72 +1,107 @@
-"""What described fleets cost, and what each workload and team of them does."""
+"""The cost of fleets: what-ifs multiply prices and hours, and agree with the attribution stages."""
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
-import pytest
 
 from gpucost import inventory
-from gpucost.config.model import Config
 from gpucost.store import schema
 from gpucost.store.connection import scratch_store
-from gpucost.whatif.cost import CostBlock, charge, costs_of, evaluate, positions
-from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price, Scenario
-from tests.unit.whatif_costs import answered, stage_cost
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+from gpucost.whatif.cost import CostBlock, charge, fleet_costs, positions
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price
+from tests.stage_costs import stage_costs
 
 HOUR = 3_600_000
-
-
-def _node(name: str, price: str) -> Node:
-    return Node(name, 8, 0, 10 * HOUR, (Price(Decimal(price), "option"),))
-
-
-STEPS = Fleet(
-    (
-        Node(
-            "a", 8, 0, 40 * HOUR,
-            (Price(Decimal("8.123456789"), "option"), Price(Decimal(3), "spot_history", None, 5 * HOUR + 1)),
-            instance_type="p4d.24xlarge",
-        ),
-        _node("b", "2"),
-    ),
-    (Pod("a", "Job/a", 6, HOUR + 7, 30 * HOUR, team="x", uid="1"), Pod("a", "Job/b", 4, 0, 9 * HOUR, team="y", uid="2")),
-)  # fmt: skip
-SHARED = Fleet(
-    (_node("a", "8"),),
-    (
-        Pod("a", "Job/train", 4, 0, 10 * HOUR, team="vision", uid="1"),
-        Pod("a", "Job/train", 2, 0, 10 * HOUR, team="nlp", uid="2"),
-    ),
-)
-# Of the same names, at the same time; one without a pod, one without a node.
-HELD = Fleet((_node("a", "8"),), (Pod("a", "Job/train", 8, 0, 5 * HOUR, uid="1"),))
 TRAIN = ("default", "default", "Job/train")
 
 
-def test_fleets_cost_what_their_workloads_pay_and_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inventory on an empty store finds nothing: a fleet costs the same after it as after the declaration alone."""
-    result = costs_of(Config(), [SHARED, HELD, Fleet((_node("a", "2"),)), Fleet(), STEPS])
-    assert [(one.node_cost, one.cost, one.unallocated_cost, one.node_hours) for one in result[:4]] == [
-        (80, 60, 20, 10.0), (80, 40, 40, 10.0), (20, 0, 20, 10.0), (0, 0, 0, 0.0)
-    ]  # fmt: skip
-    assert [one.by_workload for one in result[:4]] == [{TRAIN: 60}, {TRAIN: 40}, {}, {}]
-    declare = inventory.declare
+def _node(name: str, price: str, hours: int = 10) -> Node:
+    return Node(name, 8, 0, hours * HOUR, (Price(Decimal(price), "option"),))
 
-    def stage(con: DuckDBPyConnection) -> None:
-        monkeypatch.setattr(inventory, "declare", declare)
-        inventory.stage(con, Config())
 
-    monkeypatch.setattr(inventory, "declare", stage)
-    assert stage_cost(STEPS) == result[-1]
+def test_pods_cost_their_share_of_the_node_while_they_hold_it() -> None:
+    pods = (
+        Pod("a", "Job/train", 4, 0, 10 * HOUR, uid="1"),
+        Pod("a", "Job/train", 2, 0, 5 * HOUR, uid="2"),
+        Pod("a", "Job/late", 8, 20 * HOUR, 30 * HOUR, uid="3"),
+    )
+    costs = fleet_costs(Fleet((_node("a", "8"), _node("b", "2")), pods))
+    assert costs == Costs(Decimal(100), Decimal(50), Decimal(50), 160, 50, 20, {TRAIN: Decimal(50)})
+
+
+def test_a_price_holds_until_the_next_one() -> None:
+    prices = (Price(Decimal(8), "option"), Price(Decimal(3), "spot_history", None, 5 * HOUR))
+    node = Node("a", 8, 0, 10 * HOUR, prices)
+    pods = tuple(
+        Pod("a", f"Job/{start}", 8, start * HOUR, (start + 2) * HOUR, uid=str(start)) for start in (0, 4, 8)
+    )
+    costs = fleet_costs(Fleet((node,), pods))
+    assert (costs.node_cost, [*costs.by_workload.values()]) == (55, [16, 11, 6])
+
+
+def test_pods_that_hold_more_than_the_node_has_share_it_in_proportion() -> None:
+    pods = (Pod("a", "Job/a", 6, 0, 10 * HOUR, uid="1"), Pod("a", "Job/b", 6, 5 * HOUR, 10 * HOUR, uid="2"))
+    costs = fleet_costs(Fleet((_node("a", "8"),), pods))
+    assert [*costs.by_workload.values()] == [50, 20]
+    assert (costs.cost, costs.unallocated_cost, costs.allocated_gpu_hours) == (70, 10, 90)
+
+
+def test_the_largest_pod_of_a_full_node_takes_the_remainder() -> None:
+    node = Node("a", 3, 0, HOUR, (Price(Decimal(1), "option"),))
+    pods = tuple(Pod("a", f"Job/{uid}", 1, 0, HOUR, uid=str(uid)) for uid in range(3))
+    costs = fleet_costs(Fleet((node,), pods))
+    third = Decimal("0.333333333")
+    assert [*costs.by_workload.values()] == [third + Decimal("1e-9"), third, third]
+    assert costs.unallocated_cost == 0
+
+
+def test_random_fleets_cost_what_the_attribution_stages_say() -> None:
+    """Stages round each hour to nine decimals: no amount differs by more than half a billionth for each hour."""
+    fleets = [_random_fleet(random.Random(seed)) for seed in range(40)]
+    for fleet, stages in zip(fleets, stage_costs(fleets), strict=True):
+        costs = fleet_costs(fleet)
+        most = Decimal(sum(node.length_ms for node in fleet.nodes) // HOUR + 50 * len(fleet.nodes)) * Decimal(
+            "1e-9"
+        )
+        assert costs.cost + costs.unallocated_cost == costs.node_cost
+        assert sum(costs.by_workload.values()) == costs.cost
+        assert abs(costs.node_cost - stages.node_cost) <= most
+        assert abs(costs.cost - stages.cost) <= most
+        assert costs.by_workload.keys() == stages.by_workload.keys()
+        for name, cost in costs.by_workload.items():
+            assert abs(cost - stages.by_workload[name]) <= most, (fleet, name)
+        hours = (costs.gpu_hours, costs.allocated_gpu_hours, costs.node_hours)
+        expected = (stages.gpu_hours, stages.allocated_gpu_hours, stages.node_hours)
+        assert all(abs(one - other) < 1e-5 for one, other in zip(hours, expected, strict=True))
+
+
+def _random_fleet(draw: random.Random) -> Fleet:
+    """A few nodes for up to five days with price steps, and pods of whole and part GPUs, also more than there are."""
+    nodes, pods = [], []
+    for number in range(draw.randint(1, 3)):
+        start = draw.randrange(0, 30 * HOUR)
+        end = start + draw.randrange(1, 90 * HOUR)
+        steps = sorted(draw.sample(range(start + 1, end + 1), k=min(draw.randint(0, 3), end - start)))
+        prices = [
+            Price(Decimal(draw.randrange(0, 10**11)).scaleb(-9), "option", None, at) for at in (None, *steps)
+        ]
+        gpus = draw.choice([1, 2, 7, 8, 16])
+        end = draw.choice(
+            [end, draw.randrange(start, end) + 1]
+        )  # a scenario ends a node before its last price
+        nodes.append(Node(f"n{number}", gpus, start, end, tuple(prices)))
+        for pod in range(draw.randint(0, 5)):
+            since = draw.randrange(start, end)
+            until = draw.choice([end, draw.randrange(since, end) + 1])
+            held = draw.choice([gpus, 1, 1 / 7, 0.3, gpus / 2])
+            workload = f"Job/{draw.randint(0, 3)}"
+            pods.append(Pod(f"n{number}", workload, held, since, until, uid=f"{number}-{pod}"))
+    return Fleet(tuple(nodes), tuple(pods))
 
 
 def test_declared_tables_are_filled_and_a_scratch_store_has_the_whole_schema() -> None:
@@ -100,31 +135,13 @@ def test_declared_tables_are_filled_and_a_scratch_store_has_the_whole_schema() -
             assert other.execute("SELECT count(*) FROM cuts").fetchone() == (0,)
 
 
-def test_scenarios_run_once_and_what_they_wait_for_is_costed_together() -> None:
-    runs: list[int] = []
-
-    def costs(fleets: Sequence[Fleet]) -> list[Costs]:
-        runs.append(len(fleets))
-        return costs_of(Config(), fleets) if fleets else []
-
-    def cost(*names: str) -> Scenario[list[Decimal]]:
-        result = []
-        for name in names:
-            first, second = yield Fleet((_node(name, "8"),)), Fleet((_node("both", "1"),))
-            result.append(first.node_cost + second.node_cost)
-        return result
-
-    assert evaluate(costs, [cost("a"), cost("b", "c"), cost()]) == [[90], [90, 90], []]
-    assert [count for count in runs if count] == [3, 1]
-
-
 def test_positions_of_blocks() -> None:
     groups = {
         "base": [CostBlock(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)],
         "nothing": [],
         "none": [CostBlock(0, Decimal(1))],
     }
-    result = answered(positions("USD", groups))
+    result = positions("USD", groups)
     assert [(one.cost, one.gpu_hours, one.node_hours) for one in result.values()] == [
         (2005, 8000, 1000),
         (0, 0, 0),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
 from gpucost.store.usage import read_idle
-from gpucost.whatif.cost import costs_of, evaluate
 from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_fleet
 from tests.asked_once import ask_findings_once
 from tests.unit.plain_findings import plain_idle, spot_savings
@@ -43,8 +42,6 @@ MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC
 WEEK = "--from 2026-02-09 --to 2026-02-16"
 MINUTE = 60_000
 Run = Callable[..., Result]
-
-pytestmark = pytest.mark.usefixtures("stages_together")
 
 
 @pytest.fixture(scope="module")
@@ -182,8 +179,7 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
     question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
     fleet = _used(demo, Scope(namespaces=("inference",), workloads=question.workloads))
     known = StoredCommitments(demo, Store(demo.store), MONTH)
-    scenario = of_findings._commit(known, Usage(fleet, "USD", "", "", is_narrowed=True))
-    (result,) = evaluate(partial(costs_of, demo), [scenario])
+    result = of_findings._commit(known, Usage(fleet, "USD", "", "", is_narrowed=True))
     assert result.saving > 0
     answer = _answer(run, question.words(("--month", "2026-02")))
     assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)

@@ -23,20 +23,6 @@ def test_a_window_takes_the_place_of_what_it_covers_and_no_moment_more(tables: T
     ]
 
 
-def test_prices_before_a_node_is_up_are_left_out(tables: Tables) -> None:
-    tables.add("nodes: node_id, cluster, node, up_from_ms, up_to_ms", "1, 'c', 'n', 10, 20")
-    tables.add("node_prices: node_id")
-    steps = {
-        "cluster": ["c", "c"],
-        "node": ["n", "n"],
-        "from_ms": [0, 5],
-        "price_source": ["book", "book"],
-        "price_per_hour": ["1", "2"],
-    }
-    tables.run("store/sql/fleet_prices", **steps)
-    assert tables.rows("SELECT from_ms, to_ms, price_per_hour FROM node_prices") == [(10, 20, 2)]
-
-
 def test_the_list_price_of_a_type_is_of_the_purchase_that_is_preferred(tables: Tables) -> None:
     tables.make(
         "price_offers: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, purchase_option VARCHAR,"
@@ -96,15 +82,6 @@ def test_activity_whose_unit_is_not_proven_is_left_out(tables: Tables) -> None:
         (5, 1, "GPU-1/", "activity", 1, 10, 90),
         (5, 4, "GPU-1/", "memory", 0.5, 10, 90),
     ]
-
-
-def test_a_cluster_in_which_nobody_held_anything_is_told_of_with_what_it_cost(tables: Tables) -> None:
-    tables.add(
-        "nodes: node_id, cluster, up_from_ms, up_to_ms", "1, 'a', 0, 10", "2, 'b', 0, 30", "3, 'b', 20, 30"
-    )
-    tables.add("node_daily: node_id, node_cost, capacity_gpu_ms", "1, 5, 80", "2, 7, 90", "2, 1, 9")
-    tables.add("cost_daily: node_id, cost, unallocated_cost, allocated_gpu_ms", "1, 3, 0, 60", "1, 0, 2, 0")
-    assert tables.run("store/sql/fleet_clusters") == [("a", 5, 3, 2, 80, 60, 10), ("b", 8, 0, 0, 99, 0, 40)]
 
 
 def test_an_hour_is_settled_by_answers_an_hour_after_its_silence_ended(tables: Tables) -> None:

@@ -16,9 +16,9 @@ from gpucost.whatif.answer import Answer
 from gpucost.whatif.burst import BurstPlace, BurstWork, Moving
 from gpucost.whatif.egress import Downloads, Transfer, starts_of
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from tests.unit.whatif_costs import answered, ask, plain_cost
+from tests.unit.whatif_costs import ask
 
-pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 START, HOUR = PERIOD.start_ms, MS_PER_HOUR
@@ -29,7 +29,7 @@ def moved(*places: BurstPlace, today: Decimal | None = None, **changes: Any) -> 
     moving = Moving(**{"at_most_percent": 70.0, "egress_gb": Decimal(0), "egress_price_per_gb": Decimal("0.05"),
                         "wait_minutes": 0.0, "transfer_gbit_per_second": 5.0} | changes)  # fmt: skip
     work = BurstWork("the work", HOME, 800, 8.0, 2, places, today)
-    return answered(burst.answer((work,), moving, currency="USD", period="a test"), plain_cost)
+    return burst.answer((work,), moving, currency="USD", period="a test")
 
 
 def place(price: str, provider: str = "aws", region: str = "us-west-2") -> BurstPlace:
@@ -90,9 +90,7 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
         for name, price, kind, model in (("s", 8, "spot", "A100"), ("o", 24, "on_demand", "A100"), ("t", 4, "on_demand", "T4"))
     )  # fmt: skip
     pods = tuple(Pod(one.name, "Job/x", 8, START, START + 10 * HOUR, uid=one.name) for one in nodes)
-    works, findings = answered(
-        burst.works_of(Fleet(nodes, pods), {}, {"A100": [place("0.5"), HOME]}), plain_cost
-    )
+    works, findings = burst.works_of(Fleet(nodes, pods), {}, {"A100": [place("0.5"), HOME]})
     # both are held against what spot costs there, and never against their own region
     assert [
         (work.name, work.gpu_hours, work.today, work.primary.price_per_gpu_hour, work.places)
@@ -129,9 +127,7 @@ def test_places_of_the_catalog() -> None:
 
 def cached(*downloads: Downloads, **changes: Any) -> Answer:
     transfer = Transfer(Decimal(100), **changes)
-    return answered(
-        egress.answer(downloads, transfer, hours=730, currency="USD", period="a test"), plain_cost
-    )
+    return egress.answer(downloads, transfer, hours=730, currency="USD", period="a test")
 
 
 def test_hundred_gb_on_fifty_nodes_for_thirty_days() -> None:

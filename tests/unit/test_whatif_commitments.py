@@ -34,9 +34,9 @@ from gpucost.whatif.reserve import (
 )
 from tests import own_catalog
 from tests.bill_table import change_bill_rows
-from tests.unit.whatif_costs import answered, ask, assert_refused, plain_cost
+from tests.unit.whatif_costs import ask, assert_refused
 
-pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 START, END, HOUR = PERIOD.start_ms, PERIOD.end_ms, MS_PER_HOUR
@@ -61,14 +61,12 @@ def use(
 
 def committed(*uses: ReservedUse) -> Answer:
     family = Family("aws", "us-east-1", family_name(uses[0].instance_type), uses)
-    return answered(reserve.answer((family,), NONE, currency="USD", period="a test"), plain_cost)
+    return reserve.answer((family,), NONE, currency="USD", period="a test")
 
 
 def bought(curve: Curve, cloud: str = "10", own: Own = OWN, **options: Any) -> Answer:
     price, purchase = Price(Decimal(cloud), "option"), Purchase(**options)
-    return answered(
-        buy.answer(own, price, curve, currency="USD", period="a test", purchase=purchase), plain_cost
-    )
+    return buy.answer(own, price, curve, currency="USD", period="a test", purchase=purchase)
 
 
 def cash(answer: Answer) -> tuple[tuple[Any, ...], ...]:
@@ -118,7 +116,7 @@ def test_the_day_on_which_a_commitment_has_paid_for_itself() -> None:
     old = replace(family.uses[0].offers[ONE_YEAR], as_of="2026-07-01")
     family = replace(family, uses=(replace(family.uses[0], offers={ONE_YEAR: old}),))
     scenario = reserve.answer((family,), NONE, currency="USD", period="a test", bought_on=date(2026, 10, 1))
-    answer = answered(scenario, plain_cost)
+    answer = scenario
     # 60 of 100 a year are paid, 90 of 100 would be on demand: after two thirds of a year
     assert answer.figures["best"][0]["break_even_date"] == "2027-06-01"
     assert "paid for themselves on 2027-06-01, even if nobody uses them again" in answer.break_even[0]
@@ -132,17 +130,13 @@ def test_eligible_spend_and_the_effective_savings_rate() -> None:
     family = Family("aws", "us-east-1", "p5", (there,))
     paid = {("aws", "us-east-1", "p5.48xlarge"): Decimal(15), reserve.NOTHING: Decimal(2)}
     existing = Existing(True, paid=paid, currency="USD")
-    figures = answered(
-        reserve.answer((family,), existing, currency="USD", period="a test"), plain_cost
-    ).figures
+    figures = reserve.answer((family,), existing, currency="USD", period="a test").figures
     assert figures["eligible_cost"] == 70
     assert (figures["covered_percent_today"], figures["covered_percent"]) == (pytest.approx(300 / 7), 100)
     assert figures["effective_savings_rate_percent_today"] == pytest.approx((70 - 40 - 17) / 70 * 100)
     assert figures["effective_savings_rate_percent"] == pytest.approx((70 - 24 - 17) / 70 * 100)
     for other in (NONE, replace(existing, currency="EUR")):
-        unknown = answered(
-            reserve.answer((family,), other, currency="USD", period="a test"), plain_cost
-        ).figures
+        unknown = reserve.answer((family,), other, currency="USD", period="a test").figures
         assert unknown["effective_savings_rate_percent"] is None
 
 
@@ -362,11 +356,11 @@ def test_usage_of_the_store_counts_in_own_nodes() -> None:
         Node("c", 8, START, END, price, gpu_model="T4"),
     )
     fleet = Fleet(nodes, (Pod("a", "Job/x", 4, START, END), Pod("b", "Job/x", 8, START, noon)))
-    curve, cloud = answered(cloud_usage(fleet, PERIOD, "A100", 8, is_narrowed=False), plain_cost)
+    curve, cloud = cloud_usage(fleet, PERIOD, "A100", 8, is_narrowed=False)
     # 360 for 192 GPU-hours
     assert (curve.node_hours, curve.peak, cloud.per_node_hour) == (pytest.approx(24), pytest.approx(1.5), 15)
     with pytest.raises(GpucostError, match="no H100 was used"):
-        answered(cloud_usage(fleet, PERIOD, "H100", 8, is_narrowed=False), plain_cost)
+        cloud_usage(fleet, PERIOD, "H100", 8, is_narrowed=False)
 
 
 OPTIONS = "-q --purchase-price 280000 --gpu-watts 700 --years 4 --price-per-kwh 0.12"

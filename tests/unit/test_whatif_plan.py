@@ -16,7 +16,8 @@ from gpucost.cli.app import app
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price
 from gpucost.whatif.plan import (
     Burst,
     Commitment,
@@ -35,9 +36,9 @@ from gpucost.whatif.plan import (
     answer,
     read_plan,
 )
-from tests.unit.whatif_costs import answered, ask, assert_refused
+from tests.unit.whatif_costs import ask, assert_refused
 
-pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 H = MS_PER_HOUR
 
@@ -105,11 +106,11 @@ def test_what_is_wrong_is_said_with_its_line(example: Path, old: str, new: str, 
     assert old in text
     example.write_text(text.replace(old, new))
     with pytest.raises(DataError, match=message):
-        answered(answer(read_plan(example), Context("USD", {})))
+        answer(read_plan(example), Context("USD", {}))
 
 
 def answer_to(groups: list[Group], *steps: Step, context: Context | None = None) -> Answer:
-    return answered(answer(Plan(groups=groups, steps=list(steps)), context or Context("USD", {})))
+    return answer(Plan(groups=groups, steps=list(steps)), context or Context("USD", {}))
 
 
 def test_spot_pays_for_interruptions() -> None:
@@ -299,10 +300,17 @@ def test_what_is_on_spot_already_is_not_moved_again() -> None:
     assert answer_to([Group(name="x", teams=["x"])], step, context=context).scenario.cost == 200 + 100 + 200
 
 
-def test_described_groups_run_when_stored_ones_did() -> None:
+def test_described_groups_run_when_stored_ones_did(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = 500_000 * H
     node = Node("n", 1, begin, begin + 10 * H, (Price(Decimal(8), "price_book"),))
     context = Context("USD", {"x": Fleet((node,), ())}, "October 2026", 10, 1, start_ms=begin)
     groups = [Group(name="x", teams=["x"]), Group(name="d", price_per_gpu_hour=Decimal(1))]
-    fleets = next(answer(Plan(groups=groups, steps=[Schedule(groups=["d"], active_percent=50)]), context))
+    fleets: list[Fleet] = []
+
+    def costs(fleet: Fleet) -> Costs:
+        fleets.append(fleet)
+        return fleet_costs(fleet)
+
+    monkeypatch.setattr("gpucost.whatif.plan.fleet_costs", costs)
+    answer(Plan(groups=groups, steps=[Schedule(groups=["d"], active_percent=50)]), context)
     assert {node.from_ms for fleet in fleets for node in fleet.nodes} == {begin}

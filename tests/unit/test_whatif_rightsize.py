@@ -36,12 +36,12 @@ from gpucost.whatif.rightsize import (
     read_speeds,
     time_factor,
 )
-from tests.unit.whatif_costs import answered, ask
+from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
 A100, H100, L4 = "A100-SXM4-40GB", "H100-80GB-HBM3", "L4"
 
-pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 NODE = Node(
@@ -162,9 +162,7 @@ def sized(
     node: Node = NODE,
 ) -> Answer:
     usage, speeds = Usage(Fleet((node,), pods), "USD", "test", "all"), catalog_speeds(facts)
-    return answered(
-        rightsize.answer(usage, Margins(), levels, facts, speeds, offers, other_models=other_models)
-    )
+    return rightsize.answer(usage, Margins(), levels, facts, speeds, offers, other_models=other_models)
 
 
 def test_gpus_never_used_are_given_back(facts: Facts) -> None:
@@ -203,7 +201,7 @@ def test_pods_that_fit_slices_of_one_gpu(facts: Facts) -> None:
     assert (answer.today.cost, answer.scenario.cost) == (600, 300)
     assert answer.figures["saving_by_mig_slices"] == 300 and answer.figures["pods_on_mig_slices"] == 2
     usage = Usage(Fleet((NODE,), pods), "USD", "t", "all")
-    alone = answered(share.answer(usage, share.Sizing(method=share.Method.mig), levels, facts))
+    alone = share.answer(usage, share.Sizing(method=share.Method.mig), levels, facts)
     assert (alone.saving, alone.scenario.gpu_hours) == (answer.saving, answer.scenario.gpu_hours)
     # what they fill is not known: nothing is cut
     unknown = {pod.key: Level(1, 1, 100, 0.1, 0.2, None) for pod in pods}

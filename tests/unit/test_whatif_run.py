@@ -36,8 +36,6 @@ WITHOUT = {
 }
 BASE = "schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10"
 
-pytestmark = pytest.mark.usefixtures("stages_together")
-
 
 def run(words: str, code: int = 0) -> str:
     result = CliRunner().invoke(app, ["whatif", *words.split()])

@@ -16,13 +16,13 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import schedule
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
 from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, intersect, pieces, replay, subtract
-from tests.unit.whatif_costs import answered, ask
+from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
 MINUTE = 60_000
 NODE = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),))
 
-pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 def pod(uid: str, begin: float, end: float, gpus: float = 8, workload: str = "Job/train") -> Pod:
@@ -121,7 +121,7 @@ def test_narrowed_to_some_pods_nodes_stay_and_others_cost_is_left_out() -> None:
     fleet = Fleet((NODE,), (pod("a", 0, 50, gpus=2, workload="StatefulSet/jupyter-eve"),))
     usage, rules = Usage(fleet, "USD", "test", "eve", is_narrowed=True), Rules(notebook_idle_minutes=60)
     idle = {("default", "a"): ((10 * H, 40 * H),)}
-    answer = answered(schedule.answer(usage, rules, schedule.played(usage, rules, idle), idle))
+    answer = schedule.answer(usage, rules, schedule.played(usage, rules, idle), idle)
     assert answer.today.cost == Decimal(50 * 10) * 2 / 8
     assert answer.scenario.cost == Decimal(50 - 29) * 10 * 2 / 8
     assert answer.figures["waits"] == 1

@@ -14,7 +14,7 @@ from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif import share
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.fleet import Costs, Fleet, Level, Levels, Node, Pod, Price, Usage
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage
 from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.share import (
     Method,
@@ -27,12 +27,12 @@ from gpucost.whatif.share import (
     profile_for,
     slots,
 )
-from tests.unit.whatif_costs import answered, ask, stage_cost
+from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
 A100 = "A100-SXM4-40GB"
 
-pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 @pytest.mark.parametrize(
@@ -133,34 +133,12 @@ def test_first_fit_decreasing_and_peaks() -> None:
     assert (peak(items), peak([])) == ((2, 3), (0, 0))
 
 
-def test_nodes_alike_fold_into_one_that_costs_their_sum() -> None:
-    kinds = (("a", 1, "1.5"), ("b", 1, "1.5"), ("c", 1, "4"), ("d", 2, "1.5"))
-    nodes = tuple(
-        Node(name, 1, 0, hours * H, (Price(Decimal(price), "option"),)) for name, hours, price in kinds
-    )
-    held = (("a", "w", 0.5), ("b", "w", 0.5), ("b", "x", 0.25))
-    pods = tuple(
-        Pod(node, workload, gpus, 0, H, uid=str(number)) for number, (node, workload, gpus) in enumerate(held)
-    )
-    folded = Fleet(nodes, pods).folded()
-    costs = [(n.name, n.gpus, n.prices[0].per_node_hour) for n in folded.nodes]
-    assert costs == [("a", 2, 3), ("c", 1, 4), ("d", 1, Decimal("1.5"))]
-    assert [(p.node, p.workload, p.gpus) for p in folded.pods] == [("a", "w", 1), ("a", "x", 0.25)]
-
-
-def test_many_described_gpus_are_costed_as_one_node(facts: Facts) -> None:
-    fleets: list[Fleet] = []
-
-    def cost_of(fleet: Fleet) -> Costs:
-        fleets.append(fleet)
-        return stage_cost(fleet)
-
+def test_many_described_gpus_are_packed(facts: Facts) -> None:
     pods = share.DescribedPods(pods=100, utilization_percent=10, gpus_per_pod=10, on_demand_price=Decimal(32))
     usage, levels = share.described(Sizing(ways=6), pods, facts, "USD")
-    answer = answered(share.answer(usage, Sizing(ways=6), levels, facts), cost_of)
+    answer = share.answer(usage, Sizing(ways=6), levels, facts)
     assert answer.figures["pods_shared"] == 100 and answer.figures["gpus_needed"] == 167
     assert (answer.today.cost, answer.scenario.cost) == (1000 * 4 * 730, 167 * 4 * 730)
-    assert max(len(fleet.nodes) + len(fleet.pods) for fleet in fleets) <= 2
 
 
 def _fleet() -> tuple[Fleet, Levels]:
@@ -176,9 +154,7 @@ def _fleet() -> tuple[Fleet, Levels]:
 
 
 def shared(facts: Facts, fleet: Fleet, levels: Levels, sizing: Sizing | None = None, **more: Any) -> Answer:
-    return answered(
-        share.answer(Usage(fleet, "USD", "test", "all"), sizing or Sizing(), levels, facts, **more)
-    )
+    return share.answer(Usage(fleet, "USD", "test", "all"), sizing or Sizing(), levels, facts, **more)
 
 
 @pytest.mark.parametrize("method", list(Method))

@@ -14,6 +14,7 @@ from gpucost.cli.app import app
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.whatif.answer import Answer
+from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage, fleet_of
 from gpucost.whatif.reserve import Existing, families_of
 from gpucost.whatif.rightsize import fleet_offers
@@ -23,14 +24,14 @@ from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, PriceChanges
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target, gangs
-from tests.unit.whatif_costs import answered, ask, assert_refused, stage_cost
+from tests.unit.whatif_costs import ask, assert_refused
 
 # assumptions of the worked figures
 PLAIN = "--checkpoint-write-minutes 0 --restart-minutes 0 --notice-seconds 0 --capacity-wait-minutes 0"
 EXAMPLE = "--on-demand-price 32 --spot-price 12 --interruptions-per-hour 0.3333333333 --checkpoint-minutes 30"
 
 
-pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 @cache
@@ -176,7 +177,7 @@ def moved(
         "notice_seconds": 0.0,
         "given": ("checkpoint_minutes",),
     }
-    return answered(stored.answer(SpotOptions(to=to, **given), query))
+    return stored.answer(SpotOptions(to=to, **given), query)
 
 
 def test_spot_steps_of_the_nodes_own_zone_times_what_interruptions_cost() -> None:
@@ -301,7 +302,7 @@ def test_what_is_known_of_checkpoints_makes_training_safe() -> None:
     def saving(pod: Pod, **more: Any) -> Decimal:
         usage = Usage(Fleet((node("a", 10, "20"),), (pod,)), "USD", "a period", "a team")
         query = SpotQuery(usage, Market("USD"), TYPICAL, Price(Decimal(10), "option"), **more)
-        return answered(stored.answer(SpotOptions(), query)).saving
+        return stored.answer(SpotOptions(), query).saving
 
     pod = Pod("a", "PyTorchJob/pretrain", 8, 0, 10 * HOUR, uid="1")
     assert saving(pod) == 0
@@ -416,7 +417,7 @@ def test_a_stretch_without_a_price_costs_nothing(
     segments: list[tuple[int, int, int]], cost: int, is_priced: bool
 ) -> None:
     fleet = priced(*segments)
-    assert (stage_cost(fleet).node_cost, fleet.nodes[0].is_priced) == (cost, is_priced)
+    assert (fleet_costs(fleet).node_cost, fleet.nodes[0].is_priced) == (cost, is_priced)
 
 
 def test_what_is_not_priced_does_not_move_and_is_no_offer() -> None:

@@ -25,14 +25,10 @@ from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.market import PriceChanges
 from tests.shared import shared
 from tests.unit.spot import change, write
-from tests.unit.whatif_costs import answered as evaluated
 from tests.unit.whatif_costs import ask, assert_refused
 
 MINUTE = 60_000
 Prices = dict[str, list[tuple[int, Decimal]]]
-
-
-pytestmark = pytest.mark.usefixtures("stages_together")
 
 
 def changes(zone: str, *steps: tuple[int, str], until: int = 100) -> PriceChanges:
@@ -66,7 +62,7 @@ def test_every_way_of_buying_costs_what_a_walk_through_time_does() -> None:
     on_demand: list[tuple[int, Decimal]] = [(0, Decimal("2.0"))]
     job = Job(0, 10.5, 8, tuple(on_demand), (a, b), 8)
     runs = replay(job, move_hours=0.5, on_demand_share=0.3)
-    paid = {way: amounts[0] for way, amounts in evaluated(costs([job], [runs])).items()}
+    paid = {way: amounts[0] for way, amounts in costs([job], [runs]).items()}
     steps_a, steps_b = (list(zip(zone.at_ms, zone.prices, strict=True)) for zone in (a, b))
     stay_a = walked([steps_a], 0, 10.5, 0)
     expected = {

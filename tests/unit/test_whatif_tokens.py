@@ -37,9 +37,9 @@ from gpucost.whatif.tokens import (
     parse_count,
     selfhost,
 )
-from tests.unit.whatif_costs import answered, ask, assert_refused, plain_cost
+from tests.unit.whatif_costs import ask, assert_refused
 
-pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 MILLION, DAY = 1_000_000, date(2026, 11, 20)
 PRICE = ApiPrice("m", Decimal(1), Decimal(4), "test")
@@ -72,7 +72,7 @@ def purchase(tokens: TokenHours, price: ApiPrice, percent: float | None = None, 
 def hosted(
     tokens: TokenHours, serving: OwnServing, price: ApiPrice = PRICE, percent: float | None = None
 ) -> Answer:
-    return answered(selfhost(purchase(tokens, price, percent), serving), plain_cost)
+    return selfhost(purchase(tokens, price, percent), serving)
 
 
 def generated(*millions: float) -> TokenHours:
@@ -384,7 +384,7 @@ def test_old_prices_are_in_the_title() -> None:
 def bought(
     own: OwnCost, tokens: TokenHours, price: ApiPrice = PRICE, operations: Decimal = Decimal(0), **more: Any
 ) -> Answer:
-    return answered(api(own, purchase(tokens, price, **more), operations), plain_cost)
+    return api(own, purchase(tokens, price, **more), operations)
 
 
 def test_api_by_hand() -> None:

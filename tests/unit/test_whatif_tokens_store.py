@@ -30,7 +30,7 @@ from tests.unit.served import on_nodes
 from tests.unit.test_whatif_tokens import MILLION, NODE, PRICES, REPLICA, TOKENS
 from tests.unit.whatif_costs import ask, assert_refused
 
-pytestmark = pytest.mark.usefixtures("stages_together", "nowhere")
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 # Deployment/llm holds two of the four L4s of a $4 node
 COUNTED: dict[str, Sequence[tuple[float, float]]] = {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpucost.questions.whatif.commitments import StoredCommitments
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer
-    from gpucost.whatif.fleet import Scenario, Usage
+    from gpucost.whatif.fleet import Usage
 
 # What an answer is compared with.
 Comparison = Literal["previous"]
@@ -201,11 +201,11 @@ def headline(findings: Findings, currency: str) -> str:
     )
 
 
-def _commit(known: StoredCommitments, usage: Usage) -> Scenario[Answer]:
+def _commit(known: StoredCommitments, usage: Usage) -> Answer:
     """`whatif reserve` about the usage."""
     from gpucost.questions.whatif.commitments import stored_families
     from gpucost.whatif.reserve import answer
 
     families, existing, assumptions = stored_families(known, usage)
     currency, period = known.settings.currency, usage.period_name
-    return (yield from answer(families, existing, currency=currency, period=period, assumptions=assumptions))
+    return answer(families, existing, currency=currency, period=period, assumptions=assumptions)

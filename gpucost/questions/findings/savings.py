@@ -1,9 +1,9 @@
-"""What findings would save, as the commands that show it say: all questions on one reading of the store, costed together."""
+"""What findings would save, as the commands that show it say, all on one reading of the store."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,11 +14,9 @@ from gpucost.periods import MS_PER_HOUR, Period, is_month, iso, name_of
 from gpucost.questions.findings.kinds import Findings, Names, WhatIfQuery, WhatIfResult, ranked
 from gpucost.whatif import rightsize, schedule, share
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.cost import costs_of, evaluate
 from gpucost.whatif.flags import HOURS_PER_MONTH
 from gpucost.whatif.fleet import (
     NOTEBOOKS,
-    Costs,
     Fleet,
     Idle,
     Level,
@@ -26,7 +24,6 @@ from gpucost.whatif.fleet import (
     NodeKey,
     Pod,
     PodKey,
-    Scenario,
     Scope,
     Usage,
     idle_stretches,
@@ -34,7 +31,8 @@ from gpucost.whatif.fleet import (
     read_fleet,
 )
 from gpucost.whatif.gpu_specs import Facts, load_facts
-from gpucost.whatif.spot import answer, moves
+from gpucost.whatif.spot import answer as spot
+from gpucost.whatif.spot import moves
 from gpucost.whatif.spot.market import Market, read_market
 
 if TYPE_CHECKING:
@@ -44,8 +42,8 @@ if TYPE_CHECKING:
     from gpucost.questions.findings.kinds import Candidate
     from gpucost.store.connection import Store
 
-WhatIf = Callable[[WhatIfQuery], Scenario[Answer]]
-Commit = Callable[[Usage], Scenario[Answer]]
+WhatIf = Callable[[WhatIfQuery], Answer]
+Commit = Callable[[Usage], Answer]
 Place = tuple[str | None, str | None]  # provider and region
 
 
@@ -112,7 +110,7 @@ class _Scenarios:
             found[node.cluster, node.name.partition("#")[0]].append(position)
         return found
 
-    def schedule(self, question: WhatIfQuery) -> Scenario[Answer]:
+    def schedule(self, question: WhatIfQuery) -> Answer:
         given = {name: value or "" for name, value in question.options}
         office = (
             schedule.OfficeHours.parse(given["--office-hours"], given["--weekdays"])
@@ -128,15 +126,15 @@ class _Scenarios:
         usage = self.usage(question, is_narrowed=bool(question.workloads))
         return schedule.answer(usage, rules, schedule.played(usage, rules, idle), idle)
 
-    def spot(self, question: WhatIfQuery) -> Scenario[Answer]:
+    def spot(self, question: WhatIfQuery) -> Answer:
         interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
         _, _, market = self._prices
         query = moves.SpotQuery(
             self.usage(question), market, interruptible=interruptible, stale_after_days=days
         )
-        return answer.answer(moves.SpotOptions(), query)
+        return spot.answer(moves.SpotOptions(), query)
 
-    def share(self, question: WhatIfQuery) -> Scenario[Answer]:
+    def share(self, question: WhatIfQuery) -> Answer:
         usage = self.usage(question)
         # of the others it matters only whether anybody's memory was collected
         known = self._with_memory | {
@@ -149,21 +147,13 @@ class _Scenarios:
         """The level of one pod whose memory was collected, if there is any."""
         return dict(next(([one] for one in self._levels.items() if one[1].high_memory_mib is not None), []))
 
-    def rightsize(self, question: WhatIfQuery) -> Scenario[Answer]:
+    def rightsize(self, question: WhatIfQuery) -> Answer:
         (facts, listed, _), usage = self._prices, self.usage(question)
         places = dict.fromkeys((node.provider, node.region) for node in usage.fleet.nodes)
         offers = [offer for place in places for offer in listed.get(place, ())]
         return rightsize.answer(
             usage, rightsize.Margins(), self._levels, facts, rightsize.catalog_speeds(facts), offers
         )
-
-
-def _if_any(scenario: Scenario[Answer]) -> Scenario[Answer | None]:
-    """The answer, None where there is none: nothing was measured, say, or nothing is on offer."""
-    try:
-        return (yield from scenario)
-    except GpucostError:
-        return None
 
 
 def findings(
@@ -178,11 +168,6 @@ def findings(
     `commit` asks `whatif reserve` about some usage; without it nothing is said of commitments; `tell` is called with what is
     being done. Raises GpucostError where nothing was used in the period.
     """
-
-    def costs(fleets: Sequence[Fleet]) -> list[Costs]:
-        if fleets:
-            tell(f"costing {len(fleets):,} fleets as they could be")
-        return costs_of(config, fleets)
 
     tell("looking for waste")
     candidates = _candidates(config, store, period)
@@ -199,22 +184,16 @@ def findings(
         "reserve": (lambda question: commit(scenarios.usage(question))) if commit else None,
     }
     tell(f"asking {len(questions):,} what-ifs")
-    scenario_of = {
-        question: _if_any(what_if(question))
-        for question in questions
-        if (what_if := what_ifs[question.command])
-    }
-    results = zip(scenario_of, evaluate(costs, list(scenario_of.values())), strict=True)
-    answers = {
-        question: WhatIfResult(
-            question,
-            answer.today.cost,
-            answer.saving,
-            answer.figures.get("saving_by_suitability", {}).get("needs_work", Decimal(0)),
-        )
-        for question, answer in results
-        if answer
-    }
+    answers: dict[WhatIfQuery, WhatIfResult] = {}
+    for question in questions:
+        if not (what_if := what_ifs[question.command]):
+            continue
+        try:
+            answer = what_if(question)
+        except GpucostError:
+            continue  # nothing was measured, for example, or nothing is on offer
+        needs_work = answer.figures.get("saving_by_suitability", {}).get("needs_work", Decimal(0))
+        answers[question] = WhatIfResult(question, answer.today.cost, answer.saving, needs_work)
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
 

@@ -49,7 +49,7 @@ def whatif_burst(
         usage = request.usage()
         with list_prices(request.settings) as listed:
             primaries, places = _places_of_fleet(listed, usage.fleet, to_provider)
-        works, findings = request.evaluate(works_of(usage.fleet, primaries, places))
+        works, findings = works_of(usage.fleet, primaries, places)
         period_name = usage.period_name
         use = Assumption("work", usage.scope_name, "all its pods", "store", period_name)
     currency = request.settings.currency

@@ -99,8 +99,8 @@ def whatif_buy(
                 "--gpu-model is missing: which nodes of the store could be own ones",
                 "or describe them: --nodes",
             )
-        shape, cloud = request.evaluate(
-            buy.cloud_usage(usage.fleet, request.period, model, gpus, is_narrowed=usage.is_narrowed)
+        shape, cloud = buy.cloud_usage(
+            usage.fleet, request.period, model, gpus, is_narrowed=usage.is_narrowed
         )
         use = Assumption("usage", usage.scope_name, f"{model} nodes by hour", "store", period_name)
     assumptions = (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
     from gpucost.render.view import Document
     from gpucost.whatif.answer import Answer
-    from gpucost.whatif.fleet import Scenario, Scope, Usage
+    from gpucost.whatif.fleet import Scope, Usage
 
 T = TypeVar("T")
 # The options that say whose usage it is.
@@ -73,12 +73,6 @@ class PlanRequest(PeriodOptions, Request):
         values = {"--month": self.month, "--from": self.start, "--to": self.end, "--last": self.last}
         return [name for name, value in values.items() if value is not None]
 
-    def evaluate(self, scenario: Scenario[T]) -> T:
-        """What the scenario returns; the attribution stages tell what its fleets cost under this configuration."""
-        from gpucost.whatif import cost
-
-        return cost.evaluate(functools.partial(cost.costs_of, self.settings), [scenario])[0]
-
     def read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
         """What `read` makes of the store once it is attributed."""
         from gpucost import pipeline
@@ -107,11 +101,11 @@ class PlanRequest(PeriodOptions, Request):
             )
         return Usage(fleet, self.settings.currency, self.period_name, str(scope), scope.is_narrowed)
 
-    def finish(self, scenario: Scenario[Answer]) -> Document:
-        """The scenario's answer. Raises GpucostError."""
+    def finish(self, answer: Answer) -> Document:
+        """The answer as a document with this period."""
         from gpucost.questions.whatif.view import document
 
-        return document(self.evaluate(scenario))
+        return document(answer)
 
 
 @dataclass(frozen=True, kw_only=True)

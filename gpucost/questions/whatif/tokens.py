@@ -19,7 +19,7 @@ from gpucost.questions.whatif.prices import list_prices, source_of
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.render.view import Document
 from gpucost.whatif.answer import Assumption, total
-from gpucost.whatif.cost import CostBlock, charge, costs_of, kept
+from gpucost.whatif.cost import CostBlock, charge, fleet_costs, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price, to_decimal
 from gpucost.whatif.fleet import PAID_ANYWAY, Price, Scope, escaped_glob
 from gpucost.whatif.reserve import Offers
@@ -488,7 +488,7 @@ def _stored_cost(request: WhatIfRequest, hours: Sequence[Hour]) -> OwnCost:
     committed = fleet.only(
         lambda node: node.capacity_type in PAID_ANYWAY or any(price.is_committed for price in node.prices)
     )
-    whole, paid = (one.cost for one in costs_of(request.settings, (fleet, committed)))
+    whole, paid = (one.cost for one in map(fleet_costs, (fleet, committed)))
     share = paid / whole if whole else Decimal(0)
     held = sum(row["allocated_gpu_hours"] for row in hours)
     return OwnCost((charge(cost),), round(held, 6), round(cost * share, 9))

@@ -20,8 +20,9 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated, total
+from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Scenario, Usage, is_batch, one_node
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, one_node
 from gpucost.whatif.gpu_specs import Facts, GpuModel
 
 if TYPE_CHECKING:
@@ -486,7 +487,7 @@ def answer(
     *,
     other_models: bool = False,
     stale_before: str = "",
-) -> Scenario[Answer]:
+) -> Answer:
     """What measured workloads need of the GPUs they run on: fewer of them, else a MIG slice of one; time-slices stand beside it.
 
     `other_models`: below it stand the cheapest of other models per unit of work, which the scenario does not count. Prices before
@@ -531,7 +532,7 @@ def answer(
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
     both = [*moves, *others]
-    before, after = yield _side_by_side(fleet, both)
+    before, after = map(fleet_costs, _side_by_side(fleet, both))
     keys = (("moved", "default", str(number)) for number in range(len(both)))
     costed = [
         replace(move, cost_today=before.by_workload[key], cost=after.by_workload[key])
@@ -540,14 +541,15 @@ def answer(
     others = [move for move in costed[len(moves) :] if move.cost < move.cost_today]
     moves = [move for move in costed[: len(moves)] if is_described or move.cost < move.cost_today]
     rest = fleet.without([pod for move in moves for pod in move.pods])
-    today_costs, rest_costs, costs = yield fleet, rest, _side_by_side(fleet, moves)[1]
+    today_costs, rest_costs = fleet_costs(fleet), fleet_costs(rest)
+    costs = fleet_costs(_side_by_side(fleet, moves)[1])
     today = Position.of(today_costs, currency, fleet)
     scenario = Position.of(rest_costs, currency, rest) + Position.of(costs, currency)
     has_memory = any(load.memory_mib is not None for load in loads.values())
     slices = sliced = None
     if has_memory and not is_described and any(pod.key in levels for pod in rest.pods):
         # what fits a slice of its GPU, as `whatif share --method mig` tells it
-        slices = yield from share.answer(
+        slices = share.answer(
             usage._replace(fleet=rest), share.Sizing(method=share.Method.mig), levels, facts
         )
         scenario = replace(
@@ -563,7 +565,7 @@ def answer(
             )
         )
         if any(pod.key in levels for pod in uncut.pods):
-            sliced = yield from share.answer(usage._replace(fleet=uncut), share.Sizing(), levels, facts)
+            sliced = share.answer(usage._replace(fleet=uncut), share.Sizing(), levels, facts)
     figures: dict[str, Value] = {
         "workloads_measured": _workloads(loads),
         "workloads_moved": _workloads(move.shape for move in moves),

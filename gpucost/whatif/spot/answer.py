@@ -17,9 +17,9 @@ from gpucost.periods import MS_PER_HOUR, from_ms, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Range, Rows, Value, old_prices, priced
-from gpucost.whatif.cost import kept
+from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
-from gpucost.whatif.fleet import Fleet, Pod, Price, Scenario, Usage, Workload, one_node
+from gpucost.whatif.fleet import Fleet, Pod, Price, Usage, Workload, one_node
 from gpucost.whatif.spot import formulas
 from gpucost.whatif.spot.formulas import Work, exact, expected_hours, paid_share
 from gpucost.whatif.spot.interruptions import Rate, measured_rate
@@ -252,7 +252,7 @@ def _labelled(moved: Moves, usage: Usage) -> tuple[dict[PartKey, str], tuple[Pod
     return names, tuple(pods)
 
 
-def answer(options: SpotOptions, question: SpotQuery) -> Scenario[Answer]:
+def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     """What moving the usage costs, by the exact effective price; first order beside it. Only what suits spot moves.
 
     A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError where nothing can be moved.
@@ -273,7 +273,7 @@ def answer(options: SpotOptions, question: SpotQuery) -> Scenario[Answer]:
     there = before.with_nodes(
         lambda node: replace(node, prices=moved[node.key].prices, capacity_type=options.to.capacity_type)
     )
-    costs_today, costs_before, costs_there = yield [fleet, before, there]
+    costs_today, costs_before, costs_there = (fleet_costs(each) for each in (fleet, before, there))
     today = Position.of(costs_today, currency, fleet if usage.is_narrowed else None) * usage.times
 
     gang_of, advices, hours_of, runs = (

@@ -13,8 +13,9 @@ from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, iso
 from gpucost.records import record
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Range, Rows, total
+from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import to_decimal
-from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Scenario
+from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price
 from gpucost.whatif.spot.formulas import stretch
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, PriceChanges
@@ -110,7 +111,7 @@ def anchor_name(on_demand_share: float) -> str:
     return f"{on_demand_share * 100:g} % on demand, the rest spot"
 
 
-def costs(jobs: Sequence[Job], runs: Sequence[dict[str, TrainingRun]]) -> Scenario[dict[str, list[Decimal]]]:
+def costs(jobs: Sequence[Job], runs: Sequence[dict[str, TrainingRun]]) -> dict[str, list[Decimal]]:
     """What each job cost, by way of buying, of which all have the same: one described fleet, one node per job and way."""
     nodes, pods = [], []
     for index, (job, ways) in enumerate(zip(jobs, runs, strict=True)):
@@ -121,7 +122,7 @@ def costs(jobs: Sequence[Job], runs: Sequence[dict[str, TrainingRun]]) -> Scenar
                 name = f"{workload}/{number}"
                 nodes.append(Node(name, job.gpus, job.start_ms, run.end_ms, prices))
                 pods.append(Pod(name, workload, job.held_gpus, job.start_ms, run.end_ms, uid=name))
-    (paid,) = yield (Fleet(tuple(nodes), tuple(pods)),)
+    paid = fleet_costs(Fleet(tuple(nodes), tuple(pods)))
     by_name = {workload: cost for (_, _, workload), cost in paid.by_workload.items()}
     return {way: [by_name.get(f"{way}/{index}", Decimal(0)) for index in range(len(jobs))] for way in runs[0]}
 
@@ -216,7 +217,7 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
     return tuple(jobs), left_out
 
 
-def answer(options: SpotOptions, question: SpotReplay, rate: Rate | None, currency: str) -> Scenario[Answer]:
+def answer(options: SpotOptions, question: SpotReplay, rate: Rate | None, currency: str) -> Answer:
     """Every way of buying, over the same jobs; `rate` None replays prices alone.
 
     Raises GpucostError where history covers none of them.
@@ -237,7 +238,7 @@ def answer(options: SpotOptions, question: SpotReplay, rate: Rate | None, curren
     jobs, runs = [job for job, _ in replayed], [bought for _, bought in replayed]
     # ways that not every job could be bought in can't be compared
     ways = [way for way in runs[0] if all(way in known for known in runs)]
-    paid = yield from costs(jobs, [{way: known[way] for way in ways} for known in runs])
+    paid = costs(jobs, [{way: known[way] for way in ways} for known in runs])
     count = len(jobs) if question.is_sample else 1
     means = {way: (total(amounts) / count).quantize(_CENTS) for way, amounts in paid.items()}
     chosen = SWITCHING if SWITCHING in means else next((way for way in means if way != ON_DEMAND), ON_DEMAND)
