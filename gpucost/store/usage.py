@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
@@ -64,18 +65,43 @@ LEFT JOIN allocation_traits AS w USING (allocation_id)
 LEFT JOIN usage_resumed AS r ON (r.cluster, r.namespace, r.workload) = (a.cluster, a.namespace, a.workload)
 WHERE a.gpus > 0 AND a.held_from_ms < $to_ms AND $from_ms < a.held_to_ms
     AND passes($clusters, a.cluster) AND passes($namespaces, a.namespace) AND passes($teams, t.team)
-    AND (len($workloads::VARCHAR[]) = 0 OR len(list_filter($workloads::VARCHAR[],
-        lambda name: a.workload GLOB name OR split_part(a.workload, '/', 2) GLOB name)) > 0)"""
-# $all_nodes: whether nodes count on which nothing asked for ran
+    AND fits_workload($workloads, a.workload)"""
+_FITS_WORKLOAD = """
+CREATE OR REPLACE TEMP MACRO fits_workload(globs, workload) AS len(globs::VARCHAR[]) = 0 OR len(list_filter(globs::VARCHAR[],
+    lambda name: workload GLOB name OR split_part(workload, '/', 2) GLOB name)) > 0"""
+# the parts of each node's life that were collected, without its stops; $all_nodes: also nodes without a selected pod
 _USAGE_NODES = """
-SELECT n.node_id, n.cluster, n.node, n.gpu_count,
-    greatest(n.up_from_ms, c.from_ms, $from_ms) AS from_ms, least(n.up_to_ms, c.to_ms, $to_ms) AS to_ms, n.capacity_type,
-    n.provider, n.region, n.zone, lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id, n.instance_type, n.gpu_model,
-    has_users(n) AS has_users
-FROM nodes AS n JOIN collected AS c USING (cluster)
-WHERE greatest(n.up_from_ms, c.from_ms, $from_ms) < least(n.up_to_ms, c.to_ms, $to_ms)
-    AND ($all_nodes OR n.node_id IN (SELECT node_id FROM usage_pods))
-ORDER BY n.cluster, n.node, from_ms"""
+WITH lives AS (
+    SELECT n.node_id, greatest(n.up_from_ms, c.from_ms, $from_ms) AS from_ms, least(n.up_to_ms, c.to_ms, $to_ms) AS to_ms
+    FROM nodes AS n JOIN collected AS c USING (cluster)
+    WHERE passes($clusters, n.cluster) AND ($all_nodes OR n.node_id IN (SELECT node_id FROM usage_pods))
+),
+running AS (
+    SELECT l.node_id,
+        unnest(list_prepend(l.from_ms, coalesce(list_sort(list(s.to_ms) FILTER (s.to_ms IS NOT NULL)), []))) AS from_ms,
+        unnest(list_append(coalesce(list_sort(list(s.from_ms) FILTER (s.from_ms IS NOT NULL)), []), l.to_ms)) AS to_ms
+    FROM lives AS l LEFT JOIN node_stops AS s ON s.node_id = l.node_id AND s.from_ms < l.to_ms AND l.from_ms < s.to_ms
+    WHERE l.from_ms < l.to_ms
+    GROUP BY l.node_id, l.from_ms, l.to_ms
+)
+SELECT n.node_id, n.cluster, n.node, n.gpu_count, r.from_ms, r.to_ms, n.capacity_type, n.provider, n.region, n.zone,
+    lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id, n.instance_type, n.gpu_model, has_users(n) AS has_users
+FROM running AS r JOIN nodes AS n USING (node_id)
+WHERE r.from_ms < r.to_ms
+ORDER BY n.cluster, n.node, r.from_ms"""
+# what the report says the usage cost: of pods, and with what nobody held or saw
+_USAGE_COST = """
+SELECT coalesce(sum(c.cost * c.cells) FILTER (c.kind = 'allocated'), 0), coalesce(sum(c.cost * c.cells), 0)
+FROM (
+    SELECT *, greatest(0, least(hours, ($to_ms - to_ms) // 3600000 + 1)
+        - greatest(0, ($from_ms - from_ms + 3599999) // 3600000))::BIGINT AS cells
+    FROM cost_runs
+    WHERE to_ms <= $to_ms AND from_ms + (hours - 1) * 3600000 >= $from_ms
+) AS c
+JOIN nodes AS n USING (node_id)
+LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
+WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
+    AND fits_workload($workloads, a.workload)"""
 _USAGE_PRICES = """
 SELECT node_id, from_ms, to_ms, price_per_hour, price_source, price_as_of,
     coalesce(purchase_option IN ('reserved', 'savings_plan', 'cud'), false) AS is_committed
@@ -96,22 +122,38 @@ def _names(filters: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 def read_usage(
     con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]
 ) -> UsageRows:
-    """What was used in [from_ms, to_ms). Without filters all nodes, also those on which nothing ran. Makes temporary tables.
+    """What was used in [from_ms, to_ms). Nodes without a pod are there if no filter selects pods. Makes temporary tables.
 
     `filters` are teams, namespaces, workloads and clusters.
     """
     period: dict[str, object] = {"from_ms": from_ms, "to_ms": to_ms}
     names = _names(filters)
-    sqlfiles.run(con, "filters")
+    _make_macros(con)
     con.execute(_USAGE_TEAMS, period)
     con.execute(_USAGE_RESUMED)
     con.execute(_USAGE_PODS, period | names)
-    narrowed = period | {"all_nodes": not any(names.values())}
+    narrowed = period | {"all_nodes": not any(names[f"{name}s"] for name in _DIMENSIONS if name != "cluster")}
     return UsageRows(
-        nodes=dicts(con.execute(_USAGE_NODES, narrowed)),
+        nodes=dicts(con.execute(_USAGE_NODES, narrowed | {"clusters": names["clusters"]})),
         prices=dicts(con.execute(_USAGE_PRICES, narrowed)),
         pods=dicts(con.execute("FROM usage_pods ORDER BY cluster, uid, held_from_ms")),
     )
+
+
+def _make_macros(con: duckdb.DuckDBPyConnection) -> None:
+    sqlfiles.run(con, "filters")
+    con.execute(_FITS_WORKLOAD)
+
+
+def read_cost(
+    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]
+) -> tuple[Decimal, Decimal]:
+    """The report's cost of [from_ms, to_ms) with these filters: of held GPUs, and with unallocated and not collected time."""
+    _make_macros(con)
+    held, total = con.execute(
+        _USAGE_COST, {"from_ms": from_ms, "to_ms": to_ms, **_names(filters)}
+    ).fetchall()[0]
+    return held, total
 
 
 _OFFERED = 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from gpucost.options import options_in
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.whatif.fleet import Costs, Fleet, Price
+from gpucost.whatif.fleet import Costs, Fleet, Price, Usage
 
 _LINES_SHOWN = 20
 Value = str | int | float | Decimal | None
@@ -57,6 +57,20 @@ class Position:
             self.gpu_hours + other.gpu_hours,
             self.node_hours + other.node_hours,
         )
+
+
+def today_of(usage: Usage, costs: Costs, *, is_held: bool) -> Position:
+    """The usage as it is, at the report's cost if it is the store's. `is_held`: only held GPUs count."""
+    today = Position.of(costs, usage.currency, usage.fleet if is_held else None) * usage.times
+    if usage.reported is None:
+        return today
+    return replace(today, cost=usage.reported.held_cost if is_held else usage.reported.cost)
+
+
+def scenario_of(usage: Usage, today: Position, before: Decimal, then: Position) -> Position:
+    """The scenario next to today: what the fleet costs more or less than `before`, one of `times`, changes today's cost."""
+    scenario = then * usage.times
+    return replace(scenario, cost=today.cost - before * usage.times + scenario.cost)
 
 
 @record

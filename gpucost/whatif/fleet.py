@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.store.usage import nothing_used, read_idle, read_levels, read_usage
+from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
 from gpucost.whatif.flags import to_decimal
 
 if TYPE_CHECKING:
@@ -300,7 +300,8 @@ class Scope:
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(self.teams or self.namespaces or self.workloads or self.clusters)
+        """Whether it selects pods: a cluster is whole, with nodes on which nothing ran."""
+        return bool(self.teams or self.namespaces or self.workloads)
 
     def __str__(self) -> str:
         named = [*self.teams, *self.namespaces, *self.workloads, *self.clusters]
@@ -312,11 +313,19 @@ def escaped_glob(name: str) -> str:
     return re.sub(r"[*?\[\]\\]", r"\\\g<0>", name)
 
 
-class Usage(NamedTuple):
-    """A fleet that a what-if is asked about, and how its period and whose it is are called: the store's, or one of options.
+class Reported(NamedTuple):
+    """What the report says some usage cost: held GPUs, and these with unallocated and not collected time."""
 
-    `is_narrowed`: only some pods were asked for, so that the rest of their nodes is others' cost (Position.of). Of options, each
-    node stands for `times` equal ones, and `assumptions` say what it rests on.
+    held_cost: Decimal
+    cost: Decimal
+
+
+class Usage(NamedTuple):
+    """The fleet of a what-if, with the names of its period and scope: from the store, or described by options.
+
+    `is_narrowed`: only some pods are selected, so that the rest of their nodes is others' cost (Position.of). `reported` is the
+    report's cost of the store's usage. Each node of a described fleet stands for `times` equal ones;
+    `assumptions` list its options.
     """
 
     fleet: Fleet
@@ -326,6 +335,7 @@ class Usage(NamedTuple):
     is_narrowed: bool = False
     times: int = 1
     assumptions: tuple[Assumption, ...] = ()
+    reported: Reported | None = None
 
     @property
     def is_described(self) -> bool:
@@ -340,6 +350,11 @@ def read_fleet(con: DuckDBPyConnection, period: Period, scope: Scope) -> Fleet:
     if not rows.nodes:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters)
     return fleet_of(rows.nodes, rows.prices, rows.pods)
+
+
+def read_reported(con: DuckDBPyConnection, period: Period, scope: Scope) -> Reported:
+    """The report's cost of the scope in `period`; of an attributed store."""
+    return Reported(*read_cost(con, period.start_ms, period.end_ms, **asdict(scope)))
 
 
 # what rows of the store's usage call as a Node and a Pod do

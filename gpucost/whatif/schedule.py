@@ -15,7 +15,7 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, scenario_of, stated, today_of
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import (
     DAYS,
@@ -348,11 +348,10 @@ def answer(
     `even`: of a described fleet, for how many hours a node must be needed to save nothing, and that in words.
     """
     fleet, is_described, times = usage.fleet, usage.is_described, usage.times
-    costs = fleet_costs(fleet), fleet_costs(then.fleet)
-    today, scenario = (
-        Position.of(one, usage.currency, of if usage.is_narrowed else None) * times
-        for of, one in zip((fleet, then.fleet), costs, strict=True)
-    )
+    before = fleet_costs(fleet)
+    today = today_of(usage, before, is_held=usage.is_narrowed)
+    moved = Position.of(fleet_costs(then.fleet), usage.currency, then.fleet if usage.is_narrowed else None)
+    scenario = scenario_of(usage, today, before.cost if usage.is_narrowed else before.node_cost, moved)
     saving, hours = today.cost - scenario.cost, [wait.hours for wait in then.waits]
     waited, longest = sum(hours) * times, max(hours, default=0.0) * 60
     per_hour = round(saving / to_decimal(waited), 6) if waited > 0 and saving > 0 else None

@@ -14,7 +14,7 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, scenario_of, stated, today_of
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
 from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, NodeKey, Pod, Price, Usage, Workload
@@ -325,6 +325,8 @@ def answer(
     rest = fleet.without(moved)
     shared = sum((_shared_fleet(pool, sizing, nodes) for pool in pools), Fleet())
     today_costs, rest_costs, shared_costs = map(fleet_costs, (fleet, rest, shared))
+    today = today_of(usage, today_costs, is_held=True)
+    left = Position.of(rest_costs, currency, rest)
     gpus = [gpu for pool in pools for gpu in pool.gpus]
     held, _ = peak(moved or candidates)
     needed = peak(gpus)[0] if moved else held
@@ -366,8 +368,8 @@ def answer(
         kind="share",
         title=f"Shared GPUs for {usage.scope_name}",
         period=usage.period_name,
-        today=Position.of(today_costs, currency, fleet),
-        scenario=Position.of(rest_costs, currency, rest) + Position.of(shared_costs, currency),
+        today=today,
+        scenario=scenario_of(usage, today, today_costs.cost, left + Position.of(shared_costs, currency)),
         figures={
             "gpus_today": held,
             "gpus_needed": needed,

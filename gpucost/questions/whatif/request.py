@@ -84,10 +84,12 @@ class PlanRequest(PeriodOptions, Request):
 
         Raises UsageError for a period that cannot be read, GpucostError where nothing was used by whom the options name.
         """
-        from gpucost.whatif.fleet import Usage, read_fleet
+        from gpucost.whatif.fleet import Usage, read_fleet, read_reported
 
         scope, period = scope or self.scope, self.period
-        fleet = self.read(lambda con: read_fleet(con, period, scope))
+        fleet, reported = self.read(
+            lambda con: (read_fleet(con, period, scope), read_reported(con, period, scope))
+        )
         if scope.clusters not in self._noted:
             self._noted.add(scope.clusters)
             self.note_gaps(scope.clusters, period)
@@ -99,7 +101,9 @@ class PlanRequest(PeriodOptions, Request):
                 f" for a part of the"
                 " period, which counts as costing nothing: a price book or gpucost collect prices mends that"
             )
-        return Usage(fleet, self.settings.currency, self.period_name, str(scope), scope.is_narrowed)
+        return Usage(
+            fleet, self.settings.currency, self.period_name, str(scope), scope.is_narrowed, reported=reported
+        )
 
     def finish(self, answer: Answer) -> Document:
         """The answer as a document with this period."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from gpucost.errors import GpucostError
 from gpucost.options import Option
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.render.view import Document
@@ -41,18 +40,7 @@ def whatif_schedule(
         usage, then, even = described(nodes, rules, office, settings.currency)
         return request.finish(answer(usage, rules, then, {}, even))
 
-    # a cluster's nodes are whole, those too on which nothing ran: ask for all nodes and keep the cluster's
-    of_clusters = bool(request.clusters) and not (request.teams or request.namespaces or request.workloads)
-    usage = request.usage(replace(request.scope, clusters=()) if of_clusters else request.scope)
-    if of_clusters:
-        scope = ", ".join(sorted(set(request.clusters)))
-        usage = usage._replace(
-            fleet=usage.fleet.only(lambda node: node.cluster in request.clusters), scope_name=scope
-        )
-        if not usage.fleet.nodes:
-            raise GpucostError(
-                f"nothing in {request.period} was used in {scope}", "gpucost report --by cluster lists them"
-            )
+    usage = request.usage()
     if not rules.patience_ms() and office is None:
         rules = replace(rules, notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES)
     rules = replace(rules, office=tuple(office.spans(request.period, settings.tz)) if office else None)

@@ -19,7 +19,17 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated, total
+from gpucost.whatif.answer import (
+    Answer,
+    Assumption,
+    Position,
+    Rows,
+    Value,
+    scenario_of,
+    stated,
+    today_of,
+    total,
+)
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, one_node
@@ -543,8 +553,9 @@ def answer(
     rest = fleet.without([pod for move in moves for pod in move.pods])
     today_costs, rest_costs = fleet_costs(fleet), fleet_costs(rest)
     costs = fleet_costs(_side_by_side(fleet, moves)[1])
-    today = Position.of(today_costs, currency, fleet)
-    scenario = Position.of(rest_costs, currency, rest) + Position.of(costs, currency)
+    today = today_of(usage, today_costs, is_held=True)
+    left = Position.of(rest_costs, currency, rest)
+    scenario = scenario_of(usage, today, today_costs.cost, left + Position.of(costs, currency))
     has_memory = any(load.memory_mib is not None for load in loads.values())
     slices = sliced = None
     if has_memory and not is_described and any(pod.key in levels for pod in rest.pods):

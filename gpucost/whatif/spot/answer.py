@@ -16,7 +16,18 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, from_ms, to_ms
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Range, Rows, Value, old_prices, priced
+from gpucost.whatif.answer import (
+    Answer,
+    Assumption,
+    Line,
+    Position,
+    Range,
+    Rows,
+    Value,
+    old_prices,
+    priced,
+    today_of,
+)
 from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Pod, Price, Usage, Workload, one_node
@@ -274,7 +285,7 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
         lambda node: replace(node, prices=moved[node.key].prices, capacity_type=options.to.capacity_type)
     )
     costs_today, costs_before, costs_there = (fleet_costs(each) for each in (fleet, before, there))
-    today = Position.of(costs_today, currency, fleet if usage.is_narrowed else None) * usage.times
+    today = today_of(usage, costs_today, is_held=usage.is_narrowed)
 
     gang_of, advices, hours_of, runs = (
         gangs(fleet),

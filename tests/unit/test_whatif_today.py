@@ -1,0 +1,71 @@
+"""Each what-if starts from the cost that the report shows, to the last digit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpucost.cli.app import app
+from gpucost.config.model import Config
+from gpucost.store.usage import read_cost, read_usage
+from tests.unit.stage_tables import Tables
+
+
+def _answer(demo: Config, *words: str) -> dict[str, Any]:
+    result = CliRunner().invoke(
+        app, [*words, "--month", "2026-10", "--format", "json", "--config", str(demo.path)]
+    )
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def test_today_of_the_fleet_is_the_whole_cost_of_the_report(demo: Config) -> None:
+    totals = _answer(demo, "report")["totals"]
+    whole = totals["cost"] + totals["unallocated_cost"] + totals["not_collected_cost"]
+    assert _answer(demo, "whatif", "schedule", "--idle-minutes", "30")["today"]["cost"] == pytest.approx(
+        whole, abs=1e-9
+    )
+    assert _answer(demo, "whatif", "spot")["today"]["cost"] == pytest.approx(whole, abs=1e-9)
+
+
+def test_today_of_a_cluster_has_its_unallocated_cost(demo: Config) -> None:
+    totals = _answer(demo, "report", "--cluster", "hpc")["totals"]
+    today = _answer(demo, "whatif", "schedule", "--idle-minutes", "30", "--cluster", "hpc")["today"]
+    assert totals["unallocated_cost"] > 0
+    assert today["cost"] == pytest.approx(totals["cost"] + totals["unallocated_cost"], abs=1e-9)
+
+
+@pytest.mark.parametrize("what_if", ["spot", "schedule", "share", "rightsize"])
+def test_today_of_a_team_is_the_cost_of_its_pods(demo: Config, what_if: str) -> None:
+    cost = _answer(demo, "report", "--team", "research")["totals"]["cost"]
+    assert _answer(demo, "whatif", what_if, "--team", "research")["today"]["cost"] == cost
+
+
+def test_usage_has_the_parts_of_a_node_between_its_stops(tables: Tables) -> None:
+    tables.add("nodes: node_id, cluster, node, gpu_count, up_from_ms, up_to_ms", "1, 'c', 'n', 8, 0, 100")
+    tables.add("collected: cluster, from_ms, to_ms", "'c', 10, 90")
+    tables.add("node_stops: node_id, from_ms, to_ms", "1, 20, 30", "1, 50, 60")
+    nodes = read_usage(tables.con, 0, 80, clusters=["c"]).nodes
+    assert [(node["from_ms"], node["to_ms"]) for node in nodes] == [(10, 20), (30, 50), (60, 80)]
+    assert read_usage(tables.con, 0, 80, clusters=["other"]).nodes == []
+    assert read_usage(tables.con, 0, 80, teams=["other"]).nodes == []
+
+
+def test_the_cost_of_a_period_counts_the_cells_of_a_run_that_lie_in_it(tables: Tables) -> None:
+    hour = 3_600_000
+    tables.add("nodes: node_id, cluster, node", "1, 'c', 'n'")
+    tables.add("allocations: allocation_id, node_id, namespace, workload", "5, 1, 'ns', 'Job/a'")
+    tables.add(
+        "cost_runs: kind, from_ms, to_ms, hours, node_id, allocation_id, team, cost",
+        f"'allocated', 0, {hour}, 10, 1, 5, 't', 2",
+        f"'unallocated', 0, {hour}, 10, 1, NULL, NULL, 1",
+        f"'not_collected', {20 * hour}, {21 * hour}, 1, 1, NULL, NULL, 7",
+    )
+    assert read_cost(tables.con, 0, 30 * hour) == (20, 37)
+    assert read_cost(tables.con, 2 * hour, 5 * hour) == (6, 9)
+    assert read_cost(tables.con, 2 * hour, 5 * hour, teams=["t"], workloads=["a"]) == (6, 6)
+    assert read_cost(tables.con, 2 * hour, 5 * hour, workloads=["b*"]) == (0, 0)
