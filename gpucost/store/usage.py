@@ -30,6 +30,7 @@ class UsageRows:
     nodes: list[Row]
     prices: list[Row]
     pods: list[Row]
+    others: list[Row]
 
 
 # one row per allocation: its team, the last one where labels changed
@@ -89,6 +90,14 @@ SELECT n.node_id, n.cluster, n.node, n.gpu_count, r.from_ms, r.to_ms, n.capacity
 FROM running AS r JOIN nodes AS n USING (node_id)
 WHERE r.from_ms < r.to_ms
 ORDER BY n.cluster, n.node, r.from_ms"""
+# other pods on the nodes of the selected ones
+_USAGE_OTHERS = """
+SELECT a.* REPLACE (greatest(a.held_from_ms, $from_ms) AS held_from_ms, least(a.held_to_ms, $to_ms) AS held_to_ms), '' AS team,
+    coalesce(w.workload_type, '') AS workload_type, false AS resumes
+FROM allocations AS a SEMI JOIN usage_pods AS p USING (node_id) ANTI JOIN usage_pods AS o USING (allocation_id)
+LEFT JOIN allocation_traits AS w USING (allocation_id)
+WHERE a.gpus > 0 AND a.held_from_ms < $to_ms AND $from_ms < a.held_to_ms
+ORDER BY a.cluster, a.uid, a.held_from_ms"""
 # what the report says the usage cost: of pods, and with what nobody held or saw
 _USAGE_COST = """
 SELECT coalesce(sum(c.cost * c.cells) FILTER (c.kind = 'allocated'), 0), coalesce(sum(c.cost * c.cells), 0)
@@ -137,6 +146,7 @@ def read_usage(
         nodes=dicts(con.execute(_USAGE_NODES, narrowed | {"clusters": names["clusters"]})),
         prices=dicts(con.execute(_USAGE_PRICES, narrowed)),
         pods=dicts(con.execute("FROM usage_pods ORDER BY cluster, uid, held_from_ms")),
+        others=dicts(con.execute(_USAGE_OTHERS, period)),
     )
 
 

@@ -92,10 +92,16 @@ def findings(
             request.note(f"note: {message}")
     shown, columns = found.findings[:top], columns_of(Finding)
     lists = [tuple(one for one in shown if one.is_bound is is_bound) for is_bound in (False, True)]
-    sums = found.minimum_per_month, found.saving_per_month, found.at_most_per_month, found.passed_over
+    sums = (
+        found.minimum_per_month,
+        found.saving_per_month,
+        found.freed_capacity_per_month,
+        found.at_most_per_month,
+        found.passed_over,
+    )
     with_patches = show_patches or request.format == "markdown"
     sections: list[Section] = [
-        finding_items(several, title, with_patches=with_patches)
+        finding_items(several, settings.currency, title, with_patches=with_patches)
         for several, title in zip(lists, ("Savings", "Upper bounds"), strict=True)
         if several
     ]
@@ -159,12 +165,20 @@ def _changes_table(changed: FindingChanges, name: str) -> Table:
     )
 
 
-def finding_items(findings: Sequence[Finding], title: str = "", *, with_patches: bool = False) -> Items:
+def finding_items(
+    findings: Sequence[Finding], currency: str, title: str = "", *, with_patches: bool = False
+) -> Items:
     """What each is worth a month, whose it is, its evidence, what to do, and the command that shows the saving."""
 
     def whose(one: Finding) -> str:
         owner = ", ".join(part for part in (one.namespace, f"team {one.team}" if one.team else "") if part)
         return f" ({owner})" if owner else ""
+
+    def _freed(one: Finding) -> str:
+        if not one.freed_capacity_per_month:
+            return ""
+        amount = figure_text(one.freed_capacity_per_month, "money", currency, 2)
+        return f"GPUs worth {amount} a month would be free on nodes that stay. "
 
     return Items(
         tuple(
@@ -173,7 +187,7 @@ def finding_items(findings: Sequence[Finding], title: str = "", *, with_patches:
                 one.saving_per_month,
                 "money",
                 "a month",
-                f"{one.evidence}. {one.advice[:1].upper()}{one.advice[1:]}. Measured by {one.measured}.",
+                f"{one.evidence}. {_freed(one)}{one.advice[:1].upper()}{one.advice[1:]}. Measured by {one.measured}.",
                 one.command,
                 one.is_bound,
                 one.rank,
@@ -187,17 +201,21 @@ def finding_items(findings: Sequence[Finding], title: str = "", *, with_patches:
 
 def headline(findings: Findings, currency: str) -> str:
     """How many there are, and what their commands show together."""
-    least, saving = (
-        figure_text(one, "money", currency, 2)
-        for one in (findings.minimum_per_month, findings.saving_per_month)
+    least, saving, freed = (
+        figure_text(amount, "money", currency, 2)
+        for amount in (
+            findings.minimum_per_month,
+            findings.saving_per_month,
+            findings.freed_capacity_per_month,
+        )
     )
     if not findings.findings:
         return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
     count, most = len(findings.findings), figure_text(findings.at_most_per_month, "money", currency, 2)
     less = f"; {findings.passed_over} more under {least}" if findings.passed_over else ""
     return (
-        f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} "
-        f"a month; the upper bounds come to {most}: what waste cost, or what takes work first."
+        f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} a month in cash, and GPUs worth {freed} "
+        f"free on nodes that stay; upper bounds: {most}, the cost of waste, or what takes work first."
     )
 
 
