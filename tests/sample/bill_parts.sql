@@ -38,7 +38,7 @@ support AS (
     UNION ALL BY NAME
     SELECT l.* REPLACE (p.day AS day, p.cost AS line_item_unblended_cost)
     FROM lines AS l, (
-        SELECT day, 0.03 * sum(line_item_unblended_cost) AS cost FROM plain
+        SELECT day, round(0.03 * sum(line_item_unblended_cost), 2) AS cost FROM plain
         WHERE line_item_line_item_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanRecurringFee', 'Fee', 'RIFee') GROUP BY day
     ) AS p
     WHERE l.line_item_product_code = 'AWSSupportBusiness' AND l.line_item_line_item_type = 'Fee'
@@ -48,7 +48,7 @@ taxed AS (
     UNION ALL BY NAME
     SELECT l.* REPLACE (p.day AS day, p.cost AS line_item_unblended_cost)
     FROM lines AS l JOIN (
-        SELECT line_item_product_code, line_item_usage_account_id, day, 0.02 * sum(line_item_unblended_cost) AS cost
+        SELECT line_item_product_code, line_item_usage_account_id, day, round(0.02 * sum(line_item_unblended_cost), 2) AS cost
         FROM support WHERE line_item_line_item_type NOT IN ('Credit', 'Refund') GROUP BY ALL
     ) AS p USING (line_item_product_code, line_item_usage_account_id)
     WHERE l.line_item_line_item_type = 'Tax'

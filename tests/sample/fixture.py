@@ -51,7 +51,8 @@ def write(folder: Path) -> list[Path]:
 
 def tables() -> dict[str, pa.Table]:
     """The rows of each table."""
-    fleet = plan(MONTHS)
+    # whichever days are cut off at the beginning, a reservation is unused for some time
+    fleet = plan(MONTHS, unused_reservation_days=7)
     work = work_of(fleet, "demo")
     cluster = slurm.played(MONTHS)
     made = {
