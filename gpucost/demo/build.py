@@ -21,7 +21,7 @@ from gpucost.store.metrics import SampleWindow, load_window
 from gpucost.store.progress import load_runs, load_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
@@ -166,7 +166,7 @@ def _load_samples(
     span = (period.start_ms, period.end_ms)
     run = runs.begin(con, "prometheus", SOURCE, span)
     idle = thresholds(config.activity, config.idle)
-    answers = list(fixture.answers(files, base_s, period))
+    answers = list(fixture.answers(files, base_s))
     load_window(con, SampleWindow(SOURCE, run, *span, "cluster", CLUSTER, idle, answers))
     runs.finish(con, run)
 

@@ -43,37 +43,23 @@ def opened(folder: Path) -> Iterator[DuckDBPyConnection]:
         yield con
 
 
-# The part of each series that is in the period.
-_SAMPLES = """
-WITH placed AS (
-    SELECT metric, labels, vals, first_s + $base_s AS first_s,
-        greatest(0, ceil(($from_s - $base_s - first_s) / 600))::INTEGER AS before,
-        ceil(($to_s - $base_s - first_s) / 600)::INTEGER AS until
-    FROM samples
-)
-SELECT metric, labels, first_s + 600 * before AS first_s, vals[before + 1 : until] AS vals
-FROM placed
-WHERE until > before AND len(vals) > before"""
-
-
-def answers(con: DuckDBPyConnection, base_s: int, period: Period) -> Iterator[ReadAnswer]:
-    """The samples of a period, an answer for each metric."""
-    rows = con.execute(_SAMPLES, {"base_s": base_s, **_seconds(period)}).fetchnumpy()
+def answers(con: DuckDBPyConnection, base_s: int) -> Iterator[ReadAnswer]:
+    """All samples, an answer for each metric."""
+    rows = con.execute("SELECT * FROM samples").fetchnumpy()
     metrics = np.asarray(rows["metric"])
     for metric in np.unique(metrics):
-        at = np.flatnonzero(metrics == metric)
-        values = np.concatenate(rows["vals"][at])
-        there = ~np.isnan(values)
-        counts = [len(one) for one in rows["vals"][at]]
-        firsts = np.repeat(np.asarray(rows["first_s"][at]), counts)
-        starts = np.repeat(np.cumsum([0, *counts[:-1]]), counts)
-        scrapes = np.arange(len(values)) - starts
+        of_metric = np.flatnonzero(metrics == metric)
+        parts = rows["vals"][of_metric]
+        lengths = [len(part) for part in parts]
+        first_s = np.repeat(rows["first_s"][of_metric], lengths)
+        later_s = STEP_S * np.concatenate([np.arange(length) for length in lengths])
+        values = np.concatenate(parts) + (base_s if metric in MOMENTS else 0)
         answer = ReadAnswer(
-            series=[json.loads(labels) for labels in rows["labels"][at]],
-            series_index=np.repeat(np.arange(len(counts), dtype=np.int32), counts)[there],
-            ts_ms=((firsts + scrapes * STEP_S) * 1000)[there],
-            values=values[there] + (base_s if metric in MOMENTS else 0),
-        )
+            series=[json.loads(labels) for labels in rows["labels"][of_metric]],
+            series_index=np.repeat(np.arange(len(parts), dtype=np.int32), lengths),
+            ts_ms=(base_s + first_s + later_s) * 1000,
+            values=values,
+        ).only(~np.isnan(values))
         yield answer if metric.startswith("DCGM") else _thinned(answer)
 
 
@@ -82,10 +68,9 @@ def _thinned(answer: ReadAnswer) -> ReadAnswer:
     same = np.ones(len(answer.ts_ms) - 1, dtype=bool)
     for column in (answer.series_index, answer.ts_ms // MS_PER_HOUR, answer.values):
         same &= column[1:] == column[:-1]
-    kept = np.flatnonzero(~np.concatenate(([False], same[:-1] & same[1:], [False])))
-    left_out = np.diff(kept, prepend=-1) - 1
-    thinned = answer.only(np.isin(np.arange(len(answer.ts_ms)), kept))
-    return replace(thinned, left_out=left_out.astype(np.int32))
+    between = np.concatenate(([False], same[:-1] & same[1:], [False]))
+    left_out = np.diff(np.flatnonzero(~between), prepend=-1) - 1
+    return replace(answer.only(~between), left_out=left_out.astype(np.int32))
 
 
 def work(con: DuckDBPyConnection, base_s: int, period: Period, source: str) -> ProgressBatch:
