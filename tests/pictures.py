@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from gpucost.demo.build import build, last_months
 from tests.chromium import Browser, chromium
+from tests.sample.build import build, last_months
 
 _COLUMNS, _LINES = 132, 40
 _STYLE = "margin:0;padding:16px 20px;background:#0c0c0c;color:#d9d9d9;font:14px/1.25 'DejaVu Sans Mono',monospace;white-space:pre"

@@ -28,8 +28,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """The sample fleet in September and October 2026, attributed, for who only reads it."""
     from gpucost import pipeline  # slow to import
     from gpucost.config.load import load_config
-    from gpucost.demo.build import build, last_months
     from gpucost.store.connection import Store
+    from tests.sample.build import build, last_months
 
     def make(folder: Path) -> None:
         config = build(folder, last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None)

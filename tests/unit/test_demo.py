@@ -20,9 +20,6 @@ from typer.testing import CliRunner
 from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.config.model import Config
-from gpucost.demo import bill
-from gpucost.demo.build import build, last_months
-from gpucost.demo.fleet import TEAMS, months, plan
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.publish.chargeback import LEDGER_BY
@@ -34,6 +31,9 @@ from gpucost.render.view import ReportView
 from gpucost.store.connection import Store
 from gpucost.whatif.reserve import read_commitments
 from tests.replay.result import unpaid
+from tests.sample import bill
+from tests.sample.build import build, last_months
+from tests.sample.fleet import TEAMS, months, plan
 
 BOTH = last_months(datetime(2026, 11, 21, tzinfo=UTC))
 BILLED, ESTIMATED = months(BOTH)

@@ -20,7 +20,6 @@ from typer.testing import CliRunner, Result
 from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.config.model import Config
-from gpucost.demo.build import build
 from gpucost.errors import GpucostError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
@@ -35,6 +34,7 @@ from gpucost.store.connection import Store
 from gpucost.store.usage import read_idle
 from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_stored
 from tests.asked_once import ask_findings_once
+from tests.sample.build import build
 from tests.unit.plain_findings import plain_idle, spot_savings
 from tests.unit.whatif_costs import ask
 
