@@ -69,7 +69,7 @@ amount = 25000
 # the middle of the month H100s in one zone are scarce.
 _BOOK = """provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,node_selector,per
 ,,,,on_demand,2.40,USD,,partition=gpu,node
-aws,us-east-1,,p4d.24xlarge,savings_plan,17.32,USD,,,
+aws,us-east-1,,p4d.24xlarge,on_demand,17.32,USD,,,
 aws,us-east-1,,p4d.24xlarge,spot,10.40,USD,,,
 aws,us-east-1,,p5.48xlarge,on_demand,55.04,USD,,,
 aws,us-east-1,,p5.48xlarge,spot,23.60,USD,,,
