@@ -9,16 +9,9 @@ from statistics import median
 from typing import Literal
 
 from gpucost.periods import Period
-from gpucost.questions.budget.projection import (
-    HISTORY_DAYS,
-    MAD_TO_SIGMA,
-    CostSeries,
-    Days,
-    Level,
-    as_money,
-    levels,
-    weekday_factors,
-)
+from gpucost.questions.budget.projection import HISTORY_DAYS, CostSeries, Days, Level, as_money
+from gpucost.questions.budget.seasons import levels, weekday_factors
+from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
 from gpucost.questions.report.rows import ZERO
 from gpucost.records import record
 from gpucost.render.view import Coverage
