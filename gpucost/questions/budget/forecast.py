@@ -37,7 +37,8 @@ def forecast(
       gpucost forecast --month 2026-10 --team research
       gpucost forecast --format json
     """
-    from gpucost.questions.budget.projection import HISTORY_DAYS, RANGE, ForecastAnswer, ForecastRow
+    from gpucost.questions.budget.outlook import RANGE
+    from gpucost.questions.budget.projection import HISTORY_DAYS, ForecastAnswer, ForecastRow
     from gpucost.questions.budget.projection import forecast as foretell
 
     settings = request.settings

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from math import sqrt
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
 from gpucost.periods import Period, local_days, local_midnight
-from gpucost.questions.budget.seasons import levels, weekday_factors
-from gpucost.questions.budget.smoothing import Smoothed, smoothed
+from gpucost.questions.budget.outlook import Outlook, between
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import record
 from gpucost.render.view import Coverage
@@ -111,13 +108,7 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
     )
 
 
-# Four in five months end within the range: the normal distribution's 10 % and 90 %.
-RANGE = 0.8
-_Z = 1.2816
 _LEAST_DAYS = 3
-# How far a weekday that was never seen may be from the others.
-_UNSEEN = 0.3
-_NEIGHBORS = 5
 
 
 @record
@@ -183,63 +174,22 @@ def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
     history = [day for day in known_days if begun <= day <= month[-1]][-HISTORY_DAYS:]
     if len(history) < _LEAST_DAYS:
         return Forecast(series, to_date, None, None, None, len(open_days), len(history))
-    known = {day: float(costs.get(day, ZERO)) for day in history}
-    factors = weekday_factors(known)
-    level = smoothed(levels(known, factors) or dict.fromkeys(history[-1:], 0.0))
-    foretold = _foretold(level, factors, known, missing)
-    rest = sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
-    half = as_money(_quantile(len(level.errors)) * _deviation(level, factors, known, missing))
-    expected = to_date + rest
-    return Forecast(
-        series, to_date, expected, max(to_date, expected - half), expected + half, len(open_days), len(known)
-    )
-
-
-def _foretold(
-    level: Smoothed, factors: Mapping[int, float], known: Mapping[date, float], missing: Sequence[date]
-) -> dict[date, float]:
-    """Costs of the missing days. Those before the last one known are at the median level of the nearest that are."""
-    last, usual = max(known), levels(known, factors)
-    path = level.ahead((missing[-1] - last).days)
-    foretold = {}
-    for day in missing:
-        if day > last:
-            at = path[(day - last).days - 1]
-        else:
-            near = sorted(usual, key=lambda other: abs((other - day).days))[:_NEIGHBORS]
-            at = median(usual[other] for other in near) if near else 0.0
-        foretold[day] = at * factors[day.weekday()]
-    return foretold
-
-
-def _deviation(
-    level: Smoothed, factors: Mapping[int, float], known: Mapping[date, float], missing: Sequence[date]
-) -> float:
-    """The standard deviation of the sum of the missing days."""
-    last = max(known)
-    open_days = frozenset(missing)
-    after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
-    weights = [factors[day.weekday()] if day in open_days else 0.0 for day in after]
-    seen, wanted = Counter(day.weekday() for day in known), Counter(day.weekday() for day in missing)
-    # an average that forgets at rate a is as good as that of (2 - a) / a days
-    days_of_level = min(len(level.errors), (2 - level.of_level) / level.of_level)
-    shares = [
-        sum(carried**2 for carried in level.carried(weights)),
-        sum(weights) ** 2 / days_of_level,
-        sum(factors[day.weekday()] ** 2 for day in missing if day < last),
-        sum(
-            (factors[weekday] * count) ** 2 / seen[weekday]
-            for weekday, count in wanted.items()
-            if seen[weekday]
-        ),
+    outlook = Outlook.of({day: float(costs.get(day, ZERO)) for day in history})
+    rests = [
+        sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
+        for foretold in (outlook.costs(course, missing) for course in outlook.courses)
     ]
-    unseen = _UNSEEN * level.level * sum(count for weekday, count in wanted.items() if not seen[weekday])
-    return sqrt(level.sigma**2 * sum(shares) + unseen**2)
-
-
-def _quantile(errors: int) -> float:
-    """Student's t at 90 %, by the first term of its expansion (Abramowitz, Stegun, Handbook, 1964, 26.7.5)."""
-    return _Z + (_Z**3 + _Z) / (4 * max(errors - 1, 1))
+    halves = [as_money(outlook.half_range(course, missing)) for course in outlook.courses]
+    low, high = between([course.chance for course in outlook.courses], rests, halves)
+    return Forecast(
+        series,
+        to_date,
+        to_date + rests[0],
+        max(to_date, to_date + low),
+        to_date + high,
+        len(open_days),
+        len(history),
+    )
 
 
 def as_money(value: float) -> Decimal:
