@@ -56,13 +56,16 @@ def anomalies(
       gpucost anomalies --month 2026-10 --level team --level workload
       gpucost anomalies --last 4w --min-cost 500 --format json
     """
+    from gpucost.questions.budget.outlook import HISTORY_DAYS
     from gpucost.questions.budget.patterns import AnomaliesAnswer, AnomalyRow
     from gpucost.questions.budget.patterns import anomalies as unusual
     from gpucost.render.formatting import figure_text
 
     settings = request.settings
     period, name = request.named_period or chosen_month(request)
-    view, days = costs_by_day(request, period, ("team", "cluster", "namespace", "workload", "day"))
+    view, days = costs_by_day(
+        request, period, ("team", "cluster", "namespace", "workload", "day"), HISTORY_DAYS + 7
+    )
     wanted = tuple(local_days(period, request.tz))
     found = unusual(days, wanted, Decimal(repr(least)), settings.currency)
     if level:

@@ -9,11 +9,20 @@ from decimal import Decimal
 from math import pi, sqrt
 from statistics import NormalDist, median
 
-from gpucost.questions.budget.seasons import levels, weekday_factors
+from gpucost.questions.budget.seasons import (
+    LEAST_MONTHS,
+    Seasons,
+    days_left,
+    levels,
+    month_end_factors,
+    weekday_factors,
+)
 from gpucost.questions.budget.smoothing import Smoothed, smoothed
 from gpucost.questions.budget.steps import latest_step
 from gpucost.records import record
 
+# Forecasts and patterns of days look back over eight weeks: eight of each weekday.
+HISTORY_DAYS = 56
 # Four in five months end within the range: the normal distribution's 10 % and 90 %.
 RANGE = 0.8
 _Z = 1.2816
@@ -39,24 +48,26 @@ class Outlook:
     """What days may cost: `known` are costs by day, `courses` the levels that may go on, the likeliest first."""
 
     known: Mapping[date, float]
-    factors: Mapping[int, float]
+    seasons: Seasons
     courses: tuple[Course, ...]
 
     @classmethod
-    def of(cls, known: Mapping[date, float]) -> Outlook:
-        """The outlook of at least one day."""
-        factors = weekday_factors(known)
-        usual = levels(known, factors) or dict.fromkeys(list(known)[-1:], 0.0)
+    def of(cls, history: Mapping[date, float]) -> Outlook:
+        """The outlook of at least one day: the last HISTORY_DAYS tell levels and weekdays, all of them the ends of months."""
+        known = dict(list(history.items())[-HISTORY_DAYS:])
+        weekdays = weekday_factors(known)
+        seasons = Seasons(weekdays, month_end_factors(history, weekdays))
+        usual = levels(known, seasons) or dict.fromkeys(list(known)[-1:], 0.0)
         level = smoothed(usual)
         step = latest_step(usual, level)
         if step is None:
-            return cls(known, factors, (Course(level),))
+            return cls(known, seasons, (Course(level),))
         stays, passes = Course(step.level, step.chance, step.days), Course(level, 1 - step.chance)
-        return cls(known, factors, (stays, passes) if step.chance > 0.5 else (passes, stays))
+        return cls(known, seasons, (stays, passes) if step.chance > 0.5 else (passes, stays))
 
     def costs(self, course: Course, missing: Sequence[date]) -> dict[date, float]:
         """Costs of the missing days. Those before the last one known are at the median level of the nearest that are."""
-        last, usual = max(self.known), levels(self.known, self.factors)
+        last, usual = max(self.known), levels(self.known, self.seasons)
         path = course.level.ahead((missing[-1] - last).days)
         foretold = {}
         for day in missing:
@@ -65,7 +76,7 @@ class Outlook:
             else:
                 near = sorted(usual, key=lambda other: abs((other - day).days))[:_NEIGHBORS]
                 at = median(usual[other] for other in near) if near else 0.0
-            foretold[day] = at * self.factors[day.weekday()]
+            foretold[day] = at * self.seasons.factor(day)
         return foretold
 
     def half_range(self, course: Course, missing: Sequence[date]) -> float:
@@ -74,10 +85,10 @@ class Outlook:
 
     def _deviation(self, course: Course, missing: Sequence[date]) -> float:
         """The standard deviation of the sum of the missing days."""
-        level, factors, last = course.level, self.factors, max(self.known)
+        level, seasons, last = course.level, self.seasons, max(self.known)
         open_days = frozenset(missing)
         after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
-        weights = [factors[day.weekday()] if day in open_days else 0.0 for day in after]
+        weights = [seasons.factor(day) if day in open_days else 0.0 for day in after]
         seen = Counter(day.weekday() for day in self.known)
         wanted = Counter(day.weekday() for day in missing)
         # an average that forgets at rate a is as good as that of (2 - a) / a days
@@ -85,11 +96,16 @@ class Outlook:
         shares = [
             sum(carried**2 for carried in level.carried(weights)),
             sum(weights) ** 2 / days_of_level,
-            sum(factors[day.weekday()] ** 2 for day in missing if day < last),
+            sum(seasons.factor(day) ** 2 for day in missing if day < last),
             sum(
-                (factors[weekday] * count) ** 2 / seen[weekday]
+                (seasons.weekdays[weekday] * count) ** 2 / seen[weekday]
                 for weekday, count in wanted.items()
                 if seen[weekday]
+            ),
+            sum(
+                seasons.factor(day) ** 2 / LEAST_MONTHS
+                for day in missing
+                if days_left(day) in seasons.month_ends
             ),
             sum(weights) ** 2 * _MEDIAN / course.days if course.days else 0.0,
         ]

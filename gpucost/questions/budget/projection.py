@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from gpucost.periods import Period, local_days, local_midnight
-from gpucost.questions.budget.outlook import Outlook, between
+from gpucost.questions.budget.outlook import HISTORY_DAYS, Outlook, between
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import record
 from gpucost.render.view import Coverage
@@ -25,8 +25,6 @@ Level = Literal["fleet", "unallocated", "team", "workload"]
 
 # What buys less for tokens than this share of its cost is forecast without waiting for their bill.
 _BUYS = Decimal("0.05")
-# Forecasts and patterns of days look back over eight weeks: eight of each weekday.
-HISTORY_DAYS = 56
 
 
 @record
@@ -171,9 +169,10 @@ def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
     missing = [day for day in open_days if day > nothing_until]
     if not missing:
         return Forecast(series, to_date, to_date, to_date, to_date, len(open_days), 0)
-    history = [day for day in known_days if begun <= day <= month[-1]][-HISTORY_DAYS:]
+    history = [day for day in known_days if begun <= day <= month[-1]]
+    used = min(len(history), HISTORY_DAYS)
     if len(history) < _LEAST_DAYS:
-        return Forecast(series, to_date, None, None, None, len(open_days), len(history))
+        return Forecast(series, to_date, None, None, None, len(open_days), used)
     outlook = Outlook.of({day: float(costs.get(day, ZERO)) for day in history})
     rests = [
         sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
@@ -182,13 +181,7 @@ def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
     halves = [as_money(outlook.half_range(course, missing)) for course in outlook.courses]
     low, high = between([course.chance for course in outlook.courses], rests, halves)
     return Forecast(
-        series,
-        to_date,
-        to_date + rests[0],
-        max(to_date, to_date + low),
-        to_date + high,
-        len(open_days),
-        len(history),
+        series, to_date, to_date + rests[0], max(to_date, to_date + low), to_date + high, len(open_days), used
     )
 
 
