@@ -35,6 +35,19 @@ _HALVINGS = 60
 
 
 @record
+class Growth:
+    """So many percent a month, from the day after `until` on, which ends a month; the level's own trend ends there."""
+
+    percent: float
+    until: date
+
+    def factor(self, day: date) -> float:
+        """What a level of `until` has become."""
+        months = (day.year - self.until.year) * 12 + day.month - self.until.month
+        return float((1 + self.percent / 100) ** max(months, 0))
+
+
+@record
 class Course:
     """A level of costs, and how likely it goes on (0-1); `days` are those that tell a new level, None if it is not new."""
 
@@ -50,9 +63,10 @@ class Outlook:
     known: Mapping[date, float]
     seasons: Seasons
     courses: tuple[Course, ...]
+    growth: Growth | None = None
 
     @classmethod
-    def of(cls, history: Mapping[date, float]) -> Outlook:
+    def of(cls, history: Mapping[date, float], growth: Growth | None = None) -> Outlook:
         """The outlook of at least one day: the last HISTORY_DAYS tell levels and weekdays, all of them the ends of months."""
         known = dict(list(history.items())[-HISTORY_DAYS:])
         weekdays = weekday_factors(known)
@@ -61,23 +75,28 @@ class Outlook:
         level = smoothed(usual)
         step = latest_step(usual, level)
         if step is None:
-            return cls(known, seasons, (Course(level),))
+            return cls(known, seasons, (Course(level),), growth)
         stays, passes = Course(step.level, step.chance, step.days), Course(level, 1 - step.chance)
-        return cls(known, seasons, (stays, passes) if step.chance > 0.5 else (passes, stays))
+        return cls(known, seasons, (stays, passes) if step.chance > 0.5 else (passes, stays), growth)
 
     def costs(self, course: Course, missing: Sequence[date]) -> dict[date, float]:
         """Costs of the missing days. Those before the last one known are at the median level of the nearest that are."""
         last, usual = max(self.known), levels(self.known, self.seasons)
-        path = course.level.ahead((missing[-1] - last).days)
+        until = self.growth.until if self.growth else missing[-1]
+        path = [course.level.level, *course.level.ahead((missing[-1] - last).days)]
         foretold = {}
         for day in missing:
             if day > last:
-                at = path[(day - last).days - 1]
+                at = path[max(0, (min(day, until) - last).days)]
             else:
                 near = sorted(usual, key=lambda other: abs((other - day).days))[:_NEIGHBORS]
                 at = median(usual[other] for other in near) if near else 0.0
-            foretold[day] = at * self.seasons.factor(day)
+            foretold[day] = at * self.factor(day)
         return foretold
+
+    def factor(self, day: date) -> float:
+        """What the day costs beside the level."""
+        return self.seasons.factor(day) * (self.growth.factor(day) if self.growth else 1.0)
 
     def half_range(self, course: Course, missing: Sequence[date]) -> float:
         """How far above and below the sum of the missing days four in five such sums are, if the course goes on."""
@@ -88,7 +107,7 @@ class Outlook:
         level, seasons, last = course.level, self.seasons, max(self.known)
         open_days = frozenset(missing)
         after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
-        weights = [seasons.factor(day) if day in open_days else 0.0 for day in after]
+        weights = [self.factor(day) if day in open_days else 0.0 for day in after]
         seen = Counter(day.weekday() for day in self.known)
         wanted = Counter(day.weekday() for day in missing)
         # an average that forgets at rate a is as good as that of (2 - a) / a days

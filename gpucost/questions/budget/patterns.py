@@ -9,7 +9,8 @@ from statistics import median
 from typing import Literal
 
 from gpucost.periods import Period
-from gpucost.questions.budget.projection import HISTORY_DAYS, CostSeries, Days, Level, as_money
+from gpucost.questions.budget.outlook import HISTORY_DAYS
+from gpucost.questions.budget.projection import CostSeries, Days, Level, as_money
 from gpucost.questions.budget.seasons import Seasons, levels, weekday_factors
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
 from gpucost.questions.report.rows import ZERO

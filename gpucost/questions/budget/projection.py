@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from gpucost.periods import Period, local_days, local_midnight
-from gpucost.questions.budget.outlook import HISTORY_DAYS, Outlook, between
+from gpucost.questions.budget.outlook import Growth, Outlook, between
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import record
 from gpucost.render.view import Coverage
@@ -129,10 +129,11 @@ class Forecast(Shape):
 
 @record
 class ForecastRow(Shape):
-    """A forecast and whose it is."""
+    """A forecast, whose it is, and of which month: `2026-10`, or `2026-10/2026-12` for all of several."""
 
     level: Level
     team: str | None
+    month: str
     forecast: Forecast
 
     FLAT = ("forecast",)
@@ -148,32 +149,45 @@ class ForecastAnswer(Shape):
     method: str
     history_days: int
     chance: Annotated[float, Field(alias="range")]
+    growth_percent: float | None
     rows: list[ForecastRow]
     coverage: Coverage
 
 
 def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
-    """The forecast of the days of `month`, from the last HISTORY_DAYS complete days of `days` (docs/budgets.md).
+    """The forecast of the days of one month."""
+    return forecasts(days, series, [month])[0]
 
-    A day ahead costs the smoothed level times its weekday's factor, a day missed in between the median of those around it; a day
-    that is partly known at least what is known of it. The range is that of days that stray, of a level that moves, and of factors
-    that are not known well. Money to date is exact; what is foretold is computed in floats.
+
+def forecasts(
+    days: Days, series: CostSeries, months: Sequence[Sequence[date]], growth: Growth | None = None
+) -> list[Forecast]:
+    """The forecasts of `months`, from the complete days of `days` up to the end of the first (docs/budgets.md).
+
+    A day ahead costs the smoothed level times what is usual of its weekday and of the end of a month, a day missed in between the
+    median of those around it; a day that is partly known at least what is known of it. The range is that of days that stray, of a
+    level that moves or has just jumped, and of factors that are not known well. Money to date is exact; the rest is in floats.
     """
-    costs = days.costs.get(series, {})
-    known_days = days.complete_of(series)
-    complete = frozenset(known_days)
+    costs, begun = days.costs.get(series, {}), days.first(series)
+    history = {
+        day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if begun <= day <= months[0][-1]
+    }
+    outlook = Outlook.of(history, growth) if len(history) >= _LEAST_DAYS else None
+    return [_forecast(days, series, month, outlook) for month in months]
+
+
+def _forecast(days: Days, series: CostSeries, month: Sequence[date], outlook: Outlook | None) -> Forecast:
+    costs, complete = days.costs.get(series, {}), frozenset(days.complete_of(series))
     to_date = sum((costs.get(day, ZERO) for day in month), ZERO)
     begun = days.first(series)
-    nothing_until = max((day for day in known_days if day < begun), default=date.min)
+    nothing_until = max((day for day in complete if day < begun), default=date.min)
     open_days = [day for day in month if day not in complete]
     missing = [day for day in open_days if day > nothing_until]
     if not missing:
         return Forecast(series, to_date, to_date, to_date, to_date, len(open_days), 0)
-    history = [day for day in known_days if begun <= day <= month[-1]]
-    used = min(len(history), HISTORY_DAYS)
-    if len(history) < _LEAST_DAYS:
+    if outlook is None:
+        used = sum(begun <= day <= month[-1] for day in complete)
         return Forecast(series, to_date, None, None, None, len(open_days), used)
-    outlook = Outlook.of({day: float(costs.get(day, ZERO)) for day in history})
     rests = [
         sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
         for foretold in (outlook.costs(course, missing) for course in outlook.courses)
@@ -181,7 +195,13 @@ def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
     halves = [as_money(outlook.half_range(course, missing)) for course in outlook.courses]
     low, high = between([course.chance for course in outlook.courses], rests, halves)
     return Forecast(
-        series, to_date, to_date + rests[0], max(to_date, to_date + low), to_date + high, len(open_days), used
+        series,
+        to_date,
+        to_date + rests[0],
+        max(to_date, to_date + low),
+        to_date + high,
+        len(open_days),
+        len(outlook.known),
     )
 
 

@@ -64,16 +64,13 @@ class Smoothed:
         An error is a day's own and moves the level of all later days: by of_level x (1 + of_trend x (d + d^2 + …)), d the damping
         (Hyndman, Koehler, Ord, Snyder, "Forecasting with Exponential Smoothing", 2008, chapter 6: class 1 models).
         """
-        moved = []
-        force, trend = 1.0, 0.0
-        for _ in weights:
-            force *= DAMPING
-            trend += force
-            moved.append(self.of_level * (1 + self.of_trend * trend))
-        return [
-            own + sum(weight * move for weight, move in zip(weights[at + 1 :], moved, strict=False))
-            for at, own in enumerate(weights)
-        ]
+        lasting = self.of_trend * DAMPING / (1 - DAMPING)
+        later, damped = 0.0, 0.0
+        sums = []
+        for own in reversed(weights):
+            sums.append(own + self.of_level * ((1 + lasting) * later - lasting * damped))
+            later, damped = later + own, DAMPING * (damped + own)
+        return sums[::-1]
 
 
 def smoothed(levels: Mapping[date, float]) -> Smoothed:
