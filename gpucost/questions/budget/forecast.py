@@ -17,11 +17,12 @@ from gpucost.render.schema import table as as_table
 from gpucost.render.view import Document, Table, count, money, text
 
 if TYPE_CHECKING:
-    from gpucost.questions.budget.projection import CostSeries, Days, ForecastRow
+    from gpucost.questions.budget.answer import ForecastRow
+    from gpucost.questions.budget.projection import CostSeries, Days
 
 _METHOD = (
-    "Each day that is missing costs what the level of the last eight weeks and its weekday let expect. "
-    "Four in five months end within the range."
+    "Each day that is missing costs what the level of the last eight weeks, its weekday and past ends of "
+    "months let expect. Four in five months end within the range."
 )
 
 
@@ -58,8 +59,10 @@ def forecast(
       gpucost forecast --months 6
       gpucost forecast --growth 5 --months 12 --format json
     """
+    from gpucost.questions.budget.ahead import Ahead, ahead_of
+    from gpucost.questions.budget.answer import ForecastAnswer, ForecastRow
     from gpucost.questions.budget.outlook import HISTORY_DAYS, RANGE, Growth
-    from gpucost.questions.budget.projection import ForecastAnswer, ForecastRow, forecasts
+    from gpucost.questions.budget.projection import forecasts
 
     settings = request.settings
     period, period_name = chosen_month(request)
@@ -72,6 +75,11 @@ def forecast(
         for span, row in zip(spans, forecasts(days, series, spans, grown), strict=True)
     ]
     rows.sort(key=_dearest_team_first(rows))
+    if team or (months is None and growth is None):
+        ahead = Ahead()
+    else:
+        later = max(0, len(spans) - 2)
+        ahead = ahead_of(request, days, growth, later, _name(spans[later]))
     whole = ForecastAnswer(
         f"{spans[0][0]:%Y-%m}",
         period,
@@ -81,6 +89,8 @@ def forecast(
         RANGE,
         growth,
         rows,
+        ahead.rows,
+        ahead.assumptions,
         view.coverage,
     )
     columns, lines = as_table(whole.rows)
@@ -89,7 +99,7 @@ def forecast(
         title=f"Forecast: {', '.join(team) or 'all teams'}, {period_name.removesuffix(' so far')}{last}",
         subtitle=known_days(days, spans[0]),
         currency=settings.currency,
-        sections=(_forecast_table(rows, BOUGHT if view.totals_api else ""),),
+        sections=(_forecast_table(rows, BOUGHT if view.totals_api else ""), *ahead.sections),
         coverage=view.coverage,
         name="forecast",
         data=whole,

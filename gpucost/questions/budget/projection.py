@@ -11,11 +11,10 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from gpucost.periods import Period, local_days, local_midnight
+from gpucost.periods import local_days, local_midnight
 from gpucost.questions.budget.outlook import Growth, Outlook, between
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import record
-from gpucost.render.view import Coverage
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -125,33 +124,6 @@ class Forecast(Shape):
     history_days: int
 
     HIDDEN = ("series",)
-
-
-@record
-class ForecastRow(Shape):
-    """A forecast, whose it is, and of which month: `2026-10`, or `2026-10/2026-12` for all of several."""
-
-    level: Level
-    team: str | None
-    month: str
-    forecast: Forecast
-
-    FLAT = ("forecast",)
-
-
-@record
-class ForecastAnswer(Shape):
-    """What `gpucost forecast` prints. `range` is how often the range holds what the month comes to."""
-
-    month: str
-    period: Period
-    currency: str
-    method: str
-    history_days: int
-    chance: Annotated[float, Field(alias="range")]
-    growth_percent: float | None
-    rows: list[ForecastRow]
-    coverage: Coverage
 
 
 def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
