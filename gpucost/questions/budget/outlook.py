@@ -19,6 +19,7 @@ from gpucost.questions.budget.seasons import (
 )
 from gpucost.questions.budget.smoothing import Smoothed, smoothed
 from gpucost.questions.budget.steps import latest_step
+from gpucost.questions.report.rows import MICRO
 from gpucost.records import record
 
 # Forecasts and patterns of days look back over eight weeks: eight of each weekday.
@@ -108,12 +109,13 @@ class Outlook:
         open_days = frozenset(missing)
         after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
         weights = [self.factor(day) if day in open_days else 0.0 for day in after]
+        trend_days = (self.growth.until - last).days if self.growth else len(after)
         seen = Counter(day.weekday() for day in self.known)
         wanted = Counter(day.weekday() for day in missing)
         # an average that forgets at rate a is as good as that of (2 - a) / a days
         days_of_level = min(len(level.errors), (2 - level.of_level) / level.of_level)
         shares = [
-            sum(carried**2 for carried in level.carried(weights)),
+            sum(carried**2 for carried in level.carried(weights, trend_days)),
             sum(weights) ** 2 / days_of_level,
             sum(seasons.factor(day) ** 2 for day in missing if day < last),
             sum(
@@ -159,5 +161,5 @@ def between(
             at = (low + high) / 2
             below = sum(chance * curve.cdf(at) for chance, curve in curves)
             low, high = (at, high) if below < share else (low, at)
-        ends.append(lowest + Decimal(repr(high)))
+        ends.append((lowest + Decimal(repr(high))).quantize(MICRO))
     return ends[0], ends[1]

@@ -123,11 +123,8 @@ def _own(row: Row, what: str) -> Price | None:
     """What own nodes cost on the mean."""
     if not row[what]:
         return None
-    as_of = row.get(f"{what}_as_of")
-    source = row.get(f"{what}_source") or "all sources"
-    return Price(
-        (row[what] / row[f"{what}_ms"]).quantize(MICRO), f"own nodes: {source}", as_of and f"{as_of}"
-    )
+    as_of, source = row.get(f"{what}_as_of"), row.get(f"{what}_source") or "all sources"
+    return Price(row[what] / row[f"{what}_ms"], f"own nodes: {source}", as_of and f"{as_of}")
 
 
 _BOOK = """

@@ -58,18 +58,22 @@ class Smoothed:
             path.append(level)
         return path
 
-    def carried(self, weights: Sequence[float]) -> list[float]:
+    def carried(self, weights: Sequence[float], trend_days: int) -> list[float]:
         """What an error of 1 on each of the days ahead adds to the sum of these days, weighed by `weights`.
 
         An error is a day's own and moves the level of all later days: by of_level x (1 + of_trend x (d + d^2 + …)), d the damping
-        (Hyndman, Koehler, Ord, Snyder, "Forecasting with Exponential Smoothing", 2008, chapter 6: class 1 models).
+        (Hyndman, Koehler, Ord, Snyder, "Forecasting with Exponential Smoothing", 2008, chapter 6: class 1 models). The trend
+        ends after `trend_days`.
         """
         lasting = self.of_trend * DAMPING / (1 - DAMPING)
         later, damped = 0.0, 0.0
         sums = []
-        for own in reversed(weights):
-            sums.append(own + self.of_level * ((1 + lasting) * later - lasting * damped))
-            later, damped = later + own, DAMPING * (damped + own)
+        for at in reversed(range(len(weights))):
+            moved = later if at >= trend_days else (1 + lasting) * later - lasting * damped
+            sums.append(weights[at] + self.of_level * moved)
+            later, damped = later + weights[at], DAMPING * (damped + weights[at])
+            if at >= trend_days:
+                damped = later
         return sums[::-1]
 
 
