@@ -27,9 +27,9 @@ from gpucost.whatif.curve import counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price
 from gpucost.whatif.share import PackedPod, pack, peak, slots
-from gpucost.whatif.spot.answer import NOT, advise
+from gpucost.whatif.spot.advice import NOT, advise
 from gpucost.whatif.spot.formulas import exact
-from gpucost.whatif.spot.interruptions import Rate, measured_rate
+from gpucost.whatif.spot.interruptions import Rate, prior_rate
 from gpucost.whatif.spot.moves import SpotOptions, rate_assumption
 
 _HINT = "gpucost whatif plan --example prints a plan with all that matters"
@@ -170,10 +170,10 @@ class _OnSpot(_Step):
         )
 
     def rate(self, node: Node) -> Rate:
-        """Interruptions per node-hour: those given, else what traces measured of such nodes."""
+        """Interruptions per node-hour: those given, otherwise the published rate of the family."""
         if self.interruptions_per_hour is not None:
             return Rate(self.interruptions_per_hour, "plan")
-        return measured_rate(node.provider, node.instance_type or "", node.gpu_model)
+        return prior_rate(node.provider, node.region, node.instance_type or "")
 
     def factor(self, node: Node) -> float:
         """Paid hours per useful hour, exactly for exponential interruptions without notice (whatif/spot/formulas.py)."""

@@ -35,7 +35,6 @@ from gpucost.whatif.curve import read_curve
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.plan import read_plan
 from gpucost.whatif.rightsize import read_speeds
-from gpucost.whatif.spot.interruptions import read_trace
 from tests.unit import test_bill_azure, test_bill_gcp, test_bill_oci, test_bill_vendors
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage
 from tests.unit.mutations import mutations
@@ -154,7 +153,6 @@ name = "epochs"
 metric = "training_epochs_total"
 unit = "epoch"
 """
-TRACE = json.dumps({"metadata": {"gap_seconds": 60}, "data": [3, 3, 2, 3]})
 SPOT = json.dumps({"SpotPriceHistory": [
     {"AvailabilityZone": "us-east-1a", "InstanceType": "p4d.24xlarge", "ProductDescription": "Linux/UNIX",
      "SpotPrice": "9.1", "Timestamp": f"2026-03-05T1{hour}:00:00+00:00"} for hour in range(3)
@@ -198,11 +196,6 @@ PARSERS = {
         lambda path: read_speeds(path, facts_known()),
         {"speeds.csv": lines("gpu_model,relative_speed", "A100-SXM4-80GB,1", "H100-80GB-HBM3,2.2")},
         200,
-    ),
-    "spot traces": Parser(
-        read_trace,
-        {"trace.json": TRACE.encode(), "events.txt": lines("2026-03-05,10:00:00,3", "2026-03-05,11:00:00,2")},
-        400,
     ),
     "spot prices": Parser(read_path, {"spot.json": SPOT.encode()}, 400),
     "saved answers": Parser(

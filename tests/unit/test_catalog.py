@@ -32,7 +32,7 @@ KEYS = {
     "instances.csv": "provider instance_type",
     "components.csv": "provider region family component gpu_model purchase_option term_years price_as_of",
     "interruption.csv": "provider region instance_type os as_of",
-    "interruptions.csv": "provider region zone family instance_type measure period_start",
+    "interruptions.csv": "provider family band_low_percent",
     "not_sold_on_demand.csv": "provider instance_type",
     "tokens.csv": "provider model price_as_of",
     "gpus.csv": "gpu_model",
@@ -241,19 +241,19 @@ def test_what_is_priced_is_known_or_sold_as_it_says() -> None:
         assert set(ways) - sold.get((row["provider"], row["instance_type"]), set()) <= {"spot"}, row
 
 
-def test_interruptions_are_the_advisors_bands_and_measured_events_over_hours() -> None:
-    models = {row["gpu_model"] for row in rows("gpus.csv")}
-    for row in rows("interruptions.csv"):
-        assert row["measure"] in {"preemption", "availability_loss"} and row["gpu_model"] in models, row
-        rate, low, high = (float(row[name]) for name in ("interruptions_per_instance_hour", "low", "high"))
-        assert (
-            0 < low < rate < high and abs(rate - int(row["events"]) / float(row["instance_hours"])) < 0.002
-        ), row
-        assert (
-            date(2021, 1, 1) < date.fromisoformat(row["period_start"]) < NEWEST
-            and float(row["period_days"]) > 0
-        ), row
-    assert {row["family"] for row in rows("interruptions.csv")} == {"p2", "p3", "g4dn", "a2", "n1"}
+def test_interruptions_are_the_advisors_bands_and_rates_of_families() -> None:
+    priors = rows("interruptions.csv")
+    for row in priors:
+        rate, low, high = (float(row[name]) for name in ("interruptions_per_node_hour", "low", "high"))
+        assert 0 < low < rate < high <= 1 and row["derivation"].split(":")[0] in {"derived", "measured"}, row
+    assert {row["band_low_percent"] for row in priors if row["provider"] == "aws"} == {
+        "0",
+        "5",
+        "10",
+        "15",
+        "20",
+    }
+    assert [row for row in priors if not row["provider"]], "a wide range for all others"
     bands = {(row["band_low_percent"], row["band_high_percent"]) for row in rows("interruption.csv")}
     assert bands == {("0", "5"), ("5", "10"), ("10", "15"), ("15", "20"), ("20", "100")}
     for row in rows("interruption.csv"):

@@ -42,7 +42,6 @@ NOT_RUN = {
     "notify": "sends; tests/unit/test_notify_message.py has the messages",
     "prices history": "needs collected spot prices; the sample has none",
     "whatif spot --backtest": "needs collected spot prices; the sample has none",
-    "whatif spot --trace": "needs a trace of one's own",
     "whatif rightsize --team research --other-models --max-slowdown 1.5 --speeds": "needs a file of one's own",
     "whatif reserve --curve": "needs a file of one's own",
     "whatif buy onprem.toml --curve": "needs a file of one's own",

@@ -179,23 +179,37 @@ def test_what_a_machine_was_charged_is_no_price_of_the_market(tables: Tables) ->
     ]
 
 
-def test_a_spot_node_of_no_known_zone_is_of_the_zone_without_a_name(tables: Tables) -> None:
+def test_evidence_of_spot_nodes_is_by_pool_and_halves_with_age(tables: Tables) -> None:
+    hour, half_life = 3_600_000, 1000 * 3_600_000
     tables.add(
         "nodes: node_id, cluster, node, provider, instance_type, zone, capacity_type, up_from_ms, up_to_ms",
-        "1, 'c', 'a', 'aws', 'p5', NULL, 'spot', 0, 50",
-        "2, 'c', 'b', 'aws', 'p5', '', 'spot', 0, 100",
-        "3, 'c', 'd', 'aws', 'p5', 'ra', 'spot', 20, 100",
-        "4, 'c', 'e', 'aws', 'p5', NULL, 'on_demand', 0, 50",
+        f"1, 'c', 'a', 'aws', 'p5', NULL, 'spot', 0, {50 * hour}",
+        f"2, 'c', 'b', 'aws', 'p5', '', 'spot', {10 * hour}, {50 * hour + 600_000}",  # 10 minutes later
+        f"3, 'c', 'd', 'aws', 'p5', '', 'spot', {70 * hour}, {80 * hour}",
+        f"4, 'c', 'e', 'aws', 'p5', 'ra', 'spot', {20 * hour}, {1000 * hour}",  # still there at the end
+        f"5, 'c', 'f', 'aws', 'p5', NULL, 'on_demand', 0, {50 * hour}",
     )
-    tables.add("collected: cluster, from_ms, to_ms", "'c', 0, 100")
-    tables.add("allocations: allocation_id, cluster, uid, node_id, gpus, held_to_ms", "5, 'c', 'u', 1, 1, 50")
+    tables.add("collected: cluster, from_ms, to_ms", f"'c', 0, {1000 * hour}")
+    tables.add(
+        "allocations: allocation_id, cluster, uid, node_id, gpus, held_to_ms",
+        *(
+            f"{node}, 'c', 'u{node}', {node}, 1, {until}"
+            for node, until in ((1, 50 * hour), (2, 50 * hour + 600_000), (3, 80 * hour), (4, 1000 * hour))
+        ),
+    )
     tables.add("series: series_id, cluster, metric, labels")
     tables.add("states: series_id, value, first_ms, last_ms")
-    tables.run("whatif/spot/spot_lives", from_ms=0, to_ms=100, held_within_ms=10)
-    assert tables.rows("SELECT zone, up_ms, ends, is_named FROM spot_lives ORDER BY zone") == [
-        ("", 150, 1, False),
-        ("ra", 80, 0, False),
-    ]
+    for half, weight in ((10**18, 1.0), (half_life, 0.5)):
+        tables.run("whatif/spot/spot_evidence", held_within_ms=1000, half_life_ms=half)
+        named, other = tables.rows(
+            "SELECT zone, node_hours, reclaims, pool_hours, ends FROM spot_evidence ORDER BY zone"
+        )
+        # two ends 10 minutes apart are one; the pool stands empty for 20 hours
+        assert named[:1] == ("",) and named[2] == 0
+        assert named[1] == pytest.approx((50 + 40 + 1 / 6 + 10) * weight, rel=0.05)
+        assert named[3] == pytest.approx((50 + 1 / 6 + 10) * weight, rel=0.05)  # empty for 20 hours
+        assert named[4] == pytest.approx(2 * weight, rel=0.05)
+        assert (other[0], other[2], other[4]) == ("ra", 0, 0)
 
 
 def test_what_a_row_of_azure_is_is_told_by_its_charge_and_its_meter(tables: Tables) -> None:

@@ -20,7 +20,7 @@ from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
 from gpucost.whatif.curve import counted
 from gpucost.whatif.fleet import Fleet, Scope, read_fleet
-from gpucost.whatif.spot.answer import SAFE, advise
+from gpucost.whatif.spot.advice import SAFE, advise
 
 pytestmark = pytest.mark.slow
 OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))

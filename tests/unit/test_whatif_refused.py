@@ -94,7 +94,6 @@ WRONG = {
         ("--instance-type p4d.24xlarge --region us-east-1 --gpus 4", "has 8 GPUs"),
         (f"{BOTH} --region us-east-1", "--instance-type"),
         (f"{BOTH} --team research", "--team"),
-        (f"{BOTH} --trace x --interruptions-per-hour 1", "exclude"),
         (f"{BOTH} --interruptions-per-hour 9999", "never end"),
         ("--backtest --instance-type p3.2xlarge", "--hours is missing"),
         (f"{JOB} --move-to on-demand", "reverse"),
@@ -141,7 +140,7 @@ ABSENT = {
     "egress": [("--gb-per-start 1", "there is no store")],
     "selfhost": [("", "there is no store")],
     "api": [("", "there is no store")],
-    "spot": [(f"{BOTH} --trace none.json", "none.json"), ("--team research", "no store")],
+    "spot": [("--team research", "no store")],
     "plan": [("none.toml", "cannot read none.toml")],
 }
 

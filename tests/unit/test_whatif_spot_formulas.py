@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 import random
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpucost.errors import DataError
 from gpucost.whatif.spot.answer import free_first_hours
 from gpucost.whatif.spot.formulas import (
     Work,
@@ -26,8 +22,7 @@ from gpucost.whatif.spot.formulas import (
     first_order,
     paid_share,
 )
-from gpucost.whatif.spot.interruptions import measured_rate, of_trace, read_trace, read_traces
-from tests.shared import shared
+from gpucost.whatif.spot.interruptions import Evidence, Rate, gamma_quantile, posterior, prior_rate
 
 WORKS = st.builds(
     Work,
@@ -36,7 +31,7 @@ WORKS = st.builds(
     write=st.floats(0, 0.2),
     restart=st.floats(0, 0.5),
     notice=st.sampled_from([0.0, 2 / 60]),
-    nodes=st.integers(1, 16),
+    hits=st.integers(1, 16),
 )
 
 
@@ -90,8 +85,8 @@ def test_no_other_interval_beats_the_best(work: Work, factor: float) -> None:
     [
         Work(1 / 3, 0.5),
         Work(0.05, 0.5, write=0.05, restart=0.25),
-        Work(0.1, 0.5, write=0.05, restart=0.2, nodes=4),
-        Work(0.1, 0.5, write=0.02, restart=0.2, notice=2 / 60, nodes=2),
+        Work(0.1, 0.5, write=0.05, restart=0.2, hits=4),
+        Work(0.1, 0.5, write=0.02, restart=0.2, notice=2 / 60, hits=2),
         Work(3.0, 0.5, write=0.02, restart=0.2),
     ],
 )
@@ -115,8 +110,8 @@ def test_first_hours_free_is_the_share_of_lives_that_outlast_them() -> None:
     "work",
     [
         Work(0.33, 0.5, restart=0.2, first_hour_free=True),
-        Work(0.33, 0.5, write=0.02, restart=0.2, nodes=4, first_hour_free=True),
-        Work(1.5, 0.25, write=0.02, restart=0.1, nodes=2, first_hour_free=True),
+        Work(0.33, 0.5, write=0.02, restart=0.2, hits=4, first_hour_free=True),
+        Work(1.5, 0.25, write=0.02, restart=0.1, hits=2, first_hour_free=True),
     ],
 )
 def test_paid_hours_are_those_of_a_plain_walk_through_the_lives_of_nodes(work: Work) -> None:
@@ -128,7 +123,7 @@ def test_paid_hours_are_those_of_a_plain_walk_through_the_lives_of_nodes(work: W
 
 def _walked(work: Work, hours: float, rng: random.Random) -> float:
     """Paid hours of a node per useful hour: every node lives and dies by itself, any death stops them all."""
-    born = [0.0] * work.nodes
+    born = [0.0] * int(work.hits)
     death = [rng.expovariate(work.per_hour) for _ in born]
     clock = paid = done = restart = 0.0
     while done < hours:
@@ -145,7 +140,7 @@ def _walked(work: Work, hours: float, rng: random.Random) -> float:
         death[node] = first + rng.expovariate(work.per_hour)
         restart = work.restart
     # what the job itself ends is paid, however short
-    return (paid + sum(clock - at for at in born)) / work.nodes / done
+    return (paid + sum(clock - at for at in born)) / int(work.hits) / done
 
 
 def test_free_first_hours_outweigh_endless_work_only_where_they_are_longer_than_what_must_get_through() -> (
@@ -154,7 +149,7 @@ def test_free_first_hours_outweigh_endless_work_only_where_they_are_longer_than_
     """Up hours grow by e^{nλ(r+c+w)}, paid ones fall by e^{-λ}."""
     short, long = (
         Work(1.0, 0.5, restart=0.2, first_hour_free=True),
-        Work(1.0, 0.5, restart=0.2, nodes=2, first_hour_free=True),
+        Work(1.0, 0.5, restart=0.2, hits=2, first_hour_free=True),
     )
     rates = [999.9, 1000.1, 1500.0, 5000.0]  # on either side of what a float holds of e^{0.7 λ}
     assert max(exact(replace(short, per_hour=rate)) for rate in rates) < 1e-100
@@ -179,111 +174,36 @@ def test_where_free_first_hours_make_interruptions_pay_the_answer_says_so() -> N
     )
 
 
-def test_measured_rates_are_of_the_family_or_the_model_at_that_provider_else_pooled() -> None:
-    t4 = measured_rate("aws", "g4dn.12xlarge", None)
-    assert (t4.per_hour, t4.low, t4.high) == (74 / 135.7, 0.4282, 0.6847)
-    assert measured_rate("gcp", "a3-highgpu-8g", "A100-SXM4-40GB").per_hour == 154 / 1548.2
-    # K80: probes that failed are all that is known
-    assert "upper limit" in measured_rate("aws", "p2.xlarge", "K80").source
-    pooled = measured_rate("aws", "p5.48xlarge", "H100-80GB-HBM3")
-    assert pooled == measured_rate(None, "", None) or "pooled: none of aws p5" in pooled.source
-    assert pooled.low == 0.0472 and pooled.high == 0.9974 and 0.24 < pooled.per_hour < 0.25
+def test_a_prior_is_the_one_of_the_advisors_band() -> None:
+    assert prior_rate("aws", "us-east-1", "g5.48xlarge").per_hour == 0.26  # over 20 % a month
+    assert prior_rate("aws", "us-east-1", "p4d.24xlarge").per_hour == 0.068  # 10 to 15 %
+    assert prior_rate("aws", "nowhere-1", "g4dn.metal").low in {0.004, 0.06}  # most frequent of g4dn
+    assert (prior_rate("gcp", None, "a3-highgpu-8g").low, prior_rate("gcp", None, "a3-highgpu-8g").high) == (
+        0.005,
+        0.1,
+    )
+    unknown = prior_rate("oci", None, "BM.GPU.H100.8")
+    assert (unknown.low, unknown.per_hour, unknown.high) == (0.001, 0.1, 0.4)
 
 
-TICKS = {"metadata": {"gap_seconds": 600}, "data": [0, 1, 1, 1, 0, 0, 2, 2, 1, 3, 0]}
-EVENTS = "0,add,a\n0,add,b\n3600000,remove,a\n5400000,add,c\n7200000,remove,b\n"
-
-
-def plain_ticks(path: Path) -> tuple[int, float]:
-    document = json.loads(path.read_text())
-    preemptions, ticks, before = 0, 0, 0
-    for count in document["data"]:
-        if count < before:
-            preemptions += before - count
-        ticks += count
-        before = count
-    return preemptions, ticks * document["metadata"]["gap_seconds"] / 3600
-
-
-def plain_events(path: Path) -> tuple[int, float]:
-    """Hours of each step, times the nodes there at that step."""
-    rows = [(int(at), event) for at, event, _ in csv.reader(path.open())]
-    there, hours, before = 0, 0.0, 0
-    for at, event in rows:
-        hours += there * (at - before) / 3_600_000
-        there, before = there + (1 if event == "add" else -1), at
-    return sum(event == "remove" for _, event in rows), hours
+def test_own_evidence_moves_the_rate_from_the_first_hour() -> None:
+    """40 nodes of one pool for a week without an interruption: 3 events in 168 pool-hours would be seen in 95 %."""
+    prior = Rate(0.1, "wide", None, 0.001, 0.4)  # as wide as an exponential distribution: shape 1
+    rate = posterior(prior, Evidence(node_hours=6720, pool_hours=168))
+    assert rate.per_hour == pytest.approx(1 / (10 + 6720))
+    assert rate.high == pytest.approx(2.9957 / (10 + 168), rel=1e-4)
+    more = posterior(prior, Evidence(node_hours=1486, reclaims=6, pool_hours=743, ends=8))
+    assert more.per_hour == pytest.approx(7 / 1496)
+    assert more.high == pytest.approx(
+        14.4347 / 753, rel=1e-4
+    )  # half of the chi-squared quantile of 18 degrees
+    assert posterior(prior, Evidence()) is prior
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "preemptions", "node_hours"),
-    [
-        ("ticks.json", json.dumps(TICKS), 5, 11 / 6),
-        # what is there at the end lasted until then
-        ("events.csv", EVENTS, 2, 1 + 2 + 0.5),
-        ("dated.txt", "2021-12-11, 11:00:00, 4\n2021-12-11, 11:30:00, 3\n2021-12-11, 12:00:00, 3\n", 1, 3.5),
-        # the clock steps back: no time passes
-        (
-            "back.txt",
-            "2021-12-11, 11:00:00, 4\n2021-12-11, 12:00:00, 4\n2021-12-11, 11:30:00, 2\n2021-12-11, 12:30:00, 2\n",
-            2,
-            5.0,
-        ),
-        ("hours.csv", "0.000,2\n1.000,2\n1.000,1\n2.500,1\n", 1, 3.5),
-    ],
+    ("shape", "share", "value"),
+    # half of the chi-squared quantiles of twice as many degrees of freedom
+    [(1, 0.95, 2.995732), (9, 0.975, 15.763189), (0.5, 0.05, 0.0019660), (50, 0.05, 38.964626)],
 )
-def test_formats(tmp_path: Path, name: str, text: str, preemptions: int, node_hours: float) -> None:
-    (tmp_path / name).write_text(text)
-    trace = read_trace(tmp_path / name)
-    assert (trace.preemptions, trace.node_hours) == (preemptions, pytest.approx(node_hours))
-
-
-def test_a_folder_is_all_its_traces_once(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "a.json").write_text(json.dumps(TICKS))
-    (tmp_path / "x.csv").write_text("0,2\n3600,2\n3600,1\n7200,1\n")
-    (tmp_path / "x_scaled.csv").write_text("0.000,2\n1.000,2\n1.000,1\n2.000,1\n")
-    (tmp_path / "NOTES.txt").write_text("not a trace\n")
-    trace = read_traces([tmp_path])
-    assert (trace.files, trace.preemptions) == (2, 6)
-    assert trace.node_hours == pytest.approx(11 / 6 + 3)
-    assert [path.name for path in trace.passed_over] == ["NOTES.txt"]
-    rate = of_trace(trace)
-    assert rate.low is not None and rate.high is not None
-    assert rate.low < rate.per_hour == trace.preemptions / trace.node_hours < rate.high
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("a.json", '{"metadata": {}, "data": [1]}', "gap_seconds"),
-        ("a.json", '{"metadata": {"gap_seconds": 60}, "data": [1, -1]}', "whole numbers"),
-        ("a.json", '{"metadata": {"gap_seconds": 60}, "data": [0, 0]}', "no instance was ever there"),
-        ("b.csv", "0,add,a\n5,remove,z\n", "row 2: cannot remove z"),
-        ("b.csv", "0,add,a\n5,add,a\n", "row 2: cannot add a"),
-        ("b.csv", "9,add,a\n5,add,b\n", "row 2: goes back in time"),
-        ("c.csv", "0,2\n3600,many\n", "row 2: 'many'"),
-        ("d.txt", "hello\n", "is no trace"),
-    ],
-)
-def test_broken_traces_are_told(tmp_path: Path, name: str, text: str, message: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(DataError, match=message):
-        read_traces([tmp_path / name])
-
-
-@pytest.mark.shared
-def test_further_traces_against_a_plain_count() -> None:
-    counted = 0
-    for path in sorted(shared("data/gpu").rglob("*")):
-        start = path.read_text(errors="replace")[:2000] if path.suffix in (".json", ".csv") else ""
-        if '"gap_seconds"' in start:
-            expected = plain_ticks(path)
-        elif ",add," in start.partition("\n")[0]:
-            expected = plain_events(path)
-        else:
-            continue
-        trace = read_trace(path)
-        assert (trace.preemptions, trace.node_hours) == pytest.approx(expected), path
-        counted += 1
-    assert counted
+def test_quantiles_of_the_gamma_distribution(shape: float, share: float, value: float) -> None:
+    assert gamma_quantile(shape, share) == pytest.approx(value, rel=1e-4)

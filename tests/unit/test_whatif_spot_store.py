@@ -13,10 +13,10 @@ import pytest
 
 from gpucost import pipeline
 from gpucost.config.model import Config
-from gpucost.periods import Period, from_ms
+from gpucost.engine import dicts, run_stage
+from gpucost.price import load_offers
 from gpucost.store.connection import Store
 from gpucost.whatif.spot.formulas import Work, exact
-from gpucost.whatif.spot.market import Market, Place, read_market
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.edits import move
 from tests.replay.load import load, write_config
@@ -26,10 +26,7 @@ from tests.replay.work import counter, put
 from tests.unit.whatif_costs import ask
 
 END = 200
-WHOLE = Period(from_ms(at(0) * 1000), from_ms(at(END) * 1000))
 RATE, LIVES = 0.15, 24
-ENDED = "ended while"
-NAMED = "taken, as Karpenter or the termination handler names them"
 
 
 class Lives(NamedTuple):
@@ -64,12 +61,12 @@ def lives(zone: str) -> Lives:
 
 
 class Scene(NamedTuple):
-    """Lives in a cluster and a zone of their own: how many count as interrupted, and where that is from."""
+    """Lives in a cluster and a zone of their own: how many ended under a pod, and of how many a reclaim was witnessed."""
 
     lives: Lives
     series: list[Series]
     ends: int
-    source: str
+    witnessed: int
 
 
 def plain(zone: str) -> Scene:
@@ -94,7 +91,7 @@ def plain(zone: str) -> Scene:
         pod(name, "kept", [0], start, start + 40, "train", owner=["PyTorchJob", job])
         for name, job, start in runs
     )
-    return Scene(found, found.scraped(), LIVES, ENDED)
+    return Scene(found, found.scraped(), LIVES, 0)
 
 
 def handled(zone: str, heard_from: float) -> Scene:
@@ -129,7 +126,7 @@ def handled(zone: str, heard_from: float) -> Scene:
     unheard = sum(one["to"] < at(heard_from) for one in found.ended)
     assert 0 < unheard < 14 if heard_from else unheard == 0
     ends_after = sum(end >= heard_from for end in ends[:14])
-    return Scene(found, [*found.scraped(), *more], unheard + ends_after, ENDED if unheard else NAMED)
+    return Scene(found, [*found.scraped(), *more], unheard + ends_after, ends_after)
 
 
 def counted(zone: str, metric: str, reason: str) -> Scene:
@@ -157,7 +154,7 @@ def counted(zone: str, metric: str, reason: str) -> Scene:
     for one in scraped:
         if one.labels["__name__"] == "kube_node_labels" and one.labels["node"] in known:
             one.labels["label_karpenter_sh_nodepool"] = "gpu"
-    return Scene(found, [*scraped, *more], 3 + len(taken), ENDED)
+    return Scene(found, [*scraped, *more], 3 + len(taken), len(taken))
 
 
 SCENES: dict[str, Callable[[], Scene]] = {
@@ -197,43 +194,34 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
     return config, store
 
 
-def market_of(told: tuple[Config, Store], period: Period = WHOLE) -> Market:
+@pytest.fixture(scope="module")
+def evidence(told: tuple[Config, Store]) -> dict[tuple[str, str], dict[str, float]]:
+    """Rows of spot_evidence by instance type and zone, with a half-life so long that all evidence counts whole."""
     config, store = told
     with store.read() as con:
-        return read_market(con, config, ["g5.2xlarge", "g6.12xlarge"], period)
-
-
-@pytest.fixture(scope="module")
-def market(told: tuple[Config, Store]) -> Market:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpucost.whatif.spot.market._FEWEST_ENDS", 10)
-        return market_of(told)
+        load_offers(con, config)
+        run_stage(
+            con, "gpucost.whatif.spot", "spot_evidence", {"held_within_ms": 600_000, "half_life_ms": 10**16}
+        )
+        return {(row["instance_type"], row["zone"]): row for row in dicts(con.execute("FROM spot_evidence"))}
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_lives_give_their_own_rate_back(market: Market, name: str) -> None:
+def test_ends_and_reclaims_of_a_pool_are_counted(
+    evidence: dict[tuple[str, str], dict[str, float]], name: str
+) -> None:
     scene = scenes()[name]
-    zone = scene.lives.nodes[0]["zone"]
-    rate = market.rate(Place("g5.2xlarge", "aws", "us-west-2", zone))
-    assert rate.per_hour == pytest.approx(scene.ends / scene.lives.hours, rel=0.02)
-    assert rate.low is not None and rate.high is not None and rate.low < rate.per_hour < rate.high
-    assert rate.source.startswith(f"{scene.ends} of own spot nodes of g5 in {zone} {scene.source}")
-    assert rate.source.endswith("an upper limit") == (scene.source == ENDED)
+    own = evidence["g5.xlarge", scene.lives.nodes[0]["zone"]]
+    assert own["node_hours"] == pytest.approx(scene.lives.hours, rel=0.02)
+    assert own["pool_hours"] <= own["node_hours"]
+    assert own["reclaims"] == pytest.approx(scene.witnessed)
+    assert 0 < own["ends"] <= scene.ends  # ends within 15 minutes are one
 
 
-def test_another_zone_has_the_rate_of_all_zones_and_ends_of_no_held_node_do_not_count(market: Market) -> None:
-    place = Place("g5.2xlarge", "aws", "us-west-2", "us-west-2z")
-    ends = sum(scene.ends for scene in scenes().values())
-    assert market.rate(place).source.startswith(f"{ends} of own spot nodes of g5 in all zones")
-    # of the g6 nodes none was taken: their pods were done, or gone for an hour
-    assert market.rate(place._replace(instance_type="g6.12xlarge")).source.startswith("measured traces")
-
-
-@pytest.mark.parametrize(("ends", "is_rate"), [(19, False), (20, True)])
-def test_few_ends_are_no_rate(told: tuple[Config, Store], ends: int, is_rate: bool) -> None:
-    until = scenes()["main"].lives.ended[ends - 1]["to"] + 900
-    own = market_of(told, Period(WHOLE.start, from_ms(until * 1000))).own_rates
-    assert (("aws", "g5", "us-west-2b") in own) == is_rate
+def test_ends_of_nodes_whose_pods_were_done_do_not_count(
+    evidence: dict[tuple[str, str], dict[str, float]],
+) -> None:
+    assert all(row["ends"] == 0 for (kind, _), row in evidence.items() if kind == "g6.12xlarge")
 
 
 def test_training_that_went_on_from_a_checkpoint_is_safe(told: tuple[Config, Store]) -> None:
@@ -242,7 +230,7 @@ def test_training_that_went_on_from_a_checkpoint_is_safe(told: tuple[Config, Sto
         row["workload"]: row["suits spot"] for row in answer["tables"]["Workloads on nodes that could move"]
     }
     assert suits == {"PyTorchJob/resumed": "safe", "PyTorchJob/anew": "needs work"}
-    assert "own spot nodes of g5" in json.dumps(answer["assumptions"])
+    assert "own spot nodes: " in json.dumps(answer["assumptions"])
     # two pods of 40 h at $1.20, then at $0.48 and as much longer as interruptions and checkpoints make it
     times = exact(Work(answer["interruptions_per_hour"], 0.5, 2.5 / 60, 0.2, 120 / 3600))
     assert answer["saving"] == pytest.approx(80 * (1.20 - 0.48 * times), abs=0.01)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 from gpucost.errors import UsageError
@@ -17,25 +15,9 @@ from gpucost.whatif.fleet import Price, Usage
 from gpucost.whatif.spot import answer, backtest
 from gpucost.whatif.spot.answer import Described, find_place
 from gpucost.whatif.spot.backtest import SpotReplay, job_starts, node_jobs
-from gpucost.whatif.spot.interruptions import Rate, of_trace, read_traces
+from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, read_market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target
-
-
-def chosen_rate(
-    request: WhatIfRequest, interruptions_per_hour: float | None, traces: Sequence[Path] | None
-) -> Rate | None:
-    """The rate that options give: the number, or what traces come to; None where neither is given."""
-    if interruptions_per_hour is not None and traces:
-        raise UsageError("--interruptions-per-hour and --trace exclude each other", "give one of them")
-    if interruptions_per_hour is not None:
-        return Rate(interruptions_per_hour, "option")
-    if not traces:
-        return None
-    trace = read_traces(traces)
-    if trace.passed_over:
-        request.note(f"passed over what holds no trace: {', '.join(path.name for path in trace.passed_over)}")
-    return of_trace(trace)
 
 
 def job_replay(request: WhatIfRequest, fleet: Described) -> SpotReplay:
@@ -90,14 +72,8 @@ def whatif_spot(
     options: SpotOptions,
     interruptions_per_hour: Annotated[
         float | None,
-        Option(
-            "Interruptions of one node per hour. Default: those of own spot nodes, else of measured traces."
-        ),
+        Option("Interruptions of one node per hour. Default: own spot nodes, on top of published rates."),
     ] = None,
-    trace: Annotated[
-        tuple[Path, ...],
-        Option("Estimate interruptions from traces: a file or directory; repeatable.", "PATH"),
-    ] = (),
 ) -> Document:
     """Say what moving on-demand usage to spot would save, interruptions counted.
 
@@ -106,9 +82,8 @@ def whatif_spot(
     store's spot price history, else own spot nodes of the type, else the catalog. What is safe moves: batch work, and training
     with known checkpoints; the rest stands below as a second figure, with its reason.
 
-    Traces are JSON with metadata.gap_seconds and data (instances at each tick), CSV of milliseconds,add|remove,node, or counts:
-    date,time,instances or elapsed,instances. Interruptions come from an option, else own spot nodes of the period (from 20 that
-    ended while held), else measured traces of the GPU family.
+    The rate of interruptions comes from --interruptions-per-hour, otherwise from own spot nodes of all stored months on top of
+    published rates of the family. The answer begins with the break-even rate; a gang of n nodes stops √n times as often as one.
 
     \b
     Examples:
@@ -117,9 +92,9 @@ def whatif_spot(
       gpucost whatif spot --team research --month 2026-10
       gpucost whatif spot --on-demand-price 32 --spot-price 12 --nodes 4 --on-demand-share 0.25
       gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
-      gpucost whatif spot --trace traces/ --checkpoint-write-minutes 3 --format json
+      gpucost whatif spot --instance-type p5.48xlarge --region us-east-1 --interruptions-per-hour 0.05 --format json
     """
-    rate = chosen_rate(request, interruptions_per_hour, trace)
+    rate = None if interruptions_per_hour is None else Rate(interruptions_per_hour, "option")
     fleet = replace(fleet, hours=hours_needed(fleet.hours, fleet.active_hours_per_day, fleet.days))
     if options.backtest:
         if options.to is Target.on_demand:

@@ -23,7 +23,7 @@ from gpucost.whatif.cost import CostBlock, charge, fleet_costs, kept
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price, to_decimal
 from gpucost.whatif.fleet import PAID_ANYWAY, Price, Scope, escaped_glob
 from gpucost.whatif.reserve import Offers
-from gpucost.whatif.spot.interruptions import Rate, measured_rate
+from gpucost.whatif.spot.interruptions import Rate, prior_rate
 from gpucost.whatif.tokens import (
     Api,
     ApiPrice,
@@ -456,7 +456,7 @@ def _spot(request: WhatIfRequest, own: OwnNodes, gpus: float) -> tuple[Price | N
     price = (
         None if own.spot_price is None else Price(node_price(own.spot_price, own.price_per, gpus), "option")
     )
-    rate = measured_rate(None, "", own.gpu_model)
+    rate = prior_rate(None, None, "")
     if own.instance_type is not None:
         with store_or_empty(request.settings) as con:
             provider, name, _ = find_instance(con, own.instance_type)

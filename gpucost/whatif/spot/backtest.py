@@ -131,9 +131,7 @@ def _price_at(lane: Lane, at_ms: int) -> Decimal:
     return lane[max(bisect.bisect_right(lane, at_ms, key=lambda step: step[0]) - 1, 0)][1]
 
 
-_NO_RATE = Assumption(
-    "interruptions", 0, "per node-hour", "not counted without --interruptions-per-hour or --trace"
-)
+_NO_RATE = Assumption("interruptions", 0, "per node-hour", "not counted without --interruptions-per-hour")
 _MOST_STARTS = 120
 _CENTS = Decimal("0.000001")
 # the part on demand of the fleet that holds an anchor

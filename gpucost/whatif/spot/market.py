@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpucost.catalog import load_catalog
 from gpucost.engine import run_stage
 from gpucost.errors import UsageError
-from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms
+from gpucost.periods import MS_PER_DAY, Period, from_ms
 from gpucost.price import load_offers
 from gpucost.records import record
 from gpucost.whatif.fleet import Price
-from gpucost.whatif.spot.interruptions import Rate, family_of, measured_rate, of_events
+from gpucost.whatif.spot.interruptions import Evidence, Rate, family_of, posterior, prior_rate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
 
-# Ends of own spot nodes from which on they are a rate, and how long before its end a node was held, if it was one.
-_FEWEST_ENDS = 20
+# How long before its end a pod held a node, if the end counts; and the time in which evidence halves.
 _HELD_WITHIN_MS = 600_000
+_HALF_LIFE_MS = 90 * MS_PER_DAY
 
 
 class Place(NamedTuple):
@@ -75,8 +75,8 @@ class Market:
     listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = field(default_factory=dict)
     history: dict[str, list[tuple[str, PriceChanges]]] = field(default_factory=dict)
     own: dict[tuple[str, str], Decimal] = field(default_factory=dict)
-    # by provider, family, and zone ("": all zones)
-    own_rates: dict[tuple[str | None, str, str], Rate] = field(default_factory=dict)
+    # own spot nodes by provider and family
+    evidence: dict[tuple[str | None, str], Evidence] = field(default_factory=dict)
 
     def list_price(self, place: Place, option: str) -> Price | None:
         """`on_demand` or `spot` list price of the place, in the order of place_rank (price/vocabulary.sql).
@@ -129,12 +129,10 @@ class Market:
         return Price(chosen.prices[-1], chosen.source, str(from_ms(chosen.at_ms[-1]).date()))
 
     def rate(self, place: Place) -> Rate:
-        """How often the place's spot nodes are interrupted: own nodes of its family in its zone, in all zones, else traces."""
-        family = family_of(place.instance_type)
-        own = (self.own_rates.get((place.provider, family, zone)) for zone in (place.zone or "", ""))
-        return next((rate for rate in own if rate), None) or measured_rate(
-            place.provider, place.instance_type, place.gpu_model
-        )
+        """How often the place's spot nodes are interrupted: own nodes of its family, on top of the published rate."""
+        prior = prior_rate(place.provider, place.region, place.instance_type)
+        own = self.evidence.get((place.provider, family_of(place.instance_type)), Evidence())
+        return posterior(prior, own)
 
 
 # What own nodes of an instance type cost per hour in the period, weighted by time.
@@ -168,7 +166,7 @@ def read_market(
     period: Period | None = None,
     stale_after_days: int | None = None,
 ) -> Market:
-    """All that store and catalog know of these instance types. Own prices and interruptions are those of `period`.
+    """All that store and catalog know of these instance types. Own prices are those of `period`.
 
     Spot prices hold for `stale_after_days` (of the config) after they were collected. Leaves price_offers on this connection.
     """
@@ -190,29 +188,20 @@ def read_market(
     if period is not None:
         rows = con.execute(_OWN, period.bounds).fetchall()
         own = {(name, capacity): price for name, capacity, price in rows}
-    return Market(currency, dict(listed), dict(history), own, _own_rates(con, period) if period else {})
+    return Market(currency, dict(listed), dict(history), own, read_evidence(con))
 
 
-def _own_rates(con: DuckDBPyConnection, period: Period) -> dict[tuple[str | None, str, str], Rate]:
-    """What own spot nodes of the period came to, where enough of them ended."""
-    during = period.bounds | {"held_within_ms": _HELD_WITHIN_MS}
-    run_stage(con, __package__, "spot_lives", during)
-    sums: dict[tuple[str | None, str, str], tuple[int, float, bool]] = defaultdict(lambda: (0, 0.0, True))
-    for provider, name, zone, up_ms, ends, is_named in con.execute("FROM spot_lives ORDER BY ALL").fetchall():
-        for key in {(provider, family_of(name), zone), (provider, family_of(name), "")}:
-            before, hours, all_named = sums[key]
-            sums[key] = before + ends, hours + up_ms / MS_PER_HOUR, all_named and is_named
-    rates = {}
-    for key, (ends, hours, is_named) in sums.items():
-        if ends >= _FEWEST_ENDS:
-            where = f"{key[1]} in {key[2] or 'all zones'}"
-            how = "ended while, or 10 minutes after, unfinished pods held them"
-            if is_named:
-                how = "taken, as Karpenter or the termination handler names them"
-            source = f"{ends:,} of own spot nodes of {where} {how}, in {hours:,.0f} node-hours"
-            source += "" if is_named else ": an upper limit"
-            rates[key] = of_events(ends, hours, source)
-    return rates
+def read_evidence(con: DuckDBPyConnection) -> dict[tuple[str | None, str], Evidence]:
+    """Own spot nodes of all collected months, by provider and family."""
+    half_life = {"held_within_ms": _HELD_WITHIN_MS, "half_life_ms": _HALF_LIFE_MS}
+    run_stage(con, __package__, "spot_evidence", half_life)
+    rows = con.execute(
+        "SELECT provider, instance_type, node_hours, reclaims, pool_hours, ends FROM spot_evidence ORDER BY ALL"
+    )
+    found: dict[tuple[str | None, str], Evidence] = defaultdict(Evidence)
+    for provider, instance_type, *figures in rows.fetchall():
+        found[provider, family_of(instance_type)] += Evidence(*figures)
+    return dict(found)
 
 
 _INSTANCES = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, NamedTuple
@@ -15,11 +15,10 @@ from gpucost.records import record
 from gpucost.whatif.answer import Assumption, stated
 from gpucost.whatif.flags import PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
-from gpucost.whatif.spot.formulas import Work
+from gpucost.whatif.spot.formulas import Work, gang_hits
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place
 
-Formula = Callable[[Work], float]
 _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
 
 
@@ -125,17 +124,20 @@ class SpotOptions(OptionGroup):
         bool, Option("Replay a job (--instance-type, --hours), or real usage, over the store's spot prices.")
     ] = False
     on_demand_share: Annotated[
-        float | None, Option("Part of the nodes that stays on demand. Default: 0; with --backtest 0.3.", most=1)
+        float | None,
+        Option("Part of the nodes that stays on demand, and goes on. Default: 0; with --backtest 0.3.", most=1),
     ] = None  # fmt: skip
 
-    def work(self, per_hour: float, nodes: int = 1, provider: str | None = None) -> Work:
-        """Return the same in hours. Nodes of a gang that stay on demand do not interrupt it."""
+    def work(self, per_hour: float, hits: float = 1.0, provider: str | None = None) -> Work:
+        """The same in hours, of work that stops `hits` times as often as one node."""
         minutes = (self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes)
         checkpoint, write, restart = (each / 60 for each in minutes)
         notice = self.notice(provider)[0] / 3600
-        return Work(
-            per_hour * self.exposed(nodes), checkpoint, write, restart, notice, nodes, self.first_hour_free
-        )
+        return Work(per_hour, checkpoint, write, restart, notice, hits, self.first_hour_free)
+
+    def hits(self, nodes: int) -> float:
+        """How often a gang of `nodes` stops per interruption of one. With anchors on demand the rest of it goes on."""
+        return 1.0 if self.kept_on_demand else gang_hits(nodes)
 
     def notice(self, provider: str | None) -> tuple[float, str]:
         """Seconds between notice and interruption, and where they are known from."""
@@ -148,10 +150,6 @@ class SpotOptions(OptionGroup):
     def kept_on_demand(self) -> float:
         """The part that does not move."""
         return self.on_demand_share or 0.0
-
-    def exposed(self, nodes: int) -> float:
-        """Return the part of a gang of `nodes` that interruptions can hit; a node without a gang is hit as a whole."""
-        return 1 - self.kept_on_demand if nodes > 1 else 1.0
 
     @property
     def wait_hours(self) -> float:
@@ -236,6 +234,7 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
     for pod in usage.fleet.pods:
         held[pod.place][pod.owner] += pod.gpu_ms
     moved: Moves = {}
+    rates: dict[Place, Rate] = {}
     stays: Counter[str] = Counter()
     for node in usage.fleet.nodes:
         name = node.instance_type or "nodes without an instance type"
@@ -259,7 +258,9 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
             free = node.hours * usage.times - sum(hours.values())
             if free > 1e-9 and not usage.is_narrowed:
                 hours[None] = free
-            moved[node.key] = Moved(node, prices, question.rate or question.market.rate(place), hours)
+            if place not in rates:
+                rates[place] = question.rate or question.market.rate(place)
+            moved[node.key] = Moved(node, prices, rates[place], hours)
     if not moved:
         raise GpucostError(
             f"no {wanted.replace('_', '-')} usage of {usage.scope_name} in {usage.period_name} can be moved: "
@@ -288,14 +289,3 @@ def _target_prices(target: Target, question: SpotQuery, node: Node, place: Place
         return (Price(own, f"own {target} nodes of that type in the period"),)
     listed = market.list_price(place, target.capacity_type)
     return (listed,) if listed else ()
-
-
-def weights(
-    options: SpotOptions, per_hour: float, gang: int, provider: str | None, formula: Formula
-) -> tuple[float, float]:
-    """What of the cost on demand, and of that on spot, an uninterrupted hour's work costs where a part is kept on demand.
-
-    A gang's part on demand waits for those on spot, and is interrupted no more often than they are. Infinite: it never ends.
-    """
-    kept, factor = options.kept_on_demand, formula(options.work(per_hour, gang, provider))
-    return kept * factor if gang > 1 and kept else kept, (1 - kept) * factor
