@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.options import Option
 from gpucost.periods import local_days
-from gpucost.questions.budget.days import LEVELS, chosen_month, costs_by_day
+from gpucost.questions.budget.days import LEVELS, RECENT_DAYS, chosen_month, costs_by_day
 from gpucost.questions.request import PeriodRequest
 from gpucost.render.schema import columns_of
 from gpucost.render.schema import table as as_table
@@ -56,7 +56,6 @@ def anomalies(
       gpucost anomalies --month 2026-10 --level team --level workload
       gpucost anomalies --last 4w --min-cost 500 --format json
     """
-    from gpucost.questions.budget.outlook import HISTORY_DAYS
     from gpucost.questions.budget.patterns import AnomaliesAnswer, AnomalyRow
     from gpucost.questions.budget.patterns import anomalies as unusual
     from gpucost.render.formatting import figure_text
@@ -64,7 +63,7 @@ def anomalies(
     settings = request.settings
     period, name = request.named_period or chosen_month(request)
     view, days = costs_by_day(
-        request, period, ("team", "cluster", "namespace", "workload", "day"), HISTORY_DAYS + 7
+        request, period, ("team", "cluster", "namespace", "workload", "day"), RECENT_DAYS
     )
     wanted = tuple(local_days(period, request.tz))
     found = unusual(days, wanted, Decimal(repr(least)), settings.currency)

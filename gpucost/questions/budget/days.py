@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}
 BOUGHT = "Bought tokens are part of it, of teams and of all GPU nodes."
 _DAYS_SHOWN = 5
-# Three ends of months, and the weeks around them.
-LONG_HISTORY_DAYS = 94
+# Eight weeks and one to begin with; three ends of months, and the weeks around them.
+RECENT_DAYS, LONG_HISTORY_DAYS = 63, 94
 
 
 def known_days(days: Days, wanted: Sequence[date]) -> str:

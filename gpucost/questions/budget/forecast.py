@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from calendar import monthrange
-from collections.abc import Callable
 from datetime import date, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import GpucostError
-from gpucost.options import WHOSE, Names, Option
+from gpucost.options import WHOSE, Names, Option, OptionGroup
 from gpucost.periods import local_days
 from gpucost.questions.budget.days import BOUGHT, LEVELS, chosen_month, costs_by_day, known_days
 from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
+from gpucost.records import record
 from gpucost.render.schema import table as as_table
 from gpucost.render.view import Document, Table, count, money, text
 
 if TYPE_CHECKING:
     from gpucost.questions.budget.answer import ForecastRow
+    from gpucost.questions.budget.outlook import Growth
     from gpucost.questions.budget.projection import CostSeries, Days
 
 _METHOD = (
@@ -26,24 +28,37 @@ _METHOD = (
 )
 
 
-def forecast(
-    request: MonthRequest,
-    team: Annotated[Names, Option("Only this team; repeatable.", "NAME", panel=WHOSE, completes="team")] = (),
+@record
+class Horizon(OptionGroup):
+    """How far ahead, and on which growth."""
+
     months: Annotated[
         int | None,
-        Option(
-            "Months to forecast, the chosen one included. Default: 1, with --growth 12.",
-            "COUNT",
-            least=1,
-            most=60,
-        ),
-    ] = None,
+        Option("Months, the chosen one included. Default: 1, with --growth 12.", "COUNT", least=1, most=60),
+    ] = None
     growth: Annotated[
         float | None,
-        Option(
-            "Growth a month from the next month on, in place of the trend.", "PERCENT", least=-99, most=1000
-        ),
-    ] = None,
+        Option("Growth a month after the first, in place of the trend.", "PERCENT", least=-99, most=1000),
+    ] = None
+
+    @property
+    def is_ahead(self) -> bool:
+        return self.months is not None or self.growth is not None
+
+    def spans(self, first: tuple[date, ...]) -> list[tuple[date, ...]]:
+        """The days of the first month and of those after it, and, of several, of all of them."""
+        count, months = self.months or (1 if self.growth is None else 12), [first]
+        while len(months) < count:
+            begin = months[-1][-1] + timedelta(days=1)
+            days = monthrange(begin.year, begin.month)[1]
+            months.append(tuple(begin + timedelta(days=day) for day in range(days)))
+        return months if count == 1 else [*months, tuple(chain.from_iterable(months))]
+
+
+def forecast(
+    request: MonthRequest,
+    horizon: Horizon,
+    team: Annotated[Names, Option("Only this team; repeatable.", "NAME", panel=WHOSE, completes="team")] = (),
 ) -> Document:
     """Show what the month will come to, by team and for the whole fleet, and within which range.
 
@@ -60,38 +75,30 @@ def forecast(
       gpucost forecast --growth 5 --months 12 --format json
     """
     from gpucost.questions.budget.ahead import Ahead, ahead_of
-    from gpucost.questions.budget.answer import ForecastAnswer, ForecastRow
+    from gpucost.questions.budget.answer import ForecastAnswer
     from gpucost.questions.budget.outlook import HISTORY_DAYS, RANGE, Growth
-    from gpucost.questions.budget.projection import forecasts
 
     settings = request.settings
     period, period_name = chosen_month(request)
     view, days = costs_by_day(request, period)
-    spans = _months(tuple(local_days(period, request.tz)), months or (1 if growth is None else 12))
-    grown = None if growth is None else Growth(growth, spans[0][-1])
-    rows = [
-        ForecastRow(series.level, series.team, _name(span), row)
-        for series in _chosen(days, team)
-        for span, row in zip(spans, forecasts(days, series, spans, grown), strict=True)
-    ]
-    rows.sort(key=_dearest_team_first(rows))
-    if team or (months is None and growth is None):
-        ahead = Ahead()
-    else:
+    growth, spans = horizon.growth, horizon.spans(tuple(local_days(period, request.tz)))
+    rows = _rows(days, team, spans, None if growth is None else Growth(growth, spans[0][-1]))
+    ahead = Ahead()
+    if horizon.is_ahead and not team:
         later = max(0, len(spans) - 2)
         ahead = ahead_of(request, days, growth, later, _name(spans[later]))
     whole = ForecastAnswer(
-        f"{spans[0][0]:%Y-%m}",
-        period,
-        settings.currency,
-        "damped trend and weekdays",
-        HISTORY_DAYS,
-        RANGE,
-        growth,
-        rows,
-        ahead.rows,
-        ahead.assumptions,
-        view.coverage,
+        month=f"{spans[0][0]:%Y-%m}",
+        period=period,
+        currency=settings.currency,
+        method="damped trend and weekdays",
+        history_days=HISTORY_DAYS,
+        chance=RANGE,
+        growth_percent=growth,
+        rows=rows,
+        scenarios=ahead.rows,
+        assumptions=ahead.assumptions,
+        coverage=view.coverage,
     )
     columns, lines = as_table(whole.rows)
     last = "" if len(spans) == 1 else f" to {spans[-2][0]:%B %Y}"
@@ -107,30 +114,26 @@ def forecast(
     )
 
 
-def _months(first: tuple[date, ...], count: int) -> list[tuple[date, ...]]:
-    """The days of the first month and of those after it, and, of several, of all of them."""
-    months = [first]
-    while len(months) < count:
-        begin = months[-1][-1] + timedelta(days=1)
-        days = monthrange(begin.year, begin.month)[1]
-        months.append(tuple(begin + timedelta(days=day) for day in range(days)))
-    return months if count == 1 else [*months, tuple(day for month in months for day in month)]
-
-
 def _name(span: tuple[date, ...]) -> str:
     """2026-10, or 2026-10/2026-12 for several months."""
     return "/".join(dict.fromkeys(f"{day:%Y-%m}" for day in (span[0], span[-1])))
 
 
-def _dearest_team_first(rows: list[ForecastRow]) -> Callable[[ForecastRow], tuple[object, ...]]:
-    """Teams by the cost of the first month, then unallocated GPUs, then the fleet; of each its months in order."""
-    first = {(row.level, row.team): row.forecast for row in reversed(rows)}
+def _rows(
+    days: Days, teams: Names, spans: list[tuple[date, ...]], growth: Growth | None
+) -> list[ForecastRow]:
+    """A row for each month of teams, by the cost of the first month, of unallocated GPUs and of the fleet."""
+    from gpucost.questions.budget.answer import ForecastRow
+    from gpucost.questions.budget.projection import forecasts
 
-    def rank(row: ForecastRow) -> tuple[object, ...]:
-        cost = first[row.level, row.team]
-        return row.level != "team", row.level == "fleet", -(cost.expected or cost.to_date), row.team or ""
-
-    return rank
+    found = [(series, forecasts(days, series, spans, growth)) for series in _chosen(days, teams)]
+    order = ("team", "unallocated", "fleet").index
+    found.sort(key=lambda one: (order(one[0].level), -(one[1][0].expected or one[1][0].to_date)))
+    rows = []
+    for series, months in found:
+        for span, row in zip(spans, months, strict=True):
+            rows.append(ForecastRow(series.level, series.team, _name(span), row))
+    return rows
 
 
 def _chosen(days: Days, teams: Names) -> list[CostSeries]:

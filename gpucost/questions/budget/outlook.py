@@ -96,7 +96,7 @@ class Outlook:
         return foretold
 
     def factor(self, day: date) -> float:
-        """What the day costs beside the level."""
+        """What the day costs, as a factor of the level."""
         return self.seasons.factor(day) * (self.growth.factor(day) if self.growth else 1.0)
 
     def half_range(self, course: Course, missing: Sequence[date]) -> float:

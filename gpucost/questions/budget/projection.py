@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -160,10 +160,7 @@ def _forecast(days: Days, series: CostSeries, month: Sequence[date], outlook: Ou
     if outlook is None:
         used = sum(begun <= day <= month[-1] for day in complete)
         return Forecast(series, to_date, None, None, None, len(open_days), used)
-    rests = [
-        sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
-        for foretold in (outlook.costs(course, missing) for course in outlook.courses)
-    ]
+    rests = [_rest(costs, outlook.costs(course, missing)) for course in outlook.courses]
     halves = [as_money(outlook.half_range(course, missing)) for course in outlook.courses]
     low, high = between([course.chance for course in outlook.courses], rests, halves)
     return Forecast(
@@ -175,6 +172,11 @@ def _forecast(days: Days, series: CostSeries, month: Sequence[date], outlook: Ou
         len(open_days),
         len(outlook.known),
     )
+
+
+def _rest(costs: Mapping[date, Decimal], foretold: Mapping[date, float]) -> Decimal:
+    """What the days will add to what is known of them."""
+    return sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
 
 
 def as_money(value: float) -> Decimal:

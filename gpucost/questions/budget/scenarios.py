@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -19,7 +18,7 @@ from gpucost.price.fx import rates
 from gpucost.price.listing import PriceQuery, listing
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.questions.whatif.prices import price_of_region, source_of
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption, priced
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR
@@ -83,15 +82,12 @@ def read_uses(con: DuckDBPyConnection, config: Config, days: Sequence[date], now
     ends = [to_ms(local_midnight(day + timedelta(days=1), config.tz)) for day in days]
     rows = answer_rows(con, __package__ or "", "mix", {"from_ms": starts, "to_ms": ends})
     load_book(con, config, rates(config))
-    return [
-        Use(
-            " ".join(filter(None, (row["instance_type"], row["provider"], row["region"]))),
-            Decimal(row["node_ms"]) / (sum(ends) - sum(starts)),
-            row["most_nodes"],
-            _prices(con, config, row, now),
-        )
-        for row in rows
-    ]
+    uses = []
+    for row in rows:
+        words = filter(None, (row["instance_type"], row["provider"], row["region"]))
+        nodes = Decimal(row["node_ms"]) / (sum(ends) - sum(starts))
+        uses.append(Use(" ".join(words), nodes, row["most_nodes"], _prices(con, config, row, now)))
+    return uses
 
 
 def _prices(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> dict[str, Price]:
@@ -141,8 +137,8 @@ LIMIT 1"""
 def _of_book(con: DuckDBPyConnection, config: Config, row: Row, now: datetime, *options: str) -> Price | None:
     """The price book's row for nodes of this type in this region; rows with a zone or a node selector are for some of them."""
     place = {name: row[name] for name in ("provider", "region", "instance_type", "gpus")}
-    asked = {"options": list(options), "is_by_the_hour": options != _COMMITMENTS, "now_ms": to_ms(now)}
-    found = con.execute(_BOOK, place | asked).fetchone()
+    which = {"options": list(options), "is_by_the_hour": options != _COMMITMENTS, "now_ms": to_ms(now)}
+    found = con.execute(_BOOK, place | which).fetchone()
     if found is None:
         return None
     line, price, currency, as_of = found
@@ -185,19 +181,16 @@ def _cheapest(
     listed: Sequence[tuple[ListedPrice, Decimal]], *options: str, years: int | None = None
 ) -> Price | None:
     """The price of the terms with the least paid in advance, then the cheapest."""
-    terms: dict[tuple[object, ...], list[tuple[ListedPrice, Decimal]]] = defaultdict(list)
-    for price, left in listed:
-        if (
-            price.purchase_option in options
-            and price.term_years == years
-            and price.payment_option in _PAYMENTS
-        ):
-            key = (_PAYMENTS.index(price.payment_option), price.purchase_option, price.offering, price.region)
-            terms[key].append((price, left))
+    terms = grouped(
+        ((_PAYMENTS.index(one.payment_option), one.purchase_option, one.offering, one.region), (one, left))
+        for one, left in listed
+        if one.purchase_option in options and one.term_years == years and one.payment_option in _PAYMENTS
+    )
     chosen = []
     for (payment, *_), several in terms.items():
-        price = price_of_region([price for price, _ in several])
-        chosen.append((payment, price.price_per_hour * dict(several)[price], price, dict(several)[price]))
+        price = price_of_region([one for one, _ in several])
+        left = dict(several)[price]
+        chosen.append((payment, price.price_per_hour * left, price, left))
     if not chosen:
         return None
     _, amount, price, left = min(chosen, key=lambda one: one[:2])

@@ -1,4 +1,4 @@
-"""What weekdays and the last days of months cost beside other days."""
+"""What weekdays and the last days of months cost, compared with other days."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Seasons:
     month_ends: Mapping[int, float] = field(default_factory=dict)
 
     def factor(self, day: date) -> float:
-        """What the day costs beside the level."""
+        """What the day costs, as a factor of the level."""
         return self.weekdays[day.weekday()] * self.month_ends.get(days_left(day), 1.0)
 
 
@@ -55,7 +55,7 @@ def weekday_factors(known: Mapping[date, float]) -> dict[int, float]:
 
 
 def month_end_factors(known: Mapping[date, float], weekdays: Mapping[int, float]) -> dict[int, float]:
-    """By days before a month's last, for its last five, the median of what they cost beside the weeks around.
+    """By days before a month's last, for its last five, the median of what they cost, as a factor of the weeks around.
 
     Only those that stray in one direction in every month that tells, and in at least two, by over three standard deviations.
     """
@@ -71,8 +71,8 @@ def month_end_factors(known: Mapping[date, float], weekdays: Mapping[int, float]
         if min(len(before), len(after)) < _LEAST_DAYS_AROUND or not median(before) + median(after):
             continue
         middle = (median(before) + median(after)) / 2
-        strays = [abs(one - median(side)) / middle for side in (before, after) for one in side]
-        spread = max(MAD_TO_SIGMA * median(strays), _LEAST_SPREAD)
+        strays = [abs(one - median(before)) for one in before] + [abs(one - median(after)) for one in after]
+        spread = max(MAD_TO_SIGMA * median(strays) / middle, _LEAST_SPREAD)
         ratio = level / middle
         ratios[left].append((ratio, abs(ratio - 1) > _LEAST_SCORE * spread))
     return {

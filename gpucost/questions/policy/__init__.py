@@ -101,7 +101,7 @@ def _sections(rules: Sequence[RuleResult], broken: list[SimpleNamespace]) -> lis
         )
     ]
     if open_rules := [rule for rule in rules if rule.status != "kept"]:
-        wanted = (text("name", "Rule"), text(_to_do, "What to do"))
+        wanted = (text("name", "Rule"), text("to_do", "What to do"))
         sections.append(Table.of("What to do", open_rules, wanted))
     if broken:
         shown = (
@@ -117,12 +117,6 @@ def _sections(rules: Sequence[RuleResult], broken: list[SimpleNamespace]) -> lis
         note = f"GPU-hours and cost of the period, of what breaks the rule.{more}"
         sections.append(Table.of("Broken", broken[:_SHOWN], shown, note=note))
     return sections
-
-
-def _to_do(rule: RuleResult) -> str:
-    from gpucost.questions.policy.rules import NOTHING
-
-    return rule.advice if rule.violations else rule.missing or NOTHING
 
 
 def policy(config: Config, store: Store, query: Query, rules: Sequence[Rule]) -> PolicyAnswer:

@@ -78,6 +78,10 @@ class RuleResult(Shape):
     missing: str | None
     violations: tuple[Violation, ...]
 
+    @property
+    def to_do(self) -> str:
+        return self.advice if self.violations else self.missing or NOTHING
+
 
 @record
 class PolicyAnswer(Shape):
