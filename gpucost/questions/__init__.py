@@ -90,7 +90,7 @@ _QUESTIONS = (
     Question("budget check", "budget", "Hold the month against them; exit with 3 where one is missed.",
              "budget.states:BudgetAnswer", contract="budget"),
     Question("forecast", "budget.forecast", "What the month will come to, and within which range.",
-             "budget.projection:ForecastAnswer", "Decide"),
+             "budget.answer:ForecastAnswer", "Decide"),
     Question("anomalies", "budget.anomalies", "Days that broke their own pattern, and what did it.",
              "budget.patterns:AnomaliesAnswer", "Check"),
     Question("policy check", "policy", "Hold the fleet against them; exit with 3 where one is broken.",

@@ -60,6 +60,7 @@ WHERE r.resumes OR e.allocation_id IS NOT NULL"""
 _USAGE_PODS = """
 CREATE OR REPLACE TEMP TABLE usage_pods AS
 SELECT a.* REPLACE (greatest(a.held_from_ms, $from_ms) AS held_from_ms, least(a.held_to_ms, $to_ms) AS held_to_ms), t.team,
+    a.held_from_ms AS life_from_ms, a.held_to_ms AS life_to_ms,
     coalesce(w.workload_type, '') AS workload_type, r.workload IS NOT NULL AS resumes
 FROM allocations AS a JOIN usage_teams AS t USING (allocation_id)
 LEFT JOIN allocation_traits AS w USING (allocation_id)
@@ -205,6 +206,25 @@ def read_idle(con: duckdb.DuckDBPyConnection, period: Period, at_least_ms: int) 
     """
     _load_whole_devices(con, period)
     return dicts(sqlfiles.run(con, "activity_idle", {"at_least_ms": at_least_ms}))
+
+
+# A pod is measured if all of its devices are, as activity_idle.sql has it.
+_MEASURED = """
+SELECT cluster, uid
+FROM (
+    SELECT a.*, d.device
+    FROM activity_devices AS d JOIN allocations AS a USING (allocation_id) JOIN blocks AS b USING (series_id)
+    WHERE d.kind = 'activity' AND b.hour >= greatest(d.held_from_ms, $from_ms) // 3600000
+        AND b.hour <= (least(d.held_to_ms, $to_ms) - 1) // 3600000
+)
+GROUP BY allocation_id, cluster, uid
+HAVING count(DISTINCT device) >= any_value(
+    CASE WHEN contains(resource, '_mig_') THEN units WHEN gpus >= 1 THEN ceil(gpus - 1e-6) ELSE 1 END)"""
+
+
+def read_measured(con: duckdb.DuckDBPyConnection, period: Period) -> set[tuple[str, str]]:
+    """The pods (cluster, uid) whose activity was measured in the period, of those that `read_idle` looked at last."""
+    return set(con.execute(_MEASURED, period.bounds).fetchall())
 
 
 def read_levels(con: duckdb.DuckDBPyConnection, period: Period) -> list[Row]:

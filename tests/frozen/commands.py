@@ -45,6 +45,7 @@ ESTIMATED = {
     "policy-check": f"policy check {MARCH} --junit policy.xml",
     "policy-rules": "policy rules",
     "forecast": f"forecast {MARCH}",
+    "forecast-months": f"forecast {MARCH} --months 2 --growth 5",
     "anomalies": f"anomalies {MARCH} --min-cost 1",
     "explain-node": "explain node train --at 2026-03-12T06:00Z",
     "explain-team": f"explain team research {MARCH}",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from gpucost.cli.app import app
 from gpucost.collect.prometheus.queries import selectors
 from gpucost.config.model import Activity
 from gpucost.errors import DataError
-from gpucost.questions.policy.rules import read_rules, shipped_rules
+from gpucost.periods import Period
+from gpucost.questions.policy.rules import Facts, Idle, _checked, read_rules, shipped_rules
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -78,9 +81,10 @@ def make(
     priority: str | None,
     pods: list[dict[str, Any]],
     capacity: str = "on_demand",
+    is_measured: bool = True,
 ) -> Path:
     there = fleet(H, [node("a", L4, 0, H, capacity)], pods, {"GPU-a-3": [[at(0), at(H), 0]]})
-    series = scrape(there)
+    series = [one for one in scrape(there) if is_measured or not one.labels["__name__"].startswith("DCGM")]
     for one in series:
         if one.labels["__name__"] == "kube_node_labels":
             one.labels["label_karpenter_sh_nodepool"] = "gpus"
@@ -136,9 +140,11 @@ def test_who_breaks_which_rule(broken: Path) -> None:
 def test_a_part_of_the_fleet_and_what_makes_it_fail(broken: Path) -> None:
     web = answer(broken, "--namespace", "web")
     assert {rule["name"]: rule["status"] for rule in web["rules"]} == {
-        "batch-on-spot": "kept", "gpu-quotas": "kept", "gpu-limits-of-pods": "broken", "idle-notebooks": "kept",
-        "node-pool-limits": "broken", "priority-classes": "unknown", "long-training-on-demand": "kept",
+        "batch-on-spot": "unknown", "gpu-quotas": "kept", "gpu-limits-of-pods": "broken", "idle-notebooks": "unknown",
+        "node-pool-limits": "broken", "priority-classes": "unknown", "long-training-on-demand": "unknown",
     }  # fmt: skip
+    (batch,) = (rule for rule in web["rules"] if rule["name"] == "batch-on-spot")
+    assert (batch["checked"], batch["missing"]) == (0, None)
     (broken / "few.toml").write_text('[[rules]]\nname = "q"\nkind = "quota"\nexcept = ["jobs", "m*"]\n')
     assert answer(broken, "--rules", str(broken / "few.toml"))["exit_code"] == 0
     (broken / "few.toml").write_text('[[rules]]\nname = "p"\nkind = "priority_class"\nseverity = "warning"\n')
@@ -155,8 +161,70 @@ def test_a_fleet_that_keeps_every_rule(tmp_path: Path) -> None:
         told("karpenter_nodepools_limit", 8, nodepool="gpus", resource_type="nvidia.com/gpu"),
     ]
     folder = make(tmp_path, more, "gold", [one for one in PODS if one["name"] != "ann-0"], "spot")
-    found = answer(folder)
-    assert (found["kept"], found["broken"], found["unknown"], found["exit_code"]) == (7, 0, 0, 0)
+    found = answer(folder, "--fail-on", "warning", "--junit", str(folder / "policy.xml"))
+    # there are no notebooks: that is no failure
+    assert (found["kept"], found["broken"], found["unknown"], found["exit_code"]) == (6, 0, 1, 0)
+    assert '<skipped message="there was nothing to check"' in (folder / "policy.xml").read_text()
+    assert "idle-notebooks" in asked(folder).stdout and "there was nothing to check" in asked(folder).stdout
+
+
+def test_pods_are_judged_by_their_whole_lives(broken: Path) -> None:
+    words = ["policy", "check", "--config", str(broken / "gpucost.toml"), "--format", "json"]
+
+    def violations(hours: str) -> dict[str, list[dict[str, Any]]]:
+        start, end = (
+            f"2026-03-{10 + int(hour) // 24:02}T{int(hour) % 24:02}:00Z" for hour in hours.split("-")
+        )
+        found = json.loads(CliRunner().invoke(app, [*words, "--from", start, "--to", end]).stdout)
+        return {rule["name"]: rule["violations"] for rule in found["rules"]}
+
+    late = violations("20-29")
+    (training,) = late["long-training-on-demand"]
+    # 26 hours, six of them in the period
+    assert (training["evidence"], training["gpu_hours"]) == ("a pod was on demand for 26.0 h", 6)
+    (notebook,) = late["idle-notebooks"]
+    assert (notebook["evidence"], notebook["gpu_hours"]) == ("idle for 30.0 h at a stretch", 9)
+    # five hours, one of them in the period, which min_gpu_hours lets pass
+    (batch,) = violations("4-6")["batch-on-spot"]
+    assert (batch["subject"], batch["gpu_hours"]) == ("Job/embed-1", 1)
+    # three hours before its stretch began
+    assert len(violations("1-3")["idle-notebooks"]) == 1
+
+
+def test_notebooks_without_activity_are_unknown(tmp_path: Path) -> None:
+    rules = {
+        rule["name"]: rule for rule in answer(make(tmp_path, [], None, PODS, is_measured=False))["rules"]
+    }
+    notebooks = rules["idle-notebooks"]
+    assert (notebooks["status"], notebooks["checked"]) == ("unknown", 0)
+    assert "the activity of no notebook was measured" in notebooks["missing"]
+
+
+def test_work_of_unknown_capacity_type_is_unknown() -> None:
+    keys = {
+        "cluster": "main",
+        "namespace": "ml",
+        "workload": "Job/a",
+        "workload_type": "batch",
+        "capacity_type": "unknown",
+    }
+    held = {
+        **keys,
+        "workload_type": "training",
+        "node_id": 1,
+        "gpus": 1,
+        "life_from_ms": 0,
+        "life_to_ms": 90 * 3_600_000,
+    }
+    month = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
+    facts = Facts([(keys, 5.0, Decimal(5))], [held], {1: keys}, {}, month, lambda *_: Idle([], ()))
+    for rule in read_rules(None):
+        if rule.kind in ("spot_for_batch", "on_demand_training"):
+            result = _checked(rule, facts)
+            assert (result.status, result.missing) == (
+                "unknown",
+                "no capacity type is known: it is not known what runs on demand",
+            )
 
 
 def test_metrics_of_rules_are_collected() -> None:

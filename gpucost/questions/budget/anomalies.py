@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.options import Option
 from gpucost.periods import local_days
-from gpucost.questions.budget.days import LEVELS, chosen_month, costs_by_day
+from gpucost.questions.budget.days import LEVELS, RECENT_DAYS, chosen_month, costs_by_day
 from gpucost.questions.request import PeriodRequest
 from gpucost.render.schema import columns_of
 from gpucost.render.schema import table as as_table
@@ -62,7 +62,9 @@ def anomalies(
 
     settings = request.settings
     period, name = request.named_period or chosen_month(request)
-    view, days = costs_by_day(request, period, ("team", "cluster", "namespace", "workload", "day"))
+    view, days = costs_by_day(
+        request, period, ("team", "cluster", "namespace", "workload", "day"), RECENT_DAYS
+    )
     wanted = tuple(local_days(period, request.tz))
     found = unusual(days, wanted, Decimal(repr(least)), settings.currency)
     if level:

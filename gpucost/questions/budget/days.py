@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}
 BOUGHT = "Bought tokens are part of it, of teams and of all GPU nodes."
 _DAYS_SHOWN = 5
+# Eight weeks and one to begin with; three ends of months, and the weeks around them.
+RECENT_DAYS, LONG_HISTORY_DAYS = 63, 94
 
 
 def known_days(days: Days, wanted: Sequence[date]) -> str:
@@ -38,16 +40,19 @@ def chosen_month(request: Request) -> tuple[Period, str]:
 
 
 def costs_by_day(
-    request: Request, period: Period, by: tuple[str, ...] = ("team", "day")
+    request: Request,
+    period: Period,
+    by: tuple[str, ...] = ("team", "day"),
+    history_days: int = LONG_HISTORY_DAYS,
 ) -> tuple[ReportView, Days]:
-    """Costs of the days of `period` and of eight weeks before it, by `by`, which ends with day; and a report for its coverage.
+    """Costs of the days of `period` and of so many before it, by `by`, which ends with day; and a report for its coverage.
 
     That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
     """
-    from gpucost.questions.budget.projection import HISTORY_DAYS, days_of
+    from gpucost.questions.budget.projection import days_of
 
     tz, now, of_all = request.tz, request.now, {"teams": (), "with_sections": False, "may_be_idle": True}
-    first = period.start.astimezone(tz).date() - timedelta(days=HISTORY_DAYS + 7)
+    first = period.start.astimezone(tz).date() - timedelta(days=history_days)
     window = Period(local_midnight(first, tz), period.end)
     view = request.report(period=window, period_name=name_of(window, tz), by=by, **of_all)
     days = days_of(view, tz, now)

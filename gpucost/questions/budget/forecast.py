@@ -2,78 +2,138 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
+from datetime import date, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import GpucostError
-from gpucost.options import WHOSE, Names, Option
+from gpucost.options import WHOSE, Names, Option, OptionGroup
 from gpucost.periods import local_days
 from gpucost.questions.budget.days import BOUGHT, LEVELS, chosen_month, costs_by_day, known_days
 from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
+from gpucost.records import record
 from gpucost.render.schema import table as as_table
 from gpucost.render.view import Document, Table, count, money, text
 
 if TYPE_CHECKING:
-    from gpucost.questions.budget.projection import CostSeries, Days, Forecast
+    from gpucost.questions.budget.answer import ForecastRow
+    from gpucost.questions.budget.outlook import Growth
+    from gpucost.questions.budget.projection import CostSeries, Days
 
 _METHOD = (
-    "Each day that is missing costs what the level of the last eight weeks and its weekday let expect. "
-    "Four in five months end within the range."
+    "Each day that is missing costs what the level of the last eight weeks, its weekday and past ends of "
+    "months let expect. Four in five months end within the range."
 )
+
+
+@record
+class Horizon(OptionGroup):
+    """How far ahead, and on which growth."""
+
+    months: Annotated[
+        int | None,
+        Option("Months, the chosen one included. Default: 1, with --growth 12.", "COUNT", least=1, most=60),
+    ] = None
+    growth: Annotated[
+        float | None,
+        Option("Growth a month after the first, in place of the trend.", "PERCENT", least=-99, most=1000),
+    ] = None
+
+    @property
+    def is_ahead(self) -> bool:
+        return self.months is not None or self.growth is not None
+
+    def spans(self, first: tuple[date, ...]) -> list[tuple[date, ...]]:
+        """The days of the first month and of those after it, and, of several, of all of them."""
+        count, months = self.months or (1 if self.growth is None else 12), [first]
+        while len(months) < count:
+            begin = months[-1][-1] + timedelta(days=1)
+            days = monthrange(begin.year, begin.month)[1]
+            months.append(tuple(begin + timedelta(days=day) for day in range(days)))
+        return months if count == 1 else [*months, tuple(chain.from_iterable(months))]
 
 
 def forecast(
     request: MonthRequest,
+    horizon: Horizon,
     team: Annotated[Names, Option("Only this team; repeatable.", "NAME", panel=WHOSE, completes="team")] = (),
 ) -> Document:
     """Show what the month will come to, by team and for the whole fleet, and within which range.
 
-    Each day that is missing costs what the level and the trend of the last eight weeks and its weekday let expect; the range
-    comes from how far days stray from that (docs/budgets.md). Without --month: the current month, or the newest with data.
+    Each day that is missing costs what the level and the trend of the last eight weeks, its weekday and the ends of past months
+    let expect; the range comes from how far days stray from that, and holds both levels after a step until the new one is
+    confirmed (docs/budgets.md). With --months or --growth: each month ahead, and what the fleet, half as much more and ten times
+    as much would cost on demand, on spot and under commitments. Without --month: the current month, or the newest with data.
 
     \b
     Examples:
       gpucost forecast
       gpucost forecast --month 2026-10 --team research
-      gpucost forecast --format json
+      gpucost forecast --months 6
+      gpucost forecast --growth 5 --months 12 --format json
     """
-    from gpucost.questions.budget.projection import HISTORY_DAYS, RANGE, ForecastAnswer, ForecastRow
-    from gpucost.questions.budget.projection import forecast as foretell
+    from gpucost.questions.budget.ahead import Ahead, ahead_of
+    from gpucost.questions.budget.answer import ForecastAnswer
+    from gpucost.questions.budget.outlook import HISTORY_DAYS, RANGE, Growth
 
     settings = request.settings
     period, period_name = chosen_month(request)
     view, days = costs_by_day(request, period)
-    month_days = tuple(local_days(period, request.tz))
-    chosen = _chosen(days, team)
-    rows = [foretell(days, series, month_days) for series in chosen]
-    rows.sort(
-        key=lambda row: (
-            row.series.level != "team",
-            row.series.level == "fleet",
-            -(row.expected or row.to_date),
-        )
-    )
+    growth, spans = horizon.growth, horizon.spans(tuple(local_days(period, request.tz)))
+    rows = _rows(days, team, spans, None if growth is None else Growth(growth, spans[0][-1]))
+    ahead = Ahead()
+    if horizon.is_ahead and not team:
+        later = max(0, len(spans) - 2)
+        ahead = ahead_of(request, days, growth, later, _name(spans[later]))
     whole = ForecastAnswer(
-        f"{month_days[0]:%Y-%m}",
-        period,
-        settings.currency,
-        "damped trend and weekdays",
-        HISTORY_DAYS,
-        RANGE,
-        [ForecastRow(row.series.level, row.series.team, row) for row in rows],
-        view.coverage,
+        month=f"{spans[0][0]:%Y-%m}",
+        period=period,
+        currency=settings.currency,
+        method="damped trend and weekdays",
+        history_days=HISTORY_DAYS,
+        chance=RANGE,
+        growth_percent=growth,
+        rows=rows,
+        scenarios=ahead.rows,
+        assumptions=ahead.assumptions,
+        coverage=view.coverage,
     )
     columns, lines = as_table(whole.rows)
+    last = "" if len(spans) == 1 else f" to {spans[-2][0]:%B %Y}"
     return Document(
-        title=f"Forecast: {', '.join(team) or 'all teams'}, {period_name.removesuffix(' so far')}",
-        subtitle=known_days(days, month_days),
+        title=f"Forecast: {', '.join(team) or 'all teams'}, {period_name.removesuffix(' so far')}{last}",
+        subtitle=known_days(days, spans[0]),
         currency=settings.currency,
-        sections=(_forecast_table(rows, BOUGHT if view.totals_api else ""),),
+        sections=(_forecast_table(rows, BOUGHT if view.totals_api else ""), *ahead.sections),
         coverage=view.coverage,
         name="forecast",
         data=whole,
         flat=([*columns, "currency"], [[*line, settings.currency] for line in lines]),
     )
+
+
+def _name(span: tuple[date, ...]) -> str:
+    """2026-10, or 2026-10/2026-12 for several months."""
+    return "/".join(dict.fromkeys(f"{day:%Y-%m}" for day in (span[0], span[-1])))
+
+
+def _rows(
+    days: Days, teams: Names, spans: list[tuple[date, ...]], growth: Growth | None
+) -> list[ForecastRow]:
+    """A row for each month of teams, by the cost of the first month, of unallocated GPUs and of the fleet."""
+    from gpucost.questions.budget.answer import ForecastRow
+    from gpucost.questions.budget.projection import forecasts
+
+    found = [(series, forecasts(days, series, spans, growth)) for series in _chosen(days, teams)]
+    order = ("team", "unallocated", "fleet").index
+    found.sort(key=lambda one: (order(one[0].level), -(one[1][0].expected or one[1][0].to_date)))
+    rows = []
+    for series, months in found:
+        for span, row in zip(spans, months, strict=True):
+            rows.append(ForecastRow(series.level, series.team, _name(span), row))
+    return rows
 
 
 def _chosen(days: Days, teams: Names) -> list[CostSeries]:
@@ -95,20 +155,26 @@ def _chosen(days: Days, teams: Names) -> list[CostSeries]:
     ]
 
 
-def _forecast_table(rows: list[Forecast], more: str) -> Table:
+def _forecast_table(rows: list[ForecastRow], more: str) -> Table:
+    months = {row.month for row in rows}
     return Table.of(
-        "What the month will come to",
+        "What the month will come to" if len(months) == 1 else "What the months will come to",
         rows,
         (
-            text(lambda row: row.series.team or LEVELS[row.series.level], "Team"),
-            money("to_date"),
-            money("expected", "Forecast"),
-            money("low", "From"),
-            money("high", "To"),
-            count("open_days", "Days missing", weight=1),
+            text(lambda row: row.team or LEVELS[row.level], "Team"),
+            *([text(lambda row: row.month.replace("/", " to "), "Month")] if len(months) > 1 else []),
+            money("forecast.to_date", "To date"),
+            money("forecast.expected", "Forecast"),
+            money("forecast.low", "From"),
+            money("forecast.high", "To"),
+            count("forecast.open_days", "Days missing", weight=1),
             # a month that is known needs no other days
-            count(lambda row: row.history_days if row.open_days else None, "Days used", weight=2),
+            count(
+                lambda row: row.forecast.history_days if row.forecast.open_days else None,
+                "Days used",
+                weight=2,
+            ),
         ),
         note=f"{_METHOD} Each line is forecast by itself: they need not add up. {more}".rstrip(),
-        is_sum=lambda row: row.series.level == "fleet",
+        is_sum=lambda row: row.level == "fleet",
     )

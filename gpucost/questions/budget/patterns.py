@@ -9,16 +9,10 @@ from statistics import median
 from typing import Literal
 
 from gpucost.periods import Period
-from gpucost.questions.budget.projection import (
-    HISTORY_DAYS,
-    MAD_TO_SIGMA,
-    CostSeries,
-    Days,
-    Level,
-    as_money,
-    levels,
-    weekday_factors,
-)
+from gpucost.questions.budget.outlook import HISTORY_DAYS
+from gpucost.questions.budget.projection import CostSeries, Days, Level, as_money
+from gpucost.questions.budget.seasons import Seasons, levels, weekday_factors
+from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
 from gpucost.questions.report.rows import ZERO
 from gpucost.records import record
 from gpucost.render.view import Coverage
@@ -118,16 +112,16 @@ def _judged(
     begun = days.first(series)
     _, cluster, namespace, workload = series.workload or (None,) * 4
     known = {day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if day >= begun}
-    factors = weekday_factors(known)
+    seasons = Seasons(weekday_factors(known))
     before: list[float] = []
     strayed: list[float] = []
-    for day, level in levels(known, factors).items():
+    for day, level in levels(known, seasons).items():
         if len(before) >= _LEAST_DAYS:
             usual = median(before[-LEVEL_DAYS:])
             if day in candidates and usual > 0 and len(strayed) >= _LEAST_DAYS:
                 score = (level - usual) / max(_spread(strayed[-HISTORY_DAYS:]), _LEAST_SPREAD * usual)
                 if abs(score) > SCORE:
-                    cost, expected = costs.get(day, ZERO), as_money(usual * factors[day.weekday()])
+                    cost, expected = costs.get(day, ZERO), as_money(usual * seasons.factor(day))
                     yield AnomalyRow(
                         series.level,
                         day,

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from math import inf, sqrt
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from gpucost.periods import Period, local_days, local_midnight
+from gpucost.periods import local_days, local_midnight
+from gpucost.questions.budget.outlook import Growth, Outlook, between
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import record
-from gpucost.render.view import Coverage
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -26,8 +24,6 @@ Level = Literal["fleet", "unallocated", "team", "workload"]
 
 # What buys less for tokens than this share of its cost is forecast without waiting for their bill.
 _BUYS = Decimal("0.05")
-# Forecasts and patterns of days look back over eight weeks: eight of each weekday.
-HISTORY_DAYS = 56
 
 
 @record
@@ -109,137 +105,7 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
     )
 
 
-# Makes the median absolute deviation of a normal distribution its standard deviation:
-# Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): 1 / 0.6745.
-MAD_TO_SIGMA = 1.4826
-
-# Gardner, McKenzie, "Forecasting Trends in Time Series" (Management Science 31, 1985): a trend goes on, but loses force each day.
-DAMPING = 0.97
-_RATES = tuple(
-    (of_level, of_trend) for of_level in (0.05, 0.1, 0.2, 0.3, 0.5) for of_trend in (0.0, 0.1, 0.3)
-)
-_FEW_DAYS = 10
-_RATES_OF_FEW = ((0.1, 0.0),)
-# A rate that follows faster has to fit better by this much: it makes ranges wider.
-_COST_OF_RATE, _COST_OF_TREND = 0.1, 0.02
-_SETTLING_DAYS = 3
-_MOST_ESTIMATED, _LEAST_PER_ESTIMATE = 7, 3
-_FAR = 4
-
-
-@record
-class Smoothed:
-    """The level and its trend a day after the last day, the rates they follow at, and how far days strayed from them."""
-
-    level: float
-    trend: float
-    of_level: float
-    of_trend: float
-    errors: tuple[float, ...]
-
-    @property
-    def sigma(self) -> float:
-        """The standard deviation of the errors; those beyond four robust ones count as four.
-
-        Divided by their number less what was estimated from them: a factor for each weekday.
-        """
-        most = _FAR * MAD_TO_SIGMA * median(map(abs, self.errors)) or inf
-        squares = sum(min(abs(error), most) ** 2 for error in self.errors)
-        return sqrt(
-            squares / (len(self.errors) - min(_MOST_ESTIMATED, len(self.errors) / _LEAST_PER_ESTIMATE))
-        )
-
-    def ahead(self, days: int) -> list[float]:
-        """The level on each of the `days` after the last, never under zero."""
-        level, trend, path = self.level, self.trend, []
-        for _ in range(days):
-            trend *= DAMPING
-            level = max(0.0, level + trend)
-            path.append(level)
-        return path
-
-    def carried(self, weights: Sequence[float]) -> list[float]:
-        """What an error of 1 on each of the days ahead adds to the sum of these days, weighed by `weights`.
-
-        An error is a day's own and moves the level of all later days: by of_level x (1 + of_trend x (d + d^2 + …)), d the damping
-        (Hyndman, Koehler, Ord, Snyder, "Forecasting with Exponential Smoothing", 2008, chapter 6: class 1 models).
-        """
-        moved = []
-        force, trend = 1.0, 0.0
-        for _ in weights:
-            force *= DAMPING
-            trend += force
-            moved.append(self.of_level * (1 + self.of_trend * trend))
-        return [
-            own + sum(weight * move for weight, move in zip(weights[at + 1 :], moved, strict=False))
-            for at, own in enumerate(weights)
-        ]
-
-
-def smoothed(levels: Mapping[date, float]) -> Smoothed:
-    """`levels`, in order and at least one, followed at the rates that would have foretold each next day best."""
-    rates = _RATES if len(levels) >= _FEW_DAYS else _RATES_OF_FEW
-    return min((_followed(levels, *pair) for pair in rates), key=_misfit)
-
-
-def _followed(levels: Mapping[date, float], of_level: float, of_trend: float) -> Smoothed:
-    """What a day is followed by is the median of the last three: a jump is believed on its second day."""
-    days, values = list(levels), list(levels.values())
-    level, trend = median(values[:7]), 0.0
-    errors = []
-    for at, (day, value) in enumerate(levels.items()):
-        for _ in range((day - days[at - 1]).days if at else 0):
-            trend *= DAMPING
-            level += trend
-        errors.append(value - level)
-        step = of_level * (median(values[max(0, at - 2) : at + 1]) - level)
-        level += step
-        trend += of_trend * step
-    return Smoothed(level, trend, of_level, of_trend, tuple(errors))
-
-
-def _misfit(curve: Smoothed) -> float:
-    settled = curve.errors[min(_SETTLING_DAYS, len(curve.errors) - 1) :]
-    return sum(map(abs, settled)) * (
-        1 + _COST_OF_RATE * curve.of_level + _COST_OF_TREND * (curve.of_trend > 0)
-    )
-
-
-_HALF_A_WEEK = 3
-_LEAST_AROUND = 4
-_LEAST_OF_WEEKDAY = 2
-# Of a day that costs next to nothing in most weeks, the level cannot be told.
-LEAST_FACTOR = 0.05
-
-
-def weekday_factors(known: Mapping[date, float]) -> dict[int, float]:
-    """By weekday the median of each day's cost over the median of the week around it; 1 where fewer than two such days tell."""
-    ratios: dict[int, list[float]] = defaultdict(list)
-    for day, cost in known.items():
-        week = (day + timedelta(days=off) for off in range(-_HALF_A_WEEK, _HALF_A_WEEK + 1))
-        around = [known[near] for near in week if near in known]
-        usual = median(around)
-        if len(around) >= _LEAST_AROUND and usual > 0:
-            ratios[day.weekday()].append(cost / usual)
-    return {day: median(ratios[day]) if len(ratios[day]) >= _LEAST_OF_WEEKDAY else 1.0 for day in range(7)}
-
-
-def levels(known: Mapping[date, float], factors: Mapping[int, float]) -> dict[date, float]:
-    """Costs without their weekday's factor, in order, of the days that tell the level."""
-    return {
-        day: cost / factor
-        for day, cost in sorted(known.items())
-        if (factor := factors[day.weekday()]) > LEAST_FACTOR
-    }
-
-
-# Four in five months end within the range: the normal distribution's 10 % and 90 %.
-RANGE = 0.8
-_Z = 1.2816
 _LEAST_DAYS = 3
-# How far a weekday that was never seen may be from the others.
-_UNSEEN = 0.3
-_NEIGHBORS = 5
 
 
 @record
@@ -260,108 +126,57 @@ class Forecast(Shape):
     HIDDEN = ("series",)
 
 
-@record
-class ForecastRow(Shape):
-    """A forecast and whose it is."""
-
-    level: Level
-    team: str | None
-    forecast: Forecast
-
-    FLAT = ("forecast",)
-
-
-@record
-class ForecastAnswer(Shape):
-    """What `gpucost forecast` prints. `range` is how often the range holds what the month comes to."""
-
-    month: str
-    period: Period
-    currency: str
-    method: str
-    history_days: int
-    chance: Annotated[float, Field(alias="range")]
-    rows: list[ForecastRow]
-    coverage: Coverage
-
-
 def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
-    """The forecast of the days of `month`, from the last HISTORY_DAYS complete days of `days` (docs/budgets.md).
+    """The forecast of the days of one month."""
+    return forecasts(days, series, [month])[0]
 
-    A day ahead costs the smoothed level times its weekday's factor, a day missed in between the median of those around it; a day
-    that is partly known at least what is known of it. The range is that of days that stray, of a level that moves, and of factors
-    that are not known well. Money to date is exact; what is foretold is computed in floats.
+
+def forecasts(
+    days: Days, series: CostSeries, months: Sequence[Sequence[date]], growth: Growth | None = None
+) -> list[Forecast]:
+    """The forecasts of `months`, from the complete days of `days` up to the end of the first (docs/budgets.md).
+
+    A day ahead costs the smoothed level times what is usual of its weekday and of the end of a month, a day missed in between the
+    median of those around it; a day that is partly known at least what is known of it. The range is that of days that stray, of a
+    level that moves or has just jumped, and of factors that are not known well. Money to date is exact; the rest is in floats.
     """
-    costs = days.costs.get(series, {})
-    known_days = days.complete_of(series)
-    complete = frozenset(known_days)
+    costs, begun = days.costs.get(series, {}), days.first(series)
+    history = {
+        day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if begun <= day <= months[0][-1]
+    }
+    outlook = Outlook.of(history, growth) if len(history) >= _LEAST_DAYS else None
+    return [_forecast(days, series, month, outlook) for month in months]
+
+
+def _forecast(days: Days, series: CostSeries, month: Sequence[date], outlook: Outlook | None) -> Forecast:
+    costs, complete = days.costs.get(series, {}), frozenset(days.complete_of(series))
     to_date = sum((costs.get(day, ZERO) for day in month), ZERO)
     begun = days.first(series)
-    nothing_until = max((day for day in known_days if day < begun), default=date.min)
+    nothing_until = max((day for day in complete if day < begun), default=date.min)
     open_days = [day for day in month if day not in complete]
     missing = [day for day in open_days if day > nothing_until]
     if not missing:
         return Forecast(series, to_date, to_date, to_date, to_date, len(open_days), 0)
-    history = [day for day in known_days if begun <= day <= month[-1]][-HISTORY_DAYS:]
-    if len(history) < _LEAST_DAYS:
-        return Forecast(series, to_date, None, None, None, len(open_days), len(history))
-    known = {day: float(costs.get(day, ZERO)) for day in history}
-    factors = weekday_factors(known)
-    level = smoothed(levels(known, factors) or dict.fromkeys(history[-1:], 0.0))
-    foretold = _foretold(level, factors, known, missing)
-    rest = sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
-    half = as_money(_quantile(len(level.errors)) * _deviation(level, factors, known, missing))
-    expected = to_date + rest
+    if outlook is None:
+        used = sum(begun <= day <= month[-1] for day in complete)
+        return Forecast(series, to_date, None, None, None, len(open_days), used)
+    rests = [_rest(costs, outlook.costs(course, missing)) for course in outlook.courses]
+    halves = [as_money(outlook.half_range(course, missing)) for course in outlook.courses]
+    low, high = between([course.chance for course in outlook.courses], rests, halves)
     return Forecast(
-        series, to_date, expected, max(to_date, expected - half), expected + half, len(open_days), len(known)
+        series,
+        to_date,
+        to_date + rests[0],
+        max(to_date, to_date + low),
+        to_date + high,
+        len(open_days),
+        len(outlook.known),
     )
 
 
-def _foretold(
-    level: Smoothed, factors: Mapping[int, float], known: Mapping[date, float], missing: Sequence[date]
-) -> dict[date, float]:
-    """Costs of the missing days. Those before the last one known are at the median level of the nearest that are."""
-    last, usual = max(known), levels(known, factors)
-    path = level.ahead((missing[-1] - last).days)
-    foretold = {}
-    for day in missing:
-        if day > last:
-            at = path[(day - last).days - 1]
-        else:
-            near = sorted(usual, key=lambda other: abs((other - day).days))[:_NEIGHBORS]
-            at = median(usual[other] for other in near) if near else 0.0
-        foretold[day] = at * factors[day.weekday()]
-    return foretold
-
-
-def _deviation(
-    level: Smoothed, factors: Mapping[int, float], known: Mapping[date, float], missing: Sequence[date]
-) -> float:
-    """The standard deviation of the sum of the missing days."""
-    last = max(known)
-    open_days = frozenset(missing)
-    after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
-    weights = [factors[day.weekday()] if day in open_days else 0.0 for day in after]
-    seen, wanted = Counter(day.weekday() for day in known), Counter(day.weekday() for day in missing)
-    # an average that forgets at rate a is as good as that of (2 - a) / a days
-    days_of_level = min(len(level.errors), (2 - level.of_level) / level.of_level)
-    shares = [
-        sum(carried**2 for carried in level.carried(weights)),
-        sum(weights) ** 2 / days_of_level,
-        sum(factors[day.weekday()] ** 2 for day in missing if day < last),
-        sum(
-            (factors[weekday] * count) ** 2 / seen[weekday]
-            for weekday, count in wanted.items()
-            if seen[weekday]
-        ),
-    ]
-    unseen = _UNSEEN * level.level * sum(count for weekday, count in wanted.items() if not seen[weekday])
-    return sqrt(level.sigma**2 * sum(shares) + unseen**2)
-
-
-def _quantile(errors: int) -> float:
-    """Student's t at 90 %, by the first term of its expansion (Abramowitz, Stegun, Handbook, 1964, 26.7.5)."""
-    return _Z + (_Z**3 + _Z) / (4 * max(errors - 1, 1))
+def _rest(costs: Mapping[date, Decimal], foretold: Mapping[date, float]) -> Decimal:
+    """What the days will add to what is known of them."""
+    return sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
 
 
 def as_money(value: float) -> Decimal:

@@ -45,7 +45,8 @@ def policy_check(
     """Hold the fleet against rules, and exit with 3 where one is broken.
 
     Batch work on spot, quotas for GPUs, idle notebooks, limits of NodePools, priority classes, long training on demand:
-    docs/policy.md has all rules and what they can be set to. A rule that metrics tell nothing of is unknown, never kept.
+    docs/policy.md has all rules and what they can be set to. A rule that metrics tell nothing of is unknown, never
+    kept, and so is one of which there was nothing to check. Pods are judged by their whole lives.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -69,7 +70,7 @@ def policy_check(
     columns = ["rule", "severity", "cluster", "namespace", "subject", "evidence", "gpu_hours", "cost"]
     counts = {"error": ("error",), "warning": ("error", "warning"), "never": ()}[fail_on]
     is_broken = any(rule.status == "broken" and rule.severity in counts for rule in answer.rules)
-    is_failed = is_broken or (fail_on == "warning" and bool(answer.unknown))
+    is_failed = is_broken or (fail_on == "warning" and any(rule.missing for rule in answer.rules))
     return Document(
         title=f"Policy: {request.period_name}",
         subtitle=f"{answer.kept} kept, {answer.broken} broken, {answer.unknown} unknown",
@@ -100,7 +101,7 @@ def _sections(rules: Sequence[RuleResult], broken: list[SimpleNamespace]) -> lis
         )
     ]
     if open_rules := [rule for rule in rules if rule.status != "kept"]:
-        wanted = (text("name", "Rule"), text(lambda rule: rule.missing or rule.advice, "What to do"))
+        wanted = (text("name", "Rule"), text("to_do", "What to do"))
         sections.append(Table.of("What to do", open_rules, wanted))
     if broken:
         shown = (

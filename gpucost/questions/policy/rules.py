@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
@@ -20,12 +21,12 @@ from gpucost.config.load import line_numbers
 from gpucost.engine import answer_rows
 from gpucost.errors import DataError, StoreError
 from gpucost.inventory import load_activity
-from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.report.rows import ZERO
 from gpucost.records import grouped, record
 from gpucost.render.view import Coverage
 from gpucost.shapes import Shape
-from gpucost.store.usage import read_idle, read_usage
+from gpucost.store.usage import read_idle, read_measured, read_usage
 from gpucost.suggest import did_you_mean
 from gpucost.texts import visible_parts
 
@@ -39,8 +40,12 @@ if TYPE_CHECKING:
 SHIPPED = "rules.toml"
 #: What a report is asked by for `check`.
 BY = ("cluster", "namespace", "workload", "workload_type", "capacity_type")
+# What is said of a rule that holds of no part of the fleet in the period.
+NOTHING = "there was nothing to check"
 _HINT = "gpucost policy rules prints rules with all that can be set"
 Row = Mapping[str, Any]
+Owner = tuple[str, str, str]  # cluster, namespace, workload
+_NO_CAPACITY = "no capacity type is known: it is not known what runs on demand"
 _Globs = list[Annotated[str, Field(min_length=1)]]
 _Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -59,9 +64,9 @@ class Violation(Shape):
 
 @record
 class RuleResult(Shape):
-    """How a rule stands: `kept`, `broken`, or `unknown` where metrics do not tell, with what is missing.
+    """How a rule stands: `kept`, `broken`, or `unknown`: metrics lack what is `missing`, or there was nothing to check.
 
-    `checked` counts what it was held against: workloads, namespaces, pods or NodePools.
+    `checked` counts what it was held against: workloads, namespaces, pods or NodePools. `missing` is None if there was nothing.
     """
 
     name: str
@@ -72,6 +77,10 @@ class RuleResult(Shape):
     advice: str
     missing: str | None
     violations: tuple[Violation, ...]
+
+    @property
+    def to_do(self) -> str:
+        return self.advice if self.violations else self.missing or NOTHING
 
 
 @record
@@ -87,18 +96,26 @@ class PolicyAnswer(Shape):
     coverage: Coverage
 
 
+class Idle(NamedTuple):
+    """Stretches in which pods were idle, rows (cluster, uid, from_ms, to_ms), and the pods that were measured in the period."""
+
+    stretches: Sequence[Row]
+    measured: Collection[tuple[str, str]]
+
+
 class Facts(NamedTuple):
     """What rules are held against. `rows` are a report's by BY, `pods` and `nodes` as the store's usage names them.
 
-    `told` are names by (kind, cluster), as facts.sql answers them; `idle_from` asks for stretches of at least so many hours in
-    which pods were idle.
+    `told` are names by (kind, cluster), as facts.sql answers them; `idle_from` reads stretches of at least so many hours in which
+    some of the pods were idle, in their whole lives.
     """
 
     rows: Sequence[tuple[Mapping[str, str | None], float, Decimal]]
     pods: Sequence[Row]
     nodes: Mapping[int, Row]
     told: Mapping[tuple[str, str], frozenset[str]]
-    idle_from: Callable[[float], Sequence[Row]]
+    period: Period
+    idle_from: Callable[[float, Sequence[Row]], Idle]
 
 
 # How much a rule was held against, and what breaks it.
@@ -151,10 +168,17 @@ class SpotForBatch(_Rule):
             and self.concerns(row[0]["namespace"])
             and not _fits(row[0]["namespace"], self.production)
         ]
-        return len({_owner(keys) for keys, _, _ in batch}), [
+        known = {_owner(keys) for keys, _, _ in batch if keys["capacity_type"] != "unknown"}
+        if batch and not known:
+            raise _Unknown(_NO_CAPACITY)
+        whole: dict[Owner, float] = defaultdict(float)
+        for pod in facts.pods:
+            if _is_on_demand(facts, pod):
+                whole[_owner(pod)] += pod["gpus"] * _life_hours(pod)
+        return len(known), [
             Violation(*_owner(keys), "batch work on demand", hours, cost)
             for keys, hours, cost in batch
-            if keys["capacity_type"] == "on_demand" and hours > self.min_gpu_hours
+            if keys["capacity_type"] == "on_demand" and max(hours, whole[_owner(keys)]) > self.min_gpu_hours
         ]
 
 
@@ -225,25 +249,27 @@ class IdleNotebooks(_Rule):
             for pod in facts.pods
             if pod["workload_type"] == "development" and self.concerns(pod["namespace"])
         }
+        if not pods:
+            return 0, []
         try:
-            idle = [row for row in facts.idle_from(self.hours) if (row["cluster"], row["uid"]) in pods]
+            idle = facts.idle_from(self.hours, list(pods.values()))
         except StoreError as error:
             raise _Unknown(str(error)) from None
-        longest: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-        for row in idle:
-            pod, hours = pods[row["cluster"], row["uid"]], (row["to_ms"] - row["from_ms"]) / MS_PER_HOUR
-            sums = longest[pod["cluster"], pod["namespace"], pod["workload"]]
-            sums[:] = [max(sums[0], hours), sums[1] + hours * pod["gpus"]]
-        return len({_owner(pod) for pod in pods.values()}), [
-            Violation(
-                cluster,
-                namespace,
-                workload,
-                f"idle for {most:,.1f} h at a stretch",
-                round(gpu_hours, 6),
-                None,
-            )
-            for (cluster, namespace, workload), (most, gpu_hours) in sorted(longest.items())
+        measured = [pod for key, pod in pods.items() if key in idle.measured]
+        if not measured:
+            raise _Unknown("the activity of no notebook was measured: gpucost doctor finds out why")
+        # the longest stretch, and GPU-hours of the period
+        longest: dict[Owner, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        for row in idle.stretches:
+            pod = pods.get((row["cluster"], row["uid"]))
+            part = min(row["to_ms"], facts.period.end_ms) - max(row["from_ms"], facts.period.start_ms)
+            if pod and part > 0:
+                most, gpu_hours = longest[_owner(pod)]
+                hours = (row["to_ms"] - row["from_ms"]) / MS_PER_HOUR
+                longest[_owner(pod)] = max(most, hours), gpu_hours + part / MS_PER_HOUR * pod["gpus"]
+        return len({_owner(pod) for pod in measured}), [
+            Violation(*owner, f"idle for {most:,.1f} h at a stretch", round(gpu_hours, 6), None)
+            for owner, (most, gpu_hours) in sorted(longest.items())
         ]
 
 
@@ -319,16 +345,19 @@ class OnDemandTraining(_Rule):
             and self.concerns(pod["namespace"])
             and pod["node_id"] in facts.nodes
         ]
-        longest: dict[tuple[str, str, str], float] = defaultdict(float)
-        for pod in pods:
-            if facts.nodes[pod["node_id"]]["capacity_type"] == "on_demand":
-                longest[_owner(pod)] = max(longest[_owner(pod)], _hours(pod))
+        known = [pod for pod in pods if facts.nodes[pod["node_id"]]["capacity_type"] != "unknown"]
+        if pods and not known:
+            raise _Unknown(_NO_CAPACITY)
+        longest: dict[Owner, float] = defaultdict(float)
+        for pod in known:
+            if _is_on_demand(facts, pod):
+                longest[_owner(pod)] = max(longest[_owner(pod)], _life_hours(pod))
         money = {
             _owner(keys): (hours, cost)
             for keys, hours, cost in facts.rows
             if keys["capacity_type"] == "on_demand"
         }
-        return len({_owner(pod) for pod in pods}), [
+        return len({_owner(pod) for pod in known}), [
             Violation(*owner, f"a pod was on demand for {hours:,.1f} h", *money.get(owner, (None, None)))
             for owner, hours in sorted(longest.items())
             if hours > self.hours
@@ -350,12 +379,21 @@ class Rules(BaseModel):
     rules: Annotated[list[Annotated[Rule, Field(discriminator="kind")]], Field(min_length=1)]
 
 
-def _owner(row: Row) -> tuple[str, str, str]:
+def _owner(row: Row) -> Owner:
     return str(row["cluster"]), str(row["namespace"]), str(row["workload"])
 
 
 def _hours(pod: Row) -> float:
     return float(pod["held_to_ms"] - pod["held_from_ms"]) / MS_PER_HOUR
+
+
+def _life_hours(pod: Row) -> float:
+    """The hours of the pod's whole life, before and after the period, too."""
+    return float(pod["life_to_ms"] - pod["life_from_ms"]) / MS_PER_HOUR
+
+
+def _is_on_demand(facts: Facts, pod: Row) -> bool:
+    return bool(facts.nodes.get(pod["node_id"], {}).get("capacity_type") == "on_demand")
 
 
 def shipped_rules() -> str:
@@ -436,7 +474,8 @@ def check(
         pods=usage.pods,
         nodes={node["node_id"]: node for node in usage.nodes},
         told={key: frozenset(names) for key, names in told.items()},
-        idle_from=lambda hours: read_idle(con, period, round(hours * MS_PER_HOUR)),
+        period=period,
+        idle_from=partial(_idle, con, period),
     )
     load_activity(con, config.activity)
     results = tuple(_checked(rule, facts) for rule in rules)
@@ -444,6 +483,18 @@ def check(
         sum(one.status == status for one in results) for status in ("kept", "broken", "unknown")
     )
     return PolicyAnswer(period, config.currency, kept, broken, unknown, results, view.coverage)
+
+
+def _idle(con: DuckDBPyConnection, period: Period, hours: float, pods: Sequence[Row]) -> Idle:
+    """Stretches of the pods' whole lives, or of the period alone if older samples are gone. Raises StoreError."""
+    begun = min(period.start_ms, *(pod["life_from_ms"] for pod in pods))
+    ended = max(period.end_ms, *(pod["life_to_ms"] for pod in pods))
+    at_least = round(hours * MS_PER_HOUR)
+    try:
+        stretches = read_idle(con, Period(from_ms(begun), from_ms(ended)), at_least)
+    except StoreError:
+        stretches = read_idle(con, period, at_least)
+    return Idle(stretches, read_measured(con, period))
 
 
 def _checked(rule: Rule, facts: Facts) -> RuleResult:
@@ -456,7 +507,7 @@ def _checked(rule: Rule, facts: Facts) -> RuleResult:
         rule.name,
         rule.kind,
         rule.severity,
-        "broken" if dearest else "kept",
+        "broken" if dearest else "kept" if checked else "unknown",
         checked,
         rule.advice,
         None,
@@ -495,6 +546,6 @@ def _cases(rule: RuleResult) -> Iterator[Any]:
         yield case
     if not rule.violations:
         case = ET.Element("testcase", classname=f"gpucost.policy.{rule.kind}", name=rule.name)
-        if rule.missing:
-            ET.SubElement(case, "skipped", message=rule.missing)
+        if rule.status == "unknown":
+            ET.SubElement(case, "skipped", message=rule.missing or NOTHING)
         yield case

@@ -1,0 +1,165 @@
+"""What days will cost: levels that may go on, weekdays, and how far it may all be off."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+from math import pi, sqrt
+from statistics import NormalDist, median
+
+from gpucost.questions.budget.seasons import (
+    LEAST_MONTHS,
+    Seasons,
+    days_left,
+    levels,
+    month_end_factors,
+    weekday_factors,
+)
+from gpucost.questions.budget.smoothing import Smoothed, smoothed
+from gpucost.questions.budget.steps import latest_step
+from gpucost.questions.report.rows import MICRO
+from gpucost.records import record
+
+# Forecasts and patterns of days look back over eight weeks: eight of each weekday.
+HISTORY_DAYS = 56
+# Four in five months end within the range: the normal distribution's 10 % and 90 %.
+RANGE = 0.8
+_Z = 1.2816
+# How far a weekday that was never seen may be from the others.
+_UNSEEN = 0.3
+_NEIGHBORS = 5
+# The median of several days strays further than their mean, by this factor of the variance.
+_MEDIAN = pi / 2
+_HALVINGS = 60
+
+
+@record
+class Growth:
+    """So many percent a month, from the day after `until` on, which ends a month; the level's own trend ends there."""
+
+    percent: float
+    until: date
+
+    def factor(self, day: date) -> float:
+        """What a level of `until` has become."""
+        months = (day.year - self.until.year) * 12 + day.month - self.until.month
+        return float((1 + self.percent / 100) ** max(months, 0))
+
+
+@record
+class Course:
+    """A level of costs, and how likely it goes on (0-1); `days` are those that tell a new level, None if it is not new."""
+
+    level: Smoothed
+    chance: float = 1.0
+    days: int | None = None
+
+
+@record
+class Outlook:
+    """What days may cost: `known` are costs by day, `courses` the levels that may go on, the likeliest first."""
+
+    known: Mapping[date, float]
+    seasons: Seasons
+    courses: tuple[Course, ...]
+    growth: Growth | None = None
+
+    @classmethod
+    def of(cls, history: Mapping[date, float], growth: Growth | None = None) -> Outlook:
+        """The outlook of at least one day: the last HISTORY_DAYS tell levels and weekdays, all of them the ends of months."""
+        known = dict(list(history.items())[-HISTORY_DAYS:])
+        weekdays = weekday_factors(known)
+        seasons = Seasons(weekdays, month_end_factors(history, weekdays))
+        usual = levels(known, seasons) or dict.fromkeys(list(known)[-1:], 0.0)
+        level = smoothed(usual)
+        step = latest_step(usual, level)
+        if step is None:
+            return cls(known, seasons, (Course(level),), growth)
+        stays, passes = Course(step.level, step.chance, step.days), Course(level, 1 - step.chance)
+        return cls(known, seasons, (stays, passes) if step.chance > 0.5 else (passes, stays), growth)
+
+    def costs(self, course: Course, missing: Sequence[date]) -> dict[date, float]:
+        """Costs of the missing days. Those before the last one known are at the median level of the nearest that are."""
+        last, usual = max(self.known), levels(self.known, self.seasons)
+        until = self.growth.until if self.growth else missing[-1]
+        path = [course.level.level, *course.level.ahead((missing[-1] - last).days)]
+        foretold = {}
+        for day in missing:
+            if day > last:
+                at = path[max(0, (min(day, until) - last).days)]
+            else:
+                near = sorted(usual, key=lambda other: abs((other - day).days))[:_NEIGHBORS]
+                at = median(usual[other] for other in near) if near else 0.0
+            foretold[day] = at * self.factor(day)
+        return foretold
+
+    def factor(self, day: date) -> float:
+        """What the day costs, as a factor of the level."""
+        return self.seasons.factor(day) * (self.growth.factor(day) if self.growth else 1.0)
+
+    def half_range(self, course: Course, missing: Sequence[date]) -> float:
+        """How far above and below the sum of the missing days four in five such sums are, if the course goes on."""
+        return _quantile(len(course.level.errors)) * self._deviation(course, missing)
+
+    def _deviation(self, course: Course, missing: Sequence[date]) -> float:
+        """The standard deviation of the sum of the missing days."""
+        level, seasons, last = course.level, self.seasons, max(self.known)
+        open_days = frozenset(missing)
+        after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
+        weights = [self.factor(day) if day in open_days else 0.0 for day in after]
+        trend_days = (self.growth.until - last).days if self.growth else len(after)
+        seen = Counter(day.weekday() for day in self.known)
+        wanted = Counter(day.weekday() for day in missing)
+        # an average that forgets at rate a is as good as that of (2 - a) / a days
+        days_of_level = min(len(level.errors), (2 - level.of_level) / level.of_level)
+        shares = [
+            sum(carried**2 for carried in level.carried(weights, trend_days)),
+            sum(weights) ** 2 / days_of_level,
+            sum(seasons.factor(day) ** 2 for day in missing if day < last),
+            sum(
+                (seasons.weekdays[weekday] * count) ** 2 / seen[weekday]
+                for weekday, count in wanted.items()
+                if seen[weekday]
+            ),
+            sum(
+                seasons.factor(day) ** 2 / LEAST_MONTHS
+                for day in missing
+                if days_left(day) in seasons.month_ends
+            ),
+            sum(weights) ** 2 * _MEDIAN / course.days if course.days else 0.0,
+        ]
+        unseen = _UNSEEN * level.level * sum(count for weekday, count in wanted.items() if not seen[weekday])
+        return sqrt(level.sigma**2 * sum(shares) + unseen**2)
+
+
+def _quantile(errors: int) -> float:
+    """Student's t at 90 %, by the first term of its expansion (Abramowitz, Stegun, Handbook, 1964, 26.7.5)."""
+    return _Z + (_Z**3 + _Z) / (4 * max(errors - 1, 1))
+
+
+def between(
+    chances: Sequence[float], middles: Sequence[Decimal], halves: Sequence[Decimal]
+) -> tuple[Decimal, Decimal]:
+    """What four in five sums lie between if each of the `middles` is as likely as `chances` say.
+
+    `halves` are how far above and below its middle four in five lie. The rest is below and above in equal parts.
+    """
+    if len(middles) == 1:
+        return middles[0] - halves[0], middles[0] + halves[0]
+    lowest = min(middle - 4 * half for middle, half in zip(middles, halves, strict=True))
+    highest = max(middle + 4 * half for middle, half in zip(middles, halves, strict=True))
+    curves = [
+        (chance, NormalDist(float(middle - lowest), max(float(half) / _Z, float(highest - lowest) * 1e-9)))
+        for chance, middle, half in zip(chances, middles, halves, strict=True)
+    ]
+    ends = []
+    for share in ((1 - RANGE) / 2, (1 + RANGE) / 2):
+        low, high = 0.0, float(highest - lowest)
+        for _ in range(_HALVINGS):
+            at = (low + high) / 2
+            below = sum(chance * curve.cdf(at) for chance, curve in curves)
+            low, high = (at, high) if below < share else (low, at)
+        ends.append((lowest + Decimal(repr(high))).quantize(MICRO))
+    return ends[0], ends[1]

@@ -1,0 +1,258 @@
+"""What the fleet costs a month at several sizes, bought each way: node-hours of its instance types times known prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gpucost.engine import answer_rows
+from gpucost.errors import GpucostError
+from gpucost.periods import local_midnight, to_ms
+from gpucost.price.book import load_book
+from gpucost.price.discounts import left_of, load_discounts
+from gpucost.price.fx import rates
+from gpucost.price.listing import PriceQuery, listing
+from gpucost.questions.report.rows import MICRO, ZERO
+from gpucost.questions.whatif.prices import price_of_region, source_of
+from gpucost.records import grouped, record
+from gpucost.shapes import Shape
+from gpucost.whatif.answer import Assumption, priced
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR
+from gpucost.whatif.fleet import Price
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
+    from gpucost.price.listing import ListedPrice
+
+# The mix of instance types is that of so many days; fewer than a week are no mix.
+MIX_DAYS, LEAST_DAYS = 28, 7
+# Ways to buy, with the years that a commitment binds for; a price book's commitment states none.
+WAYS = {
+    "as_now": None, "on_demand": None, "spot": None, "commitment_1_year": 1, "commitment_3_years": 3,
+    "commitment_of_price_book": 0,
+}  # fmt: skip
+_COMMITMENTS = ("reserved", "savings_plan", "cud")
+# Of several terms those with the least paid in advance are taken, then the cheapest.
+_PAYMENTS = (None, "no_upfront", "monthly", "partial_upfront", "all_upfront")
+_SIZES = (("+50 %", Decimal("1.5")), ("x10", Decimal(10)))
+Row = Mapping[str, Any]
+
+
+@record
+class ScenarioRow(Shape):
+    """What the fleet costs in a month of 730 hours at `factor` times its size, all of it bought one way.
+
+    `monthly_cost` is None where a price is missing, of the instance types that `missing` names; `priced_cost` is that of the
+    others. A commitment is as large as the busiest moment; `obligation` is what is owed for it over its term.
+    """
+
+    scenario: str
+    factor: float
+    way: str
+    monthly_cost: Decimal | None
+    priced_cost: Decimal
+    obligation: Decimal | None
+    missing: tuple[str, ...]
+
+
+@record
+class Use:
+    """Nodes of an instance type in a place: how many run on average and at most, and their prices by way."""
+
+    name: str
+    nodes: Decimal
+    most_nodes: int
+    prices: Mapping[str, Price]
+
+
+def last_days(complete: Sequence[date]) -> tuple[date, ...]:
+    """The days that the mix is of; none where fewer than a week are known."""
+    return tuple(complete[-MIX_DAYS:]) if len(complete) >= LEAST_DAYS else ()
+
+
+def read_uses(con: DuckDBPyConnection, config: Config, days: Sequence[date], now: datetime) -> list[Use]:
+    """The nodes of these local days, of an attributed store, those that ran longest first. Raises PriceError."""
+    starts = [to_ms(local_midnight(day, config.tz)) for day in days]
+    ends = [to_ms(local_midnight(day + timedelta(days=1), config.tz)) for day in days]
+    rows = answer_rows(con, __package__ or "", "mix", {"from_ms": starts, "to_ms": ends})
+    load_book(con, config, rates(config))
+    uses = []
+    for row in rows:
+        words = filter(None, (row["instance_type"], row["provider"], row["region"]))
+        nodes = Decimal(row["node_ms"]) / (sum(ends) - sum(starts))
+        uses.append(Use(" ".join(words), nodes, row["most_nodes"], _prices(con, config, row, now)))
+    return uses
+
+
+def _prices(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> dict[str, Price]:
+    """The price per node-hour of each way to buy that one is known of: own nodes', the price book's, the list's.
+
+    Machines without an instance type are no cloud's: they cost what they do, bought any way.
+    """
+    as_now = _own(row, "priced") if row["priced_ms"] == row["node_ms"] else None
+    if row["is_own"]:
+        return (
+            dict.fromkeys(WAYS, replace(as_now, source="own machines, at their price in every way"))
+            if as_now
+            else {}
+        )
+    listed = _listed(con, config, row, now)
+    book = partial(_of_book, con, config, row, now)
+    found = {
+        "as_now": as_now,
+        "on_demand": _own(row, "on_demand") or book("on_demand") or _cheapest(listed, "on_demand"),
+        "spot": _own(row, "spot") or book("spot") or _cheapest(listed, "spot"),
+        "commitment_1_year": _cheapest(listed, *_COMMITMENTS, years=1),
+        "commitment_3_years": _cheapest(listed, *_COMMITMENTS, years=3),
+        "commitment_of_price_book": book(*_COMMITMENTS),
+    }
+    return {way: price for way, price in found.items() if price}
+
+
+def _own(row: Row, what: str) -> Price | None:
+    """What own nodes cost on the mean."""
+    if not row[what]:
+        return None
+    as_of, source = row.get(f"{what}_as_of"), row.get(f"{what}_source") or "all sources"
+    return Price(row[what] / row[f"{what}_ms"], f"own nodes: {source}", as_of and f"{as_of}")
+
+
+_BOOK = """
+SELECT line, price_per_hour * CASE WHEN per_gpu THEN $gpus::DECIMAL(12, 6) ELSE 1 END, currency, price_as_of
+FROM price_book
+WHERE coalesce(lower(provider) = lower($provider), true) AND coalesce(lower(region) = lower($region), true) AND zone IS NULL
+    AND coalesce(lower(instance_type) = lower($instance_type), true) AND len(selector_labels) = 0
+    AND (list_contains($options, purchase_option) OR (purchase_option IS NULL AND $is_by_the_hour))
+    AND coalesce(start_ms, 0) <= $now_ms
+ORDER BY specificity DESC, purchase_option IS NULL, start_ms DESC NULLS LAST, line
+LIMIT 1"""
+
+
+def _of_book(con: DuckDBPyConnection, config: Config, row: Row, now: datetime, *options: str) -> Price | None:
+    """The price book's row for nodes of this type in this region; rows with a zone or a node selector are for some of them."""
+    place = {name: row[name] for name in ("provider", "region", "instance_type", "gpus")}
+    which = {"options": list(options), "is_by_the_hour": options != _COMMITMENTS, "now_ms": to_ms(now)}
+    found = con.execute(_BOOK, place | which).fetchone()
+    if found is None:
+        return None
+    line, price, currency, as_of = found
+    rate = rates(config).rate(currency, now.astimezone(config.tz).date())
+    if rate is None:
+        return None
+    return Price((price * rate).quantize(MICRO), f"price book line {line}", as_of and f"{as_of}")
+
+
+def _listed(
+    con: DuckDBPyConnection, config: Config, row: Row, now: datetime
+) -> list[tuple[ListedPrice, Decimal]]:
+    """List prices of the type in its region, and what [[prices.discounts]] leave of each."""
+    query = PriceQuery(
+        now.astimezone(config.tz).date(),
+        config.currency,
+        config.prices.stale_after_days,
+        providers=(row["provider"],) if row["provider"] else (),
+        regions=(row["region"],) if row["region"] else (),
+        all_regions=True,
+    )
+    try:
+        rows = listing(con, row["instance_type"], query, rates(config)).rows
+    except GpucostError:
+        return []
+    load_discounts(con, config)
+    of = {
+        "seller": row["provider"],
+        "instance_type": row["instance_type"].lower(),
+        "gpu_model": row["gpu_model"],
+    }
+    return [
+        (one, left_of(con, option=one.purchase_option, at_ms=to_ms(now), **of))
+        for one in rows
+        if one.currency == config.currency
+    ]
+
+
+def _cheapest(
+    listed: Sequence[tuple[ListedPrice, Decimal]], *options: str, years: int | None = None
+) -> Price | None:
+    """The price of the terms with the least paid in advance, then the cheapest."""
+    terms = grouped(
+        ((_PAYMENTS.index(one.payment_option), one.purchase_option, one.offering, one.region), (one, left))
+        for one, left in listed
+        if one.purchase_option in options and one.term_years == years and one.payment_option in _PAYMENTS
+    )
+    chosen = []
+    for (payment, *_), several in terms.items():
+        price = price_of_region([one for one, _ in several])
+        left = dict(several)[price]
+        chosen.append((payment, price.price_per_hour * left, price, left))
+    if not chosen:
+        return None
+    _, amount, price, left = min(chosen, key=lambda one: one[:2])
+    source, as_of = source_of(price)
+    words = filter(None, (price.purchase_option, price.payment_option, price.offering))
+    less = f", less {float((1 - left) * 100):g} % ([[prices.discounts]])" if left != 1 else ""
+    return Price(amount.quantize(MICRO), f"{source}, {' '.join(words).replace('_', ' ')}{less}", as_of)
+
+
+def grown(percent: float, months: int, until: str) -> tuple[str, Decimal]:
+    """The size after so many months of growth, with a name."""
+    return f"{percent:+g} % a month, {until}", (1 + Decimal(repr(percent)) / 100) ** months
+
+
+def scenarios(uses: Sequence[Use], growth: tuple[str, Decimal] | None) -> list[ScenarioRow]:
+    """What the fleet costs today, grown by so much, half as large again and ten times as large, bought each way."""
+    sizes = [("today", Decimal(1)), *([growth] if growth else []), *_SIZES]
+    # few price books price every type under a commitment
+    ways = [way for way in WAYS if WAYS[way] != 0 or all(way in use.prices for use in uses)]
+    return [_scenario(uses, name, factor, way) for name, factor in sizes for way in ways]
+
+
+def _scenario(uses: Sequence[Use], name: str, factor: Decimal, way: str) -> ScenarioRow:
+    missing = tuple(use.name for use in uses if way not in use.prices)
+    years = WAYS[way]
+    per_hour = ZERO
+    for use in uses:
+        if way in use.prices:
+            nodes = use.nodes * factor if years is None else _whole(use.most_nodes * factor)
+            per_hour += use.prices[way].per_node_hour * nodes
+    cost = (per_hour * HOURS_PER_MONTH).quantize(MICRO)
+    owed = (per_hour * HOURS_PER_YEAR * years).quantize(MICRO) if years and not missing else None
+    return ScenarioRow(name, float(factor), way, None if missing else cost, cost, owed, missing)
+
+
+def _whole(nodes: Decimal) -> Decimal:
+    return nodes.to_integral_value(ROUND_CEILING)
+
+
+def assumptions(uses: Sequence[Use], days: Sequence[date], growth: float | None) -> list[Assumption]:
+    """What the scenarios rest on, with its source; a price that is not known is `missing`."""
+    known = f"{days[0]} to {days[-1]}"
+    found = [
+        Assumption("mix of instance types", len(days), "days collected in full", "store", known),
+        Assumption("month", HOURS_PER_MONTH, "hours", "a year of 8,760 / 12"),
+        Assumption("commitments", "paid in every hour", "for the nodes of the busiest moment", "rule"),
+        Assumption("interruptions of spot", "not counted", "gpucost whatif spot", "rule"),
+    ]
+    if growth is not None:
+        found.append(Assumption("growth", growth, "% a month", "option"))
+    for use in uses:
+        found.append(
+            Assumption(f"{use.name}: nodes", round(float(use.nodes), 3), "on average", "store", known)
+        )
+        found.append(
+            Assumption(f"{use.name}: nodes", use.most_nodes, "at the busiest moment", "store", known)
+        )
+        for way in WAYS:
+            price = use.prices.get(way)
+            label = f"{use.name}: {way.replace('_', ' ')}"
+            if price:
+                found.append(priced(label, price, "a node-hour"))
+            elif WAYS[way] != 0:
+                found.append(Assumption(label, "missing", "a node-hour", "no source"))
+    return found

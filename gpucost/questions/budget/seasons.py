@@ -1,0 +1,97 @@
+"""What weekdays and the last days of months cost, compared with other days."""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import field
+from datetime import date, timedelta
+from statistics import median
+
+from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
+from gpucost.records import record
+
+_HALF_A_WEEK = 3
+_LEAST_AROUND = 4
+_LEAST_OF_WEEKDAY = 2
+# Of a day that costs next to nothing in most weeks, the level cannot be told.
+LEAST_FACTOR = 0.05
+
+# The last days of a month, the days before and after that they are compared with, and the months that have to agree.
+_LAST_DAYS, _WEEK, LEAST_MONTHS = 5, 7, 2
+_LEAST_DAYS_AROUND = 3
+# They stray by more standard deviations than this; days that are all alike have no spread.
+_LEAST_SCORE, _LEAST_SPREAD = 3.0, 0.02
+
+
+@record
+class Seasons:
+    """What a weekday (0 is Monday) and a day so many days before a month's last cost, 1 being a day like others."""
+
+    weekdays: Mapping[int, float]
+    month_ends: Mapping[int, float] = field(default_factory=dict)
+
+    def factor(self, day: date) -> float:
+        """What the day costs, as a factor of the level."""
+        return self.weekdays[day.weekday()] * self.month_ends.get(days_left(day), 1.0)
+
+
+def days_left(day: date) -> int:
+    """The days of its month after `day`."""
+    return monthrange(day.year, day.month)[1] - day.day
+
+
+def weekday_factors(known: Mapping[date, float]) -> dict[int, float]:
+    """By weekday the median of each day's cost over the median of the week around it; 1 where fewer than two such days tell."""
+    ratios: dict[int, list[float]] = defaultdict(list)
+    for day, cost in known.items():
+        week = (day + timedelta(days=off) for off in range(-_HALF_A_WEEK, _HALF_A_WEEK + 1))
+        around = [known[near] for near in week if near in known]
+        usual = median(around)
+        if len(around) >= _LEAST_AROUND and usual > 0:
+            ratios[day.weekday()].append(cost / usual)
+    return {day: median(ratios[day]) if len(ratios[day]) >= _LEAST_OF_WEEKDAY else 1.0 for day in range(7)}
+
+
+def month_end_factors(known: Mapping[date, float], weekdays: Mapping[int, float]) -> dict[int, float]:
+    """By days before a month's last, for its last five, the median of what they cost, as a factor of the weeks around.
+
+    Only those that stray in one direction in every month that tells, and in at least two, by over three standard deviations.
+    """
+    usual = levels(known, Seasons(weekdays))
+    ratios: dict[int, list[tuple[float, bool]]] = defaultdict(list)
+    for day, level in usual.items():
+        left = days_left(day)
+        if left >= _LAST_DAYS:
+            continue
+        end = day + timedelta(days=left + 1)
+        before = [usual[one] for one in _week(end - timedelta(days=_LAST_DAYS + _WEEK)) if one in usual]
+        after = [usual[one] for one in _week(end) if one in usual]
+        if min(len(before), len(after)) < _LEAST_DAYS_AROUND or not median(before) + median(after):
+            continue
+        middle = (median(before) + median(after)) / 2
+        strays = [abs(one - median(before)) for one in before] + [abs(one - median(after)) for one in after]
+        spread = max(MAD_TO_SIGMA * median(strays) / middle, _LEAST_SPREAD)
+        ratio = level / middle
+        ratios[left].append((ratio, abs(ratio - 1) > _LEAST_SCORE * spread))
+    return {
+        left: median(ratio for ratio, _ in months)
+        for left, months in ratios.items()
+        if len(months) >= LEAST_MONTHS
+        and all(strays for _, strays in months)
+        and len({ratio > 1 for ratio, _ in months}) == 1
+    }
+
+
+def _week(first: date) -> list[date]:
+    return [first + timedelta(days=count) for count in range(_WEEK)]
+
+
+def levels(known: Mapping[date, float], seasons: Seasons) -> dict[date, float]:
+    """Costs without their day's factor, in order, of the days that tell the level."""
+    return {
+        day: cost / factor
+        for day, cost in sorted(known.items())
+        if (factor := seasons.factor(day)) > LEAST_FACTOR
+    }

@@ -1,0 +1,257 @@
+"""Forecasts after a step, of the ends of months, of months ahead, and what growth costs: figures derived by hand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from duckdb import DuckDBPyConnection
+
+from gpucost.config.model import Config
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR
+from gpucost.questions.budget.outlook import Growth
+from gpucost.questions.budget.projection import CostSeries, Days, Forecast, forecast, forecasts
+from gpucost.questions.budget.scenarios import (
+    ScenarioRow,
+    Use,
+    assumptions,
+    grown,
+    last_days,
+    read_uses,
+    scenarios,
+)
+from gpucost.store.connection import scratch_store
+from tests import own_catalog
+from tests.bill_table import change_bill_rows
+
+FLEET = CostSeries("fleet")
+D = Decimal
+FIRST = date(2026, 6, 29)
+OCTOBER, NOVEMBER, DECEMBER = (
+    [date(2026, month, 1) + timedelta(days=day) for day in range(days)]
+    for month, days in ((10, 31), (11, 30), (12, 31))
+)
+
+
+def known(costs: dict[date, Decimal]) -> Days:
+    return Days((*costs, *OCTOBER), tuple(costs), {FLEET: costs})
+
+
+def until(last: date) -> list[date]:
+    """The days from June 29 on."""
+    return [FIRST + timedelta(days=day) for day in range((last - FIRST).days + 1)]
+
+
+def stepped(last: date, step: date) -> Forecast:
+    """Of days that cost 100 or 102, and twice that from the step on."""
+    costs = {day: D(100 + 2 * (day.day % 2)) * (2 if day >= step else 1) for day in until(last)}
+    return forecast(known(costs), FLEET, OCTOBER)
+
+
+def test_step_widens_the_range_at_once_and_is_confirmed_on_the_fourth_day() -> None:
+    # ten days of 101 and 21 of 202 are 5,252 if it stays; if it passes, 30 of 101 and one of 204 are 3,234, two 3,335
+    first, second, fourth = (stepped(date(2026, 10, day), date(2026, 10, 11)) for day in (11, 12, 14))
+    assert (first.low, first.high) == pytest.approx((D(3234), D(5252)), rel=D("0.02"))
+    assert first.expected == pytest.approx(D(3234), rel=D("0.01"))
+    assert second.expected == pytest.approx(D(5252), rel=D("0.01"))
+    # as likely as 1 in 4 that it passes: the lower end is of that
+    assert second.low == pytest.approx(D(3335), rel=D("0.03"))
+    assert (fourth.low, fourth.high) == pytest.approx((D(5252), D(5252)), rel=D("0.03"))
+
+
+def test_month_ends_twice_as_dear_are_expected_again() -> None:
+    costs = {
+        day: D(200) if (day + timedelta(days=2)).day <= 2 else D(100) for day in until(date(2026, 10, 15))
+    }
+    # 29 days of 100 and two of 200
+    assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(D(3300))
+    one_month = {day: cost if day.month in (9, 10) else D(100) for day, cost in costs.items()}
+    assert forecast(known(one_month), FLEET, OCTOBER).expected == pytest.approx(D(3100))
+    opposed = {day: D(50) if cost == 200 and day.month == 8 else cost for day, cost in costs.items()}
+    assert forecast(known(opposed), FLEET, OCTOBER).expected == pytest.approx(D(3100))
+
+
+def test_growth_without_a_pattern_is_no_end_of_month() -> None:
+    costs = {day: D(100) + 2 * at for at, day in enumerate(until(date(2026, 10, 15)))}
+    true = sum(D(100) + 2 * (day - FIRST).days for day in OCTOBER)
+    assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(true, rel=D("0.01"))
+
+
+def test_months_ahead_grow_by_percent_and_widen() -> None:
+    flat = known(dict.fromkeys(until(date(2026, 10, 10)), D(100)))
+    months = [OCTOBER, NOVEMBER, DECEMBER, [*OCTOBER, *NOVEMBER, *DECEMBER]]
+    assert [row.expected for row in forecasts(flat, FLEET, months)] == [3100, 3000, 3100, 9200]
+    grown_by = Growth(10, OCTOBER[-1])
+    # 3,100, then 30 days of 110 and 31 of 121
+    grown_months = [row.expected for row in forecasts(flat, FLEET, months, grown_by)]
+    assert grown_months == pytest.approx([D(3100), D(3300), D(3751), D(10151)])
+    noisy = known({day: D(100 + day.day % 7) for day in until(date(2026, 10, 10))})
+    rows = forecasts(noisy, FLEET, months[:3])
+    widths = [row.high - row.low for row in rows if row.low is not None and row.high is not None]
+    assert len(widths) == 3 and widths == sorted(widths) and widths[0] < widths[2]
+    # with growth its own trend ends with October
+    rising = known({day: D(100 + at) for at, day in enumerate(until(date(2026, 10, 31)))})
+    flat_months = forecasts(rising, FLEET, [OCTOBER, NOVEMBER, DECEMBER], Growth(0, OCTOBER[-1]))
+    assert flat_months[2].expected == pytest.approx(flat_months[1].expected * 31 / 30)
+
+
+def simulated(factor: float, noise: float, days: int, dice: random.Random) -> tuple[bool, float]:
+    """Whether the range holds a month's true total, so many days after a step, and how wide it is beside that."""
+    weekend, last = dice.choice([0.4, 1.0]), date(2026, 10, dice.choice([6, 10, 15, 20]))
+    step = last - timedelta(days=days - 1)
+    costs = {
+        day: D(repr(round(1000 * (factor if day >= step else 1) * max(0.0, 1 + dice.gauss(0, noise))
+                          * (weekend if day.weekday() > 4 else 1), 2)))
+        for day in until(OCTOBER[-1])
+    }  # fmt: skip
+    row = forecast(known({day: cost for day, cost in costs.items() if day <= last}), FLEET, OCTOBER)
+    true = sum(costs[day] for day in OCTOBER)
+    assert row.low is not None and row.high is not None
+    return row.low <= true <= row.high, float((row.high - row.low) / true)
+
+
+@pytest.mark.parametrize("factor", [1.5, 2, 0.6])
+def test_range_holds_the_month_soon_after_a_step(factor: float) -> None:
+    dice = random.Random(8)
+    by_day = [
+        [simulated(factor, noise, days, dice)[0] for noise in (0.03, 0.1) for _ in range(12)]
+        for days in range(1, 6)
+    ]
+    assert all(sum(held) / len(held) >= 0.6 for held in by_day)
+    assert sum(map(sum, by_day)) / sum(map(len, by_day)) >= 0.8
+
+
+def test_range_of_calm_days_stays_narrow() -> None:
+    dice = random.Random(9)
+    found = [simulated(1, 0.1, 1, dice) for _ in range(40)]
+    assert sum(held for held, _ in found) / len(found) >= 0.8
+    # 24 open days that stray by 10 %: 2 x 1.28 x 0.1 x sqrt(24) / 31 = 4 % if all else were known
+    assert sum(width for _, width in found) / len(found) <= 0.08
+
+
+DAYS = [date(2026, 10, 1) + timedelta(days=day) for day in range(10)]
+START = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBPyConnection]:
+    """Ten days of an a3-highgpu-8g on demand, five of another on spot, and a machine of no cloud."""
+    own_catalog.use(own_catalog.write(tmp_path / "pricing"), monkeypatch)
+    with scratch_store() as con:
+        node(con, 1, "a3-highgpu-8g", "on_demand", 10, "80")
+        node(con, 2, "a3-highgpu-8g", "spot", 5, "30")
+        node(con, 3, None, "on_demand", 10, "2")
+        yield con
+
+
+def node(
+    con: DuckDBPyConnection, number: int, kind: str | None, capacity: str, days: int, price: str, **more: str
+) -> None:
+    end = START + days * MS_PER_DAY
+    provider, region = ("gcp", "us-central1") if kind else (None, None)
+    con.execute(
+        "INSERT INTO nodes BY NAME SELECT ? AS node_id, 'main' AS cluster, ? AS node, ? AS up_from_ms, ? AS up_to_ms,"
+        " ? AS provider, ? AS region, ? AS instance_type, ? AS capacity_type, 'H100-SXM5-80GB' AS gpu_model, 8 AS gpu_count",
+        [number, f"n{number}", START - MS_PER_HOUR, end, provider, region, kind, capacity],
+    )
+    con.execute(
+        "INSERT INTO node_prices BY NAME SELECT ? AS node_id, ? AS from_ms, ? AS to_ms, ?::DECIMAL(38, 9) AS price_per_hour,"
+        " ? AS price_source, ? AS purchase_option",
+        [number, START - MS_PER_HOUR, end, price, more.get("source", "price_book"), more.get("option")],
+    )
+
+
+def costs(rows: list[ScenarioRow], scenario: str) -> dict[str, Decimal | None]:
+    return {row.way: row.monthly_cost for row in rows if row.scenario == scenario}
+
+
+def used(con: DuckDBPyConnection, config: Config | None = None) -> list[Use]:
+    """The a3-highgpu-8g, and the machine of no cloud."""
+    return sorted(read_uses(con, config or Config(), DAYS, NOW), key=lambda use: use.name, reverse=True)
+
+
+def test_scenarios_multiply_node_hours_by_prices(store: DuckDBPyConnection) -> None:
+    uses = used(store)
+    # (240 + 120) h / 240 h; the last hour of September is not of these days
+    assert [(use.name, use.nodes, use.most_nodes) for use in uses] == [
+        ("a3-highgpu-8g gcp us-central1", D("1.5"), 2),
+        ("H100-SXM5-80GB", D(1), 1),
+    ]
+    rows = scenarios(uses, grown(10, 2, "2026-12"))
+    assert costs(rows, "today") == {
+        "as_now": (80 + 15 + 2) * 730,
+        "on_demand": (D("1.5") * 80 + 2) * 730,
+        "spot": (D("1.5") * 30 + 2) * 730,
+        "commitment_1_year": None,
+        "commitment_3_years": (2 * D("38.864") + 2) * 730,
+    }
+    # 1.21 x 2 nodes are 3 whole ones; own machines are bought whole, too
+    assert costs(rows, "+10 % a month, 2026-12")["commitment_3_years"] == (3 * D("38.864") + 2 * 2) * 730
+    assert costs(rows, "+50 %")["spot"] == D("1.5") * (D("1.5") * 30 + 2) * 730
+    assert costs(rows, "x10")["on_demand"] == 10 * (D("1.5") * 80 + 2) * 730
+    found = {(row.scenario, row.way): row for row in rows}
+    assert found["today", "commitment_1_year"].missing == ("a3-highgpu-8g gcp us-central1",)
+    assert found["today", "commitment_1_year"].priced_cost == 2 * 730
+    assert found["today", "commitment_3_years"].obligation == (2 * D("38.864") + 2) * 8760 * 3
+    assert found["today", "on_demand"].obligation is None
+
+
+def test_prices_come_from_own_nodes_then_the_book_then_the_list(
+    store: DuckDBPyConnection, tmp_path: Path
+) -> None:
+    store.execute("DELETE FROM node_prices WHERE node_id = 2")
+    (listed, _) = used(store)
+    assert "spot" not in listed.prices  # the catalog has none of the type
+    book = tmp_path / "prices.csv"
+    book.write_text(
+        "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start\n"
+        "gcp,us-central1,us-central1-a,a3-highgpu-8g,spot,20,USD,\n"
+        "gcp,,,,spot,40,USD,\ngcp,,,a3-highgpu-8g,spot,24,USD,\ngcp,,,a3-highgpu-8g,spot,21,USD,2027-01-01\n"
+        "gcp,,,a3-highgpu-8g,cud,50,USD,\n"
+    )
+    config = Config.model_validate({
+        "prices": {"book": str(book), "discounts": [{"percent": 10, "provider": "gcp"}]}
+    })  # fmt: skip
+    uses = used(store, config)
+    prices = uses[0].prices
+    assert (prices["spot"].per_node_hour, prices["spot"].source) == (24, "price book line 4")
+    assert prices["on_demand"].source == "own nodes: price book"
+    assert prices["commitment_3_years"].per_node_hour == D("34.9776")
+    assert "less 10 %" in prices["commitment_3_years"].source
+    # a book states no term of a commitment
+    assert prices["commitment_of_price_book"].per_node_hour == 50
+    assert "commitment_1_year" not in prices
+    told = {one.name: (one.value, one.source) for one in assumptions(uses, DAYS, 5.0)}
+    assert told["a3-highgpu-8g gcp us-central1: commitment 1 year"] == ("missing", "no source")
+    assert told["a3-highgpu-8g gcp us-central1: spot"] == (24, "price book line 4")
+    assert told["growth"] == (5.0, "option")
+
+
+def test_price_under_a_commitment_is_none_on_demand(store: DuckDBPyConnection) -> None:
+    node(store, 4, "a3-highgpu-8g", "on_demand", 10, "10", option="cud")
+    assert used(store)[0].prices["on_demand"].per_node_hour == 80
+    store.execute("UPDATE node_prices SET price_source = 'bill' WHERE node_id = 1")
+    assert used(store)[0].prices["on_demand"].source == "own nodes: bill"
+    change_bill_rows(
+        store,
+        "INSERT INTO bills BY NAME SELECT 1 AS bill_id, 'gcp' AS provider, 's' AS source, 'gcp' AS format, '1' AS"
+        " billing_account_id, '2026-10' AS billing_period, true AS is_whole, '' AS digest, 1 AS rows, 1 AS load_id,"
+        " TIMESTAMP '2026-11-01' AS loaded_at; "
+        "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, 0::UBIGINT AS charge_key, TIMESTAMP '2026-10-02' AS"
+        " charge_period_start, TIMESTAMP '2026-10-03' AS charge_period_end, 'Usage' AS charge_category, 0 AS billed_cost, 1 AS"
+        " effective_cost, 'USD' AS billing_currency, 'cud-1' AS commitment_discount_id, 'instance' AS kind, 'same' AS cost_cause,"
+        " 'f' AS source_file, 0 AS source_row",
+    )
+    # it may be in the bill's price: the list price is left
+    assert used(store)[0].prices["on_demand"].per_node_hour == D("88.49")
+
+
+def test_fewer_than_seven_days_are_no_mix() -> None:
+    assert last_days(DAYS[:6]) == ()
+    assert last_days(DAYS[:7]) == tuple(DAYS[:7])
+    assert len(last_days(until(date(2026, 10, 10)))) == 28
