@@ -182,10 +182,10 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'p4d.24xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
-    question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
-    fleet = _used(demo, Scope(namespaces=("inference",), workloads=question.workloads))
+    question = WhatIfQuery("reserve", cluster="demo")
+    fleet = _used(demo, Scope(clusters=("demo",)))
     known = StoredCommitments(demo, Store(demo.store), MONTH)
-    result = of_findings._commit(known, Usage(fleet, "USD", "", "", is_narrowed=True))
+    result = of_findings._commit(known, Usage(fleet, "USD", "", ""))
     assert result.saving > 0
     answer = _answer(run, question.words(("--month", "2026-02")))
     assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)
@@ -339,7 +339,8 @@ def test_the_headline_of_rightsize_is_what_its_unused_gpus_cost(demo: Config, fl
         saving += per_gpu * (round(pod.gpus) - level.active_devices)
     assert saving > 0
     assert float(saving) == pytest.approx(answer["saving_by_fewer_gpus"], rel=1e-3)
-    assert answer["saving"] == pytest.approx(answer["saving_by_fewer_gpus"] + answer["saving_by_mig_slices"])
+    worth = answer["saving"] + answer["freed_capacity_cost"]
+    assert worth == pytest.approx(answer["saving_by_fewer_gpus"] + answer["saving_by_mig_slices"])
 
 
 def test_a_plan_on_the_store(ask_week: Callable[[str], Any], tmp_path: Path) -> None:

@@ -362,7 +362,9 @@ def test_what_a_notebook_is() -> None:
 def test_a_gpu_that_holds_a_model_in_memory_is_in_use(tables: Tables) -> None:
     """Two GPUs of 37,000 MiB, one of them at 3 %: both hold the model. A third has no more than a context."""
     tables.add("allocations: allocation_id, cluster, uid", "1, 'c', 'u'")
-    device = "allocation_id INT, series_id INT, device VARCHAR, kind VARCHAR, scale DOUBLE, held_from_ms BIGINT"
+    device = (
+        "allocation_id INT, series_id INT, device VARCHAR, kind VARCHAR, scale DOUBLE, held_from_ms BIGINT"
+    )
     tables.make(
         f"activity_devices: {device}, held_to_ms BIGINT",
         *(f"1, {series}, 'g{series % 3}', 'activity', 0.01, 0, 3600000" for series in (0, 1, 2)),

@@ -171,6 +171,13 @@ def test_a_node_that_stays_saves_no_cash() -> None:
     assert (plan.saving, plan.figures["freed_capacity_cost"]) == (0, 290)
 
 
+def test_cash_begins_when_a_commitment_ends() -> None:
+    ends = (Price(Decimal(10), "bill", is_committed=True), Price(Decimal(10), "price_book", None, 50 * H))
+    pods = pod("a", 0, 100, workload="StatefulSet/jupyter-a")
+    answer = released(pods, idle=(10, 100), node=replace(NODE, prices=ends))
+    assert (answer.saving, round(answer.figures["freed_capacity_cost"], 6)) == (500, 890 - 500)
+
+
 def test_a_service_keeps_a_replica() -> None:
     service = [
         replace(pod(uid, 0, 100, gpus=4, workload="Deployment/api"), workload_type="inference")

@@ -226,4 +226,11 @@ def _commit(known: StoredCommitments, usage: Usage) -> Answer:
 
     families, existing, assumptions = stored_families(known, usage)
     currency, period = known.settings.currency, usage.period_name
-    return answer(families, existing, currency=currency, period=period, assumptions=assumptions)
+    return answer(
+        families,
+        existing,
+        currency=currency,
+        period=period,
+        assumptions=assumptions,
+        days=known.collected_days,
+    )
