@@ -63,6 +63,13 @@ def test_step_widens_the_range_at_once_and_is_confirmed_on_the_fourth_day() -> N
     assert (fourth.low, fourth.high) == pytest.approx((D(5252), D(5252)), rel=D("0.03"))
 
 
+def test_step_before_days_that_cost_nothing_has_no_range() -> None:
+    # October 30 is a Friday; no Saturday or Sunday costs anything
+    costs = {day: D(0 if day.weekday() > 4 else 100) for day in until(date(2026, 10, 30))}
+    row = forecast(known(costs | {date(2026, 10, 30): D(300)}), FLEET, OCTOBER)
+    assert (row.low, row.expected, row.high) == (2400, 2400, 2400)
+
+
 def test_month_ends_twice_as_dear_are_expected_again() -> None:
     costs = {
         day: D(200) if (day + timedelta(days=2)).day <= 2 else D(100) for day in until(date(2026, 10, 15))
@@ -71,14 +78,17 @@ def test_month_ends_twice_as_dear_are_expected_again() -> None:
     assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(D(3300))
     one_month = {day: cost if day.month in (9, 10) else D(100) for day, cost in costs.items()}
     assert forecast(known(one_month), FLEET, OCTOBER).expected == pytest.approx(D(3100))
+    short = {day: cost for day, cost in costs.items() if day >= date(2026, 9, 5)}
+    assert forecast(known(short), FLEET, OCTOBER).expected == pytest.approx(D(3100))
     opposed = {day: D(50) if cost == 200 and day.month == 8 else cost for day, cost in costs.items()}
     assert forecast(known(opposed), FLEET, OCTOBER).expected == pytest.approx(D(3100))
 
 
-def test_growth_without_a_pattern_is_no_end_of_month() -> None:
-    costs = {day: D(100) + 2 * at for at, day in enumerate(until(date(2026, 10, 15)))}
-    true = sum(D(100) + 2 * (day - FIRST).days for day in OCTOBER)
-    assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(true, rel=D("0.01"))
+def test_steps_at_the_ends_of_months_are_no_pattern() -> None:
+    # twice as much from July 29, August 29 and September 28 on
+    steps = [date(2026, 7, 29), date(2026, 8, 29), date(2026, 9, 28)]
+    costs = {day: D(50 * 2 ** sum(day >= step for step in steps)) for day in until(date(2026, 10, 15))}
+    assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(D(31 * 400), rel=D("0.001"))
 
 
 def test_months_ahead_grow_by_percent_and_widen() -> None:

@@ -150,6 +150,8 @@ def between(
         return middles[0] - halves[0], middles[0] + halves[0]
     lowest = min(middle - 4 * half for middle, half in zip(middles, halves, strict=True))
     highest = max(middle + 4 * half for middle, half in zip(middles, halves, strict=True))
+    if lowest == highest:
+        return lowest, highest
     curves = [
         (chance, NormalDist(float(middle - lowest), max(float(half) / _Z, float(highest - lowest) * 1e-9)))
         for chance, middle, half in zip(chances, middles, halves, strict=True)

@@ -71,10 +71,10 @@ def month_end_factors(known: Mapping[date, float], weekdays: Mapping[int, float]
         if min(len(before), len(after)) < _LEAST_DAYS_AROUND or not median(before) + median(after):
             continue
         middle = (median(before) + median(after)) / 2
-        strays = [abs(one - median(before)) for one in before] + [abs(one - median(after)) for one in after]
-        spread = max(MAD_TO_SIGMA * median(strays) / middle, _LEAST_SPREAD)
-        ratio = level / middle
-        ratios[left].append((ratio, abs(ratio - 1) > _LEAST_SCORE * spread))
+        around = [abs(one - median(before)) for one in before] + [abs(one - median(after)) for one in after]
+        limit = _LEAST_SCORE * max(MAD_TO_SIGMA * median(around), _LEAST_SPREAD * middle)
+        above = [level - median(before), level - median(after)]
+        ratios[left].append((level / middle, min(above) > limit or max(above) < -limit))
     return {
         left: median(ratio for ratio, _ in months)
         for left, months in ratios.items()
