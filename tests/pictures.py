@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from gpucost.demo.build import build, last_months
 from tests.chromium import Browser, chromium
-from tests.sample.build import build, last_months
 
 _COLUMNS, _LINES = 132, 40
 _STYLE = "margin:0;padding:16px 20px;background:#0c0c0c;color:#d9d9d9;font:14px/1.25 'DejaVu Sans Mono',monospace;white-space:pre"
@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as place, chromium(Path(place) / "profile") as browser:
         config = build(
-            Path(place) / "demo", last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None
+            Path(place) / "demo", *last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None
         ).path
         shown, page = Path(place) / "terminal.html", Path(place) / "page.html"
         shown.write_text(_as_page("gpucost report --month 2026-10", config), encoding="utf-8")

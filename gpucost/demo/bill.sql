@@ -21,9 +21,10 @@ line_items AS (
     GROUP BY ALL
 )
 SELECT md5(concat_ws('|', line_item_line_item_type, line_item_product_code, line_item_usage_type, line_item_resource_id,
-        line_item_usage_account_id, line_item_usage_start_date, line_item_usage_end_date)) AS identity_line_item_id,
-    strftime(line_item_usage_start_date, '%Y-%m-%dT%H:%M:%SZ/') || strftime(line_item_usage_end_date, '%Y-%m-%dT%H:%M:%SZ')
-        AS identity_time_interval,
+        line_item_usage_account_id, pricing_unit, line_item_usage_start_date, line_item_usage_end_date))
+        AS identity_line_item_id,
+    strftime(line_item_usage_start_date, '%Y-%m-%dT%H:%M:%SZ/')
+        || strftime(line_item_usage_end_date, '%Y-%m-%dT%H:%M:%SZ') AS identity_time_interval,
     strftime(to_timestamp($from_s)::TIMESTAMP, '%Y%m7731') AS bill_invoice_id,
     to_timestamp($from_s)::TIMESTAMP AS bill_billing_period_start_date,
     to_timestamp($to_s)::TIMESTAMP AS bill_billing_period_end_date,

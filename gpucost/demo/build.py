@@ -143,8 +143,7 @@ def build(folder: Path, billed: Period, estimated: Period, progress: Callable[[s
     config = load_config(folder / CONFIG, environ={}, cwd=folder)
     store = Store.of(config)
     period = Period(billed.start, estimated.end)
-    monday = billed.start - timedelta(days=billed.start.weekday())
-    base_s = round(monday.timestamp())
+    base_s = fixture.base_of(period)
     with fixture.opened(folder) as files:
         progress("loading the samples")
         with store.write() as con:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from gpucost.collect.slurm.sacct import DELIMITER
 from gpucost.engine import run_stage
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, to_ms
 from gpucost.store import bill_files
 from gpucost.store.metrics import ReadAnswer
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries
@@ -32,6 +33,12 @@ STEP_S = 600
 MOMENTS = ("kube_node_created", "kube_pod_completion_time", "kube_pod_status_scheduled_time")
 # The names of its files in a demo's folder.
 BILLS, SLURM = "cur-*.parquet", "slurm-*"
+
+
+def base_of(period: Period) -> int:
+    """When the fixture begins if it is moved to the period: with the last Monday before it, or on it."""
+    monday = period.start - timedelta(days=period.start.weekday())
+    return to_ms(monday) // 1000
 
 
 @contextmanager

@@ -177,7 +177,18 @@ WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms + (c.hours - 1) * 3600000"""
 def nothing_used(
     con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
 ) -> GpucostError:
-    """The error for filters that leave nothing of [from_ms, to_ms): the first name that nobody had, and the ones most like it.
+    """The error for filters that leave nothing of [from_ms, to_ms)."""
+    if error := unknown_name(con, from_ms, to_ms, period_name, **filters):
+        return error
+    wanted = [name for names in _names(filters).values() for name in names]
+    message = f"nothing in {period_name} was used by {', '.join(wanted)}"
+    return GpucostError(message, "gpucost report --by workload shows who used what")
+
+
+def unknown_name(
+    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
+) -> GpucostError | None:
+    """The error for the first name of a filter that held no GPUs in [from_ms, to_ms), with the names most like it.
 
     Workloads may be named without their kind. Patterns are taken to fit.
     """
@@ -195,8 +206,7 @@ def nothing_used(
         offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0.5) or names[:_OFFERED]
         message = f"no {_DIMENSIONS[place]} {name!r} held GPUs in {period_name}"
         return GpucostError(message, f"name one that did: {', '.join(offered)}")
-    message = f"nothing in {period_name} was used by {', '.join(name for _, name in wanted)}"
-    return GpucostError(message, "gpucost report --by workload shows who used what")
+    return None
 
 
 def read_idle(con: duckdb.DuckDBPyConnection, period: Period, at_least_ms: int) -> list[Row]:

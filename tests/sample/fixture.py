@@ -27,8 +27,9 @@ from tests.sample.work import Work, work_of
 MONTHS = Period(datetime(2026, 6, 1, tzinfo=UTC), datetime(2026, 9, 1, tzinfo=UTC))
 START = MONTHS.start_ms // 1000
 SECONDS = 70 * DAY
-#: Of the months after the first there is no bill.
-BILLED = Period(MONTHS.start, MONTHS.start + timedelta(days=37))
+#: There is a bill of the first month: 31 days, and the six before them.
+BILLED_FOR = timedelta(days=37)
+BILLED = Period(MONTHS.start, MONTHS.start + BILLED_FOR)
 #: When sshare was called.
 SHARES_AT = START + 65 * DAY
 
@@ -118,7 +119,7 @@ def _bill(fleet: DemoFleet) -> pa.Table:
     with TemporaryDirectory() as folder, duckdb.connect() as con:
         con.read_parquet(str(bill.write(fleet, BILLED, Path(folder)))).create_view("cur")
         statements = Path(__file__).with_name("bill_parts.sql").read_text(encoding="utf-8")
-        return con.execute(statements, {"start": BILLED.start, "end": BILLED.end}).to_arrow_table()
+        return con.sql(statements, params={"start": BILLED.start, "end": BILLED.end}).to_arrow_table()
 
 
 def _jobs(cluster: slurm.Scheduler) -> pa.Table:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from gpucost.options import Option, Selection
+from gpucost.options import WHOSE, Names, Option, Selection
 from gpucost.questions.request import FleetRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of, table
@@ -34,6 +35,9 @@ _WITHOUT_USERS = (
 
 def findings(
     request: FleetRequest,
+    workload: Annotated[
+        Names, Option("Only findings about this workload; repeatable.", "KIND/NAME", panel=WHOSE)
+    ] = (),
     minimum: Annotated[
         Decimal | None,
         Option(
@@ -77,10 +81,11 @@ def findings(
         settings = settings.model_copy(
             update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})}
         )
+    _check_names(request, workload)
     with request.status() as tell:
 
         def read(period: Period) -> Findings:
-            return narrowed(read_findings(settings, request.store, period, tell), request)
+            return narrowed(read_findings(settings, request.store, period, tell), request, workload)
 
         found, changed = read(request.period), None
         if compare:
@@ -133,7 +138,25 @@ def read_findings(
     )
 
 
-def narrowed(found: Findings, selection: Selection | Query) -> Findings:
+def _check_names(request: FleetRequest, workloads: Sequence[str]) -> None:
+    """Raises GpucostError for a name that held no GPUs in the period."""
+    from gpucost.store.usage import unknown_name
+
+    filters = {
+        "teams": request.teams,
+        "namespaces": request.namespaces,
+        "clusters": request.clusters,
+        "workloads": workloads,
+    }
+    if not any(filters.values()):
+        return
+    bounds = request.period.start_ms, request.period.end_ms
+    error = request.read(lambda con: unknown_name(con, *bounds, request.period_name, **filters))
+    if error:
+        raise error
+
+
+def narrowed(found: Findings, selection: Selection | Query, workloads: Sequence[str] = ()) -> Findings:
     """The findings about a part of the fleet, with the ranks that they have among all."""
     teams, namespaces, clusters = selection.teams, selection.namespaces, selection.clusters
     kept = tuple(
@@ -142,10 +165,19 @@ def narrowed(found: Findings, selection: Selection | Query) -> Findings:
         if (not teams or set((one.team or "").split(", ")) & set(teams))
         and (not namespaces or one.namespace in namespaces)
         and (not clusters or one.cluster in clusters)
+        and (not workloads or any(_is_about(one.subject, name) for name in workloads))
     )
-    return replace(
-        found, findings=kept, passed_over=0 if teams or namespaces or clusters else found.passed_over
-    )
+    is_narrowed = bool(teams or namespaces or clusters or workloads)
+    return replace(found, findings=kept, passed_over=0 if is_narrowed else found.passed_over)
+
+
+def _is_about(subject: str, workload: str) -> bool:
+    """Whether the workload, with or without its kind, is in a subject such as `Job/a-*, StatefulSet/b`."""
+    for name in subject.split(", "):
+        bare = name.partition("/")[2]
+        if any(fnmatchcase(workload, glob) or fnmatchcase(glob, workload) for glob in (name, bare)):
+            return True
+    return False
 
 
 def _changes_table(changed: FindingChanges, name: str) -> Table:
