@@ -382,3 +382,13 @@ def test_a_workload_is_known_by_its_name_and_an_unknown_one_brings_those_like_it
     with Store(demo.store).read() as con, pytest.raises(GpucostError, match="nothing held GPUs in") as error:
         read_stored(con, later, Scope())
     assert error.value.fix == "gpucost report shows the newest month with data"
+
+
+def test_findings_of_a_workload_and_names_that_held_nothing(run: Run) -> None:
+    text = run("findings", "--month", "2026-02", "--workload", "jupyter-alice").stdout
+    assert text.count("Idle notebook: ") == 1 and "Training on demand" not in text
+    family = run("findings", "--month", "2026-02", "--workload", "Job/eval-suite-3").stdout
+    assert "Job/eval-suite-*" in family and "jupyter" not in family
+    for words in (("--workload", "nope"), ("--team", "reserch"), ("--cluster", "demos"), ("--namespace", "x")):
+        result = run("findings", "--month", "2026-02", *words)
+        assert result.exit_code == 1 and f"'{words[1]}' held GPUs" in result.stderr

@@ -140,9 +140,10 @@ def read_findings(
 
 def _check_names(request: FleetRequest, workloads: Sequence[str]) -> None:
     """Raises GpucostError for a name that held no GPUs in the period."""
+    from gpucost import pipeline
     from gpucost.store.usage import unknown_name
 
-    filters = {
+    filters: dict[str, Sequence[str]] = {
         "teams": request.teams,
         "namespaces": request.namespaces,
         "clusters": request.clusters,
@@ -150,8 +151,10 @@ def _check_names(request: FleetRequest, workloads: Sequence[str]) -> None:
     }
     if not any(filters.values()):
         return
-    bounds = request.period.start_ms, request.period.end_ms
-    error = request.read(lambda con: unknown_name(con, *bounds, request.period_name, **filters))
+    start_ms, end_ms, name = request.period.start_ms, request.period.end_ms, request.period_name
+    error = pipeline.read_attributed(
+        request.settings, request.store, lambda con: unknown_name(con, start_ms, end_ms, name, **filters)
+    )
     if error:
         raise error
 
