@@ -47,11 +47,15 @@ class Quoted:
     offering: str | None = None
     price_as_of: date | None = None
     is_stale: bool = False
+    is_single_gpu_host: bool = False
 
 
 @record
 class Quote(Shape):
-    """What `gpucost quote` prints: rows in the config's currency first, by what is to be paid."""
+    """What `gpucost quote` prints: rows in the config's currency first, fresh prices before old ones, then by what is to be paid.
+
+    Hosts with one GPU come after nodes with several: GPUs of different hosts have no NVLink between them.
+    """
 
     today: date
     currency: str
@@ -106,8 +110,10 @@ def listed(listing: Listing, need: Quantity) -> list[Quoted]:
             quoted.payment_option,
             quoted.offering,
             quoted.currency,
+            quoted.is_single_gpu_host,
+            quoted.is_stale,
         )
-        cheapest[way] = min(cheapest.get(way, quoted), quoted, key=lambda one: one.to_pay)
+        cheapest[way] = min(cheapest.get(way, quoted), quoted, key=lambda row: row.to_pay)
     return list(cheapest.values())
 
 
@@ -117,6 +123,7 @@ def _listed(row: ListedPrice, need: Quantity) -> Quoted:
         row.purchase_option, row.price_per_hour * instances, need.hours,
         term_years=Decimal(row.term_years) if row.term_years and row.purchase_option in _BINDING else None,
         instances=instances, gpus=row.gpu_count and row.gpu_count * instances,
+        is_single_gpu_host=bool(need.gpus and need.gpus > 1 and row.gpu_count and row.gpu_count <= 1),
         **{name: getattr(row, name) for name in _AS_LISTED},
     )  # fmt: skip
 
@@ -159,9 +166,10 @@ def _quoted(
 
 
 def ranked(rows: Iterable[Quoted], currency: str) -> tuple[Quoted, ...]:
-    """The least to pay first, in the config's currency; then other currencies."""
-    return tuple(
-        sorted(
-            rows, key=lambda row: (row.currency != currency, row.currency, row.to_pay, row.purchase_option)
-        )
-    )
+    """The least to pay first, in the config's currency; old prices and hosts with one GPU after the others."""
+
+    def order(row: Quoted) -> tuple[object, ...]:
+        apart = (row.is_stale, row.is_single_gpu_host)
+        return (row.currency != currency, row.currency, *apart, row.to_pay, row.purchase_option)
+
+    return tuple(sorted(rows, key=order))

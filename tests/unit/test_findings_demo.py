@@ -384,11 +384,17 @@ def test_a_workload_is_known_by_its_name_and_an_unknown_one_brings_those_like_it
     assert error.value.fix == "gpucost report shows the newest month with data"
 
 
-def test_findings_of_a_workload_and_names_that_held_nothing(run: Run) -> None:
+def test_findings_of_a_workload_and_names_that_held_nothing(run: Run, fleet: Fleet) -> None:
     text = run("findings", "--month", "2026-02", "--workload", "jupyter-alice").stdout
     assert text.count("Idle notebook: ") == 1 and "Training on demand" not in text
-    family = run("findings", "--month", "2026-02", "--workload", "Job/eval-suite-3").stdout
+    name = next(pod.workload for pod in fleet.pods if pod.workload.startswith("Job/eval-suite-"))
+    family = run("findings", "--month", "2026-02", "--workload", name).stdout
     assert "Job/eval-suite-*" in family and "jupyter" not in family
-    for words in (("--workload", "nope"), ("--team", "reserch"), ("--cluster", "demos"), ("--namespace", "x")):
+    for words in (
+        ("--workload", "nope"),
+        ("--team", "reserch"),
+        ("--cluster", "demos"),
+        ("--namespace", "x"),
+    ):
         result = run("findings", "--month", "2026-02", *words)
         assert result.exit_code == 1 and f"'{words[1]}' held GPUs" in result.stderr

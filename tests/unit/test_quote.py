@@ -47,9 +47,10 @@ def test_each_way_to_buy_instances_side_by_side() -> None:
         for row in rows("p5.48xlarge", "--count", "2", "--hours", "168")
         if row["currency"] == "USD"
     ]
+    # a price over 90 days old does not lead
     assert told == [
-        ("spot", "us-east-1", 2, 16, 4623.36, True),
         ("on_demand", "us-east-1", 2, 16, 18493.44, False),
+        ("spot", "us-east-1", 2, 16, 4623.36, True),
     ]
 
 
@@ -70,16 +71,20 @@ def test_a_commitment_and_own_nodes_are_paid_for_their_term() -> None:
     assert cud["cost"] == cud["to_pay"] == pytest.approx(30000 * 38.864)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "kind", "cost"), [(8, "gpu_8x_h100_sxm5", 23.92), (12, "gpu_1x_h100_pcie", 12 * 3.29)]
-)
-def test_of_a_models_instance_types_the_one_that_costs_least_is_told(
-    work: Path, gpus: int, kind: str, cost: float
-) -> None:
+@pytest.mark.parametrize(("gpus", "node", "single"), [(8, 23.92, 8 * 3.29), (12, 2 * 23.92, 12 * 3.29)])
+def test_hosts_with_one_gpu_come_after_nodes(work: Path, gpus: int, node: float, single: float) -> None:
+    """GPUs of different hosts have no NVLink: for 12 GPUs two nodes lead, though 12 hosts would cost less."""
     with (work / "pricing" / "prices.csv").open("a", encoding="utf-8") as file:
         file.write("lambda,,,gpu_8x_h100_sxm5,on_demand,,,23.92,USD,2026-11-01,test\n")
-    (row,) = rows("H100", "--gpus", str(gpus), "--hours", "1", "--provider", "lambda")
-    assert (row["instance_type"], row["cost"]) == (kind, pytest.approx(cost))
+    nodes, hosts = rows("H100", "--gpus", str(gpus), "--hours", "1", "--provider", "lambda")
+    assert (nodes["instance_type"], nodes["cost"]) == ("gpu_8x_h100_sxm5", pytest.approx(node))
+    assert (hosts["instance_type"], hosts["cost"]) == ("gpu_1x_h100_pcie", pytest.approx(single))
+    # of one GPU there is nothing to keep apart; the price of the host is old
+    found = rows("H100", "--gpus", "1", "--hours", "1", "--provider", "lambda")
+    assert [(row["cost"], row["is_stale"], row["is_single_gpu_host"]) for row in found] == [
+        (23.92, False, False),
+        (3.29, True, False),
+    ]
 
 
 def test_a_price_of_ones_own_needs_no_list() -> None:
