@@ -83,13 +83,17 @@ class DemoPod:
 
 @dataclass(slots=True)
 class DemoFleet:
-    """Everything that was there in the period; `silent` are nodes whose exporter could not be scraped, (from, to) by name."""
+    """Everything that was there in the period; `silent` are nodes whose exporter could not be scraped, (from, to) by name.
+
+    `reclaimed` are spot nodes that the cloud took back.
+    """
 
     start: int
     end: int
     nodes: list[DemoNode] = field(default_factory=list)
     pods: list[DemoPod] = field(default_factory=list)
     silent: dict[str, tuple[int, int]] = field(default_factory=dict)
+    reclaimed: list[DemoNode] = field(default_factory=list)
 
 
 class DemoSeries(NamedTuple):
@@ -256,6 +260,8 @@ class _Planner:
         while moment < self.fleet.end - HOUR:
             life = max(6 * HOUR, int(self.dice.exponential(days * DAY)))
             node = self._node(pool, moment, min(moment + life, self.fleet.end))
+            if node.end < self.fleet.end:
+                self.fleet.reclaimed.append(node)
             yield node
             moment = node.end + int(self.dice.integers(300, 2400))
 

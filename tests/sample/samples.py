@@ -131,6 +131,7 @@ _KSM_OFFSET = 17
 def samples(fleet: DemoFleet) -> Iterator[DemoSeries]:
     """Every series of the month."""
     yield from _nodes(fleet)
+    yield from _reclaims(fleet)
     yield from _pods(fleet)
     yield from _devices(fleet)
     yield from kueue(fleet)
@@ -172,6 +173,18 @@ def _nodes(fleet: DemoFleet) -> Iterator[DemoSeries]:
         for resource, units in offered.items():
             for what in ("capacity", "allocatable"):
                 yield state(f"node_status_{what}", *span, units, resource=resource, unit="integer")
+
+
+def _reclaims(fleet: DemoFleet) -> Iterator[DemoSeries]:
+    """The counters of AWS' node termination handler: one for each node that the cloud takes back, two minutes before."""
+    handler = {"job": "aws-node-termination-handler", "instance": "10.10.3.19:9092"}
+    done = {"__name__": "actions_node_total", "node_action": "cordon-and-drain", "node_status": "success"}
+    times = _ticks(_KSM_OFFSET, fleet.start, fleet.end)
+    yield DemoSeries({**done, **handler, "node_name": "", "node_event_id": ""}, times, np.zeros(len(times)))
+    for node in fleet.reclaimed:
+        times = _ticks(_KSM_OFFSET, node.end - 120, fleet.end)
+        labels = {**done, **handler, "node_name": node.name, "node_event_id": f"spot-itn-{node.machine[-8:]}"}
+        yield DemoSeries(labels, times, np.ones(len(times)))
 
 
 def _pods(fleet: DemoFleet) -> Iterator[DemoSeries]:

@@ -46,16 +46,24 @@ SELECT greatest(n.up_from_ms, c.from_ms), least(n.up_to_ms, c.to_ms), (SELECT ma
 FROM nodes AS n JOIN collected AS c USING (cluster)
 WHERE n.capacity_type = 'spot' AND split_part(n.instance_type, '.', 1) = split_part($1, '.', 1)"""
 
+_RECLAIMS = """
+SELECT DISTINCT n.up_to_ms, (SELECT max(to_ms) FROM collected)
+FROM series AS s JOIN nodes AS n ON n.node = s.labels['node_name']
+WHERE s.metric = 'actions_node_total' AND split_part(n.instance_type, '.', 1) = split_part($1, '.', 1)"""
+
 
 def _own_rate(con: duckdb.DuckDBPyConnection, name: str) -> float:
-    """Interruptions of own spot nodes, of which the demo witnesses none, after the prior: each hour halves in 90 days."""
+    """Interruptions of own spot nodes after the prior: each hour, and each reclaim, halves in 90 days."""
     mean, low, high = _PRIORS[name]
     shape = 1 / math.expm1((math.log(high / low) / (2 * 1.6449)) ** 2)
     hours = 0.0
     for start, end, until in con.execute(_SPOT_LIVES, [name]).fetchall():
         days = [(until - at) / 86_400_000 / 90 for at in (start, end)]
         hours += 90 * 24 / math.log(2) * (2 ** -days[1] - 2 ** -days[0])
-    return shape / (shape / mean + hours)
+    reclaims = sum(
+        2 ** -((until - at) / 86_400_000 / 90) for at, until in con.execute(_RECLAIMS, [name]).fetchall()
+    )
+    return (shape + reclaims) / (shape / mean + hours)
 
 
 def plain_idle(samples: list[tuple[int, float]], end: int) -> list[tuple[int, int]]:
