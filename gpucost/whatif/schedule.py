@@ -601,8 +601,10 @@ def _findings(
     judged = [pod for pod in fleet.pods if rules.patience_ms(pod) is not None]
     if judged and not any(pod.key in idle for pod in judged):
         yield "None of these pods was measured idle for so long; GPUs that no exporter labels with their pod are never released."
-    reasons = Counter(filter(None, map(_why_it_stays, fleet.nodes)))
-    yield from (f"{count} nodes stay: {why}." for why, count in sorted(reasons.items()))
+    nodes = () if usage.is_described else fleet.nodes
+    reasons = Counter(filter(None, map(_why_it_stays, nodes)))
+    for why, count in sorted(reasons.items()):
+        yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}."
 
 
 def _why_it_stays(node: Node) -> str:
