@@ -22,6 +22,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated, total
+from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
@@ -388,11 +389,15 @@ class Commitment:
 
 @record
 class Stage:
-    """How things are after a step: the groups' nodes, what moving data costs each group, and what was committed to."""
+    """How things are after a step: the groups' nodes, what moving data costs each group, and what was committed to.
+
+    `staying` names the nodes that stand for a part of a machine, or for one that is paid in any case: freeing them saves no cash.
+    """
 
     nodes: Groups
     charges: Mapping[str, Decimal]
     commitments: tuple[Commitment, ...] = ()
+    staying: frozenset[str] = frozenset()
 
 
 def answer(plan: Plan, context: Context) -> Answer:
@@ -426,7 +431,7 @@ def answer(plan: Plan, context: Context) -> Answer:
             f"Step {number} ({', '.join(step.groups)}): {_takes(step, stages[number - 1])}"
             for number, step, _ in steps
         ),
-        findings=tuple(_findings(steps, twice)),
+        findings=tuple(_findings(steps, twice, len(start.staying))),
         tables=(
             _by_category(plan, costs[0], costs[-1]),
             Rows(
@@ -460,6 +465,7 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
     was on.
     """
     seen: set[tuple[PodKey, str, int]] = set()
+    staying: set[str] = set()
     nodes: dict[str, Nodes] = {
         group.name: group.described(context.start_ms, context.hours, context.days) for group in plan.groups
     }
@@ -476,6 +482,11 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
             places[pod.place].part(pod.gpus, pod, f"{name}/{number}", "default")
             for number, pod in enumerate(new.values())
         ]
+        staying |= {
+            f"{name}/{number}"
+            for number, pod in enumerate(new.values())
+            if pod.gpus < places[pod.place].gpus - _ROUNDING or why_not(places[pod.place])
+        }
         first = max(context.start_ms, min((node.from_ms for node in fleet.nodes), default=0))
         starts[name] = len({pod.key for pod in new.values() if pod.from_ms > first})
         seen |= new.keys()
@@ -486,7 +497,7 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
         for group in plan.groups
     }
     return (
-        Stage(nodes, charges),
+        Stage(nodes, charges, staying=frozenset(staying)),
         starts,
         sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen),
     )
@@ -511,7 +522,12 @@ def _stages(
                 }
                 now = replace(now, charges={**now.charges, **cached})
             case _:
-                edited = {name: _edited(step, groups[name], now.nodes[name], context) for name in step.groups}
+                staying = now.staying if isinstance(step, Share | Schedule) else frozenset()
+                edited = {}
+                for name in step.groups:
+                    going = [node for node in now.nodes[name] if node.name not in staying]
+                    kept = [node for node in now.nodes[name] if node.name in staying]
+                    edited[name] = [*kept, *_edited(step, groups[name], going, context)]
                 left = {
                     name: [node for node in nodes if node.to_ms > node.from_ms]
                     for name, nodes in edited.items()
@@ -942,7 +958,12 @@ def _by_formula(group: Group, steps: Iterable[Step], node: Node, gpus: int) -> t
     return offered / servers * 100, wait * 60
 
 
-def _findings(steps: Sequence[tuple[int, Step, Decimal]], twice: int) -> Iterator[str]:
+def _findings(steps: Sequence[tuple[int, Step, Decimal]], twice: int, staying: int) -> Iterator[str]:
+    if staying and any(isinstance(step, Share | Schedule) for _, step, _ in steps):
+        yield (
+            f"{staying} pods hold parts of nodes, or nodes that are paid in any case: to share or schedule them frees GPUs on "
+            "nodes that stay, and saves no cash. gpucost whatif share shows what it frees."
+        )
     for number, step, saving in steps:
         if saving < 0:
             yield f"Step {number} ({step}) costs {-saving:,.2f} more than it saves."

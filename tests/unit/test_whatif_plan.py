@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -264,6 +265,21 @@ def test_how_long_work_waits_before_and_after() -> None:
     slow = Rightsize(groups=["x"], price_per_gpu_hour=Decimal(1), time_factor=2)
     (line,) = answer_to([Group(name="x", teams=["x"])], slow, context=context).tables[-1].lines
     assert line == ("x", 4, 27.5, 55.0, 0.0, 120.0)
+
+
+def test_shared_pods_save_the_cash_that_whatif_share_measures() -> None:
+    """Four pods of one GPU: on one node of four they free GPUs and the node stays; on nodes of their own three nodes go."""
+    share = Share(groups=["x"], ways=4, utilization_percent=15)
+    one = (Node("n0", 4, 0, 10 * H, (Price(Decimal(8), "price_book"),), provider="aws", instance_type="i"),)
+    four = tuple(replace(one[0], name=f"n{number}", gpus=1) for number in range(4))
+    for nodes, today, saving in ((one, 80, 0), (four, 320, 240)):
+        pods = tuple(Pod(nodes[n % len(nodes)].name, "Job/a", 1, 0, 10 * H, uid=str(n)) for n in range(4))
+        context = Context("USD", {"x": Fleet(nodes, pods)}, "October 2026", 10, 1)
+        answer = answer_to([Group(name="x", teams=["x"])], share, context=context)
+        assert (answer.today.cost, answer.saving) == (today, saving)
+        assert any("save no cash" in text or "saves no cash" in text for text in answer.findings) == (
+            saving == 0
+        )
 
 
 @given(
