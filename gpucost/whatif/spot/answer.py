@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Option, OptionGroup
@@ -122,7 +123,8 @@ _DIGITS = 6
 _MORE = {NEEDS_WORK: "with work, more could move", NOT: "what should not move would save"}
 
 
-class _View(NamedTuple):
+@dataclass(frozen=True)
+class _View:
     """A fixed set of work on spot, by its means over node-hours; prices and rate are per node-hour."""
 
     options: SpotOptions
@@ -175,7 +177,7 @@ class _View(NamedTuple):
             )
         return options.work(self.rate.per_hour, options.hits(self.gang), self.parts[0].provider)
 
-    @property
+    @cached_property
     def break_evens(self) -> tuple[float | None, float | None]:
         """The rate at which this work costs as much either way, exactly and by first order."""
         if self.options.to is Target.spot:
@@ -246,9 +248,10 @@ class _View(NamedTuple):
             dearer = "more than on demand" if self.spot > self.on_demand else "as much as on demand"
             findings.append(f"spot costs {dearer} here: there is no discount")
         findings += free_first_hours(self.work, self.on_demand / self.spot, self.break_evens[0])
-        figures, per = self.figures(), self.question.price_per
-        first_order, exactly = figures["effective_price_first_order"], figures["effective_price_exact"]
-        if first_order is not None and exactly is not None:
+        per = self.question.price_per
+        gpus = 1.0 if per is PricePer.gpu else self.gpus
+        first_order, exactly = (self.effective(formula) * gpus for formula in (formulas.first_order, exact))
+        if math.isfinite(exactly):
             prices = f"{first_order:,.4f} by first order, {exactly:,.4f} exactly"
             findings.append(
                 f"effective price: {prices}, {self.question.usage.currency} per useful {per}-hour"
