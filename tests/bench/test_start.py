@@ -55,7 +55,7 @@ def test_help(page: Page) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["report"], ["report", "--month", f"{last_months(datetime.now(UTC)).start:%Y-%m}"]],
+    [["report"], ["report", "--month", f"{last_months(datetime.now(UTC))[0].start:%Y-%m}"]],
     ids=["report", "month"],
 )
 def test_a_month_s_report(demo: Path, monkeypatch: pytest.MonkeyPatch, page: Page, words: list[str]) -> None:

@@ -40,12 +40,16 @@ def test_gpus_never_used_were_held_as_long_as_was_seen(fleets: Fleets) -> None:
     assert "28.0 of 56.0 GPU-hours on GPUs never used" in one.evidence
 
 
-def test_a_month_is_as_many_hours_as_were_collected(fleets: Fleets) -> None:
+def test_a_month_is_as_many_hours_as_were_collected_if_they_are_a_week(
+    fleets: Fleets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     figures = fleets("unseen")
-    found = savings.findings(figures.config, figures.store, DAY).findings
-    assert found
-    for one in found:
-        assert float(one.saving_per_month) == pytest.approx(float(one.saving) * 730 / 14, rel=0.01)
+    for shortest, times in ((7 * 24, 1.0), (14, 730 / 14), (15, 1.0)):
+        monkeypatch.setattr(savings, "_SHORTEST_MS", shortest * 3_600_000)
+        found = savings.findings(figures.config, figures.store, DAY).findings
+        assert found
+        for one in found:
+            assert float(one.saving_per_month) == pytest.approx(float(one.saving) * times, rel=0.01)
 
 
 def explained(figures: Figures, cluster: str) -> CostExplained:

@@ -47,12 +47,12 @@ def test_hosts_without_users_are_no_empty_nodes(tmp_path: Path, monkeypatch: pyt
     )
     findings, notes = told("findings")
     (empty,) = [one for one in findings["savings"] + findings["upper_bounds"] if one["kind"] == "empty_nodes"]
-    evidence = "42.0 GPU-hours on 1 node that nobody held for long, most on box-1"
+    evidence = "42.0 GPU-hours on 1 node that no pod held for long, most on box-1"
     assert (empty["evidence"], empty["waste_gpu_hours"]) == (evidence, 42)
     assert "(box-2): this time is unallocated, but never counts as empty" in notes
     answer, _ = told("whatif", "schedule", "--empty-minutes", "10")
     # 20 h 40 min of box 1 at $4
     assert (answer["removed_node_hours"], answer["saving"]) == (20.666667, 82.666666666)
     assert answer["findings"] == [
-        "1 plain hosts stay: nothing reports who uses their GPUs. Set [[hosts]] user_label."
+        "1 node stays: plain hosts, and no metric reports who uses their GPUs. Set [[hosts]] user_label."
     ]
