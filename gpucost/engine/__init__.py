@@ -108,7 +108,8 @@ def _execute(con: DuckDBPyConnection, sql: str, params: dict[str, Any] | None) -
 _ONLY_WITH = re.compile(r"^-- only with: (.+)$", re.MULTILINE)
 
 
-def _has_input(con: DuckDBPyConnection, statements: str) -> bool:
+def has_input(con: DuckDBPyConnection, statements: str) -> bool:
+    """Whether one of the tables has rows that the header's `only with` names; true without it."""
     needed = _ONLY_WITH.search(statements)
     tables = needed[1].split(", ") if needed else ()
     return not tables or any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall() for table in tables)  # noqa: S608
@@ -121,7 +122,7 @@ def run_stage(
 
     A stage whose header says `only with: a, b` is skipped if these tables are empty.
     """
-    if not _has_input(con, text(package, name)):
+    if not has_input(con, text(package, name)):
         return con
     values = dict(params) if params else None
     announce(_DOING.get(package.removeprefix("gpucost.").partition(".")[0]))

@@ -155,6 +155,7 @@ def billed_twice(con: duckdb.DuckDBPyConnection, *, is_strict: bool) -> list[Twi
 
     Without `is_strict` only what must be another view of the same money: parts of one export may share an hour.
     """
+    sqlfiles.run(con, "bill_cells")
     sqlfiles.run(con, "shared_cells", {"is_strict": is_strict})
     sqlfiles.run(con, "long_days")
     return [TwiceBilled(**row) for row in dicts(con.execute("FROM shared_cells ORDER BY ALL"))]

@@ -8,18 +8,19 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 from jsonschema import Draft202012Validator
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.mcp import tools, use
 from gpucost.texts import visible
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
@@ -35,6 +36,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def talk(config: Path, asked: Callable[[ClientSession], Awaitable[Any]]) -> Any:
     """What `asked` makes of a session with a server of its own."""
+    from mcp import ClientSession, StdioServerParameters  # slow to import
+    from mcp.client.stdio import stdio_client
 
     async def main() -> Any:
         server = StdioServerParameters(

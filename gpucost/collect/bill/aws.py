@@ -75,7 +75,7 @@ CUR = Format(
         "line_item_unblended_cost",
         "line_item_usage_account_id",
     ),
-    sql=("aws_1_read", "aws_2_shares", "aws_3_mapped"),
+    sql=("aws_1_read", "aws_2_facts", "aws_2_shares", "aws_2_moved", "aws_3_mapped"),
     entry=_entry,
     line_item=("identity_line_item_id", "line_item_usage_start_date"),
     times=(

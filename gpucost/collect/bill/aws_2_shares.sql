@@ -1,16 +1,12 @@
--- reads: cur, cur_costs
--- writes: cur_facts: whether any row of the export has a net cost, and whether it could say an invoice; discount_shares: of discount rows whose net cost is empty, in an export that tells net costs of other rows, the part that those do not hold yet; moved_costs: what each row of a Capacity Block bears of the block's upfront fee, and each instance on Dedicated Hosts of their cost, and what stays on the rows of fees and hosts; what a refund of a commitment takes off its cost here
--- invariant: one row of facts; 0 <= share of a discount <= 1: what net costs took off a product or commitment and its discount rows x share are together what its discount rows say; the shares of a block or of hosts and what stays sum to its fee, exactly; the fee of a block without hours here stays whole, and so do hosts that hold no instance or several sizes; a refund never takes off more than the commitment costs here, and stays whole where no other row of the commitment is
-CREATE OR REPLACE TEMP TABLE cur_facts AS
-SELECT coalesce(bool_or(is_net), false) AS has_net,
-       count(bill_invoice_id) + count(bill_billing_period_start_date) > 0 AS tells_invoices
-FROM cur_costs;
-
+-- reads: cur_costs
+-- writes: discount_shares: of discount rows whose net cost is empty, in an export that tells net costs of other rows, the part that those do not hold yet
+-- invariant: 0 <= share of a discount <= 1: what net costs took off a product or commitment and its discount rows x share are together what its discount rows say
+-- only with: cur_unsettled
 CREATE OR REPLACE TEMP TABLE discount_shares AS
 WITH unsettled AS (
     SELECT source_file, file_row_number, discounted, unblended
     FROM cur_costs
-    WHERE is_discount AND net IS NULL AND (SELECT has_net FROM cur_facts)
+    WHERE is_discount AND net IS NULL
 ), settled AS (
     SELECT discounted,
            coalesce(sum(unblended) FILTER (is_discount), 0) AS discount,
@@ -23,67 +19,3 @@ WITH unsettled AS (
 SELECT u.source_file, u.file_row_number,
        greatest(0, least(1, (s.discount + s.taken) / nullif(sum(u.unblended) OVER (PARTITION BY u.discounted), 0))) AS share
 FROM unsettled AS u JOIN settled AS s ON s.discounted IS NOT DISTINCT FROM u.discounted;
-
-CREATE OR REPLACE TEMP TABLE moved_costs AS
-WITH fees AS (
-    SELECT source_file, file_row_number,
-           CASE WHEN host_pool IS NULL THEN coalesce(net_unblended, unblended) ELSE amortized END AS fee,
-           coalesce(host_pool, capacity_reservation, line_item_usage_account_id || ' ' || machine) AS block,
-           -- Where the fee says its instance-hours, hours beyond this bill keep their part; so do hours of hosts without an instance.
-           CASE WHEN lower(coalesce(pricing_unit, '')) LIKE 'h%' THEN amount END AS reserved_hours
-    FROM cur_costs
-    WHERE NOT is_split AND (line_type = 'Fee' AND of_block OR host_pool IS NOT NULL AND is_usage AND NOT is_machine)
-), blocks AS (
-    SELECT block, sum(fee) AS fee, sum(reserved_hours) AS reserved_hours
-    FROM fees
-    GROUP BY block
-), bearers AS (
-    SELECT c.source_file, c.file_row_number, b.block, b.fee, b.reserved_hours, c.hours::DECIMAL(38, 12) AS hours
-    FROM cur AS c
-    JOIN blocks AS b
-      -- Without the reservation's id: the account's machines of that type that are charged nothing for themselves.
-      ON b.block = CASE WHEN c.host_pool IS NOT NULL THEN c.host_pool
-                        WHEN c.capacity_reservation IN (SELECT block FROM blocks) THEN c.capacity_reservation
-                        ELSE c.line_item_usage_account_id || ' ' || c.machine END
-    WHERE (c.is_instance OR c.is_reserved_unused) AND c.line_type = 'Usage' AND c.unblended = 0 AND c.hours > 0
-    -- Of sizes that share a host, hours do not say the parts.
-    QUALIFY c.host_pool IS NULL OR count(DISTINCT c.machine) OVER (PARTITION BY b.block) = 1
-), placed AS (
-    SELECT *,
-           sum(hours) OVER (PARTITION BY block ORDER BY source_file, file_row_number) AS until_here,
-           greatest(sum(hours) OVER (PARTITION BY block), coalesce(reserved_hours, 0)) AS all_hours,
-           CASE WHEN until_here = all_hours THEN fee ELSE (fee * (until_here / all_hours))::DECIMAL(38, 12) END AS up_to
-    FROM bearers
-), shares AS (
-    -- Differences of rounded running sums: no cent is lost between them.
-    SELECT source_file, file_row_number, block, up_to - lag(up_to, 1, 0) OVER (PARTITION BY block ORDER BY source_file, file_row_number) AS share
-    FROM placed
-), spread AS (
-    SELECT block, sum(share)::DECIMAL(38, 12) AS spread
-    FROM shares
-    GROUP BY block
-), first_fees AS (
-    SELECT f.*, s.spread, row_number() OVER (PARTITION BY block ORDER BY source_file, file_row_number) AS place,
-           (f.fee * (s.spread / nullif(sum(f.fee) OVER (PARTITION BY block), 0)))::DECIMAL(38, 12) AS taken
-    FROM fees AS f
-    JOIN spread AS s USING (block)
-), returned AS (
-    -- An upfront fee is amortized: its refund takes back no more than what the commitment costs on other rows.
-    SELECT commitment, sum(amortized) FILTER (line_type <> 'Refund' AND NOT is_discount AND NOT is_split) AS cost,
-           -sum(amortized) FILTER (line_type = 'Refund') AS refund
-    FROM cur_costs
-    WHERE commitment IN (SELECT commitment FROM cur WHERE line_type = 'Refund' AND coalesce(line_item_usage_type, '') NOT LIKE '%NoUpfront%')
-    GROUP BY commitment
-    HAVING cost < refund
-)
-SELECT source_file, file_row_number, share
-FROM shares
-UNION ALL
-SELECT c.source_file, c.file_row_number, (c.amortized * (greatest(0, r.cost) / r.refund))::DECIMAL(38, 12)
-FROM cur_costs AS c JOIN returned AS r USING (commitment)
-WHERE c.line_type = 'Refund'
-UNION ALL
--- What is left of rounding stays at the first of several fees or hosts.
-SELECT source_file, file_row_number,
-       (fee - taken + CASE WHEN place = 1 THEN sum(taken) OVER (PARTITION BY block) - spread ELSE 0 END)::DECIMAL(38, 12)
-FROM first_fees;

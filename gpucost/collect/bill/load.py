@@ -77,16 +77,16 @@ _ACTUAL_ONLY = """FROM charges
 WHERE format = 'azure-actual' AND commitment_discount_status = 'Used' AND cost_cause = 'zero_unexplained'
     AND list_contains($1, billing_period)
 LIMIT 1"""
-# What is left out, or belongs to an account that it does not name.
-_ODD = """SELECT 'warning', 'left_out', source_file || ', row ' || min(source_row)
+# Rows of the files that are left out.
+_LEFT_OUT = """SELECT 'warning', 'left_out', source_file || ', row ' || min(source_row)
     || CASE WHEN count(*) > 1 THEN ' and ' || count(*) - 1 || ' more' ELSE '' END
     || ': left out, for it costs nothing and its end is before its start or cannot be read'
 FROM mapped
 ANTI JOIN incoming USING (source_file, source_row)
-WHERE (SELECT count(*) FROM raw) > (SELECT coalesce(sum(rows), 0) FROM first_rows)
 GROUP BY source_file
-UNION ALL
-SELECT 'note', 'without_account', source_file || ': rows that name no billing account (' || unnamed || ') belong to ' || account
+ORDER BY ALL"""
+_HAS_LEFT_OUT = "SELECT (SELECT count(*) FROM raw) > (SELECT coalesce(sum(rows), 0) FROM first_rows)"
+_UNNAMED = """SELECT 'note', 'without_account', source_file || ': rows that name no billing account (' || unnamed || ') belong to ' || account
     || ', the only one in the file'
 FROM without_account
 ORDER BY ALL"""
@@ -144,20 +144,17 @@ def write_rows(
     if known.catalog:
         load_catalog(con)
     with bill_files.values_in_words([file.name for file in staged]):
-        statements = [text for name in known.sql for text in engine.parsed(con, formats.sql_text(name))]
-        asks = engine.parsed(con, _ODD)
-        if known.has_findings:
-            asks.append(statements.pop())
-        steps: list[duckdb.Statement | str] = [
-            _REPEATED,
-            _NOT_REPEATED,
-            _ALL_ROWS,
-            formats.FOCUS_PROVIDER,
-            *statements,
-            _READ,
-        ]
-        for step in steps:
+        for step in (_REPEATED, _NOT_REPEATED, _ALL_ROWS, formats.FOCUS_PROVIDER):
             con.execute(step)
+        asks: list[duckdb.Statement | str] = [_UNNAMED]
+        for text in map(formats.sql_text, known.sql):
+            if engine.has_input(con, text):
+                statements = engine.parsed(con, text)
+                if known.has_findings and text == formats.sql_text(known.sql[-1]):
+                    asks.append(statements.pop())
+                for statement in statements:
+                    con.execute(statement)
+        con.execute(_READ)
         charges.write_lines(con)
         con.execute(_FIRST_ROWS)
         is_complete = charges.write_details(con, files)
@@ -169,6 +166,8 @@ def write_rows(
                 f"{without[0]}: some rows have no billing account",
                 "get the file again; nothing of it was loaded",
             )
+        if con.execute(_HAS_LEFT_OUT).fetchall() == [(True,)]:
+            asks.insert(0, _LEFT_OUT)
     # What is written is read faster than it is mapped.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
     findings = [SourceFinding(*row) for ask in asks for row in con.execute(ask).fetchall()]

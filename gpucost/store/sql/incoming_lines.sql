@@ -2,7 +2,7 @@
 -- writes: charges_split (temporary view): the mapped rows, and detail_id, of all that bill_lines has no column for; bill_lines: those rows, under a new batch_id; first_rows (temporary): of each detail_id the first row that has it
 -- invariant: rows that differ in what is not in bill_lines differ in detail_id; lacking counts rows without what every line has
 SET VARIABLE batch_id = (SELECT coalesce(max(batch_id), 0) + 1 FROM bill_details)::INTEGER;
-SET VARIABLE line_columns = (SELECT list(column_name) FROM duckdb_columns() WHERE table_name = 'bill_lines' AND NOT internal);
+SET VARIABLE line_columns = (SELECT list(name) FROM pragma_table_info('bill_lines'));
 
 CREATE OR REPLACE TEMP VIEW charges_split AS
 SELECT * EXCLUDE (label_digest),

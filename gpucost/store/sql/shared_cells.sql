@@ -1,33 +1,7 @@
--- reads: told_sides (temporary): sides of a comparison, each a bill or one of its files, the batch (sides of one are not compared), provider, format and time; told_rows (temporary view): their rows
--- writes: bill_cells (temporary): each side's money by account, UTC day, category, and resource or SKU, with the hours that its charges cover, in groups of one SKU; bill_groups (temporary): these groups; may_be_one (macro): whether two cells or groups can hold the same money, their resources apart; shared_cells (temporary): one row per two sides of different batches with money in the same cells and hours: sums, days, and which part of the smaller side it is
--- invariant: corrections add up; Azure's actual and amortized costs are two costs of one bill; where a side names no resource, SKUs are compared, and where exports of different kinds do, resources alone; unless $is_strict, only cells of which one side is another view count, if they hold half of an account's money: other row lengths or formats, resources on one side alone, or equal sums
-CREATE OR REPLACE TEMP TABLE bill_cells AS
-WITH compared AS (
-    SELECT a.side
-    FROM told_sides AS a
-    JOIN told_sides AS b ON b.provider = a.provider AND b.batch <> a.batch AND a.from_ms < b.to_ms AND b.from_ms < a.to_ms
-), timed AS (
-    SELECT *, date_trunc('hour', charge_period_start) AS starts,
-        greatest(1, ceil(date_diff('second', starts, charge_period_end) / 3600)::BIGINT) AS length, CASE WHEN effective_cost = 0 THEN billed_cost ELSE effective_cost END AS total
-    FROM told_rows
-    SEMI JOIN compared USING (side)
-    WHERE total <> 0 AND charge_class IS DISTINCT FROM 'Correction'
-), daily AS (
-    SELECT *, unnest(range(date_trunc('day', starts), starts + to_hours(length), INTERVAL 1 DAY)) AS day,
-        greatest(0, date_diff('hour', day, starts)) AS from_hour, least(24, date_diff('hour', day, starts) + length) AS to_hour
-    FROM timed
-), cells AS (
-    SELECT side, batch, provider, format, regexp_replace(format, '^azure-.*', 'azure') AS export, sub_account_id, billing_account_id, charge_category, kind, region, billing_currency,
-        lower(regexp_replace(resource_id, '^arn:.*[:/]', '')) AS resource, sku_id, coalesce(sku_meter, sku_description, charge_description) AS sku, day,
-        bit_or((1::BIGINT << to_hour) - (1::BIGINT << from_hour)) AS hours, min(length) AS length, sum((total * ((to_hour - from_hour) / length))::DECIMAL(38, 12)) AS cost
-    FROM daily
-    GROUP BY ALL
-)
-SELECT *, row_number() OVER () AS cell,
-    hash(side, export, sub_account_id, billing_account_id, charge_category, kind, region, resource IS NULL, sku_id, sku, day) AS sku_group,
-    sum(abs(cost)) OVER (PARTITION BY side, sub_account_id, billing_account_id) AS account_cost, sum(abs(cost)) OVER (PARTITION BY side) AS side_cost
-FROM cells;
-
+-- reads: bill_cells (temporary): the money of the sides of a comparison
+-- writes: bill_groups (temporary): cells of one SKU; may_be_one (macro): whether two cells or groups can hold the same money, their resources apart; shared_cells (temporary): one row per two sides of different batches with money in the same cells and hours: sums, days, and which part of the smaller side it is
+-- invariant: Azure's actual and amortized costs are two costs of one bill; where a side names no resource, SKUs are compared, and where exports of different kinds do, resources alone; unless $is_strict, only cells of which one side is another view count, if they hold half of an account's money: other row lengths or formats, resources on one side alone, or equal sums
+-- only with: bill_cells
 CREATE OR REPLACE TEMP TABLE bill_groups AS
 SELECT sku_group, side, batch, provider, format, export, sub_account_id, billing_account_id, charge_category, kind, region,
     resource IS NULL AS is_bare, sku_id, sku, day, bit_or(hours) AS hours, min(length) AS length, sum(cost) AS cost
@@ -39,7 +13,7 @@ CREATE OR REPLACE TEMP MACRO may_be_one(a, b) AS
     AND coalesce(a.sub_account_id = b.sub_account_id, a.billing_account_id = b.billing_account_id, true)
     AND (a.format = b.format OR NOT starts_with(a.format, 'azure-a') OR NOT starts_with(b.format, 'azure-a'));
 
-CREATE OR REPLACE TEMP TABLE shared_cells AS
+INSERT INTO shared_cells
 WITH resources AS (
     SELECT a.side AS one, b.side AS other, a.cell AS one_cell, b.cell AS other_cell
     FROM bill_cells AS a
