@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as place, chromium(Path(place) / "profile") as browser:
         config = build(
-            Path(place) / "demo", last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None
+            Path(place) / "demo", *last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None
         ).path
         shown, page = Path(place) / "terminal.html", Path(place) / "page.html"
         shown.write_text(_as_page("gpucost report --month 2026-10", config), encoding="utf-8")

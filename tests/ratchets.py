@@ -98,7 +98,6 @@ def counts() -> dict[str, float]:
         for name in shapes(tree):
             found[name] += 1
     found["tokens_per_line"] = round(found["python_tokens"] / lines, 2)
-    found["cli_percent"] = round(100 * found.pop("cli_tokens") / found["python_tokens"], 1)
     for suffix, comments in _COMMENTS.items():
         texts = [
             path.read_text(encoding="utf-8")

@@ -99,12 +99,10 @@ def demo(
       gpucost demo --keep ./gpucost-demo
     """
     from gpucost.demo.build import build, last_months
-    from gpucost.demo.fleet import months
 
-    period = last_months(call.now)
-    billed, estimated = months(period)
+    billed, estimated = last_months(call.now)
     with nullcontext(keep.expanduser()) if keep else disk.temporary() as folder:
-        config = build(folder, period, call.note)
+        config = build(folder, billed, estimated, call.note)
         call.note("attributing every GPU-hour")
         _report(config, estimated)
         put()

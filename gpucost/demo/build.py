@@ -1,38 +1,38 @@
-"""Builds the demo: plans the fleet, and loads what was scraped of it window by window, as a collector does."""
+"""Builds the demo: its configuration, and the fixture's tables, loaded as collectors load them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
-from pathlib import Path
-
-import numpy as np
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from gpucost.collect.base import month_start_ms
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.collect.prometheus.collector import thresholds
+from gpucost.collect.slurm.collector import import_files
+from gpucost.collect.slurm.sacct import SacctFormat
 from gpucost.config.load import load_config
-from gpucost.config.model import Config
-from gpucost.demo import bill, slurm
-from gpucost.demo.fleet import TEAMS, DemoSeries, months, plan
-from gpucost.demo.samples import samples
-from gpucost.demo.work import load_work
+from gpucost.demo import fixture
 from gpucost.errors import UsageError
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
+from gpucost.periods import Period, from_ms, iso
 from gpucost.store import runs
 from gpucost.store.connection import Store
-from gpucost.store.metrics import ReadAnswer, SampleWindow, load_window
+from gpucost.store.metrics import SampleWindow, load_window
+from gpucost.store.progress import load_runs, load_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from pathlib import Path
+
+    from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
 
 STORE, CONFIG, BOOK = "gpucost.duckdb", "gpucost.toml", "prices.csv"
 CLUSTER = SOURCE = "demo"
-_WINDOW_MS = 31 * 24 * MS_PER_HOUR
+TRACKER = "mlflow"
 _MARK = "# The sample fleet of `gpucost demo`."
-_TEAMS = "\n".join(
-    f"\n[[teams]]\nname = {json.dumps(name)}\nnamespaces = {json.dumps(list(namespaces))}"
-    for name, namespaces in TEAMS.items()
-)
 _CONFIG = f"""{_MARK} Nothing here is real; change it and run `gpucost report` again.
 store = "{STORE}"
 timezone = "UTC"
@@ -63,14 +63,33 @@ amount = 85000
 name = "team research"
 team = "research"
 amount = 25000
-{_TEAMS}
+
+[[teams]]
+name = "research"
+namespaces = ["ml-research", "nlp-*"]
+
+[[teams]]
+name = "product"
+namespaces = ["serving", "recsys"]
+
+[[teams]]
+name = "platform"
+namespaces = ["inference", "ci"]
+
+[[teams]]
+name = "vision"
+namespaces = ["vision-*"]
+
+[[teams]]
+name = "life-science"
+namespaces = ["genomics", "cryo-em"]
 """
 # What an own node of the Slurm cluster costs (`gpucost prices tco`), and the prices of the bill. Where a commitment pays for
 # on-demand machines, what they cost under it: of the plan's type the mean of two, of which it pays for one and a half. From
 # the middle of the month H100s in one zone are scarce.
 _BOOK = """provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,node_selector,per
 ,,,,on_demand,2.40,USD,,partition=gpu,node
-aws,us-east-1,,p4d.24xlarge,savings_plan,17.32,USD,,,
+aws,us-east-1,,p4d.24xlarge,on_demand,17.32,USD,,,
 aws,us-east-1,,p4d.24xlarge,spot,10.40,USD,,,
 aws,us-east-1,,p5.48xlarge,on_demand,55.04,USD,,,
 aws,us-east-1,,p5.48xlarge,spot,23.60,USD,,,
@@ -99,71 +118,63 @@ def prepare(folder: Path) -> None:
     if names and not is_demo:
         message = f"{folder} is not empty and holds no earlier demo: {', '.join(names[:3])}"
         raise UsageError(message, "name a new directory, or empty this one")
-    for pattern in (STORE, f"{STORE}.wal", CONFIG, BOOK, bill.FILES, slurm.FILES):
+    for pattern in (STORE, f"{STORE}.wal", CONFIG, BOOK, fixture.BILLS, fixture.SLURM):
         for path in folder.glob(pattern):
             path.unlink()
 
 
-def last_months(now: datetime) -> Period:
+def last_months(now: datetime) -> tuple[Period, Period]:
     """The last two calendar months (UTC) that are over at `now`."""
     end = from_ms(month_start_ms(now, None))
-    before = (end - timedelta(days=1)).replace(day=1)
-    return Period((before - timedelta(days=1)).replace(day=1), end)
+    start = (end - timedelta(days=1)).replace(day=1)
+    return Period((start - timedelta(days=1)).replace(day=1), start), Period(start, end)
 
 
-def build(folder: Path, period: Period, progress: Callable[[str], None]) -> Config:
-    """Fills `folder` with store, bills, price book and configuration of the sample fleet; returns the configuration.
+def build(folder: Path, billed: Period, estimated: Period, progress: Callable[[str], None]) -> Config:
+    """Fill `folder` with store, bill, price book and configuration of the sample fleet in two months; the configuration.
 
-    `period` is whole months: of the last one there is no bill yet, its prices are the price book's. `progress` gets in words
-    what is going on. Raises UsageError where the folder is in other use.
+    `progress` gets each step in words. Raises UsageError where the folder is in other use.
     """
     folder = folder.absolute()
     prepare(folder)
-    *billed, estimated = months(period)
     scarce = iso(estimated.start + timedelta(days=16, hours=9))
     (folder / BOOK).write_text(f"{_BOOK}{scarce},,\n", encoding="utf-8")
     (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")
     config = load_config(folder / CONFIG, environ={}, cwd=folder)
     store = Store.of(config)
-    progress("planning nodes and pods")
-    fleet = plan(period)
-    series = list(samples(fleet))
-    count = sum(len(one.times) for one in series)
-    progress(f"loading {count:,} samples of {len(series):,} series")
-    idle = thresholds(config.activity, config.idle)
-    with store.write() as con:
-        run = runs.begin(con, "prometheus", SOURCE, (period.start_ms, period.end_ms))
-        for start in range(period.start_ms, period.end_ms, _WINDOW_MS):
-            end = min(start + _WINDOW_MS, period.end_ms)
-            answers = list(_answers(series, start, end))
-            load_window(con, SampleWindow(SOURCE, run, start, end, "cluster", CLUSTER, idle, answers))
-        runs.finish(con, run)
-        load_work(con, fleet, SOURCE, CLUSTER)
-    progress("loading the Slurm cluster")
-    slurm.load(store, period, folder)
-    if billed:
+    period = Period(billed.start, estimated.end)
+    base_s = fixture.base_of(period)
+    with fixture.opened(folder) as files:
+        progress("loading the samples")
+        with store.write() as con:
+            _load_samples(con, files, base_s, period, config)
+            _load_work(con, files, base_s, period)
+        progress("loading the Slurm cluster")
+        paths = fixture.write_slurm(files, base_s, period, folder)
+        import_files(store, paths, SacctFormat(), period, period.end)
         progress("loading the bill")
-        trees = [LocalTree(bill.write(fleet, month, folder)) for month in billed]
-        for error in collect_bills(store, trees, "aws").errors:
-            raise error
+        bill = fixture.write_bill(files, base_s, billed, folder)
+    for error in collect_bills(store, [LocalTree(bill)], "aws").errors:
+        raise error
     return config
 
 
-def _answers(series: list[DemoSeries], start: int, end: int) -> Iterator[ReadAnswer]:
-    """One answer per metric, as a server gives them."""
-    by_metric: dict[str, list[DemoSeries]] = {}
-    for labels, times, values in series:
-        low, high = np.searchsorted(times, [start // 1000, end // 1000])
-        if high > low:
-            by_metric.setdefault(labels["__name__"], []).append(
-                DemoSeries(labels, times[low:high], values[low:high])
-            )
-    for parts in by_metric.values():
-        yield ReadAnswer(
-            series=[part.labels for part in parts],
-            series_index=np.repeat(
-                np.arange(len(parts), dtype=np.int32), [len(part.times) for part in parts]
-            ),
-            ts_ms=np.concatenate([part.times for part in parts]) * 1000,
-            values=np.concatenate([part.values for part in parts]),
-        )
+def _load_samples(
+    con: DuckDBPyConnection, files: DuckDBPyConnection, base_s: int, period: Period, config: Config
+) -> None:
+    span = (period.start_ms, period.end_ms)
+    run = runs.begin(con, "prometheus", SOURCE, span)
+    idle = thresholds(config.activity, config.idle)
+    answers = list(fixture.answers(files, base_s))
+    load_window(con, SampleWindow(SOURCE, run, *span, "cluster", CLUSTER, idle, answers))
+    runs.finish(con, run)
+
+
+def _load_work(con: DuckDBPyConnection, files: DuckDBPyConnection, base_s: int, period: Period) -> None:
+    span = (period.start_ms, period.end_ms)
+    run = runs.begin(con, "progress", SOURCE, span)
+    loaded = load_values(con, SOURCE, span, fixture.work(files, base_s, period, SOURCE))
+    epochs = fixture.work(files, base_s, period, TRACKER)
+    load_runs(con, TRACKER, span, fixture.tracked(files, base_s, period), epochs)
+    runs.log_load(con, run, "progress", SOURCE, span, rows=loaded.values)
+    runs.finish(con, run)

@@ -30,6 +30,7 @@ class UsageRows:
     nodes: list[Row]
     prices: list[Row]
     pods: list[Row]
+    others: list[Row]
 
 
 # one row per allocation: its team, the last one where labels changed
@@ -90,6 +91,14 @@ SELECT n.node_id, n.cluster, n.node, n.gpu_count, r.from_ms, r.to_ms, n.capacity
 FROM running AS r JOIN nodes AS n USING (node_id)
 WHERE r.from_ms < r.to_ms
 ORDER BY n.cluster, n.node, r.from_ms"""
+# other pods on the nodes of the selected ones
+_USAGE_OTHERS = """
+SELECT a.* REPLACE (greatest(a.held_from_ms, $from_ms) AS held_from_ms, least(a.held_to_ms, $to_ms) AS held_to_ms), '' AS team,
+    coalesce(w.workload_type, '') AS workload_type, false AS resumes
+FROM allocations AS a SEMI JOIN usage_pods AS p USING (node_id) ANTI JOIN usage_pods AS o USING (allocation_id)
+LEFT JOIN allocation_traits AS w USING (allocation_id)
+WHERE a.gpus > 0 AND a.held_from_ms < $to_ms AND $from_ms < a.held_to_ms
+ORDER BY a.cluster, a.uid, a.held_from_ms"""
 # what the report says the usage cost: of pods, and with what nobody held or saw
 _USAGE_COST = """
 SELECT coalesce(sum(c.cost * c.cells) FILTER (c.kind = 'allocated'), 0), coalesce(sum(c.cost * c.cells), 0)
@@ -138,6 +147,7 @@ def read_usage(
         nodes=dicts(con.execute(_USAGE_NODES, narrowed | {"clusters": names["clusters"]})),
         prices=dicts(con.execute(_USAGE_PRICES, narrowed)),
         pods=dicts(con.execute("FROM usage_pods ORDER BY cluster, uid, held_from_ms")),
+        others=dicts(con.execute(_USAGE_OTHERS, period)),
     )
 
 
@@ -167,7 +177,18 @@ WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms + (c.hours - 1) * 3600000"""
 def nothing_used(
     con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
 ) -> GpucostError:
-    """The error for filters that leave nothing of [from_ms, to_ms): the first name that nobody had, and the ones most like it.
+    """The error for filters that leave nothing of [from_ms, to_ms)."""
+    if error := unknown_name(con, from_ms, to_ms, period_name, **filters):
+        return error
+    wanted = [name for names in _names(filters).values() for name in names]
+    message = f"nothing in {period_name} was used by {', '.join(wanted)}"
+    return GpucostError(message, "gpucost report --by workload shows who used what")
+
+
+def unknown_name(
+    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
+) -> GpucostError | None:
+    """The error for the first name of a filter that held no GPUs in [from_ms, to_ms), with the names most like it.
 
     Workloads may be named without their kind. Patterns are taken to fit.
     """
@@ -185,8 +206,7 @@ def nothing_used(
         offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0.5) or names[:_OFFERED]
         message = f"no {_DIMENSIONS[place]} {name!r} held GPUs in {period_name}"
         return GpucostError(message, f"name one that did: {', '.join(offered)}")
-    message = f"nothing in {period_name} was used by {', '.join(name for _, name in wanted)}"
-    return GpucostError(message, "gpucost report --by workload shows who used what")
+    return None
 
 
 def read_idle(con: duckdb.DuckDBPyConnection, period: Period, at_least_ms: int) -> list[Row]:

@@ -73,6 +73,14 @@ class Curve:
                 high = middle - 1
         return low
 
+    def last(self, hours: float) -> Curve:
+        """Its last hours, whole levels of it."""
+        first, left = len(self.lengths), hours
+        while first > 0 and left > 0:
+            first -= 1
+            left -= self.lengths[first]
+        return Curve(self.levels[first:], self.lengths[first:])
+
     def scaled(self, factor: float) -> Curve:
         return Curve(tuple(level * factor for level in self.levels), self.lengths)
 

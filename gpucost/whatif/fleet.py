@@ -234,8 +234,8 @@ NOTEBOOKS = ("*notebook*", "*jupyter*", "*workspace*")
 class Level:
     """How busy a pod was: shares 0-1 of a GPU's activity, memory in MiB of one GPU (None: not collected).
 
-    `high` figures are 95th percentiles of the pod's busiest GPU; `devices` are the GPUs known, of which `active_devices` were
-    ever active.
+    `hours` are pairs of an epoch hour and the highest 5-minute mean of the pod's busiest GPU in it; `high` is their maximum, and
+    `high_memory_mib` the most memory of a GPU. Of the `devices` known, `active_devices` were ever active, or hold memory.
     """
 
     devices: int
@@ -244,6 +244,7 @@ class Level:
     mean: float
     high: float
     high_memory_mib: float | None = None
+    hours: tuple[tuple[int, float], ...] = ()
 
 
 Levels = Mapping[PodKey, Level]
@@ -269,6 +270,7 @@ def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels
             row["mean_activity"],
             row["high_activity"],
             row["high_memory_mib"],
+            tuple(row["busiest"]),
         )
         for row in read_levels(con, period)
     }
@@ -324,8 +326,8 @@ class Usage(NamedTuple):
     """The fleet of a what-if, with the names of its period and scope: from the store, or described by options.
 
     `is_narrowed`: only some pods are selected, so that the rest of their nodes is others' cost (Position.of). `reported` is the
-    report's cost of the store's usage. Each node of a described fleet stands for `times` equal ones;
-    `assumptions` list its options.
+    report's cost of the store's usage; `others` are other pods on its nodes. Each node of a described fleet stands for `times`
+    equal ones; `assumptions` list its options.
     """
 
     fleet: Fleet
@@ -336,6 +338,7 @@ class Usage(NamedTuple):
     times: int = 1
     assumptions: tuple[Assumption, ...] = ()
     reported: Reported | None = None
+    others: tuple[Pod, ...] = ()
 
     @property
     def is_described(self) -> bool:
@@ -343,18 +346,23 @@ class Usage(NamedTuple):
         return bool(self.assumptions)
 
 
-def read_fleet(con: DuckDBPyConnection, period: Period, scope: Scope) -> Fleet:
-    """What the attributed store says was used in `period` by whom `scope` names. Raises GpucostError where there is nothing."""
+class Stored(NamedTuple):
+    """Usage in the store: the scope's fleet, other pods on its nodes, and the report's cost."""
+
+    fleet: Fleet
+    others: tuple[Pod, ...]
+    reported: Reported
+
+
+def read_stored(con: DuckDBPyConnection, period: Period, scope: Scope) -> Stored:
+    """The usage of the scope in `period`, of an attributed store. Raises GpucostError if there is none."""
     filters: dict[str, tuple[str, ...]] = asdict(scope)
     rows = read_usage(con, period.start_ms, period.end_ms, **filters)
     if not rows.nodes:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters)
-    return fleet_of(rows.nodes, rows.prices, rows.pods)
-
-
-def read_reported(con: DuckDBPyConnection, period: Period, scope: Scope) -> Reported:
-    """The report's cost of the scope in `period`; of an attributed store."""
-    return Reported(*read_cost(con, period.start_ms, period.end_ms, **asdict(scope)))
+    others = fleet_of(rows.nodes, (), rows.others).pods
+    reported = Reported(*read_cost(con, period.start_ms, period.end_ms, **filters))
+    return Stored(fleet_of(rows.nodes, rows.prices, rows.pods), others, reported)
 
 
 # what rows of the store's usage call as a Node and a Pod do

@@ -364,6 +364,13 @@ def _mean_price(nodes: Iterable[Node]) -> Price | None:
     return Price(kept(amount / time), ", ".join(sorted(sources)).replace("_", " "), max(days) or None)
 
 
+# The last committed node is in use for so much of the time at least, and so much above its break-even.
+_LEAST_USED, _ABOVE_BREAK_EVEN, _TIE = 0.8, 0.05, 1e-6
+# Days of data without which no commitment is advised.
+LEAST_DAYS = 28
+_WEEK_HOURS = 168
+
+
 @record
 class Pool:
     """`level` nodes paid around the clock at `committed`, for the curve of `use`, whose rest is paid on demand.
@@ -388,6 +395,17 @@ class Pool:
     def best_level(self, usage: float = 1.0) -> int:
         """The level that costs least where usage is `usage` of today's."""
         return self.use.curve.scaled(usage).best_level(self.break_even)
+
+    def advised_level(self, days: float | None) -> int:
+        """The level whose last node is in use for 80 % of the time and 5 points above its break-even, also in the last week.
+
+        `days` are those of collected data, None for described use; under 28 of them nothing is advised.
+        """
+        least = max(_LEAST_USED, self.break_even + _ABOVE_BREAK_EVEN) - _TIE
+        level = self.use.curve.best_level(least)
+        if days is None:
+            return level
+        return 0 if days < LEAST_DAYS else min(level, self.use.curve.last(_WEEK_HOURS).best_level(least))
 
     def blocks(self, usage: float) -> list[CostBlock]:
         """The committed nodes in all hours, and what they do not hold by the hour, where usage is `usage` of today's."""
@@ -423,7 +441,7 @@ class Pool:
 
 @record
 class Choice:
-    """A family committed on some terms, at the level that costs least; `left_out` are types that these terms are not sold for."""
+    """A family committed on some terms, at the level that is advised; `left_out` are types that these terms are not sold for."""
 
     family: Family
     terms: Terms
@@ -431,8 +449,8 @@ class Choice:
     left_out: tuple[ReservedUse, ...]
 
     @classmethod
-    def best(cls, family: Family, terms: Terms) -> Choice:
-        """Of terms that the family has."""
+    def advised(cls, family: Family, terms: Terms, days: float | None) -> Choice:
+        """Of terms that the family has; `days` as Pool.advised_level takes them."""
         sold, left_out = (
             [use for use in family.uses if (terms in use.offers) is is_sold] for is_sold in (True, False)
         )
@@ -444,7 +462,7 @@ class Choice:
             curves = (use.curve.scaled(weight) for use, weight in zip(family.uses, weights, strict=True))
             sold, left_out = [replace(smallest, curve=reduce(add, curves))], []
         pools = tuple(Pool(use, terms, use.offers[terms]) for use in sold)
-        return cls(family, terms, pools, tuple(left_out)).at_levels(Pool.best_level)
+        return cls(family, terms, pools, tuple(left_out)).at_levels(lambda pool: pool.advised_level(days))
 
     @property
     def name(self) -> str:
@@ -469,10 +487,27 @@ class Choice:
         return max(pool.break_even for pool in self.pools)
 
     @property
+    def obligation(self) -> Decimal:
+        """What is owed over the whole term, used or not."""
+        per_hour = total(pool.level * pool.price for pool in self.pools)
+        return per_hour * self.terms.years * HOURS_PER_YEAR
+
+    @property
     def upfront(self) -> Decimal:
-        """What is paid on the first day, for the whole term."""
-        paid = total(pool.level * pool.price for pool in self.pools)
-        return paid * self.terms.upfront_share * self.terms.years * HOURS_PER_YEAR
+        """What of it is paid on the first day."""
+        return self.obligation * self.terms.upfront_share
+
+    def saving_if_prices_fall(self, percent: int) -> Decimal:
+        """What the commitments still save over the period if the price on demand falls."""
+        gains = (
+            pool.use.on_demand.per_node_hour
+            * (100 - percent)
+            / 100
+            * to_decimal(pool.use.curve.used(pool.level))
+            - pool.price * pool.level * to_decimal(pool.use.curve.hours)
+            for pool in self.pools
+        )
+        return round(total(gains), 6)
 
     def break_even_on(self, bought_on: date | None) -> date | None:
         """The day on which on-demand cost avoided has made up for the whole term's price; None beyond the term.
@@ -507,12 +542,15 @@ class Choice:
 
 
 CHANGES = (20, -10, -20, -25, -50)
+# Falls of the price on demand, in percent: p5.48xlarge fell by 44 % in June 2025.
+PRICE_FALLS = (10, 20)
 _HALF = Assumption("partial upfront", 50, "% of the term's price", "default")
 
 # columns of the table, and the keys of a record that they show; "": the terms
 _COLUMNS = {
     "family": "family", "commitment": "", "instances": "instances", "cost": "cost", "saving": "saving",
-    "saving %": "saving_percent", "coverage %": "coverage_percent", "utilization %": "utilization_percent",
+    "saving %": "saving_percent", "obligation": "obligation", "coverage %": "coverage_percent",
+    "utilization %": "utilization_percent",
     "break-even utilization %": "break_even_utilization_percent", "upfront": "upfront_payment",
     "payback months": "payback_months",
 }  # fmt: skip
@@ -535,15 +573,18 @@ def answer(
     assumptions: Sequence[Assumption] = (),
     bought_on: date | None = None,
     stale_after_days: int = 90,
+    days: float | None = None,
+    any_terms: bool = False,
 ) -> Answer:
-    """What the best commitment of each family would have cost over the period, beside on demand.
+    """What the advised commitment of each family would have cost over the period, next to on demand.
 
-    `bought_on` is the first day of commitments: when they have paid for themselves is told where it is known.
-    Raises GpucostError where nothing that is considered is on offer.
+    The headline has one year without upfront payment alone, or the terms that options chose (`any_terms`). `days` are those of
+    collected data, None for described use. `bought_on` is the first day of commitments. Raises GpucostError if nothing that is
+    considered is on offer.
     """
     uses = [use for family in families for use in family.uses]
     choices = [
-        Choice.best(family, terms)
+        Choice.advised(family, terms, days)
         for family in families
         for terms in family.terms
         if considered.allows(terms)
@@ -560,7 +601,8 @@ def answer(
     for choice in sorted(
         choices, key=lambda choice: (costs[choice.name].cost, choice.terms.years, choice.upfront)
     ):
-        best.setdefault(str(choice.family), choice)
+        if any_terms or (choice.terms.years == 1 and not choice.terms.upfront_share):
+            best.setdefault(str(choice.family), choice)
     chosen = {name: choice for name, choice in best.items() if choice.instances}
     records = {
         choice.name: _record(choice, costs[str(choice.family)].cost, costs[choice.name].cost, bought_on)
@@ -574,7 +616,8 @@ def answer(
     ]
     committed_hours = round(sum(choice.committed_hours for choice in chosen.values()), 6)
     today = _total([costs[str(family)] for family in families], currency)
-    after = _total(scenario, currency, committed_node_hours=committed_hours)
+    obligation = total(choice.obligation for choice in chosen.values())
+    after = _total(scenario, currency, committed_node_hours=committed_hours, obligation=obligation)
     eligible = _eligible(families, list(chosen.values()), existing, today, after)
     prices = [
         *((use.instance_type, use.on_demand) for use in uses),
@@ -594,6 +637,14 @@ def answer(
             "best": records_chosen,
             "options": list(records.values()),
             "regret": regret,
+            "obligation": obligation,
+            "if_price_falls": [
+                {
+                    "percent": fall,
+                    "saving": total(choice.saving_if_prices_fall(fall) for choice in chosen.values()),
+                }
+                for fall in PRICE_FALLS
+            ],
             **eligible,
             "existing_commitments": [asdict(one) for one in existing.commitments],
             "existing_commitments_known": existing.is_bill_loaded,
@@ -615,12 +666,15 @@ def answer(
             + _paid_back(choice, bought_on)
             for name, choice in chosen.items()
         )
-        or ("At no level of use that was seen does a commitment cost less than on demand.",),
+        or ("No level of use is steady enough for a commitment.",),
         time=(
             "No workload waits: committed and on-demand instances are the same machines. A commitment binds for its whole term.",
             "A savings plan or CUD is a price, not capacity: only a capacity reservation keeps instances free for you.",
         ),
-        findings=tuple(_findings(families, choices, chosen, existing)),
+        findings=(
+            *_advice(chosen, obligation, currency, days),
+            *_findings(families, choices, chosen, existing),
+        ),
         tables=(
             Rows(
                 "commitments",
@@ -632,9 +686,9 @@ def answer(
                     )
                     for choice in choices
                 ),
-                f"The cheapest, which the scenario takes: {note}."
+                f"The scenario takes: {note}. Longer terms and upfront payments are no part of it."
                 if note
-                else "On demand alone is the cheapest.",
+                else "The scenario stays on demand.",
             ),
             *Rows.of(
                 "eligible spend",
@@ -650,6 +704,23 @@ def answer(
             ),
         ),
     )
+
+
+def _advice(
+    chosen: Mapping[str, Choice], obligation: Decimal, currency: str, days: float | None
+) -> Iterator[str]:
+    """The obligation, the rule of the level, and what falling prices leave."""
+    if days is not None and days < LEAST_DAYS:
+        yield f"{days:,.1f} days of data: under {LEAST_DAYS} days no commitment is advised."
+        return
+    if not chosen:
+        return
+    yield f"These commitments oblige you to pay {obligation:,.2f} {currency} over their terms, used or not."
+    falls = (
+        f"{total(choice.saving_if_prices_fall(fall) for choice in chosen.values()):,.2f} if it falls by {fall} %"
+        for fall in PRICE_FALLS
+    )
+    yield f"The saving depends on the price on demand: {', '.join(falls)}."
 
 
 def _total(parts: Sequence[Position], currency: str, **more: Value) -> Position:
@@ -745,6 +816,7 @@ def _record(choice: Choice, today: Decimal, cost: Decimal, bought_on: date | Non
         "break_even_utilization_percent": round(choice.break_even * 100, 6),
         **({"break_even_date": None if even is None else even.isoformat()} if bought_on else {}),
         "upfront_payment": choice.upfront,
+        "obligation": choice.obligation,
         "payback_months": choice.payback_months(),
     }
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Annotated, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, scenario_of, stated, today_of
+from gpucost.whatif.avoidable import at_cash_prices, why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import (
     DAYS,
@@ -28,7 +30,6 @@ from gpucost.whatif.flags import (
 )
 from gpucost.whatif.fleet import (
     NOTEBOOKS,
-    PAID_ANYWAY,
     Fleet,
     Idle,
     Node,
@@ -241,7 +242,7 @@ class Replay(NamedTuple):
     kept: tuple[Piece, ...]
 
 
-def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules, *, remove_nodes: bool) -> Replay:
+def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules) -> Replay:
     """What becomes of `fleet` when its pods hold GPUs only in the pieces kept.
 
     A node is removed after `empty_minutes` without a pod, and provisioned again, which is paid too, when the next piece begins.
@@ -254,7 +255,7 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules, *, remove_nodes: b
     nodes: list[Node] = []
     pods: list[Pod] = []
     for node in fleet.nodes:
-        removable = remove_nodes and node.has_users and node.capacity_type not in PAID_ANYWAY
+        removable = not _why_it_stays(node)
         lives, delays = _lives(node, by_node[node.key], rules, removable=removable)
         nodes += lives.nodes
         pods += lives.pods
@@ -334,89 +335,193 @@ class DescribedNodes(OptionGroup):
     days: flags.Days | None = None
 
 
-def played(usage: Usage, rules: Rules, idle: Idle) -> Replay:
-    """The fleet under the rules. Where only some pods are asked about, no node can be told to be empty."""
-    kept = [piece for pod in usage.fleet.pods for piece in pieces(pod, rules, idle.get(pod.key, ()))]
-    return replay(usage.fleet, kept, rules, remove_nodes=not usage.is_narrowed)
+def played(usage: Usage, rules: Rules, idle: Idle) -> tuple[Replay, Replay]:
+    """The fleet under the rules, and the same with every pod whole; empty nodes are removed in both.
+
+    Other pods on the nodes of selected ones are whole in both: the difference is due to the selected ones alone.
+    """
+    pods, others = usage.fleet.pods, set(usage.others)
+    always = _replicas_kept(pods)
+    kept = [
+        piece
+        for pod in pods
+        for piece in ([_whole(pod)] if pod in always else pieces(pod, rules, idle.get(pod.key, ())))
+    ]
+    then, before = (
+        replay(usage.fleet, (*own, *map(_whole, usage.others)), rules)
+        for own in (kept, [_whole(pod) for pod in pods])
+    )
+    waits = tuple(wait for wait in then.waits if wait.pod not in others)
+    return Replay(then.fleet, waits, tuple(kept)), before
+
+
+def _whole(pod: Pod) -> Piece:
+    return Piece(pod, pod.from_ms, pod.to_ms, False)
+
+
+def _replicas_kept(pods: Iterable[Pod]) -> set[Pod]:
+    """Pods of services that stay, so that one replica answers at any time: as few as cover the service's life."""
+    kept: set[Pod] = set()
+    services = grouped((pod.owner, pod) for pod in pods if pod.workload_type == "inference")
+    for several in services.values():
+        until, last = -1, None
+        for pod in sorted(several, key=lambda pod: (pod.from_ms, -pod.to_ms)):
+            if pod.from_ms > until and last is not None:
+                kept.add(last)
+                until, last = last.to_ms, None
+            if pod.to_ms > until and (last is None or pod.to_ms > last.to_ms):
+                last = pod
+        if last is not None:
+            kept.add(last)
+    return kept
+
+
+class _Figures(NamedTuple):
+    """What a schedule saves: money that leaves the bill, the cost and hours of GPUs freed on nodes that stay, and waits."""
+
+    today: Position
+    scenario: Position
+    freed_cost: Decimal
+    freed_gpu_hours: float
+    released_gpu_hours: float
+    waits: tuple[Wait, ...]
+    times: int
+
+    @classmethod
+    def of(cls, usage: Usage, then: Replay, before: Replay | None) -> _Figures:
+        """`before` is the fleet with every pod whole and empty nodes removed; None for described nodes."""
+        costs_today, costs_then = fleet_costs(usage.fleet), fleet_costs(then.fleet)
+        today = today_of(usage, costs_today, is_held=usage.is_narrowed)
+        held_ms = sum(pod.gpu_ms for pod in usage.fleet.pods) - sum(piece.gpu_ms for piece in then.kept)
+        released = held_ms / MS_PER_HOUR
+        if before is None:
+            scenario = scenario_of(
+                usage, today, costs_today.node_cost, Position.of(costs_then, today.currency)
+            )
+            return cls(today, scenario, Decimal(0), 0.0, released, then.waits, usage.times)
+        costs_before = fleet_costs(before.fleet)
+        cash_before, cash_then = (fleet_costs(at_cash_prices(of.fleet)).node_cost for of in (before, then))
+        held = costs_before.cost - costs_then.cost
+        gone = cash_before - cash_then
+        if usage.is_narrowed:
+            # the rest of a node that goes was unallocated: it is not these pods' cost
+            gone = min(gone, max(held, Decimal(0)))
+            cash_then = cash_before - gone
+        gone_hours = costs_before.gpu_hours - costs_then.gpu_hours
+        freed = max(Decimal(0), held - gone)
+        start, cash = costs_before, cash_before
+        if not usage.is_narrowed:
+            start, cash = costs_today, fleet_costs(at_cash_prices(usage.fleet)).node_cost
+        scenario = Position(
+            today.cost - cash + cash_then,
+            today.currency,
+            round(today.gpu_hours - start.gpu_hours + costs_then.gpu_hours, 9),
+            round(today.node_hours - start.node_hours + costs_then.node_hours, 9),
+        )
+        return cls(today, scenario, freed, max(0.0, released - gone_hours), released, then.waits, 1)
+
+    @property
+    def saving(self) -> Decimal:
+        return self.today.cost - self.scenario.cost
+
+    @property
+    def wait_hours(self) -> float:
+        return sum(wait.hours for wait in self.waits) * self.times
+
+    @property
+    def cost_per_wait_hour(self) -> Decimal | None:
+        """What is saved for each hour of waiting; None if nothing is saved, or there are no waits."""
+        if not self.wait_hours or self.saving <= 0:
+            return None
+        return round(self.saving / to_decimal(self.wait_hours), 6)
+
+    @property
+    def longest_minutes(self) -> float:
+        return max((wait.hours for wait in self.waits), default=0.0) * 60
 
 
 def answer(
-    usage: Usage, rules: Rules, then: Replay, idle: Idle, even: tuple[float, str] | None = None
+    usage: Usage,
+    rules: Rules,
+    then: Replay,
+    idle: Idle,
+    before: Replay | None = None,
+    even: tuple[float, str] | None = None,
 ) -> Answer:
-    """What the schedule saves in the period, and whom it makes wait.
+    """What the schedule saves in the period, and whose work waits.
 
-    `even`: of a described fleet, for how many hours a node must be needed to save nothing, and that in words.
+    `even`: of a described fleet, the hours that a node must be needed to save nothing, and that in words.
     """
-    fleet, is_described, times = usage.fleet, usage.is_described, usage.times
-    before = fleet_costs(fleet)
-    today = today_of(usage, before, is_held=usage.is_narrowed)
-    moved = Position.of(fleet_costs(then.fleet), usage.currency, then.fleet if usage.is_narrowed else None)
-    scenario = scenario_of(usage, today, before.cost if usage.is_narrowed else before.node_cost, moved)
-    saving, hours = today.cost - scenario.cost, [wait.hours for wait in then.waits]
-    waited, longest = sum(hours) * times, max(hours, default=0.0) * 60
-    per_hour = round(saving / to_decimal(waited), 6) if waited > 0 and saving > 0 else None
-    released = (
-        sum(pod.gpu_ms for pod in fleet.pods) - sum(piece.gpu_ms for piece in then.kept)
-    ) / MS_PER_HOUR
-    cut = None  # work that would move, or not be done
-    if rules.office is not None:
-        outside = (
-            (pod, subtract([(pod.from_ms, pod.to_ms)], rules.office))
-            for pod in fleet.pods
-            if not is_batch(pod)
-        )
-        cut = sum(
-            (total_hours(subtract(spans, idle.get(pod.key, ()))) * pod.gpus for pod, spans in outside), 0.0
-        )
-    if even:
-        break_even = even[1]
-    elif saving <= 0:
-        break_even = (
-            "These rules save nothing here: nodes were not empty, and GPUs not idle, for long enough."
-        )
-    elif per_hour is None:
-        break_even = "Nobody would have waited: nothing but a change of usage breaks it."
-    else:
-        break_even = f"It pays as long as an hour that somebody waits is worth less than {per_hour:,.2f} {usage.currency}."
-    delays = ["Nobody would have waited."]
-    if hours:
-        delays = [
-            f"{len(hours) * times:,} waits of {waited:,.1f} hours in all, the longest {longest:,.1f} minutes."
-        ]
-        if any(is_batch(wait.pod) for wait in then.waits):
-            delays.append("Batch work that waited ends so much later; its later end is counted in the cost.")
-    elif is_described:
-        delays = [
-            "Provisioning is not counted: --provision-minutes says how long a node takes to come up, each day."
-        ]
-    if cut is not None:
-        delays.append(
-            f"{cut:,.1f} GPU-hours outside of office hours were busy or not measured: that work would have to move."
-        )
+    found = _Figures.of(usage, then, before)
+    outside = _work_outside(usage.fleet, rules, idle)
     return Answer(
         kind="schedule",
         title=f"A schedule for {usage.scope_name}",
         period=usage.period_name,
-        today=today,
-        scenario=scenario,
+        today=found.today,
+        scenario=found.scenario,
         figures={
-            "released_gpu_hours": round(released * times, 6),
-            "removed_node_hours": None
-            if usage.is_narrowed
-            else round(today.node_hours - scenario.node_hours, 6),
-            "waits": len(hours) * times,
-            "wait_hours": round(waited, 6),
-            "longest_wait_minutes": round(longest, 6),
-            "busy_gpu_hours_outside_office_hours": None if cut is None else round(cut, 6),
+            "cash_saving": found.saving,
+            "freed_capacity_cost": round(found.freed_cost, 6),
+            "freed_gpu_hours": round(found.freed_gpu_hours, 6),
+            "released_gpu_hours": round(found.released_gpu_hours * found.times, 6),
+            "removed_node_hours": round(found.today.node_hours - found.scenario.node_hours, 6),
+            "waits": len(found.waits) * found.times,
+            "wait_hours": round(found.wait_hours, 6),
+            "longest_wait_minutes": round(found.longest_minutes, 6),
+            "busy_gpu_hours_outside_office_hours": None if outside is None else round(outside, 6),
             "break_even_hours": even[0] if even else None,
-            "break_even_cost_per_wait_hour": per_hour,
+            "break_even_cost_per_wait_hour": found.cost_per_wait_hour,
         },
         assumptions=usage.assumptions or _assumptions(usage, rules),
-        break_even=(break_even,),
-        time=tuple(delays),
-        findings=tuple(_findings(usage, rules, then.kept, idle)),
-        tables=() if is_described else _tables(fleet, then),
+        break_even=(even[1] if even else _break_even(found),),
+        time=tuple(_delays(usage, found, outside)),
+        findings=tuple(_findings(usage, rules, then.kept, idle, found)),
+        tables=() if usage.is_described else _tables(usage.fleet, then),
     )
+
+
+def _work_outside(fleet: Fleet, rules: Rules, idle: Idle) -> float | None:
+    """GPU-hours outside of office hours that were busy or not measured: that work would move, or not be done."""
+    if rules.office is None:
+        return None
+    return sum(
+        total_hours(subtract(subtract([(pod.from_ms, pod.to_ms)], rules.office), idle.get(pod.key, ())))
+        * pod.gpus
+        for pod in fleet.pods
+        if not is_batch(pod)
+    )
+
+
+def _break_even(found: _Figures) -> str:
+    """What would break the saving."""
+    if found.saving <= 0 and not found.freed_cost:
+        return "These rules save nothing here: nodes were not empty, and GPUs not idle, for long enough."
+    if found.saving <= 0:
+        return (
+            "No money leaves the bill: the nodes stay, as other pods hold them or they are paid in any case."
+        )
+    if found.cost_per_wait_hour is None:
+        return "No work would have waited: only a change of usage breaks it."
+    per_hour = f"{found.cost_per_wait_hour:,.2f} {found.today.currency}"
+    return f"It pays as long as an hour of waiting costs less than {per_hour}."
+
+
+def _delays(usage: Usage, found: _Figures, outside: float | None) -> Iterator[str]:
+    """Sentences on waits."""
+    if found.waits:
+        yield (
+            f"{len(found.waits) * found.times:,} waits of {found.wait_hours:,.1f} hours in all, the longest "
+            f"{found.longest_minutes:,.1f} minutes."
+        )
+        if any(is_batch(wait.pod) for wait in found.waits):
+            yield "Batch work that waited ends so much later; its later end is counted in the cost."
+    elif usage.is_described:
+        yield "Provisioning is not counted: --provision-minutes says how long a node takes to come up, each day."
+    else:
+        yield "No work would have waited."
+    if outside is not None:
+        yield f"{outside:,.1f} GPU-hours outside of office hours were busy or not measured: that work would have to move."
 
 
 def described(
@@ -480,29 +585,38 @@ def described(
     )
 
 
-def _findings(usage: Usage, rules: Rules, kept: Sequence[Piece], idle: Idle) -> Iterator[str]:
+def _findings(
+    usage: Usage, rules: Rules, kept: Sequence[Piece], idle: Idle, found: _Figures
+) -> Iterator[str]:
     fleet = usage.fleet
-    if usage.is_narrowed:
+    if found.freed_cost:
         yield (
-            "Counted are the GPUs of these pods alone, at their share of their nodes: money is saved once others use what is "
-            "released, or the nodes go. Empty nodes are removed in the question about the whole fleet or a cluster."
+            f"{found.freed_gpu_hours:,.1f} GPU-hours ({found.freed_cost:,.2f} {found.today.currency}) would be free on nodes "
+            "that stay: capacity for other work, no money that leaves the bill."
         )
+    if any(pod.workload_type == "inference" for pod in fleet.pods):
+        yield "Each service keeps one replica at any time: requests may come in every hour."
     if batch := {piece.pod.uid for piece in kept if piece.returns and is_batch(piece.pod)}:
         yield f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to go on from."
     judged = [pod for pod in fleet.pods if rules.patience_ms(pod) is not None]
     if judged and not any(pod.key in idle for pod in judged):
         yield "None of these pods was measured idle for so long; GPUs that no exporter labels with their pod are never released."
-    reserved = sum(node.capacity_type in PAID_ANYWAY for node in fleet.nodes)
-    if reserved and not usage.is_narrowed:
-        yield f"{reserved} nodes in reservations or capacity blocks stay: they are paid whether they are up or not."
-    unknown = sum(not node.has_users for node in fleet.nodes)
-    if unknown:
-        yield f"{unknown} plain hosts stay: nothing reports who uses their GPUs. Set [[hosts]] user_label."
+    reasons = Counter(filter(None, map(_why_it_stays, fleet.nodes)))
+    yield from (f"{count} nodes stay: {why}." for why, count in sorted(reasons.items()))
+
+
+def _why_it_stays(node: Node) -> str:
+    """Why an empty node would not be removed."""
+    if not node.has_users:
+        return "plain hosts, and no metric reports who uses their GPUs. Set [[hosts]] user_label"
+    if node.capacity_type == "reserved":
+        return "in a capacity reservation, paid whether they are up or not; cancelling it would save its cost"
+    return why_not(node)
 
 
 def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
-    of_nodes = () if usage.is_narrowed else ("empty_minutes", "provision_minutes")
-    lines = stated(rules, "idle_minutes", "notebook_idle_minutes", "restart_minutes", *of_nodes)
+    names = ("idle_minutes", "notebook_idle_minutes", "restart_minutes", "empty_minutes", "provision_minutes")
+    lines = stated(rules, *names)
     if rules.office is not None:
         lines.append(
             Assumption("office hours in the period", round(total_hours(rules.office), 2), "hours", "option")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import numpy as np
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Option, OptionGroup
@@ -15,10 +19,15 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, scenario_of, stated, today_of
+from gpucost.whatif.avoidable import cash_per_hour
 from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.cost import kept as kept_digits
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
 from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, NodeKey, Pod, Price, Usage, Workload
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Method(StrEnum):
@@ -34,13 +43,17 @@ _ROUNDING = 1e-9
 
 @record
 class PackedPod:
-    """What one pod needs of a GPU in [from_ms, to_ms): a share of its activity 0-1 and MiB of its memory, margins included."""
+    """What one pod needs of a GPU in [from_ms, to_ms): a share of its activity 0-1 and MiB of its memory, margins included.
+
+    `hours` has the activity of each hour, of all pods to be packed the same hours; None: the same all the time.
+    """
 
     key: str
     activity: float
     memory_mib: float = 0.0
     from_ms: int = 0
     to_ms: int = 1
+    hours: NDArray[np.float64] | None = field(default=None, compare=False)
 
 
 # Whether a GPU can hold all of these at once.
@@ -62,12 +75,19 @@ class SharedPool:
 
 
 def slots(*, activity: float, memory_mib: float | None, ways: int) -> Fits:
-    """A GPU that `ways` pods may share, up to this activity and memory (None: not known, so not looked at)."""
+    """A GPU that `ways` pods may share, up to this activity in each hour and this memory (None: not known, so not looked at)."""
     return lambda items: (
         len(items) <= ways
-        and sum(item.activity for item in items) <= activity + _ROUNDING
         and (memory_mib is None or sum(item.memory_mib for item in items) <= memory_mib)
+        and _busiest_hour(items) <= activity + _ROUNDING
     )
+
+
+def _busiest_hour(items: Sequence[PackedPod]) -> float:
+    """The highest sum of the pods' activity in one hour."""
+    constant = sum(item.activity for item in items if item.hours is None)
+    hourly = [item.hours for item in items if item.hours is not None]
+    return constant + (float(np.sum(hourly, axis=0).max()) if hourly else 0.0)
 
 
 def pack(items: Iterable[PackedPod], fits: Fits) -> list[SharedPool]:
@@ -90,7 +110,7 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[SharedPool]:
             opened = [gpu for gpu in opened if gpu.held]
         size = (item.activity, item.memory_mib)
         # meanwhile GPUs only fill up: what did not take the last one of this size takes no other
-        first = first if size == last else 0
+        first = first if size == last and item.hours is None else 0
         last = size
         while first < len(opened) and not fits([*opened[first].held, item]):
             first += 1
@@ -233,11 +253,20 @@ class Sizing(OptionGroup):
         """The activity of a pod above which no two of them share a GPU."""
         return (100 - self.headroom_percent) / 2 / self.margin
 
-    def item(self, key: str, pod: Pod, level: Level) -> PackedPod:
-        """What a pod of this level needs: for MIG the headroom is part of the slice, for slots it is part of the GPU."""
+    def item(self, key: str, pod: Pod, level: Level, first_hour: int = 0, hours: int = 0) -> PackedPod:
+        """What a pod of this level needs: for MIG the headroom is part of the slice, for slots it is part of the GPU.
+
+        Its activity is that of `hours` hours from the epoch hour `first_hour` on, if they are measured.
+        """
         needs = (level.high * self.margin, (level.high_memory_mib or 0.0) * self.margin)
         activity, memory = (need / self.free for need in needs) if self.is_mig else needs
-        return PackedPod(key, activity, memory, pod.from_ms, pod.to_ms)
+        item = PackedPod(key, activity, memory, pod.from_ms, pod.to_ms)
+        if not level.hours or self.is_mig:
+            return item
+        busy = np.zeros(hours)
+        at, high = zip(*level.hours, strict=True)
+        busy[np.array(at) - first_hour] = high
+        return replace(item, hours=busy * self.margin)
 
     def fits(self, model: GpuModel | None) -> Fits:
         """What a GPU of the model holds; None, a model unknown, has no memory to go by and cannot be cut."""
@@ -299,106 +328,147 @@ class _Pool(NamedTuple):
 def answer(
     usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across_teams: bool = False
 ) -> Answer:
-    """Pods of one whole GPU each, as busy as their workload's busiest, packed in the order in which they came.
+    """Pods of one whole GPU each, packed by what they use in the same hours, in the order in which they came.
 
-    `across_teams`: pods of several teams may meet on one GPU. Raises GpucostError where no pod was measured.
+    `across_teams`: pods of several teams may meet on one GPU. Raises GpucostError if no pod was measured.
     """
-    fleet, currency, is_described = usage.fleet, usage.currency, usage.is_described
+    fleet = usage.fleet
     if not any(pod.key in levels for pod in fleet.pods):
         raise GpucostError(
             f"no GPU of {usage.scope_name} was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    single = [pod for pod in fleet.pods if abs(pod.gpus - 1) < 1e-6]
-    nodes = fleet.by_name
-    measured = [pod for pod in single if pod.key in levels]
-    candidates = [pod for pod in measured if nodes[pod.place].capacity_type not in PAID_ANYWAY]
     has_memory = any(level.high_memory_mib is not None for level in levels.values())
-    # where others' memory is known, what a pod fills may not be taken for nothing
-    busiest = {
-        owner: level
-        for owner, level in _busiest(fleet, levels).items()
-        if level.high_memory_mib is not None or not has_memory
-    }
-    pools = _pools(sizing, candidates, busiest, nodes, facts, across_teams=across_teams)
+    kept = _reasons(usage, levels, needs_memory=has_memory)
+    candidates = [pod for pod in fleet.pods if pod not in kept]
+    pools = _pools(sizing, candidates, levels, fleet, facts, across_teams=across_teams)
     moved = [pod for pool in pools for pod in pool.pods.values()]
-    rest = fleet.without(moved)
-    shared = sum((_shared_fleet(pool, sizing, nodes) for pool in pools), Fleet())
+    rest, shared = (
+        fleet.without(moved),
+        sum((_shared_fleet(pool, sizing, fleet.by_name) for pool in pools), Fleet()),
+    )
     today_costs, rest_costs, shared_costs = map(fleet_costs, (fleet, rest, shared))
     today = today_of(usage, today_costs, is_held=True)
-    left = Position.of(rest_costs, currency, rest)
-    gpus = [gpu for pool in pools for gpu in pool.gpus]
-    held, _ = peak(moved or candidates)
+    left = Position.of(rest_costs, usage.currency, rest)
+    scenario = scenario_of(usage, today, today_costs.cost, left + Position.of(shared_costs, usage.currency))
+    less = today.cost - scenario.cost
+    cash = less if usage.is_described else min(less, _cash(usage, moved, pools))
+    held, gpus = peak(moved or candidates)[0], [gpu for pool in pools for gpu in pool.gpus]
     needed = peak(gpus)[0] if moved else held
-    at_once = (peak(gpu.items)[0] for gpu in gpus)
     models = {pool.model: pool.known for pool in sorted(pools, key=lambda pool: pool.model) if pool.known}
-
-    findings = [ISOLATION[sizing.method]]
-    if not has_memory:
-        findings.append(
-            "Memory was not told: this goes by utilization alone. --memory-per-pod-mib and --gpu-model count it."
-            if is_described
-            else "Memory is not in the store (DCGM_FI_DEV_FB_USED): this goes by utilization alone, and pods that fit by it may "
-            "not fit the GPU's memory."
-        )
-    if not moved:
-        findings.append(
-            "With the margins no pod with a GPU of its own leaves room for another: each keeps its own."
-        )
-    elif not is_described:
-        findings.append(
-            "Counted are freed GPUs at their share of their nodes: money is saved once nodes go, or others use them."
-        )
-    if is_described and not all(node.is_priced for node in fleet.nodes):
-        findings.append("No price was given: --on-demand-price 3 --price-per gpu turns GPUs into money.")
-    if others := len(fleet.pods) - len(single):
-        several = sum(pod.gpus > 1 for pod in fleet.pods) - sum(pod.gpus > 1 for pod in single)
-        findings.append(
-            f"Left as they are: {several} pods with several GPUs, {others - several} pods that share one already."
-        )
-    if reserved := len(measured) - len(candidates):
-        findings.append(f"{reserved} pods on reserved capacity are left as they are: it is paid anyway.")
-    if unmeasured := len(single) - len(measured):
-        findings.append(f"{unmeasured} pods with one GPU were not measured and keep it.")
-    of_store = (
-        Assumption("how busy a pod is", "95th percentile of its workload's busiest GPU", "", "store"),
-        Assumption("usage and prices", usage.period_name, "", "store"),
-    )
     return Answer(
         kind="share",
         title=f"Shared GPUs for {usage.scope_name}",
         period=usage.period_name,
         today=today,
-        scenario=scenario_of(usage, today, today_costs.cost, left + Position.of(shared_costs, currency)),
+        scenario=replace(scenario, cost=today.cost - cash),
         figures={
+            "cash_saving": cash,
+            "freed_capacity_cost": round(less - cash, 9),
             "gpus_today": held,
             "gpus_needed": needed,
             "gpus_saved_percent": round((held - needed) / held * 100, 6) if held else None,
             "pods_shared": len({pod.key for pod in moved}),
-            "pods_per_gpu": max(at_once, default=1),
+            "pods_per_gpu": max((peak(gpu.items)[0] for gpu in gpus), default=1),
             "break_even_utilization_percent": None if sizing.is_mig else round(sizing.highest_percent, 6),
             "memory_measured": has_memory,
             "isolation": ISOLATION[sizing.method],
         },
-        assumptions=(
-            *stated(
-                sizing, "method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",))
-            ),
-            *(usage.assumptions or of_store),
-            *(
-                Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
-                for model in models.values()
-            ),
-        ),
+        assumptions=_assumptions(usage, sizing, models.values()),
         break_even=(
             "Nothing is saved once a pod needs so much that no second slice of its kind fits the GPU."
             if sizing.is_mig
-            else f"Two pods no longer share a GPU once each is busier than {sizing.highest_percent:.1f} %.",
+            else f"Two pods no longer share a GPU once each is busier than {sizing.highest_percent:.1f} % in the same hour.",
         ),
         time=(TIME[sizing.method],),
-        findings=tuple(findings),
-        tables=_tables(pools, sizing),
+        findings=tuple(_findings(usage, sizing, has_memory, less - cash, shares=bool(moved))),
+        tables=(*_tables(pools, sizing), *_pod_table(usage, pools, kept, levels)),
     )
+
+
+def _reasons(usage: Usage, levels: Levels, *, needs_memory: bool) -> dict[Pod, str]:
+    """The pods that keep their GPUs as they are, and why."""
+    nodes = usage.fleet.by_name
+    kept: dict[Pod, str] = {}
+    for pod in usage.fleet.pods:
+        level, node = levels.get(pod.key), nodes[pod.place]
+        if pod.gpus > 1 + 1e-6:
+            kept[pod] = f"holds {pod.gpus:g} GPUs"
+        elif pod.gpus < 1 - 1e-6:
+            kept[pod] = "shares its GPU already"
+        elif level is None:
+            kept[pod] = "not measured"
+        elif node.capacity_type in PAID_ANYWAY:
+            kept[pod] = "on reserved capacity, which is paid in any case"
+        elif needs_memory and level.high_memory_mib is None:
+            kept[pod] = "its memory is not measured"
+    return kept
+
+
+def _cash(usage: Usage, moved: Sequence[Pod], pools: Sequence[_Pool]) -> Decimal:
+    """What leaves the bill: nodes that only moved pods hold, less those that the shared GPUs fill."""
+    going = set(moved)
+    stay = {pod.place for pod in (*usage.fleet.pods, *usage.others) if pod not in going}
+    nodes = usage.fleet.by_name
+    groups: dict[tuple[str, str | None, str, float], list[tuple[int, float, float]]] = defaultdict(list)
+    prices: dict[tuple[str, str | None, str, float], Decimal] = {}
+
+    def group(node: Node) -> tuple[str, str | None, str, float]:
+        return node.cluster, node.instance_type, node.capacity_type, node.gpus
+
+    for place in {pod.place for pod in moved} - stay:
+        node = nodes[place]
+        groups[group(node)] += [(node.from_ms, 1.0, 0.0), (node.to_ms, -1.0, 0.0)]
+        cash = min((cash_per_hour(node, price) for price in node.prices), default=Decimal(0))
+        prices[group(node)] = min(cash, prices.get(group(node), cash))
+    for pool in pools:
+        for gpu in pool.gpus:
+            kind = group(nodes[pool.pods[gpu.items[0].key].place])
+            groups[kind] += [(gpu.from_ms, 0.0, 1.0), (gpu.to_ms, 0.0, -1.0)]
+    saved = Decimal(0)
+    for kind, events in groups.items():
+        empty = needed = node_ms = 0.0
+        for (at, node_step, gpu_step), (until, _, _) in pairwise(sorted(events)):
+            empty, needed = empty + node_step, needed + gpu_step
+            node_ms += max(0.0, empty - math.ceil(needed / kind[3] - _ROUNDING)) * (until - at)
+        saved += prices.get(kind, Decimal(0)) * Decimal(repr(node_ms)) / MS_PER_HOUR
+    return kept_digits(saved)
+
+
+def _findings(
+    usage: Usage, sizing: Sizing, has_memory: bool, freed: Decimal, *, shares: bool
+) -> Iterator[str]:
+    yield ISOLATION[sizing.method]
+    if not has_memory:
+        yield (
+            "Memory is not given: this goes by utilization alone. --memory-per-pod-mib and --gpu-model count it."
+            if usage.is_described
+            else "Memory is not in the store (DCGM_FI_DEV_FB_USED): this goes by utilization alone, and pods that fit by it may "
+            "not fit the GPU's memory."
+        )
+    if not shares:
+        yield "With the margins no pod with a GPU of its own leaves room for another: each keeps its own."
+    if freed:
+        yield (
+            f"GPUs worth {freed:,.2f} {usage.currency} would be free on nodes that stay: capacity for other work, no money that "
+            "leaves the bill."
+        )
+    if usage.is_described and not all(node.is_priced for node in usage.fleet.nodes):
+        yield "No price was given: --on-demand-price 3 --price-per gpu turns GPUs into money."
+
+
+def _assumptions(usage: Usage, sizing: Sizing, models: Iterable[GpuModel]) -> tuple[Assumption, ...]:
+    of_store = (
+        Assumption("activity of a pod", "highest 5-minute mean of each hour, added up by hour", "", "store"),
+        Assumption("memory of a pod", "its maximum", "", "store"),
+        Assumption("usage and prices", usage.period_name, "", "store"),
+    )
+    names = ("method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",)))
+    memory = (
+        Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
+        for model in models
+    )
+    return (*stated(sizing, *names), *(usage.assumptions or of_store), *memory)
 
 
 def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) -> tuple[Usage, Levels]:
@@ -450,52 +520,80 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     return usage, {pod.key: level for pod in fleet.pods}
 
 
-Busiest = dict[Workload, Level]
-
-
-def _busiest(fleet: Fleet, levels: Levels) -> Busiest:
-    """Each workload's level: of its pods the highest percentiles."""
-    busiest: Busiest = {}
-    for pod in fleet.pods:
+def _most_memory(pods: Iterable[Pod], levels: Levels) -> dict[Workload, float]:
+    """The most memory that any pod of a workload held."""
+    most: dict[Workload, float] = defaultdict(float)
+    for pod in pods:
         if level := levels.get(pod.key):
-            other = busiest.get(pod.owner, level)
-            memories = [m for m in (level.high_memory_mib, other.high_memory_mib) if m is not None]
-            busiest[pod.owner] = replace(
-                level, high=max(level.high, other.high), high_memory_mib=max(memories, default=None)
-            )
-    return busiest
+            most[pod.owner] = max(most[pod.owner], level.high_memory_mib or 0.0)
+    return most
 
 
 def _pools(
     sizing: Sizing,
-    candidates: Iterable[Pod],
-    busiest: Busiest,
-    nodes: Mapping[NodeKey, Node],
+    candidates: Sequence[Pod],
+    levels: Levels,
+    fleet: Fleet,
     facts: Facts,
     *,
     across_teams: bool,
 ) -> list[_Pool]:
-    """The candidates that share GPUs, packed, of each place alone."""
+    """The candidates that share GPUs, packed, of each place alone; pods that would be alone on a GPU are left out."""
     by_place: dict[tuple[str, str, str, str], list[Pod]] = defaultdict(list)
+    nodes, memory = fleet.by_name, _most_memory(fleet.pods, levels)
     for pod in candidates:
         node = nodes[pod.place]
-        by_place[
-            pod.cluster, node.gpu_model or "", node.capacity_type, "" if across_teams else pod.team
-        ].append(pod)
+        team = "" if across_teams else pod.team
+        by_place[pod.cluster, node.gpu_model or "", node.capacity_type, team].append(pod)
+    measured = [hour for pod in candidates for hour, _ in levels[pod.key].hours]
+    first, hours = (min(measured), max(measured) - min(measured) + 1) if measured else (0, 0)
     pools = []
     for place, pods in sorted(by_place.items()):
         model = facts.models.get(place[1])
         fits = sizing.fits(model)
-        levels = ((pod, busiest.get(pod.owner)) for pod in pods)
-        needs = [
-            (pod, sizing.item(str(number), pod, level)) for number, (pod, level) in enumerate(levels) if level
-        ]
-        # a pod that leaves no room for another like it keeps its GPU
-        packed = {item.key: (pod, item) for pod, item in needs if fits([item, item])}
-        if packed:
-            gpus = pack((item for _, item in packed.values()), fits)
-            pools.append(_Pool(*place, model, gpus, {key: pod for key, (pod, _) in packed.items()}))
+        packed: dict[str, tuple[Pod, PackedPod]] = {}
+        for number, pod in enumerate(pods):
+            level = levels[pod.key]
+            if level.high_memory_mib is not None:
+                level = replace(level, high_memory_mib=memory[pod.owner])
+            item = sizing.item(str(number), pod, level, first, hours)
+            # a slice pays if two of them fit a GPU; a slot if another pod is on it
+            if fits([item, item]) if sizing.is_mig else fits([item]):
+                packed[item.key] = pod, item
+        gpus = pack((item for _, item in packed.values()), fits)
+        if not sizing.is_mig:
+            gpus = [gpu for gpu in gpus if len(gpu.items) > 1]
+        if gpus:
+            shared = {item.key: packed[item.key][0] for gpu in gpus for item in gpu.items}
+            pools.append(_Pool(*place, model, gpus, shared))
     return pools
+
+
+def _pod_table(
+    usage: Usage, pools: Sequence[_Pool], kept: Mapping[Pod, str], levels: Levels
+) -> tuple[Rows, ...]:
+    """Every pod with what becomes of it; pods of a workload that fare alike are one line."""
+    if usage.is_described:
+        return ()
+    fates: dict[Pod, str] = dict(kept)
+    for pool in pools:
+        for gpu in pool.gpus:
+            most = peak(gpu.items)[0]
+            for item in gpu.items:
+                fates[pool.pods[item.key]] = f"shares a GPU, {most:g} pods at most"
+    alike: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
+    for pod in usage.fleet.pods:
+        fate = fates.get(pod, "keeps its GPU: no other pod fits next to it")
+        alike[pod.namespace, pod.workload, fate].append(pod)
+    lines: list[Line] = []
+    for (namespace, workload, fate), pods in sorted(alike.items()):
+        known = [levels[pod.key] for pod in pods if pod.key in levels]
+        busy = max((level.high for level in known), default=None)
+        memory = max((level.high_memory_mib or 0.0 for level in known), default=0.0)
+        percent = None if busy is None else round(busy * 100, 1)
+        lines.append((namespace, workload, len(pods), percent, round(memory, 1) or None, fate))
+    columns = ("namespace", "workload", "pods", "busiest_percent", "memory_mib", "what becomes of it")
+    return Rows.of("Pods", columns, lines)
 
 
 def _shared_fleet(pool: _Pool, sizing: Sizing, nodes: Mapping[NodeKey, Node]) -> Fleet:

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from gpucost.demo.build import build, last_months
+    from tests.sample.build import build, last_months
 
     return build(
         tmp_path_factory.mktemp("demo"), last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None

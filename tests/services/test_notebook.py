@@ -16,7 +16,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "docs" / "notebooks").glob("*.ip
 @pytest.mark.services
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
-    from gpucost.demo.build import build, last_months
+    from tests.sample.build import build, last_months
 
     build(tmp_path, last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None)
     notebook = nbformat.read(path, as_version=4)

@@ -1,4 +1,4 @@
-"""The sample fleet: what it and its bill hold, that a period always gives the same, and where it will not be put."""
+"""The sample fleet that is shipped: its report and its bill in any two months, and where it will not be put."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import cast
@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from gpucost import pipeline
 from gpucost.cli.app import app
+from gpucost.collect.slurm.sacct import DELIMITER, FIELDS
 from gpucost.config.model import Config
-from gpucost.demo import bill
-from gpucost.demo.build import build, last_months
-from gpucost.demo.fleet import TEAMS, months, plan
+from gpucost.demo import fixture
+from gpucost.demo.build import build, last_months, prepare
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.publish.chargeback import LEDGER_BY
@@ -34,9 +34,10 @@ from gpucost.render.view import ReportView
 from gpucost.store.connection import Store
 from gpucost.whatif.reserve import read_commitments
 from tests.replay.result import unpaid
+from tests.sample.fixture import BILLED_FOR, SECONDS
+from tests.sample.fleet import TEAMS
 
-BOTH = last_months(datetime(2026, 11, 21, tzinfo=UTC))
-BILLED, ESTIMATED = months(BOTH)
+BILLED, ESTIMATED = last_months(datetime(2026, 11, 21, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
@@ -47,51 +48,115 @@ BILLED, ESTIMATED = months(BOTH)
     ],
 )
 def test_it_shows_the_last_two_complete_months(now: datetime, first_day: tuple[int, int, int]) -> None:
-    period = last_months(now)
-    assert period.start == datetime(*first_day, tzinfo=UTC)
-    assert period.end <= now
-    assert len(months(period)) == 2
+    billed, estimated = last_months(now)
+    assert billed.start == datetime(*first_day, tzinfo=UTC)
+    assert billed.end == estimated.start and estimated.end <= now
+    assert billed.start.day == estimated.start.day == estimated.end.day == 1
 
 
-def test_a_period_always_gives_the_same_fleet_and_bill_with_what_a_finops_engineer_looks_for(
-    tmp_path: Path,
-) -> None:
-    assert plan(BOTH) == plan(BOTH)
+def test_the_fixture_covers_any_two_months_from_their_monday_on() -> None:
+    for month in range(1, 12 * 28):
+        billed, estimated = last_months(datetime(2026 + month // 12, 1 + month % 12, 5, tzinfo=UTC))
+        base = datetime.fromtimestamp(fixture.base_of(billed), UTC)
+        assert base.strftime("%a %H:%M") == "Mon 00:00"
+        assert timedelta(0) <= billed.start - base < timedelta(days=7)
+        assert estimated.end <= base + timedelta(seconds=SECONDS)
+        assert billed.end <= base + BILLED_FOR
+
+
+FEBRUARY, MARCH = last_months(datetime(2027, 4, 1, tzinfo=UTC))
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the bill and Slurm's files of February and March 2027."""
+    folder = tmp_path_factory.mktemp("moved")
+    base_s = fixture.base_of(FEBRUARY)
+    with fixture.opened(folder) as con:
+        fixture.write_bill(con, base_s, FEBRUARY, folder)
+        fixture.write_slurm(con, base_s, Period(FEBRUARY.start, MARCH.end), folder)
+    return folder
+
+
+_OF_CUR = """
+SELECT min(line_item_usage_start_date)::VARCHAR, max(line_item_usage_end_date)::VARCHAR,
+    count(*) - count(DISTINCT identity_line_item_id) AS repeated,
+    count(*) FILTER (line_item_usage_end_date - line_item_usage_start_date > INTERVAL 1 DAY) AS of_whole_month,
+    sum(line_item_usage_amount) FILTER (line_item_usage_type = 'BoxUsage:m6i.2xlarge' AND kind = 'Usage') AS lasting_hours,
+    sum(line_item_usage_amount) FILTER (kind = 'RIFee') AS reserved_hours,
+    sum(line_item_usage_amount) FILTER (kind = 'DiscountedUsage')
+        + any_value(reservation_unused_recurring_fee) FILTER (kind = 'RIFee') / 1.77 AS used_and_unused_hours
+FROM (SELECT *, line_item_line_item_type AS kind FROM cur)"""
+
+
+def test_a_moved_bill_is_of_its_month_alone(moved: Path) -> None:
     with duckdb.connect() as con:
-        first, second = (
-            con.read_parquet(str(bill.write(plan(BOTH), BILLED, _folder(tmp_path, name)))) for name in "ab"
-        )
-        assert first.fetchall() == second.fetchall()
-    fleet = plan(BOTH)
-    pools = {node.pool for node in fleet.nodes}
-    assert len({pool.gpu_model for pool in pools}) >= 4
-    assert {pool.capacity_type for pool in pools} == {"on_demand", "reserved", "spot"}
-    assert any(pool.mig for pool in pools)
-    assert any(pool.replicas > 1 for pool in pools)
-    assert {pod.profile for pod in fleet.pods} >= {
-        "notebook",
-        "forgotten",
-        "serving",
-        "sparse",
-        "training",
-        "narrow",
-        "hung",
-    }
-    assert {pod.phase for pod in fleet.pods} == {"Running", "Succeeded", "Failed"}
+        con.read_parquet(str(moved / "cur-2027-02.parquet")).create_view("cur")
+        ((start, end, repeated, of_whole_month, lasting, reserved, used),) = con.execute(_OF_CUR).fetchall()
+    assert (start, end) == ("2027-02-01 00:00:00", "2027-03-01 00:00:00")
+    assert repeated == 0
+    # the fees of reservations, their discounts, support, a credit, a refund, and six taxes
+    assert of_whole_month == 13
+    assert lasting == reserved == 2 * 24 * 28
+    assert used == pytest.approx(2 * 24 * 28, abs=0.01)
 
 
-def _folder(parent: Path, name: str) -> Path:
-    (parent / name).mkdir()
-    return parent / name
+def test_moved_jobs_are_as_sacct_tells_of_them_at_the_end_of_the_period(moved: Path) -> None:
+    lines = (moved / "slurm-jobs.psv").read_text().splitlines()
+    rows = [dict(zip(FIELDS, line.split(DELIMITER), strict=True)) for line in lines[1:]]
+    start, end = FEBRUARY.start_ms // 1000, MARCH.end_ms // 1000
+    assert lines[0].split(DELIMITER) == list(FIELDS)
+    assert {row["State"] for row in rows} >= {"COMPLETED", "FAILED", "PREEMPTED", "RUNNING", "TIMEOUT"}
+    for row in rows:
+        assert int(row["Submit"]) <= int(row["Eligible"]) < end
+        if row["State"] == "PENDING":
+            assert (row["Start"], row["End"], row["ElapsedRaw"], row["AllocTRES"]) == (
+                "Unknown",
+                "Unknown",
+                "0",
+                "",
+            )
+            assert row["JobID"].replace("_", "").isdigit()
+        elif row["State"] == "RUNNING":
+            assert row["End"] == "Unknown" and int(row["ElapsedRaw"]) == end - int(row["Start"]) > 0
+        else:
+            assert start < int(row["End"]) <= end
+            assert int(row["ElapsedRaw"]) == int(row["End"]) - int(row["Start"])
+
+
+# with 28, 29, 30 and 31 days, of which the first begin on each day of the week, and a change of the clocks
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "today",
+    [
+        pytest.param("2028-04-02", marks=pytest.mark.ci),
+        *("2027-04-01", "2026-05-31", "2027-02-01", "2029-09-10", "2026-08-05", "2027-01-15"),
+    ],
+)
+def test_it_is_as_good_in_any_two_months(today: str, tmp_path: Path) -> None:
+    billed, estimated = last_months(datetime.fromisoformat(today).replace(tzinfo=UTC))
+    config = build(tmp_path, billed, estimated, lambda _: None)
+    store = Store(config.store)
+    for month, priced in ((billed, {"bill", "price_book"}), (estimated, {"price_book"})):
+        view = reading.report(config, store, Query(period=month, period_name="", by=("team",)))
+        assert {row.keys["team"] for row in view.rows if row.kind == "allocated"} == {*TEAMS, "unassigned"}
+        assert 0.7 < view.totals.efficiency < 0.76
+        assert 0.5 < view.totals.spot_ratio < 0.55
+        assert not view.coverage.of_kind("not_collected")
+        assert [warning.code for warning in view.coverage.warnings] == ["unassigned_namespace"]
+        assert {told.name for told in view.coverage.price_sources} == priced
+    account = reconciliation(config, store, f"{billed.start:%Y-%m}")
+    assert (account.problems, account.is_final, account.not_collected) == ((), True, ())
+    assert not unpaid(store)
 
 
 # own nodes are on no bill
 @pytest.mark.parametrize(
     ("month", "sources"), [(BILLED, {"bill", "price_book"}), (ESTIMATED, {"price_book"})]
 )
-def test_its_report_is_worth_reading(demo: Config, month: Period, sources: set[str]) -> None:
-    store = Store(demo.store)
-    view = reading.report(demo, store, Query(period=month, period_name="a month", by=("team",)))
+def test_its_report_is_worth_reading(shipped_demo: Config, month: Period, sources: set[str]) -> None:
+    store = Store(shipped_demo.store)
+    view = reading.report(shipped_demo, store, Query(period=month, period_name="a month", by=("team",)))
     assert {row.keys["team"] for row in view.rows if row.kind == "allocated"} == {*TEAMS, "unassigned"}
     assert 0.55 < view.totals.efficiency < 0.8
     assert 0.5 < view.totals.spot_ratio < 0.8
@@ -101,8 +166,8 @@ def test_its_report_is_worth_reading(demo: Config, month: Period, sources: set[s
     assert not unpaid(store)
 
 
-def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(demo: Config) -> None:
-    store = Store(demo.store)
+def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(shipped_demo: Config) -> None:
+    store = Store(shipped_demo.store)
     _, kinds = store.query("SELECT DISTINCT kind FROM charges")
     assert {kind for (kind,) in kinds} >= {
         "instance",
@@ -124,7 +189,7 @@ def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(demo: Conf
         "count(*) FILTER (charge_description = 'enterprise discount' AND billed_cost < 0) FROM charges"
     )
     assert min(cast("int", spot), cast("int", partial), cast("int", discounts)) > 0
-    account = reconciliation(demo, Store(demo.store), "2026-09")
+    account = reconciliation(shipped_demo, Store(shipped_demo.store), "2026-09")
     assert account.problems == ()
     assert (account.is_final, account.not_collected) == (True, ())
     assert [machine.name for machine in account.unbilled] == ["gpu01", "gpu02", "gpu03"]
@@ -133,8 +198,8 @@ def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(demo: Conf
 
 
 @pytest.mark.parametrize(("month", "told_by"), [(BILLED, None), (ESTIMATED, "2026-09")])
-def test_commitments_hold_in_both_months(demo: Config, month: Period, told_by: str | None) -> None:
-    with Store(demo.store).read() as con:
+def test_commitments_hold_in_both_months(shipped_demo: Config, month: Period, told_by: str | None) -> None:
+    with Store(shipped_demo.store).read() as con:
         found = read_commitments(con, month.start_ms, month.end_ms)
     assert found.month == told_by
     assert {one.type for one in found.commitments} == {"Savings Plan", "Reserved Instance"}
@@ -142,13 +207,13 @@ def test_commitments_hold_in_both_months(demo: Config, month: Period, told_by: s
     assert found.covered["aws", "us-east-1", "p4d.24xlarge"].mean == pytest.approx(24 / 15.84, abs=1e-3)
 
 
-def test_one_ledger_over_kubernetes_and_slurm_adds_up(demo: Config) -> None:
+def test_one_ledger_over_kubernetes_and_slurm_adds_up(shipped_demo: Config) -> None:
     """What each cluster's teams are charged is what they are charged of both, and with what nobody held all that nodes cost."""
-    store, paid = Store(demo.store), Decimal(0)
+    store, paid = Store(shipped_demo.store), Decimal(0)
 
     def view(*clusters: str, by: tuple[str, ...] = ("team",)) -> ReportView:
         query = Query(period=BILLED, period_name="", by=by, clusters=clusters, with_sections=False)
-        return reading.report(demo, store, query)
+        return reading.report(shipped_demo, store, query)
 
     charged, parts = defaultdict[str | None, Decimal](Decimal), defaultdict[str | None, Decimal](Decimal)
     ledger = [row for row in view(by=LEDGER_BY).rows if row.kind == "allocated"]
@@ -170,9 +235,9 @@ def test_one_ledger_over_kubernetes_and_slurm_adds_up(demo: Config) -> None:
     assert told >= {("ai", "gpu", "mira"), ("life-science", "scavenge", "priya")}
 
 
-def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
+def test_its_slurm_cluster_has_what_slurm_has(shipped_demo: Config) -> None:
     """Every ending, arrays, a job on two nodes, closed and reserved time, waits of both partitions, and preemption."""
-    store = Store(demo.store)
+    store = Store(shipped_demo.store)
     states = {state for (state,) in store.query("SELECT DISTINCT state FROM slurm_runs")[1]}
     assert states >= {
         "COMPLETED",
@@ -189,27 +254,27 @@ def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
     )
     assert min(cast("int", arrays), cast("int", wide), cast("int", requeued)) > 0
     queues = pipeline.read_attributed(
-        demo, store, lambda con: slurm(con, ESTIMATED, 7 * 24 * MS_PER_HOUR, ())[0]
+        shipped_demo, store, lambda con: slurm(con, ESTIMATED, 7 * 24 * MS_PER_HOUR, ())[0]
     )
     waits = {(one.by, one.name): one for one in queues}
     assert {name for by, name in waits if by == "partition"} == {"gpu", "scavenge"}
     assert waits["partition", "scavenge"].preempted_cost > 0
-    view = reading.report(demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))
+    view = reading.report(shipped_demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))
     assert view.node_totals is not None and view.node_totals.unavailable_gpu_hours > 0
     assert view.node_totals.over_allocated_gpu_hours == 0
 
 
 @pytest.mark.slow
 def test_an_earlier_demo_makes_way_but_nothing_else_does(tmp_path: Path) -> None:
-    build(tmp_path, ESTIMATED, lambda _: None)
+    build(tmp_path, BILLED, ESTIMATED, lambda _: None)
     (tmp_path / "cur-2025-12.parquet").touch()
-    build(tmp_path, ESTIMATED, lambda _: None)
-    assert not list(tmp_path.glob("cur-*"))
+    prepare(tmp_path)
+    assert not list(tmp_path.iterdir())
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match=r"thesis\.txt"):
-        build(other, ESTIMATED, lambda _: None)
+        prepare(other)
     assert (other / "thesis.txt").exists()
 
 
@@ -260,5 +325,6 @@ def test_kept_in_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert result.exit_code == 0, result.output
     assert {path.name for path in (tmp_path / "a" / "demo").iterdir()} == {
         "gpucost.duckdb", "gpucost.toml", "prices.csv", "slurm-jobs.psv", "slurm-nodes.txt", "slurm-reservations.txt",
-        "slurm-events.psv", "slurm-accounts.psv", "slurm-shares.psv", f"cur-{last_months(datetime.now(UTC)).start:%Y-%m}.parquet",
+        "slurm-events.psv", "slurm-accounts.psv", "slurm-shares.psv",
+        f"cur-{last_months(datetime.now(UTC))[0].start:%Y-%m}.parquet",
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -63,7 +64,8 @@ def _candidate(
     finding = Finding(
         rank=0, kind=kind, title="", cluster="c", namespace="n", team="t", subject=subject, evidence="", start=MONTH.start,
         end=MONTH.end, gpu_hours=1.0, waste_gpu_hours=1.0, utilization=None, cost=Decimal(1000), saving=Decimal(waste),
-        saving_per_month=Decimal(0), is_bound=True, command=None, advice="", measured="", patch=None,
+        saving_per_month=Decimal(0), freed_capacity_cost=Decimal(0), freed_capacity_per_month=Decimal(0), is_bound=True,
+        command=None, advice="", measured="", patch=None,
     )  # fmt: skip
     return Candidate(finding, frozenset(claims), questions)
 
@@ -154,7 +156,7 @@ INJECTED = "web\n---\nkind: ClusterRoleBinding\nx: y"
     ],
 )
 def test_names_that_kubernetes_does_not_allow_add_nothing_to_patches(name: str, namespace: str) -> None:
-    assert patches.scaled_down(f"Deployment/{name}", namespace, "UTC", {}) is None
+    assert patches.scaled_down(f"Deployment/{name}", namespace, "UTC", {}, 2) is None
     assert patches.smaller_request(f"Deployment/{name}", namespace, 4, 2) == patches.smaller_request(
         "Job/a", "ml", 4, 2
     )
@@ -162,7 +164,7 @@ def test_names_that_kubernetes_does_not_allow_add_nothing_to_patches(name: str, 
 
 def test_names_that_yaml_reads_as_other_values_stay_names() -> None:
     for name, namespace in (("123", "true"), ("null", "1e3")):
-        down = yaml.safe_load(patches.scaled_down(f"Deployment/{name}", namespace, "UTC", {}) or "")
+        down = yaml.safe_load(patches.scaled_down(f"Deployment/{name}", namespace, "UTC", {}, 2) or "")
         smaller = yaml.safe_load(patches.smaller_request(f"StatefulSet/{name}", namespace, 4, 2) or "")
         assert (down["metadata"], down["spec"]["schedule"]) == (
             {"name": f"{name}-down", "namespace": namespace},
@@ -184,7 +186,7 @@ def test_names_that_yaml_reads_as_other_values_stay_names() -> None:
 )
 def test_office_hours_as_cron_has_them(hours: str, days: str, down: str, up: str) -> None:
     text = patches.scaled_down(
-        "Deployment/chat", "web", "Europe/Berlin", {"--office-hours": hours, "--weekdays": days}
+        "Deployment/chat", "web", "Europe/Berlin", {"--office-hours": hours, "--weekdays": days}, 6, least=1
     )
     jobs = list(yaml.safe_load_all(text or ""))
     assert [(job["metadata"]["name"], job["spec"]["schedule"]) for job in jobs] == [
@@ -192,6 +194,25 @@ def test_office_hours_as_cron_has_them(hours: str, days: str, down: str, up: str
         ("chat-up", up),
     ]
     assert {job["spec"]["timeZone"] for job in jobs} == {"Europe/Berlin"}
+    containers = [job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0] for job in jobs]
+    assert [container["command"][-1] for container in containers] == ["--replicas=1", "--replicas=6"]
+
+
+def test_patches_have_measured_numbers_or_names_that_kubernetes_refuses() -> None:
+    pool = yaml.safe_load(patches.fewer_nodes(76) or "")
+    assert pool["spec"]["limits"] == {"nvidia.com/gpu": 76}
+    down = yaml.safe_load(patches.scaled_down("StatefulSet/a", "web", "UTC", {}, 1) or "")
+    pod = down["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    smaller = yaml.safe_load(patches.smaller_request("Deployment/chat", "web", 4, 2) or "")
+    names = (
+        pool["metadata"]["name"],
+        pod["serviceAccountName"],
+        smaller["spec"]["template"]["spec"]["containers"][0]["name"],
+    )
+    assert not any(re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) for name in names), names
+    # one replica of a service stays: there is nothing to scale down
+    assert patches.scaled_down("Deployment/api", "web", "UTC", {}, 1, least=1) is None
+    assert patches.fewer_nodes(0) is None
 
 
 def test_what_became_of_the_findings_before() -> None:

@@ -20,7 +20,6 @@ from typer.testing import CliRunner, Result
 from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.config.model import Config
-from gpucost.demo.build import build
 from gpucost.errors import GpucostError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
@@ -33,8 +32,9 @@ from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
 from gpucost.store.usage import read_idle
-from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_fleet
+from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_stored
 from tests.asked_once import ask_findings_once
+from tests.sample.build import build
 from tests.unit.plain_findings import plain_idle, spot_savings
 from tests.unit.whatif_costs import ask
 
@@ -89,10 +89,16 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
     ):
         amounts = [one.saving_per_month for one in several]
         assert amounts == sorted(amounts, reverse=True)
-        assert min(amounts) >= 50
+        assert min(one.saving_per_month + one.freed_capacity_per_month for one in several) >= 50
         assert sum(amounts) == total
     assert all(one.command and "whatif" in one.command for one in findings.savings)
-    busy = next(one for one in findings.findings if one.kind == "idle_notebook")
+    (busy,) = (one for one in findings.findings if one.kind == "idle_notebook")
+    # the four notebooks of one node are one finding: part cash, part capacity on a node that stays
+    assert (
+        busy.subject.count("jupyter-") == 4
+        and 0 < busy.saving < busy.freed_capacity_cost + busy.saving < busy.cost
+    )
+    assert {one.kind for one in findings.upper_bounds} >= {"between_jobs"}
     assert busy.measured == "DCGM_FI_DEV_GPU_UTIL, idle under 5 %; 100 % of the GPU-hours measured"
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
     _, waste = waste_report(demo, Store(demo.store), query, query)
@@ -152,7 +158,7 @@ def fleet(demo: Config) -> Fleet:
 
 
 def _used(demo: Config, scope: Scope) -> Fleet:
-    return pipeline.read_attributed(demo, Store(demo.store), lambda con: read_fleet(con, MONTH, scope))
+    return pipeline.read_attributed(demo, Store(demo.store), lambda con: read_stored(con, MONTH, scope).fleet)
 
 
 def _fits(name: str, glob: str) -> bool:
@@ -176,10 +182,10 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'p4d.24xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
-    question = WhatIfQuery("reserve", namespace="inference", workloads=("Deployment/chat-api",))
-    fleet = _used(demo, Scope(namespaces=("inference",), workloads=question.workloads))
+    question = WhatIfQuery("reserve", cluster="demo")
+    fleet = _used(demo, Scope(clusters=("demo",)))
     known = StoredCommitments(demo, Store(demo.store), MONTH)
-    result = of_findings._commit(known, Usage(fleet, "USD", "", "", is_narrowed=True))
+    result = of_findings._commit(known, Usage(fleet, "USD", "", ""))
     assert result.saving > 0
     answer = _answer(run, question.words(("--month", "2026-02")))
     assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)
@@ -228,7 +234,8 @@ def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
             if document.get("kind") == "CronJob":
                 (container,) = document["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
                 assert container["command"][:2] == ["kubectl", "scale"]
-                assert container["command"][2].partition("/")[2] == one.subject.partition("/")[2]
+                scaled = container["command"][2].partition("/")[2]
+                assert scaled in {name.partition("/")[2] for name in one.subject.split(", ")}
                 assert document["metadata"]["namespace"] == one.namespace
 
 
@@ -332,7 +339,8 @@ def test_the_headline_of_rightsize_is_what_its_unused_gpus_cost(demo: Config, fl
         saving += per_gpu * (round(pod.gpus) - level.active_devices)
     assert saving > 0
     assert float(saving) == pytest.approx(answer["saving_by_fewer_gpus"], rel=1e-3)
-    assert answer["saving"] == pytest.approx(answer["saving_by_fewer_gpus"] + answer["saving_by_mig_slices"])
+    worth = answer["saving"] + answer["freed_capacity_cost"]
+    assert worth == pytest.approx(answer["saving_by_fewer_gpus"] + answer["saving_by_mig_slices"])
 
 
 def test_a_plan_on_the_store(ask_week: Callable[[str], Any], tmp_path: Path) -> None:
@@ -372,5 +380,15 @@ def test_a_workload_is_known_by_its_name_and_an_unknown_one_brings_those_like_it
         assert fix in (error.value.fix or "")
     later = Period(MONTH.start + timedelta(days=400), MONTH.end + timedelta(days=400))
     with Store(demo.store).read() as con, pytest.raises(GpucostError, match="nothing held GPUs in") as error:
-        read_fleet(con, later, Scope())
+        read_stored(con, later, Scope())
     assert error.value.fix == "gpucost report shows the newest month with data"
+
+
+def test_findings_of_a_workload_and_names_that_held_nothing(run: Run) -> None:
+    text = run("findings", "--month", "2026-02", "--workload", "jupyter-alice").stdout
+    assert text.count("Idle notebook: ") == 1 and "Training on demand" not in text
+    family = run("findings", "--month", "2026-02", "--workload", "Job/eval-suite-3").stdout
+    assert "Job/eval-suite-*" in family and "jupyter" not in family
+    for words in (("--workload", "nope"), ("--team", "reserch"), ("--cluster", "demos"), ("--namespace", "x")):
+        result = run("findings", "--month", "2026-02", *words)
+        assert result.exit_code == 1 and f"'{words[1]}' held GPUs" in result.stderr

@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.config.model import Config
-from gpucost.demo.build import build
 from gpucost.periods import Period
 from gpucost.questions.units.query import UnitQuery
 from gpucost.questions.units.reading import known
 from gpucost.questions.waste.anatomy import BUCKETS
 from tests.asked_once import ask_findings_once
 from tests.html_pages import october, sample_store
+from tests.sample.build import build
 
 pytestmark = pytest.mark.slow
 

@@ -21,15 +21,15 @@ from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
-from gpucost.demo import bill
-from gpucost.demo.build import build
-from gpucost.demo.fleet import plan
 from gpucost.periods import Period
 from gpucost.questions.report import reading
 from gpucost.questions.report.query import Query
 from gpucost.store.connection import Store
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
+from tests.sample import bill
+from tests.sample.build import build
+from tests.sample.fleet import plan
 from tests.unit.bills import csv_text
 from tests.unit.test_price_bill_fleets import Billed, machines, rate
 

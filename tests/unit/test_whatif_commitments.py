@@ -59,9 +59,9 @@ def use(
     return ReservedUse(kind, 8, Price(Decimal(on_demand), "option"), Curve.hourly(levels), dict(offers))
 
 
-def committed(*uses: ReservedUse) -> Answer:
+def committed(*uses: ReservedUse, **more: Any) -> Answer:
     family = Family("aws", "us-east-1", family_name(uses[0].instance_type), uses)
-    return reserve.answer((family,), NONE, currency="USD", period="a test")
+    return reserve.answer((family,), NONE, currency="USD", period="a test", **more)
 
 
 def bought(curve: Curve, cloud: str = "10", own: Own = OWN, **options: Any) -> Answer:
@@ -74,15 +74,62 @@ def cash(answer: Answer) -> tuple[tuple[Any, ...], ...]:
 
 
 def test_what_is_used_more_than_the_break_even_is_committed_or_bought() -> None:
-    # nodes 1, 2 and 3 are in use 4, 3 and 1 of 4 hours; one at 6 pays from 60 % on
-    levels: list[float] = [3, 2, 2, 1]
+    # nodes 1, 2 and 3 are in use 5, 4 and 1 of 5 hours; one at 6 pays from 60 % on
+    levels: list[float] = [3, 2, 2, 2, 1]
     commitment, own = committed(use(levels, offer("6"))), bought(Curve.hourly(levels))
     assert commitment.figures["instances"] == own.figures["own_nodes"] == 2
     for answer in (commitment, own):
-        assert (answer.today.cost, answer.scenario.cost) == (80, 2 * 4 * 6 + 10)
+        assert (answer.today.cost, answer.scenario.cost) == (100, 2 * 5 * 6 + 10)
         assert answer.figures["break_even_utilization_percent"] == pytest.approx(60)
     shares = [commitment.figures[f"{name}_percent"] for name in ("coverage", "utilization")]
-    assert [*shares, own.figures["base_load_percent"]] == pytest.approx([87.5] * 3)
+    assert [*shares, own.figures["base_load_percent"]] == pytest.approx([90] * 3)
+
+
+@pytest.mark.parametrize(
+    ("price", "instances"),
+    # the second node is in use for 84 % of the time; its price is 60, 79 or 81 % of that on demand
+    [("6", 2), ("7.9", 2), ("8.1", 1)],
+)
+def test_the_last_node_is_used_for_80_percent_and_5_points_above_its_break_even(
+    price: str, instances: int
+) -> None:
+    levels: list[float] = [2] * 21 + [1] * 4
+    assert committed(use(levels, offer(price))).figures["options"][0]["instances"] == instances
+    rare: list[float] = [2] * 19 + [1] * 6  # 76 %
+    assert committed(use(rare, offer("6"))).figures["instances"] == 1
+
+
+def test_no_commitment_is_advised_of_36_hours_or_above_the_last_week() -> None:
+    steady: list[float] = [2] * 24 * 28
+    answer = committed(use(steady, offer("6")), days=28.0)
+    assert answer.saving == 2 * 4 * 24 * 28
+    # what is owed for a year, used or not
+    assert answer.figures["obligation"] == answer.scenario.more["obligation"] == 2 * 6 * 8760
+    assert "oblige you to pay 105,120.00 USD" in answer.findings[0]
+    short = committed(use(steady, offer("6")), days=27.9)
+    assert (short.saving, short.figures["obligation"]) == (0, 0)
+    assert "under 28 days no commitment is advised" in short.findings[0]
+    # usage fell a week ago
+    falling: list[float] = [2] * 24 * 60 + [1] * 24 * 7
+    assert committed(use(falling, offer("6")), days=67.0).figures["instances"] == 1
+    assert committed(use(falling, offer("6"))).figures["instances"] == 2  # described by options: no week
+
+
+def test_the_headline_is_one_year_without_upfront_payment() -> None:
+    long, upfront = Terms("reserved", 3, "no_upfront"), Terms("reserved", 1, "all_upfront")
+    steady = use([1] * 24, offer("6"), offer("4", long), offer("5", upfront))
+    answer = committed(steady)
+    assert [best["term_years"] for best in answer.figures["best"]] == [1] and answer.saving == 4 * 24
+    assert {row["cost"] for row in answer.figures["options"]} == {6 * 24, 4 * 24, 5 * 24}
+    chosen = committed(steady, any_terms=True)
+    assert (chosen.figures["best"][0]["term_years"], chosen.saving) == (3, 6 * 24)
+    assert chosen.figures["obligation"] == 4 * 3 * 8760
+
+
+def test_what_falling_prices_leave_of_the_saving() -> None:
+    # at 10 an hour on demand 4 × 24 are saved; at 9 and 8: 3 and 2
+    falls = committed(use([1] * 24, offer("6"))).figures["if_price_falls"]
+    assert [(fall["percent"], fall["saving"]) for fall in falls] == [(10, 72), (20, 48)]
 
 
 @settings(max_examples=25)
@@ -145,7 +192,7 @@ def test_eligible_spend_and_the_effective_savings_rate() -> None:
     ("payment", "months"), [("no_upfront", 0.0), ("all_upfront", 7.2), ("partial_upfront", 36 / 7)]
 )
 def test_payback(payment: str, months: float) -> None:
-    answer = committed(use([1.0] * 5, offer("6", Terms("reserved", 1, payment))))
+    answer = committed(use([1.0] * 5, offer("6", Terms("reserved", 1, payment))), any_terms=True)
     assert answer.figures["payback_months"] == pytest.approx(months, abs=1e-4)
 
 
@@ -255,9 +302,9 @@ def test_commitments_of_options(tmp_path: Path) -> None:
     assert [row["term_years"] for row in answer["options"]] == [1, 3]
     per_gpu = ask("reserve", "--nodes 1 --gpus 4 --on-demand-price 2 --price-per gpu --commitment-price 1=1")
     assert (per_gpu["today"]["cost"], per_gpu["scenario"]["cost"]) == (2 * 4 * 730, 4 * 730)
-    (tmp_path / "curve.csv").write_text("hour,nodes\n0,3\n1,2\n2,2\n3,1\n")
+    (tmp_path / "curve.csv").write_text("hour,nodes\n0,3\n1,2\n2,2\n3,2\n4,1\n")
     file = ask("reserve", "--curve curve.csv --on-demand-price 10 --commitment-price 1=6")
-    assert (file["today"]["cost"], file["scenario"]["cost"], file["instances"]) == (80, 58, 2)
+    assert (file["today"]["cost"], file["scenario"]["cost"], file["instances"]) == (100, 70, 2)
 
 
 def test_list_prices_of_an_instance() -> None:

@@ -19,7 +19,7 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
 from gpucost.whatif.curve import counted
-from gpucost.whatif.fleet import Fleet, Scope, read_fleet
+from gpucost.whatif.fleet import Fleet, Scope, read_stored
 from gpucost.whatif.spot.advice import SAFE, advise
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,9 @@ def promised(demo: Config, words: str) -> dict[str, Any]:
 
 
 def october(demo: Config) -> Fleet:
-    return pipeline.read_attributed(demo, Store(demo.store), lambda con: read_fleet(con, OCTOBER, Scope()))
+    return pipeline.read_attributed(
+        demo, Store(demo.store), lambda con: read_stored(con, OCTOBER, Scope()).fleet
+    )
 
 
 def test_commitments(demo: Config) -> None:

@@ -36,6 +36,7 @@ from gpucost.whatif.rightsize import (
     read_speeds,
     time_factor,
 )
+from tests.unit.stage_tables import Tables
 from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
@@ -172,8 +173,15 @@ def test_gpus_never_used_are_given_back(facts: Facts) -> None:
         {("default", "a"): Level(4, 2, 9.9, 0.45, 0.95, None)},
     )
     assert answer.figures["workloads_with_unused_gpus"] == 1
-    assert (answer.today.cost, answer.scenario.cost) == (120, 60)
+    # half a node stays: its GPUs are freed, and no money leaves the bill
+    assert (answer.today.cost, answer.saving, answer.figures["freed_capacity_cost"]) == (120, 0, 60)
     assert any("asks for 4 GPUs and never used more than 2" in finding for finding in answer.findings)
+    whole = sized(
+        facts,
+        (Pod("n", "Job/wide", 8, 0, 10 * H, uid="a"),),
+        {("default", "a"): Level(8, 4, 9.9, 0.45, 0.95, None)},
+    )
+    assert (whole.today.cost, whole.saving, whole.figures["freed_capacity_cost"]) == (240, 120, 0)
 
 
 def test_a_cheaper_model_stands_below_the_saving_and_only_where_it_is_asked_for(facts: Facts) -> None:
@@ -198,11 +206,12 @@ def test_pods_that_fit_slices_of_one_gpu(facts: Facts) -> None:
     pods = tuple(Pod("n", "Deployment/api", 1, 0, 100 * H, uid=uid) for uid in ("a", "b"))
     levels = {pod.key: Level(1, 1, 100, 0.1, 0.2, 8000) for pod in pods}
     answer = sized(facts, pods, levels)
-    assert (answer.today.cost, answer.scenario.cost) == (600, 300)
+    assert (answer.today.cost, answer.saving, answer.figures["freed_capacity_cost"]) == (600, 0, 300)
     assert answer.figures["saving_by_mig_slices"] == 300 and answer.figures["pods_on_mig_slices"] == 2
     usage = Usage(Fleet((NODE,), pods), "USD", "t", "all")
     alone = share.answer(usage, share.Sizing(method=share.Method.mig), levels, facts)
-    assert (alone.saving, alone.scenario.gpu_hours) == (answer.saving, answer.scenario.gpu_hours)
+    assert alone.figures["freed_capacity_cost"] == 300
+    assert alone.scenario.gpu_hours == answer.scenario.gpu_hours
     # what they fill is not known: nothing is cut
     unknown = {pod.key: Level(1, 1, 100, 0.1, 0.2, None) for pod in pods}
     assert sized(facts, pods, unknown).saving == 0
@@ -216,7 +225,7 @@ def test_time_slices_stand_beside_the_saving(facts: Facts) -> None:
     answer = sized(facts, pods, levels, node=node)
     assert (answer.saving, answer.figures["time_slices_saving"]) == (0, 80)
     assert any(
-        "Time-slices for 4 pods on GPUs without MIG would save 80.00 more" in finding
+        "Time-slices for 4 pods on GPUs without MIG would free 80.00 more" in finding
         for finding in answer.findings
     )
 
@@ -339,7 +348,8 @@ def test_levels_with_memory(pod: Any) -> None:
     assert (row["devices"], row["active_devices"]) == (2, 2)
     assert row["mean_activity"] == pytest.approx((0.9 * 0.5 + 0.5 / 3) / 2)
     assert row["high_activity"] == pytest.approx(0.9)
-    assert row["high_memory_mib"] == pytest.approx(1056.05)
+    assert row["high_memory_mib"] == pytest.approx(1059)  # its maximum
+    assert row["busiest"] and max(high for _, high in row["busiest"]) == row["high_activity"]
 
 
 def test_what_a_notebook_is() -> None:
@@ -347,3 +357,30 @@ def test_what_a_notebook_is() -> None:
     assert is_notebook(Pod("n", "Pod/x", 1, 0, 1, namespace="notebooks"))
     assert not is_notebook(Pod("n", "Job/train", 1, 0, 1))
     assert is_batch(Pod("n", "PyTorchJob/x", 1, 0, 1)) and not is_batch(Pod("n", "Deployment/x", 1, 0, 1))
+
+
+def test_a_gpu_that_holds_a_model_in_memory_is_in_use(tables: Tables) -> None:
+    """Two GPUs of 37,000 MiB, one of them at 3 %: both hold the model. A third has no more than a context."""
+    tables.add("allocations: allocation_id, cluster, uid", "1, 'c', 'u'")
+    device = (
+        "allocation_id INT, series_id INT, device VARCHAR, kind VARCHAR, scale DOUBLE, held_from_ms BIGINT"
+    )
+    tables.make(
+        f"activity_devices: {device}, held_to_ms BIGINT",
+        *(f"1, {series}, 'g{series % 3}', 'activity', 0.01, 0, 3600000" for series in (0, 1, 2)),
+        *(f"1, {series}, 'g{series % 3}', 'memory', 1, 0, 3600000" for series in (3, 4, 5)),
+    )
+    blocks = "blocks: series_id, hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, vals"
+    values = (
+        (0, "[90, 80]"),
+        (1, "[3, 3]"),
+        (2, "[0, 0]"),
+        (3, "[37000, 20000]"),
+        (4, "[0, 37000]"),
+        (5, "[500, 500]"),
+    )
+    tables.add(blocks, *(f"{series}, 0, 2, 0, 0, 5, 0, 60000, {vals}" for series, vals in values))
+    (row,) = tables.answers("store/sql/activity_levels")
+    assert (row["devices"], row["active_devices"], row["high_memory_mib"]) == (3, 2, 37_000)
+    # 85 % in the first 5 minutes
+    assert row["busiest"] == [(0, pytest.approx(0.85))]

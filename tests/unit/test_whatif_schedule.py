@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import schedule
+from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
 from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, intersect, pieces, replay, subtract
 from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
 MINUTE = 60_000
-NODE = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),))
+NODE = Node("n", 8, 0, 100 * H, (Price(Decimal(10), "option"),), provider="aws", instance_type="p4d.24xlarge")
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
@@ -92,7 +93,7 @@ def test_what_rules_leave_a_pod(
 
 
 def played(*pods: Pod, node: Node = NODE, **minutes: float) -> Replay:
-    return replay(Fleet((node,), pods), whole(*pods), Rules(**minutes), remove_nodes=True)
+    return replay(Fleet((node,), pods), whole(*pods), Rules(**minutes))
 
 
 def test_an_empty_node_is_removed_and_provisioned_again() -> None:
@@ -105,9 +106,17 @@ def test_an_empty_node_is_removed_and_provisioned_again() -> None:
     assert serving.fleet.pods[-1].to_ms == 60 * H
 
 
-@pytest.mark.parametrize("capacity_type", ["reserved", "capacity_block"])
-def test_nodes_that_are_paid_anyway_stay(capacity_type: str) -> None:
-    node = replace(NODE, capacity_type=capacity_type)
+@pytest.mark.parametrize(
+    "node",
+    [
+        replace(NODE, capacity_type="reserved"),
+        replace(NODE, capacity_type="capacity_block"),
+        replace(NODE, prices=(Price(Decimal(10), "bill", is_committed=True),)),
+        replace(NODE, provider=None, instance_type=None),  # an own machine
+        replace(NODE, has_users=False),
+    ],
+)
+def test_nodes_that_are_paid_in_any_case_stay(node: Node) -> None:
     assert played(node=node).fleet.nodes == (node,)
 
 
@@ -117,14 +126,67 @@ def test_work_that_moved_waits_for_gpus() -> None:
     assert [(p.from_ms / H, p.to_ms / H) for p in pods] == [(0, 10), (50.5, 60.5), (60.5, 70.5)]
 
 
-def test_narrowed_to_some_pods_nodes_stay_and_others_cost_is_left_out() -> None:
-    fleet = Fleet((NODE,), (pod("a", 0, 50, gpus=2, workload="StatefulSet/jupyter-eve"),))
-    usage, rules = Usage(fleet, "USD", "test", "eve", is_narrowed=True), Rules(notebook_idle_minutes=60)
-    idle = {("default", "a"): ((10 * H, 40 * H),)}
-    answer = schedule.answer(usage, rules, schedule.played(usage, rules, idle), idle)
-    assert answer.today.cost == Decimal(50 * 10) * 2 / 8
-    assert answer.scenario.cost == Decimal(50 - 29) * 10 * 2 / 8
-    assert answer.figures["waits"] == 1
+RULES = Rules(notebook_idle_minutes=60, provision_minutes=0, restart_minutes=0)
+
+
+def released(
+    *pods: Pod, others: tuple[Pod, ...] = (), idle: tuple[int, int] = (10, 40), node: Node = NODE
+) -> Answer:
+    """The answer for pods of a node that are all idle in these hours; a node empty for 10 minutes goes."""
+    usage = Usage(Fleet((node,), pods), "USD", "test", "eve", is_narrowed=True, others=others)
+    stretches = {(p.cluster, p.uid): ((idle[0] * H, idle[1] * H),) for p in pods}
+    then, before = schedule.played(usage, RULES, stretches)
+    return schedule.answer(usage, RULES, then, stretches, before)
+
+
+def notebook(uid: str, gpus: float = 2) -> Pod:
+    return pod(uid, 0, 50, gpus=gpus, workload=f"StatefulSet/jupyter-{uid}")
+
+
+def test_idle_notebooks_save_cash_while_their_node_is_empty_and_free_capacity_otherwise() -> None:
+    """Four notebooks hold a node; all are released from hour 11 to 40. The node goes 10 minutes later, at 10 an hour."""
+    four = [notebook(uid) for uid in "abcd"]
+    alone = released(*four)
+    assert alone.today.cost == 500
+    assert float(alone.saving) == pytest.approx(10 * (29 - 1 / 6))
+    # 29 hours of 8 GPUs are released; 10 minutes of them are paid until the node goes
+    assert float(alone.figures["freed_capacity_cost"]) == pytest.approx(10 / 6)
+    # another pod holds the node from hour 20 to 30: cash is lost for that time, and is freed capacity
+    job = (pod("job", 20, 30, gpus=1),)
+    shared = released(*four, others=job)
+    assert float(shared.saving) == pytest.approx(10 * (19 - 2 / 6))
+    assert float(shared.figures["freed_capacity_cost"]) == pytest.approx(10 * (10 + 2 / 6) - 10 * 10 / 8)
+
+
+def test_a_node_that_stays_saves_no_cash() -> None:
+    job = (pod("job", 0, 100, gpus=1),)
+    busy = released(notebook("a"), others=job)
+    assert (busy.saving, busy.figures["freed_capacity_cost"], busy.figures["freed_gpu_hours"]) == (
+        0,
+        Decimal("72.5"),
+        58,
+    )
+    committed = replace(NODE, prices=(Price(Decimal(10), "bill", is_committed=True),))
+    plan = released(notebook("a", gpus=8), node=committed)
+    assert (plan.saving, plan.figures["freed_capacity_cost"]) == (0, 290)
+
+
+def test_cash_begins_when_a_commitment_ends() -> None:
+    ends = (Price(Decimal(10), "bill", is_committed=True), Price(Decimal(10), "price_book", None, 50 * H))
+    pods = pod("a", 0, 100, workload="StatefulSet/jupyter-a")
+    answer = released(pods, idle=(10, 100), node=replace(NODE, prices=ends))
+    assert (answer.saving, round(answer.figures["freed_capacity_cost"], 6)) == (500, 890 - 500)
+
+
+def test_a_service_keeps_a_replica() -> None:
+    service = [
+        replace(pod(uid, 0, 100, gpus=4, workload="Deployment/api"), workload_type="inference")
+        for uid in "ab"
+    ]
+    usage, rules = Usage(Fleet((NODE,), tuple(service)), "USD", "test", "all"), Rules(idle_minutes=60)
+    idle = {("default", uid): ((0, 100 * H),) for uid in "ab"}
+    then, _ = schedule.played(usage, rules, idle)
+    assert sorted((piece.pod.uid, piece.to_ms // H) for piece in then.kept) == [("a", 100), ("b", 1)]
 
 
 spans = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 20)), max_size=6).map(

@@ -162,19 +162,87 @@ def test_measured_pods_share(facts: Facts, method: Method) -> None:
     answer = shared(facts, *_fleet(), Sizing(method))
     needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods on a GPU
     assert (answer.figures["gpus_today"], answer.figures["gpus_needed"]) == (4, needed)
-    assert (answer.today.cost, answer.saving) == (3 * (5 * 100 + 2 * 9), 3 * (4 - needed) * 100)
+    # other pods hold the node: GPUs are freed, and no money leaves the bill
+    freed = answer.figures["freed_capacity_cost"]
+    assert (answer.today.cost, answer.saving, freed) == (3 * (5 * 100 + 2 * 9), 0, 3 * (4 - needed) * 100)
+
+
+def _notebooks(hours: list[int], memory: float = 4000, gpus: int = 1) -> tuple[Fleet, Levels]:
+    """A pod on each of as many nodes for two days, 95 % busy in its hour of each day, at 1 % otherwise."""
+    price = (Price(Decimal(3 * gpus), "price_book"),)
+    nodes = [
+        Node(f"n{n}", gpus, 0, 48 * H, price, provider="aws", instance_type="x", gpu_model=A100)
+        for n in range(len(hours))
+    ]
+    pods = [
+        Pod(f"n{n}", f"StatefulSet/nb-{n}", 1, 0, 48 * H, uid=str(n), team="a") for n in range(len(hours))
+    ]
+    levels = {}
+    for number, busy in enumerate(hours):
+        profile = tuple((hour, 0.95 if hour % 24 == busy else 0.01) for hour in range(48))
+        levels["default", str(number)] = Level(1, 1, 48, 0.05, 0.95, memory, profile)
+    return Fleet(tuple(nodes), tuple(pods)), levels
+
+
+ROOMY = Sizing(margin_percent=0, headroom_percent=0)
+
+
+def test_pods_that_are_busy_in_the_same_hour_collide_and_others_share(facts: Facts) -> None:
+    same = shared(facts, *_notebooks([9, 9, 9, 9]), ROOMY)
+    assert (same.figures["pods_shared"], same.saving) == (0, 0)
+    apart = shared(facts, *_notebooks([9, 10, 11, 12]), ROOMY)
+    # on one GPU: three nodes of one GPU go for two days
+    assert (apart.figures["pods_shared"], apart.figures["gpus_needed"], apart.saving) == (4, 1, 3 * 3 * 48)
+    pairs = shared(facts, *_notebooks([9, 9, 10, 10]), ROOMY)
+    assert (pairs.figures["gpus_needed"], pairs.saving) == (2, 2 * 3 * 48)
+
+
+def test_memory_counts_by_its_maximum(facts: Facts) -> None:
+    """30,000 MiB for 40 minutes a day are 30,000 MiB: no two of them fit the 40,960 MiB of a GPU."""
+    answer = shared(facts, *_notebooks([9, 10, 11, 12], memory=30_000), ROOMY)
+    assert (answer.figures["pods_shared"], answer.saving) == (0, 0)
+
+
+def test_cash_is_of_nodes_that_go_and_the_rest_is_freed_capacity(facts: Facts) -> None:
+    fleet, levels = _notebooks([9, 10, 11, 12], gpus=2)
+    answer = shared(facts, fleet, levels, ROOMY)
+    # four nodes of two GPUs, one GPU of each held; the shared GPU fills half of one: three nodes go
+    assert answer.today.cost == 4 * 3 * 48
+    assert answer.saving == 3 * 3 * 48 and answer.figures["freed_capacity_cost"] == 0
+    # other pods hold two of the nodes: of the other two one goes, the shared GPU needs one
+    others = tuple(Pod(f"n{n}", "Job/other", 1, 0, 48 * H, uid=f"o{n}") for n in (0, 1))
+    usage = Usage(fleet, "USD", "test", "all", is_narrowed=True, others=others)
+    answer = share.answer(usage, ROOMY, levels, facts)
+    assert (answer.saving, answer.figures["freed_capacity_cost"]) == (6 * 48, 3 * 48)
+    own = replace(
+        fleet, nodes=tuple(replace(node, provider=None, instance_type=None) for node in fleet.nodes)
+    )
+    answer = shared(facts, own, levels, ROOMY)
+    assert (answer.saving, answer.figures["freed_capacity_cost"]) == (0, 3 * 3 * 48)
+
+
+def test_every_pod_has_a_line_and_a_reason(facts: Facts) -> None:
+    fleet, levels = _fleet()
+    pods = {line[1]: line for line in shared(facts, fleet, levels).tables[-1].lines}
+    assert {name: (line[2], line[5]) for name, line in pods.items()} == {
+        "Deployment/api": (4, "shares a GPU, 4 pods at most"),
+        "Deployment/busy": (1, "keeps its GPU: no other pod fits next to it"),
+        "Job/big": (1, "holds 2 GPUs"),
+    }
 
 
 def test_what_keeps_pods_apart(facts: Facts) -> None:
     fleet, levels = _fleet()
     full = {key: Level(1, 1, 100, 0.05, 0.15, 12_000) for key in levels}
-    assert (
-        shared(facts, fleet, full).figures["gpus_needed"] == 3
-    )  # two of 13,200 MiB in 32,768, over five pods
+    assert shared(facts, fleet, full).figures["gpus_needed"] == 2  # two of 13,200 MiB in 32,768
     teams = replace(fleet, pods=tuple(replace(pod, team=pod.uid) for pod in fleet.pods))
-    assert shared(facts, teams, levels).saving == 0 < shared(facts, teams, levels, across_teams=True).saving
+
+    def freed(of: Fleet, **more: Any) -> Decimal:
+        return Decimal(shared(facts, of, levels, **more).figures["freed_capacity_cost"])
+
+    assert freed(teams) == 0 < freed(teams, across_teams=True)
     # reserved nodes are paid anyway
     paid = replace(fleet, nodes=tuple(replace(node, capacity_type="reserved") for node in fleet.nodes))
-    assert shared(facts, paid, levels).saving == 0
+    assert freed(paid) == 0
     with pytest.raises(GpucostError, match="measured"):
         shared(facts, fleet, {})

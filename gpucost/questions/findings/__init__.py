@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from gpucost.options import Option, Selection
+from gpucost.options import WHOSE, Names, Option, Selection
 from gpucost.questions.request import FleetRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of, table
@@ -34,6 +35,9 @@ _WITHOUT_USERS = (
 
 def findings(
     request: FleetRequest,
+    workload: Annotated[
+        Names, Option("Only findings about this workload; repeatable.", "KIND/NAME", panel=WHOSE)
+    ] = (),
     minimum: Annotated[
         Decimal | None,
         Option(
@@ -77,10 +81,11 @@ def findings(
         settings = settings.model_copy(
             update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})}
         )
+    _check_names(request, workload)
     with request.status() as tell:
 
         def read(period: Period) -> Findings:
-            return narrowed(read_findings(settings, request.store, period, tell), request)
+            return narrowed(read_findings(settings, request.store, period, tell), request, workload)
 
         found, changed = read(request.period), None
         if compare:
@@ -92,10 +97,16 @@ def findings(
             request.note(f"note: {message}")
     shown, columns = found.findings[:top], columns_of(Finding)
     lists = [tuple(one for one in shown if one.is_bound is is_bound) for is_bound in (False, True)]
-    sums = found.minimum_per_month, found.saving_per_month, found.at_most_per_month, found.passed_over
+    sums = (
+        found.minimum_per_month,
+        found.saving_per_month,
+        found.freed_capacity_per_month,
+        found.at_most_per_month,
+        found.passed_over,
+    )
     with_patches = show_patches or request.format == "markdown"
     sections: list[Section] = [
-        finding_items(several, title, with_patches=with_patches)
+        finding_items(several, settings.currency, title, with_patches=with_patches)
         for several, title in zip(lists, ("Savings", "Upper bounds"), strict=True)
         if several
     ]
@@ -127,7 +138,28 @@ def read_findings(
     )
 
 
-def narrowed(found: Findings, selection: Selection | Query) -> Findings:
+def _check_names(request: FleetRequest, workloads: Sequence[str]) -> None:
+    """Raises GpucostError for a name that held no GPUs in the period."""
+    from gpucost import pipeline
+    from gpucost.store.usage import unknown_name
+
+    filters: dict[str, Sequence[str]] = {
+        "teams": request.teams,
+        "namespaces": request.namespaces,
+        "clusters": request.clusters,
+        "workloads": workloads,
+    }
+    if not any(filters.values()):
+        return
+    start_ms, end_ms, name = request.period.start_ms, request.period.end_ms, request.period_name
+    error = pipeline.read_attributed(
+        request.settings, request.store, lambda con: unknown_name(con, start_ms, end_ms, name, **filters)
+    )
+    if error:
+        raise error
+
+
+def narrowed(found: Findings, selection: Selection | Query, workloads: Sequence[str] = ()) -> Findings:
     """The findings about a part of the fleet, with the ranks that they have among all."""
     teams, namespaces, clusters = selection.teams, selection.namespaces, selection.clusters
     kept = tuple(
@@ -136,10 +168,19 @@ def narrowed(found: Findings, selection: Selection | Query) -> Findings:
         if (not teams or set((one.team or "").split(", ")) & set(teams))
         and (not namespaces or one.namespace in namespaces)
         and (not clusters or one.cluster in clusters)
+        and (not workloads or any(_is_about(one.subject, name) for name in workloads))
     )
-    return replace(
-        found, findings=kept, passed_over=0 if teams or namespaces or clusters else found.passed_over
-    )
+    is_narrowed = bool(teams or namespaces or clusters or workloads)
+    return replace(found, findings=kept, passed_over=0 if is_narrowed else found.passed_over)
+
+
+def _is_about(subject: str, workload: str) -> bool:
+    """Whether the workload, with or without its kind, is in a subject such as `Job/a-*, StatefulSet/b`."""
+    for name in subject.split(", "):
+        bare = name.partition("/")[2]
+        if any(fnmatchcase(workload, glob) or fnmatchcase(glob, workload) for glob in (name, bare)):
+            return True
+    return False
 
 
 def _changes_table(changed: FindingChanges, name: str) -> Table:
@@ -159,12 +200,20 @@ def _changes_table(changed: FindingChanges, name: str) -> Table:
     )
 
 
-def finding_items(findings: Sequence[Finding], title: str = "", *, with_patches: bool = False) -> Items:
+def finding_items(
+    findings: Sequence[Finding], currency: str, title: str = "", *, with_patches: bool = False
+) -> Items:
     """What each is worth a month, whose it is, its evidence, what to do, and the command that shows the saving."""
 
     def whose(one: Finding) -> str:
         owner = ", ".join(part for part in (one.namespace, f"team {one.team}" if one.team else "") if part)
         return f" ({owner})" if owner else ""
+
+    def _freed(one: Finding) -> str:
+        if not one.freed_capacity_per_month:
+            return ""
+        amount = figure_text(one.freed_capacity_per_month, "money", currency, 2)
+        return f"GPUs worth {amount} a month would be free on nodes that stay. "
 
     return Items(
         tuple(
@@ -173,7 +222,7 @@ def finding_items(findings: Sequence[Finding], title: str = "", *, with_patches:
                 one.saving_per_month,
                 "money",
                 "a month",
-                f"{one.evidence}. {one.advice[:1].upper()}{one.advice[1:]}. Measured by {one.measured}.",
+                f"{one.evidence}. {_freed(one)}{one.advice[:1].upper()}{one.advice[1:]}. Measured by {one.measured}.",
                 one.command,
                 one.is_bound,
                 one.rank,
@@ -187,17 +236,21 @@ def finding_items(findings: Sequence[Finding], title: str = "", *, with_patches:
 
 def headline(findings: Findings, currency: str) -> str:
     """How many there are, and what their commands show together."""
-    least, saving = (
-        figure_text(one, "money", currency, 2)
-        for one in (findings.minimum_per_month, findings.saving_per_month)
+    least, saving, freed = (
+        figure_text(amount, "money", currency, 2)
+        for amount in (
+            findings.minimum_per_month,
+            findings.saving_per_month,
+            findings.freed_capacity_per_month,
+        )
     )
     if not findings.findings:
         return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
     count, most = len(findings.findings), figure_text(findings.at_most_per_month, "money", currency, 2)
     less = f"; {findings.passed_over} more under {least}" if findings.passed_over else ""
     return (
-        f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} "
-        f"a month; the upper bounds come to {most}: what waste cost, or what takes work first."
+        f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} a month in cash, and GPUs worth {freed} "
+        f"free on nodes that stay; upper bounds: {most}, the cost of waste, or what takes work first."
     )
 
 
@@ -208,4 +261,11 @@ def _commit(known: StoredCommitments, usage: Usage) -> Answer:
 
     families, existing, assumptions = stored_families(known, usage)
     currency, period = known.settings.currency, usage.period_name
-    return answer(families, existing, currency=currency, period=period, assumptions=assumptions)
+    return answer(
+        families,
+        existing,
+        currency=currency,
+        period=period,
+        assumptions=assumptions,
+        days=known.collected_days,
+    )

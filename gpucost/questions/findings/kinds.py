@@ -13,7 +13,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from gpucost.engine import answer_rows, dicts
+from gpucost.engine import answer_rows
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.findings import patches
@@ -105,18 +105,23 @@ class WhatIfQuery:
 
 
 class WhatIfResult(NamedTuple):
-    """What a what-if said, over the period; `with_work` is what could be saved once something else is done."""
+    """A what-if's answer over the period: cash that leaves the bill, and the cost of GPUs freed on nodes that stay.
+
+    `with_work` is what could be saved once something else is done.
+    """
 
     question: WhatIfQuery
     cost: Decimal
     saving: Decimal
     with_work: Decimal = ZERO
+    freed: Decimal = ZERO
 
 
 @record
 class Finding(Shape):
-    """`saving` is of the period, and what `command` shows; `saving_per_month` the same of 730 hours (a whole month: as it is).
+    """`saving` is cash of the period, as `command` shows it; `saving_per_month` the same of 730 hours (a whole month: as it is).
 
+    `freed_capacity_cost` is the cost of GPUs that would be free on nodes that stay: capacity for other work, no cash.
     `measured` says how; `patch` is what to apply, in YAML, where it is known. `is_bound`: no command shows it (what the waste
     cost, so that no more can be saved), or what the command shows takes work first. `utilization` is 0-1 over measured time,
     None where nothing was measured.
@@ -138,6 +143,8 @@ class Finding(Shape):
     cost: Decimal
     saving: Decimal
     saving_per_month: Decimal
+    freed_capacity_cost: Decimal
+    freed_capacity_per_month: Decimal
     is_bound: bool
     command: str | None
     advice: str
@@ -181,6 +188,11 @@ class Findings:
     def saving_per_month(self) -> Decimal:
         """Of those that a command shows: what only bounds a saving is not added to it."""
         return _total(found.saving_per_month for found in self.savings)
+
+    @property
+    def freed_capacity_per_month(self) -> Decimal:
+        """The cost of GPUs that those would free on nodes that stay."""
+        return _total(found.freed_capacity_per_month for found in self.savings)
 
     @property
     def at_most_per_month(self) -> Decimal:
@@ -249,6 +261,7 @@ class FindingsAnswer(Shape):
     currency: str
     minimum_per_month: Decimal
     saving_per_month: Decimal
+    freed_capacity_per_month: Decimal
     at_most_per_month: Decimal
     passed_over: int
     savings: tuple[Finding, ...]
@@ -285,12 +298,6 @@ class Names:
 _WILD = re.compile(r"[*?\[]")
 _LAST = "\U0010ffff"
 
-_FREE = """
-SELECT cluster, coalesce(gpu_model, '') AS gpu_model, capacity_type, bucket,
-    count(DISTINCT node) AS nodes, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
-    arg_max(node, cost) AS dearest
-FROM waste_rows WHERE allocation_id IS NULL GROUP BY ALL ORDER BY ALL
-"""
 _NUMBER = re.compile(r"([-_.])\d+$")
 _IDLE_MINUTES = (("--idle-minutes", "60"),)
 _LITTLE_USED = 0.5
@@ -304,7 +311,8 @@ def candidates(con: DuckDBPyConnection, config: Config, period: Period) -> list[
     load_activity(con, config.activity)
     load_devices(con, period)
     workloads = answer_rows(con, "gpucost.questions.findings", "workloads", period.bounds)
-    return list(_Candidates(workloads, dicts(con.execute(_FREE)), period, config).all())
+    free = answer_rows(con, "gpucost.questions.findings", "free_gpus", period.bounds)
+    return list(_Candidates(workloads, free, period, config).all())
 
 
 class _Candidates:
@@ -334,6 +342,7 @@ class _Candidates:
         yield from self._advised(
             "slow_start", "starting", "held before it ran", "images are pulled meanwhile"
         )
+        yield from self._free("between_jobs", "that were free on nodes in use")
         yield from self._free("fragmentation", "that were free, but fewer than the smallest request")
         yield from self._free("reserved", "that reservations of Slurm kept free")
         yield from self._advised("reserved", "reserved", "kept free by a reservation", "")
@@ -357,19 +366,21 @@ class _Candidates:
         return (family,) if self.names[place].fitting(family) == names else tuple(names)
 
     def _idle(self, workload_type: str, kind: str, *buckets: str) -> Iterator[Candidate]:
-        for row in self._of_type(workload_type):
-            waste = _wasted([row], *buckets)
-            if waste[1] > 0:
-                words = (
-                    f"last active {self._moment(row['active_to_ms'])}"
-                    if row["active_to_ms"]
-                    else "never active"
-                )
-                question = self._question("schedule", row, (row["workload"],), _IDLE_MINUTES)
-                patch = patches.scaled_down(row["workload"], row["namespace"], self.timezone, {})
-                yield self._candidate(
-                    kind, [row], row["workload"], waste, "idle", words, question, patch=patch
-                )
+        """Those on one node are one finding: it goes only if all of them release it."""
+        wasteful = [row for row in self._of_type(workload_type) if _wasted([row], *buckets)[1] > 0]
+        for rows in _on_shared_nodes(wasteful):
+            active = max((row["active_to_ms"] for row in rows if row["active_to_ms"]), default=None)
+            words = f"last active {self._moment(active)}" if active else "never active"
+            names = tuple(sorted({row["workload"] for row in rows}))
+            question = self._question("schedule", rows[0], names, _IDLE_MINUTES)
+            if len({row["namespace"] for row in rows}) > 1:
+                question = replace(question, namespace=None)
+            patch = patches.joined(
+                patches.scaled_down(row["workload"], row["namespace"], self.timezone, {}, row["most_pods"])
+                for row in rows
+            )
+            waste = _wasted(rows, *buckets)
+            yield self._candidate(kind, rows, ", ".join(names), waste, "idle", words, question, patch=patch)
 
     def _over_requested(self) -> Iterator[Candidate]:
         for (_, _, family), members in self._families().items():
@@ -411,7 +422,9 @@ class _Candidates:
                     "schedule", row, (name,), (("--office-hours", hours[0]), ("--weekdays", hours[1]))
                 )
                 words = f"needed {hours[0]}, {hours[1]}; {busiest}"
-                patch = patches.scaled_down(name, row["namespace"], self.timezone, dict(question.options))
+                patch = patches.scaled_down(
+                    name, row["namespace"], self.timezone, dict(question.options), row["most_pods"], least=1
+                )
                 yield self._candidate("off_peak", [row], name, off, "idle", words, question, patch=patch)
 
     def _training_on_demand(self) -> Iterator[Candidate]:
@@ -436,11 +449,12 @@ class _Candidates:
 
     def _empty_nodes(self) -> Iterator[Candidate]:
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
-        for (cluster,), rows in _grouped(empty, "cluster").items():
+        for (cluster, is_own), rows in _grouped(empty, "cluster", "is_own").items():
             # no workload is called `none`: only nodes are looked at
             options = (("--empty-minutes", "10"), ("--notebook", "none"))
             question = WhatIfQuery("schedule", cluster if self.many else None, options=options)
-            yield self._of_free("empty_nodes", rows, "that nobody held for long", question)
+            questions = () if is_own else (question,)
+            yield self._of_free("empty_nodes", rows, "that no pod held for long", *questions)
 
     def _steady(self) -> Iterator[Candidate]:
         """What serves on demand all the time, each namespace's together."""
@@ -473,7 +487,7 @@ class _Candidates:
 
     def _of_free(self, kind: str, rows: Sequence[Row], words: str, *questions: WhatIfQuery) -> Candidate:
         hours, nodes = _hours(sum(row["gpu_ms"] for row in rows)), sum(row["nodes"] for row in rows)
-        cost, dearest = _total(row["cost"] for row in rows), max(rows, key=lambda row: row["cost"])["dearest"]
+        cost, largest = _total(row["cost"] for row in rows), max(rows, key=lambda row: row["cost"])["largest"]
         names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
         finding = _bound(
             kind,
@@ -481,7 +495,7 @@ class _Candidates:
             namespace=None,
             team=None,
             subject=", ".join(names),
-            evidence=f"{hours:,.1f} GPU-hours on {nodes} node{'s' if nodes > 1 else ''} {words}, most on {dearest}",
+            evidence=f"{hours:,.1f} GPU-hours on {nodes} node{'s' if nodes > 1 else ''} {words}, most on {largest}",
             start=self.period.start,
             end=self.period.end,
             gpu_hours=hours,
@@ -492,8 +506,12 @@ class _Candidates:
             measured="what Slurm told of nodes, jobs and reservations"
             if kind == "reserved"
             else "what kube-state-metrics told of nodes and pods",
-            patch=fill("patches/empty-nodes.yml") if kind == "empty_nodes" else None,
+            patch=patches.fewer_nodes(sum(row["peak_gpus"] for row in rows)) if questions else None,
         )
+        if all(row["is_own"] for row in rows) and kind == "empty_nodes":
+            finding = replace(
+                finding, advice="switch these own machines off, which saves power, or use them for other work"
+            )
         claims = frozenset(
             (row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows
         )
@@ -524,7 +542,7 @@ class _Candidates:
         finding = _bound(
             kind,
             cluster=rows[0]["cluster"],
-            namespace=rows[0]["namespace"],
+            namespace=rows[0]["namespace"] if len({row["namespace"] for row in rows}) == 1 else None,
             team=", ".join(sorted({row["team"] for row in rows if row["team"]})) or None,
             subject=_subject(family, rows),
             evidence=evidence,
@@ -550,6 +568,22 @@ class _Candidates:
 
     def _moment(self, ms: int) -> str:
         return f"{from_ms(ms).astimezone(self.tz):%Y-%m-%d %H:%M}"
+
+
+def _on_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of workloads, those that were on one node together; a workload without a node is by itself."""
+    groups: list[tuple[set[str], list[Row]]] = []
+    for row in rows:
+        nodes, members = {f"{row['cluster']}/{node}" for node in row["nodes"]}, [row]
+        apart = []
+        for other_nodes, others in groups:
+            if nodes & other_nodes:
+                nodes |= other_nodes
+                members = others + members
+            else:
+                apart.append((other_nodes, others))
+        groups = [*apart, (nodes, members)]
+    return [members for _, members in groups]
 
 
 def _subject(family: str, rows: Sequence[Row]) -> str:
@@ -591,6 +625,7 @@ KINDS = {
     "data_stall": ("GPUs waiting for data", "cache and prefetch its data, or add workers that load it"),
     "lost_work": ("Work lost to failures", "write checkpoints more often, and mend what fails"),
     "slow_start": ("Slow starts", "keep images on nodes, or make them smaller"),
+    "between_jobs": ("Free between jobs", "pack jobs on fewer nodes, or start waiting work sooner"),
     "fragmentation": ("GPUs too few to use", "pack pods closer, or ask for sizes that fit"),
     "reserved": ("GPUs reserved for nobody", "shorten reservations, or let short jobs into them"),
     "unavailable": ("GPUs that cannot be used", "repair these nodes, or give them back"),
@@ -608,6 +643,8 @@ def _bound(kind: str, **figures: Any) -> Finding:
         title=title,
         advice=advice,
         saving_per_month=ZERO,
+        freed_capacity_cost=ZERO,
+        freed_capacity_per_month=ZERO,
         is_bound=True,
         command=None,
         **figures,
@@ -632,20 +669,30 @@ def ranked(
         finding = candidate.finding
         answered = [answers[question] for question in candidate.questions if question in answers]
         if answered:
-            best = max(answered, key=lambda answer: answer.saving)
+            best = max(answered, key=lambda answer: (answer.saving, answer.freed))
             command = best.question.words(period)
             # too little as it is, but worth a line once it is worked for
-            is_bound = best.saving / months < minimum and best.with_work > max(best.saving, ZERO)
+            worth = max(best.saving, ZERO) + best.freed
+            is_bound = worth / months < minimum and best.with_work > worth
             saving = best.with_work if is_bound else best.saving
             patch = fill("patches/shared-gpus.yml") if best.question.command == "share" else finding.patch
             finding = replace(
                 finding, cost=best.cost, saving=saving, is_bound=is_bound, command=command, patch=patch
             )
+            if not is_bound:
+                finding = replace(finding, saving=max(saving, ZERO), freed_capacity_cost=best.freed)
         elif candidate.questions:
             finding = replace(finding, saving=ZERO)
-        proposed.append((candidate, replace(finding, saving_per_month=round(finding.saving / months, 9))))
+        finding = replace(
+            finding,
+            saving_per_month=round(finding.saving / months, 9),
+            freed_capacity_per_month=round(finding.freed_capacity_cost / months, 9),
+        )
+        proposed.append((candidate, finding))
     proposed.sort(key=lambda item: (item[1].cluster, item[1].namespace or "", item[1].subject))
-    proposed.sort(key=lambda item: (_ORDER.index(item[1].kind), -item[1].saving))
+    proposed.sort(
+        key=lambda item: (_ORDER.index(item[1].kind), -item[1].saving, -item[1].freed_capacity_cost)
+    )
     taken: set[Claim] = set()
     touched: set[tuple[str, ...]] = set()  # of which any bucket is taken
     kept: list[Finding] = []
@@ -656,13 +703,14 @@ def ranked(
             for claim in candidate.claims
         ):
             continue
-        if finding.saving <= 0 or finding.saving / months < minimum:
-            passed_over += finding.saving > 0
+        worth = finding.saving + finding.freed_capacity_cost
+        if worth <= 0 or worth / months < minimum:
+            passed_over += worth > 0
             continue
         taken |= candidate.claims
         touched |= {claim[:3] for claim in candidate.claims}
         kept.append(finding)
-    kept.sort(key=lambda finding: (finding.is_bound, -finding.saving))
+    kept.sort(key=lambda finding: (finding.is_bound, -finding.saving, -finding.freed_capacity_cost))
     return Findings(
         tuple(replace(one, rank=rank) for rank, one in enumerate(kept, start=1)), minimum, passed_over
     )

@@ -1,12 +1,12 @@
 """What to apply for a finding: Kubernetes objects of reports/patches, filled in with names and numbers of the store.
 
-A comment marks what the store lacks: the name of a container, of a NodePool, an image with kubectl.
+A name in angle brackets is what the store lacks: `kubectl apply` refuses the object until it is filled in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gpucost.render.templates import fill
 
@@ -34,8 +34,31 @@ def smaller_request(subject: str, namespace: str, asked: float, used: int) -> st
     return fill("patches/smaller-request.yml", **values, asked=f"{asked:g}", used=used)
 
 
-def scaled_down(subject: str, namespace: str, timezone: str, options: Mapping[str, str | None]) -> str | None:
-    """CronJobs that scale a workload down and up again by office hours; without any, down every evening."""
+def fewer_nodes(peak_gpus: int) -> str | None:
+    """A NodePool that removes empty nodes, limited to the most GPUs that pods ever held at once."""
+    return fill("patches/empty-nodes.yml", peak=peak_gpus) if peak_gpus else None
+
+
+def joined(parts: Iterable[str | None]) -> str | None:
+    """Several objects in one text."""
+    known = [part for part in parts if part]
+    return "---\n".join(known) if known else None
+
+
+def scaled_down(
+    subject: str,
+    namespace: str,
+    timezone: str,
+    options: Mapping[str, str | None],
+    replicas: int,
+    least: int = 0,
+) -> str | None:
+    """CronJobs that scale a workload down to `least` and up to `replicas` by office hours; without any, down every evening.
+
+    None if nothing would change.
+    """
+    if replicas <= least:
+        return None
     target = _object(subject, namespace)
     if target is None:
         return None
@@ -50,7 +73,13 @@ def scaled_down(subject: str, namespace: str, timezone: str, options: Mapping[st
         }
     kind, name = target
     return fill(
-        "patches/scaled-down.yml", kind=kind, name=name, namespace=namespace, timezone=timezone, times=times
+        "patches/scaled-down.yml",
+        kind=kind,
+        name=name,
+        namespace=namespace,
+        timezone=timezone,
+        times=times,
+        replicas={"down": least, "up": replicas},
     )
 
 

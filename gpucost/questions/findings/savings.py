@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
-from gpucost.periods import MS_PER_HOUR, Period, is_month, iso, name_of
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
 from gpucost.questions.findings.kinds import Findings, Names, WhatIfQuery, WhatIfResult, ranked
+from gpucost.records import grouped
 from gpucost.whatif import rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.flags import HOURS_PER_MONTH
@@ -28,7 +29,7 @@ from gpucost.whatif.fleet import (
     Usage,
     idle_stretches,
     levels,
-    read_fleet,
+    read_stored,
 )
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.spot import answer as spot
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 WhatIf = Callable[[WhatIfQuery], Answer]
 Commit = Callable[[Usage], Answer]
+# Less is not extrapolated to a month.
+_SHORTEST_MS = 7 * MS_PER_DAY
 Place = tuple[str | None, str | None]  # provider and region
 
 
@@ -57,7 +60,7 @@ class _Scenarios:
         def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, Levels]:
             activity = config.activity
             return (
-                read_fleet(con, period, Scope()),
+                read_stored(con, period, Scope()).fleet,
                 idle_stretches(con, activity, period, MS_PER_HOUR),
                 levels(con, activity, period),
             )
@@ -76,12 +79,13 @@ class _Scenarios:
             return load_facts(), offers, market
 
     def usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
-        return Usage(self._narrowed(question), self.config.currency, self.period_name, "", is_narrowed)
+        """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""
+        fleet, others = self._narrowed(question)
+        return Usage(fleet, self.config.currency, self.period_name, "", is_narrowed, others=others)
 
-    def _narrowed(self, question: WhatIfQuery) -> Fleet:
-        """The pods that the question is about, and their nodes; of a cluster alone all of its nodes."""
+    def _narrowed(self, question: WhatIfQuery) -> tuple[Fleet, tuple[Pod, ...]]:
         if not question.workloads:
-            return self.fleet.only(lambda node: question.cluster in (None, node.cluster))
+            return self.fleet.only(lambda node: question.cluster in (None, node.cluster)), ()
         meant: dict[int, Pod] = {}
         for place, (names, pods_of) in self._pods.items():
             if question.cluster in (None, place[0]) and question.namespace in (None, place[1]):
@@ -90,7 +94,17 @@ class _Scenarios:
         pods = tuple(pod for _, pod in sorted(meant.items()))
         held = {(pod.cluster, pod.node.partition("#")[0]) for pod in pods}
         nodes = sorted(position for key in held for position in self._nodes[key])
-        return Fleet(tuple(self.fleet.nodes[position] for position in nodes), pods)
+        on_them = sorted(position for key in held for position in self._pods_on[key] if position not in meant)
+        others = tuple(self.fleet.pods[position] for position in on_them)
+        return Fleet(tuple(self.fleet.nodes[position] for position in nodes), pods), others
+
+    @cached_property
+    def _pods_on(self) -> dict[NodeKey, list[int]]:
+        """Positions of pods in the fleet, by cluster and name of their node."""
+        return grouped(
+            ((pod.cluster, pod.node.partition("#")[0]), position)
+            for position, pod in enumerate(self.fleet.pods)
+        )
 
     @cached_property
     def _pods(self) -> dict[tuple[str, str], tuple[Names, dict[str, list[tuple[int, Pod]]]]]:
@@ -124,7 +138,8 @@ class _Scenarios:
         )
         idle = self._idle_hour if rules.idle_minutes else {}
         usage = self.usage(question, is_narrowed=bool(question.workloads))
-        return schedule.answer(usage, rules, schedule.played(usage, rules, idle), idle)
+        then, before = schedule.played(usage, rules, idle)
+        return schedule.answer(usage, rules, then, idle, before)
 
     def spot(self, question: WhatIfQuery) -> Answer:
         interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
@@ -193,7 +208,8 @@ def findings(
         except GpucostError:
             continue  # nothing was measured, for example, or nothing is on offer
         needs_work = answer.figures.get("saving_by_suitability", {}).get("needs_work", Decimal(0))
-        answers[question] = WhatIfResult(question, answer.today.cost, answer.saving, needs_work)
+        freed = answer.figures.get("freed_capacity_cost", Decimal(0))
+        answers[question] = WhatIfResult(question, answer.today.cost, answer.saving, needs_work, freed)
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
 
@@ -219,7 +235,10 @@ def period_words(config: Config, period: Period) -> tuple[str, ...]:
 
 
 def _months(config: Config, store: Store, period: Period, fleet: Fleet) -> Decimal:
-    """How many months of 730 hours the collected part of the period stands for; a whole calendar month is one."""
+    """How many months of 730 hours the collected part of the period stands for; a whole calendar month is one.
+
+    Under seven days stand for a month, too: so little is not extrapolated.
+    """
     begins = max(period.start_ms, min(node.from_ms for node in fleet.nodes))
     ends = min(period.end_ms, max(node.to_ms for node in fleet.nodes))
     seen, until = 0, begins
@@ -228,5 +247,7 @@ def _months(config: Config, store: Store, period: Period, fleet: Fleet) -> Decim
             part = max(0, min(end, ends) - max(start, until))
             seen, until = seen + part, max(end, until)
     if is_month(period, config.tz) and seen == period.end_ms - period.start_ms:
+        return Decimal(1)
+    if seen < _SHORTEST_MS:
         return Decimal(1)
     return Decimal(seen) / MS_PER_HOUR / HOURS_PER_MONTH

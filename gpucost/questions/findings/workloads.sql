@@ -3,7 +3,7 @@
 -- invariant: one row per (cluster, namespace, workload); costs are those of its cells; p95 is of device-hours, 0-1; unused_gpu_ms is the part of the GPU time held of GPUs at 0 % all the while
 WITH cells AS (
     SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, a.held_from_ms, a.held_to_ms,
-        coalesce(t.workload_type, 'other') AS workload_type, n.capacity_type,
+        coalesce(t.workload_type, 'other') AS workload_type, n.capacity_type, n.node,
         c.team, c.from_ms, c.to_ms, c.cost, c.idle_cost, c.allocated_gpu_ms, c.active_gpu_ms, c.idle_gpu_ms, c.utilization_gpu_ms
     FROM hourly_costs($from_ms, $to_ms) AS c
     JOIN allocations AS a USING (allocation_id)
@@ -23,10 +23,23 @@ workloads AS (
         sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms,
         sum(utilization_gpu_ms::DECIMAL(38, 6))::DOUBLE AS utilization_gpu_ms,
         max(to_ms) FILTER (active_gpu_ms > 0) AS active_to_ms,
+        list(DISTINCT node ORDER BY node) AS nodes,
         sum(cost)::DECIMAL(38, 9) AS cost,
         coalesce(sum(cost) FILTER (capacity_type = 'on_demand'), 0)::DECIMAL(38, 9) AS on_demand_cost,
         coalesce(sum(allocated_gpu_ms::DECIMAL(38, 6)) FILTER (capacity_type = 'on_demand'), 0)::DOUBLE AS on_demand_gpu_ms
     FROM cells GROUP BY ALL
+),
+-- pods come and go: the most at one moment; where one takes over from another there is one
+pods_at_once AS (
+    SELECT cluster, namespace, workload, max(pods) AS most_pods
+    FROM (
+        SELECT cluster, namespace, workload, sum(step) OVER (PARTITION BY cluster, namespace, workload ORDER BY at_ms, step) AS pods
+        FROM (
+            SELECT DISTINCT cluster, namespace, workload, allocation_id, unnest([held_from_ms, held_to_ms]) AS at_ms, unnest([1, -1]) AS step
+            FROM cells
+        )
+    )
+    GROUP BY ALL
 ),
 wasted AS (
     SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
@@ -50,17 +63,19 @@ held AS (
     SELECT allocation_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms FROM cells GROUP BY ALL
 ),
 heard AS (
-    SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, h.gpu_ms / a.gpus AS held_ms, d.device,
+    SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, h.gpu_ms / a.gpus AS held_ms, d.device, d.kind,
         b.value_sum, b.value_sum / b.samples * d.scale AS level
     FROM activity_devices AS d
     JOIN allocations AS a USING (allocation_id)
     JOIN held AS h USING (allocation_id)
     JOIN blocks AS b ON b.series_id = d.series_id AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
-    WHERE d.kind = 'activity'
 ),
+-- a device that holds a model in memory is in use
 devices AS (
-    SELECT cluster, namespace, workload, allocation_id, device, any_value(gpus) AS gpus, any_value(held_ms) AS held_ms, sum(value_sum) = 0 AS never
+    SELECT cluster, namespace, workload, allocation_id, device, any_value(gpus) AS gpus, any_value(held_ms) AS held_ms,
+        sum(value_sum) FILTER (kind = 'activity') = 0 AND coalesce(max(level) FILTER (kind = 'memory') <= 1024, true) AS never
     FROM heard GROUP BY ALL
+    HAVING never IS NOT NULL
 ),
 pods AS (
     SELECT cluster, namespace, workload, allocation_id, any_value(gpus) AS gpus, any_value(held_ms) AS held_ms,
@@ -75,11 +90,12 @@ unused AS (
     GROUP BY ALL
 ),
 busy AS (
-    SELECT cluster, namespace, workload, quantile_cont(level, 0.95) AS p95 FROM heard GROUP BY ALL
+    SELECT cluster, namespace, workload, quantile_cont(level, 0.95) AS p95 FROM heard WHERE kind = 'activity' GROUP BY ALL
 )
-SELECT w.*, coalesce(k.buckets, MAP {}) AS buckets, coalesce(s.hours, []) AS hours,
+SELECT w.*, m.most_pods::INTEGER AS most_pods, coalesce(k.buckets, MAP {}) AS buckets, coalesce(s.hours, []) AS hours,
     b.p95, u.asked, u.most_used, coalesce(u.unused_gpu_ms, 0) AS unused_gpu_ms
 FROM workloads AS w
+JOIN pods_at_once AS m USING (cluster, namespace, workload)
 LEFT JOIN buckets AS k USING (cluster, namespace, workload)
 LEFT JOIN served AS s USING (cluster, namespace, workload)
 LEFT JOIN busy AS b USING (cluster, namespace, workload)

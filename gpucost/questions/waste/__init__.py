@@ -81,7 +81,7 @@ def waste(
         currency=view.currency,
         sections=(
             *waste_tables(found),
-            *([of_findings.finding_items(shown, of_findings.TITLE)] if shown else []),
+            *([of_findings.finding_items(shown, view.currency, of_findings.TITLE)] if shown else []),
         ),
         coverage=view.coverage,
         name="waste",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from gpucost.catalog import load_catalog
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import argument
+from gpucost.periods import MS_PER_DAY
 from gpucost.price.discounts import left_of, load_discounts
 from gpucost.questions.prices.tco import OwnNode, own_node
 from gpucost.questions.whatif.prices import list_prices, price, price_of_region, source_of
@@ -259,6 +260,16 @@ class StoredCommitments:
         with self.store.read() as con:
             return reserve.read_commitments(con, self.period.start_ms, self.period.end_ms)
 
+    @cached_property
+    def collected_days(self) -> float:
+        """Days of the period that were collected, of any cluster."""
+        seen, until = 0, self.period.start_ms
+        with self.store.read() as con:
+            for start, end in con.execute("SELECT from_ms, to_ms FROM collected ORDER BY from_ms").fetchall():
+                seen += max(0, min(end, self.period.end_ms) - max(start, until))
+                until = max(until, end)
+        return seen / MS_PER_DAY
+
     def offers_of(self, provider: str, region: str, instance_type: str) -> tuple[Price | None, Offers]:
         """The list price on demand, and the commitments; without any where nothing is known of the type there."""
         kind = provider, region, instance_type
@@ -355,6 +366,7 @@ def whatif_reserve(request: WhatIfRequest, described: DescribedUse, considered: 
         given_terms("--commitment-discount", considered.commitment_discount, highest=99),
         described.price_per,
     )
+    days = None
     if request.is_described(described):
         family, period_name = _described_family(request, described, considered, given)
         families: tuple[Family, ...] = (family,)
@@ -363,9 +375,9 @@ def whatif_reserve(request: WhatIfRequest, described: DescribedUse, considered: 
     else:
         usage = request.usage()
         period_name = usage.period_name
-        families, existing, assumptions = stored_families(
-            StoredCommitments(request.settings, request.store, request.period), usage, considered, given
-        )
+        known = StoredCommitments(request.settings, request.store, request.period)
+        families, existing, assumptions = stored_families(known, usage, considered, given)
+        days = known.collected_days
     return request.finish(
         reserve.answer(
             families,
@@ -376,6 +388,10 @@ def whatif_reserve(request: WhatIfRequest, described: DescribedUse, considered: 
             assumptions=assumptions,
             bought_on=request.today,
             stale_after_days=request.settings.prices.stale_after_days,
+            days=days,
+            any_terms=bool(
+                considered.term_years or considered.payment_option or given.prices or given.discounts
+            ),
         )
     )
 

@@ -84,12 +84,11 @@ class PlanRequest(PeriodOptions, Request):
 
         Raises UsageError for a period that cannot be read, GpucostError where nothing was used by whom the options name.
         """
-        from gpucost.whatif.fleet import Usage, read_fleet, read_reported
+        from gpucost.whatif.fleet import Usage, read_stored
 
         scope, period = scope or self.scope, self.period
-        fleet, reported = self.read(
-            lambda con: (read_fleet(con, period, scope), read_reported(con, period, scope))
-        )
+        stored = self.read(lambda con: read_stored(con, period, scope))
+        fleet = stored.fleet
         if scope.clusters not in self._noted:
             self._noted.add(scope.clusters)
             self.note_gaps(scope.clusters, period)
@@ -102,7 +101,13 @@ class PlanRequest(PeriodOptions, Request):
                 " period, which counts as costing nothing: a price book or gpucost collect prices mends that"
             )
         return Usage(
-            fleet, self.settings.currency, self.period_name, str(scope), scope.is_narrowed, reported=reported
+            fleet,
+            self.settings.currency,
+            self.period_name,
+            str(scope),
+            scope.is_narrowed,
+            reported=stored.reported,
+            others=stored.others,
         )
 
     def finish(self, answer: Answer) -> Document:

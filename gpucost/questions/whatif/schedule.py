@@ -38,7 +38,7 @@ def whatif_schedule(
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
     if request.is_described(nodes, *flags_of(rules, but=("provision_minutes",))):
         usage, then, even = described(nodes, rules, office, settings.currency)
-        return request.finish(answer(usage, rules, then, {}, even))
+        return request.finish(answer(usage, rules, then, {}, even=even))
 
     usage = request.usage()
     if not rules.patience_ms() and office is None:
@@ -46,4 +46,5 @@ def whatif_schedule(
     rules = replace(rules, office=tuple(office.spans(request.period, settings.tz)) if office else None)
     at_least_ms = 0 if office else rules.patience_ms() or 0
     idle = request.read(lambda con: idle_stretches(con, settings.activity, request.period, at_least_ms))
-    return request.finish(answer(usage, rules, played(usage, rules, idle), idle))
+    then, before = played(usage, rules, idle)
+    return request.finish(answer(usage, rules, then, idle, before))

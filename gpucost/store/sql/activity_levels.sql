@@ -1,6 +1,6 @@
 -- reads: activity_devices, blocks, allocations
--- writes: nothing; answers one row per pod that is measured: devices heard and active, and 95th percentiles of its busiest device
--- invariant: activity is 0-1, memory in MiB and null where it was not collected; a device is active that was once not idle
+-- writes: nothing; answers one row per pod that is measured: its devices and those in use, the highest 5-minute mean of each hour, and the most memory of a device
+-- invariant: activity is 0-1, memory in MiB and null where it was not collected; a device is in use that was once not idle, or holds more than 1 GiB
 WITH heard AS (
     SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms, b.idle_threshold,
         b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
@@ -10,20 +10,32 @@ WITH heard AS (
     WHERE b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
 ),
 devices AS (
-    SELECT allocation_id, device, kind, count(*) AS samples, avg(value * scale) AS mean, quantile_cont(value * scale, 0.95) AS high,
-        bool_or(value >= idle_threshold) AS active, min(at_ms) AS first_ms, max(at_ms) AS last_ms
+    SELECT allocation_id, device, count(*) FILTER (kind = 'activity') AS samples, avg(value * scale) FILTER (kind = 'activity') AS mean,
+        max(value * scale) FILTER (kind = 'memory') AS most_memory_mib,
+        coalesce(bool_or(kind = 'activity' AND value >= idle_threshold), false) OR coalesce(most_memory_mib > 1024, false) AS is_used,
+        max(at_ms) FILTER (kind = 'activity') - min(at_ms) FILTER (kind = 'activity') AS measured_ms
     FROM heard
     WHERE at_ms >= held_from_ms AND at_ms < held_to_ms
     GROUP BY ALL
+),
+slots AS (
+    SELECT allocation_id, at_ms // 3600000 AS hour, avg(value * scale) AS mean
+    FROM heard
+    WHERE kind = 'activity' AND at_ms >= held_from_ms AND at_ms < held_to_ms
+    GROUP BY allocation_id, device, hour, at_ms // 300000
+),
+hours AS (
+    SELECT allocation_id, list((hour, high) ORDER BY hour) AS busiest, max(high) AS high_activity
+    FROM (SELECT allocation_id, hour, max(mean) AS high FROM slots GROUP BY ALL)
+    GROUP BY ALL
 )
-SELECT a.cluster, a.uid,
-    count(*) FILTER (kind = 'activity') AS devices,
-    count(*) FILTER (kind = 'activity' AND active) AS active_devices,
-    coalesce(max(last_ms - first_ms) FILTER (kind = 'activity'), 0) AS measured_ms,
-    avg(mean) FILTER (kind = 'activity') AS mean_activity,
-    max(high) FILTER (kind = 'activity') AS high_activity,
-    max(high) FILTER (kind = 'memory') AS high_memory_mib
-FROM devices JOIN allocations AS a USING (allocation_id)
+SELECT a.cluster, a.uid, h.busiest, h.high_activity,
+    count(*) FILTER (samples > 0) AS devices,
+    count(*) FILTER (samples > 0 AND is_used) AS active_devices,
+    coalesce(max(measured_ms), 0) AS measured_ms,
+    avg(mean) AS mean_activity,
+    max(most_memory_mib) AS high_memory_mib
+FROM devices JOIN hours AS h USING (allocation_id) JOIN allocations AS a USING (allocation_id)
 GROUP BY ALL
 HAVING devices > 0
 ORDER BY ALL;

@@ -30,6 +30,7 @@ from gpucost.whatif.answer import (
     today_of,
     total,
 )
+from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, one_node
@@ -565,7 +566,7 @@ def answer(
         )
         scenario = replace(
             scenario,
-            cost=scenario.cost - slices.saving,
+            cost=scenario.cost - _worth(slices),
             gpu_hours=round(scenario.gpu_hours - slices.today.gpu_hours + slices.scenario.gpu_hours, 9),
             node_hours=round(scenario.node_hours - slices.today.node_hours + slices.scenario.node_hours, 9),
         )
@@ -589,12 +590,17 @@ def answer(
         fewer = _saved(moves)
         figures |= {
             "saving_by_fewer_gpus": fewer,
-            "saving_by_mig_slices": slices.saving if slices else Decimal(0),
+            "saving_by_mig_slices": _worth(slices) if slices else Decimal(0),
         }
-        figures["time_slices_saving"] = sliced.saving if sliced else Decimal(0)
+        figures["time_slices_saving"] = _worth(sliced) if sliced else Decimal(0)
         figures["pods_on_mig_slices"] = slices.figures["pods_shared"] if slices else 0
     if other_models:
         figures["other_models_saving"] = _saved(others)
+
+    less = today.cost - scenario.cost
+    cash = less if is_described else _cash(usage, moves) + (slices.saving if slices else Decimal(0))
+    figures |= {"cash_saving": cash, "freed_capacity_cost": round(less - cash, 9)}
+    scenario = replace(scenario, cost=today.cost - cash)
 
     def old(several: Sequence[Move]) -> str:
         """Which of their prices are old, for a title."""
@@ -622,13 +628,13 @@ def answer(
         scenario = replace(scenario, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
         findings += _unfit(margins, move, facts)
     else:
-        if slices and slices.saving > 0:
+        if slices and _worth(slices) > 0:
             pods = slices.figures["pods_shared"]
-            what = f"{pods} pods with one GPU fit a MIG slice of it: {slices.saving:,.2f} of the saving"
+            what = f"{pods} pods with one GPU fit a MIG slice of it: {_worth(slices):,.2f} of the saving"
             findings.append(f"{what}; gpucost whatif share --method mig tells which.")
-        if sliced and sliced.saving > 0:
+        if sliced and _worth(sliced) > 0:
             pods = sliced.figures["pods_shared"]
-            what = f"Time-slices for {pods} pods on GPUs without MIG would save {sliced.saving:,.2f} more, not counted above"
+            what = f"Time-slices for {pods} pods on GPUs without MIG would free {_worth(sliced):,.2f} more, not counted above"
             findings.append(f"{what}: nothing keeps the pods apart. gpucost whatif share tells which.")
         findings += _findings(
             loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors or not other_models
@@ -651,6 +657,25 @@ def answer(
             *_table(f"Other models, not counted above{how}{old(others)}", others),
         ),
     )
+
+
+def _worth(shared: Answer) -> Decimal:
+    """What shared GPUs save in cash and free on nodes that stay."""
+    return Decimal(shared.figures["cash_saving"]) + Decimal(shared.figures["freed_capacity_cost"])
+
+
+def _cash(usage: Usage, moves: Iterable[Move]) -> Decimal:
+    """What leaves the bill: of pods that hold whole nodes which can be given back. Other pods' nodes stay."""
+    nodes, cash = usage.fleet.by_name, Decimal(0)
+    for move in moves:
+        whole = sum(
+            pod.gpu_ms
+            for pod in move.pods
+            if pod.gpus >= nodes[pod.place].gpus - 1e-6 and not why_not(nodes[pod.place])
+        )
+        part = to_decimal(whole) / to_decimal(sum(pod.gpu_ms for pod in move.pods))
+        cash += (move.cost_today - move.cost) * part
+    return round(cash, 9)
 
 
 def _saved(moves: Iterable[Move]) -> Decimal:
@@ -794,4 +819,4 @@ def _findings(
     nodes = fleet.by_name
     if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in fleet.pods):
         yield f"{reserved} pods on reserved capacity are left as they are: it is paid anyway."
-    yield "GPUs are counted at their share of an instance; money is saved once whole nodes change."
+    yield "Money leaves the bill only for pods that hold whole nodes; other GPUs are free on nodes that stay."

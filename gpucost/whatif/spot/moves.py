@@ -245,6 +245,8 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
             stays["how they are bought is not known"] += 1
         elif node.capacity_type != wanted:
             stays[f"bought as {node.capacity_type.replace('_', ' ')}"] += 1
+        elif any(price.is_committed for price in node.prices) and target is Target.spot:
+            stays["under a commitment, which is paid in any case"] += 1
         elif not node.is_priced:
             stays[f"what {name} cost now is not known"] += 1
         elif not (prices := _target_prices(target, question, node, place)):

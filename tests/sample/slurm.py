@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 
 from gpucost.collect.slurm.collector import import_files
 from gpucost.collect.slurm.sacct import DELIMITER, FIELDS, SacctFormat
-from gpucost.demo.fleet import DAY, HOUR, months
+from tests.sample.fleet import DAY, HOUR, months
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,32 +89,47 @@ class _Run:
 
 def load(store: Store, period: Period, folder: Path) -> None:
     """Writes what Slurm's commands would print of `period` into `folder`, and loads it as `gpucost collect slurm` does."""
-    cluster = _Scheduler(period)
-    cluster.run()
-    texts = {
-        "slurm-jobs.psv": _jobs(cluster),
-        "slurm-nodes.txt": "".join(
-            f"NodeName={node} Gres=gpu:{_MODEL}:{_GPUS} ActiveFeatures={_MODEL} Partitions=gpu,scavenge State=IDLE\n"
-            for node in _NODES
-        ),
-        "slurm-reservations.txt": "".join(
-            f"ReservationName={name} StartTime={start} EndTime={end} Nodes={node} Flags=SPEC_NODES Accounts={account}\n"
-            for name, start, end, node, account in cluster.reservations
-        ),
-        "slurm-events.psv": "Cluster|NodeName|TimeStart|TimeEnd|State|Reason\n"
-        + "".join(
-            f"{_CLUSTER}|{node}|{start}|{end}|{state}|{why}\n"
-            for node, start, end, state, why in cluster.events
-        ),
-        "slurm-accounts.psv": _associations(),
-        "slurm-shares.psv": _shares(cluster.runs, cluster.end),
-    }
+    cluster = played(period)
+    texts = {"slurm-jobs.psv": jobs(cluster)} | facts()
+    texts["slurm-reservations.txt"] = "".join(f"{reservation(*row)}\n" for row in cluster.reservations)
+    texts["slurm-events.psv"] += "".join(f"{event(*row)}\n" for row in cluster.events)
+    texts["slurm-shares.psv"] = shares(cluster.runs, cluster.end)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     import_files(store, [folder / name for name in texts], SacctFormat(), period, period.end)
 
 
-class _Scheduler:
+def played(period: Period) -> Scheduler:
+    """The scheduler after all that happened in the period."""
+    cluster = Scheduler(period)
+    cluster.run()
+    return cluster
+
+
+def facts() -> dict[str, str]:
+    """What the commands print that does not depend on the period, by file; of events the header."""
+    nodes = (
+        f"NodeName={node} Gres=gpu:{_MODEL}:{_GPUS} ActiveFeatures={_MODEL} Partitions=gpu,scavenge State=IDLE\n"
+        for node in _NODES
+    )
+    return {
+        "slurm-nodes.txt": "".join(nodes),
+        "slurm-accounts.psv": _associations(),
+        "slurm-events.psv": "Cluster|NodeName|TimeStart|TimeEnd|State|Reason\n",
+    }
+
+
+def reservation(name: str, start: object, end: object, node: str, account: str) -> str:
+    """A line of `scontrol show reservation -o`."""
+    return f"ReservationName={name} StartTime={start} EndTime={end} Nodes={node} Flags=SPEC_NODES Accounts={account}"
+
+
+def event(node: str, start: object, end: object, state: str, why: str) -> str:
+    """A line of `sacctmgr -P show event`."""
+    return f"{_CLUSTER}|{node}|{start}|{end}|{state}|{why}"
+
+
+class Scheduler:
     """Plays what Slurm would have done: first by QOS and submission, whoever fits; partition scavenge makes way."""
 
     def __init__(self, period: Period) -> None:
@@ -255,7 +271,7 @@ class _Scheduler:
             self._plan(again.eligible, "submit", again)
 
 
-def _jobs(cluster: _Scheduler) -> str:
+def jobs(cluster: Scheduler) -> str:
     """`sacct -a -D --parsable2` with steps, in order of submission."""
     known = sorted([*cluster.runs, *cluster.pending], key=lambda run: (run.submit, run.number))
     # jobs were planned by kind; Slurm numbers them as they are submitted
@@ -330,7 +346,7 @@ def _associations() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shares(runs: list[_Run], now: int) -> str:
+def shares(runs: Sequence[_Run], now: int) -> str:
     """`sshare -a -P -l`: use counts half after a week, users rank by the shares of all that is above them (Fair Tree)."""
     used: dict[tuple[str, str], float] = defaultdict(float)
     for run in runs:

@@ -152,15 +152,16 @@ _EMBEDDINGS = _Jobs("recsys", ("embedding-refresh",), 5, 2.5, 0.1, "training")
 _FEATURES = _Jobs("recsys", ("features", "two-tower"), 4, 0.5, 0.12, "training")
 
 
-def plan(period: Period) -> DemoFleet:
-    """The fleet of one whole month, or of several."""
-    return _Planner(period).plan()
+def plan(period: Period, unused_reservation_days: int = 1) -> DemoFleet:
+    """The fleet of one whole month, or of several. Of its reserved machines one starts `unused_reservation_days` later."""
+    return _Planner(period, unused_reservation_days).plan()
 
 
 class _Planner:
     """One generator of random numbers serves all: what is drawn first is planned first."""
 
-    def __init__(self, period: Period) -> None:
+    def __init__(self, period: Period, unused_reservation_days: int) -> None:
+        self.unused_reservation = unused_reservation_days * DAY
         self.fleet = DemoFleet(period.start_ms // 1000, period.end_ms // 1000)
         #: what happens once a month happens in each: when they begin
         self.months = [month.start_ms // 1000 for month in months(period)]
@@ -234,7 +235,7 @@ class _Planner:
         start, end = self.fleet.start, self.fleet.end
         desk = next(node for node in self.fleet.nodes if node.pool == A100)
         self._notebook(desk, "dora", 7, start + 4 * DAY, end, "forgotten")
-        whole = self._node(A10G, start + DAY, end)
+        whole = self._node(A10G, start + self.unused_reservation, end)
         self._deployment(whole, "serving", "summarize-api", range(4), profile="sparse", pulls=1500)
         for number, month in enumerate(self.months, start=1):
             node = self._node(A10G_SPOT, month + 9 * DAY, month + 18 * DAY)

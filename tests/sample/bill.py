@@ -10,8 +10,8 @@ from gpucost.store import bill_files
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpucost.demo.fleet import DemoFleet
     from gpucost.periods import Period
+    from tests.sample.fleet import DemoFleet
 
 #: What bill.sql charges by; prices per hour are in it.
 TERMS: dict[str, Any] = {

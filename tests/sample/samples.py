@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from gpucost.demo.fleet import DemoFleet, DemoPod, DemoSeries, Device
+from tests.sample.fleet import DemoFleet, DemoPod, DemoSeries, Device
 
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]

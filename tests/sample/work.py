@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, l
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.demo.fleet import DemoFleet, DemoPod
+    from tests.sample.fleet import DemoFleet, DemoPod
 
 _HOUR, _LOOK = 3600, 900
 _SWEEP, _TRAINER, _MODEL = "tokenizer-sweep", "llama-sft", "llama-3-8b-instruct"
@@ -23,8 +24,17 @@ _REASONS = (("stop", 0.91), ("length", 0.07), ("abort", 0.02))
 _TOKENS = (("vllm-prompt-tokens", 780.0), ("vllm-generation-tokens", 214.0))
 
 
-def load_work(con: DuckDBPyConnection, fleet: DemoFleet, source: str, cluster: str) -> None:
-    """Loads the fleet's work, as gpucost collect progress would."""
+@dataclass
+class Work:
+    """Values that servers count, runs of the tracker, and the epochs that these logged."""
+
+    counted: ProgressBatch
+    runs: list[ProgressRun]
+    epochs: ProgressBatch
+
+
+def work_of(fleet: DemoFleet, cluster: str) -> Work:
+    """The fleet's work."""
     dice = np.random.default_rng([fleet.start, 6])
     batch = ProgressBatch()
     jobs = [pod for pod in fleet.pods if pod.owner[0] == "Job"]
@@ -34,12 +44,18 @@ def load_work(con: DuckDBPyConnection, fleet: DemoFleet, source: str, cluster: s
     for pod in fleet.pods:
         if pod.parent == ("Deployment", "chat-api"):
             _tokens(batch, pod, cluster, dice)
-    span = (fleet.start * 1000, fleet.end * 1000)
-    run = runs.begin(con, "progress", source, span)
-    loaded = load_values(con, source, span, batch)
     trained, epochs = _trained([pod for pod in jobs if pod.owner[1].startswith(_TRAINER)], dice)
     swept = _sweep([pod for pod in jobs if pod.owner[1].startswith(_SWEEP)], dice)
-    load_runs(con, "mlflow", span, [*trained, *swept], epochs)
+    return Work(batch, [*trained, *swept], epochs)
+
+
+def load_work(con: DuckDBPyConnection, fleet: DemoFleet, source: str, cluster: str) -> None:
+    """Loads the fleet's work, as gpucost collect progress would."""
+    work = work_of(fleet, cluster)
+    span = (fleet.start * 1000, fleet.end * 1000)
+    run = runs.begin(con, "progress", source, span)
+    loaded = load_values(con, source, span, work.counted)
+    load_runs(con, "mlflow", span, work.runs, work.epochs)
     runs.log_load(con, run, "progress", source, span, rows=loaded.values)
     runs.finish(con, run)
 
