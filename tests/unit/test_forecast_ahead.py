@@ -242,6 +242,40 @@ def test_prices_come_from_own_nodes_then_the_book_then_the_list(
     assert told["growth"] == (5.0, "option")
 
 
+def test_terms_with_the_least_in_advance_and_the_book_in_other_currencies(
+    store: DuckDBPyConnection, tmp_path: Path
+) -> None:
+    # not what is cheaper and paid in advance, and not another currency
+    for payment, price, currency in (("all_upfront", 20, "USD"), ("no_upfront", 30, "EUR")):
+        store.execute(
+            "INSERT INTO list_prices BY NAME SELECT 'gcp' AS provider, 'us-central1' AS region, '' AS zone, 'a3-highgpu-8g' AS"
+            " instance_type, 'cud' AS purchase_option, 3 AS term_years, ? AS payment_option, ? AS offering, ? AS price_per_hour,"
+            " ? AS currency, DATE '2026-11-02' AS price_as_of, 's' AS source",
+            [payment, currency.lower(), price, currency],
+        )
+    store.execute("UPDATE node_prices SET price_source = 'none', price_per_hour = 0 WHERE node_id = 1")
+    book = tmp_path / "prices.csv"
+    book.write_text(
+        "provider,instance_type,purchase_option,price_per_hour,currency,effective_start\n"
+        "gcp,a3-highgpu-8g,,70,USD,2026-10-01\ngcp,,cud,50,CHF,\n"
+    )
+    config = Config.model_validate({"prices": {"book": str(book), "fx": {"CHF": "1.2"}}})
+    uses = used(store, config)
+    prices = uses[0].prices
+    assert (prices["commitment_3_years"].per_node_hour, prices["commitment_3_years"].as_of) == (
+        D("38.864"),
+        "2026-11-01",
+    )
+    assert prices["commitment_of_price_book"].per_node_hour == 60
+    assert (prices["on_demand"].per_node_hour, prices["on_demand"].as_of) == (70, "2026-10-01")
+    assert "as_now" not in prices
+    today = costs(scenarios(uses, None), "today")
+    assert (today["as_now"], today["commitment_of_price_book"]) == (None, (2 * 60 + 2) * 730)
+    assert {row.scenario for row in scenarios(uses, None)} == {"today", "+50 %", "x10"}
+    assert "growth" not in {one.name for one in assumptions(uses, DAYS, None)}
+    assert all(one.value != "missing" for one in assumptions(uses, DAYS, None) if "price book" in one.name)
+
+
 def test_price_under_a_commitment_is_none_on_demand(store: DuckDBPyConnection) -> None:
     node(store, 4, "a3-highgpu-8g", "on_demand", 10, "10", option="cud")
     assert used(store)[0].prices["on_demand"].per_node_hour == 80
@@ -252,13 +286,14 @@ def test_price_under_a_commitment_is_none_on_demand(store: DuckDBPyConnection) -
         "INSERT INTO bills BY NAME SELECT 1 AS bill_id, 'gcp' AS provider, 's' AS source, 'gcp' AS format, '1' AS"
         " billing_account_id, '2026-10' AS billing_period, true AS is_whole, '' AS digest, 1 AS rows, 1 AS load_id,"
         " TIMESTAMP '2026-11-01' AS loaded_at; "
-        "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, 0::UBIGINT AS charge_key, TIMESTAMP '2026-10-02' AS"
+        "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, row::UBIGINT AS charge_key, TIMESTAMP '2026-10-02' AS"
         " charge_period_start, TIMESTAMP '2026-10-03' AS charge_period_end, 'Usage' AS charge_category, 0 AS billed_cost, 1 AS"
         " effective_cost, 'USD' AS billing_currency, 'cud-1' AS commitment_discount_id, 'instance' AS kind, 'same' AS cost_cause,"
-        " 'f' AS source_file, 0 AS source_row",
+        " 'f' AS source_file, row AS source_row FROM range(2) AS rows(row)",
     )
     # it may be in the bill's price: the list price is left
-    assert used(store)[0].prices["on_demand"].per_node_hour == D("88.49")
+    (use, _) = used(store)
+    assert (use.prices["on_demand"].per_node_hour, use.nodes) == (D("88.49"), D("2.5"))
 
 
 def test_fewer_than_seven_days_are_no_mix() -> None:
