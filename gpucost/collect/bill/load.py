@@ -86,8 +86,8 @@ ANTI JOIN incoming USING (source_file, source_row)
 GROUP BY source_file
 ORDER BY ALL"""
 _HAS_LEFT_OUT = "SELECT (SELECT count(*) FROM raw) > (SELECT coalesce(sum(rows), 0) FROM first_rows)"
-_UNNAMED = """SELECT 'note', 'without_account', source_file || ': rows that name no billing account (' || unnamed || ') belong to ' || account
-    || ', the only one in the file'
+_UNNAMED = """SELECT 'note', 'without_account',
+    source_file || ': rows that name no billing account (' || unnamed || ') belong to ' || account || ', the only one in the file'
 FROM without_account
 ORDER BY ALL"""
 _UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
