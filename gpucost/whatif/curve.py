@@ -81,8 +81,10 @@ class Curve:
     def scaled(self, factor: float) -> Curve:
         return Curve(tuple(level * factor for level in self.levels), self.lengths)
 
-    def less(self, other: Curve) -> Curve:
-        """What is left of each level when `other`, of the same hours, is taken from it; never under zero."""
+    def less(self, other: Curve | None) -> Curve:
+        """What is left of each level without `other`, of the same hours; never under zero."""
+        if other is None:
+            return self
         left = (max(0.0, mine - theirs) for mine, theirs in zip(self.levels, other.levels, strict=True))
         return Curve(tuple(left), self.lengths)
 

@@ -62,7 +62,7 @@ class Existing:
     month: str | None = None
     paid: dict[Key, Decimal] = field(default_factory=dict)
     currency: str | None = None
-    others: dict[str, ReservedUse] = field(default_factory=dict)
+    others: tuple[ReservedUse, ...] = ()
 
 
 # By provider: when the last instance was billed, and until when the bill is complete.
@@ -160,23 +160,21 @@ def read_commitments(
         f"{at(last - 1):%Y-%m}" if until < to_ms else None,
         dict(paid),
         currencies.pop() if len(currencies) == 1 else None,
-        _others(con, from_ms, to_ms, gpu_types),
+        tuple(_others(con, from_ms, to_ms, gpu_types)),
     )
 
 
 def _others(
     con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Iterable[str]
-) -> dict[str, ReservedUse]:
-    """Other usage on demand by provider. One node of it is as much as costs one an hour under a savings plan."""
+) -> Iterator[ReservedUse]:
+    """Other usage on demand by provider. A node of it is as much as costs one an hour under a savings plan."""
     span = {"from_ms": from_ms, "to_ms": to_ms, "types": [name.lower() for name in gpu_types]}
     rows = con.execute(_OTHERS, span).fetchall()
-    uses = {}
     for provider, several in grouped((row[0], row[1:]) for row in rows).items():
         spans = [(start, end, float(plan) * MS_PER_HOUR / (end - start)) for start, end, _, plan in several]
         on_demand, plan = (total(kept(row[column]) for row in several) for column in (2, 3))
         price = Price(kept(on_demand / plan), "bill: other instances on demand, per money of plans")
-        uses[provider] = ReservedUse("other usage", 0, price, counted(spans, from_ms, to_ms))
-    return uses
+        yield ReservedUse("other usage", 0, price, counted(spans, from_ms, to_ms), provider=provider)
 
 
 KINDS = ("reserved", "savings_plan", "cud")
@@ -184,6 +182,8 @@ PAYMENTS = ("no_upfront", "partial_upfront", "all_upfront", "monthly")
 # Savings plans and CUDs cover several instance types; GPU instances' reservations cover their own type.
 FLEXIBLE = ("savings_plan", "cud")
 
+# A unit of other usage costs one under a plan.
+PLAN_MONEY = Price(Decimal(1), "bill")
 _UPFRONT = {"all_upfront": Decimal(1), "partial_upfront": Decimal("0.5")}
 _FORM = re.compile(r"(?:(?P<kind>[a-z_]+):)?(?P<years>\d+)(?::(?P<payment>[a-z_]+))?")
 _LONGEST_WORD = 40
@@ -213,6 +213,14 @@ class Terms:
         """Whether it covers all instances of the payer, whatever their type and region."""
         return self.kind == "savings_plan" and self.offering != "ec2_instance"
 
+    def scope(self, use: ReservedUse) -> str:
+        """What it covers if it is bought for this usage: an instance type, its family, or all of a provider."""
+        name = "all families" if self.is_wide else use.instance_type
+        if self.kind in FLEXIBLE and not self.is_wide:
+            name = family_name(name)
+        words = (use.provider, "" if self.is_wide else use.region, name)
+        return " ".join(word for word in words if word)
+
     @property
     def length(self) -> str:
         return f"{self.years} year{'s' if self.years > 1 else ''}"
@@ -222,6 +230,8 @@ class Terms:
         return ", ".join(word.replace("_", " ") for word in words if word)
 
 
+# The list price on demand, among the prices of an instance type.
+ON_DEMAND = Terms("on_demand", 0, "")
 # Prices of commitments per node-hour, amortized with what is paid upfront; paid in every hour of the term.
 Offers = Mapping[Terms, Price]
 
@@ -315,6 +325,12 @@ class ReservedUse:
     curve: Curve
     offers: Offers = field(default_factory=dict)
     covered_hours: float = 0.0
+    provider: str = ""
+    region: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.provider, self.region, self.instance_type.lower()
 
     @property
     def cost(self) -> Decimal:
@@ -323,37 +339,14 @@ class ReservedUse:
 
 
 @record
-class Family:
-    """Instance types of one family in one region; or all of a provider."""
-
-    provider: str
-    region: str
-    name: str
-    uses: tuple[ReservedUse, ...]
-
-    def __str__(self) -> str:
-        return " ".join(word for word in (self.provider, self.region, self.name) if word)
-
-    @property
-    def terms(self) -> list[Terms]:
-        """The commitments on offer."""
-        offered = {terms for use in self.uses for terms in use.offers}
-        return sorted(offered, key=lambda terms: (terms.years, terms.kind, terms.payment, terms.offering))
-
-
-@record
 class Demand:
     """What may be committed, what is committed already, how much usage was seen, and the cost of all usage today."""
 
-    families: tuple[Family, ...]
+    uses: tuple[ReservedUse, ...]
     existing: Existing
     evidence: Evidence
     today: Position
     assumptions: tuple[Assumption, ...] = ()
-
-    @property
-    def uses(self) -> list[ReservedUse]:
-        return [use for family in self.families for use in family.uses]
 
 
 def family_name(instance_type: str) -> str:
@@ -363,62 +356,48 @@ def family_name(instance_type: str) -> str:
     return instance_type.split(".")[0] if "." in instance_type else instance_type.rsplit("-", 1)[0]
 
 
-def families_of(
+def uses_of(
     fleet: Fleet,
     period: Period,
     existing: Existing,
-    offers_of: Callable[[str, str, str], tuple[Price | None, Offers]],
+    offers_of: Callable[[Key], Mapping[Terms, Price]],
     *,
     is_narrowed: bool,
     freed: Mapping[Key, Curve] | None = None,
-) -> tuple[Family, ...]:
-    """On-demand usage by family, hour by hour, without hours that the bill or the price book shows as committed.
+) -> tuple[ReservedUse, ...]:
+    """On-demand usage by type and region, hour by hour, without hours that the bill or the price book shows as committed.
 
-    `is_narrowed`: nodes are counted by the share of them that the fleet's pods hold, otherwise whole. `offers_of(provider,
-    region, instance type)` is the list price on demand and the commitments. `freed` are nodes that findings take away. The price
-    on demand is what the nodes cost; if only a bill or nothing prices them, the list price.
+    `is_narrowed`: nodes are counted by the share of them that the fleet's pods hold, otherwise whole. `freed` are nodes that
+    findings take away. The price on demand is what the nodes cost; if only a bill or nothing prices them, the list price, which
+    is among the offers.
     """
-    nodes = [
-        node
-        for node in fleet.nodes
+    by_type: dict[Key, list[Node]] = defaultdict(list)
+    for node in fleet.nodes:
         # clouds sell commitments for their own machines only
-        if node.capacity_type in COMMITTABLE and (node.provider or node.instance_type)
-    ]
-    by_type = grouped(
-        (
-            (
-                node.provider or "",
-                node.region or "",
-                node.instance_type or node.gpu_model or "unknown",
-                node.gpus,
-            ),
-            node,
-        )
-        for node in nodes
-    )
-    families: dict[Key, list[ReservedUse]] = defaultdict(list)
-    for (provider, region, instance_type, gpus), several in sorted(
-        by_type.items(), key=lambda item: item[0]
-    ):
-        spans = list(_uncommitted(fleet, several, is_narrowed=is_narrowed))
-        listed, offers = offers_of(provider, region, instance_type)
-        price = _mean_price(several) or listed
+        if node.capacity_type in COMMITTABLE and (node.provider or node.instance_type):
+            name = node.instance_type or node.gpu_model or "unknown"
+            by_type[node.provider or "", node.region or "", name].append(node)
+    uses = []
+    for (provider, region, name), nodes in sorted(by_type.items()):
+        key = provider, region, name.lower()
+        spans = list(_uncommitted(fleet, nodes, is_narrowed=is_narrowed))
+        offers = dict(offers_of(key))
+        listed = offers.pop(ON_DEMAND, None)
+        price = _mean_price(nodes) or listed
         if not price or not price.per_node_hour or not spans:
             continue
-        curve, key = counted(spans, period.start_ms, period.end_ms), (provider, region, instance_type.lower())
-        left = curve.less(existing.covered[key]) if key in existing.covered else curve
+        curve = counted(spans, period.start_ms, period.end_ms)
+        left = curve.less(existing.covered.get(key))
         covered = round(curve.node_hours - left.node_hours, 6)
-        if freed and key in freed:
-            left = left.less(freed[key])
-        use = ReservedUse(instance_type, gpus, price, left, offers, covered)
-        families[provider, region, family_name(instance_type)].append(use)
-    return tuple(Family(*key, tuple(uses)) for key, uses in families.items())
+        left = left.less((freed or {}).get(key))
+        uses.append(ReservedUse(name, nodes[0].gpus, price, left, offers, covered, provider, region))
+    return tuple(uses)
 
 
 def _uncommitted(
     fleet: Fleet, nodes: Sequence[Node], *, is_narrowed: bool
 ) -> Iterator[tuple[int, int, float]]:
-    """When the nodes were in use (from, to, nodes), without prices of the price book that are under a commitment."""
+    """When the nodes were in use (from, to, nodes), except at prices of the price book that are under a commitment."""
     pods_of = grouped((pod.place, pod) for pod in fleet.pods)
     for node in nodes:
         for price, start, end in node.steps:
@@ -464,11 +443,16 @@ class Pool:
         return self.committed.per_node_hour
 
     @property
+    def scope(self) -> str:
+        """What it covers."""
+        return self.terms.scope(self.use)
+
+    @property
     def uses(self) -> list[ReservedUse]:
         return sorted((self.use, *self.others), key=self._ratio)
 
     def _price_of(self, use: ReservedUse) -> Decimal:
-        return use.offers[self.terms].per_node_hour
+        return use.offers.get(self.terms, PLAN_MONEY).per_node_hour
 
     def _ratio(self, use: ReservedUse) -> float:
         return float(self._price_of(use) / use.on_demand.per_node_hour)
@@ -488,8 +472,26 @@ class Pool:
 
     @property
     def hourly_cost(self) -> Decimal:
-        """The obligation per hour."""
         return kept(to_decimal(self.level) * self.price)
+
+    @property
+    def obligation(self) -> Decimal:
+        """What is paid over the whole term, used or not."""
+        return self.hourly_cost * self.terms.years * HOURS_PER_YEAR
+
+    @property
+    def used(self) -> float:
+        """Node-hours of it that are in use."""
+        return self.curve.used(self.level)
+
+    @property
+    def unused(self) -> float:
+        return self.level * self.use.curve.hours - self.used
+
+    @property
+    def on_demand_cost(self) -> Decimal:
+        """Of its GPU nodes."""
+        return total(use.cost for use in self.uses if use.gpus)
 
     def best_level(self, usage: float = 1.0, price_change: float = 1.0) -> int:
         """The whole number of nodes that costs least if usage and prices on demand are these parts of today's."""
@@ -501,24 +503,22 @@ class Pool:
         Other usage fills a plan, but it makes none larger than the mean use of GPUs.
         """
         step = 0.01 / float(self.price) if self.terms.kind == "savings_plan" else 1.0
-        gpus, whole = (
-            self._curve(uses).scaled(usage / step)
-            for uses in ([use for use in self.uses if use.gpus], self.uses)
-        )
+        gpus = self._curve(use for use in self.uses if use.gpus).scaled(usage / step)
         own, filled = (
-            evidence.safe_level(curve, self.break_even / price_change) for curve in (gpus, whole)
+            evidence.safe_level(curve, self.break_even / price_change)
+            for curve in (gpus, self.curve.scaled(usage / step))
         )
         return max(own, min(filled, int(gpus.mean))) * step
 
     def avoided(self, usage: float = 1.0, *, is_of_gpus: bool = False) -> Decimal:
         """On-demand cost of the usage that the commitment covers, if usage is `usage` of today's."""
-        amount, used = Decimal(0), 0.0
+        amount, before = Decimal(0), 0.0
         for number, use in enumerate(self.uses, 1):
             now = self._curve(self.uses[:number]).scaled(usage).used(self.level)
             if use.gpus or not is_of_gpus:
-                hours = to_decimal(round(now - used, 9))
+                hours = to_decimal(round(now - before, 9))
                 amount += hours * self.price * use.on_demand.per_node_hour / self._price_of(use)
-            used = now
+            before = now
         return kept(amount)
 
     def gain(self, usage: float = 1.0, price_change: float = 1.0) -> Decimal:
@@ -526,117 +526,38 @@ class Pool:
         paid = self.hourly_cost * to_decimal(self.use.curve.hours)
         return kept(self.avoided(usage) * to_decimal(price_change) - paid)
 
-
-@record
-class Choice:
-    """A family committed on some terms; `left_out` are types that these terms are not sold for."""
-
-    family: Family
-    terms: Terms
-    pools: tuple[Pool, ...]
-    left_out: tuple[ReservedUse, ...]
-
-    @classmethod
-    def safe(cls, family: Family, terms: Terms, demand: Demand) -> Choice:
-        """At the level to advise. The family has an offer on these terms."""
-        sold, left_out = (
-            [use for use in family.uses if (terms in use.offers) is is_sold] for is_sold in (True, False)
-        )
-        pools = [Pool(use, terms, use.offers[terms]) for use in sold]
-        if terms.kind in FLEXIBLE:
-            smallest = min(pools, key=lambda pool: (pool.price, pool.use.instance_type))
-            others = [use for use in sold if use is not smallest.use]
-            if terms.is_wide and (more := demand.existing.others.get(family.provider.lower())):
-                others.append(replace(more, offers={terms: Price(Decimal(1), "bill")}))
-            pools = [replace(smallest, others=tuple(others))]
-        choice = cls(family, terms, tuple(pools), tuple(left_out))
-        return choice.at_levels(lambda pool: pool.safe_level(demand.evidence))
-
-    def at_levels(self, level: Callable[[Pool], float]) -> Choice:
-        return replace(self, pools=tuple(replace(pool, level=level(pool)) for pool in self.pools))
-
-    @property
-    def levels(self) -> str:
-        """How much of what."""
-        if self.terms.kind == "savings_plan":
-            return f"{self.hourly_cost:,.2f} an hour"
-        return " and ".join(
-            f"{pool.level:,.0f} × {pool.use.instance_type}" for pool in self.pools if pool.level
-        )
-
-    @property
-    def instances(self) -> int | None:
-        """None for a savings plan, which is money per hour."""
-        if self.terms.kind == "savings_plan":
-            return None
-        return round(sum(pool.level for pool in self.pools))
-
-    @property
-    def hourly_cost(self) -> Decimal:
-        return total(pool.hourly_cost for pool in self.pools)
-
-    @property
-    def obligation(self) -> Decimal:
-        """What is paid over the whole term, used or not."""
-        return self.hourly_cost * self.terms.years * HOURS_PER_YEAR
-
-    @property
-    def unused(self) -> list[tuple[float, float]]:
-        """Node-hours that are paid and not used, by pool, and the GPUs of a node."""
-        return [
-            (pool.level * pool.curve.hours - pool.curve.used(pool.level), pool.use.gpus)
-            for pool in self.pools
-        ]
-
-    @property
-    def break_even(self) -> float:
-        """The highest of the pools' break-evens, 0-1 and above."""
-        return max(pool.break_even for pool in self.pools)
-
-    def avoided(self, usage: float = 1.0, *, is_of_gpus: bool = False) -> Decimal:
-        return total(pool.avoided(usage, is_of_gpus=is_of_gpus) for pool in self.pools)
-
-    def gain(self, usage: float = 1.0, price_change: float = 1.0) -> Decimal:
-        return total(pool.gain(usage, price_change) for pool in self.pools)
-
     def break_even_on(self, bought_on: date) -> date | None:
         """The day on which avoided on-demand cost has reached the obligation, whatever is used later; None beyond the term."""
-        avoided = self.avoided()
-        if not avoided or self.gain() < 0:
+        if not self.level or self.gain() < 0:
             return None
         return bought_on + timedelta(
-            hours=self.terms.years * HOURS_PER_YEAR * float(1 - self.gain() / avoided)
+            hours=float(self.obligation * (1 - self.gain() / self.avoided()) / self.hourly_cost)
         )
 
     def payback_months(self) -> float | None:
-        """Months until avoided on-demand cost has reached what was paid upfront; None beyond the term, or without commitment."""
-        upfront, hours = self.obligation * self.terms.upfront_share, to_decimal(self.pools[0].curve.hours)
-        gained = self.avoided() / hours - self.hourly_cost * (1 - self.terms.upfront_share)
-        if not self.hourly_cost or (gained <= 0 and upfront):
-            return None
-        months = float(upfront / gained) / HOURS_PER_MONTH if upfront else 0.0
-        return round(months, 6) if months <= self.terms.years * 12 else None
-
-    def lasting_share(self) -> float:
-        """The share of today's usage at which the commitments cost what on demand would."""
-        return bisected(0.0, 1.0, lambda usage: self.gain(usage) <= 0)
-
-    def is_old(self, day: date, most_days: int) -> bool:
-        """Whether one of its prices is more than `most_days` old."""
-        return bool(old_prices((("", pool.committed) for pool in self.pools), day, most_days))
+        """Months until avoided on-demand cost has reached what was paid upfront; None beyond the term."""
+        share = self.terms.upfront_share
+        hourly = self.avoided() / to_decimal(self.use.curve.hours) - self.hourly_cost * (1 - share)
+        hours = self.obligation * share / hourly if hourly > 0 else Decimal("Infinity")
+        return float(hours) / HOURS_PER_MONTH if hours <= self.terms.years * HOURS_PER_YEAR else None
 
 
 # Changes of usage and of the list price, in percent.
 CHANGES = ((20, 0), (-10, 0), (-20, 0), (-25, 0), (-50, 0), (0, -10), (0, -20))
 _HALF = Assumption("partial upfront", 50, "% of the term's price", "default")
 
-# columns of the table, and the keys of a record that they show; "": the terms
+# columns of the tables, and the keys of the records that they show
 _COLUMNS = {
-    "family": "family", "commitment": "", "instances": "instances", "per hour": "committed_per_hour", "cost": "cost",
-    "saving": "saving", "obligation": "obligation", "coverage %": "coverage_percent", "utilization %": "utilization_percent",
-    "break-even utilization %": "break_even_utilization_percent",
+    "covers": "covers", "commitment": "commitment", "instances": "instances", "per hour": "committed_per_hour",
+    "cost": "cost", "saving": "saving", "obligation": "obligation", "coverage %": "coverage_percent",
+    "utilization %": "utilization_percent", "break-even utilization %": "break_even_utilization_percent",
 }  # fmt: skip
 _LONGER_COLUMNS = _COLUMNS | {"upfront": "upfront_payment", "payback months": "payback_months"}
+_REGRET_COLUMNS = {
+    "covers": "covers", "usage changes %": "usage_change_percent", "list price changes %": "list_price_change_percent",
+    "cost": "cost", "on demand cost": "on_demand_cost", "still saves": "still_saves", "best cost": "best_cost",
+    "regret": "regret", "advised per hour": "advised_per_hour",
+}  # fmt: skip
 _FIGURES = (
     "instances",
     "coverage_percent",
@@ -649,7 +570,6 @@ _FIGURES = (
 def answer(
     demand: Demand,
     *,
-    currency: str,
     period: str,
     bought_on: date,
     considered: Considered = ANYTHING,
@@ -659,263 +579,237 @@ def answer(
 
     `bought_on` is the first day of commitments. Raises GpucostError if no price of a considered commitment is available.
     """
-    choices, chosen = _choices(demand, considered, bought_on, stale_after_days)
-    records = {(str(choice.family), choice.terms): _record(choice, bought_on) for choice in choices}
-    best = [records[str(choice.family), choice.terms] for choice in chosen]
-    gain = total(choice.gain() for choice in chosen)
-    unused = [part for choice in chosen for part in choice.unused]
-    after = Position(
-        demand.today.cost - gain,
-        currency,
-        round(demand.today.gpu_hours + sum(hours * gpus for hours, gpus in unused), 6),
-        round(demand.today.node_hours + sum(hours for hours, _ in unused), 6),
-        {
-            "committed_node_hours": round(
-                sum(pool.level * pool.use.curve.hours for choice in chosen for pool in choice.pools), 6
-            )
-        },
+    pools = _pools(demand, considered, bought_on, stale_after_days)
+    advised = _advised(pools)
+    today, best = demand.today, [_record(pool, bought_on) for pool in advised]
+    regret = [_regret(pool, demand.evidence, *change) for pool in advised for change in CHANGES]
+    longer = [pool for pool in pools if not pool.terms.binds_least and pool.level]
+    shortest = [pool for pool in pools if pool.terms.binds_least]
+    scenario = Position(
+        today.cost - total(pool.gain() for pool in advised),
+        today.currency,
+        round(today.gpu_hours + sum(pool.unused * pool.use.gpus for pool in advised), 6),
+        round(today.node_hours + sum(pool.unused for pool in advised), 6),
+        {"committed_node_hours": round(sum(pool.used + pool.unused for pool in advised), 6)},
     )
-    eligible = _eligible(demand, chosen, currency)
-    regret = [_regret(choice, demand.evidence, *change) for choice in chosen for change in CHANGES]
-    shown = [
-        *((use.instance_type, use.on_demand) for use in demand.uses),
-        *((pool.use.instance_type, pool.committed) for choice in chosen for pool in choice.pools),
-    ]
+    eligible = _eligible(demand, advised)
+    shown = [(use.instance_type, use.on_demand) for use in demand.uses]
+    shown += [(pool.use.instance_type, pool.committed) for pool in advised]
+    levels = "; ".join(f"{pool.scope}: {pool.terms}, {_level(pool)}" for pool in advised)
     return Answer(
         kind="reserve",
         title="Committing instead of paying on demand" + old_prices(shown, bought_on, stale_after_days),
         period=period,
-        today=demand.today,
-        scenario=after,
+        today=today,
+        scenario=scenario,
         figures={
             "price_per": "node",
-            "obligation": total(choice.obligation for choice in chosen),
+            "obligation": total(pool.obligation for pool in advised),
             "data_days": round(demand.evidence.days, 3),
             "best": best,
-            "options": list(records.values()),
+            "options": [_record(pool, bought_on) for pool in pools],
             "regret": regret,
             **eligible,
-            "existing_commitments": [asdict(one) for one in demand.existing.commitments],
+            "existing_commitments": [asdict(commitment) for commitment in demand.existing.commitments],
             "existing_commitments_known": demand.existing.is_bill_loaded,
             **({name: best[0][name] for name in _FIGURES} if len(best) == 1 else {}),
         },
-        assumptions=tuple(_assumptions(demand, choices)),
-        break_even=tuple(_break_even(demand, chosen, bought_on)),
+        assumptions=tuple(_assumptions(demand, pools)),
+        break_even=tuple(_break_even(demand, advised, bought_on)),
         time=(
             "No workload waits: committed and on-demand instances are the same machines. A commitment binds for its whole term.",
             "A savings plan or CUD is a price, not capacity: only a capacity reservation keeps instances free for you.",
         ),
-        findings=tuple(_findings(demand, choices, chosen)),
-        tables=tuple(_tables(choices, chosen, records, eligible, regret)),
-    )
+        findings=tuple(_findings(demand, pools, advised)),
+        tables=(
+            *_rows("commitments", _COLUMNS, [_record(pool, bought_on) for pool in shortest],
+                f"The scenario takes: {levels}." if levels else "The scenario stays on demand."),
+            *_rows("longer terms and upfront payments", _LONGER_COLUMNS, [_record(pool, bought_on) for pool in longer],
+                "They bind longer, and are no part of the saving above."),
+            *_spend(eligible),
+            *_rows("if usage or the list price changes", _REGRET_COLUMNS, regret,
+                "Regret: the cost over the best level then. Advised per hour: the commitment that would be advised then."),
+        ),
+    )  # fmt: skip
 
 
-def _choices(
-    demand: Demand, considered: Considered, day: date, most_days: int
-) -> tuple[list[Choice], list[Choice]]:
-    """What is on offer, the best first: recent prices, then the saving. And the advice: at most one for each family."""
-    choices, chosen = [], []
-    for provider, families in grouped((family.provider, family) for family in demand.families).items():
-        several = len(families) > 1
-        whole = Family(
-            provider, "", "all families", tuple(use for family in families for use in family.uses)
-        )
-        offered = [
-            Choice.safe(family, terms, demand)
-            for family in [*families, *([whole] if several else [])]
-            for terms in family.terms
-            if considered.allows(terms) and (not several or terms.is_wide is (family is whole))
-        ]
-        offered.sort(
-            key=lambda choice: (
-                choice.is_old(day, most_days), -choice.gain(), choice.terms.years, choice.terms.upfront_share,
-            )
-        )  # fmt: skip
-        choices += offered
-        best: dict[str, Choice] = {}
-        for choice in offered:
-            if choice.terms.binds_least and choice.gain() > 0:
-                best.setdefault(str(choice.family), choice)
-        wide = best.pop(str(whole), None)
-        apart = list(best.values())
-        is_wide = wide and wide.gain() >= total(choice.gain() for choice in apart)
-        chosen += [wide] if wide and is_wide else apart
-    if not choices:
+def _pools(demand: Demand, considered: Considered, day: date, most_days: int) -> list[Pool]:
+    """All commitments on offer at the level to advise; recent prices first, then the largest saving."""
+    offered: dict[tuple[str, Terms], list[ReservedUse]] = defaultdict(list)
+    for use in demand.uses:
+        for terms in filter(considered.allows, use.offers):
+            offered[terms.scope(use), terms].append(use)
+    if not offered:
         names = ", ".join(sorted({use.instance_type for use in demand.uses}))
         raise GpucostError(
             f"no price of a commitment is known for {names or 'any node'}",
             "gpucost collect prices asks the clouds for them; or --commitment-price 1=PRICE, or --commitment-discount 1=PERCENT",
         )
-    return choices, chosen
+    pools = []
+    for (_, terms), uses in offered.items():
+        smallest, *others = sorted(uses, key=lambda use: (use.offers[terms].per_node_hour, use.instance_type))
+        if terms.is_wide:
+            others += [use for use in demand.existing.others if use.provider == smallest.provider]
+        pool = Pool(smallest, terms, smallest.offers[terms], 0, tuple(others))
+        pools.append(replace(pool, level=pool.safe_level(demand.evidence)))
+
+    def rank(pool: Pool) -> tuple[bool, Decimal, Terms]:
+        return bool(old_prices([("", pool.committed)], day, most_days)), -pool.gain(), pool.terms
+
+    return sorted(pools, key=rank)
 
 
-def _percent(part: float, whole: float) -> float | None:
-    return round(part / whole * 100, 6) if whole else None
+def _advised(pools: Sequence[Pool]) -> list[Pool]:
+    """The commitments of the headline: the best of each scope; a wider scope if it saves more than all that it replaces."""
+    best: dict[str, Pool] = {}
+    for pool in pools:
+        if pool.terms.binds_least and pool.gain() > 0:
+            best.setdefault(pool.scope, pool)
+    advised: list[Pool] = []
+    for pool in sorted(best.values(), key=lambda pool: len(pool.uses)):
+        keys = {use.key for use in pool.uses}
+        inside = [other for other in advised if any(use.key in keys for use in other.uses)]
+        if pool.gain() > total(other.gain() for other in inside):
+            advised = [other for other in advised if other not in inside] + [pool]
+    return advised
 
 
-def _eligible(demand: Demand, chosen: Sequence[Choice], currency: str) -> dict[str, Any]:
+def _percent(part: Decimal | float, whole: Decimal | float) -> float | None:
+    return round(float(part) / float(whole) * 100, 6) if whole else None
+
+
+def _eligible(demand: Demand, advised: Sequence[Pool]) -> dict[str, Any]:
     """The on-demand cost of eligible use, the share of it that commitments cover, and the effective savings rate.
 
     That is 1 − cost ÷ on-demand cost (FinOps Foundation, effective savings rate); None if existing commitments are not known, or
     billed in several currencies or another currency.
     """
-    existing = demand.existing
-    keys = [
-        (family.provider, family.region, use.instance_type.lower())
-        for family in demand.families
-        for use in family.uses
-    ]
-    uncovered = total(use.cost for use in demand.uses)
+    existing, keys = demand.existing, {NOTHING, *(use.key for use in demand.uses)}
     covered = total(use.on_demand.per_node_hour * to_decimal(use.covered_hours) for use in demand.uses)
-    paid = total(existing.paid[key] for key in {*keys, NOTHING} & existing.paid.keys())
-    eligible = uncovered + covered
-    is_known = existing.is_bill_loaded and (not paid or existing.currency == currency)
-    newly = total(choice.avoided(is_of_gpus=True) for choice in chosen)
-    gain = total(choice.gain() for choice in chosen)
+    paid = total(cost for key, cost in existing.paid.items() if key in keys)
+    eligible = covered + total(use.cost for use in demand.uses)
+    is_known = existing.is_bill_loaded and (not paid or existing.currency == demand.today.currency)
     parts = {
         "covered_percent_today": covered,
-        "covered_percent": covered + newly,
+        "covered_percent": covered + total(pool.avoided(is_of_gpus=True) for pool in advised),
         "effective_savings_rate_percent_today": covered - paid,
-        "effective_savings_rate_percent": covered - paid + gain,
+        "effective_savings_rate_percent": covered - paid + total(pool.gain() for pool in advised),
     }
-    shares = {
-        name: _percent(float(part), float(eligible)) if is_known else None for name, part in parts.items()
-    }
+    shares = {name: _percent(part, eligible) if is_known else None for name, part in parts.items()}
     return {"eligible_cost": eligible} | shares
 
 
-def _record(choice: Choice, bought_on: date) -> dict[str, Value]:
-    pools, only = choice.pools, choice.pools[0] if len(choice.pools) == 1 else None
-    used = sum(pool.curve.used(pool.level) for pool in pools)
-    # in the pools' instances; those of types left out as they are
-    in_use = sum(use.curve.node_hours for use in (*pools, *choice.left_out))
-    cost, even = total(use.cost for use in choice.family.uses), choice.break_even_on(bought_on)
+def _spend(eligible: Mapping[str, Any]) -> tuple[Rows, ...]:
+    """A table of `_eligible`; none if existing commitments are not known."""
+    cost, *shares = map(_short, eligible.values())
+    if "-" in shares:
+        return ()
+    lines = [
+        ("at on-demand prices", cost, cost),
+        ("covered %", *shares[:2]),
+        ("effective savings rate %", *shares[2:]),
+    ]
+    note = (
+        "Of on-demand nodes and of what commitments cover already; spot and capacity blocks are in neither."
+    )
+    return Rows.of("eligible spend", ("", "today", "scenario"), lines, note)
+
+
+def _level(pool: Pool) -> str:
+    if pool.terms.kind == "savings_plan":
+        return f"{pool.hourly_cost:,.2f} an hour"
+    return f"{pool.level:,.0f} × {pool.use.instance_type}"
+
+
+def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
+    gain, even, months = pool.gain(), pool.break_even_on(bought_on), pool.payback_months()
     return {
-        "family": str(choice.family),
-        "provider": choice.family.provider,
-        "region": choice.family.region,
-        "kind": choice.terms.kind,
-        "term_years": choice.terms.years,
-        "payment_option": choice.terms.payment,
-        "offering": choice.terms.offering or None,
-        "instances": choice.instances,
-        "instance_types": ", ".join(pool.use.instance_type for pool in pools),
-        "committed_per_hour": choice.hourly_cost,
-        "obligation": choice.obligation,
-        "committed_price_per_node_hour": only and only.price,
-        "on_demand_price_per_node_hour": only and only.use.on_demand.per_node_hour,
-        "cost": cost - choice.gain(),
-        "saving": choice.gain(),
-        "saving_percent": _percent(float(choice.gain()), float(cost)),
-        "coverage_percent": _percent(used, in_use),
-        "utilization_percent": _percent(used, used + sum(hours for hours, _ in choice.unused)),
-        "break_even_utilization_percent": round(choice.break_even * 100, 6),
+        "covers": pool.scope,
+        "commitment": str(pool.terms),
+        "provider": pool.use.provider,
+        "region": pool.use.region,
+        "kind": pool.terms.kind,
+        "term_years": pool.terms.years,
+        "payment_option": pool.terms.payment,
+        "offering": pool.terms.offering or None,
+        "instances": None if pool.terms.kind == "savings_plan" else round(pool.level),
+        "instance_types": ", ".join(use.instance_type for use in pool.uses),
+        "committed_per_hour": pool.hourly_cost,
+        "obligation": pool.obligation,
+        "committed_price_per_node_hour": pool.price,
+        "on_demand_price_per_node_hour": pool.use.on_demand.per_node_hour,
+        "cost": pool.on_demand_cost - gain,
+        "saving": gain,
+        "saving_percent": _percent(gain, pool.on_demand_cost),
+        "coverage_percent": _percent(pool.used, pool.curve.node_hours),
+        "utilization_percent": _percent(pool.used, pool.used + pool.unused),
+        "break_even_utilization_percent": round(pool.break_even * 100, 6),
         "break_even_date": even and even.isoformat(),
-        "upfront_payment": choice.obligation * choice.terms.upfront_share,
-        "payback_months": choice.payback_months(),
+        "upfront_payment": pool.obligation * pool.terms.upfront_share,
+        "payback_months": months and round(months, 6),
     }
 
 
-def _regret(choice: Choice, evidence: Evidence, usage_percent: int, price_percent: int) -> dict[str, Value]:
+def _regret(pool: Pool, evidence: Evidence, usage_percent: int, price_percent: int) -> dict[str, Value]:
     """The cost with the commitment held after a change of usage or of the list price, with the best level then, and the advice then."""
-    usage, price = 1 + usage_percent / 100, 1 + price_percent / 100
-    alone = total(use.cost for use in choice.family.uses) * to_decimal(usage) * to_decimal(price)
-    best = choice.at_levels(lambda pool: pool.best_level(usage, price))
-    held, most = choice.gain(usage, price), max(Decimal(0), best.gain(usage, price))
-    advised = choice.at_levels(lambda pool: pool.safe_level(evidence, usage, price))
+    change = 1 + usage_percent / 100, 1 + price_percent / 100
+    alone = pool.on_demand_cost * to_decimal(change[0]) * to_decimal(change[1])
+    held = pool.gain(*change)
+    most = max(held, replace(pool, level=pool.best_level(*change)).gain(*change))
+    amounts = {
+        "cost": alone - held,
+        "on_demand_cost": alone,
+        "still_saves": held,
+        "best_cost": alone - most,
+        "regret": most - held,
+        "advised_per_hour": replace(pool, level=pool.safe_level(evidence, *change)).hourly_cost,
+    }
     return {
-        "family": str(choice.family),
+        "covers": pool.scope,
         "usage_change_percent": usage_percent,
         "list_price_change_percent": price_percent,
-        "cost": round(alone - held, 6),
-        "on_demand_cost": round(alone, 6),
-        "still_saves": round(held, 6),
-        "advised_per_hour": round(advised.hourly_cost, 6),
-        "best_cost": round(alone - max(held, most), 6),
-        "regret": round(max(Decimal(0), most - held), 6),
-    }
+    } | {name: round(amount, 6) for name, amount in amounts.items()}
 
 
-def _assumptions(demand: Demand, choices: Sequence[Choice]) -> Iterator[Assumption]:
+def _assumptions(demand: Demand, pools: Sequence[Pool]) -> Iterator[Assumption]:
     yield from demand.assumptions
-    if demand.evidence.last_hour is not None:
-        yield Assumption("days of data", round(demand.evidence.days, 1), "days", "the curve")
     yield Assumption("least use of a committed instance", LEAST_USE * 100, "% of the hours", "default")
     yield Assumption("least use over the price ratio", MARGIN * 100, "points", "default")
     unit = "money per node-hour"
     for use in demand.uses:
         yield priced(f"on demand, {use.instance_type}", use.on_demand, unit)
-    pools = {(pool.use.instance_type, pool.terms): pool for choice in choices for pool in choice.pools}
-    for (name, terms), pool in pools.items():
-        yield priced(f"{name}, {terms}", pool.committed, unit)
-    for provider, other in demand.existing.others.items():
-        yield priced(f"other usage of {provider}", other.on_demand, "money on demand per money of a plan")
-    if any(choice.terms.payment == "partial_upfront" for choice in choices):
+        for terms, price in use.offers.items():
+            if any(pool.terms == terms for pool in pools):
+                yield priced(f"{use.instance_type}, {terms}", price, unit)
+    for use in demand.existing.others:
+        yield priced(f"other usage of {use.provider}", use.on_demand, "money on demand per money of a plan")
+    if any(pool.terms.payment == "partial_upfront" for pool in pools):
         yield _HALF
 
 
-def _break_even(demand: Demand, chosen: Sequence[Choice], bought_on: date) -> Iterator[str]:
+def _break_even(demand: Demand, advised: Sequence[Pool], bought_on: date) -> Iterator[str]:
     if demand.evidence.shortage:
         yield demand.evidence.shortage
-    elif not chosen:
+    elif not advised:
         yield (
-            f"No commitment for one year without upfront payment is safe: each instance must be in use for"
-            f" {LEAST_USE * 100:.0f} % of the hours, {MARGIN * 100:.0f} points more than its price ratio, and in the last week, too"
+            f"No commitment for one year without upfront payment is safe: an instance must be in use for {LEAST_USE * 100:.0f} % of"
+            f" the hours, for {MARGIN * 100:.0f} points more than its price ratio, and as much in the last week"
         )
-    for choice in chosen:
-        even = choice.break_even_on(bought_on)
+    for pool in advised:
+        even, lasting = pool.break_even_on(bought_on), bisected(0.0, 1.0, lambda usage: pool.gain(usage) <= 0)
         yield (
-            f"{choice.family}: {choice.obligation:,.2f} is owed over {choice.terms.length}, used or not;"
-            f" a committed instance pays for itself from {choice.break_even * 100:.1f} % of its hours in use on;"
-            f" all of them together until usage falls by {(1 - choice.lasting_share()) * 100:.1f} %"
-            + (f"; bought on {bought_on}, they have paid for themselves on {even}, even without any use after" if even else "")
-        )  # fmt: skip
-
-
-def _tables(
-    choices: Sequence[Choice],
-    chosen: Sequence[Choice],
-    records: Mapping[tuple[str, Terms], Mapping[str, Value]],
-    eligible: Mapping[str, Any],
-    regret: Sequence[Mapping[str, Value]],
-) -> Iterator[Rows]:
-    def rows(title: str, columns: Mapping[str, str], shown: Iterable[Choice], note: str) -> tuple[Rows, ...]:
-        lines = []
-        for choice in shown:
-            row = records[str(choice.family), choice.terms]
-            lines.append(tuple(_short(row[key]) if key else str(choice.terms) for key in columns.values()))
-        return Rows.of(title, tuple(columns), lines, note)
-
-    advised = "; ".join(f"{choice.family}: {choice.terms}, {choice.levels}" for choice in chosen)
-    yield from rows(
-        "commitments",
-        _COLUMNS,
-        [choice for choice in choices if choice.terms.binds_least],
-        f"The scenario takes: {advised}." if advised else "The scenario stays on demand.",
-    )
-    yield from rows(
-        "longer terms and upfront payments",
-        _LONGER_COLUMNS,
-        [choice for choice in choices if not choice.terms.binds_least and choice.obligation],
-        "They bind longer, and are no part of the saving above.",
-    )
-    if eligible["covered_percent_today"] is not None:
-        lines = [("at on-demand prices", *[round(eligible["eligible_cost"], 2)] * 2)]
-        for name in ("covered", "effective_savings_rate"):
-            ends = (_short(eligible[f"{name}_percent{end}"]) for end in ("_today", ""))
-            lines.append((f"{name.replace('_', ' ')} %", *ends))
-        yield Rows(
-            "eligible spend",
-            ("", "today", "scenario"),
-            tuple(lines),
-            "Of on-demand nodes and of what commitments cover already; spot and capacity blocks are in neither.",
+            f"{pool.scope}: {pool.obligation:,.2f} is owed over {pool.terms.length}, used or not; a committed instance pays for"
+            f" itself from {pool.break_even * 100:.1f} % of its hours in use on; all of them together until usage falls by"
+            f" {(1 - lasting) * 100:.1f} %; bought on {bought_on}, they have paid for themselves on {even}, even without any later use"
         )
-    yield from Rows.of(
-        "if usage or the list price changes",
-        ("family", "usage %", "list price %", "cost", "on demand cost", "still saves", "advised per hour", "best cost", "regret"),
-        [tuple(map(_short, row.values())) for row in regret],
-        "Regret: the cost over the best level then. Advised per hour: the commitment that would be advised then.",
-    )  # fmt: skip
+
+
+def _rows(
+    title: str, columns: Mapping[str, str], records: Iterable[Mapping[str, Value]], note: str
+) -> tuple[Rows, ...]:
+    """A table of records."""
+    lines = [tuple(_short(row[key]) for key in columns.values()) for row in records]
+    return Rows.of(title, tuple(columns), lines, note)
 
 
 def _short(value: Value) -> Value:
@@ -924,32 +818,31 @@ def _short(value: Value) -> Value:
     return "-" if value is None else round(value, 1) if isinstance(value, float) else value
 
 
-def _findings(demand: Demand, choices: Sequence[Choice], chosen: Sequence[Choice]) -> Iterator[str]:
+def _findings(demand: Demand, pools: Sequence[Pool], advised: Sequence[Pool]) -> Iterator[str]:
     existing = demand.existing
     if not existing.is_bill_loaded:
         yield "Existing commitments: unknown, since no bill of the period is loaded; they are not counted"
     elif not existing.commitments:
         yield "Existing commitments: the bill of the period has none"
     else:
-        later = f" of {existing.month}, which are taken to go on as on its last day," if existing.month else ","
+        later = (
+            f" of {existing.month}, which are taken to go on as on its last day," if existing.month else ","
+        )
         yield (
             f"Existing commitments: {len(existing.commitments)} in the bill{later} counted first; they cover"
             f" {sum(use.covered_hours for use in demand.uses):,.1f} node-hours of this usage, which no commitment here counts"
         )
-    for one in existing.commitments:
-        if not one.covered_instance_hours and not one.unused_cost:
-            yield f"{one.commitment_discount_id}: the bill does not say which instances it covers, so it is not counted"
-        if one.unused_cost:
-            unused = f"{one.unused_cost:,.2f} {one.currency}"
-            yield f"{one.commitment_discount_id} was not used for {unused} of what it cost: use it before buying more"
-    priced_types = {use.instance_type for choice in choices for pool in choice.pools for use in pool.uses}
-    for family in demand.families:
-        if not any(use.instance_type in priced_types for use in family.uses):
-            yield f"{family}: no price of a commitment is known; it stays on demand"
-    for choice in chosen:
-        for use in choice.left_out:
-            yield f"{use.instance_type} is not sold as {choice.terms}; it stays on demand"
-        for pool in choice.pools:
-            if pool.others:
-                names = ", ".join(use.instance_type for use in pool.uses)
-                yield f"{choice.family}: the commitment covers {names}, each at its own price under it"
+    for commitment in existing.commitments:
+        name, unused = commitment.commitment_discount_id, commitment.unused_cost
+        if unused:
+            yield f"{name} was not used for {unused:,.2f} {commitment.currency} of what it cost: use it before buying more"
+        elif not commitment.covered_instance_hours:
+            yield f"{name}: the bill does not say which instances it covers, so it is not counted"
+    offered = {use.key for pool in pools for use in pool.uses}
+    for use in demand.uses:
+        if use.key not in offered:
+            yield f"{use.instance_type}: no price of a commitment is known; it stays on demand"
+    for pool in advised:
+        if pool.others:
+            names = ", ".join(use.instance_type for use in pool.uses)
+            yield f"{pool.scope}: the commitment covers {names}, each at its own price under it"
