@@ -52,8 +52,8 @@ class Commitment:
 class Existing:
     """Commitments of the bill, and the payer's other usage. `covered` holds covered instances, hour by hour.
 
-    `month` is that of the bill whose last day stands for later time without a bill. `paid` is the cost by what is covered, used or
-    not, after discounts; commitments that covered nothing are under NOTHING.
+    `month` is that of the bill whose last day stands for later time without a bill. `paid` is the cost by what is covered, used
+    or not, after discounts; commitments that covered nothing are under NOTHING.
     """
 
     is_bill_loaded: bool
@@ -162,6 +162,24 @@ def read_commitments(
         currencies.pop() if len(currencies) == 1 else None,
         tuple(_others(con, from_ms, to_ms, gpu_types)),
     )
+
+
+# Time that was collected from any cluster.
+_COLLECTED = """
+SELECT coalesce(sum(greatest(0, until_ms - greatest(since_ms, before_ms))), 0), coalesce(max(until_ms), $from_ms)
+FROM (
+    SELECT greatest(from_ms, $from_ms) AS since_ms, least(to_ms, $to_ms) AS until_ms,
+        coalesce(max(until_ms) OVER (ORDER BY from_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before_ms
+    FROM collected WHERE from_ms < $to_ms AND $from_ms < to_ms
+)
+"""
+
+
+def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
+    """How much of the period was collected; of an attributed store."""
+    span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
+    time, until = con.execute(_COLLECTED, span).fetchall()[0]
+    return Evidence(int(time) / _DAY, (until - period.start_ms) // MS_PER_HOUR)
 
 
 def _others(
@@ -534,6 +552,10 @@ class Pool:
             hours=float(self.obligation * (1 - self.gain() / self.avoided()) / self.hourly_cost)
         )
 
+    def lasting_share(self) -> float:
+        """The share of today's usage at which the commitment costs what on demand would."""
+        return bisected(0.0, 1.0, lambda usage: self.gain(usage) <= 0)
+
     def payback_months(self) -> float | None:
         """Months until avoided on-demand cost has reached what was paid upfront; None beyond the term."""
         share = self.terms.upfront_share
@@ -548,13 +570,13 @@ _HALF = Assumption("partial upfront", 50, "% of the term's price", "default")
 
 # columns of the tables, and the keys of the records that they show
 _COLUMNS = {
-    "covers": "covers", "commitment": "commitment", "instances": "instances", "per hour": "committed_per_hour",
+    "family": "family", "commitment": "commitment", "instances": "instances", "per hour": "committed_per_hour",
     "cost": "cost", "saving": "saving", "obligation": "obligation", "coverage %": "coverage_percent",
     "utilization %": "utilization_percent", "break-even utilization %": "break_even_utilization_percent",
 }  # fmt: skip
 _LONGER_COLUMNS = _COLUMNS | {"upfront": "upfront_payment", "payback months": "payback_months"}
 _REGRET_COLUMNS = {
-    "covers": "covers", "usage changes %": "usage_change_percent", "list price changes %": "list_price_change_percent",
+    "family": "family", "usage changes %": "usage_change_percent", "list price changes %": "list_price_change_percent",
     "cost": "cost", "on demand cost": "on_demand_cost", "still saves": "still_saves", "best cost": "best_cost",
     "regret": "regret", "advised per hour": "advised_per_hour",
 }  # fmt: skip
@@ -724,7 +746,7 @@ def _level(pool: Pool) -> str:
 def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
     gain, even, months = pool.gain(), pool.break_even_on(bought_on), pool.payback_months()
     return {
-        "covers": pool.scope,
+        "family": pool.scope,
         "commitment": str(pool.terms),
         "provider": pool.use.provider,
         "region": pool.use.region,
@@ -751,7 +773,7 @@ def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
 
 
 def _regret(pool: Pool, evidence: Evidence, usage_percent: int, price_percent: int) -> dict[str, Value]:
-    """The cost with the commitment held after a change of usage or of the list price, with the best level then, and the advice then."""
+    """The cost with the commitment held after usage or the list price changed, the cost of the best level then, and the advice."""
     change = 1 + usage_percent / 100, 1 + price_percent / 100
     alone = pool.on_demand_cost * to_decimal(change[0]) * to_decimal(change[1])
     held = pool.gain(*change)
@@ -765,7 +787,7 @@ def _regret(pool: Pool, evidence: Evidence, usage_percent: int, price_percent: i
         "advised_per_hour": replace(pool, level=pool.safe_level(evidence, *change)).hourly_cost,
     }
     return {
-        "covers": pool.scope,
+        "family": pool.scope,
         "usage_change_percent": usage_percent,
         "list_price_change_percent": price_percent,
     } | {name: round(amount, 6) for name, amount in amounts.items()}
@@ -792,15 +814,16 @@ def _break_even(demand: Demand, advised: Sequence[Pool], bought_on: date) -> Ite
         yield demand.evidence.shortage
     elif not advised:
         yield (
-            f"No commitment for one year without upfront payment is safe: an instance must be in use for {LEAST_USE * 100:.0f} % of"
-            f" the hours, for {MARGIN * 100:.0f} points more than its price ratio, and as much in the last week"
+            "No commitment for one year without upfront payment is safe: an instance must be in use for"
+            f" {LEAST_USE * 100:.0f} % of the hours, for {MARGIN * 100:.0f} points more than its price ratio, and in the last week"
+            " as much"
         )
     for pool in advised:
-        even, lasting = pool.break_even_on(bought_on), bisected(0.0, 1.0, lambda usage: pool.gain(usage) <= 0)
         yield (
             f"{pool.scope}: {pool.obligation:,.2f} is owed over {pool.terms.length}, used or not; a committed instance pays for"
             f" itself from {pool.break_even * 100:.1f} % of its hours in use on; all of them together until usage falls by"
-            f" {(1 - lasting) * 100:.1f} %; bought on {bought_on}, they have paid for themselves on {even}, even without any later use"
+            f" {(1 - pool.lasting_share()) * 100:.1f} %; bought on {bought_on}, they have paid for themselves on"
+            f" {pool.break_even_on(bought_on)}, even without any later use"
         )
 
 
