@@ -570,7 +570,7 @@ _HALF = Assumption("partial upfront", 50, "% of the term's price", "default")
 
 # columns of the tables, and the keys of the records that they show
 _COLUMNS = {
-    "family": "family", "commitment": "commitment", "instances": "instances", "per hour": "committed_per_hour",
+    "family": "family", "commitment": "commitment", "instances": "instances", "hourly": "committed_per_hour",
     "cost": "cost", "saving": "saving", "obligation": "obligation", "coverage %": "coverage_percent",
     "utilization %": "utilization_percent", "break-even utilization %": "break_even_utilization_percent",
 }  # fmt: skip
@@ -578,7 +578,7 @@ _LONGER_COLUMNS = _COLUMNS | {"upfront": "upfront_payment", "payback months": "p
 _REGRET_COLUMNS = {
     "family": "family", "usage changes %": "usage_change_percent", "list price changes %": "list_price_change_percent",
     "cost": "cost", "on demand cost": "on_demand_cost", "still saves": "still_saves", "best cost": "best_cost",
-    "regret": "regret", "advised per hour": "advised_per_hour",
+    "regret": "regret", "advised hourly": "advised_per_hour",
 }  # fmt: skip
 _FIGURES = (
     "instances",
@@ -637,7 +637,7 @@ def answer(
             **({name: best[0][name] for name in _FIGURES} if len(best) == 1 else {}),
         },
         assumptions=tuple(_assumptions(demand, pools)),
-        break_even=tuple(_break_even(demand, advised, bought_on)),
+        break_even=tuple(_break_even(demand, pools, advised, bought_on)),
         time=(
             "No workload waits: committed and on-demand instances are the same machines. A commitment binds for its whole term.",
             "A savings plan or CUD is a price, not capacity: only a capacity reservation keeps instances free for you.",
@@ -650,7 +650,7 @@ def answer(
                 "They bind longer, and are no part of the saving above."),
             *_spend(eligible),
             *_rows("if usage or the list price changes", _REGRET_COLUMNS, regret,
-                "Regret: the cost over the best level then. Advised per hour: the commitment that would be advised then."),
+                "Regret: the cost over the best level then. Advised hourly: the commitment that would be advised then."),
         ),
     )  # fmt: skip
 
@@ -766,14 +766,14 @@ def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
         "coverage_percent": _percent(pool.used, pool.curve.node_hours),
         "utilization_percent": _percent(pool.used, pool.used + pool.unused),
         "break_even_utilization_percent": round(pool.break_even * 100, 6),
-        "break_even_date": even and even.isoformat(),
+        "break_even_date": even.isoformat() if even else None,
         "upfront_payment": pool.obligation * pool.terms.upfront_share,
         "payback_months": months and round(months, 6),
     }
 
 
 def _regret(pool: Pool, evidence: Evidence, usage_percent: int, price_percent: int) -> dict[str, Value]:
-    """The cost with the commitment held after usage or the list price changed, the cost of the best level then, and the advice."""
+    """The cost with the commitment after usage or the list price changed, the cost of the best level then, and the advice."""
     change = 1 + usage_percent / 100, 1 + price_percent / 100
     alone = pool.on_demand_cost * to_decimal(change[0]) * to_decimal(change[1])
     held = pool.gain(*change)
@@ -790,7 +790,8 @@ def _regret(pool: Pool, evidence: Evidence, usage_percent: int, price_percent: i
         "family": pool.scope,
         "usage_change_percent": usage_percent,
         "list_price_change_percent": price_percent,
-    } | {name: round(amount, 6) for name, amount in amounts.items()}
+        **{name: round(amount, 6) for name, amount in amounts.items()},
+    }
 
 
 def _assumptions(demand: Demand, pools: Sequence[Pool]) -> Iterator[Assumption]:
@@ -809,14 +810,18 @@ def _assumptions(demand: Demand, pools: Sequence[Pool]) -> Iterator[Assumption]:
         yield _HALF
 
 
-def _break_even(demand: Demand, advised: Sequence[Pool], bought_on: date) -> Iterator[str]:
+def _break_even(
+    demand: Demand, pools: Sequence[Pool], advised: Sequence[Pool], bought_on: date
+) -> Iterator[str]:
     if demand.evidence.shortage:
         yield demand.evidence.shortage
+    elif not any(pool.terms.binds_least for pool in pools):
+        yield "No price of a commitment for one year without upfront payment is known"
     elif not advised:
         yield (
             "No commitment for one year without upfront payment is safe: an instance must be in use for"
-            f" {LEAST_USE * 100:.0f} % of the hours, for {MARGIN * 100:.0f} points more than its price ratio, and in the last week"
-            " as much"
+            f" {LEAST_USE * 100:.0f} % of the hours, for {MARGIN * 100:.0f} points more than its price ratio, and as much"
+            " in the last week"
         )
     for pool in advised:
         yield (

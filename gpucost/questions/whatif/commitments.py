@@ -177,7 +177,7 @@ class ListedType(NamedTuple):
         return {terms: price for terms, price in self.prices.items() if terms.years}
 
     def given_or_listed(self, price: Decimal | None, per: PricePer, gpus: float) -> Price:
-        """The price on demand of so many GPUs that an option gives, otherwise the list price. Raises UsageError without either."""
+        """The price on demand of so many GPUs: an option's, otherwise the list price. Raises UsageError without either."""
         if price is not None:
             return Price(node_price(price, per, gpus), "option")
         listed = self.prices.get(ON_DEMAND)
@@ -250,7 +250,7 @@ class StoredCommitments:
             return reserve.read_evidence(con, self.period)
 
     @cached_property
-    def _offers(self) -> dict[Key, Offers]:
+    def _offers(self) -> dict[Key, dict[Terms, Price]]:
         """List prices less what [[prices.discounts]] take off them at the end of the period."""
         with list_prices(self.settings) as listed:
             rows = listed(self._types, purchase_options=_PURCHASE_OPTIONS)

@@ -37,7 +37,7 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
     from gpucost.price.listing import PriceQuery, listing, prices_of
 
     def listed(name: str | list[str], **which: tuple[str, ...]) -> list[ListedPrice]:
-        """Those of `purchase_options`, `providers` and `regions`; of a name, or of instance types, whose prices may be missing."""
+        """Those of `purchase_options`, `providers` and `regions`; instance types may be without any price."""
         query = PriceQuery(
             today=datetime.now(settings.tz).date(),
             currency=settings.currency,
