@@ -68,11 +68,11 @@ class Existing:
 # By provider: when the last instance was billed, and until when the bill is complete.
 _BILLED = """
 CREATE OR REPLACE TEMP TABLE billed AS
-SELECT b.provider, max(epoch_ms(charge_period_end)) AS last_ms, greatest(last_ms, max(least(
+SELECT b.provider, max(epoch_ms(charge_period_end)) AS last_ms, max(greatest(epoch_ms(charge_period_end), least(
     epoch_ms(strptime(b.billing_period, '%Y-%m') + INTERVAL 1 MONTH), epoch_ms(b.loaded_at)))) AS until_ms
 FROM bill_rows JOIN bills AS b USING (bill_id)
 WHERE kind = 'instance' AND epoch_ms(charge_period_start) < $to_ms
-GROUP BY ALL HAVING last_ms >= $from_ms - $lasts
+GROUP BY ALL HAVING max(epoch_ms(charge_period_end)) >= $from_ms - $lasts
 """
 # Hours that commitments cover, their unused part and discounts. After the bill its last day goes on, until the end of the
 # commitment if a fee of the whole term shows it.
@@ -95,8 +95,8 @@ WITH ends AS (
     FROM rows WHERE last_ms - $day < end_ms AND start_ms < last_ms
 ), sums AS (
     SELECT provider, region, instance_type, commitment_discount_id AS id, any_value(commitment_discount_type) AS type,
-        from_ms, to_ms, sum(CASE WHEN NOT is_unused THEN instance_hours * share_per_ms END) * (to_ms - from_ms) AS hours,
-        sum(effective_cost * share_per_ms) * (to_ms - from_ms) AS cost, is_unused, any_value(billing_currency) AS currency
+        from_ms, to_ms, sum(CASE WHEN NOT is_unused THEN instance_hours * share_per_ms * (to_ms - from_ms) END) AS hours,
+        sum(effective_cost * share_per_ms * (to_ms - from_ms)) AS cost, is_unused, any_value(billing_currency) AS currency
     FROM spans WHERE from_ms < to_ms GROUP BY ALL
 )
 SELECT id, type, CASE WHEN hours > 0 AND instance_type IS NOT NULL

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,7 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from gpucost.cli.app import app
 from gpucost.config.model import Config, Prices
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
@@ -62,7 +66,14 @@ def use(
     """Usage of 28 days: each level in turn, hour after hour."""
     hours = [levels[hour % len(levels)] for hour in range(28 * 24)]
     return ReservedUse(
-        kind, 8, Price(Decimal(on_demand), "option"), Curve.hourly(hours), dict(offers), 0.0, "aws", "us-east-1"
+        kind,
+        8,
+        Price(Decimal(on_demand), "option"),
+        Curve.hourly(hours),
+        dict(offers),
+        0.0,
+        "aws",
+        "us-east-1",
     )
 
 
@@ -127,7 +138,9 @@ def test_36_hours_of_data_commit_to_nothing() -> None:
     short = committed(replace(p5, curve=Curve.hourly([2.0] * 36)))
     assert (short.saving, short.figures["obligation"], short.figures["best"]) == (0, 0, [])
     assert {row["instances"] for row in short.figures["options"]} == {0}
-    assert short.break_even == ("36 hours of data: nothing that binds for years is advised on less than 28 days",)
+    assert short.break_even == (
+        "36 hours of data: nothing that binds for years is advised on less than 28 days",
+    )
     # one hour less than four weeks is as little, four weeks are enough
     assert committed(replace(p5, curve=Curve.hourly([2.0] * 671))).figures["obligation"] == 0
     answer = committed(p5)
@@ -145,7 +158,7 @@ def test_36_hours_of_data_commit_to_nothing() -> None:
 
 
 def test_no_level_is_above_that_of_the_last_week() -> None:
-    # 4 nodes for three weeks and 2 in the last: over all, the third and fourth are in use 75 and 86 % of the time
+    # 4 nodes for three weeks and 2 in the last: over all, the third and fourth are in use 86 % of the time
     levels = [4.0] * (6 * 168) + [2.0] * 168
     there = replace(use([1]), curve=Curve.hourly(levels), offers=dict([offer("6")]))
     assert committed(there).figures["instances"] == 2
@@ -223,7 +236,14 @@ def test_prices_over_90_days_old_are_named_and_never_lead() -> None:
     assert alone.title.endswith("(prices over 90 days old: p5.48xlarge of 2026-07-02)")
     cloud = Price(Decimal(10), "catalog", "2026-07-02")
     own = buy.answer(
-        OWN, cloud, MONTH, Evidence(30), currency="USD", period="a test", purchase=Purchase(), bought_on=DAY_ONE
+        OWN,
+        cloud,
+        MONTH,
+        Evidence(30),
+        currency="USD",
+        period="a test",
+        purchase=Purchase(),
+        bought_on=DAY_ONE,
     )
     assert own.title.endswith("(prices over 90 days old: the cloud of 2026-07-02)")
 
@@ -311,7 +331,9 @@ def test_other_usage_of_the_payer_fills_a_plan() -> None:
     # a node in use 90 % of the time needs no other usage, which takes the rest of its plan
     steady = use([1] * 9 + [0], offer("6", PLAN))
     alone, filled = committed(steady), committed(steady, existing=Existing(True, others=(cpu,)))
-    assert alone.figures["best"][0]["committed_per_hour"] == filled.figures["best"][0]["committed_per_hour"] == 6
+    assert (
+        alone.figures["best"][0]["committed_per_hour"] == filled.figures["best"][0]["committed_per_hour"] == 6
+    )
     idle = sum(level == 0 for level in steady.curve.levels)
     assert filled.saving - alone.saving == idle * 6 * Decimal("1.5")
 
@@ -386,7 +408,8 @@ def test_days_of_data_are_those_of_any_cluster() -> None:
         assert read_evidence(con, PERIOD) == Evidence(0, 0)
         con.execute(
             "INSERT INTO collected BY NAME SELECT * FROM (VALUES ('a', $1, $1 + 6 * $2), ('b', $1 + 3 * $2, $1 + 9 * $2),"
-            " ('b', $1 + 4 * $2, $1 + 5 * $2), ('a', $1 + 18 * $2, $1 + 19 * $2), ('a', $1 - $2, $1 + $2), ('a', $1 + 24 * $2, $1 + 30 * $2))"
+            " ('b', $1 + 4 * $2, $1 + 5 * $2), ('a', $1 + 18 * $2, $1 + 19 * $2), ('a', $1 - $2, $1 + $2),"
+            " ('a', $1 + 24 * $2, $1 + 30 * $2))"
             " AS t(cluster, from_ms, to_ms)",
             [START, HOUR],
         )
@@ -402,6 +425,7 @@ def test_existing_commitments_are_read_from_the_bill() -> None:
             " TIMESTAMP '2026-11-01' AS loaded_at"
         )
         # a fee of the whole term makes no bill of the months that it is of
+        # a fee of the whole term makes no bill of the months that it is of, but shows when the commitment ends
         change_bill_rows(
             con,
             "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, row::UBIGINT AS charge_key,"
@@ -412,11 +436,14 @@ def test_existing_commitments_are_read_from_the_bill() -> None:
             " hours AS instance_hours, 'same' AS cost_cause, 'f' AS source_file, row AS source_row"
             " FROM (VALUES (0, 'Usage', 'Used', 'instance', 48, 300, 2),"
             " (1, 'Purchase', 'Unused', 'commitment_unused', NULL, 24, 2),"
-            " (2, 'Purchase', NULL, 'commitment_fee', NULL, 0, 365)) AS t(row, category, status, kind, hours, cost, days)",
+            " (2, 'Purchase', NULL, 'commitment_fee', NULL, 0, 64)) AS t(row, category, status, kind, hours, cost, days)",
         )
         november = START + 31 * DAY
-        spans = ((START, END), (november, november + 2 * DAY), (november + 62 * DAY, november + 63 * DAY))
-        october, later, much_later = (read_commitments(con, *span) for span in spans)
+        spans = (
+            (START, END), (november, november + 2 * DAY), (november + 32 * DAY, november + 34 * DAY),
+            (november + 62 * DAY, november + 63 * DAY), (november - DAY, november + DAY),
+        )  # fmt: skip
+        october, later, ending, much_later, across = (read_commitments(con, *span) for span in spans)
     (commitment,) = october.commitments
     # half of a charge of two days
     assert (commitment.commitment_discount_id, commitment.covered_instance_hours, commitment.unused_cost) == (
@@ -424,24 +451,71 @@ def test_existing_commitments_are_read_from_the_bill() -> None:
         24.0,
         12,
     )
-    assert october.is_bill_loaded and october.covered[P5].levels == (1.0,) * 24
+    assert october.is_bill_loaded and october.covered[P5].levels == pytest.approx((1.0,) * 24)
+    assert (october.month, october.currency) == (None, "USD")
+    assert october.paid == {P5: 162, reserve.NOTHING: 0}
     # a month without a bill: commitments go on as on the last day that is known
-    assert (later.is_bill_loaded, later.month, later.covered[P5].levels) == (True, "2026-10", (1.0,) * 48)
+    assert (later.is_bill_loaded, later.month) == (True, "2026-10")
+    assert later.covered[P5].levels == pytest.approx((1.0,) * 48)
     assert [(one.covered_instance_hours, one.unused_cost) for one in later.commitments] == [(48.0, 24)]
+    # until the end that the fee shows, after 64 days
+    assert ending.covered[P5].levels == pytest.approx((1.0,) * 24 + (0.0,) * 24)
+    # the bill of October has nothing of its last day, which is no reason to go on in it
+    assert across.covered[P5].levels == pytest.approx((0.0,) * 24 + (1.0,) * 24)
     assert not much_later.is_bill_loaded
+
+
+def test_other_usage_of_the_only_payer_is_read_from_the_bill() -> None:
+    """Plans charge 6 for a machine of 8; two more of its type are on demand, and one whose price under plans nothing shows."""
+    rows = (
+        "INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, row::UBIGINT AS charge_key,"
+        " TIMESTAMP '2026-10-01' AS charge_period_start, TIMESTAMP '2026-10-02' AS charge_period_end,"
+        " 'Usage' AS charge_category, cost AS billed_cost, cost AS effective_cost, list AS list_cost, 'USD' AS billing_currency,"
+        " 'us-east-1' AS region, type AS instance_type, plan AS commitment_discount_id, pricing AS pricing_category,"
+        " CASE WHEN plan IS NOT NULL THEN 'Savings Plan' END AS commitment_discount_type,"
+        " CASE WHEN plan IS NOT NULL THEN 'Used' END AS commitment_discount_status, 'instance' AS kind,"
+        " 24 AS instance_hours, 'same' AS cost_cause, 'f' AS source_file, row AS source_row"
+        " FROM (VALUES (0, 'm5.large', 'sp-1', 'Committed', 6, 8), (1, 'm5.large', NULL, 'Standard', 8, 8),"
+        " (2, 'm5.large', NULL, 'Standard', 8, 8), (3, 'c5.large', NULL, 'Standard', 5, 5),"
+        " (4, 'm5.large', NULL, 'Dynamic', 2, 8),"
+        " (5, 'p5.48xlarge', 'sp-1', 'Committed', 30, 55), (6, 'p5.48xlarge', NULL, 'Standard', 55, 55))"
+        " AS t(row, type, plan, pricing, cost, list)"
+    )
+    bill = (
+        "INSERT INTO bills BY NAME SELECT $1 AS bill_id, 'aws' AS provider, 's' AS source, 'aws-cur' AS format,"
+        " $1::VARCHAR AS billing_account_id, '2026-10' AS billing_period, true AS is_whole, '' AS digest, 7 AS rows,"
+        " 1 AS load_id, TIMESTAMP '2026-11-01' AS loaded_at"
+    )
+    with scratch_store() as con:
+        con.execute(bill, [1])
+        change_bill_rows(con, rows)
+        (other,) = read_commitments(con, START, END, ["P5.48xlarge"]).others
+        con.execute(bill, [2])
+        two_payers = read_commitments(con, START, END, ["p5.48xlarge"]).others
+    # 16 on demand, which plans would charge 12 for, half of one an hour
+    assert (other.provider, other.gpus) == ("aws", 0)
+    assert float(other.on_demand.per_node_hour) == pytest.approx(16 / 12)
+    assert other.curve.levels == pytest.approx((0.5,) * 24)
+    assert two_payers == ()
 
 
 def test_commitments_of_options(tmp_path: Path) -> None:
     answer = ask(
         "reserve", "--nodes 8 --on-demand-price 32.77 --commitment-price 1=20 --commitment-discount 3=60"
     )
-    assert (answer["today"]["cost"], answer["saving_percent"]) == (191376.80, pytest.approx(60))
-    assert [row["term_years"] for row in answer["options"]] == [1, 3]
+    assert answer["today"]["cost"] == 191376.80
+    assert (answer["saving"], answer["obligation"]) == (8 * 730 * 12.77, 8 * 20 * 8760)
+    assert [row["term_years"] for row in answer["options"]] == [3, 1]
     per_gpu = ask("reserve", "--nodes 1 --gpus 4 --on-demand-price 2 --price-per gpu --commitment-price 1=1")
     assert (per_gpu["today"]["cost"], per_gpu["scenario"]["cost"]) == (2 * 4 * 730, 4 * 730)
-    (tmp_path / "curve.csv").write_text("hour,nodes\n0,3\n1,2\n2,2\n3,1\n")
+    (tmp_path / "curve.csv").write_text("hour,nodes\n" + "0,3\n1,3\n2,3\n3,2\n4,2\n5,1\n" * 112)
     file = ask("reserve", "--curve curve.csv --on-demand-price 10 --commitment-price 1=6")
-    assert (file["today"]["cost"], file["scenario"]["cost"], file["instances"]) == (80, 58, 2)
+    assert (file["today"]["cost"], file["scenario"]["cost"], file["instances"]) == (112 * 140, 112 * 102, 2)
+    text = CliRunner().invoke(app, ["whatif", "reserve", "--nodes", "2", *shlex.split(TERMS)]).output
+    assert re.search(r"Obligation +\$175,200.00 +owed, used or not", text)
+
+
+TERMS = "--on-demand-price 20 --commitment-price 1=10"
 
 
 def test_list_prices_of_an_instance() -> None:
@@ -486,16 +560,16 @@ def test_list_prices_have_the_discounts_of_nodes(tmp_path: Path, monkeypatch: py
     )
     own_catalog.use(own_catalog.write(tmp_path / "pricing"), monkeypatch)
     store = Store(tmp_path / "s.duckdb")
-    with store.write():
-        pass
+    with store.write() as con:
+        con.execute(
+            "INSERT INTO nodes BY NAME SELECT 1 AS node_id, 'c' AS cluster, 'n' AS node, 0 AS up_from_ms, 1 AS up_to_ms,"
+            " 'on_demand' AS capacity_type, 1 AS gpu_count, 'G4dn.xlarge' AS instance_type"
+        )
 
     def prices(*discounts: dict[str, Any]) -> dict[str, Decimal]:
         config = Config(store=store.path, prices=Prices.model_validate({"discounts": discounts}))
-        listed, offers = StoredCommitments(config, store, PERIOD).offers_of("aws", "us-east-1", "g4dn.xlarge")
-        assert listed
-        return {"on_demand": listed.per_node_hour} | {
-            terms.kind: price.per_node_hour for terms, price in offers.items()
-        }
+        offers = StoredCommitments(config, store, PERIOD).offers_of(("aws", "us-east-1", "g4dn.xlarge"))
+        return {terms.kind: price.per_node_hour for terms, price in offers.items()}
 
     before = prices()
     for rules, *left in DISCOUNTS:
