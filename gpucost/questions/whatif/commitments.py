@@ -95,12 +95,13 @@ def whatif_buy(
         listed = listed_type(request, described.instance_type, described.region)
         cloud = listed.given_or_listed(described.on_demand_price, described.price_per, gpus)
         use = Assumption("usage", period, "nodes by hour", "option")
-    elif inputs.gpu_model is None:
-        raise UsageError(
-            "--gpu-model is missing: which nodes of the store could be own ones", "or describe them: --nodes"
-        )
     else:
         usage, period = request.usage(), request.period_name
+        if inputs.gpu_model is None:
+            raise UsageError(
+                "--gpu-model is missing: which nodes of the store could be own ones",
+                "or describe them: --nodes",
+            )
         shape, cloud = buy.cloud_usage(
             usage.fleet, request.period, inputs.gpu_model, gpus, is_narrowed=usage.is_narrowed
         )
@@ -317,7 +318,7 @@ def stored_demand(
         raise GpucostError(
             f"{usage.scope_name} used no priced node on demand in {usage.period_name}"
             + (" that --instance-type and --region name" if names or places else ""),
-            f"on demand were {', '.join(sorted(seen))}"
+            f"on demand were {', '.join(sorted(seen))}; what the price book prices under a commitment is committed already"
             if seen
             else "spot nodes are not committed to; whatif spot compares them",
         )
