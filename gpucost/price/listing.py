@@ -166,6 +166,15 @@ def listing(con: DuckDBPyConnection, name: str, query: PriceQuery, fx: FxRates) 
     )
 
 
+def prices_of(
+    con: DuckDBPyConnection, instance_types: list[str], query: PriceQuery, fx: FxRates
+) -> list[ListedPrice]:
+    """The prices of today of these instance types (in lower case), cheapest GPU-hour first."""
+    _prepare(con, query)
+    rows = _rows(con, _ANYTHING | {"instance_types": instance_types}, query, fx) if instance_types else []
+    return [row for row in rows if row.status == "current"]
+
+
 def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> PricesAnswer:
     """Every GPU model that has a price, with the cheapest GPU-hour of each purchase option: on demand and spot without any.
 

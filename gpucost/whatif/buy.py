@@ -1,10 +1,10 @@
-"""Own nodes beside the cloud: how many for the base load, when they have paid for themselves, and what the peaks still cost."""
+"""Own nodes next to the cloud: how many for the base load, when they have paid for themselves, and what the peaks still cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from typing import Annotated, NamedTuple
 
@@ -12,13 +12,22 @@ from gpucost.errors import GpucostError
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import Period
 from gpucost.records import record
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, priced, stated
-from gpucost.whatif.cost import CostBlock, base_and_rest, fleet_costs, kept, positions
-from gpucost.whatif.curve import Curve, DescribedCurve, counted
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, old_prices, priced, stated, total
+from gpucost.whatif.cost import base_and_rest, fleet_costs, kept
+from gpucost.whatif.curve import Curve, DescribedCurve, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 
 _ROWS = 9
+_COLUMNS = (
+    "own nodes",
+    "cost",
+    "saving",
+    "own utilization %",
+    "in the cloud %",
+    "break-even month",
+    "purchase",
+)
 
 
 class Own(NamedTuple):
@@ -52,23 +61,6 @@ class Purchase(OptionGroup):
     lead_months: Annotated[
         float, Option("Months from buying to running.", says="months from buying to running", unit="months")
     ] = 0.0
-
-
-class _Split(NamedTuple):
-    """`nodes` own ones for the base, the cloud for the rest: by whole cost, and by cash as it is paid."""
-
-    nodes: int
-    whole: Position
-    monthly_gain: Decimal  # cash that is saved per month, once the nodes are bought
-    utilization: float | None  # of the own nodes, 0-1
-    used: float  # node-hours on own nodes
-    break_even_months: (
-        float | None
-    )  # from buying until cumulative cash is no more than the cloud's; None: not in their life
-
-    @property
-    def break_even_month(self) -> int | None:
-        return None if self.break_even_months is None else math.ceil(self.break_even_months)
 
 
 def cloud_usage(
@@ -105,64 +97,136 @@ def cloud_usage(
     return counted(spans, period.start_ms, period.end_ms), cloud
 
 
+@record
+class _Split:
+    """`nodes` own ones for the base, the cloud for the rest."""
+
+    own: Own
+    cloud: Price
+    curve: Curve
+    nodes: int
+    lead_months: float
+
+    @property
+    def used(self) -> float:
+        """Node-hours on own nodes."""
+        return self.curve.used(self.nodes)
+
+    @property
+    def all_cloud(self) -> Decimal:
+        """Without own nodes."""
+        return self._cost(0, self.own.price)
+
+    @property
+    def cost(self) -> Decimal:
+        """The whole cost of own nodes, and the cloud's."""
+        return self._cost(self.nodes, self.own.price)
+
+    def _cost(self, nodes: int, price: Decimal) -> Decimal:
+        blocks = base_and_rest(self.curve, nodes, price, self.cloud.per_node_hour, self.own.gpus)
+        return total(block.cost for block in blocks)
+
+    @property
+    def monthly_gain(self) -> Decimal:
+        """Cash that is saved per month, once the nodes are bought."""
+        running = self._cost(self.nodes, self.own.running_price)
+        return (self.all_cloud - running) * HOURS_PER_MONTH / to_decimal(self.curve.hours)
+
+    @property
+    def break_even_months(self) -> float | None:
+        """From buying until cumulative cash is no more than the cloud's; None: not in the nodes' life."""
+        gain = self.monthly_gain
+        months = float(self.nodes * self.own.capex / gain) if self.nodes and gain > 0 else math.inf
+        return round(self.lead_months + months, 6) if months <= self.own.years * 12 else None
+
+    @property
+    def break_even_month(self) -> int | None:
+        return None if self.break_even_months is None else math.ceil(self.break_even_months)
+
+    @property
+    def line(self) -> Line:
+        when, share = self.break_even_month, self.curve.utilization(self.nodes)
+        return (
+            self.nodes,
+            round(self.cost, 2),
+            round(self.all_cloud - self.cost, 2),
+            "-" if share is None else round(share * 100, 1),
+            round(100 - self.used / self.curve.node_hours * 100, 1),
+            "-" if not self.nodes else "never" if when is None else when,
+            round(self.nodes * self.own.capex, 2),
+        )
+
+    def cash(self, year: float) -> Line:
+        """Cumulative cash at the end of a year of the nodes' life, which begins when they do."""
+        months, own = to_decimal(year * 12), self.own
+        per_month = self.all_cloud * HOURS_PER_MONTH / to_decimal(self.curve.hours)
+        all_cloud = per_month * (months + to_decimal(self.lead_months))
+        bought = self.nodes * (own.capex - (own.residual if year == own.years else 0))
+        mixed = all_cloud - self.monthly_gain * months + bought
+        return year, round(all_cloud, 2), round(mixed, 2), round(all_cloud - mixed, 2)
+
+
 def answer(
     own: Own,
     cloud: Price,
     curve: Curve,
+    evidence: Evidence,
     *,
     currency: str,
     period: str,
     purchase: Purchase,
+    bought_on: date,
     assumptions: Sequence[Assumption] = (),
+    stale_after_days: int = 90,
 ) -> Answer:
     """All in the cloud against own nodes for the base load and the cloud above it, over the period of the curve.
 
-    `cloud` is its price per hour of as many GPUs as an own node has. Own nodes are paid in all hours.
+    `cloud` is its price per hour of as many GPUs as an own node has. Own nodes are paid in all hours; their number follows the
+    rules of commitments.
     """
     share = float(own.price / cloud.per_node_hour)
-    best, peak = curve.best_level(share), math.ceil(curve.peak)
-    nodes, lead_months = best if purchase.own_nodes is None else purchase.own_nodes, purchase.lead_months
-    # none, all at the peak, the chosen number, those beside it, and some between
-    levels = sorted(
-        {0, peak, nodes, max(0, nodes - 1), nodes + 1, *range(0, peak, max(1, math.ceil(peak / (_ROWS - 4))))}
+    safe, peak, lead = evidence.safe_level(curve, share), math.ceil(curve.peak), purchase.lead_months
+    nodes = safe if purchase.own_nodes is None else purchase.own_nodes
+    # none, all at the peak, the chosen number, those next to it, and some between
+    some = range(0, peak, max(1, math.ceil(peak / (_ROWS - 4))))
+    levels = sorted({0, peak, nodes, max(0, nodes - 1), nodes + 1, *some})
+    split = _Split(own, cloud, curve, nodes, lead)
+    use = curve.utilization(nodes)
+    paid_hours = nodes * curve.hours + curve.node_hours - split.used
+    lines = [_Split(own, cloud, curve, level, lead).line for level in levels]
+    cash = (
+        [split.cash(year) for year in (*map(float, range(math.ceil(own.years))), own.years)] if nodes else []
     )
-    today, splits = _splits(own, cloud, curve, levels, currency, lead_months)
-    chosen = splits[nodes]
-    when = chosen.break_even_month
-    findings = []
-    if not nodes:
-        findings.append("At no level of use that was seen does an own node cost less than the cloud.")
-    elif chosen.whole.cost > today.cost:
-        findings.append("Own nodes cost more than the cloud here.")
-    if nodes != best:
-        findings.append(f"{best} own nodes would cost least; {nodes} were asked for.")
+    own_price = "money per node-hour"
     return Answer(
         kind="buy",
-        title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak",
+        title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak"
+        + old_prices([("the cloud", cloud)], bought_on, stale_after_days),
         period=period,
-        today=today,
-        scenario=replace(chosen.whole, more={"own_nodes": nodes}),
+        today=Position(split.all_cloud, currency, round(curve.node_hours * own.gpus, 6), round(curve.node_hours, 6)),
+        scenario=Position(
+            split.cost, currency, round(paid_hours * own.gpus, 6), round(paid_hours, 6), {"own_nodes": nodes}
+        ),
         figures={
             "price_per": "node",
             "own_nodes": nodes,
             "own_price": own.price,
             "own_running_price": own.running_price,
             "cloud_price": cloud.per_node_hour,
+            "obligation": nodes * own.capex,
             "capex": nodes * own.capex,
             "residual": nodes * own.residual,
-            "break_even_month": when,
-            "break_even_months": chosen.break_even_months,
+            "break_even_month": split.break_even_month,
+            "break_even_months": split.break_even_months,
             "break_even_utilization_percent": round(share * 100, 6),
-            "own_utilization_percent": None
-            if chosen.utilization is None
-            else round(chosen.utilization * 100, 6),
-            "base_load_percent": round(chosen.used / curve.node_hours * 100, 6),
-            "monthly_cash_saving": round(chosen.monthly_gain, 6),
+            "own_utilization_percent": use and round(use * 100, 6),
+            "base_load_percent": round(split.used / curve.node_hours * 100, 6),
+            "monthly_cash_saving": round(split.monthly_gain, 6),
         },
         assumptions=(
             *assumptions,
-            Assumption("own node, whole cost", own.price, "money per node-hour", own.source),
-            Assumption("own node, as it runs", own.running_price, "money per node-hour", own.source),
+            Assumption("own node, whole cost", own.price, own_price, own.source),
+            Assumption("own node, as it runs", own.running_price, own_price, own.source),
             Assumption("own node, on the first day", own.capex, "money per node", own.source),
             Assumption("life of an own node", own.years, "years", own.source),
             priced("cloud", cloud, f"money per hour of {own.gpus:g} GPUs"),
@@ -170,90 +234,41 @@ def answer(
             *stated(purchase, "lead_months"),
             Assumption("use and prices", "stay as they are", "over the nodes' life", "default"),
         ),
-        break_even=tuple(_break_even(own, share, nodes, when)),
+        break_even=tuple(_break_even(split, share)),
         time=(
-            f"Own nodes run {lead_months:g} months after they are bought; until then all is in the cloud."
-            if lead_months
+            f"Own nodes run {lead:g} months after they are bought; until then all is in the cloud."
+            if lead
             else "The months until own nodes run are not counted: --lead-months does.",
-            f"No workload waits: what is over {nodes} own nodes, {max(0.0, curve.node_hours - chosen.used):,.1f} node-hours,"
+            f"No workload waits: what is over {nodes} own nodes, {max(0.0, curve.node_hours - split.used):,.1f} node-hours,"
             " the cloud takes as fast as it can.",
         ),
-        findings=(*findings, "A commitment with the cloud may beat both: gpucost whatif reserve."),
+        findings=tuple(_findings(split, safe, evidence)),
         tables=(
-            Rows(
-                "own nodes for the base, cloud for the peaks",
-                ("own nodes", "cost", "saving", "own utilization %", "in the cloud %", "break-even month"),
-                tuple(_line(split, curve, today) for split in splits.values()),
-            ),
-            *([_cash(own, chosen, today, curve, lead_months)] if nodes else []),
+            Rows("own nodes for the base, cloud for the peaks", _COLUMNS, tuple(lines)),
+            *Rows.of("cumulative cash", ("years", "all in the cloud", "own nodes and cloud", "ahead by"), cash,
+                "The last line has the residual value in it, where one is got back."),
         ),
-    )
+    )  # fmt: skip
 
 
-def _splits(
-    own: Own, cloud: Price, curve: Curve, levels: Sequence[int], currency: str, lead: float
-) -> tuple[Position, dict[int, _Split]]:
-    """All in the cloud, and each number of own nodes."""
-    groups = {"cloud": [CostBlock(curve.node_hours, cloud.per_node_hour, own.gpus)]}
-    for nodes in levels:
-        for what, price in (("whole", own.price), ("running", own.running_price)):
-            groups[f"{nodes} {what}"] = base_and_rest(curve, nodes, price, cloud.per_node_hour, own.gpus)
-    costs = positions(currency, groups)
-    splits = {}
-    for nodes in levels:
-        gain = (costs["cloud"].cost - costs[f"{nodes} running"].cost) / _months(curve)
-        months = float(nodes * own.capex / gain) if nodes and gain > 0 else math.inf
-        when = round(lead + months, 6) if months <= own.years * 12 else None
-        splits[nodes] = _Split(
-            nodes, costs[f"{nodes} whole"], gain, curve.utilization(nodes), curve.used(nodes), when
-        )
-    return costs["cloud"], splits
-
-
-def _months(curve: Curve) -> Decimal:
-    return to_decimal(curve.hours / HOURS_PER_MONTH)
-
-
-def _line(split: _Split, curve: Curve, cloud: Position) -> Line:
-    when = split.break_even_month
-    return (
-        split.nodes,
-        round(split.whole.cost, 2),
-        round(cloud.cost - split.whole.cost, 2),
-        "-" if split.utilization is None else round(split.utilization * 100, 1),
-        round(100 - split.used / curve.node_hours * 100, 1),
-        "-" if not split.nodes else "never" if when is None else when,
-    )
-
-
-def _cash(own: Own, split: _Split, cloud: Position, curve: Curve, lead: float) -> Rows:
-    """Cumulative cash at the end of each year of the nodes' life, which begins when they do."""
-    per_month = cloud.cost / _months(curve)
-    lines: list[Line] = []
-    for year in (*map(float, range(math.ceil(own.years))), own.years):
-        passed = to_decimal(year * 12)
-        all_cloud = per_month * (passed + to_decimal(lead))
-        mixed = (
-            all_cloud
-            - split.monthly_gain * passed
-            + split.nodes * (own.capex - (own.residual if year == own.years else 0))
-        )
-        lines.append((year, round(all_cloud, 2), round(mixed, 2), round(all_cloud - mixed, 2)))
-    columns = ("years", "all in the cloud", "own nodes and cloud", "ahead by")
-    return Rows(
-        "cumulative cash",
-        columns,
-        tuple(lines),
-        "The last line has the residual value in it, where one is got back.",
-    )
-
-
-def _break_even(own: Own, share: float, nodes: int, when: int | None) -> Iterator[str]:
+def _break_even(split: _Split, share: float) -> Iterator[str]:
     if share <= 1:
         yield f"An own node pays for itself from {share * 100:.1f} % of its hours in use on."
     else:
         yield f"An own node never pays for itself: its hour costs {share:.2f} × the cloud's."
-    if when is not None:
-        yield f"Cumulative cash breaks even in month {when}."
-    elif nodes:
-        yield f"Cumulative cash does not break even in the {own.years:g} years that the nodes last."
+    if split.break_even_month is not None:
+        yield f"Cumulative cash breaks even in month {split.break_even_month}."
+    elif split.nodes:
+        yield f"Cumulative cash does not break even in the {split.own.years:g} years that the nodes last."
+
+
+def _findings(split: _Split, safe: int, evidence: Evidence) -> Iterator[str]:
+    if evidence.shortage:
+        yield evidence.shortage
+    elif not safe:
+        yield "No own node is safe to buy: it must be in use as much as a commitment (gpucost whatif reserve)."
+    if split.cost > split.all_cloud:
+        yield "Own nodes cost more than the cloud here."
+    if split.nodes != safe:
+        yield f"{safe} own nodes are advised; {split.nodes} were requested."
+    yield "A commitment with the cloud may beat both: gpucost whatif reserve."

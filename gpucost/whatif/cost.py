@@ -124,7 +124,7 @@ def charge(amount_per_part: Decimal, parts: float = 1) -> CostBlock:
     return CostBlock(parts, amount_per_part, 0.0)
 
 
-def base_and_rest(curve: Curve, level: int, base: Decimal, rest: Decimal, gpus: float) -> list[CostBlock]:
+def base_and_rest(curve: Curve, level: float, base: Decimal, rest: Decimal, gpus: float) -> list[CostBlock]:
     """`level` nodes at the price `base` in all hours, and what of the curve they do not hold by the hour, at `rest`."""
     above = max(0.0, curve.node_hours - curve.used(level))
     return [CostBlock(level * curve.hours, base, gpus), CostBlock(above, rest, gpus)]

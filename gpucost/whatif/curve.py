@@ -18,6 +18,8 @@ from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, hours_needed
 
 # A node whose use comes this close to the break-even pays as much either way.
 _TIE = 1e-9
+# The rules of advice that binds for years.
+LEAST_DAYS, LEAST_USE, MARGIN, WEEK = 28, 0.8, 0.05, 168
 
 
 @record
@@ -58,39 +60,66 @@ class Curve:
         """Share of `nodes` × all hours that is in use, 0-1; None for no nodes."""
         return self.used(nodes) / (nodes * self.hours) if nodes and self.hours else None
 
-    def best_level(self, break_even: float) -> int:
-        """The number of always paid nodes that costs least, where one costs `break_even` of what using another by the hour does.
-
-        The k-th node is in use less than the one before it, and is worth its price while its own utilization is above
-        `break_even`. So no other number costs less. A node that only breaks even is not counted.
-        """
+    def level(self, share: float) -> int:
+        """How many nodes are each in use for at least `share` of the hours: the k-th is in use less than the one before it."""
         low, high = 0, int(self.peak) + 1
         while low < high:
             middle = (low + high + 1) // 2
-            if self.used(middle) - self.used(middle - 1) > (break_even + _TIE) * self.hours:
+            if self.used(middle) - self.used(middle - 1) >= share * self.hours:
                 low = middle
             else:
                 high = middle - 1
         return low
 
-    def last(self, hours: float) -> Curve:
-        """Its last hours, whole levels of it."""
-        first, left = len(self.lengths), hours
-        while first > 0 and left > 0:
-            first -= 1
-            left -= self.lengths[first]
-        return Curve(self.levels[first:], self.lengths[first:])
+    def best_level(self, break_even: float) -> int:
+        """The number of always paid nodes that costs least, if each costs `break_even` of a node that is always paid by the hour.
+
+        A node that only breaks even is not counted.
+        """
+        return self.level(break_even + _TIE)
 
     def scaled(self, factor: float) -> Curve:
         return Curve(tuple(level * factor for level in self.levels), self.lengths)
 
-    def less(self, other: Curve) -> Curve:
-        """What is left of each level when `other`, of the same hours, is taken from it; never under zero."""
+    def less(self, other: Curve | None) -> Curve:
+        """What is left of each level without `other`, of the same hours; never under zero."""
+        if other is None:
+            return self
         left = (max(0.0, mine - theirs) for mine, theirs in zip(self.levels, other.levels, strict=True))
         return Curve(tuple(left), self.lengths)
 
     def __add__(self, other: Curve) -> Curve:
         return Curve(tuple(a + b for a, b in zip(self.levels, other.levels, strict=True)), self.lengths)
+
+
+@record
+class Evidence:
+    """How much usage was seen: `days` with data, and the hours of the curve until the last data (None: hours in no order)."""
+
+    days: float
+    last_hour: int | None = None
+
+    @property
+    def shortage(self) -> str | None:
+        """Why no advice is given that binds for years; None with enough days."""
+        if self.days >= LEAST_DAYS:
+            return None
+        length = f"{self.days * 24:,.0f} hours" if self.days < 3 else f"{self.days:,.1f} days"
+        return f"{length} of data: nothing that binds for years is advised on less than {LEAST_DAYS} days"
+
+    def safe_level(self, curve: Curve, price_ratio: float) -> int:
+        """The nodes that are safe to pay around the clock, if one costs `price_ratio` of a node by the hour.
+
+        Each is in use for 80 % of the hours, and for 5 points more than its price needs; the last seven days alone confirm it.
+        """
+        if self.days < LEAST_DAYS:
+            return 0
+        share = max(LEAST_USE, price_ratio + MARGIN) - _TIE
+        if self.last_hour is None:
+            return curve.level(share)
+        week = slice(max(0, self.last_hour - WEEK), self.last_hour)
+        recent = Curve(curve.levels[week], curve.lengths[week])
+        return min(curve.level(share), recent.level(share))
 
 
 def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -> Curve:
@@ -168,10 +197,10 @@ class DescribedCurve(OptionGroup):
     price_per: flags.Per = flags.PricePer.node
 
 
-def described_curve(use: DescribedCurve) -> tuple[Curve, str]:
-    """The curve that options describe, and its name: a file's, else --nodes for --hours of a month or some hours of each day.
+def described_curve(use: DescribedCurve) -> tuple[Curve, Evidence, str]:
+    """The curve that options describe, and its name: a file's, otherwise --nodes for --hours of a month or hours of each day.
 
-    Raises UsageError where several ways are mixed.
+    Raises UsageError if several ways are mixed.
     """
     if use.curve is not None:
         for name in ("nodes", "hours", "active_hours_per_day", "days"):
@@ -180,18 +209,16 @@ def described_curve(use: DescribedCurve) -> tuple[Curve, str]:
                 raise UsageError(
                     f"{option} and --curve both say how many nodes are in use when", f"leave out {option}"
                 )
-        read = read_curve(use.curve)
-        return read, f"{read.hours:,.0f} hours of {use.curve.name}"
-    nodes, needed = (
-        float(use.nodes or 1),
-        hours_needed(use.hours, use.active_hours_per_day, use.days) or _MONTH,
-    )
+        curve = read_curve(use.curve)
+        name = f"{curve.hours:,.0f} hours of {use.curve.name}"
+        return curve, Evidence(curve.hours / 24, len(curve.levels)), name
+    nodes = float(use.nodes or 1)
+    needed = hours_needed(use.hours, use.active_hours_per_day, use.days) or _MONTH
     if use.active_hours_per_day is None:
         whole = max(needed, _MONTH)
         name = "a month of 730 hours" if whole == _MONTH else f"{whole:,.0f} hours"
     else:
         days = use.days or DAYS
         whole, name = 24.0 * days, f"{days} days"
-    if whole > needed:
-        return Curve((nodes, 0.0), (needed, whole - needed)), name
-    return Curve((nodes,), (needed,)), name
+    curve = Curve((nodes, 0.0), (needed, whole - needed)) if whole > needed else Curve((nodes,), (needed,))
+    return curve, Evidence(whole / 24), name

@@ -1,4 +1,4 @@
-"""Commitments: how many nodes are worth paying for around the clock, of which kind, and what if usage changes."""
+"""Commitments: what is safe to pay for around the clock, of which kind, the obligation, and what if usage or prices change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,11 +16,11 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Value, old_prices, priced, total
-from gpucost.whatif.cost import CostBlock, base_and_rest, kept, positions
-from gpucost.whatif.curve import Curve, DescribedCurve, counted
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, old_prices, priced, total
+from gpucost.whatif.cost import kept
+from gpucost.whatif.curve import LEAST_USE, MARGIN, Curve, DescribedCurve, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Price
 from gpucost.whatif.spot.formulas import bisected
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _DAY = 24 * MS_PER_HOUR
-# Two billing periods: a bill that ended longer ago says little of what holds now.
+# Two billing periods: commitments of a bill that ended longer ago may be over.
 _LASTS = 62 * _DAY
 
 # (provider, region, instance type), lower-cased.
@@ -39,7 +39,7 @@ NOTHING: Key = ("", "", "")
 
 @record
 class Commitment:
-    """One commitment in the period: instance-hours that it covered, and what of it was paid and not used."""
+    """A commitment in the period: instance-hours that it covered, and the cost of its unused part."""
 
     commitment_discount_id: str
     type: str
@@ -50,104 +50,158 @@ class Commitment:
 
 @record
 class Existing:
-    """Commitments of the bill. `is_bill_loaded` tells none from not known; `covered` holds instances covered, hour by hour.
+    """Commitments of the bill, and the payer's other usage. `covered` holds covered instances, hour by hour.
 
-    `month` is that of an earlier bill whose last day stands for the period, which no bill is there of.
+    `month` is that of the bill whose last day stands for later time without a bill. `paid` is the cost by what is covered, used
+    or not, after discounts; commitments that covered nothing are under NOTHING.
     """
 
     is_bill_loaded: bool
     commitments: tuple[Commitment, ...] = ()
     covered: dict[Key, Curve] = field(default_factory=dict)
     month: str | None = None
-    # what they cost by what they cover, used or not, after discounts; what covered nothing stands under NOTHING
     paid: dict[Key, Decimal] = field(default_factory=dict)
     currency: str | None = None
+    others: tuple[ReservedUse, ...] = ()
 
 
-_BILLS = """
-SELECT bool_or(epoch_ms(charge_period_end) > $from_ms), max(epoch_ms(charge_period_end)) FROM bill_rows
-WHERE kind = 'instance' AND epoch_ms(charge_period_start) < $to_ms AND epoch_ms(charge_period_end) >= $from_ms - $lasts
+# By provider: when the last instance was billed, and until when the bill is complete.
+_BILLED = """
+CREATE OR REPLACE TEMP TABLE billed AS
+SELECT b.provider, max(epoch_ms(charge_period_end)) AS last_ms, max(greatest(epoch_ms(charge_period_end), least(
+    epoch_ms(strptime(b.billing_period, '%Y-%m') + INTERVAL 1 MONTH), epoch_ms(b.loaded_at)))) AS until_ms
+FROM bill_rows JOIN bills AS b USING (bill_id)
+WHERE kind = 'instance' AND epoch_ms(charge_period_start) < $to_ms
+GROUP BY ALL HAVING max(epoch_ms(charge_period_end)) >= $from_ms - $lasts
 """
-# Hours of instances that a commitment covers, its unused part, which may be billed as a purchase, and discounts on it.
-_CHARGES = """
-SELECT lower(provider), lower(region), lower(instance_type), commitment_discount_id, any_value(commitment_discount_type),
-    epoch_ms(charge_period_start), epoch_ms(charge_period_end),
-    coalesce(commitment_discount_status = 'Unused', false) OR kind = 'commitment_unused',
-    coalesce(sum(instance_hours), 0), sum(effective_cost), any_value(billing_currency)
-FROM charges
-WHERE commitment_discount_id IS NOT NULL AND (charge_category = 'Usage' OR kind IN ('commitment_unused', 'discount'))
-    AND epoch_ms(charge_period_start) < $to_ms AND $from_ms < epoch_ms(charge_period_end)
+# Hours that commitments cover, their unused part and discounts. After the bill its last day goes on, until the end of the
+# commitment if a fee of the whole term shows it.
+_COVERED = """
+WITH ends AS (
+    SELECT commitment_discount_id, max(epoch_ms(charge_period_end)) AS expires_ms FROM charges
+    WHERE kind = 'commitment_fee' AND charge_period_end > charge_period_start + INTERVAL 62 DAYS GROUP BY ALL
+), rows AS (
+    SELECT c.*, epoch_ms(charge_period_start) AS start_ms, epoch_ms(charge_period_end) AS end_ms, last_ms, until_ms,
+        least($to_ms, coalesce(expires_ms, $to_ms)) AS expires_ms,
+        coalesce(commitment_discount_status = 'Unused', false) OR kind = 'commitment_unused' AS is_unused
+    FROM charges AS c JOIN billed USING (provider) LEFT JOIN ends USING (commitment_discount_id)
+    WHERE commitment_discount_id IS NOT NULL AND (charge_category = 'Usage' OR kind IN ('commitment_unused', 'discount'))
+), spans AS (
+    SELECT *, greatest(start_ms, $from_ms) AS from_ms, least(end_ms, $to_ms) AS to_ms, 1 / (end_ms - start_ms) AS share_per_ms
+    FROM rows
+    UNION ALL
+    SELECT *, greatest(until_ms, $from_ms), expires_ms,
+        (least(end_ms, last_ms) - greatest(start_ms, last_ms - $day)) / (end_ms - start_ms) / $day
+    FROM rows WHERE last_ms - $day < end_ms AND start_ms < last_ms
+), sums AS (
+    SELECT provider, region, instance_type, commitment_discount_id AS id, any_value(commitment_discount_type) AS type,
+        from_ms, to_ms, sum(CASE WHEN NOT is_unused THEN instance_hours * share_per_ms * (to_ms - from_ms) END) AS hours,
+        sum(effective_cost * share_per_ms * (to_ms - from_ms)) AS cost, is_unused, any_value(billing_currency) AS currency
+    FROM spans WHERE from_ms < to_ms GROUP BY ALL
+)
+SELECT id, type, CASE WHEN hours > 0 AND instance_type IS NOT NULL
+        THEN [lower(provider), coalesce(lower(region), ''), lower(instance_type)] END AS key,
+    from_ms, to_ms, coalesce(hours, 0), CASE WHEN is_unused THEN cost ELSE 0 END, currency,
+    CASE WHEN sum(hours) FILTER (key IS NOT NULL) OVER same > 0
+        THEN sum(cost) OVER same * coalesce(hours, 0) / sum(hours) FILTER (key IS NOT NULL) OVER same ELSE cost END
+FROM sums WINDOW same AS (PARTITION BY id) ORDER BY ALL
+"""
+# Other instances on demand of the only payer of a provider: their cost, and what plans of the bill charge for such usage.
+_OTHERS = """
+WITH instances AS (
+    FROM charges JOIN billed USING (provider) WHERE kind = 'instance'
+        AND provider IN (SELECT provider FROM bills GROUP BY ALL HAVING count(DISTINCT billing_account_id) = 1)
+), rates AS (
+    SELECT provider, lower(instance_type) AS type, sum(effective_cost) / sum(list_cost) AS rate FROM instances
+    WHERE commitment_discount_type ILIKE 'savings%plan%' AND commitment_discount_status = 'Used' AND list_cost > 0 GROUP BY ALL
+)
+SELECT lower(provider), epoch_ms(charge_period_start) AS from_ms, epoch_ms(charge_period_end) AS to_ms,
+    sum(effective_cost), sum(effective_cost * rate)
+FROM instances JOIN rates USING (provider)
+WHERE lower(instance_type) = type AND NOT list_contains($types, type) AND commitment_discount_id IS NULL
+    AND pricing_category = 'Standard' AND from_ms < $to_ms AND $from_ms < to_ms AND effective_cost > 0 AND rate > 0
 GROUP BY ALL ORDER BY ALL
 """
 
 
-def read_commitments(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Existing:
-    """What the bill says of commitments in [from_ms, to_ms). A charge that spans several hours covers them evenly.
+def read_commitments(
+    con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Iterable[str] = ()
+) -> Existing:
+    """The commitments of the bill in [from_ms, to_ms). A charge that spans several hours covers them evenly.
 
-    Where no bill of the period is there, they go on as on the last day of the newest one before it.
+    After the newest bill they go on as on its last day. Other usage is that of instance types that are not `gpu_types`.
     """
-    span = {"from_ms": from_ms, "to_ms": to_ms, "lasts": _LASTS}
-    is_billed, last = con.execute(_BILLS, span).fetchall()[0]
-    if last is None:
+    span = {"from_ms": from_ms, "to_ms": to_ms}
+    con.execute(_BILLED, span | {"lasts": _LASTS})
+    until, last = con.execute("SELECT min(until_ms), max(last_ms) FROM billed").fetchall()[0]
+    if until is None:
         return Existing(is_bill_loaded=False)
-    if is_billed:
-        return _read(con, from_ms, to_ms)
-    day, times = _read(con, last - _DAY, last), (to_ms - from_ms) / _DAY
+    spans: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
+    found: dict[str, Commitment] = {}
+    paid: dict[Key, Decimal] = defaultdict(Decimal)
+    rows = con.execute(_COVERED, span | {"day": _DAY}).fetchall()
+    for name, kind, key, start, end, hours, unused, currency, cost in rows:
+        before = found.get(name, Commitment(name, "commitment", 0.0, Decimal(0), currency))
+        found[name] = Commitment(
+            name,
+            kind or before.type,
+            before.covered_instance_hours + hours,
+            before.unused_cost + kept(unused),
+            currency,
+        )
+        paid[tuple(key) if key else NOTHING] += kept(cost)
+        if key:
+            spans[tuple(key)].append((start, end, hours / (end - start) * MS_PER_HOUR))
+    currencies = {commitment.currency for commitment in found.values()}
     return Existing(
         True,
-        tuple(
-            replace(
-                one,
-                covered_instance_hours=one.covered_instance_hours * times,
-                unused_cost=one.unused_cost * to_decimal(times),
-            )
-            for one in day.commitments
-        ),
-        {key: counted([(from_ms, to_ms, curve.mean)], from_ms, to_ms) for key, curve in day.covered.items()},
-        f"{at(last - 1):%Y-%m}",
-        {key: cost * to_decimal(times) for key, cost in day.paid.items()},
-        day.currency,
+        tuple(found.values()),
+        {key: counted(several, from_ms, to_ms) for key, several in spans.items()},
+        f"{at(last - 1):%Y-%m}" if until < to_ms else None,
+        dict(paid),
+        currencies.pop() if len(currencies) == 1 else None,
+        tuple(_others(con, from_ms, to_ms, gpu_types)),
     )
 
 
-def _read(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> Existing:
-    """What bills that are there say of the period."""
-    spans: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
-    commitments: dict[str, Commitment] = {}
-    paid: dict[str, Decimal] = defaultdict(Decimal)
-    hours_of: dict[str, dict[Key, float]] = defaultdict(lambda: defaultdict(float))
-    rows = con.execute(_CHARGES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
-    for provider, region, instance_type, name, kind, start, end, is_unused, hours, cost, currency in rows:
-        share = (min(end, to_ms) - max(start, from_ms)) / (end - start)
-        before = commitments.get(name, Commitment(name, "commitment", 0.0, Decimal(0), currency))
-        commitments[name] = replace(
-            before,
-            type=kind or before.type,
-            covered_instance_hours=before.covered_instance_hours + (0.0 if is_unused else hours * share),
-            unused_cost=before.unused_cost + (cost * to_decimal(share) if is_unused else Decimal(0)),
-        )
-        paid[name] += cost * to_decimal(share)
-        if instance_type and hours and not is_unused:
-            hours_of[name][provider, region or "", instance_type] += hours * share
-            spans[provider, region or "", instance_type].append(
-                (start, end, hours / ((end - start) / MS_PER_HOUR))
-            )
-    covered = {key: counted(several, from_ms, to_ms) for key, several in spans.items()}
-    by_key: dict[Key, Decimal] = defaultdict(Decimal)
-    for name, cost in paid.items():
-        several = hours_of[name] or {NOTHING: 1.0}
-        for key, hours in several.items():
-            by_key[key] += cost * to_decimal(hours / sum(several.values()))
-    currencies = {one.currency for one in commitments.values()}
-    currency = currencies.pop() if len(currencies) == 1 else None
-    return Existing(True, tuple(commitments.values()), covered, paid=dict(by_key), currency=currency)
+# Time that was collected from any cluster.
+_COLLECTED = """
+SELECT coalesce(sum(greatest(0, until_ms - greatest(since_ms, before_ms))), 0), coalesce(max(until_ms), $from_ms)
+FROM (
+    SELECT greatest(from_ms, $from_ms) AS since_ms, least(to_ms, $to_ms) AS until_ms,
+        coalesce(max(until_ms) OVER (ORDER BY from_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before_ms
+    FROM collected WHERE from_ms < $to_ms AND $from_ms < to_ms
+)
+"""
+
+
+def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
+    """How much of the period was collected; of an attributed store."""
+    span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
+    time, until = con.execute(_COLLECTED, span).fetchall()[0]
+    return Evidence(int(time) / _DAY, (until - period.start_ms) // MS_PER_HOUR)
+
+
+def _others(
+    con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Iterable[str]
+) -> Iterator[ReservedUse]:
+    """Other usage on demand by provider. A node of it is as much as costs one an hour under a savings plan."""
+    span = {"from_ms": from_ms, "to_ms": to_ms, "types": [name.lower() for name in gpu_types]}
+    rows = con.execute(_OTHERS, span).fetchall()
+    for provider, several in grouped((row[0], row[1:]) for row in rows).items():
+        spans = [(start, end, float(plan) * MS_PER_HOUR / (end - start)) for start, end, _, plan in several]
+        on_demand, plan = (total(kept(row[column]) for row in several) for column in (2, 3))
+        price = Price(kept(on_demand / plan), "bill: other instances on demand, per money of plans")
+        yield ReservedUse("other usage", 0, price, counted(spans, from_ms, to_ms), provider=provider)
 
 
 KINDS = ("reserved", "savings_plan", "cud")
 PAYMENTS = ("no_upfront", "partial_upfront", "all_upfront", "monthly")
-# Savings plans and CUDs cover every size of a family; GPU instances' reservations cover their own type.
+# Savings plans and CUDs cover several instance types; GPU instances' reservations cover their own type.
 FLEXIBLE = ("savings_plan", "cud")
 
+# A unit of other usage costs one under a plan.
+PLAN_MONEY = Price(Decimal(1), "bill")
 _UPFRONT = {"all_upfront": Decimal(1), "partial_upfront": Decimal("0.5")}
 _FORM = re.compile(r"(?:(?P<kind>[a-z_]+):)?(?P<years>\d+)(?::(?P<payment>[a-z_]+))?")
 _LONGEST_WORD = 40
@@ -155,7 +209,7 @@ _LONGEST_WORD = 40
 
 @dataclass(frozen=True, slots=True, order=True)
 class Terms:
-    """What can be chosen of a commitment. `offering` tells several of a kind apart ('standard', 'convertible', 'compute')."""
+    """The terms of a commitment. `offering` is the provider's name of a variant ('standard', 'convertible', 'compute')."""
 
     kind: str
     years: int
@@ -164,8 +218,26 @@ class Terms:
 
     @property
     def upfront_share(self) -> Decimal:
-        """Share of the whole term's price that is paid on its first day; of a partial upfront half, as AWS sells it."""
+        """Share of the whole term's price that is paid on its first day; half of it for a partial upfront, as AWS sells it."""
         return _UPFRONT.get(self.payment, Decimal(0))
+
+    @property
+    def binds_least(self) -> bool:
+        """Whether it is for one year and nothing is paid upfront: only such terms are advised."""
+        return self.years == 1 and not self.upfront_share
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it covers all instances of the payer, whatever their type and region."""
+        return self.kind == "savings_plan" and self.offering != "ec2_instance"
+
+    def scope(self, use: ReservedUse) -> str:
+        """What it covers if it is bought for this usage: an instance type, its family, or all of a provider."""
+        name = "all families" if self.is_wide else use.instance_type
+        if self.kind in FLEXIBLE and not self.is_wide:
+            name = family_name(name)
+        words = (use.provider, "" if self.is_wide else use.region, name)
+        return " ".join(word for word in words if word)
 
     @property
     def length(self) -> str:
@@ -176,12 +248,14 @@ class Terms:
         return ", ".join(word.replace("_", " ") for word in words if word)
 
 
+# The list price on demand, among the prices of an instance type.
+ON_DEMAND = Terms("on_demand", 0, "")
 # Prices of commitments per node-hour, amortized with what is paid upfront; paid in every hour of the term.
 Offers = Mapping[Terms, Price]
 
 
 def parse_terms(text: str, option: str) -> Terms:
-    """The terms that `[KIND:]YEARS[:PAYMENT]` names: reserved and no upfront where it does not say. Raises UsageError."""
+    """The terms that `[KIND:]YEARS[:PAYMENT]` names: reserved and no upfront by default. Raises UsageError."""
     match = _FORM.fullmatch(text.strip().lower().replace("-", "_"))
     if not match:
         shown = text if len(text) <= _LONGEST_WORD else f"{text[:_LONGEST_WORD]}…"
@@ -255,13 +329,13 @@ class Considered(OptionGroup):
 ANYTHING = Considered()
 _AZURE = re.compile(r"(?i)^(standard_[a-z]+)\d+")
 
-# What is paid by the hour and cannot be taken back. Nodes of unknown capacity type count as on demand.
+# What is paid by the hour and may be committed. Nodes of unknown capacity type count as on demand.
 COMMITTABLE = ("on_demand", "unknown")
 
 
 @record
 class ReservedUse:
-    """Instances of one type in use that no commitment covers yet, their price on demand, and what they could be committed at."""
+    """Instances of a type in use that no commitment covers yet, their price on demand, and commitments on offer."""
 
     instance_type: str
     gpus: float
@@ -269,34 +343,28 @@ class ReservedUse:
     curve: Curve
     offers: Offers = field(default_factory=dict)
     covered_hours: float = 0.0
+    provider: str = ""
+    region: str = ""
 
-    def blocks(self, usage: float = 1.0) -> list[CostBlock]:
-        """On demand, where usage is `usage` of today's."""
-        return [CostBlock(self.curve.node_hours * usage, self.on_demand.per_node_hour, self.gpus)]
+    @property
+    def key(self) -> Key:
+        return self.provider, self.region, self.instance_type.lower()
+
+    @property
+    def cost(self) -> Decimal:
+        """On demand."""
+        return kept(to_decimal(self.curve.node_hours) * self.on_demand.per_node_hour)
 
 
 @record
-class Family:
-    """Instance types of one family in one region."""
+class Demand:
+    """What may be committed, what is committed already, how much usage was seen, and the cost of all usage today."""
 
-    provider: str
-    region: str
-    name: str
     uses: tuple[ReservedUse, ...]
-
-    def __str__(self) -> str:
-        return " ".join(word for word in (self.provider, self.region, self.name) if word)
-
-    @property
-    def smallest(self) -> ReservedUse:
-        return min(self.uses, key=lambda use: (use.on_demand.per_node_hour, use.instance_type))
-
-    @property
-    def terms(self) -> list[Terms]:
-        """The commitments on offer: a flexible one where the smallest instance has it."""
-        terms = {terms for use in self.uses for terms in use.offers if terms.kind not in FLEXIBLE}
-        terms |= {terms for terms in self.smallest.offers if terms.kind in FLEXIBLE}
-        return sorted(terms, key=lambda one: (one.years, one.kind, one.payment, one.offering))
+    existing: Existing
+    evidence: Evidence
+    today: Position
+    assumptions: tuple[Assumption, ...] = ()
 
 
 def family_name(instance_type: str) -> str:
@@ -306,51 +374,62 @@ def family_name(instance_type: str) -> str:
     return instance_type.split(".")[0] if "." in instance_type else instance_type.rsplit("-", 1)[0]
 
 
-def families_of(
+def uses_of(
     fleet: Fleet,
     period: Period,
     existing: Existing,
-    offers_of: Callable[[str, str, str], tuple[Price | None, Offers]],
+    offers_of: Callable[[Key], Mapping[Terms, Price]],
     *,
     is_narrowed: bool,
-) -> tuple[Family, ...]:
-    """On-demand usage by family, hour by hour; what existing commitments cover is taken off first.
+    freed: Mapping[Key, Curve] | None = None,
+) -> tuple[ReservedUse, ...]:
+    """On-demand usage by type and region, hour by hour, without hours that the bill or the price book shows as committed.
 
-    Nodes of unknown capacity type count as on demand. `is_narrowed`: nodes are counted by the share of them that the fleet's pods
-    hold, else whole. `offers_of(provider, region, instance type)` is the list price on demand and the commitments. The price on
-    demand is what the nodes cost, by hours; where only a bill or nothing prices them, the list price.
+    `is_narrowed`: nodes are counted by the share of them that the fleet's pods hold, otherwise whole. `freed` are nodes that
+    findings take away. The price on demand is what the nodes cost; if only a bill or nothing prices them, the list price, which
+    is among the offers.
     """
-    by_type: dict[tuple[str, str, str, float], list[Node]] = defaultdict(list)
+    by_type: dict[Key, list[Node]] = defaultdict(list)
     for node in fleet.nodes:
-        # of no cloud's machine a cloud sells a commitment
+        # clouds sell commitments for their own machines only
         if node.capacity_type in COMMITTABLE and (node.provider or node.instance_type):
-            instance_type = node.instance_type or node.gpu_model or "unknown"
-            by_type[node.provider or "", node.region or "", instance_type, node.gpus].append(node)
-    families: dict[Key, list[ReservedUse]] = defaultdict(list)
-    for (provider, region, instance_type, gpus), nodes in sorted(by_type.items(), key=lambda item: item[0]):
-        spans = [(node.from_ms, node.to_ms, 1.0) for node in nodes]
-        if is_narrowed:
-            names = {node.key for node in nodes}
-            spans = [(pod.from_ms, pod.to_ms, pod.gpus / gpus) for pod in fleet.pods if pod.place in names]
-        listed, offers = offers_of(provider, region, instance_type)
+            name = node.instance_type or node.gpu_model or "unknown"
+            by_type[node.provider or "", node.region or "", name].append(node)
+    uses = []
+    for (provider, region, name), nodes in sorted(by_type.items()):
+        key = provider, region, name.lower()
+        spans = list(_uncommitted(fleet, nodes, is_narrowed=is_narrowed))
+        offers = dict(offers_of(key))
+        listed = offers.pop(ON_DEMAND, None)
         price = _mean_price(nodes) or listed
         if not price or not price.per_node_hour or not spans:
             continue
         curve = counted(spans, period.start_ms, period.end_ms)
-        covered = existing.covered.get((provider, region, instance_type.lower()))
-        left = curve.less(covered) if covered else curve
-        use = ReservedUse(
-            instance_type, gpus, price, left, offers, round(curve.node_hours - left.node_hours, 6)
-        )
-        families[provider, region, family_name(instance_type)].append(use)
-    return tuple(Family(*key, tuple(uses)) for key, uses in families.items())
+        left = curve.less(existing.covered.get(key))
+        covered = round(curve.node_hours - left.node_hours, 6)
+        left = left.less((freed or {}).get(key))
+        uses.append(ReservedUse(name, nodes[0].gpus, price, left, offers, covered, provider, region))
+    return tuple(uses)
+
+
+def _uncommitted(
+    fleet: Fleet, nodes: Sequence[Node], *, is_narrowed: bool
+) -> Iterator[tuple[int, int, float]]:
+    """When the nodes were in use (from, to, nodes), except at prices of the price book that are under a commitment."""
+    pods_of = grouped((pod.place, pod) for pod in fleet.pods)
+    for node in nodes:
+        for price, start, end in node.steps:
+            if price.is_committed and price.source == "price_book":
+                continue
+            if not is_narrowed:
+                yield start, end, 1.0
+                continue
+            for pod in pods_of[node.key]:
+                yield max(start, pod.from_ms), min(end, pod.to_ms), pod.gpus / node.gpus
 
 
 def _mean_price(nodes: Iterable[Node]) -> Price | None:
-    """What the nodes cost per hour on demand, on the mean, leaving out what a bill says: that may hold commitments.
-
-    None: nothing prices them on demand.
-    """
+    """The mean price per hour on demand, without a bill's prices, which may hold commitments; None without any."""
     time, amount, sources, days = 0, Decimal(0), set(), set()
     for node in nodes:
         for price, start, end in node.steps:
@@ -364,195 +443,142 @@ def _mean_price(nodes: Iterable[Node]) -> Price | None:
     return Price(kept(amount / time), ", ".join(sorted(sources)).replace("_", " "), max(days) or None)
 
 
-# The last committed node is in use for so much of the time at least, and so much above its break-even.
-_LEAST_USED, _ABOVE_BREAK_EVEN, _TIE = 0.8, 0.05, 1e-6
-# Days of data without which no commitment is advised.
-LEAST_DAYS = 28
-_WEEK_HOURS = 168
-
-
 @record
 class Pool:
-    """`level` nodes paid around the clock at `committed`, for the curve of `use`, whose rest is paid on demand.
+    """`level` nodes of `use` paid around the clock at `committed`, or as much money of a plan; the rest is paid on demand.
 
-    Several sizes of a family are one pool for savings plans and CUDs: each counts as its price on demand against the smallest's.
+    A plan or CUD covers `others`, too, each at its own price under it, the largest discount first, as clouds apply them.
     """
 
     use: ReservedUse
     terms: Terms
     committed: Price
-    level: int = 0
+    level: float = 0
+    others: tuple[ReservedUse, ...] = ()
 
     @property
     def price(self) -> Decimal:
         return self.committed.per_node_hour
 
     @property
+    def scope(self) -> str:
+        """What it covers."""
+        return self.terms.scope(self.use)
+
+    @property
+    def uses(self) -> list[ReservedUse]:
+        return sorted((self.use, *self.others), key=self._ratio)
+
+    def _price_of(self, use: ReservedUse) -> Decimal:
+        return use.offers.get(self.terms, PLAN_MONEY).per_node_hour
+
+    def _ratio(self, use: ReservedUse) -> float:
+        return float(self._price_of(use) / use.on_demand.per_node_hour)
+
+    def _curve(self, uses: Iterable[ReservedUse]) -> Curve:
+        """Usage in nodes of `use`, by prices under the commitment."""
+        return reduce(add, (use.curve.scaled(float(self._price_of(use) / self.price)) for use in uses))
+
+    @property
+    def curve(self) -> Curve:
+        return self._curve(self.uses)
+
+    @property
     def break_even(self) -> float:
         """Share of the hours that a node must be in use for its commitment to cost no more than on demand; above 1: never."""
-        return float(self.price / self.use.on_demand.per_node_hour)
-
-    def best_level(self, usage: float = 1.0) -> int:
-        """The level that costs least where usage is `usage` of today's."""
-        return self.use.curve.scaled(usage).best_level(self.break_even)
-
-    def advised_level(self, days: float | None) -> int:
-        """The level whose last node is in use for 80 % of the time and 5 points above its break-even, also in the last week.
-
-        `days` are those of collected data, None for described use; under 28 of them nothing is advised.
-        """
-        least = max(_LEAST_USED, self.break_even + _ABOVE_BREAK_EVEN) - _TIE
-        level = self.use.curve.best_level(least)
-        if days is None:
-            return level
-        return 0 if days < LEAST_DAYS else min(level, self.use.curve.last(_WEEK_HOURS).best_level(least))
-
-    def blocks(self, usage: float) -> list[CostBlock]:
-        """The committed nodes in all hours, and what they do not hold by the hour, where usage is `usage` of today's."""
-        return base_and_rest(
-            self.use.curve.scaled(usage),
-            self.level,
-            self.price,
-            self.use.on_demand.per_node_hour,
-            self.use.gpus,
-        )
-
-    def gain(self, usage: float) -> float:
-        """What the committed nodes save over on demand where usage is `usage` of today's."""
-        used = self.use.curve.scaled(usage).used(self.level)
-        return (
-            float(self.use.on_demand.per_node_hour) * used
-            - float(self.price) * self.level * self.use.curve.hours
-        )
-
-    def payback_hours(self) -> float | None:
-        """Hours until on-demand cost avoided makes up for what was paid upfront: 0 where nothing was, None beyond the term.
-
-        Per hour and committed node: used share × on demand is avoided, and (1 − upfront share) × price is still paid.
-        """
-        share, used = self.terms.upfront_share, self.use.curve.utilization(self.level)
-        if not share or used is None:
-            return 0.0
-        gained = used * float(self.use.on_demand.per_node_hour) - float((1 - share) * self.price)
-        term = self.terms.years * HOURS_PER_YEAR
-        hours = float(share * self.price) * term / gained if gained > 0 else float("inf")
-        return hours if hours <= term else None
-
-
-@record
-class Choice:
-    """A family committed on some terms, at the level that is advised; `left_out` are types that these terms are not sold for."""
-
-    family: Family
-    terms: Terms
-    pools: tuple[Pool, ...]
-    left_out: tuple[ReservedUse, ...]
-
-    @classmethod
-    def advised(cls, family: Family, terms: Terms, days: float | None) -> Choice:
-        """Of terms that the family has; `days` as Pool.advised_level takes them."""
-        sold, left_out = (
-            [use for use in family.uses if (terms in use.offers) is is_sold] for is_sold in (True, False)
-        )
-        if terms.kind in FLEXIBLE:
-            smallest = family.smallest
-            weights = (
-                float(use.on_demand.per_node_hour / smallest.on_demand.per_node_hour) for use in family.uses
-            )
-            curves = (use.curve.scaled(weight) for use, weight in zip(family.uses, weights, strict=True))
-            sold, left_out = [replace(smallest, curve=reduce(add, curves))], []
-        pools = tuple(Pool(use, terms, use.offers[terms]) for use in sold)
-        return cls(family, terms, pools, tuple(left_out)).at_levels(lambda pool: pool.advised_level(days))
+        return max(self._ratio(use) for use in self.uses if use.gpus)
 
     @property
-    def name(self) -> str:
-        return f"{self.family}: {self.terms}"
-
-    @property
-    def levels(self) -> str:
-        """How many of what."""
-        return " and ".join(f"{pool.level} × {pool.use.instance_type}" for pool in self.pools if pool.level)
-
-    @property
-    def instances(self) -> int:
-        return sum(pool.level for pool in self.pools)
-
-    @property
-    def committed_hours(self) -> float:
-        return sum(pool.level * pool.use.curve.hours for pool in self.pools)
-
-    @property
-    def break_even(self) -> float:
-        """The highest of the pools' break-evens, 0-1 and above."""
-        return max(pool.break_even for pool in self.pools)
+    def hourly_cost(self) -> Decimal:
+        return kept(to_decimal(self.level) * self.price)
 
     @property
     def obligation(self) -> Decimal:
-        """What is owed over the whole term, used or not."""
-        per_hour = total(pool.level * pool.price for pool in self.pools)
-        return per_hour * self.terms.years * HOURS_PER_YEAR
+        """What is paid over the whole term, used or not."""
+        return self.hourly_cost * self.terms.years * HOURS_PER_YEAR
 
     @property
-    def upfront(self) -> Decimal:
-        """What of it is paid on the first day."""
-        return self.obligation * self.terms.upfront_share
+    def used(self) -> float:
+        """Node-hours of it that are in use."""
+        return self.curve.used(self.level)
 
-    def saving_if_prices_fall(self, percent: int) -> Decimal:
-        """What the commitments still save over the period if the price on demand falls."""
-        gains = (
-            pool.use.on_demand.per_node_hour
-            * (100 - percent)
-            / 100
-            * to_decimal(pool.use.curve.used(pool.level))
-            - pool.price * pool.level * to_decimal(pool.use.curve.hours)
-            for pool in self.pools
-        )
-        return round(total(gains), 6)
+    @property
+    def unused(self) -> float:
+        return self.level * self.use.curve.hours - self.used
 
-    def break_even_on(self, bought_on: date | None) -> date | None:
-        """The day on which on-demand cost avoided has made up for the whole term's price; None beyond the term.
+    @property
+    def on_demand_cost(self) -> Decimal:
+        """Of its GPU nodes."""
+        return total(use.cost for use in self.uses if use.gpus)
 
-        From then on the commitment has cost no more than on demand, whatever use is made of it.
+    def best_level(self, usage: float = 1.0, price_change: float = 1.0) -> int:
+        """The whole number of nodes that costs least if usage and prices on demand are these parts of today's."""
+        return self.curve.scaled(usage).best_level(self.break_even / price_change)
+
+    def safe_level(self, evidence: Evidence, usage: float = 1.0, price_change: float = 1.0) -> float:
+        """The level to advise: whole instances, cents of a savings plan.
+
+        Other usage fills a plan, but it makes none larger than the mean use of GPUs.
         """
-        shares = [
-            (pool.break_even, pool.use.curve.utilization(pool.level)) for pool in self.pools if pool.level
-        ]
-        if bought_on is None or not shares or any(not used or even > used for even, used in shares):
+        step = 0.01 / float(self.price) if self.terms.kind == "savings_plan" else 1.0
+        gpus = self._curve(use for use in self.uses if use.gpus).scaled(usage / step)
+        own, filled = (
+            evidence.safe_level(curve, self.break_even / price_change)
+            for curve in (gpus, self.curve.scaled(usage / step))
+        )
+        return max(own, min(filled, int(gpus.mean))) * step
+
+    def avoided(self, usage: float = 1.0, *, is_of_gpus: bool = False) -> Decimal:
+        """On-demand cost of the usage that the commitment covers, if usage is `usage` of today's."""
+        amount, before = Decimal(0), 0.0
+        for number, use in enumerate(self.uses, 1):
+            now = self._curve(self.uses[:number]).scaled(usage).used(self.level)
+            if use.gpus or not is_of_gpus:
+                hours = to_decimal(round(now - before, 9))
+                amount += hours * self.price * use.on_demand.per_node_hour / self._price_of(use)
+            before = now
+        return kept(amount)
+
+    def gain(self, usage: float = 1.0, price_change: float = 1.0) -> Decimal:
+        """What the commitment saves over on demand."""
+        paid = self.hourly_cost * to_decimal(self.use.curve.hours)
+        return kept(self.avoided(usage) * to_decimal(price_change) - paid)
+
+    def break_even_on(self, bought_on: date) -> date | None:
+        """The day on which avoided on-demand cost has reached the obligation, whatever is used later; None beyond the term."""
+        if not self.level or self.gain() < 0:
             return None
-        term = self.terms.years * HOURS_PER_YEAR
-        return bought_on + timedelta(hours=max(even / used * term for even, used in shares if used))
-
-    def payback_months(self) -> float | None:
-        """Of the slowest pool; None beyond the term, or where nothing is committed."""
-        hours = [pool.payback_hours() for pool in self.pools if pool.level]
-        known = [time for time in hours if time is not None]
-        return round(max(known) / HOURS_PER_MONTH, 6) if hours and len(known) == len(hours) else None
-
-    def blocks(self, usage: float = 1.0) -> list[CostBlock]:
-        """What is paid where usage is `usage` of today's."""
-        parts: tuple[Pool | ReservedUse, ...] = (*self.pools, *self.left_out)
-        return [block for part in parts for block in part.blocks(usage)]
-
-    def at_levels(self, level: Callable[[Pool], int]) -> Choice:
-        return replace(self, pools=tuple(replace(pool, level=level(pool)) for pool in self.pools))
+        return bought_on + timedelta(
+            hours=float(self.obligation * (1 - self.gain() / self.avoided()) / self.hourly_cost)
+        )
 
     def lasting_share(self) -> float:
-        """The share of today's usage at which the commitments cost what on demand would."""
-        return bisected(0.0, 1.0, lambda usage: sum(pool.gain(usage) for pool in self.pools) <= 0)
+        """The share of today's usage at which the commitment costs what on demand would."""
+        return bisected(0.0, 1.0, lambda usage: self.gain(usage) <= 0)
+
+    def payback_months(self) -> float | None:
+        """Months until avoided on-demand cost has reached what was paid upfront; None beyond the term."""
+        share = self.terms.upfront_share
+        hourly = self.avoided() / to_decimal(self.use.curve.hours) - self.hourly_cost * (1 - share)
+        hours = self.obligation * share / hourly if hourly > 0 else Decimal("Infinity")
+        return float(hours) / HOURS_PER_MONTH if hours <= self.terms.years * HOURS_PER_YEAR else None
 
 
-CHANGES = (20, -10, -20, -25, -50)
-# Falls of the price on demand, in percent: p5.48xlarge fell by 44 % in June 2025.
-PRICE_FALLS = (10, 20)
+# Changes of usage and of the list price, in percent.
+CHANGES = ((20, 0), (-10, 0), (-20, 0), (-25, 0), (-50, 0), (0, -10), (0, -20))
 _HALF = Assumption("partial upfront", 50, "% of the term's price", "default")
 
-# columns of the table, and the keys of a record that they show; "": the terms
+# columns of the tables, and the keys of the records that they show
 _COLUMNS = {
-    "family": "family", "commitment": "", "instances": "instances", "cost": "cost", "saving": "saving",
-    "saving %": "saving_percent", "obligation": "obligation", "coverage %": "coverage_percent",
-    "utilization %": "utilization_percent",
-    "break-even utilization %": "break_even_utilization_percent", "upfront": "upfront_payment",
-    "payback months": "payback_months",
+    "family": "family", "commitment": "commitment", "instances": "instances", "hourly": "committed_per_hour",
+    "cost": "cost", "saving": "saving", "obligation": "obligation", "coverage %": "coverage_percent",
+    "utilization %": "utilization_percent", "break-even utilization %": "break_even_utilization_percent",
+}  # fmt: skip
+_LONGER_COLUMNS = _COLUMNS | {"upfront": "upfront_payment", "payback months": "payback_months"}
+_REGRET_COLUMNS = {
+    "family": "family", "usage changes %": "usage_change_percent", "list price changes %": "list_price_change_percent",
+    "cost": "cost", "on demand cost": "on_demand_cost", "still saves": "still_saves", "best cost": "best_cost",
+    "regret": "regret", "advised hourly": "advised_per_hour",
 }  # fmt: skip
 _FIGURES = (
     "instances",
@@ -564,261 +590,254 @@ _FIGURES = (
 
 
 def answer(
-    families: Sequence[Family],
-    existing: Existing,
+    demand: Demand,
     *,
-    currency: str,
     period: str,
+    bought_on: date,
     considered: Considered = ANYTHING,
-    assumptions: Sequence[Assumption] = (),
-    bought_on: date | None = None,
     stale_after_days: int = 90,
-    days: float | None = None,
-    any_terms: bool = False,
 ) -> Answer:
-    """What the advised commitment of each family would have cost over the period, next to on demand.
+    """What commitments for one year without upfront payment would have saved over the period; other terms in a table below.
 
-    The headline has one year without upfront payment alone, or the terms that options chose (`any_terms`). `days` are those of
-    collected data, None for described use. `bought_on` is the first day of commitments. Raises GpucostError if nothing that is
-    considered is on offer.
+    `bought_on` is the first day of commitments. Raises GpucostError if no price of a considered commitment is available.
     """
-    uses = [use for family in families for use in family.uses]
-    choices = [
-        Choice.advised(family, terms, days)
-        for family in families
-        for terms in family.terms
-        if considered.allows(terms)
-    ]
-    if not choices:
-        names = ", ".join(sorted({use.instance_type for use in uses}))
-        raise GpucostError(
-            f"no price of a commitment is known for {names or 'any node'}",
-            "gpucost collect prices asks the clouds for them; or --commitment-price 1=PRICE, or --commitment-discount 1=PERCENT",
-        )
-    groups = {str(family): [block for use in family.uses for block in use.blocks()] for family in families}
-    costs = positions(currency, groups | {choice.name: choice.blocks() for choice in choices})
-    best: dict[str, Choice] = {}
-    for choice in sorted(
-        choices, key=lambda choice: (costs[choice.name].cost, choice.terms.years, choice.upfront)
-    ):
-        if any_terms or (choice.terms.years == 1 and not choice.terms.upfront_share):
-            best.setdefault(str(choice.family), choice)
-    chosen = {name: choice for name, choice in best.items() if choice.instances}
-    records = {
-        choice.name: _record(choice, costs[str(choice.family)].cost, costs[choice.name].cost, bought_on)
-        for choice in choices
-    }
-    records_chosen = [records[choice.name] for choice in chosen.values()]
-    regret = _regret(list(chosen.values()), currency)
-    # What nothing is committed of costs in the scenario what it does today: the parts of one sum, to the last digit.
-    scenario = [
-        costs[chosen[str(family)].name if str(family) in chosen else str(family)] for family in families
-    ]
-    committed_hours = round(sum(choice.committed_hours for choice in chosen.values()), 6)
-    today = _total([costs[str(family)] for family in families], currency)
-    obligation = total(choice.obligation for choice in chosen.values())
-    after = _total(scenario, currency, committed_node_hours=committed_hours, obligation=obligation)
-    eligible = _eligible(families, list(chosen.values()), existing, today, after)
-    prices = [
-        *((use.instance_type, use.on_demand) for use in uses),
-        *((pool.use.instance_type, pool.committed) for choice in chosen.values() for pool in choice.pools),
-    ]
-    unit = "money per node-hour"
-    note = "; ".join(f"{name}: {choice.terms}, {choice.levels}" for name, choice in chosen.items())
+    pools = _pools(demand, considered, bought_on, stale_after_days)
+    advised = _advised(pools)
+    today, best = demand.today, [_record(pool, bought_on) for pool in advised]
+    regret = [_regret(pool, demand.evidence, *change) for pool in advised for change in CHANGES]
+    longer = [pool for pool in pools if not pool.terms.binds_least and pool.level]
+    shortest = [pool for pool in pools if pool.terms.binds_least]
+    scenario = Position(
+        today.cost - total(pool.gain() for pool in advised),
+        today.currency,
+        round(today.gpu_hours + sum(pool.unused * pool.use.gpus for pool in advised), 6),
+        round(today.node_hours + sum(pool.unused for pool in advised), 6),
+        {"committed_node_hours": round(sum(pool.used + pool.unused for pool in advised), 6)},
+    )
+    eligible = _eligible(demand, advised)
+    shown = [(use.instance_type, use.on_demand) for use in demand.uses]
+    shown += [(pool.use.instance_type, pool.committed) for pool in advised]
+    levels = "; ".join(f"{pool.scope}: {pool.terms}, {_level(pool)}" for pool in advised)
     return Answer(
         kind="reserve",
-        title="Committing instead of paying on demand"
-        + (old_prices(prices, bought_on, stale_after_days) if bought_on is not None else ""),
+        title="Committing instead of paying on demand" + old_prices(shown, bought_on, stale_after_days),
         period=period,
         today=today,
-        scenario=after,
+        scenario=scenario,
         figures={
             "price_per": "node",
-            "best": records_chosen,
-            "options": list(records.values()),
+            "obligation": total(pool.obligation for pool in advised),
+            "data_days": round(demand.evidence.days, 3),
+            "best": best,
+            "options": [_record(pool, bought_on) for pool in pools],
             "regret": regret,
-            "obligation": obligation,
-            "if_price_falls": [
-                {
-                    "percent": fall,
-                    "saving": total(choice.saving_if_prices_fall(fall) for choice in chosen.values()),
-                }
-                for fall in PRICE_FALLS
-            ],
             **eligible,
-            "existing_commitments": [asdict(one) for one in existing.commitments],
-            "existing_commitments_known": existing.is_bill_loaded,
-            **({name: records_chosen[0][name] for name in _FIGURES} if len(chosen) == 1 else {}),
+            "existing_commitments": [asdict(commitment) for commitment in demand.existing.commitments],
+            "existing_commitments_known": demand.existing.is_bill_loaded,
+            **({name: best[0][name] for name in _FIGURES} if len(best) == 1 else {}),
         },
-        assumptions=(
-            *assumptions,
-            *(priced(f"on demand, {use.instance_type}", use.on_demand, unit) for use in uses),
-            *(
-                priced(f"{pool.use.instance_type}, {choice.terms}", pool.committed, unit)
-                for choice in choices
-                for pool in choice.pools
-            ),
-            *([_HALF] if any(choice.terms.payment == "partial_upfront" for choice in choices) else []),
-        ),
-        break_even=tuple(
-            f"{name}: a committed instance pays for itself from {choice.break_even * 100:.1f} % of its hours in use on"
-            f"; all of them together until usage falls by {(1 - choice.lasting_share()) * 100:.1f} %"
-            + _paid_back(choice, bought_on)
-            for name, choice in chosen.items()
-        )
-        or ("No level of use is steady enough for a commitment.",),
+        assumptions=tuple(_assumptions(demand, pools)),
+        break_even=tuple(_break_even(demand, pools, advised, bought_on)),
         time=(
             "No workload waits: committed and on-demand instances are the same machines. A commitment binds for its whole term.",
             "A savings plan or CUD is a price, not capacity: only a capacity reservation keeps instances free for you.",
         ),
-        findings=(
-            *_advice(chosen, obligation, currency, days),
-            *_findings(families, choices, chosen, existing),
-        ),
+        findings=tuple(_findings(demand, pools, advised)),
         tables=(
-            Rows(
-                "commitments",
-                tuple(_COLUMNS),
-                tuple(
-                    tuple(
-                        _short(records[choice.name][key]) if key else str(choice.terms)
-                        for key in _COLUMNS.values()
-                    )
-                    for choice in choices
-                ),
-                f"The scenario takes: {note}. Longer terms and upfront payments are no part of it."
-                if note
-                else "The scenario stays on demand.",
-            ),
-            *Rows.of(
-                "eligible spend",
-                ("", "today", "scenario"),
-                _spend_lines(eligible),
-                "Of on-demand nodes and of what commitments cover already; spot and capacity blocks are in neither.",
-            ),
-            *Rows.of(
-                "if usage changes",
-                ("family", "usage changes %", "cost", "on demand cost", "still saves", "best cost", "regret"),
-                [tuple(map(_short, row.values())) for row in regret],
-                "Regret: what is paid over the best level for that usage.",
-            ),
+            *_rows("commitments", _COLUMNS, [_record(pool, bought_on) for pool in shortest],
+                f"The scenario takes: {levels}." if levels else "The scenario stays on demand."),
+            *_rows("longer terms and upfront payments", _LONGER_COLUMNS, [_record(pool, bought_on) for pool in longer],
+                "They bind longer, and are no part of the saving above."),
+            *_spend(eligible),
+            *_rows("if usage or the list price changes", _REGRET_COLUMNS, regret,
+                "Regret: the cost over the best level then. Advised hourly: the commitment that would be advised then."),
         ),
-    )
+    )  # fmt: skip
 
 
-def _advice(
-    chosen: Mapping[str, Choice], obligation: Decimal, currency: str, days: float | None
-) -> Iterator[str]:
-    """The obligation, the rule of the level, and what falling prices leave."""
-    if days is not None and days < LEAST_DAYS:
-        yield f"{days:,.1f} days of data: under {LEAST_DAYS} days no commitment is advised."
-        return
-    if not chosen:
-        return
-    yield f"These commitments oblige you to pay {obligation:,.2f} {currency} over their terms, used or not."
-    falls = (
-        f"{total(choice.saving_if_prices_fall(fall) for choice in chosen.values()):,.2f} if it falls by {fall} %"
-        for fall in PRICE_FALLS
-    )
-    yield f"The saving depends on the price on demand: {', '.join(falls)}."
+def _pools(demand: Demand, considered: Considered, day: date, most_days: int) -> list[Pool]:
+    """All commitments on offer at the level to advise; recent prices first, then the largest saving."""
+    offered: dict[tuple[str, Terms], list[ReservedUse]] = defaultdict(list)
+    for use in demand.uses:
+        for terms in filter(considered.allows, use.offers):
+            offered[terms.scope(use), terms].append(use)
+    if not offered:
+        names = ", ".join(sorted({use.instance_type for use in demand.uses}))
+        raise GpucostError(
+            f"no price of a commitment is known for {names or 'any node'}",
+            "gpucost collect prices asks the clouds for them; or --commitment-price 1=PRICE, or --commitment-discount 1=PERCENT",
+        )
+    pools = []
+    for (_, terms), uses in offered.items():
+        smallest, *others = sorted(uses, key=lambda use: (use.offers[terms].per_node_hour, use.instance_type))
+        if terms.is_wide:
+            others += [use for use in demand.existing.others if use.provider == smallest.provider]
+        pool = Pool(smallest, terms, smallest.offers[terms], 0, tuple(others))
+        pools.append(replace(pool, level=pool.safe_level(demand.evidence)))
+
+    def rank(pool: Pool) -> tuple[bool, Decimal, Terms]:
+        return bool(old_prices([("", pool.committed)], day, most_days)), -pool.gain(), pool.terms
+
+    return sorted(pools, key=rank)
 
 
-def _total(parts: Sequence[Position], currency: str, **more: Value) -> Position:
-    whole = sum(parts, Position(Decimal(0), currency))
-    return Position(whole.cost, currency, round(whole.gpu_hours, 6), round(whole.node_hours, 6), more)
+def _advised(pools: Sequence[Pool]) -> list[Pool]:
+    """The commitments of the headline: the best of each scope; a wider scope if it saves more than all that it replaces."""
+    best: dict[str, Pool] = {}
+    for pool in pools:
+        if pool.terms.binds_least and pool.gain() > 0:
+            best.setdefault(pool.scope, pool)
+    advised: list[Pool] = []
+    for pool in sorted(best.values(), key=lambda pool: len(pool.uses)):
+        keys = {use.key for use in pool.uses}
+        inside = [other for other in advised if any(use.key in keys for use in other.uses)]
+        if pool.gain() > total(other.gain() for other in inside):
+            advised = [other for other in advised if other not in inside] + [pool]
+    return advised
 
 
-def _percent(part: float, whole: float) -> float | None:
-    return round(part / whole * 100, 6) if whole else None
+def _percent(part: Decimal | float, whole: Decimal | float) -> float | None:
+    return round(float(part) / float(whole) * 100, 6) if whole else None
 
 
-def _eligible(
-    families: Sequence[Family], chosen: Sequence[Choice], existing: Existing, today: Position, after: Position
-) -> dict[str, Any]:
-    """What eligible use would cost on demand, the share of it that commitments cover, and the effective savings rate.
+def _eligible(demand: Demand, advised: Sequence[Pool]) -> dict[str, Any]:
+    """The on-demand cost of eligible use, the share of it that commitments cover, and the effective savings rate.
 
-    That is 1 − what is paid ÷ what would be paid on demand (FinOps Foundation, effective savings rate); None where what there
-    is already is not known, or billed in several currencies or another one.
+    That is 1 − cost ÷ on-demand cost (FinOps Foundation, effective savings rate); None if existing commitments are not known, or
+    billed in several currencies or another currency.
     """
-    uses = {
-        (family.provider, family.region, use.instance_type.lower()): use
-        for family in families
-        for use in family.uses
+    existing, keys = demand.existing, {NOTHING, *(use.key for use in demand.uses)}
+    covered = total(use.on_demand.per_node_hour * to_decimal(use.covered_hours) for use in demand.uses)
+    paid = total(cost for key, cost in existing.paid.items() if key in keys)
+    eligible = covered + total(use.cost for use in demand.uses)
+    is_known = existing.is_bill_loaded and (not paid or existing.currency == demand.today.currency)
+    parts = {
+        "covered_percent_today": covered,
+        "covered_percent": covered + total(pool.avoided(is_of_gpus=True) for pool in advised),
+        "effective_savings_rate_percent_today": covered - paid,
+        "effective_savings_rate_percent": covered - paid + total(pool.gain() for pool in advised),
     }
-    before = total(use.on_demand.per_node_hour * to_decimal(use.covered_hours) for use in uses.values())
-    paid = total(existing.paid[key] for key in (*uses, NOTHING) if key in existing.paid)
-    covered = sum(
-        (
-            pool.use.on_demand.per_node_hour * to_decimal(pool.use.curve.used(pool.level))
-            for choice in chosen
-            for pool in choice.pools
-        ),
-        before,
+    shares = {name: _percent(part, eligible) if is_known else None for name, part in parts.items()}
+    return {"eligible_cost": eligible} | shares
+
+
+def _spend(eligible: Mapping[str, Any]) -> tuple[Rows, ...]:
+    """A table of `_eligible`; none if existing commitments are not known."""
+    cost, *shares = map(_short, eligible.values())
+    if "-" in shares:
+        return ()
+    lines = [
+        ("at on-demand prices", cost, cost),
+        ("covered %", *shares[:2]),
+        ("effective savings rate %", *shares[2:]),
+    ]
+    note = (
+        "Of on-demand nodes and of what commitments cover already; spot and capacity blocks are in neither."
     )
-    eligible = today.cost + before
-    is_known = existing.is_bill_loaded and (not paid or existing.currency == today.currency)
+    return Rows.of("eligible spend", ("", "today", "scenario"), lines, note)
 
-    def saved(cost: Decimal) -> float | None:
-        return _percent(float(eligible - cost - paid), float(eligible)) if is_known else None
 
+def _level(pool: Pool) -> str:
+    if pool.terms.kind == "savings_plan":
+        return f"{pool.hourly_cost:,.2f} an hour"
+    return f"{pool.level:,.0f} × {pool.use.instance_type}"
+
+
+def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
+    gain, even, months = pool.gain(), pool.break_even_on(bought_on), pool.payback_months()
     return {
-        "eligible_cost": eligible,
-        "covered_percent_today": _percent(float(before), float(eligible)) if is_known else None,
-        "covered_percent": _percent(float(covered), float(eligible)) if is_known else None,
-        "effective_savings_rate_percent_today": saved(today.cost),
-        "effective_savings_rate_percent": saved(after.cost),
+        "family": pool.scope,
+        "commitment": str(pool.terms),
+        "provider": pool.use.provider,
+        "region": pool.use.region,
+        "kind": pool.terms.kind,
+        "term_years": pool.terms.years,
+        "payment_option": pool.terms.payment,
+        "offering": pool.terms.offering or None,
+        "instances": None if pool.terms.kind == "savings_plan" else round(pool.level),
+        "instance_types": ", ".join(use.instance_type for use in pool.uses),
+        "committed_per_hour": pool.hourly_cost,
+        "obligation": pool.obligation,
+        "committed_price_per_node_hour": pool.price,
+        "on_demand_price_per_node_hour": pool.use.on_demand.per_node_hour,
+        "cost": pool.on_demand_cost - gain,
+        "saving": gain,
+        "saving_percent": _percent(gain, pool.on_demand_cost),
+        "coverage_percent": _percent(pool.used, pool.curve.node_hours),
+        "utilization_percent": _percent(pool.used, pool.used + pool.unused),
+        "break_even_utilization_percent": round(pool.break_even * 100, 6),
+        "break_even_date": even.isoformat() if even else None,
+        "upfront_payment": pool.obligation * pool.terms.upfront_share,
+        "payback_months": months and round(months, 6),
     }
 
 
-def _spend_lines(eligible: Mapping[str, Any]) -> list[Line]:
-    """Nothing where what there is already is not known."""
-    if eligible["covered_percent_today"] is None:
-        return []
-    lines: list[Line] = [("at on-demand prices", *[round(eligible["eligible_cost"], 2)] * 2)]
-    for name in ("covered", "effective_savings_rate"):
-        ends = (_short(eligible[f"{name}_percent{end}"]) for end in ("_today", ""))
-        lines.append((f"{name.replace('_', ' ')} %", *ends))
-    return lines
-
-
-def _paid_back(choice: Choice, bought_on: date | None) -> str:
-    day = choice.break_even_on(bought_on)
-    return (
-        f"; bought on {bought_on}, they have paid for themselves on {day}, even if nobody uses them again."
-        if day
-        else "."
-    )
-
-
-def _record(choice: Choice, today: Decimal, cost: Decimal, bought_on: date | None) -> dict[str, Value]:
-    even = choice.break_even_on(bought_on)
-    pools = choice.pools
-    used = sum(pool.use.curve.used(pool.level) for pool in pools)
-    # in the pools' instances; those of types left out as they are
-    in_use = sum(use.curve.node_hours for use in (*(pool.use for pool in pools), *choice.left_out))
-    return {
-        "family": str(choice.family),
-        "provider": choice.family.provider,
-        "region": choice.family.region,
-        "kind": choice.terms.kind,
-        "term_years": choice.terms.years,
-        "payment_option": choice.terms.payment,
-        "offering": choice.terms.offering or None,
-        "instances": choice.instances,
-        "instance_types": ", ".join(pool.use.instance_type for pool in pools),
-        "committed_price_per_node_hour": pools[0].price if len(pools) == 1 else None,
-        "on_demand_price_per_node_hour": pools[0].use.on_demand.per_node_hour if len(pools) == 1 else None,
-        "cost": cost,
-        "saving": today - cost,
-        "saving_percent": _percent(float(today - cost), float(today)),
-        "coverage_percent": _percent(used, in_use),
-        "utilization_percent": _percent(used, choice.committed_hours),
-        "break_even_utilization_percent": round(choice.break_even * 100, 6),
-        **({"break_even_date": None if even is None else even.isoformat()} if bought_on else {}),
-        "upfront_payment": choice.upfront,
-        "obligation": choice.obligation,
-        "payback_months": choice.payback_months(),
+def _regret(pool: Pool, evidence: Evidence, usage_percent: int, price_percent: int) -> dict[str, Value]:
+    """The cost with the commitment after usage or the list price changed, the cost of the best level then, and the advice."""
+    change = 1 + usage_percent / 100, 1 + price_percent / 100
+    alone = pool.on_demand_cost * to_decimal(change[0]) * to_decimal(change[1])
+    held = pool.gain(*change)
+    most = max(held, replace(pool, level=pool.best_level(*change)).gain(*change))
+    amounts = {
+        "cost": alone - held,
+        "on_demand_cost": alone,
+        "still_saves": held,
+        "best_cost": alone - most,
+        "regret": most - held,
+        "advised_per_hour": replace(pool, level=pool.safe_level(evidence, *change)).hourly_cost,
     }
+    return {
+        "family": pool.scope,
+        "usage_change_percent": usage_percent,
+        "list_price_change_percent": price_percent,
+        **{name: round(amount, 6) for name, amount in amounts.items()},
+    }
+
+
+def _assumptions(demand: Demand, pools: Sequence[Pool]) -> Iterator[Assumption]:
+    yield from demand.assumptions
+    yield Assumption("least use of a committed instance", LEAST_USE * 100, "% of the hours", "default")
+    yield Assumption("least use over the price ratio", MARGIN * 100, "points", "default")
+    unit = "money per node-hour"
+    for use in demand.uses:
+        yield priced(f"on demand, {use.instance_type}", use.on_demand, unit)
+        for terms, price in use.offers.items():
+            if any(pool.terms == terms for pool in pools):
+                yield priced(f"{use.instance_type}, {terms}", price, unit)
+    for use in demand.existing.others:
+        yield priced(f"other usage of {use.provider}", use.on_demand, "money on demand per money of a plan")
+    if any(pool.terms.payment == "partial_upfront" for pool in pools):
+        yield _HALF
+
+
+def _break_even(
+    demand: Demand, pools: Sequence[Pool], advised: Sequence[Pool], bought_on: date
+) -> Iterator[str]:
+    if demand.evidence.shortage:
+        yield demand.evidence.shortage
+    elif not any(pool.terms.binds_least for pool in pools):
+        yield "No price of a commitment for one year without upfront payment is known"
+    elif not advised:
+        yield (
+            "No commitment for one year without upfront payment is safe: an instance must be in use for"
+            f" {LEAST_USE * 100:.0f} % of the hours, for {MARGIN * 100:.0f} points more than its price ratio, and as much"
+            " in the last week"
+        )
+    for pool in advised:
+        yield (
+            f"{pool.scope}: {pool.obligation:,.2f} is owed over {pool.terms.length}, used or not; a committed instance pays for"
+            f" itself from {pool.break_even * 100:.1f} % of its hours in use on; all of them together until usage falls by"
+            f" {(1 - pool.lasting_share()) * 100:.1f} %; bought on {bought_on}, they have paid for themselves on"
+            f" {pool.break_even_on(bought_on)}, even without any later use"
+        )
+
+
+def _rows(
+    title: str, columns: Mapping[str, str], records: Iterable[Mapping[str, Value]], note: str
+) -> tuple[Rows, ...]:
+    """A table of records."""
+    lines = [tuple(_short(row[key]) for key in columns.values()) for row in records]
+    return Rows.of(title, tuple(columns), lines, note)
 
 
 def _short(value: Value) -> Value:
@@ -827,64 +846,31 @@ def _short(value: Value) -> Value:
     return "-" if value is None else round(value, 1) if isinstance(value, float) else value
 
 
-def _regret(chosen: Sequence[Choice], currency: str) -> list[dict[str, Value]]:
-    """For each family and change of usage: what is paid with the commitment held, and with what would have been best then."""
-    changes = [(choice, change, f"{choice.family} {change}") for choice in chosen for change in CHANGES]
-    groups: dict[str, list[CostBlock]] = {}
-    for choice, change, name in changes:
-        usage = 1 + change / 100
-        groups[f"{name} held"] = choice.blocks(usage)
-        groups[f"{name} best"] = choice.at_levels(partial(Pool.best_level, usage=usage)).blocks(usage)
-        groups[f"{name} on demand"] = choice.at_levels(lambda _: 0).blocks(usage)
-    costs = positions(currency, groups)
-    rows: list[dict[str, Value]] = []
-    for choice, change, name in changes:
-        held, best, alone = (costs[f"{name} {what}"].cost for what in ("held", "best", "on demand"))
-        rows.append(
-            {
-                "family": str(choice.family),
-                "usage_change_percent": change,
-                "cost": round(held, 6),
-                "on_demand_cost": round(alone, 6),
-                "still_saves": round(alone - held, 6),
-                "best_cost": round(best, 6),
-                "regret": round(max(Decimal(0), held - best), 6),
-            }
-        )
-    return rows
-
-
-def _findings(
-    families: Sequence[Family], choices: Sequence[Choice], chosen: dict[str, Choice], existing: Existing
-) -> Iterator[str]:
+def _findings(demand: Demand, pools: Sequence[Pool], advised: Sequence[Pool]) -> Iterator[str]:
+    existing = demand.existing
     if not existing.is_bill_loaded:
-        yield "Existing commitments: none known, since no bill of the period is loaded; what you have already is not counted."
+        yield "Existing commitments: unknown, since no bill of the period is loaded; they are not counted"
     elif not existing.commitments:
-        yield "Existing commitments: the bill of the period has none."
+        yield "Existing commitments: the bill of the period has none"
     else:
-        covered = sum(use.covered_hours for family in families for use in family.uses)
-        yield (
-            f"Existing commitments: {len(existing.commitments)} in the bill"
-            + (
-                f" of {existing.month}, which are taken to go on as on its last day,"
-                if existing.month
-                else ","
-            )
-            + f" counted first; they cover {covered:,.1f} node-hours of this usage, which are in neither figure."
+        later = (
+            f" of {existing.month}, which are taken to go on as on its last day," if existing.month else ","
         )
-    for one in existing.commitments:
-        if not one.covered_instance_hours and not one.unused_cost:
-            yield f"{one.commitment_discount_id}: the bill does not say which instances it covers, so it is not counted."
-    for one in existing.commitments:
-        if one.unused_cost:
-            unused = f"{one.unused_cost:,.2f} {one.currency}"
-            yield f"{one.commitment_discount_id} was not used for {unused} of what it cost: use it before buying more."
-    priced = {str(choice.family) for choice in choices}
-    for family in families:
-        if str(family) not in priced:
-            yield f"{family}: no price of a commitment is known; it stays on demand."
-    for choice in chosen.values():
-        for use in choice.left_out:
-            yield f"{use.instance_type} is not sold as {choice.terms}; it stays on demand."
-        if any(len(family.uses) > 1 for family in families) and choice.terms.kind != "reserved":
-            yield f"{choice.family}: all sizes count as {choice.pools[0].use.instance_type}, by their price on demand."
+        yield (
+            f"Existing commitments: {len(existing.commitments)} in the bill{later} counted first; they cover"
+            f" {sum(use.covered_hours for use in demand.uses):,.1f} node-hours of this usage, which no commitment here counts"
+        )
+    for commitment in existing.commitments:
+        name, unused = commitment.commitment_discount_id, commitment.unused_cost
+        if unused:
+            yield f"{name} was not used for {unused:,.2f} {commitment.currency} of what it cost: use it before buying more"
+        elif not commitment.covered_instance_hours:
+            yield f"{name}: the bill does not say which instances it covers, so it is not counted"
+    offered = {use.key for pool in pools for use in pool.uses}
+    for use in demand.uses:
+        if use.key not in offered:
+            yield f"{use.instance_type}: no price of a commitment is known; it stays on demand"
+    for pool in advised:
+        if pool.others:
+            names = ", ".join(use.instance_type for use in pool.uses)
+            yield f"{pool.scope}: the commitment covers {names}, each at its own price under it"

@@ -32,6 +32,7 @@ from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
 from gpucost.store.usage import read_idle
+from gpucost.whatif.curve import counted
 from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_stored
 from tests.asked_once import ask_findings_once
 from tests.sample.build import build
@@ -179,32 +180,35 @@ def test_a_period_that_is_no_month_is_named_by_its_ends(demo: Config, run: Run) 
 def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> None:
     with Store(demo.store).write() as con:
         con.execute(
-            "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'p4d.24xlarge', 'reserved', 1, 'no_upfront', 'standard',"
+            "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'g4dn.12xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
-    question = WhatIfQuery("reserve", cluster="demo")
-    fleet = _used(demo, Scope(clusters=("demo",)))
+    fleet = _used(demo, Scope())
     known = StoredCommitments(demo, Store(demo.store), MONTH)
-    result = of_findings._commit(known, Usage(fleet, "USD", "", ""))
+    usage = Usage(fleet, "USD", "", "", is_narrowed=False)
+    result = of_findings._commit(known, usage)
     assert result.saving > 0
-    answer = _answer(run, question.words(("--month", "2026-02")))
+    answer = _answer(run, WhatIfQuery("reserve").words(("--month", "2026-02")))
     assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)
+    assert [(row["instance_types"], row["instances"]) for row in answer["best"]] == [("g4dn.12xlarge", 1)]
+    # a finding that frees the node leaves nothing to commit to
+    nights = counted([(MONTH.start_ms, MONTH.end_ms, 0.5)], MONTH.start_ms, MONTH.end_ms)
+    freed = of_findings._commit(known, usage, {("aws", "us-east-1", "g4dn.12xlarge"): nights})
+    assert (freed.saving, freed.figures["obligation"]) == (0, 0)
 
 
-def test_commitments_are_looked_up_once(demo: Config, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+def test_list_prices_are_loaded_once(demo: Config, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
 
-    def listed(name: str, **_: Any) -> list[Any]:
-        asked.append(name)
+    def listed(names: list[str], **_: Any) -> list[Any]:
+        asked.append(names)
         return []
 
     monkeypatch.setattr("gpucost.questions.whatif.commitments.list_prices", lambda _: nullcontext(listed))
     known = StoredCommitments(demo, Store(demo.store), MONTH)
     places = {(node.provider or "", node.region or "", node.instance_type or "") for node in fleet.nodes}
-    for _ in range(3):
-        for place in places:
-            known.offers_of(*place)
-    assert len(asked) == len(places)
+    assert [known.offers_of(place) for place in places] == [{}] * len(places)
+    assert [set(names) for names in asked] == [{kind for _, _, kind in places if kind}]
 
 
 def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news(

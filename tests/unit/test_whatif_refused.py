@@ -29,7 +29,7 @@ WRONG = {
     ],
     "buy": [
         ("--nodes 2 --on-demand-price 3", "purchase_price"),
-        (f"{OWN} --nodes 2", "the cloud's price is missing"),
+        (f"{OWN} --nodes 2", "the price on demand is missing"),
         (f"{OWN} --residual-percent 120 --nodes 1 {ON}", "--residual-percent is 120"),
         (f"{OWN} --lead-months -1", "no number from 0"),
     ],

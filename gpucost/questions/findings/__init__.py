@@ -15,7 +15,7 @@ from gpucost.render.schema import columns_of, table
 from gpucost.render.view import Document, Item, Items, Section, Table, money, text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpucost.config.model import Config
     from gpucost.periods import Period
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from gpucost.questions.whatif.commitments import StoredCommitments
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer
+    from gpucost.whatif.curve import Curve
     from gpucost.whatif.fleet import Usage
+    from gpucost.whatif.reserve import Key
 
 # What an answer is compared with.
 Comparison = Literal["previous"]
@@ -254,18 +256,16 @@ def headline(findings: Findings, currency: str) -> str:
     )
 
 
-def _commit(known: StoredCommitments, usage: Usage) -> Answer:
-    """`whatif reserve` about the usage."""
-    from gpucost.questions.whatif.commitments import stored_families
+def _commit(known: StoredCommitments, usage: Usage, freed: Mapping[Key, Curve] | None = None) -> Answer:
+    """`whatif reserve` about the usage, without nodes that other findings free."""
+    from datetime import datetime
+
+    from gpucost.questions.whatif.commitments import stored_demand
     from gpucost.whatif.reserve import answer
 
-    families, existing, assumptions = stored_families(known, usage)
-    currency, period = known.settings.currency, usage.period_name
     return answer(
-        families,
-        existing,
-        currency=currency,
-        period=period,
-        assumptions=assumptions,
-        days=known.collected_days,
+        stored_demand(known, usage, freed=freed),
+        period=usage.period_name,
+        bought_on=datetime.now(known.settings.tz).date(),
+        stale_after_days=known.settings.prices.stale_after_days,
     )

@@ -34,10 +34,10 @@ ListPrices = Callable[..., "list[ListedPrice]"]
 def list_prices(settings: Config) -> Iterator[ListPrices]:
     """List prices, with those of the store where there is one: the catalog answers without."""
     from gpucost.price.fx import rates
-    from gpucost.price.listing import PriceQuery, listing
+    from gpucost.price.listing import PriceQuery, listing, prices_of
 
-    def listed(name: str, **which: tuple[str, ...]) -> list[ListedPrice]:
-        """Those of `purchase_options`, and of `providers` and `regions` where given."""
+    def listed(name: str | list[str], **which: tuple[str, ...]) -> list[ListedPrice]:
+        """Those of `purchase_options`, `providers` and `regions`; instance types may be without any price."""
         query = PriceQuery(
             today=datetime.now(settings.tz).date(),
             currency=settings.currency,
@@ -45,11 +45,12 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
             all_regions=True,
             **which,
         )
-        return [
-            row
-            for row in listing(con, name, query, rates(settings)).rows
-            if row.currency == settings.currency
-        ]
+        found = (
+            listing(con, name, query, rates(settings)).rows
+            if isinstance(name, str)
+            else prices_of(con, name, query, rates(settings))
+        )
+        return [row for row in found if row.currency == settings.currency]
 
     with store_or_empty(settings) as con:
         yield listed

@@ -64,7 +64,7 @@ _SMALL, _LARGE = 0.01, 10_000
 # A word that may begin with a capital: no name of a cloud, and nothing with signs or digits in it.
 _WORD = re.compile(r"(?!(?:aws|gcp|azure|oci)\b)[a-z]+(?:-[a-z]+)*[:,;]?")
 # what a table of an answer never leaves out
-_ALWAYS_SHOWN = ("cost", "saving", "saving_percent", "today", "scenario")
+_ALWAYS_SHOWN = ("cost", "saving", "obligation", "saving_percent", "today", "scenario")
 
 
 def document(answer: Answer) -> Document:
@@ -80,6 +80,8 @@ def document(answer: Answer) -> Document:
         ),
         Figure("Saving", answer.saving, "money", *share),
     )
+    if (owed := answer.figures.get("obligation")) is not None:
+        figures += (Figure("Obligation", owed, "money", note="owed, used or not"),)
 
     def shown(value: Value, unit: str) -> str:
         is_money = unit == currency and isinstance(value, int | float | Decimal)
