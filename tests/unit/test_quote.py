@@ -76,15 +76,13 @@ def test_hosts_with_one_gpu_come_after_nodes(work: Path, gpus: int, node: float,
     """GPUs of different hosts have no NVLink: for 12 GPUs two nodes lead, though 12 hosts would cost less."""
     with (work / "pricing" / "prices.csv").open("a", encoding="utf-8") as file:
         file.write("lambda,,,gpu_8x_h100_sxm5,on_demand,,,23.92,USD,2026-11-01,test\n")
+        file.write("lambda,,,gpu_1x_h100_pcie,on_demand,,,3.29,USD,2026-11-01,test\n")
     nodes, hosts = rows("H100", "--gpus", str(gpus), "--hours", "1", "--provider", "lambda")
     assert (nodes["instance_type"], nodes["cost"]) == ("gpu_8x_h100_sxm5", pytest.approx(node))
     assert (hosts["instance_type"], hosts["cost"]) == ("gpu_1x_h100_pcie", pytest.approx(single))
-    # of one GPU there is nothing to keep apart; the price of the host is old
-    found = rows("H100", "--gpus", "1", "--hours", "1", "--provider", "lambda")
-    assert [(row["cost"], row["is_stale"], row["is_single_gpu_host"]) for row in found] == [
-        (23.92, False, False),
-        (3.29, True, False),
-    ]
+    # of one GPU there is nothing to keep apart
+    (one,) = rows("H100", "--gpus", "1", "--hours", "1", "--provider", "lambda")
+    assert (one["cost"], one["is_single_gpu_host"]) == (3.29, False)
 
 
 def test_a_price_of_ones_own_needs_no_list() -> None:

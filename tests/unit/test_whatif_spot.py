@@ -259,6 +259,17 @@ def test_a_price_of_the_option_comes_first_then_history_own_nodes_and_the_list()
         )
 
 
+def test_nodes_under_a_commitment_stay() -> None:
+    plan = (Price(Decimal(20), "bill", is_committed=True),)
+    pods = (Pod("a", "Job/train", 8, 0, 10 * HOUR, uid="1"), Pod("b", "Job/train", 8, 0, 10 * HOUR, uid="2"))
+    fleet = Fleet((node("a", 10, "20"), replace(node("b", 10, "20"), prices=plan)), pods)
+    answer = moved(fleet, price="6")
+    assert answer.figures["moved_nodes"] == 1
+    assert "1 node(s) stay as they are: under a commitment, which is paid in any case" in answer.findings
+    with pytest.raises(GpucostError, match="under a commitment"):
+        moved(replace(fleet, nodes=fleet.nodes[1:], pods=pods[1:]), price="6")
+
+
 def test_reserved_nodes_stay_and_the_reverse_takes_spot_nodes_back() -> None:
     fleet = Fleet((node("a", 10, "20"), node("b", 10, "11", "reserved"), node("c", 10, "7", "spot")))
     there = moved(fleet, price="6")
