@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Annotated, NamedTuple
@@ -13,18 +12,7 @@ from gpucost.errors import GpucostError
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import Period
 from gpucost.records import record
-from gpucost.whatif.answer import (
-    Answer,
-    Assumption,
-    Line,
-    Position,
-    Rows,
-    Value,
-    old_prices,
-    priced,
-    stated,
-    total,
-)
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, old_prices, priced, stated, total
 from gpucost.whatif.cost import base_and_rest, fleet_costs, kept
 from gpucost.whatif.curve import Curve, DescribedCurve, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
@@ -92,14 +80,17 @@ def cloud_usage(
             else "--nodes and --on-demand-price describe the cloud instead"
         )
         raise GpucostError(f"no {gpu_model} was used in {period}", fix)
+    costs = fleet_costs(same)
     held: Sequence[Node | Pod] = same.pods if is_narrowed else same.nodes
     spans = ((one.from_ms, one.to_ms, one.gpus / own_gpus) for one in held)
-    paid = Position.of(fleet_costs(same), "", same if is_narrowed else None)
-    if not paid.cost or not paid.gpu_hours:
+    paid, gpu_hours = (
+        (costs.cost, costs.allocated_gpu_hours) if is_narrowed else (costs.node_cost, costs.gpu_hours)
+    )
+    if not paid or not gpu_hours:
         raise GpucostError(
             f"the {gpu_model} nodes of {period} have no price", "gpucost report says how to give them one"
         )
-    price = kept(paid.cost / to_decimal(paid.gpu_hours) * to_decimal(own_gpus))
+    price = kept(paid / to_decimal(gpu_hours) * to_decimal(own_gpus))
     kinds = sorted({node.capacity_type.replace("_", " ") for node in same.nodes})
     as_of = max((price.as_of for node in same.nodes for price in node.prices if price.as_of), default=None)
     cloud = Price(price, f"store: mean of {', '.join(kinds)}", as_of)
@@ -153,25 +144,6 @@ class _Split:
         return None if self.break_even_months is None else math.ceil(self.break_even_months)
 
     @property
-    def figures(self) -> dict[str, Value]:
-        use = self.curve.utilization(self.nodes)
-        return {
-            "price_per": "node",
-            "own_nodes": self.nodes,
-            "own_price": self.own.price,
-            "own_running_price": self.own.running_price,
-            "cloud_price": self.cloud.per_node_hour,
-            "obligation": self.nodes * self.own.capex,
-            "capex": self.nodes * self.own.capex,
-            "residual": self.nodes * self.own.residual,
-            "break_even_month": self.break_even_month,
-            "break_even_months": self.break_even_months,
-            "own_utilization_percent": use and round(use * 100, 6),
-            "base_load_percent": round(self.used / self.curve.node_hours * 100, 6),
-            "monthly_cash_saving": round(self.monthly_gain, 6),
-        }
-
-    @property
     def line(self) -> Line:
         when, share = self.break_even_month, self.curve.utilization(self.nodes)
         return (
@@ -219,48 +191,64 @@ def answer(
     some = range(0, peak, max(1, math.ceil(peak / (_ROWS - 4))))
     levels = sorted({0, peak, nodes, max(0, nodes - 1), nodes + 1, *some})
     split = _Split(own, cloud, curve, nodes, lead)
-    rest = curve.node_hours - split.used
-    today, scenario = (
-        Position(cost, currency, round(hours * own.gpus, 6), round(hours, 6))
-        for cost, hours in ((split.all_cloud, curve.node_hours), (split.cost, nodes * curve.hours + rest))
+    use = curve.utilization(nodes)
+    paid_hours = nodes * curve.hours + curve.node_hours - split.used
+    lines = [_Split(own, cloud, curve, level, lead).line for level in levels]
+    cash = (
+        [split.cash(year) for year in (*map(float, range(math.ceil(own.years))), own.years)] if nodes else []
     )
-    years = [*map(float, range(math.ceil(own.years))), own.years] if nodes else []
-    lines = tuple(_Split(own, cloud, curve, level, lead).line for level in levels)
+    own_price = "money per node-hour"
     return Answer(
         kind="buy",
         title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak"
         + old_prices([("the cloud", cloud)], bought_on, stale_after_days),
         period=period,
-        today=today,
-        scenario=replace(scenario, more={"own_nodes": nodes}),
-        figures=split.figures | {"break_even_utilization_percent": round(share * 100, 6)},
-        assumptions=(*assumptions, *_assumptions(split, purchase)),
+        today=Position(split.all_cloud, currency, round(curve.node_hours * own.gpus, 6), round(curve.node_hours, 6)),
+        scenario=Position(
+            split.cost, currency, round(paid_hours * own.gpus, 6), round(paid_hours, 6), {"own_nodes": nodes}
+        ),
+        figures={
+            "price_per": "node",
+            "own_nodes": nodes,
+            "own_price": own.price,
+            "own_running_price": own.running_price,
+            "cloud_price": cloud.per_node_hour,
+            "obligation": nodes * own.capex,
+            "capex": nodes * own.capex,
+            "residual": nodes * own.residual,
+            "break_even_month": split.break_even_month,
+            "break_even_months": split.break_even_months,
+            "break_even_utilization_percent": round(share * 100, 6),
+            "own_utilization_percent": use and round(use * 100, 6),
+            "base_load_percent": round(split.used / curve.node_hours * 100, 6),
+            "monthly_cash_saving": round(split.monthly_gain, 6),
+        },
+        assumptions=(
+            *assumptions,
+            Assumption("own node, whole cost", own.price, own_price, own.source),
+            Assumption("own node, as it runs", own.running_price, own_price, own.source),
+            Assumption("own node, on the first day", own.capex, "money per node", own.source),
+            Assumption("life of an own node", own.years, "years", own.source),
+            priced("cloud", cloud, f"money per hour of {own.gpus:g} GPUs"),
+            Assumption("mean use", round(curve.mean, 3), "nodes", "the curve"),
+            *stated(purchase, "lead_months"),
+            Assumption("use and prices", "stay as they are", "over the nodes' life", "default"),
+        ),
         break_even=tuple(_break_even(split, share)),
         time=(
             f"Own nodes run {lead:g} months after they are bought; until then all is in the cloud."
             if lead
             else "The months until own nodes run are not counted: --lead-months does.",
-            f"No workload waits: what is over {nodes} own nodes, {max(0.0, rest):,.1f} node-hours,"
+            f"No workload waits: what is over {nodes} own nodes, {max(0.0, curve.node_hours - split.used):,.1f} node-hours,"
             " the cloud takes as fast as it can.",
         ),
         findings=tuple(_findings(split, safe, evidence)),
         tables=(
-            Rows("own nodes for the base, cloud for the peaks", _COLUMNS, lines),
-            *Rows.of("cumulative cash", _CASH, list(map(split.cash, years)), _RESIDUAL),
+            Rows("own nodes for the base, cloud for the peaks", _COLUMNS, tuple(lines)),
+            *Rows.of("cumulative cash", ("years", "all in the cloud", "own nodes and cloud", "ahead by"), cash,
+                "The last line has the residual value in it, where one is got back."),
         ),
-    )
-
-
-def _assumptions(split: _Split, purchase: Purchase) -> Iterator[Assumption]:
-    own, unit = split.own, "money per node-hour"
-    yield Assumption("own node, whole cost", own.price, unit, own.source)
-    yield Assumption("own node, as it runs", own.running_price, unit, own.source)
-    yield Assumption("own node, on the first day", own.capex, "money per node", own.source)
-    yield Assumption("life of an own node", own.years, "years", own.source)
-    yield priced("cloud", split.cloud, f"money per hour of {own.gpus:g} GPUs")
-    yield Assumption("mean use", round(split.curve.mean, 3), "nodes", "the curve")
-    yield from stated(purchase, "lead_months")
-    yield Assumption("use and prices", "stay as they are", "over the nodes' life", "default")
+    )  # fmt: skip
 
 
 def _break_even(split: _Split, share: float) -> Iterator[str]:

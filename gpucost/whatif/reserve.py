@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,11 +18,11 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Value, old_prices, priced, total
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, old_prices, priced, total
 from gpucost.whatif.cost import kept
 from gpucost.whatif.curve import LEAST_USE, MARGIN, Curve, DescribedCurve, Evidence, counted
-from gpucost.whatif.flags import HOURS_PER_YEAR, to_decimal
-from gpucost.whatif.fleet import Fleet, Price
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, to_decimal
+from gpucost.whatif.fleet import Fleet, Node, Price
 from gpucost.whatif.spot.formulas import bisected
 
 if TYPE_CHECKING:
@@ -78,7 +77,6 @@ GROUP BY ALL HAVING max(epoch_ms(charge_period_end)) >= $from_ms - $lasts
 # Hours that commitments cover, their unused part and discounts. After the bill its last day goes on, until the end of the
 # commitment if a fee of the whole term shows it.
 _COVERED = """
-CREATE OR REPLACE TEMP TABLE covered AS
 WITH ends AS (
     SELECT commitment_discount_id, max(epoch_ms(charge_period_end)) AS expires_ms FROM charges
     WHERE kind = 'commitment_fee' AND charge_period_end > charge_period_start + INTERVAL 62 DAYS GROUP BY ALL
@@ -102,18 +100,11 @@ WITH ends AS (
     FROM spans WHERE from_ms < to_ms GROUP BY ALL
 )
 SELECT id, type, CASE WHEN hours > 0 AND instance_type IS NOT NULL
-        THEN [lower(provider), coalesce(lower(region), ''), lower(instance_type)] ELSE ['', '', ''] END AS key,
-    from_ms, to_ms, coalesce(hours, 0) AS hours, CASE WHEN is_unused THEN cost ELSE 0 END AS unused, currency,
-    CASE WHEN sum(hours) FILTER (key[3] <> '') OVER same > 0
-        THEN sum(cost) OVER same * coalesce(hours, 0) / sum(hours) FILTER (key[3] <> '') OVER same ELSE cost END AS paid
-FROM sums WINDOW same AS (PARTITION BY id)
-"""
-_COMMITMENTS = """
-SELECT id, coalesce(any_value(type), 'commitment'), sum(hours), sum(unused)::DECIMAL(38, 9), any_value(currency)
-FROM covered GROUP BY id ORDER BY id
-"""
-_SPANS = """
-SELECT key, from_ms, to_ms, hours * 3600000 / (to_ms - from_ms), paid::DECIMAL(38, 9) FROM covered ORDER BY ALL
+        THEN [lower(provider), coalesce(lower(region), ''), lower(instance_type)] END AS key,
+    from_ms, to_ms, coalesce(hours, 0), CASE WHEN is_unused THEN cost ELSE 0 END, currency,
+    CASE WHEN sum(hours) FILTER (key IS NOT NULL) OVER same > 0
+        THEN sum(cost) OVER same * coalesce(hours, 0) / sum(hours) FILTER (key IS NOT NULL) OVER same ELSE cost END
+FROM sums WINDOW same AS (PARTITION BY id) ORDER BY ALL
 """
 # Other instances on demand of the only payer of a provider: their cost, and what plans of the bill charge for such usage.
 _OTHERS = """
@@ -124,13 +115,12 @@ WITH instances AS (
     SELECT provider, lower(instance_type) AS type, sum(effective_cost) / sum(list_cost) AS rate FROM instances
     WHERE commitment_discount_type ILIKE 'savings%plan%' AND commitment_discount_status = 'Used' AND list_cost > 0 GROUP BY ALL
 )
-SELECT lower(provider), sum(effective_cost) OVER same / sum(effective_cost * rate) OVER same,
-    epoch_ms(charge_period_start) AS from_ms, epoch_ms(charge_period_end) AS to_ms,
-    effective_cost * rate * 3600000 / (to_ms - from_ms)
+SELECT lower(provider), epoch_ms(charge_period_start) AS from_ms, epoch_ms(charge_period_end) AS to_ms,
+    sum(effective_cost), sum(effective_cost * rate)
 FROM instances JOIN rates USING (provider)
 WHERE lower(instance_type) = type AND NOT list_contains($types, type) AND commitment_discount_id IS NULL
     AND pricing_category = 'Standard' AND from_ms < $to_ms AND $from_ms < to_ms AND effective_cost > 0 AND rate > 0
-WINDOW same AS (PARTITION BY provider) ORDER BY ALL
+GROUP BY ALL ORDER BY ALL
 """
 
 
@@ -146,17 +136,29 @@ def read_commitments(
     until, last = con.execute("SELECT min(until_ms), max(last_ms) FROM billed").fetchall()[0]
     if until is None:
         return Existing(is_bill_loaded=False)
-    con.execute(_COVERED, span | {"day": _DAY})
-    commitments = tuple(Commitment(*row) for row in con.execute(_COMMITMENTS).fetchall())
-    rows = grouped((tuple(row[0]), row[1:]) for row in con.execute(_SPANS).fetchall())
-    covered = {key: counted((row[:3] for row in several), from_ms, to_ms) for key, several in rows.items()}
-    currencies = {commitment.currency for commitment in commitments}
+    spans: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
+    found: dict[str, Commitment] = {}
+    paid: dict[Key, Decimal] = defaultdict(Decimal)
+    rows = con.execute(_COVERED, span | {"day": _DAY}).fetchall()
+    for name, kind, key, start, end, hours, unused, currency, cost in rows:
+        before = found.get(name, Commitment(name, "commitment", 0.0, Decimal(0), currency))
+        found[name] = Commitment(
+            name,
+            kind or before.type,
+            before.covered_instance_hours + hours,
+            before.unused_cost + kept(unused),
+            currency,
+        )
+        paid[tuple(key) if key else NOTHING] += kept(cost)
+        if key:
+            spans[tuple(key)].append((start, end, hours / (end - start) * MS_PER_HOUR))
+    currencies = {commitment.currency for commitment in found.values()}
     return Existing(
         True,
-        commitments,
-        covered,
+        tuple(found.values()),
+        {key: counted(several, from_ms, to_ms) for key, several in spans.items()},
         f"{at(last - 1):%Y-%m}" if until < to_ms else None,
-        {key: total(row[3] for row in several) for key, several in rows.items()},
+        dict(paid),
         currencies.pop() if len(currencies) == 1 else None,
         tuple(_others(con, from_ms, to_ms, gpu_types)),
     )
@@ -186,29 +188,22 @@ def _others(
     """Other usage on demand by provider. A node of it is as much as costs one an hour under a savings plan."""
     span = {"from_ms": from_ms, "to_ms": to_ms, "types": [name.lower() for name in gpu_types]}
     rows = con.execute(_OTHERS, span).fetchall()
-    for (provider, ratio), spans in grouped((row[:2], row[2:]) for row in rows).items():
-        price = Price(kept(ratio), "bill: other instances on demand, per money of plans")
+    for provider, several in grouped((row[0], row[1:]) for row in rows).items():
+        spans = [(start, end, float(plan) * MS_PER_HOUR / (end - start)) for start, end, _, plan in several]
+        on_demand, plan = (total(kept(row[column]) for row in several) for column in (2, 3))
+        price = Price(kept(on_demand / plan), "bill: other instances on demand, per money of plans")
         yield ReservedUse("other usage", 0, price, counted(spans, from_ms, to_ms), provider=provider)
 
 
-class Payment(StrEnum):
-    """How a commitment is paid."""
-
-    no_upfront = "no_upfront"
-    partial_upfront = "partial_upfront"
-    all_upfront = "all_upfront"
-    monthly = "monthly"
-
-
+KINDS = ("reserved", "savings_plan", "cud")
+PAYMENTS = ("no_upfront", "partial_upfront", "all_upfront", "monthly")
 # Savings plans and CUDs cover several instance types; GPU instances' reservations cover their own type.
 FLEXIBLE = ("savings_plan", "cud")
 
 # A unit of other usage costs one under a plan.
 PLAN_MONEY = Price(Decimal(1), "bill")
 _UPFRONT = {"all_upfront": Decimal(1), "partial_upfront": Decimal("0.5")}
-_FORM = re.compile(
-    rf"(?:(?P<kind>reserved|savings_plan|cud):)?(?P<years>[13])(?::(?P<payment>{'|'.join(Payment)}))?"
-)
+_FORM = re.compile(r"(?:(?P<kind>[a-z_]+):)?(?P<years>\d+)(?::(?P<payment>[a-z_]+))?")
 _LONGEST_WORD = 40
 
 
@@ -263,11 +258,20 @@ def parse_terms(text: str, option: str) -> Terms:
     """The terms that `[KIND:]YEARS[:PAYMENT]` names: reserved and no upfront by default. Raises UsageError."""
     match = _FORM.fullmatch(text.strip().lower().replace("-", "_"))
     if not match:
+        shown = text if len(text) <= _LONGEST_WORD else f"{text[:_LONGEST_WORD]}…"
         raise UsageError(
-            f"{option}: {text[:_LONGEST_WORD]!r} is no commitment",
-            f"write [KIND:]YEARS[:PAYMENT]: reserved, savings_plan or cud; 1 or 3; {', '.join(Payment)}",
+            f"{option}: {shown!r} is no commitment",
+            "write [KIND:]YEARS[:PAYMENT], as in reserved:1:no_upfront or 3",
         )
-    return Terms(match["kind"] or "reserved", int(match["years"]), match["payment"] or "no_upfront")
+    terms = Terms(match["kind"] or "reserved", int(match["years"]), match["payment"] or "no_upfront")
+    for what, word, known in (("kind", terms.kind, KINDS), ("payment", terms.payment, PAYMENTS)):
+        if word not in known:
+            raise UsageError(
+                f"{option}: {word!r} is no {what} of commitment", f"there are {', '.join(known)}"
+            )
+    if terms.years not in (1, 3):
+        raise UsageError(f"{option}: nobody sells {terms.years} years", "commitments run 1 or 3 years")
+    return terms
 
 
 @record
@@ -304,7 +308,17 @@ class Considered(OptionGroup):
     term_years: Annotated[
         tuple[int, ...], Option("Only 1 or 3 years. Default: both.", "YEARS", least=1, most=3)
     ] = ()
-    payment_option: Annotated[tuple[Payment, ...], Option("Only commitments that are paid so.", "NAME")] = ()
+    payment_option: Annotated[
+        tuple[str, ...], Option("Only no_upfront, partial_upfront, all_upfront or monthly.", "NAME")
+    ] = ()
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for terms that nobody sells."""
+        if 2 in self.term_years:
+            raise UsageError("nobody sells commitments of 2 years", "--term-years is 1 or 3")
+        for word in self.payment_option:
+            if word not in PAYMENTS:
+                raise UsageError(f"--payment-option {word} is not known", f"there are {', '.join(PAYMENTS)}")
 
     def allows(self, terms: Terms) -> bool:
         return (not self.term_years or terms.years in self.term_years) and (
@@ -375,54 +389,58 @@ def uses_of(
     findings take away. The price on demand is what the nodes cost; if only a bill or nothing prices them, the list price, which
     is among the offers.
     """
-    pods_of = grouped((pod.place, pod) for pod in fleet.pods)
-    gpus: dict[Key, float] = {}
-    prices: dict[Key, list[tuple[Price, int]]] = defaultdict(list)
-    spans: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
+    by_type: dict[Key, list[Node]] = defaultdict(list)
     for node in fleet.nodes:
         # clouds sell commitments for their own machines only
-        if node.capacity_type not in COMMITTABLE or not (node.provider or node.instance_type):
-            continue
-        where = node.provider or "", node.region or "", node.instance_type or node.gpu_model or "unknown"
-        gpus.setdefault(where, node.gpus)
-        for price, start, end in node.steps:
-            if price.is_committed and price.source == "price_book":
-                continue
-            prices[where].append((price, end - start))
-            if not is_narrowed:
-                spans[where].append((start, end, 1.0))
-                continue
-            for pod in pods_of[node.key]:
-                spans[where].append((max(start, pod.from_ms), min(end, pod.to_ms), pod.gpus / node.gpus))
+        if node.capacity_type in COMMITTABLE and (node.provider or node.instance_type):
+            name = node.instance_type or node.gpu_model or "unknown"
+            by_type[node.provider or "", node.region or "", name].append(node)
     uses = []
-    for (provider, region, name), several in sorted(spans.items()):
-        key, where = (provider, region, name.lower()), (provider, region, name)
+    for (provider, region, name), nodes in sorted(by_type.items()):
+        key = provider, region, name.lower()
+        spans = list(_uncommitted(fleet, nodes, is_narrowed=is_narrowed))
         offers = dict(offers_of(key))
         listed = offers.pop(ON_DEMAND, None)
-        on_demand = _mean_price(prices[where]) or listed
-        if not on_demand or not on_demand.per_node_hour:
+        price = _mean_price(nodes) or listed
+        if not price or not price.per_node_hour or not spans:
             continue
-        curve = counted(several, period.start_ms, period.end_ms)
+        curve = counted(spans, period.start_ms, period.end_ms)
         left = curve.less(existing.covered.get(key))
         covered = round(curve.node_hours - left.node_hours, 6)
         left = left.less((freed or {}).get(key))
-        uses.append(ReservedUse(name, gpus[where], on_demand, left, offers, covered, provider, region))
+        uses.append(ReservedUse(name, nodes[0].gpus, price, left, offers, covered, provider, region))
     return tuple(uses)
 
 
-def _mean_price(steps: Iterable[tuple[Price, int]]) -> Price | None:
+def _uncommitted(
+    fleet: Fleet, nodes: Sequence[Node], *, is_narrowed: bool
+) -> Iterator[tuple[int, int, float]]:
+    """When the nodes were in use (from, to, nodes), except at prices of the price book that are under a commitment."""
+    pods_of = grouped((pod.place, pod) for pod in fleet.pods)
+    for node in nodes:
+        for price, start, end in node.steps:
+            if price.is_committed and price.source == "price_book":
+                continue
+            if not is_narrowed:
+                yield start, end, 1.0
+                continue
+            for pod in pods_of[node.key]:
+                yield max(start, pod.from_ms), min(end, pod.to_ms), pod.gpus / node.gpus
+
+
+def _mean_price(nodes: Iterable[Node]) -> Price | None:
     """The mean price per hour on demand, without a bill's prices, which may hold commitments; None without any."""
-    own = [
-        (price, time)
-        for price, time in steps
-        if time and price.source not in ("bill", "none") and not price.is_committed
-    ]
-    amount = total(price.per_node_hour * time for price, time in own)
+    time, amount, sources, days = 0, Decimal(0), set(), set()
+    for node in nodes:
+        for price, start, end in node.steps:
+            if price.source not in ("bill", "none") and not price.is_committed and start < end:
+                time += end - start
+                amount += (end - start) * price.per_node_hour
+                sources.add(price.source)
+                days.add(price.as_of or "")
     if not amount:
         return None
-    sources = ", ".join(sorted({price.source for price, _ in own})).replace("_", " ")
-    as_of = max(price.as_of or "" for price, _ in own) or None
-    return Price(kept(amount / sum(time for _, time in own)), sources, as_of)
+    return Price(kept(amount / time), ", ".join(sorted(sources)).replace("_", " "), max(days) or None)
 
 
 @record
@@ -478,13 +496,6 @@ class Pool:
     def obligation(self) -> Decimal:
         """What is paid over the whole term, used or not."""
         return self.hourly_cost * self.terms.years * HOURS_PER_YEAR
-
-    @property
-    def amount(self) -> str:
-        """Instances, or the money per hour of a savings plan."""
-        if self.terms.kind == "savings_plan":
-            return f"{self.hourly_cost:,.2f} an hour"
-        return f"{self.level:,.0f} × {self.use.instance_type}"
 
     @property
     def used(self) -> float:
@@ -545,6 +556,13 @@ class Pool:
         """The share of today's usage at which the commitment costs what on demand would."""
         return bisected(0.0, 1.0, lambda usage: self.gain(usage) <= 0)
 
+    def payback_months(self) -> float | None:
+        """Months until avoided on-demand cost has reached what was paid upfront; None beyond the term."""
+        share = self.terms.upfront_share
+        hourly = self.avoided() / to_decimal(self.use.curve.hours) - self.hourly_cost * (1 - share)
+        hours = self.obligation * share / hourly if hourly > 0 else Decimal("Infinity")
+        return float(hours) / HOURS_PER_MONTH if hours <= self.terms.years * HOURS_PER_YEAR else None
+
 
 # Changes of usage and of the list price, in percent.
 CHANGES = ((20, 0), (-10, 0), (-20, 0), (-25, 0), (-50, 0), (0, -10), (0, -20))
@@ -556,11 +574,19 @@ _COLUMNS = {
     "cost": "cost", "saving": "saving", "obligation": "obligation", "coverage %": "coverage_percent",
     "utilization %": "utilization_percent", "break-even utilization %": "break_even_utilization_percent",
 }  # fmt: skip
+_LONGER_COLUMNS = _COLUMNS | {"upfront": "upfront_payment", "payback months": "payback_months"}
 _REGRET_COLUMNS = {
     "family": "family", "usage changes %": "usage_change_percent", "list price changes %": "list_price_change_percent",
     "cost": "cost", "on demand cost": "on_demand_cost", "still saves": "still_saves", "best cost": "best_cost",
     "regret": "regret", "advised hourly": "advised_per_hour",
 }  # fmt: skip
+_FIGURES = (
+    "instances",
+    "coverage_percent",
+    "utilization_percent",
+    "break_even_utilization_percent",
+    "payback_months",
+)
 
 
 def answer(
@@ -576,36 +602,40 @@ def answer(
     `bought_on` is the first day of commitments. Raises GpucostError if no price of a considered commitment is available.
     """
     pools = _pools(demand, considered, bought_on, stale_after_days)
-    advised, today = _advised(pools), demand.today
-    unused = [(pool.unused, pool.use.gpus) for pool in advised]
+    advised = _advised(pools)
+    today, best = demand.today, [_record(pool, bought_on) for pool in advised]
+    regret = [_regret(pool, demand.evidence, *change) for pool in advised for change in CHANGES]
+    longer = [pool for pool in pools if not pool.terms.binds_least and pool.level]
+    shortest = [pool for pool in pools if pool.terms.binds_least]
     scenario = Position(
         today.cost - total(pool.gain() for pool in advised),
         today.currency,
-        round(today.gpu_hours + sum(hours * gpus for hours, gpus in unused), 6),
-        round(today.node_hours + sum(hours for hours, _ in unused), 6),
-        {"committed_node_hours": round(sum(pool.level * pool.use.curve.hours for pool in advised), 6)},
+        round(today.gpu_hours + sum(pool.unused * pool.use.gpus for pool in advised), 6),
+        round(today.node_hours + sum(pool.unused for pool in advised), 6),
+        {"committed_node_hours": round(sum(pool.used + pool.unused for pool in advised), 6)},
     )
-    prices = [(use.instance_type, use.on_demand) for use in demand.uses]
-    prices += [(pool.use.instance_type, pool.committed) for pool in advised]
-    regret = [_regret(pool, demand.evidence, *change) for pool in advised for change in CHANGES]
-    figures = {
-        "price_per": "node",
-        "obligation": total(pool.obligation for pool in advised),
-        "data_days": round(demand.evidence.days, 3),
-        "best": [_record(pool, bought_on) for pool in advised],
-        "options": [_record(pool, bought_on) for pool in pools],
-        "regret": regret,
-        **_eligible(demand, advised),
-        "existing_commitments": [asdict(commitment) for commitment in demand.existing.commitments],
-        "existing_commitments_known": demand.existing.is_bill_loaded,
-    }
+    eligible = _eligible(demand, advised)
+    shown = [(use.instance_type, use.on_demand) for use in demand.uses]
+    shown += [(pool.use.instance_type, pool.committed) for pool in advised]
+    levels = "; ".join(f"{pool.scope}: {pool.terms}, {_level(pool)}" for pool in advised)
     return Answer(
         kind="reserve",
-        title="Committing instead of paying on demand" + old_prices(prices, bought_on, stale_after_days),
+        title="Committing instead of paying on demand" + old_prices(shown, bought_on, stale_after_days),
         period=period,
         today=today,
         scenario=scenario,
-        figures=figures,
+        figures={
+            "price_per": "node",
+            "obligation": total(pool.obligation for pool in advised),
+            "data_days": round(demand.evidence.days, 3),
+            "best": best,
+            "options": [_record(pool, bought_on) for pool in pools],
+            "regret": regret,
+            **eligible,
+            "existing_commitments": [asdict(commitment) for commitment in demand.existing.commitments],
+            "existing_commitments_known": demand.existing.is_bill_loaded,
+            **({name: best[0][name] for name in _FIGURES} if len(best) == 1 else {}),
+        },
         assumptions=tuple(_assumptions(demand, pools)),
         break_even=tuple(_break_even(demand, pools, advised, bought_on)),
         time=(
@@ -613,30 +643,16 @@ def answer(
             "A savings plan or CUD is a price, not capacity: only a capacity reservation keeps instances free for you.",
         ),
         findings=tuple(_findings(demand, pools, advised)),
-        tables=tuple(_tables(figures, advised)),
-    )
-
-
-def _tables(figures: Mapping[str, Any], advised: Sequence[Pool]) -> Iterator[Rows]:
-    """What stands in the headline, then what binds longer; eligible spend; changes of usage and of the list price."""
-    levels = "; ".join(f"{pool.scope}: {pool.terms}, {pool.amount}" for pool in advised)
-    note = f"The scenario takes: {levels}." if levels else "The scenario stays on demand."
-    shortest = [row for row in figures["options"] if row["binds_least"]]
-    longer = [row for row in figures["options"] if row["obligation"] and not row["binds_least"]]
-    yield from _rows("commitments", _COLUMNS, shortest, note)
-    note = "They bind longer, and are no part of the saving above."
-    columns = _COLUMNS | {"upfront": "upfront_payment"}
-    yield from _rows("longer terms and upfront payments", columns, longer, note)
-    if figures["covered_percent"] is not None:
-        cost = round(figures["eligible_cost"], 2)
-        lines: list[Line] = [("at on-demand prices", cost, cost)]
-        for name in ("covered", "effective_savings_rate"):
-            ends = (_short(figures[f"{name}_percent{end}"]) for end in ("_today", ""))
-            lines.append((f"{name.replace('_', ' ')} %", *ends))
-        note = "Of on-demand nodes and of what commitments cover already; spot and capacity blocks are in neither."
-        yield from Rows.of("eligible spend", ("", "today", "scenario"), lines, note)
-    note = "Regret: the cost over the best level then. Advised hourly: the commitment that would be advised then."
-    yield from _rows("if usage or the list price changes", _REGRET_COLUMNS, figures["regret"], note)
+        tables=(
+            *_rows("commitments", _COLUMNS, [_record(pool, bought_on) for pool in shortest],
+                f"The scenario takes: {levels}." if levels else "The scenario stays on demand."),
+            *_rows("longer terms and upfront payments", _LONGER_COLUMNS, [_record(pool, bought_on) for pool in longer],
+                "They bind longer, and are no part of the saving above."),
+            *_spend(eligible),
+            *_rows("if usage or the list price changes", _REGRET_COLUMNS, regret,
+                "Regret: the cost over the best level then. Advised hourly: the commitment that would be advised then."),
+        ),
+    )  # fmt: skip
 
 
 def _pools(demand: Demand, considered: Considered, day: date, most_days: int) -> list[Pool]:
@@ -705,8 +721,30 @@ def _eligible(demand: Demand, advised: Sequence[Pool]) -> dict[str, Any]:
     return {"eligible_cost": eligible} | shares
 
 
+def _spend(eligible: Mapping[str, Any]) -> tuple[Rows, ...]:
+    """A table of `_eligible`; none if existing commitments are not known."""
+    cost, *shares = map(_short, eligible.values())
+    if "-" in shares:
+        return ()
+    lines = [
+        ("at on-demand prices", cost, cost),
+        ("covered %", *shares[:2]),
+        ("effective savings rate %", *shares[2:]),
+    ]
+    note = (
+        "Of on-demand nodes and of what commitments cover already; spot and capacity blocks are in neither."
+    )
+    return Rows.of("eligible spend", ("", "today", "scenario"), lines, note)
+
+
+def _level(pool: Pool) -> str:
+    if pool.terms.kind == "savings_plan":
+        return f"{pool.hourly_cost:,.2f} an hour"
+    return f"{pool.level:,.0f} × {pool.use.instance_type}"
+
+
 def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
-    gain, even = pool.gain(), pool.break_even_on(bought_on)
+    gain, even, months = pool.gain(), pool.break_even_on(bought_on), pool.payback_months()
     return {
         "family": pool.scope,
         "commitment": str(pool.terms),
@@ -716,7 +754,6 @@ def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
         "term_years": pool.terms.years,
         "payment_option": pool.terms.payment,
         "offering": pool.terms.offering or None,
-        "binds_least": pool.terms.binds_least,
         "instances": None if pool.terms.kind == "savings_plan" else round(pool.level),
         "instance_types": ", ".join(use.instance_type for use in pool.uses),
         "committed_per_hour": pool.hourly_cost,
@@ -731,6 +768,7 @@ def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
         "break_even_utilization_percent": round(pool.break_even * 100, 6),
         "break_even_date": even.isoformat() if even else None,
         "upfront_payment": pool.obligation * pool.terms.upfront_share,
+        "payback_months": months and round(months, 6),
     }
 
 

@@ -190,11 +190,13 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
     assert result.saving > 0
     answer = _answer(run, WhatIfQuery("reserve").words(("--month", "2026-02")))
     assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)
-    assert [(row["instance_types"], row["instances"]) for row in answer["best"]] == [("g4dn.12xlarge", 1)]
-    # a finding that frees the node leaves nothing to commit to
+    best = {row["instance_types"]: row["instances"] for row in answer["best"]}
+    assert best == {"p4d.24xlarge": 2, "g4dn.12xlarge": 1}
+    # a finding that frees the node leaves nothing of it to commit to
     nights = counted([(MONTH.start_ms, MONTH.end_ms, 0.5)], MONTH.start_ms, MONTH.end_ms)
     freed = of_findings._commit(known, usage, {("aws", "us-east-1", "g4dn.12xlarge"): nights})
-    assert (freed.saving, freed.figures["obligation"]) == (0, 0)
+    assert [row["instance_types"] for row in freed.figures["best"]] == ["p4d.24xlarge"]
+    assert freed.saving < result.saving
 
 
 def test_list_prices_are_loaded_once(demo: Config, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

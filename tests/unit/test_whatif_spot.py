@@ -17,7 +17,7 @@ from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage, fleet_of
-from gpucost.whatif.reserve import Existing, families_of
+from gpucost.whatif.reserve import Existing, Terms, uses_of
 from gpucost.whatif.rightsize import fleet_offers
 from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.advice import advise
@@ -483,5 +483,6 @@ def test_what_is_not_priced_does_not_move_and_is_no_offer() -> None:
     assert [one.price_per_gpu_hour for one in fleet_offers(known.nodes)] == [2.5]
     # commitments fall back on the list price
     listed, period = Price(Decimal(32), "catalog"), Period(from_ms(0), from_ms(10 * HOUR))
-    (family,) = families_of(unknown, period, Existing(False), lambda *_: (listed, {}), is_narrowed=False)
-    assert family.uses[0].on_demand == listed
+    offers = {Terms("on_demand", 0, ""): listed}
+    (use,) = uses_of(unknown, period, Existing(False), lambda _: offers, is_narrowed=False)
+    assert use.on_demand == listed

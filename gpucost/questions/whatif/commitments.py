@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
-    from gpucost.price.onprem import Tco
     from gpucost.store.connection import Store
     from gpucost.whatif.curve import Curve
     from gpucost.whatif.fleet import Usage
@@ -82,6 +81,15 @@ def whatif_buy(
             f"the own node's costs are in {inputs.currency}, the cloud's in {settings.currency}",
             f"give both in {settings.currency}, or set currency in gpucost.toml",
         )
+    own = Own(
+        price=costs.price_per_hour,
+        running_price=total(part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS),
+        capex=inputs.purchase_price + (inputs.network_per_node or 0),
+        residual=inputs.purchase_price * (inputs.residual_percent or 0) / 100,
+        years=float(inputs.years),
+        gpus=gpus,
+        source=f"tco of {file.name}" if file else "tco of options",
+    )
     if request.is_described(described):
         shape, evidence, period = described_curve(described)
         listed = listed_type(request, described.instance_type, described.region)
@@ -101,7 +109,7 @@ def whatif_buy(
         use = Assumption("usage", usage.scope_name, f"{inputs.gpu_model} nodes by hour", "store", period)
     parts = (Assumption(p.name, p.price_per_hour, "money per node-hour", p.basis) for p in costs.parts)
     result = buy.answer(
-        _own(costs, file), cloud, shape, evidence,
+        own, cloud, shape, evidence,
         currency=settings.currency, period=period, purchase=purchase, assumptions=(use, *parts),
         bought_on=request.today, stale_after_days=settings.prices.stale_after_days,
     )  # fmt: skip
@@ -110,19 +118,6 @@ def whatif_buy(
         return answer
     note = f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}"
     return replace(answer, notes=(note,))
-
-
-def _own(costs: Tco, file: Path | None) -> Own:
-    inputs = costs.inputs
-    return Own(
-        price=costs.price_per_hour,
-        running_price=total(part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS),
-        capex=inputs.purchase_price + (inputs.network_per_node or 0),
-        residual=inputs.purchase_price * (inputs.residual_percent or 0) / 100,
-        years=float(inputs.years),
-        gpus=float(inputs.gpus_per_node),
-        source=f"tco of {file.name}" if file else "tco of options",
-    )
 
 
 _PURCHASE_OPTIONS = ("on_demand", "reserved", "savings_plan", "cud")
