@@ -166,7 +166,7 @@ def read_commitments(
 
 # Time that was collected from any cluster.
 _COLLECTED = """
-SELECT coalesce(sum(greatest(0, until_ms - greatest(since_ms, before_ms))), 0), coalesce(max(until_ms), $from_ms)
+SELECT coalesce(sum(greatest(0, until_ms - greatest(since_ms, before_ms))), 0)::BIGINT, coalesce(max(until_ms), $from_ms)
 FROM (
     SELECT greatest(from_ms, $from_ms) AS since_ms, least(to_ms, $to_ms) AS until_ms,
         coalesce(max(until_ms) OVER (ORDER BY from_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before_ms
@@ -175,11 +175,16 @@ FROM (
 """
 
 
+def read_collected(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> tuple[int, int]:
+    """How much of a span was collected from any cluster, and until when, ms; of an attributed store."""
+    [row] = con.execute(_COLLECTED, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
+    return row
+
+
 def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
-    """How much of the period was collected; of an attributed store."""
-    span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
-    time, until = con.execute(_COLLECTED, span).fetchall()[0]
-    return Evidence(int(time) / _DAY, (until - period.start_ms) // MS_PER_HOUR)
+    """How much of the period was collected."""
+    time, until = read_collected(con, period.start_ms, period.end_ms)
+    return Evidence(time / _DAY, (until - period.start_ms) // MS_PER_HOUR)
 
 
 def _others(

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-import random
-import statistics
 from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpucost.whatif.spot.answer import free_first_hours
 from gpucost.whatif.spot.formulas import (
     Work,
     best_checkpoints,
-    break_even_exact,
-    break_even_first_order,
+    break_even_rate,
     exact,
     expected_hours,
     first_order,
-    paid_share,
 )
 from gpucost.whatif.spot.interruptions import Evidence, Rate, gamma_quantile, posterior, prior_rate
 
@@ -54,12 +49,12 @@ def test_exact_is_never_below_first_order_and_meets_it_without_interruptions(wor
 
 @given(WORKS.filter(lambda work: work.per_hour > 0), st.floats(1.01, 20))
 def test_at_the_break_even_spot_costs_what_on_demand_does(work: Work, ratio: float) -> None:
-    rate = break_even_exact(work, ratio)
+    rate = break_even_rate(work, ratio)
     if rate is None:
         assert exact(replace(work, per_hour=0.0)) >= ratio or exact(replace(work, per_hour=5e3)) < ratio
         return
     assert exact(replace(work, per_hour=rate)) == pytest.approx(ratio, rel=1e-6)
-    early = break_even_first_order(work, ratio)
+    early = break_even_rate(work, ratio, first_order)
     if early is not None:
         assert first_order(replace(work, per_hour=early)) == pytest.approx(ratio, rel=1e-6)
         assert rate <= early * (1 + 1e-6)
@@ -97,81 +92,6 @@ def test_a_job_takes_what_its_intervals_take_and_the_last_may_be_shorter(work: W
     # by rounding, 0.1 h + 0.2 h are a little more than three intervals of 0.1 h
     tenths = replace(work, checkpoint=0.1)
     assert expected_hours(tenths, 0.1 + 0.2) == pytest.approx(0.3 * exact(tenths))
-
-
-def test_first_hours_free_is_the_share_of_lives_that_outlast_them() -> None:
-    lives = [0.005 + 0.01 * number for number in range(5_000)]
-    hours = [0.01 * life * 0.7 * math.exp(-0.7 * life) for life in lives]
-    longer = sum(hour for hour, life in zip(hours, lives, strict=True) if life > 1)
-    assert paid_share(Work(0.7, 0.5, first_hour_free=True)) == pytest.approx(longer / sum(hours), rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    "work",
-    [
-        Work(0.33, 0.5, restart=0.2, first_hour_free=True),
-        Work(0.33, 0.5, write=0.02, restart=0.2, hits=4, first_hour_free=True),
-        Work(1.5, 0.25, write=0.02, restart=0.1, hits=2, first_hour_free=True),
-    ],
-)
-def test_paid_hours_are_those_of_a_plain_walk_through_the_lives_of_nodes(work: Work) -> None:
-    per_hour = [_walked(work, 500, random.Random(seed)) for seed in range(60)]
-    error = statistics.stdev(per_hour) / math.sqrt(len(per_hour))
-    # of one job, the first life begins with it and the last one ends with it
-    assert abs(statistics.mean(per_hour) - exact(work)) <= 3.3 * error + 0.2 / 500
-
-
-def _walked(work: Work, hours: float, rng: random.Random) -> float:
-    """Paid hours of a node per useful hour: every node lives and dies by itself, any death stops them all."""
-    born = [0.0] * int(work.hits)
-    death = [rng.expovariate(work.per_hour) for _ in born]
-    clock = paid = done = restart = 0.0
-    while done < hours:
-        piece = restart or work.checkpoint + work.write
-        first = min(death)
-        if clock + piece <= first:
-            clock += piece
-            done += 0.0 if restart else work.checkpoint
-            restart = 0.0
-            continue
-        node = death.index(first)
-        paid += first - born[node] if first - born[node] > 1 else 0.0
-        clock = born[node] = first
-        death[node] = first + rng.expovariate(work.per_hour)
-        restart = work.restart
-    # what the job itself ends is paid, however short
-    return (paid + sum(clock - at for at in born)) / int(work.hits) / done
-
-
-def test_free_first_hours_outweigh_endless_work_only_where_they_are_longer_than_what_must_get_through() -> (
-    None
-):
-    """Up hours grow by e^{nλ(r+c+w)}, paid ones fall by e^{-λ}."""
-    short, long = (
-        Work(1.0, 0.5, restart=0.2, first_hour_free=True),
-        Work(1.0, 0.5, restart=0.2, hits=2, first_hour_free=True),
-    )
-    rates = [999.9, 1000.1, 1500.0, 5000.0]  # on either side of what a float holds of e^{0.7 λ}
-    assert max(exact(replace(short, per_hour=rate)) for rate in rates) < 1e-100
-    assert exact(replace(long, per_hour=5000.0)) == math.inf
-    assert break_even_exact(short, 2.0) is None
-    assert break_even_exact(long, 2.0) is not None
-
-
-def test_where_free_first_hours_make_interruptions_pay_the_answer_says_so() -> None:
-    rare, often = Work(0.05, 0.5, first_hour_free=True), Work(1.0, 0.5, first_hour_free=True)
-    assert exact(replace(often, per_hour=1.1)) < exact(often)
-    assert (
-        free_first_hours(rare, 2.0, None)
-        == free_first_hours(replace(often, first_hour_free=False), 2.0, None)
-        == []
-    )
-    (sentence,) = free_first_hours(often, 2.0, None)
-    assert "26.4 % of the time on spot" in sentence and "again" not in sentence
-    assert (
-        "spot costs less than on demand again"
-        in free_first_hours(often, 1.01, break_even_exact(often, 1.01))[0]
-    )
 
 
 def test_a_prior_is_the_one_of_the_advisors_band() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from gpucost.options import WHOSE, Names, Option, Selection
+from gpucost.periods import name_of
 from gpucost.questions.request import FleetRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of, table
@@ -73,7 +75,6 @@ def findings(
       gpucost findings --month 2026-10 --compare previous --patches
       gpucost findings --last 30d --format json
     """
-    from gpucost.periods import name_of
     from gpucost.questions.findings.kinds import Finding, FindingsAnswer, changes
     from gpucost.questions.report.reading import earlier
     from gpucost.store.sqlfiles import column
@@ -258,8 +259,6 @@ def headline(findings: Findings, currency: str) -> str:
 
 def _commit(known: StoredCommitments, usage: Usage, freed: Mapping[Key, Curve] | None = None) -> Answer:
     """`whatif reserve` about the usage, without nodes that other findings free."""
-    from datetime import datetime
-
     from gpucost.questions.whatif.commitments import stored_demand
     from gpucost.whatif.reserve import answer
 

@@ -32,6 +32,7 @@ from gpucost.whatif.fleet import (
     read_stored,
 )
 from gpucost.whatif.gpu_specs import Facts, load_facts
+from gpucost.whatif.reserve import read_collected
 from gpucost.whatif.spot import answer as spot
 from gpucost.whatif.spot import moves
 from gpucost.whatif.spot.market import Market, read_market
@@ -241,13 +242,8 @@ def _months(config: Config, store: Store, period: Period, fleet: Fleet) -> Decim
     """
     begins = max(period.start_ms, min(node.from_ms for node in fleet.nodes))
     ends = min(period.end_ms, max(node.to_ms for node in fleet.nodes))
-    seen, until = 0, begins
     with store.read() as con:
-        for start, end in con.execute("SELECT from_ms, to_ms FROM collected ORDER BY from_ms").fetchall():
-            part = max(0, min(end, ends) - max(start, until))
-            seen, until = seen + part, max(end, until)
-    if is_month(period, config.tz) and seen == period.end_ms - period.start_ms:
-        return Decimal(1)
-    if seen < _SHORTEST_MS:
+        seen, _ = read_collected(con, begins, ends)
+    if seen < _SHORTEST_MS or (is_month(period, config.tz) and seen == period.end_ms - period.start_ms):
         return Decimal(1)
     return Decimal(seen) / MS_PER_HOUR / HOURS_PER_MONTH

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
@@ -33,7 +33,7 @@ from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_
 from gpucost.whatif.fleet import Price, Usage, one_node
 from gpucost.whatif.spot import formulas
 from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
-from gpucost.whatif.spot.formulas import Checkpoints, Formula, Work, exact, expected_hours, paid_share
+from gpucost.whatif.spot.formulas import Checkpoints, Formula, Work, exact, expected_hours
 from gpucost.whatif.spot.interruptions import Rate, prior_rate
 from gpucost.whatif.spot.market import Market, Place, find_instance, read_market
 from gpucost.whatif.spot.moves import (
@@ -60,22 +60,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-
-
-def free_first_hours(work: Work, ratio: float, even: float | None) -> list[str]:
-    """Says that more interruptions would cost less, where free first hours make it so, and why.
-
-    `ratio` is the on-demand over the spot price, `even` the lowest rate at which both cost the same.
-    """
-    if exact(replace(work, per_hour=work.per_hour * 1.01)) >= exact(work):
-        return []
-    message = (
-        f"more interruptions would cost less here, and take longer: {(1 - paid_share(work)) * 100:.1f} % of the time on spot"
-        " lies in lives of under an hour, which --first-hour-free counts as not paid, and that outweighs the work they lose"
-    )
-    if even is not None and even < work.per_hour and exact(work) < ratio:
-        message += "; beyond the break-even, spot costs less than on demand again"
-    return [message]
 
 
 def break_even_sentences(
@@ -180,10 +164,10 @@ class _View:
     @cached_property
     def break_evens(self) -> tuple[float | None, float | None]:
         """The rate at which this work costs as much either way, exactly and by first order."""
+        even = partial(formulas.break_even_rate, self.work, self.on_demand / self.spot)
         if self.options.to is Target.spot:
-            return break_even(self.parts), break_even(self.parts, formulas.first_order)
-        ratio = self.on_demand / self.spot
-        return formulas.break_even_exact(self.work, ratio), formulas.break_even_first_order(self.work, ratio)
+            even = partial(break_even, self.parts)
+        return even(), even(formula=formulas.first_order)
 
     def effective(self, formula: Formula) -> float:
         """The price of a useful GPU-hour on spot."""
@@ -197,7 +181,7 @@ class _View:
         """Hours of useful work, those paid, interruptions, and elapsed hours with waits for capacity."""
         work = self.work
         # hours on spot include what interruptions lost: the work itself is less
-        useful = self.hours / self.gang / (1 if self.options.to is Target.spot else formulas.stretch(work))
+        useful = self.hours / self.gang / (1 if self.options.to is Target.spot else exact(work))
         paid = expected_hours(work, useful)
         interruptions = paid * work.gang_rate
         return useful, paid, interruptions, paid + self.options.wait_hours * interruptions
@@ -210,11 +194,6 @@ class _View:
         best, (useful, paid, interruptions, elapsed) = formulas.best_checkpoints(work), self.makespan()
         first_order, exactly = self.effective(formulas.first_order), self.effective(exact)
         between = round((self.on_demand - self.spot) / work.gang_rate, _DIGITS) if work.gang_rate else None
-        intervals = {
-            "": round(best.exact * 60, _DIGITS) if best else None,
-            "_young": round(best.young * 60, _DIGITS) if best else None,
-            "_daly": round(best.daly * 60, _DIGITS) if best else None,
-        }
         return {
             "price_per": per,
             "on_demand_price": round(self.on_demand * share, 9),
@@ -229,7 +208,9 @@ class _View:
             "interruptions_per_hour_high": self.rate.high,
             "break_even_interruptions_per_hour": even,
             "break_even_interruptions_per_hour_first_order": even_first,
-            **{f"optimal_checkpoint_minutes{name}": minutes for name, minutes in intervals.items()},
+            "optimal_checkpoint_minutes": best and round(best.exact * 60, _DIGITS),
+            "optimal_checkpoint_minutes_young": best and round(best.young * 60, _DIGITS),
+            "optimal_checkpoint_minutes_daly": best and round(best.daly * 60, _DIGITS),
             # per node: what an interruption loses, and what was saved since the one before
             "lost_per_interruption": round(self.spot * (work.lost + work.restart), _DIGITS),
             "saved_between_interruptions": between,
@@ -241,22 +222,17 @@ class _View:
             },
         }
 
-    def findings(self) -> list[str]:
+    def findings(self) -> Iterator[str]:
         """Sentences on prices."""
-        findings = []
         if self.spot >= self.on_demand:
             dearer = "more than on demand" if self.spot > self.on_demand else "as much as on demand"
-            findings.append(f"spot costs {dearer} here: there is no discount")
-        findings += free_first_hours(self.work, self.on_demand / self.spot, self.break_evens[0])
+            yield f"spot costs {dearer} here: there is no discount"
         per = self.question.price_per
         gpus = 1.0 if per is PricePer.gpu else self.gpus
         first_order, exactly = (self.effective(formula) * gpus for formula in (formulas.first_order, exact))
         if math.isfinite(exactly):
             prices = f"{first_order:,.4f} by first order, {exactly:,.4f} exactly"
-            findings.append(
-                f"effective price: {prices}, {self.question.usage.currency} per useful {per}-hour"
-            )
-        return findings
+            yield f"effective price: {prices}, {self.question.usage.currency} per useful {per}-hour"
 
     def break_even_sentences(self) -> tuple[str, ...]:
         """The break-even and the own rate."""
@@ -268,7 +244,7 @@ class _View:
         is_described = self.question.usage.is_described
         unit = "h" if is_described else "node-hours" if self.gang == 1 else f"hours of {self.gang} nodes"
         useful, _, _, elapsed = self.makespan()
-        ends = formulas.stretch(self.work) < ENDLESS
+        ends = exact(self.work) < ENDLESS
         return time_sentences(useful, elapsed, formulas.best_checkpoints(self.work), unit, ends=ends)
 
 
@@ -313,7 +289,7 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     cost = moved_cost(today, safe)
     first_order: dict[str, Value] = {"cost_first_order": moved_cost(today, safe, formulas.first_order)}
     scenario = replace(today, cost=today.cost if cost is None else cost, more=first_order)
-    findings, figures = view.findings(), view.figures()
+    findings, figures = list(view.findings()), view.figures()
     tables, ranges, more = _ranged(safe, fixed, today, is_described=is_described) if to_spot else ((), (), [])
     findings += more
     if not is_described:
@@ -355,7 +331,7 @@ def _judged(part: Part) -> Part:
 
 
 def moved_cost(today: Position, parts: Sequence[Part], formula: Formula = exact) -> Decimal | None:
-    """Today's cost with these parts moved; None if one of them would never end."""
+    """Today's cost with these parts moved; None if one would never end."""
     cost = today.cost
     for part in parts:
         there = part.cost(formula)

@@ -16,7 +16,7 @@ from gpucost.whatif.answer import Answer, Assumption, Line, Position, Range, Row
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import to_decimal
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price
-from gpucost.whatif.spot.formulas import stretch
+from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, PriceChanges
 from gpucost.whatif.spot.moves import SpotOptions, rate_assumption
@@ -220,7 +220,7 @@ def answer(options: SpotOptions, question: SpotReplay, rate: Rate | None, curren
 
     Raises GpucostError where history covers none of them.
     """
-    overhead = stretch(options.work(rate.per_hour)) if rate else 1.0
+    overhead = exact(options.work(rate.per_hour)) if rate else 1.0
     share = _ANCHOR if options.on_demand_share is None else options.on_demand_share
     move = (options.restart_minutes + options.checkpoint_write_minutes) / 60
     stretched = [replace(job, hours=job.hours * overhead) for job in question.jobs]

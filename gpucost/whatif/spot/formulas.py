@@ -11,8 +11,7 @@ from gpucost.records import record
 
 # Rates that break-evens are looked for in, interruptions per node-hour: one in a million years to one in a third of a second.
 _LOWEST, _HIGHEST = 1e-10, 1e4
-# where first hours are free, cost may fall again at high rates: steps must be short enough not to jump over its peak
-_STEP, _SHORT_STEP = 2.0, 1.02
+_STEP = 2.0
 _BISECTIONS = 80
 # exp() of more has no float
 _LARGEST = 700.0
@@ -24,8 +23,7 @@ class Work:
 
     A gang stops when any of its nodes does: `hits` times as often as one node (gang_hits). Every `checkpoint` hours of work a
     checkpoint takes `write` hours; after an interruption `restart` hours pass before work goes on; all of them are paid.
-    A checkpoint that fits the `notice` leaves nothing lost but the time it takes. `first_hour_free`: an instance that its
-    cloud takes back within its first hour costs nothing.
+    A checkpoint that fits the `notice` leaves nothing lost but the time it takes.
     """
 
     per_hour: float
@@ -34,7 +32,6 @@ class Work:
     restart: float = 0.0
     notice: float = 0.0
     hits: float = 1.0
-    first_hour_free: bool = False
 
     @property
     def gang_rate(self) -> float:
@@ -67,30 +64,19 @@ def gang_hits(nodes: float) -> float:
 def first_order(work: Work) -> float:
     """Paid hours per useful hour, as long as interruptions are rare against checkpoints: 1 + w/c + hλ (c/2 + r)."""
     overhead = 1 + work.write / work.checkpoint
-    return (overhead + work.gang_rate * (work.lost + work.restart)) * paid_share(work)
+    return overhead + work.gang_rate * (work.lost + work.restart)
 
 
 def exact(work: Work) -> float:
-    """Paid hours per useful hour for exponential interruptions; infinite where nothing is ever finished.
+    """Hours that nodes are up, and paid, per useful hour for exponential interruptions; infinite if nothing is ever finished.
 
-    (1/Λ) e^{Λr} (e^{Λ(c+w)} - 1) / c with Λ = hλ. Where the notice fits a checkpoint, a life of T hours leaves
+    (1/Λ) e^{Λr} (e^{Λ(c+w)} - 1) / c with Λ = hλ. If the notice fits a checkpoint, a life of T hours leaves
     max(T - r - w, 0) hours of work, of which e^{-Λ(r+w)}/Λ are to be expected: (1 + w/c) e^{Λ(r+w)}.
     """
-    up = stretch(work)
-    if math.isinf(up) and work.first_hour_free:
-        # hours without end, of which next to none are paid: their product may be small
-        log_up = work.gang_rate * _at_once(work) + math.log1p(work.write / work.checkpoint)
-        log_up -= 0.0 if work.is_noticed else math.log(work.gang_rate * (work.checkpoint + work.write))
-        log_paid = log_up - work.per_hour + math.log1p(work.per_hour)
-        return math.exp(log_paid) if log_paid < _LARGEST else math.inf
-    return up * paid_share(work)
-
-
-def stretch(work: Work) -> float:
-    """Hours that nodes are up per useful hour, paid or not."""
     rate, overhead = work.gang_rate, 1 + work.write / work.checkpoint
     at_once = work.write if work.is_noticed else work.checkpoint + work.write
-    if rate * _at_once(work) > _LARGEST:
+    # that must pass without an interruption for anything to be won
+    if rate * (work.restart + at_once) > _LARGEST:
         return math.inf
     if work.is_noticed:
         return overhead * math.exp(rate * (work.restart + work.write))
@@ -98,27 +84,9 @@ def stretch(work: Work) -> float:
     return overhead * math.exp(rate * work.restart) * (math.expm1(exponent) / exponent if exponent else 1.0)
 
 
-def _at_once(work: Work) -> float:
-    """Hours that must pass without an interruption for anything to be won."""
-    return work.restart + work.write + (0.0 if work.is_noticed else work.checkpoint)
-
-
-def paid_share(work: Work) -> float:
-    """The share of a node's time that is paid: E[T; T > 1 h] / E[T] = e^{-λ} (1 + λ) of lives T where first hours are free."""
-    return math.exp(-work.per_hour) * (1 + work.per_hour) if work.first_hour_free else 1.0
-
-
-def break_even_exact(work: Work, ratio: float) -> float | None:
-    """The rate per node-hour at which `exact` is `ratio`, the on-demand over the spot price; None where it never is."""
-    return crossing(lambda rate: exact(replace(work, per_hour=rate)), ratio, may_fall=work.first_hour_free)
-
-
-def break_even_first_order(work: Work, ratio: float) -> float | None:
-    """The same for `first_order`."""
-    if work.first_hour_free:
-        return crossing(lambda rate: first_order(replace(work, per_hour=rate)), ratio, may_fall=True)
-    room, per_interruption = ratio - 1 - work.write / work.checkpoint, (work.lost + work.restart) * work.hits
-    return room / per_interruption if room > 0 and per_interruption > 0 else None
+def break_even_rate(work: Work, ratio: float, formula: Formula = exact) -> float | None:
+    """The rate per node-hour at which `formula` is `ratio`, the on-demand over the spot price; None where it never is."""
+    return crossing(lambda rate: formula(replace(work, per_hour=rate)), ratio)
 
 
 class Checkpoints(NamedTuple):
@@ -151,14 +119,13 @@ def bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:
     return high
 
 
-def crossing(cost: Callable[[float], float], target: float, *, may_fall: bool) -> float | None:
+def crossing(cost: Callable[[float], float], target: float) -> float | None:
     """The lowest rate at which `cost` reaches `target`, from below; None where it is above at once, or never."""
     if cost(0.0) >= target:
         return None
-    factor = _SHORT_STEP if may_fall else _STEP
     low, high = 0.0, _LOWEST
     while cost(high) < target:
-        low, high = high, high * factor
+        low, high = high, high * _STEP
         if high > _HIGHEST:
             return None
     return bisected(low, high, lambda rate: cost(rate) < target)
@@ -169,5 +136,5 @@ def expected_hours(work: Work, hours: float) -> float:
     whole, rest = math.floor(hours / work.checkpoint), math.fmod(hours, work.checkpoint)
     # what is left by rounding is no interval
     rest = 0.0 if rest < hours * 1e-12 else rest
-    last = stretch(replace(work, checkpoint=rest)) * rest if rest else 0.0
-    return whole * work.checkpoint * stretch(work) + last
+    last = exact(replace(work, checkpoint=rest)) * rest if rest else 0.0
+    return whole * work.checkpoint * exact(work) + last

@@ -111,9 +111,6 @@ class SpotOptions(OptionGroup):
             source="default: mean of 3,407 waits for K80 and V100 in one zone, skypilot-org/spot-traces availability/1-node",
         ),
     ] = 96.0  # fmt: skip
-    first_hour_free: Annotated[
-        bool, Option("Instances interrupted in their first hour cost nothing (EC2).", panel=RARE)
-    ] = False  # fmt: skip
     to: Annotated[
         Target,
         Option(
@@ -133,7 +130,7 @@ class SpotOptions(OptionGroup):
         minutes = (self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes)
         checkpoint, write, restart = (each / 60 for each in minutes)
         notice = self.notice(provider)[0] / 3600
-        return Work(per_hour, checkpoint, write, restart, notice, hits, self.first_hour_free)
+        return Work(per_hour, checkpoint, write, restart, notice, hits)
 
     def hits(self, nodes: int) -> float:
         """How often a gang of `nodes` stops per interruption of one. With anchors on demand the rest of it goes on."""
@@ -170,12 +167,6 @@ class SpotOptions(OptionGroup):
         more = [
             Assumption("notice of an interruption", seconds, "seconds", source) for seconds, source in notices
         ]
-        if self.first_hour_free:
-            more.append(
-                Assumption(
-                    "instances interrupted in their first hour", 0, "price", "option --first-hour-free"
-                )
-            )
         if self.on_demand_share is not None:
             more.append(Assumption("kept on demand", self.on_demand_share, "of the nodes", "option"))
         return (*stated(self, *times), *more)

@@ -14,7 +14,7 @@ from gpucost.whatif.answer import Line, Rows
 from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.fleet import Fleet, Pod, Workload
 from gpucost.whatif.spot.advice import FREE, NOT, SAFE, Advice, suitability
-from gpucost.whatif.spot.formulas import Formula, crossing, exact, stretch
+from gpucost.whatif.spot.formulas import Formula, crossing, exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, Target, gangs
 
@@ -147,11 +147,7 @@ def break_even(parts: Sequence[Part], formula: Formula = exact) -> float | None:
     today = sum(float(part.today) for part in parts)
     if not today:
         return None
-    return crossing(
-        lambda rate: sum(part.cost_at(rate, formula) for part in parts) / today,
-        1.0,
-        may_fall=parts[0].asked.first_hour_free,
-    )
+    return crossing(lambda rate: sum(part.cost_at(rate, formula) for part in parts) / today, 1.0)
 
 
 def savings_by_rate(parts: Sequence[Part]) -> tuple[Rows, ...]:
@@ -219,7 +215,7 @@ def _times(rated: Iterable[tuple[Part, float, float]]) -> tuple[float, float]:
     up = longer = 0.0
     for part, rate, hits in rated:
         work = part.options.work(rate, hits, part.provider)
-        times = stretch(work)
+        times = exact(work)
         up += part.hours + part.hours * (1 - part.options.kept_on_demand) * (times - 1)
         longer += part.hours * (times - 1) + part.hours * times * work.gang_rate * part.options.wait_hours
     return up, longer
