@@ -248,6 +248,13 @@ def test_prices_over_90_days_old_are_named_and_never_lead() -> None:
     assert own.title.endswith("(prices over 90 days old: the cloud of 2026-07-02)")
 
 
+def test_utilization_is_hours_in_use_over_those_of_nodes_that_are_always_there() -> None:
+    # 3 nodes for 10 h of a span of 40 h: 2 of them are in use for 20 of 80 node-hours
+    curve = counted([(0, 10 * MS_PER_HOUR, 3.0)], 0, 40 * MS_PER_HOUR)
+    assert curve.utilization(2) == 0.25
+    assert curve.utilization(0) is None
+
+
 def test_the_day_on_which_a_commitment_has_paid_for_itself() -> None:
     answer = committed(use([1.0, 0.8], offer("6")))
     # 60 of 100 a year are paid, 90 of 100 would be on demand: after two thirds of a year
