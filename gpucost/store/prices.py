@@ -202,6 +202,24 @@ class SpotLoad:
         return self.rows - self.new - self.corrected
 
 
+@record
+class EvictionRate:
+    """How often a cloud takes back spot instances of a type: the low end of its band, in percent per hour."""
+
+    provider: str
+    region: str
+    instance_type: str
+    band_low_percent: int
+
+
+@record
+class SpotAnswer:
+    """What a cloud reports of spot instances."""
+
+    prices: Sequence[SpotPrice]
+    eviction_rates: Sequence[EvictionRate] = ()
+
+
 # of rows that say different things about a key, the last one of the batch
 _SPOT_INCOMING = """
 CREATE OR REPLACE TEMP TABLE spot_incoming AS
@@ -259,6 +277,22 @@ def load(
     for source, span in sorted(covered.items()):
         runs.log_run(con, _SPOT, source, span, rows=told[source][0] if source in told else 0)
     return SpotLoad(len(prices), new, corrected)
+
+
+_EVICTION_RATES_INSERT = """
+INSERT INTO spot_eviction_rates
+SELECT unnest($provider::VARCHAR[]), unnest($region::VARCHAR[]), unnest($instance_type::VARCHAR[]),
+    unnest($band_low_percent::INTEGER[]), $day"""
+
+
+def load_eviction_rates(con: duckdb.DuckDBPyConnection, rates: Sequence[EvictionRate], day: date) -> None:
+    """Loads a cloud's eviction rates of a day, in place of those that the day had, inside the caller's transaction."""
+    columns = columns_of(EvictionRate, rates)
+    con.execute(
+        "DELETE FROM spot_eviction_rates WHERE seen_on = $day AND list_contains($provider::VARCHAR[], provider)",
+        {"day": day, "provider": columns["provider"]},
+    )
+    con.execute(_EVICTION_RATES_INSERT, {**columns, "day": day})
 
 
 def loaded(con: duckdb.DuckDBPyConnection, source: str) -> list[Span]:

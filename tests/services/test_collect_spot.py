@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -19,6 +19,8 @@ from gpucost.cli.app import app
 from gpucost.collect.spot import SpotResult, collect_spot
 from gpucost.config.model import Aws, Azure, Config
 from gpucost.store.connection import Store
+from gpucost.store.prices import EvictionRate, load_eviction_rates
+from gpucost.whatif.spot.market import Place, read_market
 from tests.services import price_clouds
 from tests.services.price_clouds import Cloud, Handler, Reply
 from tests.services.price_clouds_aws import models_read_once
@@ -248,7 +250,18 @@ def test_azure_pages_and_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     azures = Azures()
     one = size("standard_nc24ads_a100_v4", "eastus", change("10-01", 1.5), change("09-01", 1.25))
     two = size("standard_nc24ads_a100_v4", "westeurope", change("10-01", 0.00005))
-    azures.answers = [(429, "", {"Retry-After": "0"}), graph([one], 2, "more"), graph([two], 2)]
+    rate = {
+        "id": "/a/eastus",
+        "size": "standard_nc24ads_a100_v4",
+        "location": "eastus",
+        "evictionRate": "5-10",
+    }
+    azures.answers = [
+        (429, "", {"Retry-After": "0"}),
+        graph([one], 2, "more"),
+        graph([two], 2),
+        graph([rate, rate | {"location": "westeurope", "evictionRate": "20+"}], 2),
+    ]
     store = Store(tmp_path / "s.duckdb")
     with azure_at(azures, monkeypatch) as url:
         results = run(
@@ -267,6 +280,23 @@ def test_azure_pages_and_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert azures.questions[1]["subscriptions"] == ["s-1"]
     assert "'eastus', 'westeurope'" in azures.questions[1]["query"]
     assert azures.questions[2]["options"]["$skipToken"] == "more"
+    rates = "SELECT provider, region, instance_type, band_low_percent, seen_on::VARCHAR FROM spot_eviction_rates ORDER BY ALL"
+    assert store.query(rates)[1] == [
+        ("azure", "eastus", "Standard_NC24ads_A100_v4", 5, "2026-11-01"),
+        ("azure", "westeurope", "Standard_NC24ads_A100_v4", 20, "2026-11-01"),
+    ]
+    earlier = EvictionRate("azure", "eastus", "Standard_NC24ads_A100_v4", 20)
+    with store.write() as con:
+        load_eviction_rates(con, [earlier], date(2026, 10, 31))
+    with store.read() as con:
+        market = read_market(con, Config.model_validate({}), ["Standard_NC24ads_A100_v4"])
+    east, west, north = (
+        market.rate(Place("standard_nc24ads_a100_v4", "azure", region))
+        for region in ("eastus", "westeurope", "northeurope")
+    )
+    # of hours with 7.5 % and 30 % evictions: -ln(1 - p); no band of the other region was collected
+    assert (east.per_hour, east.as_of, west.per_hour) == (0.078, "2026-11-01", 0.3567)
+    assert (north.low, north.high) == (0.001, 0.4)
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,11 @@ def test_interruptions_are_the_advisors_bands_and_rates_of_families() -> None:
     priors = rows("interruptions.csv")
     for row in priors:
         rate, low, high = (float(row[name]) for name in ("interruptions_per_node_hour", "low", "high"))
-        assert 0 < low < rate < high <= 1 and row["derivation"].split(":")[0] in {"derived", "measured"}, row
+        assert 0 < low < rate < high <= 1 and row["derivation"].split(":")[0] in {
+            "derived",
+            "measured",
+            "published",
+        }, row
     assert {row["band_low_percent"] for row in priors if row["provider"] == "aws"} == {
         "0",
         "5",

@@ -28,6 +28,8 @@ from gpucost.config.model import Config, Mlflow, UnitSettings
 from gpucost.errors import SourceError, StoreError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store import runs
+from gpucost.store.connection import scratch_store
+from gpucost.store.prices import EvictionRate, load_eviction_rates
 from tests.unit.stage_tables import Tables
 
 
@@ -139,6 +141,23 @@ def test_a_reservation_of_slurm_holds_the_nodes_of_its_list() -> None:
 def test_a_row_of_azure_without_a_list_of_prices_is_refused(row: object) -> None:
     with pytest.raises(BadFact, match="a row holds no spotPrices"):
         azure._prices(row, {})
+
+
+@pytest.mark.parametrize("rate", ["often", "5", "5-", "", None], ids=str)
+def test_eviction_rate_that_is_no_band_is_refused(rate: object) -> None:
+    row = {"size": "a", "location": "eastus", "evictionRate": rate}
+    with pytest.raises(BadFact, match="evictionRate"):
+        azure._eviction_rate(row, {})
+
+
+def test_eviction_rates_replace_those_of_the_same_day() -> None:
+    with scratch_store() as con:
+        for day, band in ((1, 5), (1, 10), (2, 0)):
+            load_eviction_rates(con, [EvictionRate("azure", "eastus", "a", band)], date(2026, 11, day))
+        kept = con.execute(
+            "SELECT seen_on, band_low_percent FROM spot_eviction_rates ORDER BY ALL"
+        ).fetchall()
+    assert kept == [(date(2026, 11, 1), 10), (date(2026, 11, 2), 0)]
 
 
 @pytest.mark.parametrize(

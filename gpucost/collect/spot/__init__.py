@@ -14,7 +14,7 @@ from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.records import record
 from gpucost.store import prices as spot_prices
-from gpucost.store.prices import node_regions
+from gpucost.store.prices import SpotAnswer, node_regions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -99,17 +99,18 @@ def collect_spot(
 
 
 def _stored(
-    store: Store, name: str, fetch: Callable[[], list[SpotPrice]], span: tuple[int | None, int]
+    store: Store, name: str, fetch: Callable[[], SpotAnswer], span: tuple[int | None, int]
 ) -> SpotResult:
     try:
-        prices = fetch()
+        answer = fetch()
     except GpucostError as error:
         return _failed(name, error)
-    start, end = span
+    prices, (start, end) = answer.prices, span
     if start is None:
         start = min((price.at_ms for price in prices), default=end - KEPT_MS)
     with store.write() as con:
         load = spot_prices.load(con, prices, {name: (start, end)})
+        spot_prices.load_eviction_rates(con, answer.eviction_rates, from_ms(end).date())
     notes = [] if prices else [f"{name} told of no spot price of an accelerated instance type"]
     return SpotResult(name, load, Period(from_ms(start), from_ms(end)), notes=notes)
 

@@ -8,6 +8,7 @@ from gpucost.clouds import aws_client, aws_in_words
 from gpucost.collect.spot.base import HISTORY, BadFact, price_of_row
 from gpucost.errors import SourceError
 from gpucost.periods import from_ms
+from gpucost.store.prices import SpotAnswer
 
 if TYPE_CHECKING:
     import boto3
@@ -22,9 +23,7 @@ _TYPES_AT_ONCE = 200
 _AGAIN = "gpucost collect spot"
 
 
-def fetch(
-    session: boto3.Session, settings: Aws, types: list[str], region: str, span: Span
-) -> list[SpotPrice]:
+def fetch(session: boto3.Session, settings: Aws, types: list[str], region: str, span: Span) -> SpotAnswer:
     """Changes of Linux prices of all accelerated types in [span), and those in force at its start.
 
     Raises SourceError where AWS refuses, does not answer, or answers what cannot be used.
@@ -50,7 +49,7 @@ def fetch(
             except BadFact as error:
                 message = f"{source_of(region)}: the answer cannot be used: {error}; nothing of the region was loaded"
                 raise SourceError(message, _AGAIN) from None
-    return prices
+    return SpotAnswer(prices)
 
 
 def source_of(region: str) -> str:

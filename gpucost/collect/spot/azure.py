@@ -1,12 +1,13 @@
-"""Azure: the spot price history in Azure Resource Graph, the last months of each size and region.
+"""Azure: spot prices of the last months and eviction rates of each size and region, from Azure Resource Graph.
 
-Table and query: https://learn.microsoft.com/azure/virtual-machines/spot-vms#pricing-and-eviction-history.
+Tables and queries: https://learn.microsoft.com/azure/virtual-machines/spot-vms#pricing-and-eviction-history.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from gpucost.clouds import AZURE_LOGIN, NoCredentials, azure_login, line, requir
 from gpucost.collect.prices.public import PublicList
 from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
 from gpucost.errors import SourceError
-from gpucost.store.prices import SpotPrice
+from gpucost.store.prices import EvictionRate, SpotAnswer, SpotPrice
 
 if TYPE_CHECKING:
     from gpucost.config.model import Azure
@@ -40,25 +41,49 @@ _QUERY = """spotresources
 | where properties.osType =~ 'linux'
 {regions}| project id, size = tostring(sku.name), location, prices = properties.spotPrices
 | order by id asc"""
+_EVICTIONS = """spotresources
+| where type =~ 'microsoft.compute/skuspotevictionrate/location'
+| where sku.name in~ ({sizes})
+{regions}| project id, size = tostring(sku.name), location, evictionRate = tostring(properties.evictionRate)
+| order by id asc"""
+# In percent per hour: "0-5", "20+".
+_BAND = re.compile(r"(\d{1,2})(?:-\d{1,3}|\+)")
 
 _log = logging.getLogger(__name__)
 
 
-def fetch(settings: Azure, types: dict[str, str]) -> list[SpotPrice]:
-    """All changes that Resource Graph knows, of Linux prices of accelerated sizes.
+def fetch(settings: Azure, types: dict[str, str]) -> SpotAnswer:
+    """All changes that Resource Graph knows, of Linux prices of accelerated sizes, and their eviction rates of today.
 
     `types` maps lower-cased names of instance types to how the catalog spells them. Raises NoCredentials where nobody is
     logged in; SourceError where Azure refuses, does not answer, or answers what cannot be used.
     """
     regions = f"| where location in~ ({_quoted(settings.regions)})\n" if settings.regions else ""
-    options: dict[str, Any] = {"resultFormat": "objectArray", "$top": 1000}
-    body: dict[str, Any] = {"query": _QUERY.format(sizes=_quoted(types), regions=regions), "options": options}
-    if settings.subscriptions:
-        body["subscriptions"] = list(settings.subscriptions)
-    rows: list[Any] = []
     url = settings.management_url.rstrip("/") + _PATH
     graph = PublicList("azure", "Azure Resource Graph", "azure.management_url", url, _AGAIN, AZURE_LOGIN)
     graph.headers["Authorization"] = f"Bearer {_token(settings)}"
+    prices, evictions = (
+        _rows(graph, url, query.format(sizes=_quoted(types), regions=regions), settings.subscriptions)
+        for query in (_QUERY, _EVICTIONS)
+    )
+    try:
+        return SpotAnswer(
+            [price for row in prices for price in _prices(row, types)],
+            [_eviction_rate(row, types) for row in evictions],
+        )
+    except BadFact as error:
+        raise SourceError(
+            f"Azure answered what cannot be used: {error}; nothing was loaded", _AGAIN
+        ) from None
+
+
+def _rows(graph: PublicList, url: str, query: str, subscriptions: Iterable[str]) -> list[Any]:
+    """All rows of a query, page by page. Raises SourceError if some are missing."""
+    options: dict[str, Any] = {"resultFormat": "objectArray", "$top": 1000}
+    body: dict[str, Any] = {"query": query, "options": options}
+    if subscriptions:
+        body["subscriptions"] = list(subscriptions)
+    rows: list[Any] = []
     while True:
         page = graph.json(url, body=body)
         if not isinstance(page, dict) or not isinstance(page.get("data"), list):
@@ -73,12 +98,7 @@ def fetch(settings: Azure, types: dict[str, str]) -> list[SpotPrice]:
         raise SourceError(
             f"Azure answered {len(rows):,} of {page.get('totalRecords')} rows; nothing was loaded", _AGAIN
         )
-    try:
-        return [price for row in rows for price in _prices(row, types)]
-    except BadFact as error:
-        raise SourceError(
-            f"Azure answered what cannot be used: {error}; nothing was loaded", _AGAIN
-        ) from None
+    return rows
 
 
 def _token(settings: Azure) -> str:
@@ -114,6 +134,16 @@ def _prices(row: Any, types: dict[str, str]) -> list[SpotPrice]:
         )
         for change in row["prices"]
     ]
+
+
+def _eviction_rate(row: Any, types: dict[str, str]) -> EvictionRate:
+    if not isinstance(row, dict):
+        raise BadFact("an eviction rate is no object")
+    size, region = text_of(row, "size").lower(), text_of(row, "location").lower()
+    band = _BAND.fullmatch(text := text_of(row, "evictionRate"))
+    if not band:
+        raise BadFact(f"evictionRate {text!r} is no band of percent")
+    return EvictionRate(SOURCE, region, types.get(size, size), int(band[1]))
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -49,12 +49,16 @@ class Evidence:
         )
 
 
-def prior_rate(provider: str | None, region: str | None, instance_type: str) -> Rate:
-    """The published or derived rate of a family: pricing/interruptions.csv, for AWS by the Spot Instance Advisor's band.
+def prior_rate(
+    provider: str | None, region: str | None, instance_type: str, eviction_band: str | None = None
+) -> Rate:
+    """The published or derived rate of a family (pricing/interruptions.csv); a wide range without one.
 
-    The band is the one of the type in that region, otherwise the most frequent band of its family. Otherwise the range is wide.
+    AWS: by the Spot Instance Advisor's band of the type in that region, otherwise the most frequent band of its family.
+    Azure: by `eviction_band`, the low end of the published band in percent per hour.
     """
-    family, band = family_of(instance_type), _advisor_band(region, instance_type) if provider == "aws" else ""
+    family = family_of(instance_type)
+    band = _advisor_band(region, instance_type) if provider == "aws" else eviction_band
     rows = [
         row
         for row in facts("interruptions.csv")

@@ -6,7 +6,7 @@ import bisect
 import difflib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,6 +77,8 @@ class Market:
     own: dict[tuple[str, str], Decimal] = field(default_factory=dict)
     # own spot nodes by provider and family
     evidence: dict[tuple[str | None, str], Evidence] = field(default_factory=dict)
+    # by provider, region and instance type: the low end of the newest published band, and its day
+    eviction_bands: dict[tuple[str | None, str | None, str], tuple[str, str]] = field(default_factory=dict)
 
     def list_price(self, place: Place, option: str) -> Price | None:
         """`on_demand` or `spot` list price of the place, in the order of place_rank (price/vocabulary.sql).
@@ -130,7 +132,10 @@ class Market:
 
     def rate(self, place: Place) -> Rate:
         """How often the place's spot nodes are interrupted: own nodes of its family, on top of the published rate."""
-        prior = prior_rate(place.provider, place.region, place.instance_type)
+        key = (place.provider, place.region, place.instance_type.lower())
+        band, seen_on = self.eviction_bands.get(key, (None, None))
+        prior = prior_rate(place.provider, place.region, place.instance_type, band)
+        prior = replace(prior, as_of=seen_on or prior.as_of)
         own = self.evidence.get((place.provider, family_of(place.instance_type)), Evidence())
         return posterior(prior, own)
 
@@ -144,6 +149,9 @@ FROM nodes AS n JOIN (
 ) AS p USING (node_id)
 WHERE p.span_ms > 0 AND n.instance_type IS NOT NULL
 GROUP BY ALL"""
+_EVICTION_BANDS = """
+SELECT provider, region, lower(instance_type), arg_max(band_low_percent, seen_on)::VARCHAR, max(seen_on)::VARCHAR
+FROM spot_eviction_rates GROUP BY ALL"""
 _LISTED = """
 SELECT provider, coalesce(region, ''), coalesce(zone, ''), instance_type, purchase_option, price_per_hour, price_as_of::VARCHAR,
     if(origin = 'catalog', 'catalog, ', '') || source
@@ -188,7 +196,8 @@ def read_market(
     if period is not None:
         rows = con.execute(_OWN, period.bounds).fetchall()
         own = {(name, capacity): price for name, capacity, price in rows}
-    return Market(currency, dict(listed), dict(history), own, read_evidence(con))
+    bands = {tuple(key): (band, day) for *key, band, day in con.execute(_EVICTION_BANDS).fetchall()}
+    return Market(currency, dict(listed), dict(history), own, read_evidence(con), bands)
 
 
 def read_evidence(con: DuckDBPyConnection) -> dict[tuple[str | None, str], Evidence]:
