@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -82,8 +84,9 @@ def make(
     pods: list[dict[str, Any]],
     capacity: str = "on_demand",
     is_measured: bool = True,
+    others: Sequence[dict[str, Any]] = (),
 ) -> Path:
-    there = fleet(H, [node("a", L4, 0, H, capacity)], pods, {"GPU-a-3": [[at(0), at(H), 0]]})
+    there = fleet(H, [node("a", L4, 0, H, capacity), *others], pods, {"GPU-a-3": [[at(0), at(H), 0]]})
     series = [one for one in scrape(there) if is_measured or not one.labels["__name__"].startswith("DCGM")]
     for one in series:
         if one.labels["__name__"] == "kube_node_labels":
@@ -191,6 +194,38 @@ def test_pods_are_judged_by_their_whole_lives(broken: Path) -> None:
     assert len(violations("1-3")["idle-notebooks"]) == 1
 
 
+@pytest.fixture(scope="module")
+def with_spot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a spot node of the type costs is known."""
+    return make(tmp_path_factory.mktemp("with-spot"), [], None, PODS, others=[node("b", L4, 0, H, "spot")])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "batch", "training"),
+    [
+        ("spot,1.80", "spot,1.80", 1, 1),
+        ("spot,1.80", "spot,4.80", 0, 0),
+        ("spot,1.80", "spot,4.70", 0, 0),
+        ("on_demand,4.80", "savings_plan,4.80", 0, 0),
+    ],
+    ids=["cheap", "as on demand", "interruptions cost more", "committed"],
+)
+def test_rules_agree_with_whatif_spot(
+    with_spot: Path, tmp_path: Path, old: str, new: str, batch: int, training: int
+) -> None:
+    folder = shutil.copytree(with_spot, tmp_path / "copy")
+    settings = (folder / "gpucost.toml").read_text().replace(str(with_spot), str(folder))
+    (folder / "gpucost.toml").write_text(settings)
+    book = (folder / "prices.csv").read_text()
+    (folder / "prices.csv").write_text(book.replace(f"{L4},{old}", f"{L4},{new}"))
+    rules = {rule["name"]: rule for rule in answer(folder)["rules"]}
+    found = [rules[name] for name in ("batch-on-spot", "long-training-on-demand")]
+    assert [len(rule["violations"]) for rule in found] == [batch, training]
+    assert [rule["status"] for rule in found] == [
+        "broken" if count else "kept" for count in (batch, training)
+    ]
+
+
 def test_notebooks_without_activity_are_unknown(tmp_path: Path) -> None:
     rules = {
         rule["name"]: rule for rule in answer(make(tmp_path, [], None, PODS, is_measured=False))["rules"]
@@ -217,7 +252,7 @@ def test_work_of_unknown_capacity_type_is_unknown() -> None:
         "life_to_ms": 90 * 3_600_000,
     }
     month = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
-    facts = Facts([(keys, 5.0, Decimal(5))], [held], {1: keys}, {}, month, lambda *_: Idle([], ()))
+    facts = Facts([(keys, 5.0, Decimal(5))], [held], {1: keys}, {}, month, lambda *_: Idle([], ()), frozenset)
     for rule in read_rules(None):
         if rule.kind in ("spot_for_batch", "on_demand_training"):
             result = _checked(rule, facts)

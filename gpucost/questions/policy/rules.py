@@ -29,6 +29,10 @@ from gpucost.shapes import Shape
 from gpucost.store.usage import read_idle, read_measured, read_usage
 from gpucost.suggest import did_you_mean
 from gpucost.texts import visible_parts
+from gpucost.whatif.fleet import Scope, Usage, read_stored
+from gpucost.whatif.spot.answer import advised_to_stay
+from gpucost.whatif.spot.market import read_market
+from gpucost.whatif.spot.moves import SpotQuery
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -107,7 +111,7 @@ class Facts(NamedTuple):
     """What rules are held against. `rows` are a report's by BY, `pods` and `nodes` as the store's usage names them.
 
     `told` are names by (kind, cluster), as facts.sql answers them; `idle_from` reads stretches of at least so many hours in which
-    some of the pods were idle, in their whole lives.
+    some of the pods were idle, in their whole lives; `stay` reads the workloads that `whatif spot` leaves on demand.
     """
 
     rows: Sequence[tuple[Mapping[str, str | None], float, Decimal]]
@@ -116,6 +120,7 @@ class Facts(NamedTuple):
     told: Mapping[tuple[str, str], frozenset[str]]
     period: Period
     idle_from: Callable[[float, Sequence[Row]], Idle]
+    stay: Callable[[], Collection[Owner]]
 
 
 # How much a rule was held against, and what breaks it.
@@ -175,11 +180,12 @@ class SpotForBatch(_Rule):
         for pod in facts.pods:
             if _is_on_demand(facts, pod):
                 whole[_owner(pod)] += pod["gpus"] * _life_hours(pod)
-        return len(known), [
+        found = [
             Violation(*_owner(keys), "batch work on demand", hours, cost)
             for keys, hours, cost in batch
             if keys["capacity_type"] == "on_demand" and max(hours, whole[_owner(keys)]) > self.min_gpu_hours
         ]
+        return len(known), _without_advice(facts, found)
 
 
 class _OfNamespaces(_Rule):
@@ -357,11 +363,12 @@ class OnDemandTraining(_Rule):
             for keys, hours, cost in facts.rows
             if keys["capacity_type"] == "on_demand"
         }
-        return len({_owner(pod) for pod in known}), [
+        found = [
             Violation(*owner, f"a pod was on demand for {hours:,.1f} h", *money.get(owner, (None, None)))
             for owner, hours in sorted(longest.items())
             if hours > self.hours
         ]
+        return len({_owner(pod) for pod in known}), _without_advice(facts, found)
 
 
 Rule = SpotForBatch | Quota | LimitRange | IdleNotebooks | NodePoolLimits | PriorityClass | OnDemandTraining
@@ -381,6 +388,12 @@ class Rules(BaseModel):
 
 def _owner(row: Row) -> Owner:
     return str(row["cluster"]), str(row["namespace"]), str(row["workload"])
+
+
+def _without_advice(facts: Facts, found: Sequence[Violation]) -> list[Violation]:
+    """Without workloads that `whatif spot` leaves on demand."""
+    stay = facts.stay() if found else ()
+    return [one for one in found if (one.cluster, one.namespace, one.subject) not in stay]
 
 
 def _hours(pod: Row) -> float:
@@ -476,6 +489,7 @@ def check(
         told={key: frozenset(names) for key, names in told.items()},
         period=period,
         idle_from=partial(_idle, con, period),
+        stay=partial(_stay, con, config, query),
     )
     load_activity(con, config.activity)
     results = tuple(_checked(rule, facts) for rule in rules)
@@ -495,6 +509,16 @@ def _idle(con: DuckDBPyConnection, period: Period, hours: float, pods: Sequence[
     except StoreError:
         stretches = read_idle(con, period, at_least)
     return Idle(stretches, read_measured(con, period))
+
+
+def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Owner]:
+    """The workloads that `gpucost whatif spot` leaves on demand."""
+    scope = Scope(tuple(query.teams), tuple(query.namespaces), (), tuple(query.clusters))
+    fleet = read_stored(con, query.period, scope).fleet
+    types = {node.instance_type for node in fleet.nodes if node.instance_type}
+    market = read_market(con, config, types, query.period)
+    usage = Usage(fleet, config.currency, "", "", is_narrowed=True)
+    return advised_to_stay(SpotQuery(usage, market, interruptible=config.spot.interruptible))
 
 
 def _checked(rule: Rule, facts: Facts) -> RuleResult:

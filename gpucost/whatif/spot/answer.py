@@ -30,7 +30,7 @@ from gpucost.whatif.answer import (
 )
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
-from gpucost.whatif.fleet import Price, Usage, one_node
+from gpucost.whatif.fleet import Price, Usage, Workload, one_node
 from gpucost.whatif.spot import formulas
 from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
 from gpucost.whatif.spot.formulas import Checkpoints, Formula, Work, exact, expected_hours
@@ -328,6 +328,25 @@ def _judged(part: Part) -> Part:
     if part.advice.suits == NOT or (cost is not None and not cost >= part.today > 0):
         return part
     return replace(part, advice=Advice(NEEDS_WORK, RERUN) if part.advice.starts_over else Advice(NOT, DEAR))
+
+
+def advised_to_stay(question: SpotQuery) -> set[Workload]:
+    """Workloads on demand that would cost as much on spot, or more, or lose state, and those under a commitment."""
+    options, fleet = SpotOptions(), question.usage.fleet
+    try:
+        moved, _ = movable(options, question)
+    except GpucostError:
+        moved = {}
+    parts = map(_judged, parts_of(options, question, moved))
+    leaving = {part.owner for part in parts if part.advice.suits != NOT and part.advice.why != RERUN}
+    stays: dict[Workload, bool] = {}
+    for pod in fleet.pods:
+        node = fleet.by_name[pod.place]
+        if node.capacity_type == "on_demand":
+            is_committed = any(price.is_committed for price in node.prices)
+            is_kept = is_committed or (node.key in moved and pod.owner not in leaving)
+            stays[pod.owner] = is_kept and stays.get(pod.owner, True)
+    return {owner for owner, is_kept in stays.items() if is_kept}
 
 
 def moved_cost(today: Position, parts: Sequence[Part], formula: Formula = exact) -> Decimal | None:
