@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +20,7 @@ from gpucost.cli.output import print_error, write_page
 from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.options import LakeOption, MonthOption, Option
-from gpucost.periods import Period, iso, parse_period
+from gpucost.periods import Period, parse_period
 from gpucost.questions.report import Sharing
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Page, Table, money, number, ratio, share, text
@@ -122,6 +121,7 @@ def chargeback(
 
 def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
     """Note in the store's log what was sealed; a lake has none."""
+    from gpucost.publish.verify import digest_of
     from gpucost.store import log
 
     sealed = manifest["seal"]
@@ -133,7 +133,7 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
         _money(manifest["totals"]["charge"]),
         manifest["currency"],
         sealed["figures"],
-        _digest(target),
+        digest_of(target),
         manifest["share_unallocated"],
         manifest["replaces"]["reasons"] if manifest["replaces"] else (),
     )
@@ -147,15 +147,10 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
         call.note(f"note: the seal of {record.month} is not in the store's log: {error.message}")
 
 
-def _digest(target: Path) -> str:
-    from gpucost.publish.chargeback import FILE
-
-    return sha256((target / FILE).read_bytes()).hexdigest()
-
-
 def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
     """The bundle of a month and its manifest. Raises GpucostError where there is none, or it was not sealed."""
-    from gpucost.publish.chargeback import FILE, is_whole, read
+    from gpucost.publish.chargeback import FILE, read
+    from gpucost.publish.verify import is_whole
 
     target = out.expanduser().resolve() / month
     manifest = read(target)
@@ -186,77 +181,21 @@ def chargeback_verify(
       gpucost chargeback verify --out /srv/chargeback
       gpucost chargeback verify --month 2026-10 --out /srv/chargeback --format json
     """
-    from gpucost import disk, pipeline
-    from gpucost.publish import seal
-    from gpucost.publish.chargeback import (
-        ChargebackQuery,
-        altered,
-        figures_as_now,
-        manifest_of,
-        read_bundle,
-        write,
-    )
-    from gpucost.questions.findings import read_findings
-    from gpucost.questions.report.page import bundle_blocks
-    from gpucost.store import log
+    from gpucost.publish.chargeback import ChargebackQuery
+    from gpucost.publish.verify import verify
 
     name, period, title = _month(call, call.now)
     target, manifest = _sealed(call, name, out)
-    digest, files = _digest(target), altered(target, manifest)
     ask = ChargebackQuery(
         name, period, title, call.now, manifest["share_unallocated"], manifest["focus"]["version"]
     )
-    with call.status() as tell, disk.temporary() as folder:
-        tell("making the figures again")
-        bundle = read_bundle(call.settings, call.store, ask, folder, tell)
-        now = manifest_of(bundle, call.settings, pipeline.ALGORITHM, None)
-        changed = seal.changes(manifest["seal"], now["seal"])
-        with call.store.read() as con:
-            known = dict(log.seals(con, name))
-        is_listed, detail = digest in known, "not in the log"
-        if (
-            not is_listed and not files
-        ):  # the log of a store that was restored from a copy lacks seals: prove every byte
-            blocks = bundle_blocks(
-                call.settings, bundle, read_findings(call.settings, call.store, period, tell)
-            )
-            stated = {name: manifest[name] for name in (("replaces",) if known else ("replaces", "seal"))}
-            write(bundle, now | stated, folder, blocks)
-            is_listed = _digest(folder) == digest
-            detail += "; every file can be made again" if is_listed else "; its files cannot be made again"
-    is_same = now["seal"]["figures"] == manifest["seal"]["figures"]
-    is_same = is_same or (not files and now["seal"]["figures"] == figures_as_now(target, manifest))
-    rows = [
-        ("files", "changed" if files else "ok", ", ".join(files)),
-        (
-            "log",
-            "ok" if is_listed else "changed",
-            f"sealed {iso(known[digest])}" if digest in known else detail,
-        ),
-        *(("input", "changed", one) for one in changed),
-        (
-            "figures",
-            "ok" if is_same else "changed",
-            f"charged to teams: {now['totals']['charge']:,.2f} {now['currency']}",
-        ),
-    ]
-    call.write_rows(("check", "result", "detail"), rows)
-    if files or not is_listed:
-        what = ", ".join(files) or f"index.json is {detail}"
-        raise GpucostError(f"the bundle {target} is not what was sealed: {what}", "restore it from a copy")
-    if not is_same and changed:
-        raise GpucostError(
-            f"the figures of {name} cannot be made again: {'; '.join(changed)}",
-            "undo what changed, or charge anew: the new bundle shows old and new figures and the reason",
-        )
-    if not is_same:
-        raise GpucostError(
-            f"the figures of {name} differ although nothing changed that was sealed",
-            "gpucost store check says whether it is sound",
-        )
-    call.note(
-        f"{name} is verified: the same figures, to the last digit{'; what changed since moved none' if changed else ''}"
-    )
+    with call.status() as tell:
+        found = verify(call.settings, call.store, ask, target, manifest, tell)
+    call.write_rows(("check", "result", "detail"), found.rows)
+    if found.error:
+        raise found.error
+    moved = "; what changed since moved none" if found.changed else ""
+    call.note(f"{name} is verified: the same figures, to the last digit{moved}")
 
 
 def _command(name: str, options: Mapping[str, object]) -> str:

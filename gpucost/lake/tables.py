@@ -255,7 +255,7 @@ RAW = (
     _plain("component_prices", "when it was asked for", "price_as_of::VARCHAR", "ALL", "NULL"),
     _plain("instance_types", "when it was asked for", "seen_on::VARCHAR", "provider, instance_type", "NULL"),
     _plain("spot_prices", "when it began", _DAY.format("at_ms"), "ALL", "NULL"),
-    _plain("spot_eviction_rates", "when it was asked for", "seen_on::VARCHAR", "ALL", "NULL"),
+    _plain("spot_eviction_rates", "its day", "seen_on::VARCHAR", "ALL", "NULL"),
 )
 BY_NAME = {table.name: table for table in RAW}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import ctypes
 import json
 import os
@@ -46,7 +45,6 @@ from gpucost.render.schema import json_text, to_dict, to_json
 from gpucost.render.view import ApiCost, Coverage, ReportView, Row, Standing, Table
 from gpucost.resources import reports_dir
 from gpucost.shapes import Shape
-from gpucost.store.table_files import csv_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -728,49 +726,6 @@ def _put(path: Path, text: str) -> None:
 def _file(path: Path, folder: Path) -> dict[str, Any]:
     content = path.read_bytes()
     return to_dict(File(path.relative_to(folder).as_posix(), len(content), sha256(content).hexdigest()))
-
-
-def is_whole(manifest: dict[str, Any]) -> bool:
-    """Whether a sealed manifest has all that its figures can be made again from, and be compared with."""
-    try:
-        figures_digest(manifest, "")
-        files = [(one["file"], one["sha256"]) for one in manifest["files"]]
-        given = {name: manifest["seal"][name] for name in (field.name for field in fields(seal.Seal))}
-        inputs = [(one["kind"], one["source"], f"{one['rows']:,}") for one in given["inputs"]]
-        named = isinstance(given["configuration"], dict) and isinstance(given["algorithm"], dict)
-        asked = manifest["share_unallocated"] in (None, "proportional", "even")
-    except (KeyError, TypeError, ValueError):
-        return False
-    return named and asked and all(isinstance(text, str) for row in (*files, *inputs) for text in row)
-
-
-def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
-    """The files of a sealed bundle that are not what its manifest says, or are gone; the manifest, where its seal says other."""
-    files = [
-        one["file"]
-        for one in manifest["files"]
-        if not (path := folder / one["file"]).is_file()
-        or sha256(path.read_bytes()).hexdigest() != one["sha256"]
-    ]
-    ledger = folder / "ledger.csv"
-    if not files and (
-        not ledger.is_file()
-        or figures_digest(manifest, ledger.read_text("utf-8")) != manifest["seal"]["figures"]
-    ):
-        files.append(FILE)
-    return files
-
-
-# A column of ledgers before schema 22, 0 for every charge of a bill.
-_FORMER_COLUMN = "estimated_api_cost"
-
-
-def figures_as_now(folder: Path, manifest: dict[str, Any]) -> str:
-    """The digest of an unaltered bundle's figures in today's CSV, without the column that ledgers no longer have."""
-    with (folder / "ledger.csv").open(encoding="utf-8", newline="") as ledger:
-        header, *rows = [*csv.reader(ledger)] or [[]]
-    at = [*header, _FORMER_COLUMN].index(_FORMER_COLUMN)
-    return figures_digest(manifest, csv_text(row[:at] + row[at + 1 :] for row in (header, *rows)))
 
 
 _AT_FDCWD = -100

@@ -98,6 +98,8 @@ def remembering() -> Iterator[dict[Any, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gpucost.publish.chargeback.read_bundle", built)
         patch.setattr(of_findings, "read_findings", found)
+        patch.setattr("gpucost.publish.verify.read_bundle", built)
+        patch.setattr("gpucost.publish.verify.read_findings", found)
         yield KNOWN
 
 

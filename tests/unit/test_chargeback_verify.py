@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
 from gpucost.publish import chargeback
+from gpucost.publish.verify import figures_as_now
 from tests.cell_tables import cell_tables
 from tests.unit.bundles import TEAMS, Made, contents, logged
 
@@ -138,7 +139,7 @@ def test_figures_of_an_earlier_csv_are_those_of_today(tmp_path: Path) -> None:
     manifest = dict.fromkeys(chargeback._FIGURES)
     for ledger in ("team,cost\na;b,1\n", "team,estimated_api_cost,cost\na;b,0,1\n", 'team,cost\n"a;b",1\n'):
         (tmp_path / "ledger.csv").write_text(ledger)
-        assert chargeback.figures_as_now(tmp_path, manifest) == chargeback.figures_digest(
+        assert figures_as_now(tmp_path, manifest) == chargeback.figures_digest(
             manifest, 'team,cost\n"a;b",1\n'
         )
 

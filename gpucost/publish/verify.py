@@ -1,0 +1,155 @@
+"""Proof that a closed month's figures can be made again, or what changed since."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import fields
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from gpucost import disk, pipeline
+from gpucost.errors import GpucostError
+from gpucost.periods import iso
+from gpucost.publish import seal
+from gpucost.publish.chargeback import FILE, ChargebackQuery, figures_digest, manifest_of, read_bundle, write
+from gpucost.questions.findings import read_findings
+from gpucost.questions.report.page import bundle_blocks
+from gpucost.records import record
+from gpucost.store import log
+from gpucost.store.table_files import csv_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from pathlib import Path
+
+    from gpucost.config.model import Config
+    from gpucost.store.connection import Store
+
+    Say = Callable[[str], None]
+
+
+@record
+class Verification:
+    """A sealed bundle next to the figures as they are now.
+
+    `altered` files differ from their digests; `changed` inputs from those that were sealed. `detail` says when the log noted the
+    seal, or why it is believed without (`is_listed`) or not.
+    """
+
+    target: Path
+    month: str
+    altered: tuple[str, ...]
+    is_listed: bool
+    detail: str
+    changed: tuple[str, ...]
+    is_same: bool
+    charge: str
+
+    @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Each check, its result, and details."""
+        result = {True: "ok", False: "changed"}
+        return [
+            ("files", result[not self.altered], ", ".join(self.altered)),
+            ("log", result[self.is_listed], self.detail),
+            *(("input", "changed", one) for one in self.changed),
+            ("figures", result[self.is_same], f"charged to teams: {self.charge}"),
+        ]
+
+    @property
+    def error(self) -> GpucostError | None:
+        """What is wrong, None if nothing is."""
+        if self.altered or not self.is_listed:
+            what = ", ".join(self.altered) or f"index.json is {self.detail}"
+            return GpucostError(
+                f"the bundle {self.target} is not what was sealed: {what}", "restore it from a copy"
+            )
+        if self.is_same:
+            return None
+        if self.changed:
+            return GpucostError(
+                f"the figures of {self.month} cannot be made again: {'; '.join(self.changed)}",
+                "undo what changed, or charge anew: the new bundle shows old and new figures and the reason",
+            )
+        return GpucostError(
+            f"the figures of {self.month} differ although nothing changed that was sealed",
+            "gpucost store check says whether it is sound",
+        )
+
+
+def verify(
+    config: Config, store: Store, ask: ChargebackQuery, target: Path, manifest: dict[str, Any], tell: Say
+) -> Verification:
+    """Make the figures of the sealed bundle in `target` again, in a temporary folder, and compare them."""
+    digest, files = digest_of(target), altered(target, manifest)
+    with disk.temporary() as folder:
+        tell("making the figures again")
+        bundle = read_bundle(config, store, ask, folder, tell)
+        now = manifest_of(bundle, config, pipeline.ALGORITHM, None)
+        with store.read() as con:
+            known: dict[str, datetime] = dict(log.seals(con, ask.month))
+        is_listed = digest in known
+        detail = f"sealed {iso(known[digest])}" if is_listed else "not in the log"
+        # the log of a store that was restored from a copy lacks seals: prove every byte
+        if not is_listed and not files:
+            blocks = bundle_blocks(config, bundle, read_findings(config, store, ask.period, tell))
+            stated = {name: manifest[name] for name in (("replaces",) if known else ("replaces", "seal"))}
+            write(bundle, now | stated, folder, blocks)
+            is_listed = digest_of(folder) == digest
+            detail += "; every file can be made again" if is_listed else "; its files cannot be made again"
+    figures = now["seal"]["figures"]
+    is_same = figures == manifest["seal"]["figures"] or (
+        not files and figures == figures_as_now(target, manifest)
+    )
+    changed = seal.changes(manifest["seal"], now["seal"])
+    charge = f"{now['totals']['charge']:,.2f} {now['currency']}"
+    return Verification(target, ask.month, tuple(files), is_listed, detail, tuple(changed), is_same, charge)
+
+
+def digest_of(bundle: Path) -> str:
+    """The SHA-256 of a bundle's manifest."""
+    return sha256((bundle / FILE).read_bytes()).hexdigest()
+
+
+def is_whole(manifest: dict[str, Any]) -> bool:
+    """Whether a sealed manifest has all that its figures can be made again from, and be compared with."""
+    try:
+        figures_digest(manifest, "")
+        files = [(one["file"], one["sha256"]) for one in manifest["files"]]
+        given = {name: manifest["seal"][name] for name in (field.name for field in fields(seal.Seal))}
+        inputs = [(one["kind"], one["source"], f"{one['rows']:,}") for one in given["inputs"]]
+        named = isinstance(given["configuration"], dict) and isinstance(given["algorithm"], dict)
+        asked = manifest["share_unallocated"] in (None, "proportional", "even")
+    except (KeyError, TypeError, ValueError):
+        return False
+    return named and asked and all(isinstance(text, str) for row in (*files, *inputs) for text in row)
+
+
+def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
+    """The files of a sealed bundle that are not what its manifest says, or are gone; the manifest, where its seal says other."""
+    files = [
+        one["file"]
+        for one in manifest["files"]
+        if not (path := folder / one["file"]).is_file()
+        or sha256(path.read_bytes()).hexdigest() != one["sha256"]
+    ]
+    ledger = folder / "ledger.csv"
+    if not files and (
+        not ledger.is_file()
+        or figures_digest(manifest, ledger.read_text("utf-8")) != manifest["seal"]["figures"]
+    ):
+        files.append(FILE)
+    return files
+
+
+# A column of ledgers before schema 22, 0 for every charge of a bill.
+_FORMER_COLUMN = "estimated_api_cost"
+
+
+def figures_as_now(folder: Path, manifest: dict[str, Any]) -> str:
+    """The digest of an unaltered bundle's figures in today's CSV, without the column that ledgers no longer have."""
+    with (folder / "ledger.csv").open(encoding="utf-8", newline="") as ledger:
+        header, *rows = [*csv.reader(ledger)] or [[]]
+    at = [*header, _FORMER_COLUMN].index(_FORMER_COLUMN)
+    return figures_digest(manifest, csv_text(row[:at] + row[at + 1 :] for row in (header, *rows)))
