@@ -319,6 +319,17 @@ def test_a_cost_that_is_no_number_is_refused_and_net_costs_count_where_they_are_
     assert [charge["cost_cause"] for charge in charges][:3] == ["discount_spread", "same", "discount_spread"]
 
 
+def test_discount_that_net_costs_hold_is_not_taken_off_again(bills: Bills) -> None:
+    def edp(amount: str, net: str) -> Row:
+        return usage(LineItemType="EdpDiscount", UnblendedCost=amount, ResourceId="", **{NET: net})
+
+    charges = bills.aws([usage(**{NET: "30"}), edp("-2.77", ""), edp("-1", "0")])
+    # of 3.77, the machine's net cost holds 2.77
+    assert sum(charge["effective_cost"] for charge in charges) == pytest.approx(
+        Decimal("29"), abs=Decimal("1e-9")
+    )
+
+
 def test_parquet_with_the_types_that_data_exports_write(bills: Bills) -> None:
     start = datetime(2026, 3, 5, 10, tzinfo=UTC)
     words = pa.map_(pa.string(), pa.string())
