@@ -245,6 +245,9 @@ PLAIN_WORDS = {
     "model_type": "should be a table",
     "dict_type": "should be a table",
     "list_type": "should be an array",
+    "decimal_type": "should be a number",
+    "int_type": "should be a whole number",
+    "int_from_float": "should be a whole number",
 }
 
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import heapq
 import math
-import tomllib
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from gpucost import inputs
-from gpucost.config.load import Key, line_numbers
+from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.suggest import did_you_mean
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated, total
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
@@ -285,75 +283,17 @@ def _lasting(node: Node, times: float, of: float = 1) -> Node:
 def read_plan(path: Path) -> Plan:
     """The plan in a file. Raises DataError, naming file, line and key, and the nearest key that there is."""
     try:
-        text = inputs.text(path, inputs.SETTINGS)
-        plan = Plan.model_validate(inputs.toml(text, parse_float=Decimal))
+        file = TableFile(path, inputs.text(path, inputs.SETTINGS), _STEPS, _HINT)
     except (OSError, UnicodeDecodeError) as error:
         raise inputs.unreadable(path, error, _HINT) from None
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{path} is no TOML: {error}", _HINT) from None
-    except ValidationError as error:
-        raise _wrong(path, line_numbers(text), error) from None
+    plan = file.parsed(Plan)
     names = [group.name for group in plan.groups]
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise _at(
-                path, line_numbers(text), ("groups", number, "name"), f"there are two groups called {name!r}"
-            )
+    file.unique("groups", names)
     for number, step in enumerate(plan.steps):
         if unknown := next((name for name in step.groups if name not in names), None):
-            message = f"there is no group {unknown!r}"
-            raise _at(
-                path, line_numbers(text), ("steps", number, "groups"), message, _nearest(unknown, names)
-            )
+            place = ("steps", number, "groups")
+            raise file.error(place, f"there is no group {unknown!r}", nearest(unknown, names))
     return plan.model_copy(update={"name": plan.name or path.stem})
-
-
-_SHOULD_BE = {
-    "model_type": "should be a table",
-    "list_type": "should be a list",
-    "decimal_type": "should be a number",
-    "int_type": "should be a whole number",
-    "int_from_float": "should be a whole number",
-}
-
-
-def _wrong(path: Path, lines: Mapping[Key, int], error: ValidationError) -> DataError:
-    """The first error; unknown keys before what is missing without them."""
-    detail = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    kind, loc, fix = detail["type"], detail["loc"], _HINT
-    table: type[BaseModel] = Group if loc[0] == "groups" and len(loc) > 1 else Plan
-    if loc[0] == "steps" and len(loc) > 2:  # the change stands in it as well
-        table, loc = _STEPS[str(loc[2])], (*loc[:2], *loc[3:])
-    key = "" if len(loc) == 2 else str(loc[0] if len(loc) == 1 else loc[2])
-    message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    if kind == "extra_forbidden":
-        message, fix = f"unknown key {key!r}", _nearest(key, table.model_fields)
-    elif kind == "missing":
-        message = f"{table.__name__.lower()} needs {key}"
-    elif kind.startswith("union_tag"):
-        change = detail.get("ctx", {}).get("tag", "")
-        loc = (*loc[:2], "change")
-        message, fix = (
-            f"{change!r} is no change" if change else "a step without a change",
-            _nearest(change, _STEPS),
-        )
-    elif key:
-        value = detail["input"]
-        message = (
-            f"{key}: {_SHOULD_BE.get(kind, message)}, got {repr(value) if isinstance(value, str) else value}"
-        )
-    return _at(path, lines, loc, message, fix)
-
-
-def _at(path: Path, lines: Mapping[Key, int], loc: Key, message: str, fix: str = _HINT) -> DataError:
-    line = lines.get(loc[:3]) or lines.get(loc[:2])
-    where = f"{path}, line {line}" if line else f"{path}"
-    place = f" in [[{loc[0]}]] {int(loc[1]) + 1}" if len(loc) > 1 else ""
-    return DataError(f"{where}{place}: {message}", fix)
-
-
-def _nearest(name: str, known: Collection[str]) -> str:
-    return did_you_mean(name, known, f"there are {', '.join(known)}", cutoff=0.5, shown=repr)
 
 
 @record

@@ -292,9 +292,9 @@ def rules(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('kind = "quota" ', 'kind = "quotas"', "line 13: 'quotas' is no kind of rule"),
-        ("hours = 4", "hour = 4", "line 25: unknown key 'hour'"),
-        ("hours = 4", "hours = 0", "line 25: hours: should be greater than 0, got 0"),
+        ('kind = "quota" ', 'kind = "quotas"', "line 13 in \\[\\[rules\\]\\] 2: 'quotas' is no kind"),
+        ("hours = 4", "hour = 4", "line 25 in .*: unknown key 'hour'"),
+        ("hours = 4", "hours = 0", "line 25 in .*: hours: should be greater than 0, got 0"),
         ("hours = 4\n", "", "idle_notebooks needs hours"),
         ('"gpu-quotas"', '"batch-on-spot"', "two rules called 'batch-on-spot'"),
         ("[[rules]]", "[[rule]]", "unknown key 'rule'"),

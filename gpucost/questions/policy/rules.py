@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -13,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from xml.etree import ElementTree as ET
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from gpucost import inputs
 from gpucost.catalog import accelerators, other_resources
-from gpucost.config.load import line_numbers
+from gpucost.config.tables import TableFile
 from gpucost.engine import answer_rows
-from gpucost.errors import DataError, StoreError
+from gpucost.errors import StoreError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.report.rows import ZERO
@@ -27,7 +26,6 @@ from gpucost.records import grouped, record
 from gpucost.render.view import Coverage
 from gpucost.shapes import Shape
 from gpucost.store.usage import read_idle, read_measured, read_usage
-from gpucost.suggest import did_you_mean
 from gpucost.texts import visible_parts
 from gpucost.whatif.fleet import Scope, Usage, read_stored
 from gpucost.whatif.spot.answer import advised_to_stay
@@ -418,46 +416,12 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
     """The rules of a file, else the shipped ones. Raises DataError, naming file, line and key, and the nearest key there is."""
     try:
         text = inputs.text(path, inputs.SETTINGS) if path else shipped_rules()
-        rules = Rules.model_validate(inputs.toml(text)).rules
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", _HINT) from None
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{path} is no TOML: {error}", _HINT) from None
-    except ValidationError as error:
-        raise _wrong(path, text, error) from None
-    names = [rule.name for rule in rules]
-    if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
-        raise DataError(f"{path}: there are two rules called {twice!r}", "names tell rules apart")
+        raise inputs.unreadable(path, error, _HINT) from None
+    file = TableFile(path, text, _KINDS, _HINT)
+    rules = file.parsed(Rules).rules
+    file.unique("rules", [rule.name for rule in rules])
     return tuple(rules)
-
-
-def _wrong(path: Path | None, text: str, error: ValidationError) -> DataError:
-    """The first error; unknown keys before what is missing without them."""
-    detail = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    place = detail["loc"]
-    kind = str(place[2]) if len(place) > 2 else ""
-    table = _KINDS.get(kind)
-    loc = (*place[:2], *place[3:]) if table else place
-    key = str(loc[-1])
-    message, fix = detail["msg"].replace("Input should", "should"), _HINT
-    if detail["type"] == "extra_forbidden":
-        known = [field.alias or name for name, field in (table or Rules).model_fields.items()]
-        message, fix = (
-            f"unknown key {key!r}",
-            did_you_mean(key, known, f"there are {', '.join(known)}", cutoff=0.5, shown=repr),
-        )
-    elif detail["type"].startswith("union_tag"):
-        kind = str(detail.get("ctx", {}).get("tag", ""))
-        message = f"{kind!r} is no kind of rule" if kind else "a rule without a kind"
-        fix = did_you_mean(kind, _KINDS, f"there are {', '.join(_KINDS)}", cutoff=0.5, shown=repr)
-        loc = (*loc[:2], "kind")
-    elif detail["type"] == "missing":
-        message = f"{kind or 'it'} needs {key}"
-    else:
-        message = f"{key}: {message}, got {detail['input']!r}"
-    lines = line_numbers(text)
-    line = lines.get(loc[:3]) or lines.get(loc[:2])
-    return DataError(f"{path}{f', line {line}' if line else ''}: {message}", fix)
 
 
 def check(
