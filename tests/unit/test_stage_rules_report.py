@@ -378,3 +378,22 @@ def test_a_part_that_costs_without_gpu_time_is_told_of_and_one_that_has_neither_
         ("data_stall", 10, 0, "red"),
         ("fragmentation", 20, 4, None),
     ]
+
+
+def test_progress_is_of_the_pod_that_held_gpus_nearest_in_time(tables: Tables) -> None:
+    """The pod of one name ran as two workloads; the value came two minutes after the first, a minute before the second."""
+    at = 100 * 60_000
+    series = (
+        "progress_series: series_id, identity, source, mapping, unit, kind, marks, resumes, is_failure, pod"
+    )
+    tables.add(series, "1, 1, 's', 'm', 'epoch', 'gauge', 'end', false, false, 'p'")
+    tables.add("progress_values: series_id, at_ms, value", f"1, {at}, 3")
+    tables.add("allocations: allocation_id, cluster, namespace, workload, pod, held_from_ms, held_to_ms",
+               f"1, 'c', 'n', 'Job/a', 'p', 0, {at - 120_000}", f"2, 'c', 'n', 'Job/b', 'p', {at + 60_000}, {at + 600_000}")  # fmt: skip
+    for empty in ("allocation_traits: allocation_id", "collected: cluster", "loads: kind"):
+        tables.add(empty)
+    tables.make("unit_run_places: run_id VARCHAR, source VARCHAR, name VARCHAR, parent_id VARCHAR, planned_epochs DOUBLE,"
+                " started_ms BIGINT, ended_ms BIGINT, status VARCHAR")  # fmt: skip
+    tables.run("questions/units/30_candidates")
+    (run,) = tables.answers("questions/units/70_runs", from_ms=0, to_ms=at + 600_000)
+    assert (run["workload"], run["levels"]) == ("Job/b", [3])
