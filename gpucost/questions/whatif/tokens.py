@@ -7,8 +7,11 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
+from gpucost import pipeline
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.questions.units.query import UnitQuery
+from gpucost.questions.units.serving import full_gpu, token_hours
 from gpucost.questions.whatif.commitments import listed_type
 from gpucost.questions.whatif.prices import ApiOffer, api_price
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
@@ -20,6 +23,7 @@ from gpucost.whatif.flags import GPUS_PER_NODE
 from gpucost.whatif.fleet import Price, Scope, escaped_glob
 from gpucost.whatif.tokens import DescribedTokens, Node, OwnNodes, Purchase, Replicas, Tokens, buy, serve
 
+_MODELS = "gpucost unit tokens lists models; gpucost collect progress loads their tokens"
 Row = dict[str, Any]
 _THROUGHPUT = "--replica-tokens-per-second, or --throughput-of Deployment/NAME that gpucost unit tokens lists"
 
@@ -55,7 +59,7 @@ def whatif_tokens(
         block = CostBlock(float(own.nodes * purchase.tokens.hours), node.price.per_node_hour, node.gpus)
         answer = buy(purchase, positions(purchase.position.currency, {"own": [block]})["own"], Decimal(0))
     else:
-        rows = _of_model(_served(request, request.scope), offer)
+        rows = [row for row in _served(request, request.scope) if _is_of(row["model"], offer)]
         purchase = _stored(request, offer, rows)
         held = round(sum(row["allocated_gpu_hours"] for row in rows), 6)
         today = Position(total(row["cost"] for row in rows), purchase.position.currency, held)
@@ -82,63 +86,56 @@ def _described(request: WhatIfRequest, offer: ApiOffer, described: DescribedToke
     return _at_api(request, offer, described.tokens(), use)
 
 
-def _sum(rows: list[Row], hours: int, missing: str, fix: str) -> Tokens:
-    """The tokens of all rows. Raises GpucostError without tokens."""
-    prompts = sum(row["prompt_tokens"] or 0 for row in rows)
-    generations = sum(row["generation_tokens"] or 0 for row in rows)
-    if not prompts + generations:
-        raise GpucostError(missing, f"{fix}; --prompt-tokens-per-day describes tokens")
-    return Tokens(prompts, generations, hours)
-
-
 def _billed(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens) -> Purchase:
     """Bought tokens of the bills, at what they cost."""
-    from gpucost.questions.report.api_cost import add_bought
-    from gpucost.questions.units.query import UnitQuery, UnitView
+    from gpucost.questions.report.api_cost import bought
 
     if options := flags_of(offer, but=("model",)):
         raise UsageError(f"{options[0]}: bills have prices of tokens", f"leave out {options[0]}")
     settings, period, name = request.settings, request.period, request.period_name
-    view = UnitView("", "", UnitQuery.of(settings, period, name, **asdict(request.scope)), [], {})
-    request.read(lambda con: add_bought(con, settings, view))
-    bought = _of_model(view.sections.get("bought", []), offer)
-    rows = [row for row in bought if row["prompt_tokens"] is not None]
-    hours = 24 * max(1, round((period.end_ms - period.start_ms) / MS_PER_HOUR / 24))
-    tokens = _sum(rows, hours, f"no bill of {name} contains tokens", "gpucost collect focus loads a bill")
-    tokens = replace(tokens, peak_factor=described.peak_factor)
-    cached = sum(row["cached_tokens"] or 0 for row in rows)
-    models = ", ".join(sorted({row["model"] or "unknown" for row in rows}))
-    today = Position(total(row["api_cost"] for row in rows), settings.currency)
+    found = request.read(lambda con: bought(con, settings, _query(request, request.scope))) or ()
+    rows = [one for one in found if _is_of(one.model, offer) and one.cost.prompt_tokens is not None]
+    costs, models = [one.cost for one in rows], ", ".join(sorted({one.model or "unknown" for one in rows}))
+    prompts, cached = (
+        sum(getattr(cost, name) or 0 for cost in costs) for name in ("prompt_tokens", "cached_tokens")
+    )
+    days = max(1, round((period.end_ms - period.start_ms) / MS_PER_HOUR / 24))
+    tokens = Tokens(
+        prompts, sum(cost.generation_tokens or 0 for cost in costs), 24 * days, described.peak_factor
+    )
+    if not tokens.total:
+        raise GpucostError(f"no bill of {name} contains tokens", "gpucost collect focus FILE loads a bill")
+    today = Position(total(cost.api_cost for cost in costs), settings.currency)
     use = Assumption("tokens", models, "bought", "bills", name)
-    return Purchase(models, tokens, today, name, (use,), cached / tokens.prompts if tokens.prompts else None)
+    return Purchase(models, tokens, today, name, (use,), cached / prompts if prompts else None)
 
 
-def _of_model(rows: list[Row], offer: ApiOffer) -> list[Row]:
-    pattern = (offer.model or "*").lower()
-    return [row for row in rows if fnmatchcase((row["model"] or "").lower(), pattern)]
+def _is_of(model: str | None, offer: ApiOffer) -> bool:
+    return fnmatchcase((model or "").lower(), (offer.model or "*").lower())
+
+
+def _query(request: WhatIfRequest, scope: Scope) -> UnitQuery:
+    return UnitQuery.of(request.settings, request.period, request.period_name, **asdict(scope))
 
 
 def _served(request: WhatIfRequest, scope: Scope) -> list[Row]:
-    """Tokens and cost of the store's serving workloads by hour."""
-    from gpucost import pipeline
-    from gpucost.questions.units.query import UnitQuery
-    from gpucost.questions.units.reading import token_hours
-
-    settings, period = request.settings, request.period
-    query = UnitQuery.of(settings, period, request.period_name, **asdict(scope))
-    # cut at the ends of the period, as gpucost unit tokens reads it
-    return pipeline.read_attributed(settings, request.store, lambda con: token_hours(con, query), period)
+    """Tokens and cost of the store's serving workloads by hour, cut at the ends of the period as gpucost unit tokens does."""
+    query = _query(request, scope)
+    return pipeline.read_attributed(
+        request.settings, request.store, lambda con: token_hours(con, query), request.period
+    )
 
 
 def _stored(request: WhatIfRequest, offer: ApiOffer, rows: list[Row]) -> Purchase:
     """The tokens of these rows at an API, from the first hour with tokens or cost to the last."""
     busy = [row for row in rows if row["prompt_tokens"] or row["generation_tokens"] or row["cost"]]
     hours = [row["from_ms"] // MS_PER_HOUR for row in busy] or [0]
-    missing = f"no token{f' of {offer.model}' if offer.model else ''} is known in {request.period_name}"
-    span = max(hours) - min(hours) + 1
-    tokens = _sum(
-        rows, span, missing, "gpucost unit tokens lists models, gpucost collect progress loads them"
-    )
+    prompts, generations = (sum(row[name] for row in rows) for name in ("prompt_tokens", "generation_tokens"))
+    if not prompts + generations:
+        raise GpucostError(
+            f"no token of {offer.model or 'a model'} is known in {request.period_name}", _MODELS
+        )
+    tokens = Tokens(prompts, generations, max(hours) - min(hours) + 1)
     models, workloads = (sorted({row[name] for row in rows if row[name]}) for name in ("model", "workload"))
     use = Assumption("tokens", ", ".join(models), ", ".join(workloads), "store", request.period_name)
     return _at_api(request, offer, tokens, use, *models)
@@ -168,8 +165,6 @@ def _node(request: WhatIfRequest, own: OwnNodes) -> Node:
 
 def _throughput(request: WhatIfRequest, replicas: Replicas, tokens: Tokens) -> tuple[float, str]:
     """Generated tokens per second of a full replica, and their source. Raises UsageError if an option is missing."""
-    from gpucost.questions.units.reading import full_gpu
-
     given, workload = replicas.replica_tokens_per_second, replicas.throughput_of
     if replicas.gpus_per_replica is None:
         raise UsageError("--gpus-per-replica is missing", "the GPUs that serve one copy of the model")
