@@ -220,7 +220,7 @@ def answer(
         ),
         time=(
             f"A start waits {transfer.seconds(True):,.0f} s for cached data, {transfer.seconds(False):,.0f} s for a download.",
-            "GPU-hours held while pods wait are paid, and not part of the saving: gpu_hours_waiting.",
+            "GPUs that pods hold while they wait are paid, and not part of the saving.",
         ),
         findings=tuple(findings),
         tables=Rows.top("downloads", _COLUMNS, lines, "And {} with no more starts."),

@@ -210,7 +210,7 @@ _NEEDED = ("price_per_gpu_hour", "wait_minutes", "egress_gb")
 class Move(_OnSpot):
     """Spot nodes elsewhere: each start waits on a paid node, and data moves there and back. Or only the data moves.
 
-    With `cache_price_per_gb_month` a cache downloads each version of the groups' gb_per_start once, and each start reads it there.
+    With `cache_price_per_gb_month` a cache downloads each version of the groups' gb_per_start once; each start reads it there.
     """
 
     change: Literal["move"] = "move"

@@ -1,7 +1,8 @@
-"""`gpucost whatif burst`: work elsewhere where it costs clearly less; `egress`: downloads at every start against a cache."""
+"""`gpucost whatif move`: work elsewhere where it costs clearly less, and downloads at every start against a cache."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,29 +12,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.whatif import burst, egress
-from gpucost.whatif.answer import Answer
-from gpucost.whatif.burst import BurstPlace, BurstWork, Moving
-from gpucost.whatif.egress import Downloads, Transfer, starts_of
+from gpucost.whatif import downloads, move
+from gpucost.whatif.answer import Answer, Assumption, Position
+from gpucost.whatif.downloads import Downloads, SameData, Transfer, starts_of
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.move import Moving, Place, Work
 from tests.unit.whatif_costs import ask
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 START, HOUR = PERIOD.start_ms, MS_PER_HOUR
-HOME = BurstPlace("aws", "us-east-1", Decimal(1), "test")
+HOME = Place("aws", "us-east-1", Decimal(1), "test")
 
 
-def moved(*places: BurstPlace, today: Decimal | None = None, **changes: Any) -> Answer:
+def moved(*places: Place, cash: Decimal | None = None, **changes: Any) -> Answer:
     moving = Moving(**{"at_most_percent": 70.0, "egress_gb": Decimal(0), "egress_price_per_gb": Decimal("0.05"),
                         "wait_minutes": 0.0, "transfer_gbit_per_second": 5.0} | changes)  # fmt: skip
-    work = BurstWork("the work", HOME, 800, 8.0, 2, places, today)
-    return burst.answer((work,), moving, currency="USD", period="a test")
+    work = Work("the work", HOME, 800, 8.0, 2, places, cash, cash)
+    today = None if cash is None else Position(cash, "USD")
+    return move.answer([work], moving, today, currency="USD", period="a test")
 
 
-def place(price: str, provider: str = "aws", region: str = "us-west-2") -> BurstPlace:
-    return BurstPlace(provider, region, Decimal(price), "test")
+def place(price: str, provider: str = "aws", region: str = "us-west-2") -> Place:
+    return Place(provider, region, Decimal(price), "test")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def place(price: str, provider: str = "aws", region: str = "us-west-2") -> Burst
 def test_worth_it_at_seventy_percent_of_the_primary_and_less_than_today(
     price: str, today: int, is_worth_it: bool, cost: int
 ) -> None:
-    answer = moved(place(price), today=Decimal(today))
+    answer = moved(place(price), cash=Decimal(today))
     assert answer.figures["places"][0]["is_worth_it"] is is_worth_it
     assert (answer.today.cost, answer.scenario.cost) == (today, cost)
 
@@ -90,32 +92,57 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
         for name, price, kind, model in (("s", 8, "spot", "A100"), ("o", 24, "on_demand", "A100"), ("t", 4, "on_demand", "T4"))
     )  # fmt: skip
     pods = tuple(Pod(one.name, "Job/x", 8, START, START + 10 * HOUR, uid=one.name) for one in nodes)
-    works, findings = burst.works_of(Fleet(nodes, pods), {}, {"A100": [place("0.5"), HOME]})
+    works, findings = move.works_of(Fleet(nodes, pods), {}, {"A100": [place("0.5"), HOME]})
     # both are held against what spot costs there, and never against their own region
     assert [
-        (work.name, work.gpu_hours, work.today, work.primary.price_per_gpu_hour, work.places)
+        (work.name, work.gpu_hours, work.paid, work.cash, work.primary.price_per_gpu_hour, work.places)
         for work in works
     ] == [
-        ("A100 aws us-east-1 on demand", 80, 240, 1, (place("0.5"),)),
-        ("A100 aws us-east-1 on spot", 80, 80, 1, (place("0.5"),)),
+        ("A100 aws us-east-1 on demand", 80, 240, 240, 1, (place("0.5"),)),
+        ("A100 aws us-east-1 on spot", 80, 80, 80, 1, (place("0.5"),)),
     ]
-    assert findings == (
-        "T4 aws us-east-1 on demand: the primary's spot price is not known; 40.00 stays where it is.",
-    )
+    assert findings == [
+        "T4 aws us-east-1 on demand: the spot price there is unknown; 40.00 stays where it is."
+    ]
 
 
-def test_burst_of_options() -> None:
+def test_what_is_paid_anyway_moves_nowhere() -> None:
+    """A commitment, a capacity block and an own machine are paid wherever the work runs."""
+    dollar = Price(Decimal(24), "bill")
+    facts = {"region": "us-east-1", "gpu_model": "A100", "instance_type": "p4d.24xlarge"}
+    kinds = {
+        "plan": Node("plan", 8, START, START + HOUR, (replace(dollar, is_committed=True),), "on_demand", provider="aws", **facts),
+        "block": Node("block", 8, START, START + HOUR, (dollar,), "capacity_block", provider="aws", **facts),
+        "own": Node("own", 8, START, START + HOUR, (dollar,), "on_demand", gpu_model="A100"),
+        "rented": Node("rented", 8, START, START + HOUR, (dollar,), "on_demand", provider="gcp", **facts),
+    }  # fmt: skip
+    pods = tuple(Pod(name, "Job/x", 8, START, START + HOUR, uid=name) for name in kinds)
+    spot = {("aws", "us-east-1", "A100"): HOME, ("gcp", "us-east-1", "A100"): HOME, ("", "", "A100"): HOME}
+    works, _ = move.works_of(Fleet(tuple(kinds.values()), pods), spot, {"A100": [place("0.5")]})
+    assert {work.name: (work.paid, work.cash) for work in works} == {
+        "A100 aws us-east-1 on demand": (48, 0),
+        "A100 gcp us-east-1 on demand": (24, 24),
+        "A100 on demand": (24, 0),
+    }
+    moving = Moving(wait_minutes=0.0)
+    answer = move.answer(works, moving, Position(Decimal(96), "USD"), currency="USD", period="a test")
+    # only the rented node's 24 leave the bill, for 8 GPU-hours at 0.5
+    assert (answer.today.cost, answer.scenario.cost) == (96, 96 - 24 + 4)
+    assert sum("stays on the bill wherever it runs" in text for text in answer.findings) == 2
+
+
+def test_work_of_options() -> None:
     work = "--nodes 4 --hours 100 --wait-minutes 0"
-    answer = ask("burst", f"{work} --spot-price 12 --place 'gcp us-east1=7' --place b=9")
+    answer = ask("move", f"{work} --spot-price 12 --place 'gcp us-east1=7' --place b=9")
     assert (answer["today"]["cost"], answer["scenario"]["cost"]) == (4800, 2800)
     assert [row["is_worth_it"] for row in answer["places"]] == [True, False]
-    per_gpu = ask("burst", f"{work} --spot-price 1.5 --price-per gpu --place x=0.5")
+    per_gpu = ask("move", f"{work} --spot-price 1.5 --price-per gpu --place x=0.5")
     assert (per_gpu["today"]["cost"], per_gpu["scenario"]["cost"]) == (4800, 1600)
 
 
 def test_places_of_the_catalog() -> None:
     answer = ask(
-        "burst",
+        "move",
         "--instance-type a2-highgpu-8g --region us-central1 --nodes 2 --hours 10 --to-provider gcp --wait-minutes 15",
     )
     assert answer["today"]["gpu_hours"] == 160
@@ -125,19 +152,18 @@ def test_places_of_the_catalog() -> None:
     assert {row["provider"] for row in answer["places"]} == {"gcp"}
 
 
-def cached(*downloads: Downloads, **changes: Any) -> Answer:
+def cached(*several: Downloads, **changes: Any) -> Answer:
     transfer = Transfer(Decimal(100), **changes)
-    return egress.answer(downloads, transfer, hours=730, currency="USD", period="a test")
+    starts = Assumption("starts", 1, "", "test")
+    return downloads.answer(several, transfer, starts, hours=730, currency="USD", period="a test")
 
 
 def test_hundred_gb_on_fifty_nodes_for_thirty_days() -> None:
-    answer = ask("egress", "--gb-per-start 100 --nodes 50 --days 30 --price-per-gb 0.09")
+    answer = ask("move", "--gb-per-start 100 --nodes 50 --days 30 --price-per-gb 0.09")
     assert (answer["today"]["cost"], answer["starts"], answer["downloaded_gb"]) == (13500, 1500, 150000)
     # once 100 GB at 0.09, and 100 GB kept for 720 of 730 hours at 0.30
     assert answer["scenario"]["cost"] == pytest.approx(9 + 30 * 720 / 730, abs=1e-6)
-    assert (
-        ask("egress", "--gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09")["today"]["cost"] == 13500
-    )
+    assert ask("move", "--gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09")["today"]["cost"] == 13500
 
 
 def test_a_cache_is_for_what_pays() -> None:
@@ -171,9 +197,9 @@ def test_starts_are_pods_that_began_in_the_period() -> None:
         )
     )
     fleet = Fleet(nodes, pods)
-    assert starts_of(fleet, PERIOD, "workload") == (
+    assert starts_of(fleet, PERIOD, SameData.workload) == [
         Downloads("default/Job/a", 2, 3.0),
         Downloads("other/Job/b", 1, 1.0),
-    )
-    assert [one.name for one in starts_of(fleet, PERIOD, "namespace")] == ["default", "other"]
-    assert [one.starts for one in starts_of(fleet, PERIOD, "all")] == [3]
+    ]
+    assert [one.name for one in starts_of(fleet, PERIOD, SameData.namespace)] == ["default", "other"]
+    assert [one.starts for one in starts_of(fleet, PERIOD, SameData.all)] == [3]
