@@ -47,6 +47,8 @@ def whatif_tokens(
     of_period = replicas.throughput_of is None
     is_described = request.is_described(described, but=("peak_factor",), of_period=of_period)
     if flags_of(replicas):
+        if own.nodes is not None:
+            raise UsageError("--nodes serve today, replicas in the scenario", "leave out --nodes")
         of_tokens = _described if is_described else _billed
         purchase, node = of_tokens(request, offer, described), _node(request, own)
         answer = serve(purchase, node, replicas, *_throughput(request, replicas, purchase.tokens))
