@@ -38,14 +38,20 @@ class Downloads(NamedTuple):
 
 
 @record
+class DescribedStarts(OptionGroup):
+    """Starts that options describe, all of the same data."""
+
+    starts_per_day: Annotated[float | None, Option("Pod starts a day, of all nodes.", above=True)] = None
+    days: flags.Days = flags.DAYS
+
+
+@record
 class Transfer(OptionGroup):
     """Data of each start, and what moving and keeping it costs. A month has 730 hours."""
 
     gb_per_start: Annotated[Decimal | None, Option("GB that each pod start downloads.", "GB", above=True)] = (
         None
     )
-    starts_per_day: Annotated[float | None, Option("Pod starts a day, of all nodes.", above=True)] = None
-    days: flags.Days = flags.DAYS
     same_data: Annotated[SameData, Option("Pods that share a copy of the data.", is_shown=True)] = (
         SameData.workload
     )
@@ -210,7 +216,7 @@ def answer(
         assumptions=(
             Assumption("data", transfer.gb, "GB per start", "option"),
             starts,
-            *stated(transfer, *STATED),
+            *stated(transfer),
             Assumption("copies in the cache", "are kept for the whole period", "", "default"),
         ),
         break_even=(
@@ -227,14 +233,6 @@ def answer(
     )
 
 
-STATED = (
-    "price_per_gb",
-    "cache_price_per_gb_month",
-    "cache_read_price_per_gb",
-    "download_gbit_per_second",
-    "cache_gbit_per_second",
-    "changes",
-)
 _COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached")
 
 

@@ -14,7 +14,7 @@ from gpucost.records import grouped, record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
 from gpucost.whatif.avoidable import at_cash_prices
-from gpucost.whatif.cost import CostBlock, charge, fleet_costs, positions
+from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
 from gpucost.whatif.flags import HOURS_PER_MONTH, PricePer, to_decimal
 from gpucost.whatif.fleet import Fleet
 
@@ -164,21 +164,21 @@ class _Case:
     @property
     def best(self) -> tuple[Place, Position] | None:
         """The cheapest place, if it is worth it and costs less than what leaves the bill."""
-        for place, position in self.elsewhere[:1]:
-            if position.cost <= self.limit and position.cost < self.cash:
-                return place, position
+        for place, there in self.elsewhere[:1]:
+            if there.cost <= self.limit and there.cost < self.cash:
+                return place, there
         return None
 
 
 def answer(
     works: Sequence[Work],
     moving: Moving,
-    today: Position | None = None,
+    today: Position | None,
+    use: Assumption,
+    findings: Sequence[str] = (),
     *,
     currency: str,
     period: str,
-    assumptions: Sequence[Assumption] = (),
-    findings: Sequence[str] = (),
 ) -> Answer:
     """Each work in its cheapest place, if that costs at most `at_most_percent` of its primary's spot price; otherwise as it is.
 
@@ -221,7 +221,7 @@ def answer(
             ],
             "places": rows,
         },
-        assumptions=(*assumptions, *stated(moving, *_MOVING), *map(_primary, works)),
+        assumptions=(use, *stated(moving), *map(_primary, works)),
         break_even=tuple(_break_even(case, moving) for case in cases),
         time=_time(cases, moving),
         findings=(*_findings(cases), *findings),
@@ -240,16 +240,6 @@ _COLUMNS = (
 )
 
 
-_MOVING = (
-    "at_most_percent",
-    "egress_gb",
-    "egress_price_per_gb",
-    "wait_minutes",
-    "delay_cost_per_hour",
-    "transfer_gbit_per_second",
-)
-
-
 def _primary(work: Work) -> Assumption:
     name, unit = f"primary: {work.name}", f"money per hour of {work.gpus:g} GPUs, spot"
     return Assumption(name, work.per_node(work.primary), unit, work.primary.source, work.primary.as_of)
@@ -260,10 +250,9 @@ def _case(work: Work, moving: Moving, currency: str, share: float) -> _Case:
     gb = moving.egress_gb * to_decimal(share)
     delay = work.starts * moving.wait_hours + moving.transfer_hours * share
     moved = [charge(gb * moving.price_per_gb), charge(moving.delay_cost_per_hour, delay)]
-    primary = positions(currency, {"": [work.nodes(work.primary)]})[""]
+    primary = position(currency, [work.nodes(work.primary)])
     elsewhere = [
-        (place, positions(currency, {"": [work.nodes(place, moving.wait_hours), *moved]})[""])
-        for place in work.places
+        (place, position(currency, [work.nodes(place, moving.wait_hours), *moved])) for place in work.places
     ]
     elsewhere.sort(key=lambda one: (one[1].cost, str(one[0])))
     limit = primary.cost * to_decimal(moving.at_most_percent) / 100
@@ -283,11 +272,11 @@ def _places(case: _Case) -> list[dict[str, Value]]:
             "spot_price_per_node_hour": case.work.per_node(place),
             "price_as_of": place.as_of,
             "source": place.source,
-            "cost": position.cost,
-            "percent_of_primary": round(float(position.cost / case.primary.cost * 100), 6),
-            "is_worth_it": position.cost <= case.limit,
+            "cost": there.cost,
+            "percent_of_primary": round(float(there.cost / case.primary.cost * 100), 6),
+            "is_worth_it": there.cost <= case.limit,
         }
-        for place, position in case.elsewhere
+        for place, there in case.elsewhere
     ]
 
 
@@ -295,8 +284,8 @@ def _break_even(case: _Case, moving: Moving) -> str:
     name = case.work.name
     if case.best is None:
         return f"{name}: no place costs at most {moving.at_most_percent:g} % of the primary's spot price, and less than today."
-    place, position = case.best
-    room, nodes = case.limit - position.cost, case.work.nodes(place, moving.wait_hours)
+    place, there = case.best
+    room, nodes = case.limit - there.cost, case.work.nodes(place, moving.wait_hours)
     text = f"{name}: {place} is worth it until its spot price rises by {room / nodes.cost * 100:,.1f} %"
     if moving.price_per_gb:
         text += f", or {case.gb + room / moving.price_per_gb:,.0f} GB are moved instead of {case.gb:,.0f}"

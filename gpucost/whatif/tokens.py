@@ -13,7 +13,7 @@ from gpucost.options import Option, OptionGroup
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Value, priced, stated
-from gpucost.whatif.cost import CostBlock, kept, positions
+from gpucost.whatif.cost import CostBlock, kept, position
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Price
 
@@ -202,7 +202,7 @@ def serve(purchase: Purchase, node: Node, plan: Replicas, per_second: float, sou
     replicas = serving.replicas(tokens)
     nodes, count = serving.nodes(replicas), replicas + plan.spare_replicas
     block = CostBlock(nodes * tokens.hours, node.price.per_node_hour, node.gpus)
-    scenario = positions(purchase.position.currency, {"own": [block]})["own"]
+    scenario = position(purchase.position.currency, [block])
     per_token = float(purchase.position.cost) / tokens.total
     even = serving.break_even(tokens, per_token) if per_token else None
     verdict = "Own nodes, always on, cost more than the API at any volume of this shape"
@@ -212,6 +212,7 @@ def serve(purchase: Purchase, node: Node, plan: Replicas, per_second: float, sou
         scenario.cost,
         even,
         {
+            "direction": "bought to own",
             "break_even_api_cost_per_million_tokens": per_million(scenario.cost, tokens.total),
             "replicas_at_peak": replicas,
             "nodes": nodes,
@@ -254,6 +255,7 @@ def buy(purchase: Purchase, today: Position, paid_anyway: Decimal) -> Answer:
         today.cost,
         even,
         {
+            "direction": "own to bought",
             "break_even_api_cost_per_million_tokens": per_million(saved, tokens.total),
             "paid_anyway_cost": kept(paid_anyway),
         },

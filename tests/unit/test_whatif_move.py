@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("nowhere")
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 START, HOUR = PERIOD.start_ms, MS_PER_HOUR
+USE = Assumption("work", "the work", "", "test")
 HOME = Place("aws", "us-east-1", Decimal(1), "test")
 
 
@@ -31,7 +32,7 @@ def moved(*places: Place, cash: Decimal | None = None, **changes: Any) -> Answer
                         "wait_minutes": 0.0, "transfer_gbit_per_second": 5.0} | changes)  # fmt: skip
     work = Work("the work", HOME, 800, 8.0, 2, places, cash, cash)
     today = None if cash is None else Position(cash, "USD")
-    return move.answer([work], moving, today, currency="USD", period="a test")
+    return move.answer([work], moving, today, USE, currency="USD", period="a test")
 
 
 def place(price: str, provider: str = "aws", region: str = "us-west-2") -> Place:
@@ -125,7 +126,7 @@ def test_what_is_paid_anyway_moves_nowhere() -> None:
         "A100 on demand": (24, 0),
     }
     moving = Moving(wait_minutes=0.0)
-    answer = move.answer(works, moving, Position(Decimal(96), "USD"), currency="USD", period="a test")
+    answer = move.answer(works, moving, Position(Decimal(96), "USD"), USE, currency="USD", period="a test")
     # only the rented node's 24 leave the bill, for 8 GPU-hours at 0.5
     assert (answer.today.cost, answer.scenario.cost) == (96, 96 - 24 + 4)
     assert sum("stays on the bill wherever it runs" in text for text in answer.findings) == 2
@@ -154,8 +155,7 @@ def test_places_of_the_catalog() -> None:
 
 def cached(*several: Downloads, **changes: Any) -> Answer:
     transfer = Transfer(Decimal(100), **changes)
-    starts = Assumption("starts", 1, "", "test")
-    return downloads.answer(several, transfer, starts, hours=730, currency="USD", period="a test")
+    return downloads.answer(several, transfer, USE, hours=730, currency="USD", period="a test")
 
 
 def test_hundred_gb_on_fifty_nodes_for_thirty_days() -> None:

@@ -53,7 +53,9 @@ def generated(millions: float, hours: int = 1, peak_factor: float = 1.0) -> Toke
 
 def test_an_even_day_by_hand() -> None:
     answer = ask("tokens", WORDS)
-    assert answer["kind"] == "tokens" and answer["title"].startswith("Own GPUs instead of an API")
+    assert (answer["kind"], answer["direction"]) == ("tokens", "bought to own") and answer[
+        "title"
+    ].startswith("Own GPUs instead of an API")
     # 7,200 million prompt tokens at $1, 720 million generated ones at $4; one replica and a spare one fit on one node
     assert (answer["today"]["cost"], answer["scenario"]["cost"], answer["saving"]) == (10080, 7200, 2880)
     assert (answer["replicas_at_peak"], answer["nodes"], answer["prompt_tokens"]) == (1, 1, 7_200_000_000)
@@ -199,7 +201,9 @@ def test_old_prices_are_in_the_title(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_own_tokens_bought_by_hand() -> None:
     answer = ask("tokens", f"--nodes 2 {NODE} {TOKENS} {PRICES}")
-    assert answer["kind"] == "tokens" and answer["title"].startswith("An API instead of own GPUs")
+    assert (answer["kind"], answer["direction"]) == ("tokens", "own to bought") and answer[
+        "title"
+    ].startswith("An API instead of own GPUs")
     assert (answer["today"]["cost"], answer["scenario"]["cost"], answer["saving"]) == (14400, 10080, 4320)
     assert answer["today"]["gpu_hours"] == 2 * 8 * 720
     # $14,600 a month buy so many at 14/11

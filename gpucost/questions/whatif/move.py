@@ -14,7 +14,7 @@ from gpucost.render.view import Document
 from gpucost.whatif import downloads, move
 from gpucost.whatif.answer import Answer, Assumption, today_of
 from gpucost.whatif.cost import fleet_costs
-from gpucost.whatif.downloads import Downloads, Transfer
+from gpucost.whatif.downloads import DescribedStarts, Downloads, Transfer
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price, to_decimal
 from gpucost.whatif.move import DescribedWork, Kind, Moving, Place, Work
 
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 def whatif_move(
-    request: WhatIfRequest, described: DescribedWork, moving: Moving, transfer: Transfer
+    request: WhatIfRequest,
+    described: DescribedWork,
+    moving: Moving,
+    starts: DescribedStarts,
+    transfer: Transfer,
 ) -> Document:
     """Say whether low-priority work is worth moving elsewhere, or its data worth keeping near.
 
@@ -44,50 +48,43 @@ def whatif_move(
       gpucost whatif move --gb-per-start 15 --month 2026-10 --same-data namespace
     """
     is_of_data = transfer.gb_per_start is not None
-    others = [*flags_of(described, but=("nodes",)), *flags_of(moving)] if is_of_data else flags_of(transfer)
+    of_places = [*flags_of(described, but=("nodes",)), *flags_of(moving)]
+    others = of_places if is_of_data else [*flags_of(starts), *flags_of(transfer)]
     if others:
         word = "with" if is_of_data else "without"
         raise UsageError(f"{others[0]} has no meaning {word} --gb-per-start", f"leave out {others[0]}")
     if is_of_data:
-        return request.finish(_downloads(request, described, transfer))
-    currency = request.settings.currency
-    if request.is_described(described):
-        with list_prices(request.settings) as listed:
-            work = _described(described, listed, moving.to_provider)
-        period = f"{described.nodes or 1} nodes for {described.hours:g} hours"
-        use = Assumption("work", period, "", "option")
-        answer = move.answer([work], moving, currency=currency, period=period, assumptions=(use,))
-        return request.finish(answer)
-    usage = request.usage()
+        return request.finish(_downloads(request, described, starts, transfer))
+    usage = None if request.is_described(described) else request.usage()
+    findings: list[str] = []
     with list_prices(request.settings) as listed:
-        works, findings = move.works_of(
-            usage.fleet, *_places_of_fleet(listed, usage.fleet, moving.to_provider)
-        )
-    today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
-    use = Assumption("work", usage.scope_name, "all its pods", "store", usage.period_name)
-    answer = move.answer(
-        works,
-        moving,
-        today,
-        currency=currency,
-        period=usage.period_name,
-        assumptions=(use,),
-        findings=findings,
-    )
-    return request.finish(answer)
+        if usage is None:
+            works = [_described(described, listed, moving.to_provider)]
+        else:
+            places = _places_of_fleet(listed, usage.fleet, moving.to_provider)
+            works, findings = move.works_of(usage.fleet, *places)
+    if usage is None:
+        period, today = f"{described.nodes or 1} nodes for {described.hours:g} hours", None
+        use = Assumption("work", period, "", "option")
+    else:
+        period, today = usage.period_name, today_of(usage, fleet_costs(usage.fleet), is_held=True)
+        use = Assumption("work", usage.scope_name, "all its pods", "store", period)
+    currency = request.settings.currency
+    return request.finish(move.answer(works, moving, today, use, findings, currency=currency, period=period))
 
 
-def _downloads(request: WhatIfRequest, described: DescribedWork, transfer: Transfer) -> Answer:
+def _downloads(
+    request: WhatIfRequest, described: DescribedWork, starts: DescribedStarts, transfer: Transfer
+) -> Answer:
     """A cache for described starts, or those of the store's pods."""
-    if described.nodes is not None and transfer.starts_per_day is not None:
+    if described.nodes is not None and starts.starts_per_day is not None:
         raise UsageError("--nodes and --starts-per-day both name the starts", "leave out one of them")
-    but = ("gb_per_start", *downloads.STATED)
-    if request.is_described(described) or request.is_described(transfer, but=but):
-        per_day = transfer.starts_per_day or described.nodes
+    if request.is_described(described) or request.is_described(starts):
+        per_day = starts.starts_per_day or described.nodes
         if per_day is None:
             raise UsageError("the number of starts is missing", "--starts-per-day or --nodes")
-        sets, period = [Downloads("the described starts", per_day * transfer.days)], f"{transfer.days} days"
-        hours, source = 24.0 * transfer.days, "option: each node once a day" if described.nodes else "option"
+        sets, period = [Downloads("the described starts", per_day * starts.days)], f"{starts.days} days"
+        hours, source = 24.0 * starts.days, "option: each node once a day" if described.nodes else "option"
         use = Assumption("starts", per_day, "per day", source)
     else:
         usage, span = request.usage(), request.period

@@ -18,7 +18,7 @@ from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.render.view import Document
 from gpucost.whatif.answer import Assumption, Position, old_prices, priced, total
 from gpucost.whatif.avoidable import at_cash_prices
-from gpucost.whatif.cost import CostBlock, fleet_costs, positions
+from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.flags import GPUS_PER_NODE
 from gpucost.whatif.fleet import Price, Scope, escaped_glob
 from gpucost.whatif.tokens import DescribedTokens, Node, OwnNodes, Purchase, Replicas, Tokens, buy, serve
@@ -59,7 +59,7 @@ def whatif_tokens(
         priced_node = priced(node.name, node.price, "money per node-hour")
         purchase = replace(purchase, assumptions=(*purchase.assumptions, priced_node))
         block = CostBlock(float(own.nodes * purchase.tokens.hours), node.price.per_node_hour, node.gpus)
-        answer = buy(purchase, positions(purchase.position.currency, {"own": [block]})["own"], Decimal(0))
+        answer = buy(purchase, position(purchase.position.currency, [block]), Decimal(0))
     else:
         rows = [row for row in _served(request, request.scope) if _is_of(row["model"], offer)]
         purchase = _stored(request, offer, rows)
@@ -72,9 +72,7 @@ def whatif_tokens(
     return request.finish(replace(answer, title=answer.title + old_prices(dated, day, most_days)))
 
 
-def _at_api(
-    request: WhatIfRequest, offer: ApiOffer, tokens: Tokens, use: Assumption, *models: str
-) -> Purchase:
+def _api(request: WhatIfRequest, offer: ApiOffer, tokens: Tokens, use: Assumption, *models: str) -> Purchase:
     """The tokens at an API's price."""
     price = api_price(request.settings, offer, models, request.today)
     cost = price.cost(tokens.prompts, tokens.generations, offer.cached_share or 0.0)
@@ -85,7 +83,7 @@ def _at_api(
 
 def _described(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens) -> Purchase:
     use = Assumption("tokens", f"{described.days} days", "", "option")
-    return _at_api(request, offer, described.tokens(), use)
+    return _api(request, offer, described.tokens(), use)
 
 
 def _billed(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens) -> Purchase:
@@ -140,7 +138,7 @@ def _stored(request: WhatIfRequest, offer: ApiOffer, rows: list[Row]) -> Purchas
     tokens = Tokens(prompts, generations, max(hours) - min(hours) + 1)
     models, workloads = (sorted({row[name] for row in rows if row[name]}) for name in ("model", "workload"))
     use = Assumption("tokens", ", ".join(models), ", ".join(workloads), "store", request.period_name)
-    return _at_api(request, offer, tokens, use, *models)
+    return _api(request, offer, tokens, use, *models)
 
 
 def _share_paid_anyway(request: WhatIfRequest, rows: list[Row]) -> Decimal:
