@@ -138,16 +138,13 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
 
 
 def _primary(listed: ListPrices, instance_type: str, region: str | None) -> ListedPrice:
-    """The spot price where the work runs. Raises UsageError if several regions are possible."""
+    """The spot price where the work runs. Raises UsageError unless one region has it."""
     rows = listed(instance_type, purchase_options=("spot",), regions=(region,) if region else ())
     regions = sorted({row.region or "" for row in rows})
-    if len(regions) > 1:
+    if len(regions) != 1:
         raise UsageError(
-            f"{instance_type} has spot prices in {len(regions)} regions", f"--region {regions[0]}"
-        )
-    if not rows:
-        raise UsageError(
-            f"no spot price of {instance_type} is known in your currency", "--spot-price gives it"
+            f"{instance_type} has spot prices in {len(regions)} regions",
+            "--region names one; or --spot-price",
         )
     return rows[0]
 
