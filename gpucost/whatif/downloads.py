@@ -116,6 +116,7 @@ class Transfer(OptionGroup):
 
     @property
     def gb(self) -> Decimal:
+        """GB of each start; 0 if nothing is downloaded."""
         return self.gb_per_start or Decimal(0)
 
     def seconds(self, is_cached: bool) -> float:
@@ -152,7 +153,20 @@ class _Set(NamedTuple):
 
     @property
     def is_cached(self) -> bool:
+        """Whether a cache costs less."""
         return self.cache < self.today
+
+    def line(self, transfer: Transfer) -> Line:
+        """The row of a table."""
+        return (
+            self.of.name,
+            self.of.starts,
+            transfer.gb * to_decimal(self.of.starts),
+            self.today,
+            self.cache,
+            self.today - self.cache,
+            "yes" if self.is_cached else "no",
+        )
 
 
 def answer(
@@ -164,21 +178,14 @@ def answer(
     currency: str,
     period: str,
 ) -> Answer:
-    """The cost of downloading at every start over `hours`, and that of a shared cache for data where it costs less."""
+    """The cost of downloading at every start over `hours`, and that of a shared cache for data where it costs less.
+
+    `starts` states where the starts come from. Data that a cache makes no cheaper stays as it is.
+    """
     months = hours / HOURS_PER_MONTH
-    download, read = transfer.gb * transfer.price_per_gb, transfer.gb * transfer.cache_read_price_per_gb
-    # fetching each version once, and keeping it
-    filled = charge(download, transfer.changes).cost
-    filled += charge(transfer.gb * transfer.cache_price_per_gb_month, months).cost
-    sets = [
-        _Set(one, charge(download, one.starts).cost, filled + charge(read, one.starts).cost)
-        for one in downloads
-    ]
+    sets = [_set(one, transfer, months) for one in downloads]
     today, scenario = (_position(sets, transfer, currency, with_cache) for with_cache in (False, True))
-    # from so many readers of the same data on the cache costs less; never if reading costs as much as downloading
-    gained = transfer.price_per_gb - transfer.cache_read_price_per_gb
-    spent = transfer.price_per_gb * transfer.changes + transfer.cache_price_per_gb_month * to_decimal(months)
-    even = round(float(spent / gained), 6) if gained > 0 else None
+    even = _break_even(transfer, months)
     cached = sum(one.is_cached for one in sets)
     findings = []
     if cached < len(sets):
@@ -194,18 +201,7 @@ def answer(
     }
     for name, value in today.more.items():
         figures |= {name: value, f"{name}_with_cache": scenario.more[name]}
-    lines: list[Line] = [
-        (
-            one.of.name,
-            one.of.starts,
-            transfer.gb * to_decimal(one.of.starts),
-            one.today,
-            one.cache,
-            one.today - one.cache,
-            "yes" if one.is_cached else "no",
-        )
-        for one in sets
-    ]
+    lines = [one.line(transfer) for one in sets]
     return Answer(
         kind="move",
         title="A shared cache instead of a download at every pod start",
@@ -233,11 +229,31 @@ def answer(
     )
 
 
+def _set(one: Downloads, transfer: Transfer, months: float) -> _Set:
+    """The data downloaded at each start; or fetched once per version, kept, and read at each start."""
+    download = transfer.gb * transfer.price_per_gb
+    today = charge(download, one.starts).cost
+    fetched = charge(download, transfer.changes).cost
+    kept = charge(transfer.gb * transfer.cache_price_per_gb_month, months).cost
+    read = charge(transfer.gb * transfer.cache_read_price_per_gb, one.starts).cost
+    return _Set(one, today, fetched + kept + read)
+
+
+def _break_even(transfer: Transfer, months: float) -> float | None:
+    """Readers of the same data from which on a cache costs less; None if reading costs as much as downloading."""
+    gained = transfer.price_per_gb - transfer.cache_read_price_per_gb
+    spent = transfer.price_per_gb * transfer.changes + transfer.cache_price_per_gb_month * to_decimal(months)
+    return round(float(spent / gained), 6) if gained > 0 else None
+
+
 _COLUMNS = ("of the same data", "starts", "downloaded GB", "today", "with a cache", "saving", "cached")
 
 
 def _position(sets: Sequence[_Set], transfer: Transfer, currency: str, with_cache: bool) -> Position:
-    """The cost, the data and the time that pods wait for it."""
+    """The cost, the data in GB, and the time that pods wait for it.
+
+    `wait_hours` are of all starts, `gpu_hours_waiting` those of the GPUs that pods hold meanwhile.
+    """
     cost, gb, seconds, gpu_seconds = Decimal(0), Decimal(0), 0.0, 0.0
     for one in sets:
         is_cached = with_cache and one.is_cached

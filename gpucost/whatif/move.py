@@ -37,6 +37,7 @@ class Place:
     is_stale: bool = False
 
     def __str__(self) -> str:
+        """Cloud, and the zone or region."""
         return " ".join(word for word in (self.provider, self.zone or self.region) if word) or "elsewhere"
 
 
@@ -57,6 +58,7 @@ class Work:
     cash: Decimal | None = None
 
     def per_node(self, place: Place) -> Decimal:
+        """The price of a node per hour there."""
         return place.price_per_gpu_hour * to_decimal(self.gpus)
 
     def nodes(self, place: Place, wait_hours: float = 0.0) -> CostBlock:
@@ -116,6 +118,7 @@ class Moving(OptionGroup):
 
     @property
     def price_per_gb(self) -> Decimal:
+        """Price of moving a GB; 0 if nothing moves."""
         return self.egress_price_per_gb or Decimal(0)
 
     @property
@@ -125,6 +128,7 @@ class Moving(OptionGroup):
 
     @property
     def transfer_hours(self) -> float:
+        """Hours in which the data moves; 0 if its speed is unknown."""
         speed = self.transfer_gbit_per_second
         return float(self.egress_gb) * 8 / speed / 3600 if speed else 0.0
 
@@ -241,12 +245,16 @@ _COLUMNS = (
 
 
 def _primary(work: Work) -> Assumption:
+    """The spot price where the work runs, as an assumption."""
     name, unit = f"primary: {work.name}", f"money per hour of {work.gpus:g} GPUs, spot"
     return Assumption(name, work.per_node(work.primary), unit, work.primary.source, work.primary.as_of)
 
 
 def _case(work: Work, moving: Moving, currency: str, share: float) -> _Case:
-    """The work with its share of the data, in every place."""
+    """The work in every place: its nodes, its `share` (0-1) of the data, and the cost of delay.
+
+    Delay counts the hours that all starts wait, and those in which the data moves.
+    """
     gb = moving.egress_gb * to_decimal(share)
     delay = work.starts * moving.wait_hours + moving.transfer_hours * share
     moved = [charge(gb * moving.price_per_gb), charge(moving.delay_cost_per_hour, delay)]
@@ -281,6 +289,7 @@ def _places(case: _Case) -> list[dict[str, Value]]:
 
 
 def _break_even(case: _Case, moving: Moving) -> str:
+    """how much more expensive the place may become, or how much more data may move, before the work stays."""
     name = case.work.name
     if case.best is None:
         return f"{name}: no place costs at most {moving.at_most_percent:g} % of the primary's spot price, and less than today."
@@ -293,6 +302,7 @@ def _break_even(case: _Case, moving: Moving) -> str:
 
 
 def _time(cases: Sequence[_Case], moving: Moving) -> tuple[str, ...]:
+    """Sentences about waiting."""
     starts = [case.work.starts for case in cases if case.best]
     if not starts:
         return ("Nothing moves, so nothing waits.",)
@@ -306,6 +316,7 @@ def _time(cases: Sequence[_Case], moving: Moving) -> tuple[str, ...]:
 
 
 def _findings(cases: Sequence[_Case]) -> Iterator[str]:
+    """What stays on the bill, which prices are unknown or old, and what needs no move."""
     for case in cases:
         name, more = case.work.name, case.cash - case.primary.cost
         stays = (case.work.paid or case.cash) - case.cash

@@ -113,6 +113,7 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
         raise UsageError("--region needs --instance-type", "as in --instance-type a2-highgpu-8g")
 
     def per_gpu(amount: Decimal) -> Decimal:
+        """Money of --price-per for a GPU."""
         return node_price(amount, given.price_per, size) / to_decimal(size)
 
     others = [] if model is None else _of_model(listed, model, size, providers)
@@ -150,6 +151,7 @@ def _primary(listed: ListPrices, instance_type: str, region: str | None) -> List
 
 
 def _place(row: ListedPrice) -> Place:
+    """A spot price as a place."""
     per_gpu, region = row.price_per_gpu_hour or row.price_per_hour, row.region or ""
     source = source_of(row)
     return Place(row.provider, region, per_gpu, *source, row.zone or "", row.instance_type, row.is_stale)

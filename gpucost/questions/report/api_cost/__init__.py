@@ -166,9 +166,17 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
     if found:
         view.sections["bought"] = [_item(one) for one in found]
         view.shown["bought"] = (
-            "team", "model", "provider", "prompt_tokens", "generation_tokens", "api_cost", "cost_per_million_tokens",
-            "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens", "source",
-        )  # fmt: skip
+            "team",
+            "model",
+            "provider",
+            "prompt_tokens",
+            "generation_tokens",
+            "api_cost",
+            "cost_per_million_tokens",
+            "cost_per_million_prompt_tokens",
+            "cost_per_million_generation_tokens",
+            "source",
+        )
 
 
 def _item(one: ApiModel) -> dict[str, Any]:
