@@ -77,24 +77,43 @@ _AWS_REFUSALS = (
         AWS_LOGIN,
     ),
     (
-        ("AuthFailure", "IncompleteSignature", "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidSignatureException",
-         "SignatureDoesNotMatch", "UnrecognizedClientException"),
+        (
+            "AuthFailure",
+            "IncompleteSignature",
+            "InvalidAccessKeyId",
+            "InvalidClientTokenId",
+            "InvalidSignatureException",
+            "SignatureDoesNotMatch",
+            "UnrecognizedClientException",
+        ),
         "the credentials are refused ({0}: {1})",
         "check the credentials, the clock, and whether the account has this region enabled",
     ),
-    (("AccessDenied", "AccessDeniedException", "UnauthorizedOperation"), "{0} is not allowed ({1})", "allow {permissions}"),
+    (
+        ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation"),
+        "{0} is not allowed ({1})",
+        "allow {permissions}",
+    ),
     (
         ("OptInRequired",),
         "the account has not enabled this region ({1})",
         "enable it, or leave it out of [aws] regions",
     ),
     (
-        ("Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException",
-         "RequestLimitExceeded", "TooManyRequestsException", "SlowDown"),
+        (
+            "Throttling",
+            "ThrottlingException",
+            "ThrottledException",
+            "RequestThrottled",
+            "RequestThrottledException",
+            "RequestLimitExceeded",
+            "TooManyRequestsException",
+            "SlowDown",
+        ),
         "{0} is throttled, again and again ({1})",
         "wait a while, then {again}",
     ),
-)  # fmt: skip
+)
 
 
 def aws_login(settings: Aws) -> boto3.Session:

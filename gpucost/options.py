@@ -22,6 +22,7 @@ from gpucost.records import record
 
 N = TypeVar("N", float, Decimal)
 
+_SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 # Headings in the help of a command; its own options have none.
 WHOSE, WRITTEN, RARE, EVERYWHERE = "Whose and when", "Output", "Rarely used", "Everywhere"
 # `from` is a word of Python's own
@@ -35,7 +36,7 @@ class Option:
     A number lies between `least` (`above`: but is not that) and `most`. `flag` is the field's name, else. `is_shown`: help shows
     the default. `panel` is the heading in help. `source` is where the default comes from. `completes` names what a shell offers:
     a name in the store, or `dimensions`. `is_split`: a text holds several values between commas. `is_argument`: it has no flag.
-    `also` is a second flag.
+    `also` is a second flag. `is_scaled`: k, M, B (or G) and T after a number are thousands to trillions.
     """
 
     help: str
@@ -52,6 +53,7 @@ class Option:
     completes: str = ""
     is_split: bool = False
     is_argument: bool = False
+    is_scaled: bool = False
     also: str = ""
 
 
@@ -420,8 +422,9 @@ def _whole(text: str, how: Option) -> int:
 
 def number(kind: type[N], how: Option, text: Any) -> N:
     """A number that lies in the range of its Option; money stays exact. Raises ValueError for one that does not."""
+    scale = _SCALES.get(str(text)[-1:].lower()) if how.is_scaled else None
     try:
-        value = Decimal(str(text))
+        value = Decimal(str(text)[:-1]) * scale if scale else Decimal(str(text))
     except InvalidOperation:
         value = Decimal("NaN")
     is_under = value.is_finite() and (value <= how.least if how.above else value < how.least)

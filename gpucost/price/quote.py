@@ -18,8 +18,17 @@ if TYPE_CHECKING:
 
 _BINDING = {"reserved", "savings_plan", "cud"}
 _AS_LISTED = (
-    "provider", "region", "zone", "instance_type", "payment_option", "offering", "currency", "price_as_of", "is_stale", "source",
-)  # fmt: skip
+    "provider",
+    "region",
+    "zone",
+    "instance_type",
+    "payment_option",
+    "offering",
+    "currency",
+    "price_as_of",
+    "is_stale",
+    "source",
+)
 
 
 @record
@@ -120,12 +129,15 @@ def listed(listing: Listing, need: Quantity) -> list[Quoted]:
 def _listed(row: ListedPrice, need: Quantity) -> Quoted:
     instances = need.instances_of(row.gpu_count)
     return _quoted(
-        row.purchase_option, row.price_per_hour * instances, need.hours,
+        row.purchase_option,
+        row.price_per_hour * instances,
+        need.hours,
         term_years=Decimal(row.term_years) if row.term_years and row.purchase_option in _BINDING else None,
-        instances=instances, gpus=row.gpu_count and row.gpu_count * instances,
+        instances=instances,
+        gpus=row.gpu_count and row.gpu_count * instances,
         is_single_gpu_host=bool(need.gpus and need.gpus > 1 and row.gpu_count and row.gpu_count <= 1),
         **{name: getattr(row, name) for name in _AS_LISTED},
-    )  # fmt: skip
+    )
 
 
 def given(price_per_hour: Decimal, need: Quantity, currency: str, gpus: Decimal | None) -> Quoted:
@@ -147,9 +159,16 @@ def owned(answer: Tco, gpus: Decimal, hours: Decimal) -> Quoted:
     inputs = answer.inputs
     nodes = int((gpus / inputs.gpus_per_node).to_integral_value(ROUND_CEILING))
     return _quoted(
-        "own", answer.price_per_hour * nodes, hours, term_years=inputs.years, instances=nodes, gpus=nodes * inputs.gpus_per_node,
-        instance_type=inputs.gpu_model, currency=inputs.currency, source="total cost of ownership",
-    )  # fmt: skip
+        "own",
+        answer.price_per_hour * nodes,
+        hours,
+        term_years=inputs.years,
+        instances=nodes,
+        gpus=nodes * inputs.gpus_per_node,
+        instance_type=inputs.gpu_model,
+        currency=inputs.currency,
+        source="total cost of ownership",
+    )
 
 
 def _quoted(

@@ -15,11 +15,25 @@ from gpucost.suggest import did_you_mean
 
 # The usual names of sellers, as globs, and their names in the list. Other names stay as they are.
 _SELLERS = {
-    "azure*": "azure", "az.ai*": "azure", "microsoft": "azure", "anthropic*": "anthropic", "bedrock*": "aws", "sagemaker*": "aws",
-    "amazon*": "aws", "aws*": "aws", "vertex_ai*": "gcp", "gemini": "gcp", "google*": "gcp", "gcp*": "gcp",
-    "mistral_ai": "mistral", "codestral": "mistral", "cohere*": "cohere", "x_ai": "xai", "fireworks": "fireworks_ai",
+    "azure*": "azure",
+    "az.ai*": "azure",
+    "microsoft": "azure",
+    "anthropic*": "anthropic",
+    "bedrock*": "aws",
+    "sagemaker*": "aws",
+    "amazon*": "aws",
+    "aws*": "aws",
+    "vertex_ai*": "gcp",
+    "gemini": "gcp",
+    "google*": "gcp",
+    "gcp*": "gcp",
+    "mistral_ai": "mistral",
+    "codestral": "mistral",
+    "cohere*": "cohere",
+    "x_ai": "xai",
+    "fireworks": "fireworks_ai",
     "together": "together_ai",
-}  # fmt: skip
+}
 # Who makes the models that others sell, too.
 _MAKERS = ("openai", "anthropic", "mistral", "deepseek", "xai", "cohere")
 _OFFERED = 3

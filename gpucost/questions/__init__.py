@@ -114,13 +114,9 @@ _QUESTIONS = (
              contract="whatif", is_scenario=True),
     Question("whatif buy", "whatif.commitments", "Own nodes beside the cloud: whether they pay, and from when on.", _WHAT_IF,
              contract="whatif", is_scenario=True),
-    Question("whatif egress", "whatif.egress", "Cache what pods download at every start.", _WHAT_IF,
+    Question("whatif move", "whatif.move", "Run work elsewhere, or keep its data near: waiting, transfer and price.", _WHAT_IF,
              contract="whatif", is_scenario=True),
-    Question("whatif burst", "whatif.burst", "Move low-priority work to another region or cloud.", _WHAT_IF,
-             contract="whatif", is_scenario=True),
-    Question("whatif selfhost", "whatif.tokens", "Serve a model on own GPUs instead of buying its tokens.", _WHAT_IF,
-             contract="whatif", is_scenario=True),
-    Question("whatif api", "whatif.tokens", "Buy a model's tokens instead of serving it on own GPUs.", _WHAT_IF,
+    Question("whatif tokens", "whatif.tokens", "A model's tokens from own GPUs, or bought.", _WHAT_IF,
              contract="whatif", is_scenario=True),
 )  # fmt: skip
 QUESTIONS = {question.words: question for question in _QUESTIONS}

@@ -105,9 +105,13 @@ def assumed(name: str, value: Value, unit: str, given: object) -> Assumption:
 
 
 def stated(options: Any, *names: str) -> list[Assumption]:
-    """Fields as assumptions, as their Option says, in this order; `options.given` are no defaults. None is left out."""
+    """Fields as assumptions, as their Option says; without names all that have such words.
+
+    `options.given` are no defaults. None is left out.
+    """
     known = options_in(type(options))
-    values = {name: getattr(options, name) for name in names}
+    stated_names = names or [name for name, how in known.items() if how.says]
+    values = {name: getattr(options, name) for name in stated_names}
     return [
         Assumption(
             known[name].says,

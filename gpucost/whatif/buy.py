@@ -203,7 +203,9 @@ def answer(
         title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak"
         + old_prices([("the cloud", cloud)], bought_on, stale_after_days),
         period=period,
-        today=Position(split.all_cloud, currency, round(curve.node_hours * own.gpus, 6), round(curve.node_hours, 6)),
+        today=Position(
+            split.all_cloud, currency, round(curve.node_hours * own.gpus, 6), round(curve.node_hours, 6)
+        ),
         scenario=Position(
             split.cost, currency, round(paid_hours * own.gpus, 6), round(paid_hours, 6), {"own_nodes": nodes}
         ),
@@ -245,10 +247,14 @@ def answer(
         findings=tuple(_findings(split, safe, evidence)),
         tables=(
             Rows("own nodes for the base, cloud for the peaks", _COLUMNS, tuple(lines)),
-            *Rows.of("cumulative cash", ("years", "all in the cloud", "own nodes and cloud", "ahead by"), cash,
-                "The last line has the residual value in it, where one is got back."),
+            *Rows.of(
+                "cumulative cash",
+                ("years", "all in the cloud", "own nodes and cloud", "ahead by"),
+                cash,
+                "The last line has the residual value in it, where one is got back.",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _break_even(split: _Split, share: float) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from itertools import pairwise
 
@@ -130,12 +130,8 @@ def base_and_rest(curve: Curve, level: float, base: Decimal, rest: Decimal, gpus
     return [CostBlock(level * curve.hours, base, gpus), CostBlock(above, rest, gpus)]
 
 
-def positions(currency: str, groups: Mapping[str, Iterable[CostBlock]]) -> dict[str, Position]:
-    """The cost of each named group of blocks."""
-    return {name: _position(currency, list(blocks)) for name, blocks in groups.items()}
-
-
-def _position(currency: str, blocks: Sequence[CostBlock]) -> Position:
+def position(currency: str, blocks: Sequence[CostBlock]) -> Position:
+    """The cost and hours of these blocks."""
     cost = sum((block.cost for block in blocks), Decimal(0))
     gpu_hours = sum((block.node_hours * block.gpus for block in blocks), 0.0)
     node_hours = sum((block.node_hours for block in blocks if block.gpus), 0.0)

@@ -14,6 +14,12 @@ HOURS_PER_MONTH = 730
 HOURS_PER_YEAR = 8760
 GPUS_PER_NODE = 8
 DAYS = 30
+MOST = 10**16
+
+
+def amount(help: str) -> Option:
+    """A number of things, with or without a unit: 400M, 1.5B or 4e8."""
+    return Option(f"{help} 400M, 1.5B or 4e8.", "COUNT", most=MOST, is_scaled=True)
 
 
 class PricePer(StrEnum):

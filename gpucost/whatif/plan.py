@@ -133,7 +133,16 @@ class _Step(_Table):
     effort: Literal["", "low", "medium", "high"] = ""
     confidence: Literal["", "low", "medium", "high"] = ""
 
-    usual: ClassVar[str] = "medium"  # effort
+    usual: ClassVar[str] = "medium"
+
+    @property
+    def usual_effort(self) -> str:
+        return self.usual
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of this change alone."""
+        return set(type(self).model_fields) - set(_Step.model_fields)
 
     def __str__(self) -> str:
         return f"{self.change} of {', '.join(self.groups)}"
@@ -152,7 +161,6 @@ class Share(_Step):
 class _OnSpot(_Step):
     """Spot nodes, whose work takes longer by its interruptions; what is not given is as `whatif spot` takes it."""
 
-    price_per_gpu_hour: _Amount
     interruptions_per_hour: _FromZero | None = None
     checkpoint_minutes: _Above | None = None
     checkpoint_write_minutes: _FromZero | None = None
@@ -188,24 +196,54 @@ class Spot(_OnSpot):
     """On spot nodes where it runs today. What is on spot already stays, as does what is reserved and paid anyway."""
 
     change: Literal["spot"] = "spot"
+    price_per_gpu_hour: _Amount
 
     only: ClassVar[tuple[str, ...]] = ("on_demand", "unknown")
 
 
-class Burst(_OnSpot):
-    """Spot nodes elsewhere: each start waits on a node that is paid already, and data moves there and back."""
+_CACHE = {"cache_price_per_gb_month", "cache_read_price_per_gb", "versions"}
+_NEEDED = ("price_per_gpu_hour", "wait_minutes", "egress_gb")
 
-    change: Literal["burst"] = "burst"
-    wait_minutes: _FromZero
-    egress_gb: _FromZero
+
+class Move(_OnSpot):
+    """Spot nodes elsewhere: each start waits on a paid node, and data moves there and back. Or only the data moves.
+
+    With `cache_price_per_gb_month` a cache downloads each version of the groups' gb_per_start once; each start reads it there.
+    """
+
+    change: Literal["move"] = "move"
+    price_per_gpu_hour: _Amount | None = None
+    wait_minutes: _FromZero | None = None
+    egress_gb: _FromZero | None = None
     price_per_gb: _Amount | None = None
+    cache_price_per_gb_month: _Amount | None = None
+    cache_read_price_per_gb: Annotated[Decimal, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)] = (
+        Decimal(0)
+    )
+    versions: _Count = 1
 
-    usual: ClassVar[str] = "high"
+    @property
+    def is_cached(self) -> bool:
+        return self.cache_price_per_gb_month is not None
+
+    @property
+    def usual_effort(self) -> str:
+        return "medium" if self.is_cached else "high"
+
+    @property
+    def keys(self) -> set[str]:
+        return super().keys & _CACHE if self.is_cached else super().keys - _CACHE
 
     @model_validator(mode="after")
-    def _data_has_a_price(self) -> Burst:
+    def _of_work_or_data(self) -> Move:
+        given = self.model_fields_set - set(_Step.model_fields)
+        if self.is_cached and (others := sorted(given - self.keys)):
+            raise ValueError(f"move with a cache takes no {others[0]}: it moves no work")
+        missing = next((key for key in _NEEDED if key not in given), None)
+        if not self.is_cached and missing:
+            raise ValueError(f"move needs {missing}, or cache_price_per_gb_month")
         if self.egress_gb and self.price_per_gb is None:
-            raise ValueError("with egress_gb burst needs price_per_gb")
+            raise ValueError("with egress_gb move needs price_per_gb")
         return self
 
 
@@ -221,17 +259,6 @@ class Reserve(_Step):
     term_years: Literal[1, 3] = 1
 
     usual: ClassVar[str] = "low"
-
-
-class Egress(_Step):
-    """A cache that downloads each set of data once: the groups' gb_per_start are read from it at each start."""
-
-    change: Literal["egress"] = "egress"
-    cache_price_per_gb_month: _Amount
-    cache_read_price_per_gb: Annotated[Decimal, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)] = (
-        Decimal(0)
-    )
-    versions: _Count = 1
 
 
 class Schedule(_Step):
@@ -259,7 +286,7 @@ class Rightsize(_Step):
     time_factor: _Above = 1.0
 
 
-Step = Share | Spot | Schedule | Rightsize | Reserve | Egress | Burst
+Step = Share | Spot | Schedule | Rightsize | Reserve | Move
 _STEPS: dict[str, type[Step]] = {kind.model_fields["change"].default: kind for kind in get_args(Step)}
 
 
@@ -331,13 +358,15 @@ class Commitment:
 class Stage:
     """How things are after a step: the groups' nodes, what moving data costs each group, and what was committed to.
 
-    `staying` names the nodes that stand for a part of a machine, or for one that is paid in any case: freeing them saves no cash.
+    `staying` names the nodes that stand for a part of a machine, or for one that is paid in any case (`kept`): freeing them saves
+    no cash.
     """
 
     nodes: Groups
     charges: Mapping[str, Decimal]
     commitments: tuple[Commitment, ...] = ()
     staying: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
 
 
 def answer(plan: Plan, context: Context) -> Answer:
@@ -386,7 +415,7 @@ def answer(plan: Plan, context: Context) -> Answer:
                         round(totals[number], 2),
                         round(saving, 2),
                         step.risk or _risk(step, stages[number - 1], stages[number], context),
-                        step.effort or step.usual,
+                        step.effort or step.usual_effort,
                         step.confidence or _confidence(step, plan),
                     )
                     for number, step, saving in steps
@@ -406,6 +435,7 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
     """
     seen: set[tuple[PodKey, str, int]] = set()
     staying: set[str] = set()
+    paid_anyway: set[str] = set()
     nodes: dict[str, Nodes] = {
         group.name: group.described(context.start_ms, context.hours, context.days) for group in plan.groups
     }
@@ -422,11 +452,11 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
             places[pod.place].part(pod.gpus, pod, f"{name}/{number}", "default")
             for number, pod in enumerate(new.values())
         ]
-        staying |= {
-            f"{name}/{number}"
-            for number, pod in enumerate(new.values())
-            if pod.gpus < places[pod.place].gpus - _ROUNDING or why_not(places[pod.place])
-        }
+        for number, pod in enumerate(new.values()):
+            if why_not(places[pod.place]):
+                paid_anyway.add(f"{name}/{number}")
+            if pod.gpus < places[pod.place].gpus - _ROUNDING or why_not(places[pod.place]):
+                staying.add(f"{name}/{number}")
         first = max(context.start_ms, min((node.from_ms for node in fleet.nodes), default=0))
         starts[name] = len({pod.key for pod in new.values() if pod.from_ms > first})
         seen |= new.keys()
@@ -437,7 +467,7 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
         for group in plan.groups
     }
     return (
-        Stage(nodes, charges, staying=frozenset(staying)),
+        Stage(nodes, charges, staying=frozenset(staying), kept=frozenset(paid_anyway)),
         starts,
         sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen),
     )
@@ -454,7 +484,7 @@ def _stages(
         match step:
             case Reserve():
                 now = replace(now, commitments=(*now.commitments, _committed(step, now, context)))
-            case Egress():
+            case Move(is_cached=True):
                 cached = {
                     name: _cached(step, groups[name], starts[name], context)
                     for name in step.groups
@@ -462,7 +492,9 @@ def _stages(
                 }
                 now = replace(now, charges={**now.charges, **cached})
             case _:
-                staying = now.staying if isinstance(step, Share | Schedule) else frozenset()
+                staying = now.kept if isinstance(step, Move) else frozenset()
+                if isinstance(step, Share | Schedule):
+                    staying = now.staying
                 edited = {}
                 for name in step.groups:
                     going = [node for node in now.nodes[name] if node.name not in staying]
@@ -473,24 +505,25 @@ def _stages(
                     for name, nodes in edited.items()
                 }
                 now = replace(now, nodes={**now.nodes, **left})
-                if isinstance(step, Burst):
-                    first, moved = step.groups[0], to_decimal(step.egress_gb) * (step.price_per_gb or 0)
+                if isinstance(step, Move):
+                    first, moved = step.groups[0], to_decimal(step.egress_gb or 0) * (step.price_per_gb or 0)
                     now = replace(now, charges={**now.charges, first: now.charges[first] + moved})
         stages.append(now)
     return stages
 
 
 def _edited(
-    step: Share | Spot | Burst | Rightsize | Schedule, group: Group, nodes: Nodes, context: Context
+    step: Share | Spot | Move | Rightsize | Schedule, group: Group, nodes: Nodes, context: Context
 ) -> Nodes:
     """The group's nodes once the step is done. Raises DataError where it cannot be done."""
     match step:
         case Share():
             return _shared(step, group, nodes)
-        case Spot() | Burst():
+        case Spot() | Move():
             # described runs of a day share a node
             waits = context.days if group.runs_per_day is not None else 1.0
-            wait_ms = round(waits * step.wait_minutes * MS_PER_HOUR / 60) if isinstance(step, Burst) else 0
+            minutes = step.wait_minutes or 0 if isinstance(step, Move) else 0
+            wait_ms = round(waits * minutes * MS_PER_HOUR / 60)
             return [part for node in nodes for part in _on_spot(node, step, wait_ms)]
         case Rightsize():
             return [
@@ -506,13 +539,13 @@ def _edited(
     return [replace(node, to_ms=min(node.to_ms, node.from_ms + kept)) for node in nodes]
 
 
-def _priced(node: Node, step: Spot | Burst | Rightsize, gpus: float, times: float) -> Node:
+def _priced(node: Node, step: Spot | Move | Rightsize, gpus: float, times: float) -> Node:
     """The node with so many GPUs, of any model, at the step's price, up so many times as long."""
-    price = _price(step.price_per_gpu_hour, gpus)
+    price = _price(step.price_per_gpu_hour or Decimal(0), gpus)
     return replace(_lasting(node, times), gpus=gpus, gpu_model=None, instance_type=step.change, prices=price)
 
 
-def _on_spot(node: Node, step: Spot | Burst, wait_ms: int) -> Iterator[Node]:
+def _on_spot(node: Node, step: Spot | Move, wait_ms: int) -> Iterator[Node]:
     """The node on spot, and what of it stays on demand."""
     if not step.moves(node):
         yield node
@@ -552,14 +585,14 @@ def _committed(step: Reserve, stage: Stage, context: Context) -> Commitment:
     return Commitment(tuple(step.groups), frozenset(map(_kind, nodes)), gpus, step.price_per_gpu_hour)
 
 
-def _cached(step: Egress, group: Group, starts: float, context: Context) -> Decimal:
+def _cached(step: Move, group: Group, starts: float, context: Context) -> Decimal:
     """What the group's data costs with a cache: each version fetched once, kept, and read at each start."""
     if group.gb_per_start is None or group.price_per_gb is None:
         raise DataError(
             f"{group.name} downloads nothing that a cache could keep",
             "gb_per_start and price_per_gb say what",
         )
-    kept = step.cache_price_per_gb_month * to_decimal(context.hours) / HOURS_PER_MONTH
+    kept = (step.cache_price_per_gb_month or Decimal(0)) * to_decimal(context.hours) / HOURS_PER_MONTH
     read = step.cache_read_price_per_gb * to_decimal(starts)
     return round(group.gb_per_start * (group.price_per_gb * step.versions + kept + read), 9)
 
@@ -727,9 +760,9 @@ def _takes(step: Step, stage: Stage) -> str:
             return f"work takes {step.time_factor:g} times as long."
         case Reserve():
             return "no work waits: they are the same machines."
-        case Egress():
+        case Move(is_cached=True):
             return (
-                "a start reads the cache; what that saves in time is not counted: gpucost whatif egress does."
+                "a start reads the cache; the time that saves is not counted: gpucost whatif move counts it."
             )
     nodes = {
         (node.provider, *_kind(node)): node
@@ -747,7 +780,7 @@ def _takes(step: Step, stage: Stage) -> str:
     )
     return (
         f"{slower}; each start waits {step.wait_minutes:g} min more."
-        if isinstance(step, Burst)
+        if isinstance(step, Move)
         else f"{slower}."
     )
 
@@ -774,7 +807,7 @@ def _risk(step: Step, stage: Stage, after: Stage, context: Context) -> str:
             return "who needs GPUs at other hours has none"
         case Rightsize():
             return f"work may not take {step.time_factor:g} times as long: try it first"
-        case Egress():
+        case Move(is_cached=True):
             return "one more thing to run; a stale cache serves old data"
         case Reserve():
             return f"paid for {step.term_years} year{'s' * (step.term_years > 1)}, used or not: {_used(stage, after, context)}"
@@ -795,16 +828,9 @@ def _confidence(step: Step, plan: Plan) -> str:
     stored = {group.name for group in plan.groups if group.is_stored}
     if not stored.issuperset(step.groups):
         return "low"
-    own = {
-        *_Step.model_fields,
-        *Schedule.model_fields,
-        "on_demand_share",
-        "price_per_gb",
-        "gpus",
-        "gpus_per_pod",
-    }
-    asked = set(type(step).model_fields) - own
-    if isinstance(step, Spot | Burst) and step.interruptions_per_hour == 0:
+    own = {*Schedule.model_fields, "on_demand_share", "price_per_gb", "gpus", "gpus_per_pod"}
+    asked = step.keys - own
+    if isinstance(step, Spot | Move) and step.interruptions_per_hour == 0:
         asked -= {*_CHECKPOINTS}
     return "high" if asked <= step.model_fields_set else "medium"
 
@@ -821,15 +847,20 @@ def _queues(plan: Plan, stages: Sequence[Stage], context: Context) -> tuple[Rows
         gpus = group.capacity_gpus or math.ceil(most - _ROUNDING)
         if not gpus:
             continue
-        bursts = next(
-            (step for step in plan.steps if isinstance(step, Burst) and group.name in step.groups), None
+        moves = next(
+            (
+                step
+                for step in plan.steps
+                if isinstance(step, Move) and not step.is_cached and group.name in step.groups
+            ),
+            None,
         )
         if group.runs_per_day is not None:
             now, then = (_by_formula(group, steps, before[0], gpus) for steps in ([], plan.steps))
         else:
             now, then = (_replayed(nodes, gpus, context) for nodes in (before, after))
-        if bursts:
-            then = 0.0, bursts.wait_minutes
+        if moves:
+            then = 0.0, moves.wait_minutes or 0.0
         figures = [_rounded(one) for pair in zip(now, then, strict=True) for one in pair]
         lines.append((group.name, gpus, *figures))
     note = (
@@ -877,7 +908,7 @@ def _by_formula(group: Group, steps: Iterable[Step], node: Node, gpus: int) -> t
     each, hours, there = float(group.gpus_per_pod), group.hours_per_run or 0.0, float(gpus)
     for step in (step for step in steps if group.name in step.groups):
         match step:
-            case Spot() | Burst():
+            case Spot() | Move(is_cached=False):
                 kept = step.on_demand_share or 0.0
                 hours *= kept + (1 - kept) * step.factor(node)
             case Rightsize():
@@ -933,11 +964,11 @@ def _assumptions(plan: Plan, context: Context, start: Stage) -> Iterator[Assumpt
         name = f"step {number}, {step.change}"
         for key in type(step).model_fields:
             value = getattr(step, key)
-            if key not in _Step.model_fields and value is not None:
+            if key in step.keys and value is not None:
                 yield Assumption(
                     f"{name}: {key}", value, "", context.file if key in step.model_fields_set else "default"
                 )
-        if isinstance(step, Spot | Burst):
+        if isinstance(step, Spot) or (isinstance(step, Move) and not step.is_cached):
             nodes = [node for group in step.groups for node in start.nodes[group] if step.moves(node)]
             if step.interruptions_per_hour is None:
                 rates = {rate.source: rate for rate in map(step.rate, nodes)}

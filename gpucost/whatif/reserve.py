@@ -575,16 +575,29 @@ _HALF = Assumption("partial upfront", 50, "% of the term's price", "default")
 
 # columns of the tables, and the keys of the records that they show
 _COLUMNS = {
-    "family": "family", "commitment": "commitment", "instances": "instances", "hourly": "committed_per_hour",
-    "cost": "cost", "saving": "saving", "obligation": "obligation", "coverage %": "coverage_percent",
-    "utilization %": "utilization_percent", "break-even utilization %": "break_even_utilization_percent",
-}  # fmt: skip
+    "family": "family",
+    "commitment": "commitment",
+    "instances": "instances",
+    "hourly": "committed_per_hour",
+    "cost": "cost",
+    "saving": "saving",
+    "obligation": "obligation",
+    "coverage %": "coverage_percent",
+    "utilization %": "utilization_percent",
+    "break-even utilization %": "break_even_utilization_percent",
+}
 _LONGER_COLUMNS = _COLUMNS | {"upfront": "upfront_payment", "payback months": "payback_months"}
 _REGRET_COLUMNS = {
-    "family": "family", "usage changes %": "usage_change_percent", "list price changes %": "list_price_change_percent",
-    "cost": "cost", "on demand cost": "on_demand_cost", "still saves": "still_saves", "best cost": "best_cost",
-    "regret": "regret", "advised hourly": "advised_per_hour",
-}  # fmt: skip
+    "family": "family",
+    "usage changes %": "usage_change_percent",
+    "list price changes %": "list_price_change_percent",
+    "cost": "cost",
+    "on demand cost": "on_demand_cost",
+    "still saves": "still_saves",
+    "best cost": "best_cost",
+    "regret": "regret",
+    "advised hourly": "advised_per_hour",
+}
 _FIGURES = (
     "instances",
     "coverage_percent",
@@ -649,15 +662,27 @@ def answer(
         ),
         findings=tuple(_findings(demand, pools, advised)),
         tables=(
-            *_rows("commitments", _COLUMNS, [_record(pool, bought_on) for pool in shortest],
-                f"The scenario takes: {levels}." if levels else "The scenario stays on demand."),
-            *_rows("longer terms and upfront payments", _LONGER_COLUMNS, [_record(pool, bought_on) for pool in longer],
-                "They bind longer, and are no part of the saving above."),
+            *_rows(
+                "commitments",
+                _COLUMNS,
+                [_record(pool, bought_on) for pool in shortest],
+                f"The scenario takes: {levels}." if levels else "The scenario stays on demand.",
+            ),
+            *_rows(
+                "longer terms and upfront payments",
+                _LONGER_COLUMNS,
+                [_record(pool, bought_on) for pool in longer],
+                "They bind longer, and are no part of the saving above.",
+            ),
             *_spend(eligible),
-            *_rows("if usage or the list price changes", _REGRET_COLUMNS, regret,
-                "Regret: the cost over the best level then. Advised hourly: the commitment that would be advised then."),
+            *_rows(
+                "if usage or the list price changes",
+                _REGRET_COLUMNS,
+                regret,
+                "Regret: the cost over the best level then. Advised hourly: the commitment that would be advised then.",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _pools(demand: Demand, considered: Considered, day: date, most_days: int) -> list[Pool]:

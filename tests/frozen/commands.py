@@ -100,19 +100,20 @@ ESTIMATED = {
     "--commitment-price 3:all_upfront=1.9",
     "whatif-buy": f"whatif buy onprem.toml {MARCH}",
     "whatif-buy-options": "whatif buy onprem.toml --nodes 4 --on-demand-price 55.04",
-    "whatif-egress": f"whatif egress --gb-per-start 15 {MARCH} --same-data namespace",
-    "whatif-egress-options": "whatif egress --gb-per-start 100 --nodes 50 --days 30 --price-per-gb 0.09",
-    "whatif-burst": f"whatif burst {MARCH} --namespace train --egress-gb 500 --egress-price-per-gb 0.09 --wait-minutes 15",
-    "whatif-burst-options": "whatif burst --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 "
+    "whatif-move": f"whatif move {MARCH} --namespace train --egress-gb 500 --egress-price-per-gb 0.09 --wait-minutes 15",
+    "whatif-move-options": "whatif move --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 "
     "--egress-gb 2000 --egress-price-per-gb 0.02 --wait-minutes 15 --transfer-gbit-per-second 5",
-    "whatif-selfhost": f"whatif selfhost {MARCH} --input-price-per-million 0.2 --output-price-per-million 0.8 "
-    "--throughput-of ReplicaSet/chat-5d8 --instance-type p4de.24xlarge --region us-west-2 --gpus-per-replica 1",
-    "whatif-selfhost-options": "whatif selfhost --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 "
-    "--input-price-per-million 2.5 --output-price-per-million 10 --gpu-model A100 --gpus-per-replica 2 "
-    "--replica-tokens-per-second 9000 --growth-percent-per-month -4",
-    "whatif-api": f"whatif api {MARCH} --input-price-per-million 0.2 --output-price-per-million 0.8",
-    "whatif-api-options": "whatif api --nodes 2 --on-demand-price 40 --prompt-tokens-per-day 4B --generation-tokens-per-day 800M "
-    "--input-price-per-million 2.5 --output-price-per-million 10",
+    "whatif-move-data": f"whatif move --gb-per-start 15 {MARCH} --same-data namespace",
+    "whatif-move-data-options": "whatif move --gb-per-start 100 --nodes 50 --days 30 --price-per-gb 0.09",
+    "whatif-tokens": f"whatif tokens {MARCH} --input-price-per-million 0.2 --output-price-per-million 0.8",
+    "whatif-tokens-options": "whatif tokens --nodes 2 --on-demand-price 40 --prompt-tokens-per-day 4B "
+    "--generation-tokens-per-day 800M --input-price-per-million 2.5 --output-price-per-million 10",
+    "whatif-tokens-own": f"whatif tokens {MARCH} --prompt-tokens-per-day 240M --generation-tokens-per-day 60M --peak-factor 2 "
+    "--input-price-per-million 0.2 --output-price-per-million 0.8 --throughput-of ReplicaSet/chat-5d8 "
+    "--instance-type p4de.24xlarge --region us-west-2 --gpus-per-replica 1",
+    "whatif-tokens-own-options": "whatif tokens --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 "
+    "--input-price-per-million 2.5 --output-price-per-million 10 --on-demand-price 40 --gpus-per-replica 2 "
+    "--replica-tokens-per-second 9000",
     "whatif-plan": f"whatif plan plan.toml {MARCH}",
     "whatif-plan-example": "whatif plan --example",
     "whatif-compare": "whatif compare ten.json six.json",
@@ -138,7 +139,7 @@ BILLED = {
 QUICK = {
     "estimated": {
         "report-by", "waste", "diff", "budget-check", "explain-team", "prices-gpu", "unit-epoch", "queue", "sql", "config-show",
-        "export-openmetrics", "notify-slack", "whatif-egress-options", "whatif-compare",
+        "export-openmetrics", "notify-slack", "whatif-move-data-options", "whatif-compare",
     },
     "billed": {"report", "reconcile", "explain-node"},
 }  # fmt: skip

@@ -142,7 +142,7 @@ def estimated(folder: Path) -> None:
     for name, starts in (("ten.json", 10), ("six.json", 6)):
         _run(
             folder,
-            f"whatif egress --gb-per-start 40 --price-per-gb 0.09 --starts-per-day {starts} -o",
+            f"whatif move --gb-per-start 40 --price-per-gb 0.09 --starts-per-day {starts} -o",
             folder / name,
         )
     pipeline.attribute(config, store)

@@ -30,7 +30,7 @@ COMMANDS = {
     "prices": "L40S",
     "prices tco": "--purchase-price 250000 --gpus-per-node 8 --gpu-watts 700 --years 4 --price-per-kwh 0.12",
     "quote": "H100 --gpus 16 --days 7",
-    "whatif egress": "--gb-per-start 40 --starts-per-day 10 --price-per-gb 0.09",
+    "whatif move": "--gb-per-start 40 --starts-per-day 10 --price-per-gb 0.09",
 }
 OCTOBER_OF = {"report", "waste", "explain team", "budget check"}
 store = stored(hours=48)

@@ -12,7 +12,7 @@ import duckdb
 from gpucost import inventory
 from gpucost.store import schema
 from gpucost.store.connection import scratch_store
-from gpucost.whatif.cost import CostBlock, charge, fleet_costs, positions
+from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price
 from tests.stage_costs import stage_costs
 
@@ -136,13 +136,13 @@ def test_declared_tables_are_filled_and_a_scratch_store_has_the_whole_schema() -
 
 
 def test_positions_of_blocks() -> None:
-    groups = {
-        "base": [CostBlock(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)],
-        "nothing": [],
-        "none": [CostBlock(0, Decimal(1))],
-    }
-    result = positions("USD", groups)
-    assert [(one.cost, one.gpu_hours, one.node_hours) for one in result.values()] == [
+    groups: list[list[CostBlock]] = [
+        [CostBlock(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)],
+        [],
+        [CostBlock(0, Decimal(1))],
+    ]
+    result = [position("USD", blocks) for blocks in groups]
+    assert [(one.cost, one.gpu_hours, one.node_hours) for one in result] == [
         (2005, 8000, 1000),
         (0, 0, 0),
         (0, 0, 0),

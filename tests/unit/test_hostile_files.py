@@ -44,8 +44,8 @@ SACCT = """JobID|JobIDRaw|JobName|Cluster|Account|User|State|Submit|Start|End|El
 7|7|@here@|hpc|@here@|@here@|COMPLETED|1773100800|1773100860|1773108060|7200|n1|cpu=8,gres/gpu:a100=8,gres/gpu=8,node=1
 """
 TCO = f'purchase_price = 1\ngpu_model = "{HERE}"\ngpus_per_node = 8\nyears = 4\nprice_per_kwh = 1\n'
-EGRESS = "whatif egress --gb-per-start 40 --price-per-gb 0.09 --starts-per-day 1 --format json"
-COMPARED = json.dumps(json.loads(call(*EGRESS.split())[0]) | {"title": HERE, "period": HERE})
+MOVE = "whatif move --gb-per-start 40 --price-per-gb 0.09 --starts-per-day 1 --format json"
+COMPARED = json.dumps(json.loads(call(*MOVE.split())[0]) | {"title": HERE, "period": HERE})
 # What is asked, of which file, which holds what; the table that then holds it.
 FILES = [
     ("collect spot history.json", answer([change("2026-03-01", "1", HERE)]), "spot_prices"),

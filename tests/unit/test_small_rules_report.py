@@ -24,7 +24,6 @@ from gpucost.questions.units import reading as units
 from gpucost.questions.units.described import DescribedWork, unit_price
 from gpucost.render.formatting import missing_text
 from gpucost.render.view import Gap
-from gpucost.whatif import tokens
 from gpucost.whatif.answer import Position
 from gpucost.whatif.compare import compare
 from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
@@ -208,20 +207,6 @@ def test_only_nodes_on_demand_whose_price_is_known_are_replayed_on_spot() -> Non
     )
     jobs, left_out = node_jobs(Fleet(nodes, ()), _fake(zones=zones), is_narrowed=False)
     assert (len(jobs), left_out, asked) == (1, 0, ["on_demand book"])
-
-
-@pytest.mark.parametrize(
-    ("ends", "told"),
-    [(("low",), []), (("low", "high"), [("cost on spot, by the hour", 3, 5)])],
-    ids=["one", "both"],
-)
-def test_a_range_of_interruptions_has_two_ends(
-    ends: tuple[str, ...], told: list[tuple[str, int, int]]
-) -> None:
-    serving = _fake(throughput=_fake(low=1, high=1), places=[])
-    costs = {f"spot, by the hour, {end}": _fake(cost=cost) for end, cost in zip(ends, (3, 5), strict=False)}
-    ranges = tokens._ranges(serving, costs, _fake(), 0.0, "USD")
-    assert [(one.figure, one.low, one.high) for one in ranges] == told
 
 
 def test_positions_add_up_and_are_taken_several_times() -> None:

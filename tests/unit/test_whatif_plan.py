@@ -20,11 +20,10 @@ from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price
 from gpucost.whatif.plan import (
-    Burst,
     Commitment,
     Context,
-    Egress,
     Group,
+    Move,
     Plan,
     Reserve,
     Rightsize,
@@ -225,21 +224,61 @@ def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
     assert answer_to([base], reserve.model_copy(update={"price_per_gpu_hour": Decimal(3)})).saving == 0
 
 
-def test_a_cache_and_a_burst_count_their_data() -> None:
+def test_a_move_of_work_and_of_data_count_their_data() -> None:
     group = Group(name="t", runs_per_day=2, hours_per_run=5, price_per_gpu_hour=Decimal(3), gb_per_start=Decimal(50),
                   price_per_gb=Decimal("0.1"))  # fmt: skip
-    cache = Egress(
+    cache = Move(
         groups=["t"], cache_price_per_gb_month=Decimal("0.3"), cache_read_price_per_gb=Decimal("0.01")
     )
     result = answer_to([group], cache)
     assert result.today.cost == 60 * 5 * 3 + 60 * 5  # 60 runs of 50 GB
     assert result.scenario.cost == 900 + 5 + 15 + 30  # fetched once, kept for a month, read 60 times
-    burst = Burst(groups=["t"], price_per_gpu_hour=Decimal(1), interruptions_per_hour=0, wait_minutes=15, egress_gb=200,
+    move = Move(groups=["t"], price_per_gpu_hour=Decimal(1), interruptions_per_hour=0, wait_minutes=15, egress_gb=200,
                   price_per_gb=Decimal("0.05"))  # fmt: skip
-    assert answer_to([group], cache, burst).scenario.cost == 60 * 5.25 + 10 + 50
+    assert answer_to([group], cache, move).scenario.cost == 60 * 5.25 + 10 + 50
     nothing = Group(name="t", runs_per_day=1, hours_per_run=1, price_per_gpu_hour=Decimal(1))
     with pytest.raises(DataError, match="t downloads nothing that a cache could keep"):
         answer_to([nothing], cache)
+    # a step states the keys of its kind alone
+    stated = {one.name for one in answer_to([group], cache, move).assumptions if one.name.startswith("step")}
+    assert {name for name in stated if "cache" in name or "versions" in name} == {
+        "step 1, move: cache_price_per_gb_month", "step 1, move: cache_read_price_per_gb", "step 1, move: versions"
+    }  # fmt: skip
+    efforts = [line[7] for line in answer_to([group], cache, move).tables[1].lines]
+    assert efforts == ["medium", "high"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"price_per_gpu_hour": 1, "egress_gb": 0}, "move needs wait_minutes, or cache_price_per_gb_month"),
+        (
+            {"price_per_gpu_hour": 1, "egress_gb": 5, "wait_minutes": 0},
+            "with egress_gb move needs price_per_gb",
+        ),
+        ({"cache_price_per_gb_month": 1, "wait_minutes": 5}, "takes no wait_minutes"),
+        ({}, "move needs price_per_gpu_hour"),
+    ],
+)
+def test_a_move_is_of_work_or_of_data(keys: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Move(groups=["g"], **keys)
+
+
+def test_what_is_paid_anyway_does_not_move() -> None:
+    price = Price(Decimal(8), "bill")
+    kinds = [replace(price, is_committed=True), price]
+    nodes = [
+        Node(f"n{at}", 8, 0, 730 * MS_PER_HOUR, (one,), provider="aws", instance_type="p4d.24xlarge")
+        for at, one in enumerate(kinds)
+    ]
+    pods = [Pod(node.name, "Job/x", 8, 0, 730 * MS_PER_HOUR, uid=node.name) for node in nodes]
+    context = Context("USD", {"g": Fleet(tuple(nodes), tuple(pods))}, "a month")
+    move = Move(
+        groups=["g"], price_per_gpu_hour=Decimal("0.5"), interruptions_per_hour=0, wait_minutes=0, egress_gb=0
+    )
+    result = answer_to([Group(name="g", namespaces=["x"])], move, context=context)
+    assert (result.today.cost, result.saving) == (2 * 8 * 730, 4 * 730)
 
 
 def test_how_long_work_waits_before_and_after() -> None:

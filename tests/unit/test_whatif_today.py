@@ -39,10 +39,17 @@ def test_today_of_a_cluster_has_its_unallocated_cost(demo: Config) -> None:
     assert today["cost"] == pytest.approx(totals["cost"] + totals["unallocated_cost"], abs=1e-9)
 
 
-@pytest.mark.parametrize("what_if", ["spot", "schedule", "share", "rightsize"])
+@pytest.mark.parametrize("what_if", ["spot", "schedule", "share", "rightsize", "move --wait-minutes 0"])
 def test_today_of_a_team_is_the_cost_of_its_pods(demo: Config, what_if: str) -> None:
     cost = _answer(demo, "report", "--team", "research")["totals"]["cost"]
-    assert _answer(demo, "whatif", what_if, "--team", "research")["today"]["cost"] == cost
+    assert _answer(demo, "whatif", *what_if.split(), "--team", "research")["today"]["cost"] == cost
+
+
+def test_today_of_own_tokens_is_the_cost_of_their_workload(demo: Config) -> None:
+    workload = ("--workload", "Deployment/chat-api")
+    cost = _answer(demo, "report", *workload)["totals"]["cost"]
+    prices = ("--input-price-per-million", "1", "--output-price-per-million", "1")
+    assert _answer(demo, "whatif", "tokens", *workload, *prices)["today"]["cost"] == cost
 
 
 def test_usage_has_the_parts_of_a_node_between_its_stops(tables: Tables) -> None:

@@ -1,13 +1,11 @@
-"""`gpucost whatif selfhost` and `whatif api` on tokens of a store: what its servers did, cost and could do."""
+"""`gpucost whatif tokens` on tokens of a store: those of its servers and of its bills."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -15,18 +13,19 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
-from gpucost.periods import Period, to_ms
 from gpucost.questions.units import reading as units
-from gpucost.questions.whatif import tokens as whatif_tokens
 from gpucost.store.connection import Store
-from gpucost.whatif.fleet import Scope, escaped_glob
-from gpucost.whatif.tokens import Api
+from gpucost.whatif.fleet import escaped_glob
 from tests.replay import work
 from tests.replay.cases.words import fleet, node, pod
 from tests.replay.work import asked, counter, put, stored
+from tests.unit.bills import csv_text
 from tests.unit.served import on_nodes
+from tests.unit.test_api_cost import focus
 from tests.unit.test_whatif_tokens import MILLION, NODE, PRICES, REPLICA, TOKENS
 from tests.unit.whatif_costs import ask, assert_refused
 
@@ -95,122 +94,74 @@ def copied(config: Config, folder: Path) -> Config:
     return load_config(folder / config.path.name, environ={}, cwd=folder)
 
 
-def of_store(what_if: str, config: Config, words: str) -> dict[str, Any]:
-    return ask(what_if, f"--config {config.path} --from 2026-03-10 --to 2026-03-11 {words}")
+WHEN = "--from 2026-03-10 --to 2026-03-11"
+
+
+def of_store(config: Config, words: str) -> dict[str, Any]:
+    return ask("tokens", f"--config {config.path} {WHEN} {words}")
 
 
 def test_hours_of_the_store_are_those_of_unit_tokens(config: Config) -> None:
     store = Store(config.store)
     view = asked(config, store, units.tokens)
     rows: list[dict[str, Any]] = []
-    months: list[dict[str, Any]] = []
 
     def read(con: Any, ask: Any) -> Any:
         rows.extend(units.token_hours(con, ask))
-        months.extend(units.token_hours(con, ask, "month"))
         return view
 
     asked(config, store, read)
-    (month,) = months
-    assert sum(row["cost"] for row in rows) == view.totals["cost"] == month["cost"] == 48
-    for name in ("prompt_tokens", "cached_tokens", "generation_tokens"):
-        assert sum(row[name] or 0 for row in rows) == view.totals[name] == month[name]
+    assert sum(row["cost"] for row in rows) == view.totals["cost"] == 48
+    for name in ("prompt_tokens", "generation_tokens"):
+        assert sum(row[name] for row in rows) == view.totals[name]
     assert len(rows) == 24 and {row["allocated_gpu_hours"] for row in rows} == {2}
 
 
-def test_tokens_of_the_store_on_measured_replicas(config: Config) -> None:
-    rest = "--throughput-of Deployment/llm --gpus 4 --on-demand-price 4 --spare-replicas 0 --target-utilization 0.5"
-    answer = of_store("selfhost", config, f"{PRICES} --cached-input-price-per-million 0.5 {rest}")
-    # a tenth of the prompts was cached
-    assert (answer["hours"], answer["today"]["cost"]) == (24, pytest.approx(10.8 + 0.6 + 28))
+def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
+    replicas = "--throughput-of Deployment/llm --gpus-per-replica 2"
+    words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} {replicas}"
+    answer = of_store(config, words)
     # Deployment/llm made 2 + 8/4, 4, and 1 + 4/4 million with two GPUs: the busiest hours had 4 million
     assert answer["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
-    # two replicas for 4 million in an hour, two a node
-    assert (answer["replicas_at_peak"], answer["nodes"], answer["scenario"]["cost"]) == (2, 1, 96)
-    cost = answer["ranges"][0]
-    # on the mean of three hours, 10/3 million: three replicas
-    assert (cost["low"], cost["high"]) == (96, 192)
-    assert answer["assumptions"][0]["value"] == "llama"
-    listed = of_store("selfhost", config, f"--api-model gpt-4o {rest}")
-    assert "for gpt-4o (openai)" in listed["title"]
-    assert listed["today"]["cost"] == pytest.approx(10.8 * 2.5 + 1.2 * 1.25 + 7 * 10)
-
-
-def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
-    words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/llm"
-    answer = of_store("selfhost", config, words)
     # 3.5 million an hour, on replicas of two GPUs that do 2.4 million
     assert (answer["replicas_at_peak"], answer["nodes"], answer["hours"]) == (2, 1, 720)
-    assert any("may never have been full" in text for text in answer["findings"])
-
-
-def test_a_target_of_latency_is_held_against_the_hours_of_the_store(config: Config, tmp_path: Path) -> None:
-    config = copied(config, tmp_path)
-    words = (
-        f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/llm --time-per-output-token-ms"
-    )
-    where = f"--config {config.path} --from 2026-03-10 --to 2026-03-11"
-    assert_refused("selfhost", f"{where} {words} 30", "tells no time in decode")
-    # 2 million tokens in 40,000 s, 4 million in 160,000 s, and a million in 20,000 s
-    decoding = counter("decode_second", "llm-0", "chat", model="llama")
-    put(
-        Store(config.store),
-        [(decoding, [(0, 0), (1.5, 40_000), (2.5, 200_000), (20.5, 220_000)])],
-        source="decoding",
-    )
-    answer = of_store("selfhost", config, f"{words} 40.5")
-    # the busiest hour did 4 million on two GPUs; 3.5 million an hour are needed
-    assert (answer["replicas_at_peak"], answer["nodes"]) == (1, 1)
-    stated = {one["name"]: one for one in answer["assumptions"]}
-    assert (
-        stated["time per generated token"]["value"] == 40.5 and stated["replicas are filled to"]["value"] == 1
-    )
-    assert "none missed the target" in stated["a full replica"]["source"]
-    assert any("40.5 ms at most" in text for text in answer["time"])
-    # the calmer two, of 2 million with prompts each, held it
-    answer = of_store("selfhost", config, f"{words} 39.5")
-    assert answer["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
-    assert_refused("selfhost", f"{where} {words} 19", "took 20 ms")
+    (full,) = [one for one in answer["assumptions"] if one["name"] == "a full replica"]
+    assert full["source"].startswith("store: Deployment/llm, 3 active hours")
 
 
 def test_throughput_of_pools_is_that_of_both(others: Config) -> None:
-    words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/llm-decode"
-    for more in ("", "--time-per-output-token-ms 21"):
-        answer = of_store("selfhost", others, f"{words} --gpus-per-replica 4 {more}")
-        # 2 million by weight and 2 million generated in an hour of four GPUs
-        assert answer["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
-    where = f"--config {others.path} --from 2026-03-10 --to 2026-03-11"
-    assert_refused("selfhost", f"{where} {words}", "pods of prefill and of decode hold together")
+    replicas = "--throughput-of Deployment/llm-decode --gpus-per-replica 4"
+    answer = of_store(others, f"{TOKENS} --peak-factor 1 {PRICES} {NODE} {replicas}")
+    # 2 million by weight and 2 million generated in an hour of four GPUs
+    assert answer["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
 
 
 def test_own_tokens_of_the_store_bought(config: Config) -> None:
-    answer = of_store("api", config, f"--workload Deployment/llm {PRICES}")
+    answer = of_store(config, f"--workload Deployment/llm {PRICES}")
     assert (answer["today"]["cost"], answer["scenario"]["cost"]) == (48, 12 + 28)
     assert (answer["today"]["gpu_hours"], answer["paid_anyway_cost"]) == (48, 0)
-    other_way = of_store("selfhost", config, f"--model 'LLA*' {PRICES} {REPLICA} {NODE}")
-    assert other_way["today"]["cost"] == 40 and "gpucost whatif api" in other_way["findings"][-1]
+    assert (answer["hours"], answer["assumptions"][0]["value"]) == (24, "llama")
+    listed = of_store(config, "--model 'LLA*' --api-model gpt-4o --cached-share 0.1")
+    assert "for gpt-4o (openai)" in listed["title"]
+    assert listed["scenario"]["cost"] == pytest.approx(10.8 * 2.5 + 1.2 * 1.25 + 7 * 10)
 
 
-def test_own_cost_is_that_of_unit_tokens_and_committed_capacity_is_paid_anyway(others: Config) -> None:
-    words = f"--config {others.path} --from 2026-03-10 --to 2026-03-11 --workload Deployment/plan"
-    told = json.loads(CliRunner().invoke(app, ["unit", "tokens", *words.split(), "--format", "json"]).stdout)[
-        "totals"
-    ]
-    answer = ask("api", f"{words} {PRICES}")
-    assert (
-        (answer["today"]["cost"], answer["today"]["gpu_hours"])
-        == (told["cost"], told["allocated_gpu_hours"])
-        == (24, 24)
-    )
+def test_own_cost_is_that_of_the_report_and_committed_capacity_is_paid_anyway(others: Config) -> None:
+    words = f"--config {others.path} {WHEN} --workload Deployment/plan"
+
+    def totals(command: str) -> dict[str, Any]:
+        told = CliRunner().invoke(app, [*command.split(), *words.split(), "--format", "json"])
+        found: dict[str, Any] = json.loads(told.stdout)["totals"]
+        return found
+
+    tokens, reported = totals("unit tokens"), totals("report")
+    answer = ask("tokens", f"{words} {PRICES}")
+    assert answer["today"]["cost"] == tokens["cost"] == reported["cost"] == 24
+    assert answer["today"]["gpu_hours"] == tokens["allocated_gpu_hours"] == reported["allocated_gpu_hours"]
     assert (answer["paid_anyway_cost"], answer["saving"]) == (24, -8)
     for name in ("prompt_tokens", "generation_tokens"):
-        assert answer[name] == told[name]
-    for name in (
-        "cost_per_million_tokens",
-        "cost_per_million_prompt_tokens",
-        "cost_per_million_generation_tokens",
-    ):
-        assert answer["ways"][0][name] == pytest.approx(told[name], rel=1e-6)
+        assert answer[name] == tokens[name]
+    assert answer["own_cost_per_million_tokens"] == pytest.approx(tokens["cost_per_million_tokens"], rel=1e-6)
 
 
 def test_hours_that_midnight_cuts_are_whole(config: Config, tmp_path: Path) -> None:
@@ -220,9 +171,8 @@ def test_hours_that_midnight_cuts_are_whole(config: Config, tmp_path: Path) -> N
     config.path.write_text(
         'timezone = "Asia/Kolkata"\n' + "\n".join(row for row in text.splitlines() if "timezone" not in row)
     )
-    answer = ask(
-        "api", f"--config {config.path} --from 2026-03-10 --to 2026-03-12 --workload Deployment/llm {PRICES}"
-    )
+    words = f"--config {config.path} --from 2026-03-10 --to 2026-03-12 --workload Deployment/llm {PRICES}"
+    answer = ask("tokens", words)
     # local days are half an hour off: the pod held its GPUs in 24 hours of UTC from 05:30 on
     assert (answer["today"]["cost"], answer["hours"], answer["prompt_tokens"]) == (48, 24, 12 * MILLION)
 
@@ -236,62 +186,51 @@ def test_a_name_is_a_glob_of_itself_alone(name: str) -> None:
         ).fetchall() == [(True, not set(name) & set("*?"))]
 
 
-@pytest.mark.parametrize(
-    ("millions", "percent"),
-    [
-        # in March they may have begun; April, May and June grow by a tenth each
-        ((10, 100, 110, 121), 10),
-        # in May there was none: from April to June twice as many in each month
-        ((10, 100, 0, 400), 100),
-        ((10, 100), None),
-    ],
-)
-def test_growth_is_of_the_whole_months_of_the_store(
-    millions: tuple[int, ...], percent: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pools = {
-        "cluster": "main",
-        "namespace": "chat",
-        "workload": "Deployment/llm-prefill + Deployment/llm-decode",
+def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) -> None:
+    config = copied(config, tmp_path)
+    rows = [focus(*row) for row in (("input", "11.2345"), ("cached input", "4"), ("output", "2.5"))]
+    # money without a number of tokens is not of them
+    images = focus("input", "1", "images") | {
+        "ConsumedQuantity": "",
+        "ConsumedUnit": "",
+        "SkuMeter": "images",
+        "SkuId": "images",
     }
-
-    def hours(
-        _run: Any, _model: str | None, scope: Scope, months: Period, bucket: str
-    ) -> list[dict[str, Any]]:
-        assert (scope, bucket) == (Scope(), "month")
-        assert (months.start, months.end) == (
-            datetime(2026, 1, 1, tzinfo=UTC),
-            datetime(2026, 7, 1, tzinfo=UTC),
-        )
-        begins = [to_ms(datetime(2026, month, 1, tzinfo=UTC)) for month in range(3, 7)]
-        counted = [
-            {"from_ms": begin, **pools, "prompt_tokens": 0.4 * count, "generation_tokens": 0.6 * count}
-            for begin, count in zip(begins, millions, strict=False)
-        ]
-        # the same names in another cluster are not meant
-        return counted + [row | {"cluster": "other", "prompt_tokens": 1000.0} for row in counted]
-
-    monkeypatch.setattr(whatif_tokens, "_hours", hours)
-    period = SimpleNamespace(end=datetime(2026, 7, 1, tzinfo=UTC))
-    run: Any = SimpleNamespace(today=date(2026, 11, 5), tz=UTC, period=period)
-    growth = whatif_tokens._growth(run, Api(), [pools])
-    assert growth.percent == (None if percent is None else pytest.approx(percent)) and growth.begins == date(
-        2026, 7, 1
+    (tmp_path / "openai.csv").write_text(csv_text([*rows, images]))
+    assert not collect_bills(Store(config.store), [LocalTree(tmp_path / "openai.csv")], None).errors
+    answer = of_store(config, f"--peak-factor 2 {REPLICA} {NODE}")
+    words = f"report --config {config.path} {WHEN} --by team --format json".split()
+    reported = json.loads(CliRunner().invoke(app, words).stdout)["rows"]
+    # $2.50, cached $1.25, and $10 a million
+    cost = 11.2345 * 2.5 + 4 * 1.25 + 2.5 * 10
+    assert answer["today"]["cost"] == cost
+    assert sum(row["api_cost"] for row in reported if row["kind"] == "api") == cost + 2.5
+    assert (answer["prompt_tokens"], answer["cached_tokens"]) == (15_234_500, 4 * MILLION)
+    assert (answer["generation_tokens"], answer["hours"]) == (2_500_000, 24)
+    assert answer["scenario"]["cost"] == 240 and "for gpt-4o" in answer["title"]
+    assert_refused(
+        "tokens",
+        f"--config {config.path} {WHEN} --model claude* --peak-factor 2 {REPLICA} {NODE}",
+        "no bill of 2026-03-10 contains tokens",
+        1,
     )
-    assert whatif_tokens._growth(run, Api(growth_percent_per_month=3.0), [pools]).percent == 3
+    # a part of the fleet buys nothing
+    where = f"--config {config.path} {WHEN} --namespace chat --peak-factor 2 {REPLICA} {NODE}"
+    assert_refused("tokens", where, "no bill", 1)
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "message", "code"),
     [
-        (f"--model gpt-x {PRICES} {REPLICA} {NODE}", "no token of gpt-x is known"),
-        pytest.param(
-            f"{PRICES} {NODE} --throughput-of Deployment/none", "Deployment/none", marks=pytest.mark.slow
+        (f"--model gpt-x {PRICES}", "no token of gpt-x is known", 1),
+        (
+            f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/none --gpus-per-replica 1",
+            "Deployment/none",
+            1,
         ),
-        (f"{PRICES} {NODE}", "what a replica does is not told"),
+        (f"{REPLICA} {NODE} --peak-factor 1", "no bill of 2026-03-10 contains tokens", 1),
+        (f"{REPLICA} {NODE} --peak-factor 1 {PRICES}", "bills have prices of tokens", 2),
     ],
 )
-def test_what_the_store_does_not_know(config: Config, words: str, message: str) -> None:
-    code = 2 if "not told" in message else 1
-    period = f"--config {config.path} --from 2026-03-10 --to 2026-03-11"
-    assert_refused("selfhost", f"{period} {words}", message, code)
+def test_what_the_store_does_not_know(config: Config, words: str, message: str, code: int) -> None:
+    assert_refused("tokens", f"--config {config.path} {WHEN} {words}", message, code)

@@ -125,11 +125,11 @@ CREATE OR REPLACE TEMP TABLE unit_days AS
 SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($day::VARCHAR[]) AS day"""
 
 
-Bucket = Literal["day", "hour", "month"]
+Bucket = Literal["day", "hour"]
 
 
 def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket) -> None:
-    """Makes unit_days of the period's days; with another bucket each hour, or month, stands as a day."""
+    """Makes unit_days of the period's days; with another bucket each hour stands as a day."""
     days = time_buckets(ask.period, ask.tz, (bucket,))
     columns = {"from_ms": "from_ms", "to_ms": "to_ms", "day": bucket}
     con.execute(_DAYS, {name: [getattr(day, of) for day in days] for name, of in columns.items()})

@@ -19,7 +19,6 @@ from gpucost.questions.report.rows import in_hours
 from gpucost.questions.units.query import (
     PACKAGE,
     PLACE,
-    Bucket,
     Item,
     Located,
     ModelWithoutCost,
@@ -340,10 +339,9 @@ _ROUNDING = 1e-9
 
 
 class FullGpu(NamedTuple):
-    """What a GPU does in an hour that it is held, in generated tokens: a full one, and the mean of so many active hours."""
+    """Work of a full GPU in an hour that it is held, in generated tokens, from so many active hours."""
 
     work: float
-    mean_work: float
     active_hours: int
 
 
@@ -356,16 +354,12 @@ def full_gpu(hours: Iterable[tuple[float, float]]) -> FullGpu | None:
     below = list(accumulate(held for _, held in ranked))
     # the nearest rank: a rate that was seen, which 95 % of the GPU-hours do not pass
     work, held = ranked[bisect_left(below, 0.95 * below[-1] * (1 - _ROUNDING))]
-    return FullGpu(work / held, sum(work for work, _ in active) / below[-1], len(active))
+    return FullGpu(work / held, len(active))
 
 
-def token_hours(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "hour") -> list[Item]:
-    """The tokens of own servers in each hour, or other bucket, by workload and model, their cost, and the GPU-hours held.
-
-    `from_ms` is the begin of the bucket. `cached_tokens`, and the seconds that requests spent in decoding, are None if no
-    server counts them.
-    """
-    prepare(con, ask, bucket)
+def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
+    """The tokens of own servers in each hour, from `from_ms` on, by workload and model, their cost, and the GPU-hours held."""
+    prepare(con, ask, "hour")
     _count(con, ask, _TOKENS)
     return answer_rows(con, PACKAGE, "66_token_hours")
 

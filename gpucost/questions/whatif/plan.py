@@ -17,7 +17,7 @@ def whatif_plan(
 ) -> Document:
     """Say what several changes save together, in order, none counted twice: a business case.
 
-    Changes are share, spot, schedule, rightsize, reserve, egress and burst. Groups of workloads are described in the plan, or
+    Changes are share, spot, schedule, rightsize, reserve and move. Groups of workloads are described in the plan, or
     read from the store: the last complete month, or the period named.
 
     \b

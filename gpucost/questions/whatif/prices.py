@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.errors import UsageError
-from gpucost.options import Option, number
+from gpucost.options import Option, OptionGroup, number
 from gpucost.questions.request import store_or_empty
+from gpucost.records import record
+from gpucost.whatif.answer import Assumption
+from gpucost.whatif.cost import kept
+from gpucost.whatif.flags import DEAREST, to_decimal
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
@@ -64,3 +68,92 @@ def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
 def source_of(price: ListedPrice) -> tuple[str, str]:
     """Where a list price comes from, and its day."""
     return (f"{price.origin.replace('_', ' ')}: {price.source}", price.price_as_of.isoformat())
+
+
+@record
+class ApiOffer(OptionGroup):
+    """A model at an API, and its price."""
+
+    model: Annotated[str | None, Option("Model of the tokens; `*` is anything.", "NAME")] = None
+    api_model: Annotated[str | None, Option("Model at the API, if not --model.", "NAME")] = None
+    api_provider: Annotated[str | None, Option("Seller, for its list price: openai, aws, …", "NAME")] = None
+    input_price_per_million: Annotated[
+        Decimal | None, Option("Price of a million prompt tokens.", most=DEAREST)
+    ] = None
+    cached_input_price_per_million: Annotated[
+        Decimal | None, Option("Price of a million cached ones. Default: as others.", most=DEAREST)
+    ] = None
+    output_price_per_million: Annotated[
+        Decimal | None, Option("Price of a million generated tokens.", most=DEAREST)
+    ] = None
+    cached_share: Annotated[
+        float | None, Option("Prompt tokens that the API has cached, 0 to 1. Default: 0.", most=1)
+    ] = None
+
+
+class ApiPrice(NamedTuple):
+    """Money for a million tokens, and its source."""
+
+    name: str
+    input: Decimal
+    output: Decimal
+    cached: Decimal
+    source: str
+    as_of: str | None = None
+
+    def cost(self, prompts: float, generations: float, cached_share: float) -> Decimal:
+        """The cost of tokens."""
+        million = 1_000_000
+        cached = to_decimal(round(prompts * cached_share))
+        prompt = (to_decimal(prompts) - cached) * self.input + cached * self.cached
+        return kept(prompt / million) + kept(to_decimal(generations) * self.output / million)
+
+    def assumptions(self) -> list[Assumption]:
+        """The three prices."""
+        prices = {"prompt tokens": self.input, "cached prompt tokens": self.cached}
+        prices |= {"generated tokens": self.output}
+        return [
+            Assumption(f"{self.name}: {kind}", price, "money per million", self.source, self.as_of)
+            for kind, price in prices.items()
+        ]
+
+
+def api_price(settings: Config, offer: ApiOffer, models: Sequence[str], day: date) -> ApiPrice:
+    """The prices that options give, otherwise the list's. Raises UsageError if neither has one."""
+    from gpucost.price.fx import rates
+    from gpucost.price.tokens import near_models, token_price
+
+    prompt, output = offer.input_price_per_million, offer.output_price_per_million
+    cached = offer.cached_input_price_per_million
+    named = [offer.api_model, offer.model if "*" not in (offer.model or "") else None]
+    name = next((one for one in named if one), models[0] if len(models) == 1 else None)
+    if prompt is not None and output is not None:
+        return ApiPrice(name or "the model", prompt, output, prompt if cached is None else cached, "option")
+    if name is None:
+        known = f"; the models are {', '.join(models)}" if models else ""
+        prices = "--input-price-per-million and --output-price-per-million"
+        raise UsageError("the API's price is missing", f"give {prices}, or --api-model gpt-4o{known}")
+    listed = token_price(offer.api_provider, name, day)
+    if listed is None:
+        of = f" at {offer.api_provider}" if offer.api_provider else ""
+        raise UsageError(
+            f"no price of the tokens of {name}{of} is known",
+            f"{near_models(offer.api_provider, name, day)}; or give --input-price-per-million and --output-price-per-million",
+        )
+    fx = rates(settings)
+
+    def given_or_listed(given: Decimal | None, price: Decimal) -> Decimal:
+        """Convert a list price only if no option replaces it."""
+        return (
+            fx.convert(price, listed.currency, day, f"the token price of {name}") if given is None else given
+        )
+
+    is_mixed = prompt is not None or output is not None
+    prompt = given_or_listed(prompt, listed.input_price_per_million)
+    output = given_or_listed(output, listed.output_price_per_million)
+    if listed.cached_input_price_per_million is not None:
+        cached = given_or_listed(cached, listed.cached_input_price_per_million)
+    source = f"{listed.source}, but for what options give" if is_mixed else listed.source
+    title = f"{listed.model} ({listed.provider})"
+    cached = prompt if cached is None else cached
+    return ApiPrice(title, prompt, output, cached, source, listed.price_as_of.isoformat())

@@ -18,15 +18,39 @@ _BATCH = {
     r"batch|infer|eval|quanti|score|scoring|test|bench": _AGAIN,
 }
 _SERVING_KINDS = {
-    "deployment", "replicaset", "statefulset", "daemonset", "inferenceservice", "rayservice", "rollout", "llminferenceservice",
-}  # fmt: skip
+    "deployment",
+    "replicaset",
+    "statefulset",
+    "daemonset",
+    "inferenceservice",
+    "rayservice",
+    "rollout",
+    "llminferenceservice",
+}
 _TRAINING_KINDS = {
-    "pytorchjob", "tfjob", "mpijob", "xgboostjob", "paddlejob", "jaxjob", "trainjob", "rayjob", "jobset",
-}  # fmt: skip
+    "pytorchjob",
+    "tfjob",
+    "mpijob",
+    "xgboostjob",
+    "paddlejob",
+    "jaxjob",
+    "trainjob",
+    "rayjob",
+    "jobset",
+}
 _BATCH_KINDS = {
-    "job", "cronjob", "workflow", "cronworkflow", "sparkapplication", "trial", "experiment", "pipelinerun", "taskrun", "vcjob",
+    "job",
+    "cronjob",
+    "workflow",
+    "cronworkflow",
+    "sparkapplication",
+    "trial",
+    "experiment",
+    "pipelinerun",
+    "taskrun",
+    "vcjob",
     "appwrapper",
-}  # fmt: skip
+}
 
 SAFE, NEEDS_WORK, NOT = "safe", "needs_work", "not"
 FREE = "GPUs that nobody held: better not there at all"

@@ -18,7 +18,7 @@ from gpucost.periods import Period, from_ms, month_period, time_buckets
 from gpucost.price import load_fx_rates
 from gpucost.price.fx import no_rate
 from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, cut, in_parts
-from gpucost.questions.units.query import UnitView, per, plain
+from gpucost.questions.units.query import UnitQuery, UnitView, per, plain
 from gpucost.render.view import ApiCost, ApiModel, Notice, Row
 from gpucost.store.charges import find_tokens
 
@@ -27,7 +27,18 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-__all__ = ["add_bought", "known_to", "models", "notices", "prepare", "rows", "select", "teams", "total"]
+__all__ = [
+    "add_bought",
+    "bought",
+    "known_to",
+    "models",
+    "notices",
+    "prepare",
+    "rows",
+    "select",
+    "teams",
+    "total",
+]
 
 # A cloud's bill may exceed the invoices that replace its rows by this much without a notice.
 _TOLERANCE = Decimal("0.05")
@@ -134,23 +145,38 @@ def _model(row: dict[str, Any]) -> ApiModel:
     )
 
 
-def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
-    """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is of a part of the fleet."""
-    ask = view.ask
+def bought(con: DuckDBPyConnection, config: Config, ask: UnitQuery) -> tuple[ApiModel, ...] | None:
+    """What the teams bought in the period; None if no bill has tokens, or if a part of the fleet is asked for."""
     if ask.namespaces or ask.workloads or ask.clusters or not find_tokens(con):
-        return
+        return None
     prepare(con, config, ask.period)
     cut(con, ask.period, time_buckets(ask.period, ask.tz, ()), by_day=False)
     select(con, ask.teams)
-    now = datetime.now(UTC)
+    return models(con, each_team=False).get(None, ())
+
+
+def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
+    """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is of a part of the fleet."""
+    ask, now = view.ask, datetime.now(UTC)
+    found = bought(con, config, ask)
+    if found is None:
+        return
     known = known_to(con, ask.period, now)
     view.notes += [notice.message for notice in notices(con, config, ask.period, now, known)]
-    if bought := models(con, each_team=False).get(None):
-        view.sections["bought"] = [_item(one) for one in bought]
+    if found:
+        view.sections["bought"] = [_item(one) for one in found]
         view.shown["bought"] = (
-            "team", "model", "provider", "prompt_tokens", "generation_tokens", "api_cost", "cost_per_million_tokens",
-            "cost_per_million_prompt_tokens", "cost_per_million_generation_tokens", "source",
-        )  # fmt: skip
+            "team",
+            "model",
+            "provider",
+            "prompt_tokens",
+            "generation_tokens",
+            "api_cost",
+            "cost_per_million_tokens",
+            "cost_per_million_prompt_tokens",
+            "cost_per_million_generation_tokens",
+            "source",
+        )
 
 
 def _item(one: ApiModel) -> dict[str, Any]:
