@@ -388,8 +388,11 @@ def test_progress_is_of_the_pod_that_held_gpus_nearest_in_time(tables: Tables) -
     )
     tables.add(series, "1, 1, 's', 'm', 'epoch', 'gauge', 'end', false, false, 'p'")
     tables.add("progress_values: series_id, at_ms, value", f"1, {at}, 3")
-    tables.add("allocations: allocation_id, cluster, namespace, workload, pod, held_from_ms, held_to_ms",
-               f"1, 'c', 'n', 'Job/a', 'p', 0, {at - 120_000}", f"2, 'c', 'n', 'Job/b', 'p', {at + 60_000}, {at + 600_000}")  # fmt: skip
+    tables.add(
+        "allocations: allocation_id, cluster, namespace, workload, pod, held_from_ms, held_to_ms",
+        f"1, 'c', 'n', 'Job/a', 'p', 0, {at - 120_000}",
+        f"2, 'c', 'n', 'Job/b', 'p', {at + 60_000}, {at + 600_000}",
+    )
     for empty in ("allocation_traits: allocation_id", "collected: cluster", "loads: kind"):
         tables.add(empty)
     tables.make("unit_run_places: run_id VARCHAR, source VARCHAR, name VARCHAR, parent_id VARCHAR, planned_epochs DOUBLE,"
