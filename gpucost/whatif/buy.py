@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.options import Option, OptionGroup
@@ -191,13 +191,11 @@ def answer(
     some = range(0, peak, max(1, math.ceil(peak / (_ROWS - 4))))
     levels = sorted({0, peak, nodes, max(0, nodes - 1), nodes + 1, *some})
     split = _Split(own, cloud, curve, nodes, lead)
-    use = curve.utilization(nodes)
     paid_hours = nodes * curve.hours + curve.node_hours - split.used
     lines = [_Split(own, cloud, curve, level, lead).line for level in levels]
     cash = (
         [split.cash(year) for year in (*map(float, range(math.ceil(own.years))), own.years)] if nodes else []
     )
-    own_price = "money per node-hour"
     return Answer(
         kind="buy",
         title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak"
@@ -209,33 +207,8 @@ def answer(
         scenario=Position(
             split.cost, currency, round(paid_hours * own.gpus, 6), round(paid_hours, 6), {"own_nodes": nodes}
         ),
-        figures={
-            "price_per": "node",
-            "own_nodes": nodes,
-            "own_price": own.price,
-            "own_running_price": own.running_price,
-            "cloud_price": cloud.per_node_hour,
-            "obligation": nodes * own.capex,
-            "capex": nodes * own.capex,
-            "residual": nodes * own.residual,
-            "break_even_month": split.break_even_month,
-            "break_even_months": split.break_even_months,
-            "break_even_utilization_percent": round(share * 100, 6),
-            "own_utilization_percent": use and round(use * 100, 6),
-            "base_load_percent": round(split.used / curve.node_hours * 100, 6),
-            "monthly_cash_saving": round(split.monthly_gain, 6),
-        },
-        assumptions=(
-            *assumptions,
-            Assumption("own node, whole cost", own.price, own_price, own.source),
-            Assumption("own node, as it runs", own.running_price, own_price, own.source),
-            Assumption("own node, on the first day", own.capex, "money per node", own.source),
-            Assumption("life of an own node", own.years, "years", own.source),
-            priced("cloud", cloud, f"money per hour of {own.gpus:g} GPUs"),
-            Assumption("mean use", round(curve.mean, 3), "nodes", "the curve"),
-            *stated(purchase, "lead_months"),
-            Assumption("use and prices", "stay as they are", "over the nodes' life", "default"),
-        ),
+        figures=_figures(split, share),
+        assumptions=(*assumptions, *_assumptions(split, purchase)),
         break_even=tuple(_break_even(split, share)),
         time=(
             f"Own nodes run {lead:g} months after they are bought; until then all is in the cloud."
@@ -255,6 +228,38 @@ def answer(
             ),
         ),
     )
+
+
+def _figures(split: _Split, share: float) -> dict[str, Any]:
+    own, nodes, use = split.own, split.nodes, split.curve.utilization(split.nodes)
+    return {
+        "price_per": "node",
+        "own_nodes": nodes,
+        "own_price": own.price,
+        "own_running_price": own.running_price,
+        "cloud_price": split.cloud.per_node_hour,
+        "obligation": nodes * own.capex,
+        "capex": nodes * own.capex,
+        "residual": nodes * own.residual,
+        "break_even_month": split.break_even_month,
+        "break_even_months": split.break_even_months,
+        "break_even_utilization_percent": round(share * 100, 6),
+        "own_utilization_percent": use and round(use * 100, 6),
+        "base_load_percent": round(split.used / split.curve.node_hours * 100, 6),
+        "monthly_cash_saving": round(split.monthly_gain, 6),
+    }
+
+
+def _assumptions(split: _Split, purchase: Purchase) -> Iterator[Assumption]:
+    own, per_hour = split.own, "money per node-hour"
+    yield Assumption("own node, whole cost", own.price, per_hour, own.source)
+    yield Assumption("own node, as it runs", own.running_price, per_hour, own.source)
+    yield Assumption("own node, on the first day", own.capex, "money per node", own.source)
+    yield Assumption("life of an own node", own.years, "years", own.source)
+    yield priced("cloud", split.cloud, f"money per hour of {own.gpus:g} GPUs")
+    yield Assumption("mean use", round(split.curve.mean, 3), "nodes", "the curve")
+    yield from stated(purchase, "lead_months")
+    yield Assumption("use and prices", "stay as they are", "over the nodes' life", "default")
 
 
 def _break_even(split: _Split, share: float) -> Iterator[str]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.price.listing import ListedPrice
+    from gpucost.price.onprem import Tco
     from gpucost.store.connection import Store
     from gpucost.whatif.curve import Curve
     from gpucost.whatif.fleet import Usage
@@ -75,25 +76,16 @@ def whatif_buy(
     """
     settings = request.settings
     costs = own_node(file, node.values, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
-    inputs, gpus = costs.inputs, float(costs.inputs.gpus_per_node)
+    inputs, own = costs.inputs, _own(costs, f"tco of {file.name}" if file else "tco of options")
     if inputs.currency != settings.currency:
         raise UsageError(
             f"the own node's costs are in {inputs.currency}, the cloud's in {settings.currency}",
             f"give both in {settings.currency}, or set currency in gpucost.toml",
         )
-    own = Own(
-        price=costs.price_per_hour,
-        running_price=total(part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS),
-        capex=inputs.purchase_price + (inputs.network_per_node or 0),
-        residual=inputs.purchase_price * (inputs.residual_percent or 0) / 100,
-        years=float(inputs.years),
-        gpus=gpus,
-        source=f"tco of {file.name}" if file else "tco of options",
-    )
     if request.is_described(described):
         shape, evidence, period = described_curve(described)
         listed = listed_type(request, described.instance_type, described.region)
-        cloud = listed.given_or_listed(described.on_demand_price, described.price_per, gpus)
+        cloud = listed.given_or_listed(described.on_demand_price, described.price_per, own.gpus)
         use = Assumption("usage", period, "nodes by hour", "option")
     else:
         usage, period = request.usage(), request.period_name
@@ -103,7 +95,7 @@ def whatif_buy(
                 "or describe them: --nodes",
             )
         shape, cloud = buy.cloud_usage(
-            usage.fleet, request.period, inputs.gpu_model, gpus, is_narrowed=usage.is_narrowed
+            usage.fleet, request.period, inputs.gpu_model, own.gpus, is_narrowed=usage.is_narrowed
         )
         evidence = request.read(lambda con: reserve.read_evidence(con, request.period))
         use = Assumption("usage", usage.scope_name, f"{inputs.gpu_model} nodes by hour", "store", period)
@@ -118,6 +110,20 @@ def whatif_buy(
         return answer
     note = f"not given, and counted as nothing (pue as 1): {', '.join(inputs.not_given)}"
     return replace(answer, notes=(note,))
+
+
+def _own(costs: Tco, source: str) -> Own:
+    """The own node of these costs."""
+    inputs = costs.inputs
+    return Own(
+        price=costs.price_per_hour,
+        running_price=total(part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS),
+        capex=inputs.purchase_price + (inputs.network_per_node or 0),
+        residual=inputs.purchase_price * (inputs.residual_percent or 0) / 100,
+        years=float(inputs.years),
+        gpus=float(inputs.gpus_per_node),
+        source=source,
+    )
 
 
 _PURCHASE_OPTIONS = ("on_demand", "reserved", "savings_plan", "cud")
