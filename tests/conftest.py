@@ -105,8 +105,9 @@ def migrated_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
                 OSError
             ):  # somebody else made it meanwhile, or DuckDB says what is wrong with the place
                 os.link(new, store.path)
+                new.unlink()
                 schema._CHECKED.add(schema._state(store.path))
-            new.unlink()
+            new.unlink(missing_ok=True)
         return CONNECT(store, folders, read_only=read_only)
 
     with pytest.MonkeyPatch.context() as patch:

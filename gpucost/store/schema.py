@@ -70,7 +70,7 @@ def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
             f"{path} is a DuckDB file, but not a gpucost store",
             fix="name another file with --store or store = … in gpucost.toml",
         )
-    if version and not _is_trusted(path):
+    if version and not is_trusted(path):
         if objects_digest(con) != _known_digests().get(version):
             _refuse_others(con, path, version)
         trust(path)
@@ -98,7 +98,8 @@ def _checked_before() -> Path:
     return Path(folder) / "gpucost" / "checked-stores"
 
 
-def _is_trusted(path: Path) -> bool:
+def is_trusted(path: Path) -> bool:
+    """Whether a file is as gpucost checked or wrote it last."""
     state = _state(path)
     if state not in _CHECKED:
         with suppress(OSError, RuntimeError, ValueError):
