@@ -25,22 +25,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """A generated fleet in September and October 2026, attributed, for who only reads it."""
-    from gpucost import pipeline  # slow to import
-    from gpucost.config.load import load_config
-    from gpucost.store.connection import Store
-    from tests.sample.build import build, last_months
-
-    def make(folder: Path) -> None:
-        config = build(folder, last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None)
-        pipeline.attribute(config, Store(config.store))
-
-    folder = copied(tmp_path_factory, "demo", make)
-    return load_config(folder / "gpucost.toml", environ={}, cwd=folder)
-
-
-@pytest.fixture(scope="session")
-def shipped_demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """What `gpucost demo` makes in November 2026, attributed, for who only reads it."""
     from gpucost import pipeline  # slow to import
     from gpucost.config.load import load_config
@@ -51,7 +35,7 @@ def shipped_demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
         config = build(folder, *last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None)
         pipeline.attribute(config, Store(config.store))
 
-    folder = copied(tmp_path_factory, "shipped-demo", make)
+    folder = copied(tmp_path_factory, "demo", make)
     return load_config(folder / "gpucost.toml", environ={}, cwd=folder)
 
 
