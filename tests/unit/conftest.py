@@ -12,7 +12,7 @@ import pytest
 
 from gpucost.config.model import Config
 from gpucost.whatif.gpu_specs import Facts, load_facts
-from tests.of_all_workers import copied
+from tests.of_all_workers import copied, shared
 from tests.unit.bills import Bills
 from tests.unit.stage_tables import Tables
 
@@ -88,7 +88,7 @@ def billed_fleet(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     """Three machines on one bill, for who only reads it."""
     from tests.unit.billed_fleets import whole  # slow to import
 
-    return whole(tmp_path_factory.mktemp("billed"))
+    return shared(tmp_path_factory, "billed", whole)
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +96,7 @@ def fleet_as_billed(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFacto
     """The same, of which each machine has the commitments that it was billed."""
     from tests.unit.billed_fleets import copied  # slow to import
 
-    return copied(billed_fleet, tmp_path_factory.mktemp("as-billed"), "as_billed")
+    return shared(tmp_path_factory, "as-billed", lambda folder: copied(billed_fleet, folder, "as_billed"))
 
 
 @pytest.fixture(scope="session")
@@ -104,7 +104,7 @@ def partly_billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     """Three machines, one of which is on no bill."""
     from tests.unit.billed_fleets import partly  # slow to import
 
-    return partly(tmp_path_factory.mktemp("partly"))
+    return shared(tmp_path_factory, "partly", partly)
 
 
 @pytest.fixture(scope="session")
@@ -125,15 +125,19 @@ def sealed(october: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The bundle of October."""
     from tests.unit.bundles import make  # slow to import
 
-    return make(october, tmp_path_factory.mktemp("sealed"))
+    return shared(tmp_path_factory, "sealed", lambda folder: make(october, folder))
 
 
-@pytest.fixture(scope="session")
-def shared(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
+@pytest.fixture(scope="session", name="shared")
+def shared_costs(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Another, in which unallocated costs are shared."""
     from tests.unit.bundles import make  # slow to import
 
-    return make(sealed.store, tmp_path_factory.mktemp("shared"), "--share-unallocated", "proportional")
+    return shared(
+        tmp_path_factory,
+        "shared",
+        lambda folder: make(sealed.store, folder, "--share-unallocated", "proportional"),
+    )
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +145,7 @@ def restated(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The bundle in its place after a final bill asked half and the configuration changed."""
     from tests.unit.bundles import restate  # slow to import
 
-    return restate(sealed, tmp_path_factory.mktemp("restated"))
+    return shared(tmp_path_factory, "restated", lambda folder: restate(sealed, folder))
 
 
 @pytest.fixture
