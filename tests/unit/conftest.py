@@ -164,11 +164,11 @@ def remembered() -> Iterator[dict[Any, Any]]:
 
 
 @pytest.fixture(scope="session")
-def loads() -> list[Any]:
+def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The samples of the fleet of four days, a load for each."""
     from tests.unit.four_days import daily_loads  # slow to import
 
-    return daily_loads()
+    return shared(tmp_path_factory, "loads", lambda _: daily_loads())
 
 
 @pytest.fixture(scope="session")
