@@ -22,7 +22,7 @@ from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report.query import Query
 from gpucost.store.connection import Store
 from tests.fleets.case import Case
-from tests.fleets.conftest import KINDS
+from tests.fleets.conftest import KINDS, PROFILED
 from tests.fleets.figures import Figures
 from tests.frozen.test_answers import check
 from tests.profiles import listed
@@ -42,7 +42,7 @@ def test_fleet(kind: str, case: Case, fleets: Fleets) -> None:
     assert not wrong, "\n".join([case.name, *wrong])
 
 
-@pytest.mark.parametrize("kind", ["usual", "scad"])
+@pytest.mark.parametrize("kind", PROFILED)
 def test_stages_write_what_they_wrote(kind: str, fleets: Fleets) -> None:
     """A changed figure is explained by a case above; UPDATE_GOLDEN=1 then writes the sums anew."""
     check(listed(fleets(kind).stages), STAGES / f"{kind}.txt")
