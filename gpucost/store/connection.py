@@ -450,10 +450,9 @@ def check_length(con: duckdb.DuckDBPyConnection, path: Path) -> None:
     size = path.stat().st_size
     if size >= _HEADER_BYTES + block * blocks:
         return
-    tables = con.execute(
+    for (table,) in con.execute(
         "SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary"
-    ).fetchall()
-    for (table,) in tables:
+    ).fetchall():
         last = con.execute(
             "SELECT system.main.max(system.main.greatest(block_id, coalesce(system.main.list_max(additional_block_ids), -1))) "
             "FROM system.main.pragma_storage_info($1)",

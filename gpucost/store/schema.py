@@ -40,10 +40,8 @@ def current_version(con: duckdb.DuckDBPyConnection) -> int:
     import duckdb
 
     try:
-        return max(
-            (int(version) for (version,) in con.execute("SELECT version FROM schema_version").fetchall()),
-            default=0,
-        )
+        # the function by its whole name: it is not one of the store's own
+        return int(con.execute("SELECT system.main.max(version) FROM schema_version").fetchall()[0][0] or 0)
     except duckdb.CatalogException:
         return 0
 
