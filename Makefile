@@ -8,6 +8,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST_ARGS ?=
 # Bytecode is written when a module is first imported; without it every start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# DuckDB plans statements in many small pieces of memory: glibc keeps more of them for the next.
+test: export GLIBC_TUNABLES := glibc.malloc.tcache_count=30000:glibc.malloc.tcache_max=65536
 COMPILE = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -50,6 +51,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.ci)
         if item.get_closest_marker("ci"):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: no collection of garbage needs to look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -105,8 +112,9 @@ def migrated_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
                 OSError
             ):  # somebody else made it meanwhile, or DuckDB says what is wrong with the place
                 os.link(new, store.path)
+                new.unlink()
                 schema._CHECKED.add(schema._state(store.path))
-            new.unlink()
+            new.unlink(missing_ok=True)
         return CONNECT(store, folders, read_only=read_only)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
+from typing import TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 
 def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
@@ -33,3 +37,13 @@ def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
 def copied(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """A copy of that folder, below this worker's own."""
     return Path(copytree(made(factory, name, make), factory.mktemp(name) / "copy"))
+
+
+def shared(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], T]) -> T:
+    """What `make` answers, made once in that folder; for who only reads it."""
+
+    def keep(folder: Path) -> None:
+        (folder / "answer.pickle").write_bytes(pickle.dumps(make(folder)))
+
+    answer: T = pickle.loads((made(factory, name, keep) / "answer.pickle").read_bytes())  # noqa: S301 - of our own making
+    return answer

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import importlib.machinery
 import json
+import marshal
 import os
 import resource
 import sys
 from collections.abc import Generator, Sequence
+from hashlib import sha256
 from importlib.abc import MetaPathFinder
 from types import CodeType, ModuleType
 from typing import Any
@@ -17,6 +19,8 @@ import pytest
 
 from tests.mutants import RECORD, ROOT
 
+# Modules that were compiled with notes, by their source.
+_CODE = RECORD.with_name("touched-code")
 #: What the code that runs now has touched: paths from the root of the project.
 _touched: set[str] = set()
 # By fixture that outlives a test: what it touched, and its seconds.
@@ -27,7 +31,11 @@ class _Loader(importlib.machinery.SourceFileLoader):
     """Compiles a module so that each of its functions notes that it ran."""
 
     def get_code(self, _: str) -> CodeType:
-        tree = ast.parse(self.get_data(self.path))
+        source = self.get_data(self.path)
+        kept = _CODE / sha256(source + self.path.encode() + sys.version.encode()).hexdigest()
+        if kept.exists():
+            return marshal.loads(kept.read_bytes())  # noqa: S302 - of our own making
+        tree = ast.parse(source)
         note = f"__touched__({os.path.relpath(self.path, ROOT)!r})"
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
@@ -35,7 +43,12 @@ class _Loader(importlib.machinery.SourceFileLoader):
                 # at the function's own line, so that tracebacks stay as they are
                 made = ast.increment_lineno(ast.parse(note), node.lineno - 1)
                 node.body[has_doc:has_doc] = made.body
-        return compile(tree, self.path, "exec", dont_inherit=True)
+        code = compile(tree, self.path, "exec", dont_inherit=True)
+        _CODE.mkdir(parents=True, exist_ok=True)
+        new = kept.with_suffix(f".{os.getpid()}")
+        new.write_bytes(marshal.dumps(code))
+        new.replace(kept)
+        return code
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["__touched__"] = _touched.add

@@ -40,10 +40,8 @@ def current_version(con: duckdb.DuckDBPyConnection) -> int:
     import duckdb
 
     try:
-        return max(
-            (int(version) for (version,) in con.execute("SELECT version FROM schema_version").fetchall()),
-            default=0,
-        )
+        # the function by its whole name: it is not one of the store's own
+        return int(con.execute("SELECT system.main.max(version) FROM schema_version").fetchall()[0][0] or 0)
     except duckdb.CatalogException:
         return 0
 
@@ -70,7 +68,7 @@ def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
             f"{path} is a DuckDB file, but not a gpucost store",
             fix="name another file with --store or store = … in gpucost.toml",
         )
-    if version and not _is_trusted(path):
+    if version and not is_trusted(path):
         if objects_digest(con) != _known_digests().get(version):
             _refuse_others(con, path, version)
         trust(path)
@@ -98,7 +96,8 @@ def _checked_before() -> Path:
     return Path(folder) / "gpucost" / "checked-stores"
 
 
-def _is_trusted(path: Path) -> bool:
+def is_trusted(path: Path) -> bool:
+    """Whether a file is as gpucost checked or wrote it last."""
     state = _state(path)
     if state not in _CHECKED:
         with suppress(OSError, RuntimeError, ValueError):

@@ -25,6 +25,8 @@ KINDS = {
     "unseen": (settings.ALONE, PRICES, ""),
     "scad": (settings.SPLIT, settings.SCAD_BOOK, settings.SCAD),
 }
+#: Kinds whose stages are held against their sums.
+PROFILED = ("usual", "scad")
 
 
 def _asked(items: list[pytest.Item], cases: Sequence[Case]) -> list[Case]:
@@ -46,6 +48,7 @@ def fleets(
 
     def built(kind: str) -> Figures:
         cases, book, settings = KINDS[kind]
-        return build(tmp_path_factory.mktemp("fleets"), _asked(request.session.items, cases), book, settings)
+        asked = _asked(request.session.items, cases)
+        return build(tmp_path_factory.mktemp("fleets"), asked, book, settings, profiled=kind in PROFILED)
 
     return cache(built)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -154,8 +155,10 @@ def _hour(ms: int) -> str:
     return f"{round((ms / 1000 - MORNING) / 3600, 2):g}" if 0 < ms < 9e18 else "ever"
 
 
-def build(folder: Path, cases: Sequence[Case], book: Iterable[str], settings: str) -> Figures:
-    """Loads, prices and attributes all cases; the cost basis is the first one's."""
+def build(
+    folder: Path, cases: Sequence[Case], book: Iterable[str], settings: str, *, profiled: bool
+) -> Figures:
+    """Loads, prices and attributes all cases; the cost basis is the first one's. Stages are summed if `profiled`."""
     nodes, series, bills = [], [], []
     for account, case in enumerate(cases, start=100_000_000_000):
         nodes += [{**node, "cluster": case.cluster} for node in case.fleet["nodes"]]
@@ -185,7 +188,7 @@ def build(folder: Path, cases: Sequence[Case], book: Iterable[str], settings: st
         assert len({bill.partition("\n")[0] for bill in bills}) == 1
         errors = collect_bills(store, [LocalTree(folder / "cur.csv")], "aws").errors
         assert not errors, errors
-    with profiled_stages() as stages:
+    with profiled_stages() if profiled else nullcontext({}) as stages:
         pipeline.attribute(config, store)
     assert not unpaid(store)
     return Figures(config, store, stages)

@@ -173,6 +173,9 @@ class Trial:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
+        for name, test in self.caught_by.items():
+            if test not in items:
+                print(f"caught_by.txt names no fast test for {name}: {test}")
         # a fork that drops a cached DuckDB connection waits for threads that it does not have
         clear_caches()
         queue, rest = os.pipe()

@@ -58,16 +58,22 @@ def together() -> list[Together]:
     return groups
 
 
-#: Singles whose likeness is among the others.
+#: Singles whose likeness is among the others; small groups are for `.ci/run`.
 SLOW = (
     "no-node-labels",
     "reservation-block-and-flex-start",
     "short-of-two-resources",
     "slots-of-whole-gpus-and-of-slices",
 )
-GROUPS = [
-    pytest.param(group, marks=[pytest.mark.slow] * (group.cases[0].name in SLOW)) for group in together()
-]
+
+
+def tier(group: Together) -> list[pytest.MarkDecorator]:
+    if group.cases[0].name in SLOW:
+        return [pytest.mark.slow]
+    return [pytest.mark.ci] * (len(group.cases) < 5)
+
+
+GROUPS = [pytest.param(group, marks=tier(group)) for group in together()]
 
 
 def name_of(group: Together) -> str:

@@ -127,6 +127,7 @@ def test_azure(path: Path, bills: Bills) -> None:
     check(bills, len(frame), cost.sum(), cost.sum())
 
 
+@pytest.mark.ci
 def test_spot_and_on_demand_nodes_of_the_generated_fleet_in_azure(bills: Bills) -> None:
     bills.load(shared("data/billing/generated/nise/dev-gpu/azure"), provider="azure")
     _, prices = bills.store.query(
@@ -180,6 +181,7 @@ def test_gcp(path: Path, bills: Bills) -> None:
     }
 
 
+@pytest.mark.ci
 def test_machines_of_the_generated_fleet_in_google_cloud_have_their_price_per_hour(bills: Bills) -> None:
     """12 vCPUs, 85 GiB and one A100, as the generator's scenario prices them; the spot machine has a GPU row alone."""
     bills.load(shared("data/billing/generated/nise/dev-gpu/gcp"), provider="gcp")

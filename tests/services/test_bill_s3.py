@@ -71,6 +71,7 @@ def _rows(store: Store) -> list[tuple[Any, ...]]:
     return store.query("SELECT source, billing_period, count(*) FROM charges GROUP BY ALL")[1]
 
 
+@pytest.mark.ci
 def test_an_export_in_s3_through_its_manifests(s3: Any, endpoint: str, tmp_path: Path) -> None:
     s3.create_bucket(Bucket="through")
     _deliver(s3, "through", "old", ROWS[:4], live=False)
@@ -84,6 +85,7 @@ def test_an_export_in_s3_through_its_manifests(s3: Any, endpoint: str, tmp_path:
     assert store.query("SELECT count(DISTINCT source_file) FROM charges")[1] == [(2,)]
 
 
+@pytest.mark.ci
 def test_a_delivery_in_progress_is_refused(s3: Any, endpoint: str, tmp_path: Path) -> None:
     s3.create_bucket(Bucket="half")
     _deliver(s3, "half", "new", ROWS, missing=True)

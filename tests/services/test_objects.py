@@ -165,6 +165,7 @@ def test_wrong_address_is_refused_without_its_secret(address: str) -> None:
     assert "hunter2" not in f"{caught.value.message} {caught.value.fix}" and caught.value.fix
 
 
+@pytest.mark.ci
 def test_bucket_is_asked_in_its_own_region(s3: object, endpoint: str) -> None:  # noqa: F811
     s3.create_bucket(Bucket="far", CreateBucketConfiguration={"LocationConstraint": "eu-west-3"})  # type: ignore[attr-defined]
     bucket, _ = open_address("s3://far", Config(aws=Aws(endpoint_url=endpoint)))

@@ -12,7 +12,7 @@ import pytest
 
 from gpucost.config.model import Config
 from gpucost.whatif.gpu_specs import Facts, load_facts
-from tests.of_all_workers import copied
+from tests.of_all_workers import copied, shared
 from tests.unit.bills import Bills
 from tests.unit.stage_tables import Tables
 
@@ -25,22 +25,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """A generated fleet in September and October 2026, attributed, for who only reads it."""
-    from gpucost import pipeline  # slow to import
-    from gpucost.config.load import load_config
-    from gpucost.store.connection import Store
-    from tests.sample.build import build, last_months
-
-    def make(folder: Path) -> None:
-        config = build(folder, last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None)
-        pipeline.attribute(config, Store(config.store))
-
-    folder = copied(tmp_path_factory, "demo", make)
-    return load_config(folder / "gpucost.toml", environ={}, cwd=folder)
-
-
-@pytest.fixture(scope="session")
-def shipped_demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """What `gpucost demo` makes in November 2026, attributed, for who only reads it."""
     from gpucost import pipeline  # slow to import
     from gpucost.config.load import load_config
@@ -51,7 +35,7 @@ def shipped_demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
         config = build(folder, *last_months(datetime(2026, 11, 21, tzinfo=UTC)), lambda _: None)
         pipeline.attribute(config, Store(config.store))
 
-    folder = copied(tmp_path_factory, "shipped-demo", make)
+    folder = copied(tmp_path_factory, "demo", make)
     return load_config(folder / "gpucost.toml", environ={}, cwd=folder)
 
 
@@ -104,7 +88,7 @@ def billed_fleet(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     """Three machines on one bill, for who only reads it."""
     from tests.unit.billed_fleets import whole  # slow to import
 
-    return whole(tmp_path_factory.mktemp("billed"))
+    return shared(tmp_path_factory, "billed", whole)
 
 
 @pytest.fixture(scope="session")
@@ -112,7 +96,7 @@ def fleet_as_billed(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFacto
     """The same, of which each machine has the commitments that it was billed."""
     from tests.unit.billed_fleets import copied  # slow to import
 
-    return copied(billed_fleet, tmp_path_factory.mktemp("as-billed"), "as_billed")
+    return shared(tmp_path_factory, "as-billed", lambda folder: copied(billed_fleet, folder, "as_billed"))
 
 
 @pytest.fixture(scope="session")
@@ -120,7 +104,7 @@ def partly_billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
     """Three machines, one of which is on no bill."""
     from tests.unit.billed_fleets import partly  # slow to import
 
-    return partly(tmp_path_factory.mktemp("partly"))
+    return shared(tmp_path_factory, "partly", partly)
 
 
 @pytest.fixture(scope="session")
@@ -141,15 +125,19 @@ def sealed(october: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The bundle of October."""
     from tests.unit.bundles import make  # slow to import
 
-    return make(october, tmp_path_factory.mktemp("sealed"))
+    return shared(tmp_path_factory, "sealed", lambda folder: make(october, folder))
 
 
-@pytest.fixture(scope="session")
-def shared(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
+@pytest.fixture(scope="session", name="shared")
+def shared_costs(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Another, in which unallocated costs are shared."""
     from tests.unit.bundles import make  # slow to import
 
-    return make(sealed.store, tmp_path_factory.mktemp("shared"), "--share-unallocated", "proportional")
+    return shared(
+        tmp_path_factory,
+        "shared",
+        lambda folder: make(sealed.store, folder, "--share-unallocated", "proportional"),
+    )
 
 
 @pytest.fixture(scope="session")
@@ -157,7 +145,7 @@ def restated(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The bundle in its place after a final bill asked half and the configuration changed."""
     from tests.unit.bundles import restate  # slow to import
 
-    return restate(sealed, tmp_path_factory.mktemp("restated"))
+    return shared(tmp_path_factory, "restated", lambda folder: restate(sealed, folder))
 
 
 @pytest.fixture
@@ -176,11 +164,11 @@ def remembered() -> Iterator[dict[Any, Any]]:
 
 
 @pytest.fixture(scope="session")
-def loads() -> list[Any]:
+def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The samples of the fleet of four days, a load for each."""
     from tests.unit.four_days import daily_loads  # slow to import
 
-    return daily_loads()
+    return shared(tmp_path_factory, "loads", lambda _: daily_loads())
 
 
 @pytest.fixture(scope="session")

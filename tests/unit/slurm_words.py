@@ -26,7 +26,6 @@ from gpucost.render.view import ReportView, Row
 from gpucost.store import slurm
 from gpucost.store.connection import Store
 from tests.oracle import Figures
-from tests.profiles import profiled_stages
 from tests.replay.cases.words import at, fleet
 from tests.replay.edits import move
 from tests.replay.load import load as load_series
@@ -197,8 +196,7 @@ class Clusters:
 
     @contextmanager
     def attributed(self) -> Iterator[Clusters]:
-        with profiled_stages() as self.stages:
-            pipeline.attribute(self.config, self.store)
+        pipeline.attribute(self.config, self.store)
         assert not unpaid(self.store)
         with self.store.read():  # while it is open, to open it again costs nothing
             yield self

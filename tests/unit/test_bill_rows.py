@@ -124,6 +124,7 @@ def test_a_named_file_that_another_one_supersedes_fails(bills: Bills) -> None:
     assert error.message == f"{early} does not count: {final} holds the same bill and is the newer one"
 
 
+@pytest.mark.ci
 def test_azure_ids_keep_their_case(bills: Bills) -> None:
     vm = f"{azure.SUB}/resourceGroups/Rg-ML/providers/Microsoft.Compute/virtualMachines/GPU-Node-1"
     row = azure.row(ResourceId=vm, AdditionalInfo=json.dumps({"ServiceType": "Standard_NC24ads_A100_v4"}))

@@ -278,8 +278,15 @@ def agree(some: dict[str, Reconciliation], other: dict[str, Reconciliation]) -> 
         }
 
 
-@pytest.mark.parametrize("parts", [True, False], ids=["parts told", "parts worked out"])
-@pytest.mark.parametrize("backward", [False, True], ids=["in order", "backward"])
+@pytest.mark.parametrize(
+    ("backward", "parts"),
+    [
+        pytest.param(False, True, id="in order, parts told"),
+        pytest.param(True, False, id="backward, parts worked out"),
+        pytest.param(False, False, id="in order, parts worked out", marks=pytest.mark.ci),
+        pytest.param(True, True, id="backward, parts told", marks=pytest.mark.ci),
+    ],
+)
 def test_discount_rows_cost_what_net_columns_do(loaded: Loaded, backward: bool, parts: bool) -> None:
     rows = loaded.account(telling("rows", backward=backward, parts=parts))
     agree(rows, loaded.account(telling("net columns")))

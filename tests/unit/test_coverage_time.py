@@ -32,6 +32,7 @@ def stored(folder: Path, described: Fleet) -> tuple[Config, Store]:
     return config, load(described, scrape(described, lean=True), config)
 
 
+@pytest.mark.ci
 def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path) -> None:
     described = own(day((10, 48), scrape=300))
     described["end"] = described["nodes"][0]["to"] = at(48)

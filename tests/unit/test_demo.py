@@ -154,9 +154,9 @@ def test_it_is_as_good_in_any_two_months(today: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("month", "sources"), [(BILLED, {"bill", "price_book"}), (ESTIMATED, {"price_book"})]
 )
-def test_its_report_is_worth_reading(shipped_demo: Config, month: Period, sources: set[str]) -> None:
-    store = Store(shipped_demo.store)
-    view = reading.report(shipped_demo, store, Query(period=month, period_name="a month", by=("team",)))
+def test_its_report_is_worth_reading(demo: Config, month: Period, sources: set[str]) -> None:
+    store = Store(demo.store)
+    view = reading.report(demo, store, Query(period=month, period_name="a month", by=("team",)))
     assert {row.keys["team"] for row in view.rows if row.kind == "allocated"} == {*TEAMS, "unassigned"}
     assert 0.55 < view.totals.efficiency < 0.8
     assert 0.5 < view.totals.spot_ratio < 0.8
@@ -166,8 +166,8 @@ def test_its_report_is_worth_reading(shipped_demo: Config, month: Period, source
     assert not unpaid(store)
 
 
-def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(shipped_demo: Config) -> None:
-    store = Store(shipped_demo.store)
+def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(demo: Config) -> None:
+    store = Store(demo.store)
     _, kinds = store.query("SELECT DISTINCT kind FROM charges")
     assert {kind for (kind,) in kinds} >= {
         "instance",
@@ -189,7 +189,7 @@ def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(shipped_de
         "count(*) FILTER (charge_description = 'enterprise discount' AND billed_cost < 0) FROM charges"
     )
     assert min(cast("int", spot), cast("int", partial), cast("int", discounts)) > 0
-    account = reconciliation(shipped_demo, Store(shipped_demo.store), "2026-09")
+    account = reconciliation(demo, Store(demo.store), "2026-09")
     assert account.problems == ()
     assert (account.is_final, account.not_collected) == (True, ())
     assert [machine.name for machine in account.unbilled] == ["gpu01", "gpu02", "gpu03"]
@@ -198,8 +198,8 @@ def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(shipped_de
 
 
 @pytest.mark.parametrize(("month", "told_by"), [(BILLED, None), (ESTIMATED, "2026-09")])
-def test_commitments_hold_in_both_months(shipped_demo: Config, month: Period, told_by: str | None) -> None:
-    with Store(shipped_demo.store).read() as con:
+def test_commitments_hold_in_both_months(demo: Config, month: Period, told_by: str | None) -> None:
+    with Store(demo.store).read() as con:
         found = read_commitments(con, month.start_ms, month.end_ms)
     assert found.month == told_by
     assert {one.type for one in found.commitments} == {"Savings Plan", "Reserved Instance"}
@@ -207,13 +207,13 @@ def test_commitments_hold_in_both_months(shipped_demo: Config, month: Period, to
     assert found.covered["aws", "us-east-1", "p4d.24xlarge"].mean == pytest.approx(24 / 15.84, abs=1e-3)
 
 
-def test_one_ledger_over_kubernetes_and_slurm_adds_up(shipped_demo: Config) -> None:
+def test_one_ledger_over_kubernetes_and_slurm_adds_up(demo: Config) -> None:
     """What each cluster's teams are charged is what they are charged of both, and with what nobody held all that nodes cost."""
-    store, paid = Store(shipped_demo.store), Decimal(0)
+    store, paid = Store(demo.store), Decimal(0)
 
     def view(*clusters: str, by: tuple[str, ...] = ("team",)) -> ReportView:
         query = Query(period=BILLED, period_name="", by=by, clusters=clusters, with_sections=False)
-        return reading.report(shipped_demo, store, query)
+        return reading.report(demo, store, query)
 
     charged, parts = defaultdict[str | None, Decimal](Decimal), defaultdict[str | None, Decimal](Decimal)
     ledger = [row for row in view(by=LEDGER_BY).rows if row.kind == "allocated"]
@@ -235,9 +235,9 @@ def test_one_ledger_over_kubernetes_and_slurm_adds_up(shipped_demo: Config) -> N
     assert told >= {("ai", "gpu", "mira"), ("life-science", "scavenge", "priya")}
 
 
-def test_its_slurm_cluster_has_what_slurm_has(shipped_demo: Config) -> None:
+def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
     """Every ending, arrays, a job on two nodes, closed and reserved time, waits of both partitions, and preemption."""
-    store = Store(shipped_demo.store)
+    store = Store(demo.store)
     states = {state for (state,) in store.query("SELECT DISTINCT state FROM slurm_runs")[1]}
     assert states >= {
         "COMPLETED",
@@ -254,12 +254,12 @@ def test_its_slurm_cluster_has_what_slurm_has(shipped_demo: Config) -> None:
     )
     assert min(cast("int", arrays), cast("int", wide), cast("int", requeued)) > 0
     queues = pipeline.read_attributed(
-        shipped_demo, store, lambda con: slurm(con, ESTIMATED, 7 * 24 * MS_PER_HOUR, ())[0]
+        demo, store, lambda con: slurm(con, ESTIMATED, 7 * 24 * MS_PER_HOUR, ())[0]
     )
     waits = {(one.by, one.name): one for one in queues}
     assert {name for by, name in waits if by == "partition"} == {"gpu", "scavenge"}
     assert waits["partition", "scavenge"].preempted_cost > 0
-    view = reading.report(shipped_demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))
+    view = reading.report(demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))
     assert view.node_totals is not None and view.node_totals.unavailable_gpu_hours > 0
     assert view.node_totals.over_allocated_gpu_hours == 0
 

@@ -104,11 +104,11 @@ def parse(words: list[str]) -> None:
 
 
 @pytest.fixture
-def sample(shipped_demo: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sample(demo: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the sample's folder, in which commands run, and whatever they name by a path from the root."""
-    assert shipped_demo.path is not None
+    assert demo.path is not None
     folder = tmp_path / "sample"
-    shutil.copytree(shipped_demo.path.parent, folder)
+    shutil.copytree(demo.path.parent, folder)
     (folder / "pricing").mkdir()
     for name in ("onprem.toml", "pricing/onprem.toml"):
         shutil.copy(ROOT / "pricing" / "onprem.toml", folder / name)

@@ -124,7 +124,7 @@ def simulated(factor: float, noise: float, days: int, dice: random.Random) -> tu
     return row.low <= true <= row.high, float((row.high - row.low) / true)
 
 
-@pytest.mark.parametrize("factor", [1.5, 2, 0.6])
+@pytest.mark.parametrize("factor", [1.5, *(pytest.param(one, marks=pytest.mark.slow) for one in (2, 0.6))])
 def test_range_holds_the_month_soon_after_a_step(factor: float) -> None:
     dice = random.Random(8)
     by_day = [

@@ -108,6 +108,7 @@ def test_four_in_five_months_end_within_the_range(kind: str, back: int, least: f
     assert least <= sum(found) / len(found) <= most, found
 
 
+@pytest.mark.ci
 def test_over_all_kinds_it_is_four_in_five() -> None:
     dice = random.Random(11)
     kinds = ("steady", "outliers", "alike", "grows", "shrinks", "walks", "jobs", "jumps", "stops")

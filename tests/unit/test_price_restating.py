@@ -50,6 +50,7 @@ def test_a_discount_is_off_every_cost_of_gpus(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.ci
 def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> None:
     described = fleet(96, [node("n", "p4de.24xlarge", 0, 96, "spot")], [], {}, scrape=1800)
     (tmp_path / "prices.csv").write_text(f"{HEADER}\n")

@@ -19,6 +19,7 @@ def stages(stderr: str) -> dict[str, list[str]]:
     return {line.split()[0]: line.split()[1:] for line in stderr.splitlines() if ".sql" in line}
 
 
+@pytest.mark.ci
 def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def test_a_change_redoes_the_days_that_it_touches(
     assert redone == days(0)
 
 
+@pytest.mark.ci
 def test_a_day_that_comes_late_after_a_report_that_cut_an_hour_has_the_same_figures(
     whole: tuple[Config, Store], loads: list[Any], tmp_path: Path
 ) -> None:

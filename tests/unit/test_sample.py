@@ -18,6 +18,7 @@ BOTH = last_months(datetime(2026, 11, 21, tzinfo=UTC))
 BILLED, ESTIMATED = months(BOTH)
 
 
+@pytest.mark.ci
 def test_a_period_always_gives_the_same_fleet_and_bill_with_what_a_finops_engineer_looks_for(
     tmp_path: Path,
 ) -> None:

@@ -32,17 +32,11 @@ def check(page: Path, words: list[str], head: str, shown: str, tail: str) -> Non
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_the_readme_shows_what_is_printed(shipped_demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_shows_what_is_printed(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     assert SHOWN[README]
     for head, command, shown, tail in SHOWN[README]:
-        check(
-            README,
-            [*command.split(), "--config", str(shipped_demo.path), "--month", "2026-10"],
-            head,
-            shown,
-            tail,
-        )
+        check(README, [*command.split(), "--config", str(demo.path), "--month", "2026-10"], head, shown, tail)
 
 
 # the first needs no store
@@ -64,11 +58,7 @@ def test_the_page_of_what_ifs_shows_what_is_printed(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(Request, "now", datetime(2026, 11, 1, tzinfo=UTC))
-    where = (
-        []
-        if command == SHOWN[WHATIF][0][1]
-        else ["--config", str(request.getfixturevalue("shipped_demo").path)]
-    )
+    where = [] if command == SHOWN[WHATIF][0][1] else ["--config", str(request.getfixturevalue("demo").path)]
     check(WHATIF, [*shlex.split(command), *where], head, shown, tail)
 
 

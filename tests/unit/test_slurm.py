@@ -12,7 +12,7 @@ import pytest
 from gpucost.periods import Period, from_ms
 from tests.fleets.test_fleets import STAGES
 from tests.frozen.test_answers import check
-from tests.profiles import listed
+from tests.profiles import listed, profiled_stages
 from tests.unit.slurm_words import (
     ALL_GPUS,
     DAY,
@@ -316,7 +316,10 @@ COVERED = {f"untracked {name}": untracked(row[0]) for name, row in UNTRACKED.ite
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    with Clusters(tmp_path_factory.mktemp("slurm"), {**SCENES, **COVERED}, BOOK).attributed() as clusters:
+    clusters = Clusters(tmp_path_factory.mktemp("slurm"), {**SCENES, **COVERED}, BOOK)
+    with profiled_stages() as clusters.stages, clusters.attributed():
+        pass
+    with clusters.store.read():
         yield clusters
 
 

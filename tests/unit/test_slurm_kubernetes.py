@@ -88,7 +88,9 @@ SCENES = {
 NUMBERS = {name: number for number, name in enumerate(SCENES)}
 
 
-@pytest.fixture(scope="module", params=["Kubernetes first", "Slurm first"])
+@pytest.fixture(
+    scope="module", params=["Kubernetes first", pytest.param("Slurm first", marks=pytest.mark.ci)]
+)
 def clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     clusters = Clusters(tmp_path_factory.mktemp("both"), {}, BOOK, SETTINGS)
 

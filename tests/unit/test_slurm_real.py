@@ -11,7 +11,7 @@ from gpucost.periods import Period
 from tests.shared import SHARED, shared
 from tests.unit.slurm_words import Clusters, Scene
 
-pytestmark = pytest.mark.shared
+pytestmark = [pytest.mark.shared, pytest.mark.ci]
 
 SACCT, LIVE, XDMOD = "slurm/sacct", "data/gpu/sacct-slurm2205-live", "data/gpu/sacct-xdmod/referencedata"
 COLUMNS = (
