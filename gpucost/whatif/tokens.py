@@ -203,8 +203,7 @@ def serve(purchase: Purchase, node: Node, plan: Replicas, per_second: float, sou
     nodes, count = serving.nodes(replicas), replicas + plan.spare_replicas
     block = CostBlock(nodes * tokens.hours, node.price.per_node_hour, node.gpus)
     scenario = position(purchase.position.currency, [block])
-    per_token = float(purchase.position.cost) / tokens.total
-    even = serving.break_even(tokens, per_token) if per_token else None
+    even = serving.break_even(tokens, float(purchase.position.cost) / tokens.total)
     verdict = "Own nodes, always on, cost more than the API at any volume of this shape"
     if even is not None:
         verdict = f"Own nodes, always on, cost less from {_millions(even)} on"

@@ -46,6 +46,7 @@ NOT_RUN = {
     "whatif reserve --curve": "needs a file of one's own",
     "whatif buy onprem.toml --curve": "needs a file of one's own",
     "whatif compare thirty other.json": "needs a file of one's own",
+    "whatif tokens --month 2026-10 --peak-factor": "needs a bill of bought tokens; the sample has none",
     "export alerts --config prod.toml": "needs another config",
     "export dashboard --config prod.toml": "needs another config",
     "export openmetrics --pushgateway": "needs a Pushgateway",

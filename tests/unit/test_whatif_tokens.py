@@ -100,6 +100,19 @@ def test_own_nodes_never_pay_where_each_further_replica_costs_more() -> None:
     assert free.figures["break_even_tokens_per_month"] is None and free.saving_percent is None
 
 
+def test_the_last_volume_at_which_the_api_costs_less() -> None:
+    serving, full = (
+        own(spare_replicas=3),
+        730 * 9 * MILLION,
+    )  # tokens a month of a full replica, on a node of $730
+    # 40 replicas and 3 spare ones cost as much as 39.09 full replicas at 1.1 times the price of a node
+    even = serving.break_even(generated(9), 803 / full)
+    assert even == pytest.approx(43 * 730 / 803 * full, rel=1e-9)
+    # a full replica that costs exactly its tokens, or hardly less, pays for no spare one
+    assert serving.break_even(generated(9), 730 / full) is None
+    assert serving.break_even(generated(9), 730 / full * (1 + 1e-7)) is None
+
+
 @given(
     millions=st.floats(0.02, 500),
     factor=st.floats(1, 24),
@@ -183,6 +196,11 @@ def test_counts_with_units() -> None:
     for text in ("", "M", "-1", "nan", "inf", "1e99", "4 00", "four", "1MM"):
         with pytest.raises(ValueError, match="no number from 0"):
             number(float, scaled, text)
+
+
+def test_prompt_and_generated_tokens_may_be_as_many() -> None:
+    same = ask("tokens", WORDS.replace("--generation-tokens-per-day 24M", "--generation-tokens-per-day 240M"))
+    assert same["prompt_tokens"] == same["generation_tokens"] == 7200 * MILLION
 
 
 def test_list_prices_of_a_type() -> None:
