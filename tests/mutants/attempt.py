@@ -144,6 +144,7 @@ def _change_python(path: Path, text: str) -> Any:
     # commands and questions are imported when they are called
     module = path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
     import_module(module)
+    gc.unfreeze()  # what was collected is listed again
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and function.__code__.co_filename == str(path):
             code = changed.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
