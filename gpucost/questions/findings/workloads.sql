@@ -63,8 +63,9 @@ held AS (
     SELECT allocation_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms FROM cells GROUP BY ALL
 ),
 heard AS (
-    SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, h.gpu_ms / a.gpus AS held_ms, d.device, d.kind,
-        b.value_sum, b.value_sum / b.samples * d.scale AS level
+    SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, h.gpu_ms / a.gpus AS held_ms, d.device, d.kind, d.empty_mib,
+        b.value_sum, b.value_sum / b.samples * d.scale AS level,
+        coalesce(list_max(b.vals), greatest(b.value_sum / b.samples, b.last_value)) * d.scale AS highest
     FROM activity_devices AS d
     JOIN allocations AS a USING (allocation_id)
     JOIN held AS h USING (allocation_id)
@@ -73,7 +74,7 @@ heard AS (
 -- a device that holds a model in memory is in use
 devices AS (
     SELECT cluster, namespace, workload, allocation_id, device, any_value(gpus) AS gpus, any_value(held_ms) AS held_ms,
-        sum(value_sum) FILTER (kind = 'activity') = 0 AND coalesce(max(level) FILTER (kind = 'memory') <= 1024, true) AS never
+        sum(value_sum) FILTER (kind = 'activity') = 0 AND coalesce(max(highest) FILTER (kind = 'memory') <= max(empty_mib), true) AS never
     FROM heard GROUP BY ALL
     HAVING never IS NOT NULL
 ),

@@ -1,8 +1,8 @@
 -- reads: activity_devices, blocks, allocations
--- writes: nothing; answers one row per pod that is measured: its devices and those in use, the highest 5-minute mean of each hour, and the most memory of a device
--- invariant: activity is 0-1, memory in MiB and null where it was not collected; a device is in use that was once not idle, or holds more than 1 GiB
+-- writes: nothing; answers one row per pod that is measured: its devices, those in use and those once not idle, the highest 5-minute mean of each hour, and the most memory of a device
+-- invariant: activity is 0-1, memory in MiB and null where it was not collected; a device is in use if it was once not idle, or memory of the pod is on it; fixed memory is as much in nine of ten samples
 WITH heard AS (
-    SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms, b.idle_threshold,
+    SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms, d.empty_mib, b.idle_threshold,
         b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
             list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER))) AS at_ms,
         unnest(b.vals) AS value
@@ -12,7 +12,9 @@ WITH heard AS (
 devices AS (
     SELECT allocation_id, device, count(*) FILTER (kind = 'activity') AS samples, avg(value * scale) FILTER (kind = 'activity') AS mean,
         max(value * scale) FILTER (kind = 'memory') AS most_memory_mib,
-        coalesce(bool_or(kind = 'activity' AND value >= idle_threshold), false) OR coalesce(most_memory_mib > 1024, false) AS is_used,
+        quantile_disc(value * scale, 0.1) FILTER (kind = 'memory') AS least_memory_mib,
+        coalesce(bool_or(kind = 'activity' AND value >= idle_threshold), false) AS is_busy,
+        coalesce(most_memory_mib > max(empty_mib), false) AS is_filled,
         max(at_ms) FILTER (kind = 'activity') - min(at_ms) FILTER (kind = 'activity') AS measured_ms
     FROM heard
     WHERE at_ms >= held_from_ms AND at_ms < held_to_ms
@@ -31,10 +33,12 @@ hours AS (
 )
 SELECT a.cluster, a.uid, h.busiest, h.high_activity,
     count(*) FILTER (samples > 0) AS devices,
-    count(*) FILTER (samples > 0 AND is_used) AS active_devices,
+    count(*) FILTER (samples > 0 AND (is_busy OR is_filled)) AS active_devices,
+    count(*) FILTER (samples > 0 AND is_busy) AS busy_devices,
     coalesce(max(measured_ms), 0) AS measured_ms,
     avg(mean) AS mean_activity,
-    max(most_memory_mib) AS high_memory_mib
+    max(most_memory_mib) AS high_memory_mib,
+    coalesce(bool_and(least_memory_mib >= 0.95 * most_memory_mib) FILTER (is_filled), false) AS has_fixed_memory
 FROM devices JOIN hours AS h USING (allocation_id) JOIN allocations AS a USING (allocation_id)
 GROUP BY ALL
 HAVING devices > 0

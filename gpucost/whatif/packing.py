@@ -1,0 +1,272 @@
+"""Which pods fit together on which GPUs, which nodes become empty by that, and the money that leaves the bill with them."""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gpucost.periods import MS_PER_HOUR
+from gpucost.records import grouped, record
+from gpucost.whatif.answer import Position, total
+from gpucost.whatif.avoidable import cash_per_hour
+from gpucost.whatif.cost import kept
+from gpucost.whatif.flags import to_decimal
+from gpucost.whatif.fleet import Node, NodeKey, Pod, Usage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROUNDING = 1e-9
+
+
+@record
+class PackedPod:
+    """What one pod needs of a GPU in [from_ms, to_ms): a share of its activity 0-1 and MiB of its memory, margins included.
+
+    `hours` has the activity of each hour, of all pods to be packed the same hours; None: the same all the time.
+    """
+
+    key: str
+    activity: float
+    memory_mib: float = 0.0
+    from_ms: int = 0
+    to_ms: int = 1
+    hours: NDArray[np.float64] | None = field(default=None, compare=False)
+
+
+# Whether a GPU can hold all of these at once.
+Fits = Callable[[Sequence[PackedPod]], bool]
+
+
+@dataclass(slots=True)
+class Bin:
+    """A GPU, or node, that is filled in [from_ms, to_ms): every item that was on it, and while packing those that still are."""
+
+    from_ms: int
+    to_ms: int
+    items: list[PackedPod] = field(default_factory=list)
+    held: list[PackedPod] = field(default_factory=list)
+
+    def at(self, moment_ms: int) -> list[PackedPod]:
+        """The items on it at a moment."""
+        return [item for item in self.items if item.from_ms <= moment_ms < item.to_ms]
+
+
+def slots(*, activity: float, memory_mib: float | None = None, ways: float = math.inf) -> Fits:
+    """A GPU that `ways` pods may share, up to this activity in each hour and this memory (None: not measured)."""
+    return lambda items: (
+        len(items) <= ways
+        and (memory_mib is None or sum(item.memory_mib for item in items) <= memory_mib)
+        and _busiest_hour(items) <= activity + ROUNDING
+    )
+
+
+def _busiest_hour(items: Sequence[PackedPod]) -> float:
+    """The highest sum of the pods' activity in one hour."""
+    constant = sum(item.activity for item in items if item.hours is None)
+    hourly = [item.hours for item in items if item.hours is not None]
+    return constant + (float(np.sum(hourly, axis=0).max()) if hourly else 0.0)
+
+
+def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
+    """First fit in order of time, the largest first among items that begin at once; a GPU is given back once it is empty.
+
+    Items that fit no empty GPU are left out: ask `fits([item])` before. If all last equally long this is first fit
+    decreasing, at most 11/9 of the least number of GPUs plus 6/9 (Dósa 2007) if one measure decides.
+    """
+    done: list[Bin] = []
+    opened: list[Bin] = []
+    now: int | None = None
+    last: tuple[float, float] | None = None
+    first = 0
+    for item in sorted(items, key=lambda i: (i.from_ms, -i.activity, -i.memory_mib, i.key)):
+        if item.from_ms != now:
+            now, last = item.from_ms, None
+            for gpu in opened:
+                gpu.held = [other for other in gpu.held if other.to_ms > item.from_ms]
+            done += [gpu for gpu in opened if not gpu.held]
+            opened = [gpu for gpu in opened if gpu.held]
+        size = (item.activity, item.memory_mib)
+        # GPUs only fill up meanwhile: one without room for the last item has none for another of its size
+        first = first if size == last and item.hours is None else 0
+        last = size
+        while first < len(opened) and not fits([*opened[first].held, item]):
+            first += 1
+        if first == len(opened):
+            if not fits([item]):
+                continue
+            opened.append(Bin(item.from_ms, item.to_ms))
+        gpu = opened[first]
+        gpu.held.append(item)
+        gpu.items.append(item)
+        gpu.to_ms = max(gpu.to_ms, item.to_ms)
+    return done + opened
+
+
+def peak(items: Iterable[Any]) -> tuple[int, int]:
+    """(most items at one moment, the first such moment); (0, 0) of none. Items have `from_ms` and `to_ms`."""
+    events = []
+    for item in items:
+        events += [(item.from_ms, 1), (item.to_ms, -1)]
+    most = level = at = 0
+    for moment, step in sorted(events):
+        level += step
+        if level > most:
+            most, at = level, moment
+    return most, at
+
+
+class Held(NamedTuple):
+    """`gpus` of a node, or of a node like it, in [from_ms, to_ms). `stays`: the pod stays where it is."""
+
+    node: Node
+    gpus: float
+    from_ms: int
+    to_ms: int
+    stays: bool = False
+
+    @property
+    def hours(self) -> float:
+        return (self.to_ms - self.from_ms) / MS_PER_HOUR
+
+    @property
+    def cost(self) -> Decimal:
+        """At their share of the node's price; before its life at its first one."""
+        node = replace(self.node, from_ms=self.from_ms, to_ms=self.to_ms)
+        share = to_decimal(self.gpus) / to_decimal(node.gpus)
+        return total(
+            kept(price.per_node_hour * share * (end - start) / MS_PER_HOUR) for price, start, end in node.steps
+        )
+
+
+@record
+class Saved:
+    """Money that leaves the bill, and the cost of GPUs that become free on nodes that stay."""
+
+    cash: Decimal
+    freed: Decimal
+
+    @classmethod
+    def of(cls, less: Decimal, gone: Decimal) -> Saved:
+        """Of pods that cost so much less while nodes of that cost go: the rest of these nodes was not the pods' cost."""
+        cash = max(min(gone, less), Decimal(0))
+        return cls(cash, max(less - cash, Decimal(0)))
+
+    @property
+    def worth(self) -> Decimal:
+        return self.cash + self.freed
+
+
+@record
+class Change:
+    """Pods, and the GPUs that they hold instead of today's: on nodes of the fleet or like them, or on nodes to be bought."""
+
+    pods: tuple[Pod, ...] = ()
+    then: tuple[Held, ...] = ()
+
+    def __add__(self, other: Change) -> Change:
+        return Change(self.pods + other.pods, self.then + other.then)
+
+    def today(self, nodes: dict[NodeKey, Node]) -> list[Held]:
+        """What the pods hold today."""
+        return [Held(nodes[pod.place], pod.gpus, pod.from_ms, pod.to_ms) for pod in self.pods]
+
+
+def less_cost(usage: Usage, change: Change) -> Decimal:
+    """How much less the GPUs cost that the pods hold."""
+    today = total(held.cost for held in change.today(usage.fleet.by_name))
+    return today - total(held.cost for held in change.then)
+
+
+def saved(usage: Usage, change: Change) -> Saved:
+    """What leaves the bill by the change, and what becomes free on nodes that stay. Described GPUs are bought one by one."""
+    less = less_cost(usage, change)
+    if usage.is_described:
+        return Saved(less, Decimal(0))
+    nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
+    needs = [held for held in change.then if held.node.key in nodes and not held.stays]
+    needed, bought = _nodes(needs), _nodes(held for held in change.then if held.node.key not in nodes)
+    groups = grouped((_kind(nodes[key]), nodes[key]) for key in sorted(empty))
+    gone = total(_cash(several, needed.get(kind, ())) for kind, several in groups.items())
+    paid = total(_price(several) for several in bought.values())
+    return Saved.of(less, kept(gone) - paid)
+
+
+def emptied(usage: Usage, pods: Iterable[Pod]) -> set[NodeKey]:
+    """The nodes that these pods alone hold."""
+    going = set(pods)
+    stay = {pod.place for pod in (*usage.fleet.pods, *usage.others) if pod not in going}
+    return {pod.place for pod in going} - stay
+
+
+def scenario(today: Position, usage: Usage, change: Change, cash: Decimal) -> Position:
+    """Today with the change: less money by what leaves the bill, and the GPU-hours and node-hours then held."""
+    before = change.today(usage.fleet.by_name)
+    gpu_hours, node_hours = (
+        sum(held.hours * held.gpus / (held.node.gpus if per_node else 1) for held in change.then)
+        - sum(held.hours * held.gpus / (held.node.gpus if per_node else 1) for held in before)
+        for per_node in (False, True)
+    )
+    return replace(
+        today,
+        cost=today.cost - cash,
+        gpu_hours=round(today.gpu_hours + gpu_hours, 9),
+        node_hours=round(today.node_hours + node_hours, 9),
+    )
+
+
+Kind = tuple[str, str | None, str, float]
+
+
+def _kind(node: Node) -> Kind:
+    """Nodes of one kind stand for each other."""
+    return node.cluster, node.instance_type, node.capacity_type, node.gpus
+
+
+def _nodes(needs: Iterable[Held]) -> dict[Kind, list[tuple[Node, Bin]]]:
+    """The nodes that these GPUs need, of each kind: each node of the kind that its first GPUs name."""
+    found = {}
+    for kind, several in grouped((_kind(held.node), held) for held in needs).items():
+        sizes = enumerate(min(held.gpus / held.node.gpus, 1.0) for held in several)
+        items = [PackedPod(str(n), size, 0.0, several[n].from_ms, several[n].to_ms) for n, size in sizes]
+        found[kind] = [(several[int(b.items[0].key)].node, b) for b in pack(items, slots(activity=1.0))]
+    return found
+
+
+def _price(nodes: Iterable[tuple[Node, Bin]]) -> Decimal:
+    """What nodes cost that have to be bought."""
+    return total(Held(node, node.gpus, filled.from_ms, filled.to_ms).cost for node, filled in nodes)
+
+
+def _cash(nodes: Iterable[Node], needed: Iterable[tuple[Node, Bin]]) -> Decimal:
+    """What leaves the bill of empty nodes if some of them are needed at a moment: those of the highest price stay."""
+    events: list[tuple[int, int, Decimal | None]] = []
+    for node in nodes:
+        for price, start, end in node.steps:
+            cash = cash_per_hour(node, price)
+            events += [(start, 1, cash), (end, -1, cash)]
+    for _, filled in needed:
+        events += [(filled.from_ms, 1, None), (filled.to_ms, -1, None)]
+    events.sort(key=lambda event: event[0])
+    prices: list[Decimal] = []
+    per_hour = gone = Decimal(0)
+    count = 0
+    for (at, step, cash_price), (until, _, _) in pairwise(events):
+        if cash_price is None:
+            count += step
+        else:
+            per_hour += cash_price * step
+            if step > 0:
+                insort(prices, cash_price)
+            else:
+                prices.remove(cash_price)
+        if prices:
+            gone += max(per_hour - count * prices[-1], Decimal(0)) * (until - at)
+    return gone / MS_PER_HOUR
