@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.inventory import load_activity
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import record
 from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
 from gpucost.whatif.flags import to_decimal
@@ -222,7 +222,6 @@ def one_node(
     return Fleet((node,), (Pod(node.name, name, gpus, 0, end, team=name, uid=node.name),))
 
 
-Span = tuple[int, int]
 # Stretches [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
 Idle = Mapping[PodKey, tuple[Span, ...]]
 
@@ -235,7 +234,8 @@ class Level:
     """How busy a pod was: shares 0-1 of a GPU's activity, memory in MiB of one GPU (None: not collected).
 
     `hours` are pairs of an epoch hour and the highest 5-minute mean of the pod's busiest GPU in it; `high` is their maximum, and
-    `high_memory_mib` the most memory of a GPU. Of the `devices` known, `active_devices` were ever active, or hold memory.
+    `high_memory_mib` the most memory of a GPU. Of the `devices` known, `active_devices` were ever active, or hold memory, and
+    `busy_devices` were ever active. `has_fixed_memory`: GPUs that hold memory hold the same whatever the load.
     """
 
     devices: int
@@ -245,6 +245,8 @@ class Level:
     high: float
     high_memory_mib: float | None = None
     hours: tuple[tuple[int, float], ...] = ()
+    busy_devices: int = 0
+    has_fixed_memory: bool = False
 
 
 Levels = Mapping[PodKey, Level]
@@ -271,6 +273,8 @@ def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels
             row["high_activity"],
             row["high_memory_mib"],
             tuple(row["busiest"]),
+            row["busy_devices"],
+            row["has_fixed_memory"],
         )
         for row in read_levels(con, period)
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, merge
 from gpucost.records import grouped, record
 from gpucost.whatif.answer import Position, total
 from gpucost.whatif.avoidable import cash_per_hour
@@ -110,12 +111,17 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
     return done + opened
 
 
-def peak(items: Iterable[Any]) -> tuple[int, int]:
-    """(most items at one moment, the first such moment); (0, 0) of none. Items have `from_ms` and `to_ms`."""
+def peak(items: Iterable[Any], count: Callable[[Any], float] = lambda _: 1) -> tuple[float, int]:
+    """(most items at one moment, each counting `count`, the first such moment); (0, 0) of none.
+
+    Items have `from_ms` and `to_ms`.
+    """
     events = []
     for item in items:
-        events += [(item.from_ms, 1), (item.to_ms, -1)]
-    most = level = at = 0
+        events += [(item.from_ms, count(item)), (item.to_ms, -count(item))]
+    most: float = 0
+    level: float = 0
+    at = 0
     for moment, step in sorted(events):
         level += step
         if level > most:
@@ -142,7 +148,8 @@ class Held(NamedTuple):
         node = replace(self.node, from_ms=self.from_ms, to_ms=self.to_ms)
         share = to_decimal(self.gpus) / to_decimal(node.gpus)
         return total(
-            kept(price.per_node_hour * share * (end - start) / MS_PER_HOUR) for price, start, end in node.steps
+            kept(price.per_node_hour * share * (end - start) / MS_PER_HOUR)
+            for price, start, end in node.steps
         )
 
 
@@ -193,7 +200,12 @@ def saved(usage: Usage, change: Change) -> Saved:
     nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
     needs = [held for held in change.then if held.node.key in nodes and not held.stays]
     needed, bought = _nodes(needs), _nodes(held for held in change.then if held.node.key not in nodes)
-    groups = grouped((_kind(nodes[key]), nodes[key]) for key in sorted(empty))
+    groups: dict[Kind, list[Node]] = defaultdict(list)
+    spans = grouped((pod.place, (pod.from_ms, pod.to_ms)) for pod in change.pods if pod.place in empty)
+    for place, held in sorted(spans.items()):
+        node = nodes[place]
+        # while no pod holds the node, no change of pods makes it go
+        groups[_kind(node)] += [replace(node, from_ms=start, to_ms=end) for start, end in merge(held)]
     gone = total(_cash(several, needed.get(kind, ())) for kind, several in groups.items())
     paid = total(_price(several) for several in bought.values())
     return Saved.of(less, kept(gone) - paid)

@@ -27,7 +27,7 @@ from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price
-from gpucost.whatif.share import PackedPod, pack, peak, slots
+from gpucost.whatif.packing import PackedPod, pack, peak, slots
 from gpucost.whatif.spot.advice import NOT, advise
 from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate, prior_rate

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, subtract, to_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, scenario_of, stated, today_of
@@ -36,7 +36,6 @@ from gpucost.whatif.fleet import (
     NodeKey,
     Pod,
     Price,
-    Span,
     Usage,
     is_batch,
     is_notebook,
@@ -109,28 +108,6 @@ def _weekdays(text: str) -> frozenset[int]:
         length = (_DAYS.index(last) - begin) % 7 + 1 if dash else 1
         chosen |= {(begin + step) % 7 for step in range(length)}
     return frozenset(chosen)
-
-
-def intersect(spans: Iterable[Span], others: Sequence[Span]) -> list[Span]:
-    """What lies in both; each in order and without overlaps."""
-    both = ((max(begin, start), min(end, stop)) for begin, end in spans for start, stop in others)
-    return [span for span in both if span[0] < span[1]]
-
-
-def subtract(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """What of `spans` lies in none of `others`; each in order and without overlaps."""
-    left: list[Span] = []
-    for begin, end in spans:
-        at = begin
-        for start, stop in others:
-            if stop <= at or start >= end:
-                continue
-            if start > at:
-                left.append((at, start))
-            at = max(at, stop)
-        if at < end:
-            left.append((at, end))
-    return left
 
 
 def total_hours(spans: Iterable[Span]) -> float:

@@ -16,7 +16,7 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import schedule
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
-from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, intersect, pieces, replay, subtract
+from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, pieces, replay
 from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
@@ -187,28 +187,6 @@ def test_a_service_keeps_a_replica() -> None:
     idle = {("default", uid): ((0, 100 * H),) for uid in "ab"}
     then, _ = schedule.played(usage, rules, idle)
     assert sorted((piece.pod.uid, piece.to_ms // H) for piece in then.kept) == [("a", 100), ("b", 1)]
-
-
-spans = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 20)), max_size=6).map(
-    lambda pairs: [(b, b + d) for b, d in sorted(pairs)]
-)
-
-
-def _apart(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    left: list[tuple[int, int]] = []
-    for begin, end in pairs:
-        if not left or begin > left[-1][1]:
-            left.append((begin, end))
-    return left
-
-
-@given(spans, spans)
-def test_intersection_and_difference_add_up(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
-    one, other = _apart(a), _apart(b)
-    inside = {t for begin, end in intersect(one, other) for t in range(begin, end)}
-    outside = {t for begin, end in subtract(one, other) for t in range(begin, end)}
-    every = {t for begin, end in one for t in range(begin, end)}
-    assert inside | outside == every and not inside & outside
 
 
 jobs = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 20), st.integers(1, 8)), min_size=1, max_size=8)

@@ -16,17 +16,8 @@ from gpucost.whatif import share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage
 from gpucost.whatif.gpu_specs import Facts
-from gpucost.whatif.share import (
-    Method,
-    PackedPod,
-    Sizing,
-    layout_name,
-    layouts,
-    pack,
-    peak,
-    profile_for,
-    slots,
-)
+from gpucost.whatif.packing import PackedPod, pack, peak, slots
+from gpucost.whatif.share import Method, Sizing, layout_name, layouts, profile_for
 from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR

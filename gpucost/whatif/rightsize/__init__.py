@@ -6,11 +6,12 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpucost import inputs
 from gpucost.engine import run_stage
@@ -19,22 +20,12 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
-from gpucost.whatif.answer import (
-    Answer,
-    Assumption,
-    Position,
-    Rows,
-    Value,
-    scenario_of,
-    stated,
-    today_of,
-    total,
-)
-from gpucost.whatif.avoidable import why_not
+from gpucost.whatif.answer import Answer, Assumption, Rows, old_prices, stated, today_of, total
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, one_node
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, NodeKey, Pod, Price, Usage, is_batch, one_node
 from gpucost.whatif.gpu_specs import Facts, GpuModel
+from gpucost.whatif.packing import Change, Held, emptied, less_cost, saved, scenario
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -231,10 +222,10 @@ class Fit:
     time_factor: float
 
     @property
-    def order(self) -> tuple[Decimal, float, int]:
-        """First what its GPUs cost while an hour's work of today is done: a price per unit of work."""
+    def order(self) -> tuple[Decimal, float, int, int]:
+        """First what its GPUs cost while an hour's work of today is done: a price per unit of work; last the instance's size."""
         price = self.offer.price_per_gpu_hour * self.gpus * to_decimal(self.time_factor)
-        return price, self.time_factor, self.gpus
+        return price, self.time_factor, self.gpus, self.offer.gpus
 
 
 def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, margins: Margins) -> list[Fit]:
@@ -304,6 +295,10 @@ class MachineShape:
     provider: str | None
     region: str | None
 
+    @property
+    def name(self) -> str:
+        return f"{self.namespace}/{self.workload}"
+
 
 def has_whole_gpus(pod: Pod) -> bool:
     """Whether the pod holds whole GPUs, not parts of one."""
@@ -311,62 +306,70 @@ def has_whole_gpus(pod: Pod) -> bool:
 
 
 def shapes_of(fleet: Fleet) -> dict[MachineShape, list[Pod]]:
-    """The pods that hold whole GPUs of a known model, alike ones together; those on reserved capacity are left out."""
+    """The pods that hold whole GPUs of a known model, alike ones together; pods on reserved capacity are left out."""
     nodes = fleet.by_name
     shapes: dict[MachineShape, list[Pod]] = defaultdict(list)
     for pod in fleet.pods:
         node = nodes[pod.place]
         if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
             place = (node.capacity_type, node.provider, node.region)
-            shapes[
-                MachineShape(
-                    pod.cluster, pod.namespace, pod.workload, node.gpu_model, round(pod.gpus), *place
-                )
-            ].append(pod)
+            shape = MachineShape(*pod.owner, node.gpu_model, round(pod.gpus), *place)
+            shapes[shape].append(pod)
     return shapes
 
 
 def load_of(shape: MachineShape, pods: Sequence[Pod], levels: Levels) -> Load | None:
-    """What the pods of a shape do: means weighed by time, the busiest and fullest of them; None where none was measured."""
-    measured = [(pod.length_ms, level) for pod in pods if (level := levels.get(pod.key)) is not None]
+    """The work of a shape's pods: means weighed by time, the busiest and fullest of them; None if none was measured."""
+    measured = [(pod.length_ms, levels[pod.key]) for pod in pods if pod.key in levels]
     if not measured:
         return None
     mean = sum(level.mean * span for span, level in measured) / sum(span for span, _ in measured)
     long = [
-        level for _, level in measured if level.measured_hours >= _LEAST_HOURS and level.devices >= shape.gpus
+        level.active_devices
+        for _, level in measured
+        if level.measured_hours >= _LEAST_HOURS and level.devices >= shape.gpus
     ]
-    used = max((level.active_devices for level in long), default=shape.gpus)
+    used = min(max(long, default=shape.gpus), shape.gpus)
     memories = [level.high_memory_mib for _, level in measured if level.high_memory_mib is not None]
-    share = mean * shape.gpus / used if used else 0.0
+    share = min(mean * shape.gpus / used, 1.0) if used else 0.0
     high = max(level.high for _, level in measured)
     memory = max(memories) if len(memories) == len(measured) else None
-    return Load(
-        shape.model, shape.gpus, min(used, shape.gpus), min(share, 1.0), high, memory, is_batch(pods[0])
-    )
+    return Load(shape.model, shape.gpus, used, share, high, memory, is_batch(pods[0]))
+
+
+Loads = dict[MachineShape, Load]
 
 
 @record
 class Move:
-    """A shape's pods, what they do, and the GPUs that would do it; what the one and the other cost once that is known."""
+    """A shape's pods, their load, and the GPUs that would do it; costs today and then."""
 
     shape: MachineShape
     pods: tuple[Pod, ...]
     load: Load
     fit: Fit
-    cost_today: Decimal = Decimal(0)
-    cost: Decimal = Decimal(0)
+    then: tuple[Held, ...]
+    cost_today: Decimal
 
     @property
     def offer(self) -> Offer:
         return self.fit.offer
 
+    @property
+    def cost(self) -> Decimal:
+        return total(held.cost for held in self.then)
+
+    @property
+    def saving(self) -> Decimal:
+        return self.cost_today - self.cost
+
     def per_work(self, cost: Decimal, digits: int) -> Decimal | None:
-        """Of a unit of work: an active GPU-hour of today's model."""
+        """Per unit of work: an active GPU-hour of today's model."""
         return round(cost / self.work, digits) if self.work else None
 
     @property
     def hours(self) -> float:
-        """Of the pods, today."""
+        """Pod-hours today."""
         return sum(pod.length_ms for pod in self.pods) / MS_PER_HOUR
 
     @property
@@ -376,34 +379,100 @@ class Move:
 
     @property
     def gpu_hours(self) -> Decimal:
-        """Of the GPUs chosen."""
+        """GPU-hours on the GPUs chosen."""
         return to_decimal(self.hours * self.fit.gpus * self.fit.time_factor)
 
 
-def _side_by_side(fleet: Fleet, moves: Sequence[Move]) -> tuple[Fleet, Fleet]:
-    """The moves' pods, each move a workload of its own, on nodes of their own: at their share of today's, on the GPUs chosen."""
-    by_name = fleet.by_name
-    today: list[tuple[Node, Pod]] = []
-    then: list[tuple[Node, Pod]] = []
-    for number, move in enumerate(moves):
-        offer, gpus = move.offer, move.fit.gpus
-        price = Price(round(offer.price_per_gpu_hour * gpus, 9), offer.source, offer.as_of)
-        for index, pod in enumerate(move.pods):
-            name = f"{number}/{index}"
-            pod = replace(
-                pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name
-            )
-            node = by_name[move.pods[index].place].part(pod.gpus, pod, name, "moved")
-            today.append((node, pod))
-            pod = replace(
-                pod, gpus=float(gpus), to_ms=pod.from_ms + round(pod.length_ms * move.fit.time_factor)
-            )
-            node = replace(node, gpus=pod.gpus, to_ms=pod.to_ms, prices=(price,), gpu_model=offer.gpu_model)
-            then.append((node, pod))
-    before, after = (
-        Fleet(tuple(node for node, _ in both), tuple(pod for _, pod in both)) for both in (today, then)
-    )
-    return before, after
+def _on(fit: Fit, pod: Pod, node: Node, empty: Collection[NodeKey]) -> Held:
+    """The GPUs of a fit: of the same model on the pod's own node, or one like it; otherwise on an instance to be bought.
+
+    A node that does not become empty keeps the pod.
+    """
+    offer, gpus, end = fit.offer, float(fit.gpus), pod.from_ms + round(pod.length_ms * fit.time_factor)
+    is_own = offer.instance_type == node.instance_type or node.key not in empty
+    if offer.source != "option" and offer.gpu_model == node.gpu_model and is_own:
+        return Held(node, gpus, pod.from_ms, end, stays=node.key not in empty)
+    size = float(max(offer.gpus, fit.gpus))
+    price = Price(offer.price_per_gpu_hour * to_decimal(size), offer.source, offer.as_of)
+    kind = offer.instance_type
+    bought = replace(node, name="", gpus=size, prices=(price,), instance_type=kind, gpu_model=offer.gpu_model)
+    return Held(bought, gpus, pod.from_ms, end)
+
+
+@record
+class Sizer:
+    """The search for GPUs that do the work of measured pods."""
+
+    usage: Usage
+    margins: Margins
+    facts: Facts
+    speeds: Speeds
+    offers: Sequence[Offer]
+
+    def moves(self, loads: Loads, *, other_models: bool = False) -> list[Move]:
+        """Each shape's cheapest GPUs, of its own model or of others, if they cost less; of a described fleet in any case."""
+        nodes, is_described = self.usage.fleet.by_name, self.usage.is_described
+        found, shapes = [], shapes_of(self.usage.fleet)
+        for shape, load in loads.items():
+            near = [
+                offer
+                for offer in self.offers
+                if (offer.provider, offer.region) == (shape.provider, shape.region)
+                and offer.purchase_option == PURCHASE[shape.capacity_type]
+                and (is_described or (offer.gpu_model != shape.model) == other_models)
+            ]
+            # without work there is nothing to size GPUs by
+            able = fits(load, near, self.facts, self.speeds, self.margins) if load.used else []
+            if not able or (
+                (able[0].offer.gpu_model, able[0].gpus) == (shape.model, shape.gpus) and not is_described
+            ):
+                continue
+            pods = tuple(shapes[shape])
+            then = tuple(_on(able[0], pod, nodes[pod.place], nodes) for pod in pods)
+            today = total(held.cost for held in Change(pods).today(nodes))
+            move = Move(shape, pods, load, able[0], then, today)
+            if is_described or move.saving > 0:
+                found.append(move)
+        return found
+
+    def sized(self, levels: Levels) -> Sized:
+        """Fewer GPUs of the same model, and MIG slices for pods with one GPU if memory is measured."""
+        loads = self.loads(levels)
+        moves = self.moves(loads)
+        moved = tuple(pod for move in moves for pod in move.pods)
+        rest = self.usage._replace(fleet=self.usage.fleet.without(moved))
+        slices = Change()
+        if any(load.memory_mib is not None for load in loads.values()) and not self.usage.is_described:
+            slices = share.share(rest, share.Sizing(share.Method.mig), levels, self.facts).change
+        nodes, empty = self.usage.fleet.by_name, emptied(self.usage, moved + slices.pods)
+        if not self.usage.is_described:
+            placed = [[_on(move.fit, pod, nodes[pod.place], empty) for pod in move.pods] for move in moves]
+            moves = [replace(move, then=tuple(then)) for move, then in zip(moves, placed, strict=True)]
+        return Sized(loads, moves, slices, rest)
+
+    def loads(self, levels: Levels) -> Loads:
+        """The load of each shape that was measured."""
+        found = {shape: load_of(shape, pods, levels) for shape, pods in shapes_of(self.usage.fleet).items()}
+        return {shape: load for shape, load in found.items() if load is not None}
+
+
+class Sized(NamedTuple):
+    """Loads, the moves to fewer GPUs, the pods that share slices, and the usage without the moves."""
+
+    loads: Loads
+    moves: list[Move]
+    slices: Change
+    rest: Usage
+
+    @property
+    def change(self) -> Change:
+        """The moves and the slices."""
+        pods = tuple(pod for move in self.moves for pod in move.pods)
+        return Change(pods, tuple(held for move in self.moves for held in move.then)) + self.slices
+
+    @property
+    def has_memory(self) -> bool:
+        return any(load.memory_mib is not None for load in self.loads.values())
 
 
 @record
@@ -497,189 +566,129 @@ def answer(
     listed: Sequence[Offer],
     *,
     other_models: bool = False,
-    stale_before: str = "",
+    stale: tuple[date, int] | None = None,
 ) -> Answer:
-    """What measured workloads need of the GPUs they run on: fewer of them, else a MIG slice of one; time-slices stand beside it.
+    """The GPUs that measured workloads need: fewer of their model, or a MIG slice of one.
 
-    `other_models`: below it stand the cheapest of other models per unit of work, which the scenario does not count. Prices before
-    the day `stale_before` stand in the title. Of a described fleet the one offer counts, also where it costs more. Raises
-    GpucostError where nothing was measured, UsageError where that offer cannot do the work.
+    `other_models`: below it stand the cheapest of other models per unit of work, which the scenario does not count. Prices over
+    so many days old on a day (`stale`) stand in the title. Of a described fleet the one offer counts, also if it costs more.
+    Raises GpucostError if nothing was measured, UsageError if that offer cannot do the work.
     """
-    fleet, is_described, currency = usage.fleet, usage.is_described, usage.currency
-    shapes = shapes_of(fleet)
-    loads = {
-        shape: load for shape, pods in shapes.items() if (load := load_of(shape, pods, levels)) is not None
-    }
-    if not loads:
+    fleet, is_described = usage.fleet, usage.is_described
+    offers = listed if is_described else merge(fleet_offers(fleet.nodes), listed)
+    sizer = Sizer(usage, margins, facts, speeds, offers)
+    sized = sizer.sized(levels)
+    if not sized.loads:
         raise GpucostError(
             f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    offers = listed if is_described else merge(fleet_offers(fleet.nodes), listed)
-
-    def cheapest(is_meant: Callable[[MachineShape, Offer], bool]) -> Iterator[Move]:
-        for shape, load in loads.items():
-            near = [
-                offer
-                for offer in offers
-                if (offer.provider, offer.region) == (shape.provider, shape.region)
-                and offer.purchase_option == PURCHASE[shape.capacity_type]
-                and is_meant(shape, offer)
-            ]
-            # without work there is nothing to size GPUs by
-            best = next(iter(fits(load, near, facts, speeds, margins)), None) if load.used else None
-            if best and (is_described or (best.offer.gpu_model, best.gpus) != (shape.model, shape.gpus)):
-                yield Move(shape, tuple(shapes[shape]), load, best)
-
-    moves = list(cheapest(lambda shape, offer: is_described or offer.gpu_model == shape.model))
-    others = (
-        list(cheapest(lambda shape, offer: offer.gpu_model != shape.model))
-        if other_models and not is_described
-        else []
-    )
-    if is_described and not moves:
+    if is_described and not sized.moves:
         raise UsageError(
             f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
-    both = [*moves, *others]
-    before, after = map(fleet_costs, _side_by_side(fleet, both))
-    keys = (("moved", "default", str(number)) for number in range(len(both)))
-    costed = [
-        replace(move, cost_today=before.by_workload[key], cost=after.by_workload[key])
-        for key, move in zip(keys, both, strict=True)
+    found = more = saved(usage, sized.change)
+    if fixed := share.without_preallocation(fleet, levels, facts):
+        more = saved(usage, sizer.sized({**levels, **fixed}).change)
+    others = sizer.moves(sized.loads, other_models=True) if other_models and not is_described else []
+    sliced = _time_slices(sized.rest, levels, facts)
+    today = today_of(usage, fleet_costs(fleet), is_held=True)
+    then = scenario(today, usage, sized.change, found.cash)
+    figures = _figures(sized, speeds) | share.saved_figures(found, more)
+    if not is_described:
+        figures["time_slices_saving"] = less_cost(usage, sliced)
+    if other_models:
+        figures["other_models_saving"] = _saved(others)
+    findings = [*share.preallocation(found, more, usage.currency)]
+    if is_described:
+        (move,) = sized.moves
+        today = replace(today, more={"gpus": move.load.gpus, "gpu_model": move.load.model})
+        then = replace(then, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
+        findings += _unfit(margins, move, facts)
+    else:
+        findings += _findings(usage, sized, sliced, across_vendors=speeds.across_vendors or not other_models)
+    how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput and memory bandwidth"
+    title = f"{'Other' if is_described else 'Fewer or smaller'} GPUs for {usage.scope_name}"
+    return Answer(
+        kind="rightsize",
+        title=f"{title}{_old(sized.moves, stale)}",
+        period=usage.period_name,
+        today=today,
+        scenario=then,
+        figures=figures,
+        assumptions=_assumptions(
+            usage, margins, speeds if is_described or others else None, [*sized.moves, *others]
+        ),
+        break_even=(_break_even(usage, sized.moves),),
+        time=_time(sized.moves, is_described=is_described),
+        findings=tuple(findings),
+        tables=(
+            *_table("Per unit of work" if is_described else "Fewer GPUs of the same model", sized.moves),
+            *_table(f"Other models, not counted above{how}{_old(others, stale)}", others),
+        ),
+    )
+
+
+def _time_slices(rest: Usage, levels: Levels, facts: Facts) -> Change:
+    """Pods that could take turns on GPUs that MIG cannot cut: nothing is between them, so it is no part of the saving."""
+
+    def is_uncut(node: Node) -> bool:
+        model = facts.models.get(node.gpu_model or "")
+        return model is not None and not model.mig_slices
+
+    has_memory = any(level.high_memory_mib is not None for level in levels.values())
+    if rest.is_described or not has_memory:
+        return Change()
+    return share.share(rest._replace(fleet=rest.fleet.only(is_uncut)), share.Sizing(), levels, facts).change
+
+
+def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
+    """Which of their list prices are old, for a title."""
+    if stale is None:
+        return ""
+    prices = [
+        (
+            f"{offer.instance_type} {offer.purchase_option}",
+            Price(offer.price_per_gpu_hour, offer.source, offer.as_of),
+        )
+        for offer in (move.offer for move in moves)
+        if offer.source in ("catalog", "spot_history")
     ]
-    others = [move for move in costed[len(moves) :] if move.cost < move.cost_today]
-    moves = [move for move in costed[: len(moves)] if is_described or move.cost < move.cost_today]
-    rest = fleet.without([pod for move in moves for pod in move.pods])
-    today_costs, rest_costs = fleet_costs(fleet), fleet_costs(rest)
-    costs = fleet_costs(_side_by_side(fleet, moves)[1])
-    today = today_of(usage, today_costs, is_held=True)
-    left = Position.of(rest_costs, currency, rest)
-    scenario = scenario_of(usage, today, today_costs.cost, left + Position.of(costs, currency))
-    has_memory = any(load.memory_mib is not None for load in loads.values())
-    slices = sliced = None
-    if has_memory and not is_described and any(pod.key in levels for pod in rest.pods):
-        # what fits a slice of its GPU, as `whatif share --method mig` tells it
-        slices = share.answer(
-            usage._replace(fleet=rest), share.Sizing(method=share.Method.mig), levels, facts
-        )
-        scenario = replace(
-            scenario,
-            cost=scenario.cost - _worth(slices),
-            gpu_hours=round(scenario.gpu_hours - slices.today.gpu_hours + slices.scenario.gpu_hours, 9),
-            node_hours=round(scenario.node_hours - slices.today.node_hours + slices.scenario.node_hours, 9),
-        )
-        # what MIG cannot cut may take turns, with nothing between the pods: no part of the saving
-        uncut = rest.only(
-            lambda node: (
-                (model := facts.models.get(node.gpu_model or "")) is not None and not model.mig_slices
-            )
-        )
-        if any(pod.key in levels for pod in uncut.pods):
-            sliced = share.answer(usage._replace(fleet=uncut), share.Sizing(), levels, facts)
-    figures: dict[str, Value] = {
+    return old_prices(prices, *stale)
+
+
+def _figures(sized: Sized, speeds: Speeds) -> dict[str, Any]:
+    """Named figures."""
+    loads, moves = sized.loads, sized.moves
+    figures: dict[str, Any] = {
         "workloads_measured": _workloads(loads),
         "workloads_moved": _workloads(move.shape for move in moves),
         "workloads_with_unused_gpus": _workloads(
             shape for shape, load in loads.items() if 0 < load.used < shape.gpus
         ),
-        "memory_measured": has_memory,
+        "memory_measured": sized.has_memory,
     }
-    if not is_described:
-        fewer = _saved(moves)
-        figures |= {
-            "saving_by_fewer_gpus": fewer,
-            "saving_by_mig_slices": _worth(slices) if slices else Decimal(0),
+    if not sized.rest.is_described:
+        return figures | {
+            "saving_by_fewer_gpus": _saved(moves),
+            "saving_by_mig_slices": less_cost(sized.rest, sized.slices),
+            "pods_on_mig_slices": len({pod.key for pod in sized.slices.pods}),
         }
-        figures["time_slices_saving"] = _worth(sliced) if sliced else Decimal(0)
-        figures["pods_on_mig_slices"] = slices.figures["pods_shared"] if slices else 0
-    if other_models:
-        figures["other_models_saving"] = _saved(others)
-
-    less = today.cost - scenario.cost
-    cash = less if is_described else _cash(usage, moves) + (slices.saving if slices else Decimal(0))
-    figures |= {"cash_saving": cash, "freed_capacity_cost": round(less - cash, 9)}
-    scenario = replace(scenario, cost=today.cost - cash)
-
-    def old(several: Sequence[Move]) -> str:
-        """Which of their prices are old, for a title."""
-        names = {
-            f"{offer.instance_type} {offer.purchase_option} of {offer.as_of}"
-            for offer in {move.offer for move in several}
-            if offer.source in ("catalog", "spot_history") and offer.as_of and offer.as_of < stale_before
-        }
-        return f" (old prices: {', '.join(sorted(names))})" if names else ""
-
-    findings: list[str] = []
-    how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput and memory bandwidth"
-    if is_described:
-        (move,) = moves
-        figures |= {
-            "unit_of_work": f"active GPU-hour of {move.load.model}",
-            "units_of_work": round(float(move.work), 6),
-            "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
-            "cost_per_unit_of_work": move.per_work(move.cost, 6),
-            "relative_speed": round(speeds.ratio(move.offer.gpu_model, move.load.model) or 0.0, 6),
-            "time_factor": round(move.fit.time_factor, 6),
-            "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
-        }
-        today = replace(today, more={"gpus": move.load.gpus, "gpu_model": move.load.model})
-        scenario = replace(scenario, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
-        findings += _unfit(margins, move, facts)
-    else:
-        if slices and _worth(slices) > 0:
-            pods = slices.figures["pods_shared"]
-            what = f"{pods} pods with one GPU fit a MIG slice of it: {_worth(slices):,.2f} of the saving"
-            findings.append(f"{what}; gpucost whatif share --method mig tells which.")
-        if sliced and _worth(sliced) > 0:
-            pods = sliced.figures["pods_shared"]
-            what = f"Time-slices for {pods} pods on GPUs without MIG would free {_worth(sliced):,.2f} more, not counted above"
-            findings.append(f"{what}: nothing keeps the pods apart. gpucost whatif share tells which.")
-        findings += _findings(
-            loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors or not other_models
-        )
-    return Answer(
-        kind="rightsize",
-        title=f"{'Other' if is_described else 'Fewer or smaller'} GPUs for {usage.scope_name}{old(moves)}",
-        period=usage.period_name,
-        today=today,
-        scenario=scenario,
-        figures=figures,
-        assumptions=_assumptions(
-            usage, margins, speeds if is_described or others else None, [*moves, *others]
-        ),
-        break_even=(_break_even(usage, moves),),
-        time=_time(moves, is_described=is_described),
-        findings=tuple(findings),
-        tables=(
-            *_table("Per unit of work" if is_described else "Fewer GPUs of the same model", moves),
-            *_table(f"Other models, not counted above{how}{old(others)}", others),
-        ),
-    )
-
-
-def _worth(shared: Answer) -> Decimal:
-    """What shared GPUs save in cash and free on nodes that stay."""
-    return Decimal(shared.figures["cash_saving"]) + Decimal(shared.figures["freed_capacity_cost"])
-
-
-def _cash(usage: Usage, moves: Iterable[Move]) -> Decimal:
-    """What leaves the bill: of pods that hold whole nodes which can be given back. Other pods' nodes stay."""
-    nodes, cash = usage.fleet.by_name, Decimal(0)
-    for move in moves:
-        whole = sum(
-            pod.gpu_ms
-            for pod in move.pods
-            if pod.gpus >= nodes[pod.place].gpus - 1e-6 and not why_not(nodes[pod.place])
-        )
-        part = to_decimal(whole) / to_decimal(sum(pod.gpu_ms for pod in move.pods))
-        cash += (move.cost_today - move.cost) * part
-    return round(cash, 9)
+    (move,) = moves
+    return figures | {
+        "unit_of_work": f"active GPU-hour of {move.load.model}",
+        "units_of_work": round(float(move.work), 6),
+        "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
+        "cost_per_unit_of_work": move.per_work(move.cost, 6),
+        "relative_speed": round(speeds.ratio(move.offer.gpu_model, move.load.model) or 0.0, 6),
+        "time_factor": round(move.fit.time_factor, 6),
+        "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
+    }
 
 
 def _saved(moves: Iterable[Move]) -> Decimal:
-    return total(move.cost_today - move.cost for move in moves)
+    return total(move.saving for move in moves)
 
 
 def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
@@ -710,9 +719,7 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
                 move.per_work(move.cost, 4),
                 round(move.fit.time_factor, 3),
             )
-            for move in sorted(
-                moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload)
-            )
+            for move in sorted(moves, key=lambda move: (-round(move.saving, 2), move.shape.workload))
         ],
         "{} more workloads.",
         f"{f'Together they save {saved:,.2f}. ' if len(moves) > 1 else ''}per_unit: cost per active GPU-hour of today's model.",
@@ -801,22 +808,27 @@ def _time(moves: Sequence[Move], *, is_described: bool) -> tuple[str, ...]:
     return (f"Batch work takes {span} times as long{rest}.", *caveats)
 
 
-def _findings(
-    loads: Mapping[MachineShape, Load], fleet: Fleet, *, has_memory: bool, across_vendors: bool
-) -> Iterator[str]:
-    partly = [(shape, load.used) for shape, load in loads.items() if 0 < load.used < shape.gpus]
+def _findings(usage: Usage, sized: Sized, sliced: Change, *, across_vendors: bool) -> Iterator[str]:
+    if sized.slices.pods:
+        what = f"{len({pod.key for pod in sized.slices.pods})} pods with one GPU fit a MIG slice of it"
+        worth = less_cost(usage, sized.slices)
+        yield f"{what}: {worth:,.2f} of the saving; gpucost whatif share --method mig lists them."
+    if sliced.pods:
+        what = f"Time-slices for {len({pod.key for pod in sliced.pods})} pods on GPUs without MIG would free"
+        worth = less_cost(usage, sliced)
+        yield f"{what} {worth:,.2f} more, not counted above: nothing keeps the pods apart. See gpucost whatif share."
+    partly = [(shape, load.used) for shape, load in sized.loads.items() if 0 < load.used < shape.gpus]
     for shape, used in sorted(partly, key=lambda item: (item[1] - item[0].gpus, item[0].workload))[:20]:
-        yield f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {used} of them."
-    for shape in [shape for shape, load in loads.items() if load.used == 0][:20]:
-        name = f"{shape.namespace}/{shape.workload}"
-        yield f"{name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
-    if not has_memory:
+        yield f"{shape.name} asks for {shape.gpus} GPUs and never used more than {used} of them."
+    for shape in [shape for shape, load in sized.loads.items() if load.used == 0][:20]:
+        yield f"{shape.name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
+    if not sized.has_memory:
         yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): other GPUs are asked to have as much memory in all as today's."
     if not across_vendors:
         yield "Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in."
-    if parts := sum(not has_whole_gpus(pod) for pod in fleet.pods):
+    if parts := sum(not has_whole_gpus(pod) for pod in usage.fleet.pods):
         yield f"{parts} pods that hold parts of GPUs are left as they are."
-    nodes = fleet.by_name
-    if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in fleet.pods):
+    nodes = usage.fleet.by_name
+    if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in usage.fleet.pods):
         yield f"{reserved} pods on reserved capacity are left as they are: it is paid anyway."
-    yield "Money leaves the bill only for pods that hold whole nodes; other GPUs are free on nodes that stay."
+    yield "Money leaves the bill only for nodes that become empty; other GPUs are free on nodes that stay."
