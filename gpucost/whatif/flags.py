@@ -14,6 +14,9 @@ HOURS_PER_MONTH = 730
 HOURS_PER_YEAR = 8760
 GPUS_PER_NODE = 8
 DAYS = 30
+# Until work runs on a new node, in every what-if; of these the node itself takes PROVISION_MINUTES, images and weights the rest.
+START_MINUTES, PROVISION_MINUTES = 12.0, 5.0
+START_SOURCE = "default: 0.2 h in the simulations of Can't Be Late, NSDI 2024"
 
 
 class PricePer(StrEnum):

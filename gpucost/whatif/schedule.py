@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, subtract, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, merge, subtract, to_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, scenario_of, stated, today_of
@@ -23,6 +23,9 @@ from gpucost.whatif.flags import (
     DAYS,
     GPUS_PER_NODE,
     HOURS_PER_MONTH,
+    PROVISION_MINUTES,
+    START_MINUTES,
+    START_SOURCE,
     PricePer,
     days_counted,
     node_price,
@@ -37,6 +40,7 @@ from gpucost.whatif.fleet import (
     Pod,
     Price,
     Usage,
+    Workload,
     is_batch,
     is_notebook,
     one_node,
@@ -116,6 +120,9 @@ def total_hours(spans: Iterable[Span]) -> float:
 
 
 MS_PER_MINUTE = 60_000
+# Epoch hours in which workloads counted no request; those of other workloads and hours are not known, or had some.
+Quiet = Mapping[Workload, Collection[int]]
+NEVER_QUIET: Quiet = {}
 
 
 @record
@@ -156,23 +163,35 @@ class Rules(OptionGroup):
     provision_minutes: Annotated[
         float,
         Option(
-            "A node comes up in so long. Default: 5; by options alone 0.", says="a node is provisioned in", unit="minutes"
+            "A node comes up in so long. Default: 5; by options alone 0.", says="a node is provisioned in", unit="minutes",
+            source=START_SOURCE,
         ),
-    ] = 5.0  # fmt: skip
+    ] = PROVISION_MINUTES  # fmt: skip
     restart_minutes: Annotated[
         float,
         Option(
-            "A released pod comes back in so long. Default: 2.",
-            says="a released pod comes back in",
-            unit="minutes",
+            "A released pod is back in so long: image, weights. Default: 7.", says="a released pod comes back in",
+            unit="minutes", source=START_SOURCE,
         ),
-    ] = 2.0
+    ] = START_MINUTES - PROVISION_MINUTES  # fmt: skip
 
     def patience_ms(self, pod: Pod | None = None) -> int | None:
         """How long the pod may be idle, without one any pod; None: as long as it likes."""
         of_notebooks = pod is None or is_notebook(pod, self.notebooks)
         limits = (self.idle_minutes, self.notebook_idle_minutes if of_notebooks else None)
         return min((round(limit * MS_PER_MINUTE) for limit in limits if limit is not None), default=None)
+
+    def kept(self, pod: Pod, idle: Iterable[Span]) -> list[Span]:
+        """The stretches that the rules leave the pod; its whole life if none of them touches it."""
+        spans: list[Span] = [(pod.from_ms, pod.to_ms)]
+        if self.office is not None and not is_batch(pod):
+            spans = intersect(spans, self.office)
+        patience = self.patience_ms(pod)
+        if patience is not None:
+            spans = subtract(
+                spans, [(begin + patience, end) for begin, end in idle if end - begin > patience]
+            )
+        return spans
 
 
 @record
@@ -189,14 +208,7 @@ class Piece:
         return (self.to_ms - self.from_ms) * self.pod.gpus
 
 
-def pieces(pod: Pod, rules: Rules, idle: Collection[Span]) -> list[Piece]:
-    """The stretches that the rules leave the pod; a whole one where none of them touches it."""
-    spans: list[Span] = [(pod.from_ms, pod.to_ms)]
-    if rules.office is not None and not is_batch(pod):
-        spans = intersect(spans, rules.office)
-    patience = rules.patience_ms(pod)
-    if patience is not None:
-        spans = subtract(spans, [(begin + patience, end) for begin, end in idle if end - begin > patience])
+def _pieces(pod: Pod, spans: Iterable[Span]) -> list[Piece]:
     return [Piece(pod, begin, end, begin > pod.from_ms) for begin, end in spans]
 
 
@@ -312,22 +324,23 @@ class DescribedNodes(OptionGroup):
     days: flags.Days | None = None
 
 
-def played(usage: Usage, rules: Rules, idle: Idle) -> tuple[Replay, Replay]:
+def played(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet = NEVER_QUIET) -> tuple[Replay, Replay]:
     """The fleet under the rules, and the same with every pod whole; empty nodes are removed in both.
 
     Other pods on the nodes of selected ones are whole in both: the difference is due to the selected ones alone.
     """
     pods, others = usage.fleet.pods, set(usage.others)
-    always = _replicas_kept(pods)
-    kept = [
-        piece
-        for pod in pods
-        for piece in ([_whole(pod)] if pod in always else pieces(pod, rules, idle.get(pod.key, ())))
-    ]
-    then, before = (
-        replay(usage.fleet, (*own, *map(_whole, usage.others)), rules)
-        for own in (kept, [_whole(pod) for pod in pods])
-    )
+    replicas = _replicas(pods)
+    kept: list[Piece] = []
+    for pod in pods:
+        spans = rules.kept(pod, idle.get(pod.key, ()))
+        if pod in replicas:
+            hours = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for hour in quiet.get(pod.owner, ())]
+            spans = merge([*spans, *subtract([(pod.from_ms, pod.to_ms)], hours)])
+        kept += _pieces(pod, spans)
+    whole = [_whole(pod) for pod in usage.others]
+    then = replay(usage.fleet, [*kept, *whole], rules)
+    before = replay(usage.fleet, [*map(_whole, pods), *whole], rules)
     waits = tuple(wait for wait in then.waits if wait.pod not in others)
     return Replay(then.fleet, waits, tuple(kept)), before
 
@@ -336,7 +349,7 @@ def _whole(pod: Pod) -> Piece:
     return Piece(pod, pod.from_ms, pod.to_ms, False)
 
 
-def _replicas_kept(pods: Iterable[Pod]) -> set[Pod]:
+def _replicas(pods: Iterable[Pod]) -> set[Pod]:
     """Pods of services that stay, so that one replica answers at any time: as few as cover the service's life."""
     kept: set[Pod] = set()
     services = grouped((pod.owner, pod) for pod in pods if pod.workload_type == "inference")
@@ -572,7 +585,10 @@ def _findings(
             "that stay: capacity for other work, no money that leaves the bill."
         )
     if any(pod.workload_type == "inference" for pod in fleet.pods):
-        yield "Each service keeps one replica at any time: requests may come in every hour."
+        yield (
+            "Each service keeps one replica in every hour with requests, and at any time if its requests are not counted "
+            "(gpucost collect progress)."
+        )
     if batch := {piece.pod.uid for piece in kept if piece.returns and is_batch(piece.pod)}:
         yield f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to go on from."
     judged = [pod for pod in fleet.pods if rules.patience_ms(pod) is not None]

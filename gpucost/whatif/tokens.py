@@ -299,7 +299,7 @@ class Replicas(OptionGroup):
             "Until a new replica serves: node, image, weights; paid. Default: 12.", most=1440, says="start of a replica",
             unit="minutes, paid", source="default: as a restart in gpucost whatif spot",
         ),
-    ] = 12.0  # fmt: skip
+    ] = flags.START_MINUTES  # fmt: skip
     prompt_weight: Annotated[
         float,
         Option(

@@ -229,3 +229,29 @@ def test_charges_of_two_bills_are_common_unless_both_tell_what_parts_them(tables
         ),
     )
     assert [pair[0] for pair in tables.run("store/sql/told_pairs")] == [3]
+
+
+def test_an_hour_is_quiet_if_the_counters_of_all_replicas_stand_still(tables: Tables) -> None:
+    """Requests until 1:30 and one at 4:02, counted by each of two replicas; from hour 6 on one of them is not collected."""
+    held = f"'c', 'ns', 'Deployment/api', 0, {9 * HOUR}"
+    allocations = "allocations: allocation_id, cluster, namespace, workload, held_from_ms, held_to_ms"
+    tables.add(allocations, f"1, {held}", f"2, {held}", "3, 'c', 'ns', 'Job/x', 0, 100")
+    tables.make(
+        "unit_candidates: series_id INT, allocation_id INT, cluster VARCHAR, namespace VARCHAR, workload VARCHAR",
+        *(f"{number}, {number}, 'c', 'ns', 'Deployment/api'" for number in (1, 2)),
+    )
+    series = "progress_series: series_id, source, unit, kind"
+    tables.add(series, "1, 's', 'request', 'counter'", "2, 's', 'request', 'counter'")
+    tables.add("loads: kind, source, from_ms, to_ms", f"'progress', 's', 0, {9 * HOUR}")
+    values = {(1, 0): 5, (1, 1.5): 9, (1, 4 + 2 / 60): 10, (1, 9): 10, (2, 0): 3, (2, 6): 3}
+    tables.add(
+        "progress_values: series_id, at_ms, value",
+        *(f"{number}, {round(hour * HOUR)}, {value}" for (number, hour), value in values.items()),
+    )
+    rows = tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)
+    # the request counted at 4:02 may have come in hour 3; the first values may count requests of hour 0
+    assert [row[-1] for row in rows] == [2, 5] and {row[:3] for row in rows} == {
+        ("c", "ns", "Deployment/api")
+    }
+    tables.con.execute(f"UPDATE loads SET to_ms = {5 * HOUR}")
+    assert [row[-1] for row in tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)] == [2]

@@ -16,7 +16,7 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import schedule
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
-from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, pieces, replay
+from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, replay
 from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
@@ -88,8 +88,10 @@ def test_office_hours_that_are_none(text: str) -> None:
 def test_what_rules_leave_a_pod(
     rules: Rules, workload: str, expected: list[tuple[float, float, bool]]
 ) -> None:
-    left = pieces(pod("a", 0, 10, workload=workload), rules, [(2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE)])
-    assert [(p.from_ms / H, p.to_ms / H, p.returns) for p in left] == expected
+    holder = pod("a", 0, 10, workload=workload)
+    idle = {holder.key: ((2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE))}
+    then, _ = schedule.played(Usage(Fleet((NODE,), (holder,)), "USD", "test", "all"), rules, idle)
+    assert [(p.from_ms / H, p.to_ms / H, p.returns) for p in then.kept] == expected
 
 
 def played(*pods: Pod, node: Node = NODE, **minutes: float) -> Replay:
@@ -187,6 +189,13 @@ def test_a_service_keeps_a_replica() -> None:
     idle = {("default", uid): ((0, 100 * H),) for uid in "ab"}
     then, _ = schedule.played(usage, rules, idle)
     assert sorted((piece.pod.uid, piece.to_ms // H) for piece in then.kept) == [("a", 100), ("b", 1)]
+    # no request came from hour 10 to 19: the replica goes then, too; other hours had requests, or none were counted
+    then, _ = schedule.played(usage, rules, idle, {service[0].owner: range(10, 20)})
+    kept = sorted((piece.pod.uid, piece.from_ms // H, piece.to_ms // H) for piece in then.kept)
+    assert kept == [("a", 0, 10), ("a", 20, 100), ("b", 0, 1)]
+    # a replica that is busy all the time is never released, requests or not
+    then, _ = schedule.played(usage, rules, {}, {service[0].owner: range(10, 20)})
+    assert [(piece.from_ms, piece.to_ms) for piece in then.kept] == [(0, 100 * H)] * 2
 
 
 jobs = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 20), st.integers(1, 8)), min_size=1, max_size=8)

@@ -12,6 +12,7 @@ from gpucost import pipeline
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
 from gpucost.questions.findings.kinds import Findings, Names, WhatIfQuery, WhatIfResult, ranked
+from gpucost.questions.units.query import quiet_hours
 from gpucost.records import grouped
 from gpucost.whatif import rightsize, schedule, share
 from gpucost.whatif.answer import Answer
@@ -58,15 +59,16 @@ class _Scenarios:
         self.config, self.period, self.store = config, period, store
         self.period_name = name_of(period, config.tz)
 
-        def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, Levels]:
+        def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, Levels, schedule.Quiet]:
             activity = config.activity
             return (
                 read_stored(con, period, Scope()).fleet,
                 idle_stretches(con, activity, period, MS_PER_HOUR),
                 levels(con, activity, period),
+                quiet_hours(con, period),
             )
 
-        self.fleet, self._idle_hour, self._levels = pipeline.read_attributed(config, store, read)
+        self.fleet, self._idle_hour, self._levels, self._quiet = pipeline.read_attributed(config, store, read)
 
     @cached_property
     def _prices(self) -> tuple[Facts, dict[Place, list[rightsize.Offer]], Market]:
@@ -139,7 +141,7 @@ class _Scenarios:
         )
         idle = self._idle_hour if rules.idle_minutes else {}
         usage = self.usage(question, is_narrowed=bool(question.workloads))
-        then, before = schedule.played(usage, rules, idle)
+        then, before = schedule.played(usage, rules, idle, self._quiet)
         return schedule.answer(usage, rules, then, idle, before)
 
     def spot(self, question: WhatIfQuery) -> Answer:

@@ -148,6 +148,20 @@ def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> 
     run_stage(con, PACKAGE, "30_candidates")
 
 
+def quiet_hours(con: DuckDBPyConnection, period: Period) -> dict[tuple[str, str, str], set[int]]:
+    """The epoch hours of `period` in which a workload (its cluster, namespace and name) counted no request.
+
+    Hours in which its counters were not collected are left out, and workloads without counters.
+    """
+    found: dict[tuple[str, str, str], set[int]] = {}
+    if con.execute("FROM progress_series LIMIT 1").fetchall():
+        run_stage(con, PACKAGE, "30_candidates")
+        rows = run_stage(con, PACKAGE, "35_quiet_hours", period.bounds).fetchall()
+        for cluster, namespace, workload, hour in rows:
+            found.setdefault((cluster, namespace, workload), set()).add(hour)
+    return found
+
+
 @dataclass(slots=True)
 class UnitView:
     """`rows` and the lists in `sections` are dicts of the same keys each; money is Decimal, moments are ISO 8601 in UTC.

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from gpucost.options import Option
+from gpucost.questions.units.query import quiet_hours
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import idle_stretches
@@ -45,6 +46,11 @@ def whatif_schedule(
         rules = replace(rules, notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES)
     rules = replace(rules, office=tuple(office.spans(request.period, settings.tz)) if office else None)
     at_least_ms = 0 if office else rules.patience_ms() or 0
-    idle = request.read(lambda con: idle_stretches(con, settings.activity, request.period, at_least_ms))
-    then, before = played(usage, rules, idle)
+    idle, quiet = request.read(
+        lambda con: (
+            idle_stretches(con, settings.activity, request.period, at_least_ms),
+            quiet_hours(con, request.period),
+        )
+    )
+    then, before = played(usage, rules, idle, quiet)
     return request.finish(answer(usage, rules, then, idle, before))
