@@ -7,7 +7,8 @@ WITH points AS (
     WHERE s.kind = 'counter' AND s.unit IN ('request', 'prompt_token', 'generation_token')
 ),
 lives AS (
-    SELECT series_id, source, unnest(range((min(at_ms) + 3599999) // 3600000, max(at_ms) // 3600000)) AS hour FROM points GROUP BY ALL
+    SELECT series_id, source, unnest(range((first_ms + 3599999) // 3600000, last_ms // 3600000)) AS hour
+    FROM (SELECT series_id, source, min(at_ms) AS first_ms, max(at_ms) AS last_ms FROM points GROUP BY ALL)
 ),
 counted AS (
     SELECT DISTINCT c.allocation_id, l.hour
