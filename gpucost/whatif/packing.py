@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +17,7 @@ from gpucost.whatif.answer import Position, total
 from gpucost.whatif.avoidable import cash_per_hour
 from gpucost.whatif.cost import kept
 from gpucost.whatif.flags import to_decimal
-from gpucost.whatif.fleet import Node, NodeKey, Pod, Usage
+from gpucost.whatif.fleet import Node, NodeKey, Pod, Price, Usage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -142,15 +140,20 @@ class Held(NamedTuple):
     def hours(self) -> float:
         return (self.to_ms - self.from_ms) / MS_PER_HOUR
 
+    def _at(self, per_hour: Callable[[Node, Price], Decimal]) -> Decimal:
+        """Their share of an amount per node-hour; before the node's life that of its first price."""
+        node = replace(self.node, from_ms=self.from_ms, to_ms=self.to_ms)
+        share = to_decimal(self.gpus) / to_decimal(node.gpus) / MS_PER_HOUR
+        return total(kept(per_hour(node, price) * share * (end - start)) for price, start, end in node.steps)
+
     @property
     def cost(self) -> Decimal:
-        """At their share of the node's price; before its life at its first one."""
-        node = replace(self.node, from_ms=self.from_ms, to_ms=self.to_ms)
-        share = to_decimal(self.gpus) / to_decimal(node.gpus)
-        return total(
-            kept(price.per_node_hour * share * (end - start) / MS_PER_HOUR)
-            for price, start, end in node.steps
-        )
+        return self._at(lambda _, price: price.per_node_hour)
+
+    @property
+    def cash(self) -> Decimal:
+        """What leaves the bill without them."""
+        return self._at(cash_per_hour)
 
 
 @record
@@ -181,14 +184,16 @@ class Change:
     def __add__(self, other: Change) -> Change:
         return Change(self.pods + other.pods, self.then + other.then)
 
-    def today(self, nodes: dict[NodeKey, Node]) -> list[Held]:
-        """What the pods hold today."""
-        return [Held(nodes[pod.place], pod.gpus, pod.from_ms, pod.to_ms) for pod in self.pods]
+
+def today_held(usage: Usage, pods: Iterable[Pod]) -> list[Held]:
+    """The GPUs that pods hold today."""
+    nodes = usage.fleet.by_name
+    return [Held(nodes[pod.place], pod.gpus, pod.from_ms, pod.to_ms) for pod in pods]
 
 
 def less_cost(usage: Usage, change: Change) -> Decimal:
     """How much less the GPUs cost that the pods hold."""
-    today = total(held.cost for held in change.today(usage.fleet.by_name))
+    today = total(held.cost for held in today_held(usage, change.pods))
     return today - total(held.cost for held in change.then)
 
 
@@ -198,17 +203,17 @@ def saved(usage: Usage, change: Change) -> Saved:
     if usage.is_described:
         return Saved(less, Decimal(0))
     nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
-    needs = [held for held in change.then if held.node.key in nodes and not held.stays]
-    needed, bought = _nodes(needs), _nodes(held for held in change.then if held.node.key not in nodes)
-    groups: dict[Kind, list[Node]] = defaultdict(list)
+    gone: dict[Kind, Decimal] = defaultdict(Decimal)
     spans = grouped((pod.place, (pod.from_ms, pod.to_ms)) for pod in change.pods if pod.place in empty)
-    for place, held in sorted(spans.items()):
+    for place, held in spans.items():
         node = nodes[place]
         # while no pod holds the node, no change of pods makes it go
-        groups[_kind(node)] += [replace(node, from_ms=start, to_ms=end) for start, end in merge(held)]
-    gone = total(_cash(several, needed.get(kind, ())) for kind, several in groups.items())
-    paid = total(_price(several) for several in bought.values())
-    return Saved.of(less, kept(gone) - paid)
+        gone[_kind(node)] += total(Held(node, node.gpus, *span).cash for span in merge(held))
+    for needed in _whole_nodes(held for held in change.then if held.node.key in nodes and not held.stays):
+        gone[_kind(needed.node)] -= needed.cash
+    bought = _whole_nodes(held for held in change.then if held.node.key not in nodes)
+    cash = total(max(amount, Decimal(0)) for amount in gone.values())
+    return Saved.of(less, cash - total(node.cost for node in bought))
 
 
 def emptied(usage: Usage, pods: Iterable[Pod]) -> set[NodeKey]:
@@ -220,18 +225,12 @@ def emptied(usage: Usage, pods: Iterable[Pod]) -> set[NodeKey]:
 
 def scenario(today: Position, usage: Usage, change: Change, cash: Decimal) -> Position:
     """Today with the change: less money by what leaves the bill, and the GPU-hours and node-hours then held."""
-    before = change.today(usage.fleet.by_name)
-    gpu_hours, node_hours = (
-        sum(held.hours * held.gpus / (held.node.gpus if per_node else 1) for held in change.then)
-        - sum(held.hours * held.gpus / (held.node.gpus if per_node else 1) for held in before)
-        for per_node in (False, True)
-    )
-    return replace(
-        today,
-        cost=today.cost - cash,
-        gpu_hours=round(today.gpu_hours + gpu_hours, 9),
-        node_hours=round(today.node_hours + node_hours, 9),
-    )
+    gpu_hours, node_hours = today.gpu_hours, today.node_hours
+    for sign, several in ((-1, today_held(usage, change.pods)), (1, change.then)):
+        gpu_hours += sign * sum(held.hours * held.gpus for held in several)
+        node_hours += sign * sum(held.hours * held.gpus / held.node.gpus for held in several)
+    cost = today.cost - cash
+    return replace(today, cost=cost, gpu_hours=round(gpu_hours, 9), node_hours=round(node_hours, 9))
 
 
 Kind = tuple[str, str | None, str, float]
@@ -242,43 +241,15 @@ def _kind(node: Node) -> Kind:
     return node.cluster, node.instance_type, node.capacity_type, node.gpus
 
 
-def _nodes(needs: Iterable[Held]) -> dict[Kind, list[tuple[Node, Bin]]]:
-    """The nodes that these GPUs need, of each kind: each node of the kind that its first GPUs name."""
-    found = {}
-    for kind, several in grouped((_kind(held.node), held) for held in needs).items():
-        sizes = enumerate(min(held.gpus / held.node.gpus, 1.0) for held in several)
-        items = [PackedPod(str(n), size, 0.0, several[n].from_ms, several[n].to_ms) for n, size in sizes]
-        found[kind] = [(several[int(b.items[0].key)].node, b) for b in pack(items, slots(activity=1.0))]
+def _whole_nodes(needs: Iterable[Held]) -> list[Held]:
+    """The nodes that these GPUs fill, packed by kind: each like the node of its first GPUs."""
+    found = []
+    for several in grouped((_kind(held.node), held) for held in needs).values():
+        items = [
+            PackedPod(str(number), min(held.gpus / held.node.gpus, 1.0), 0.0, held.from_ms, held.to_ms)
+            for number, held in enumerate(several)
+        ]
+        for filled in pack(items, slots(activity=1.0)):
+            node = several[int(filled.items[0].key)].node
+            found.append(Held(node, node.gpus, filled.from_ms, filled.to_ms))
     return found
-
-
-def _price(nodes: Iterable[tuple[Node, Bin]]) -> Decimal:
-    """What nodes cost that have to be bought."""
-    return total(Held(node, node.gpus, filled.from_ms, filled.to_ms).cost for node, filled in nodes)
-
-
-def _cash(nodes: Iterable[Node], needed: Iterable[tuple[Node, Bin]]) -> Decimal:
-    """What leaves the bill of empty nodes if some of them are needed at a moment: those of the highest price stay."""
-    events: list[tuple[int, int, Decimal | None]] = []
-    for node in nodes:
-        for price, start, end in node.steps:
-            cash = cash_per_hour(node, price)
-            events += [(start, 1, cash), (end, -1, cash)]
-    for _, filled in needed:
-        events += [(filled.from_ms, 1, None), (filled.to_ms, -1, None)]
-    events.sort(key=lambda event: event[0])
-    prices: list[Decimal] = []
-    per_hour = gone = Decimal(0)
-    count = 0
-    for (at, step, cash_price), (until, _, _) in pairwise(events):
-        if cash_price is None:
-            count += step
-        else:
-            per_hour += cash_price * step
-            if step > 0:
-                insort(prices, cash_price)
-            else:
-                prices.remove(cash_price)
-        if prices:
-            gone += max(per_hour - count * prices[-1], Decimal(0)) * (until - at)
-    return gone / MS_PER_HOUR

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Annotated, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -16,7 +17,7 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, merge, subtract, to_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, scenario_of, stated, today_of
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated, today_of
 from gpucost.whatif.avoidable import at_cash_prices, why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import (
@@ -36,7 +37,6 @@ from gpucost.whatif.fleet import (
     Fleet,
     Idle,
     Node,
-    NodeKey,
     Pod,
     Price,
     Usage,
@@ -45,6 +45,7 @@ from gpucost.whatif.fleet import (
     is_notebook,
     one_node,
 )
+from gpucost.whatif.packing import Saved
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d)")
@@ -196,20 +197,24 @@ class Rules(OptionGroup):
 
 @record
 class Piece:
-    """A stretch in which a pod holds its GPUs; `returns` where it had them released before."""
+    """A stretch in which a pod holds its GPUs."""
 
     pod: Pod
     from_ms: int
     to_ms: int
-    returns: bool
 
     @property
     def gpu_ms(self) -> float:
         return (self.to_ms - self.from_ms) * self.pod.gpus
 
+    @property
+    def returns(self) -> bool:
+        """Whether the pod had its GPUs released before."""
+        return self.from_ms > self.pod.from_ms
 
-def _pieces(pod: Pod, spans: Iterable[Span]) -> list[Piece]:
-    return [Piece(pod, begin, end, begin > pod.from_ms) for begin, end in spans]
+
+def _whole(pods: Iterable[Pod]) -> list[Piece]:
+    return [Piece(pod, pod.from_ms, pod.to_ms) for pod in pods]
 
 
 _ROUNDING = 1e-6
@@ -237,24 +242,20 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules) -> Replay:
     A node is removed after `empty_minutes` without a pod, and provisioned again, which is paid too, when the next piece begins.
     Batch work that waited ends so much later; everything else ends when it did. Pods return to the node they had.
     """
-    by_node: dict[NodeKey, list[Piece]] = defaultdict(list)
-    for piece in (kept := tuple(kept)):
-        by_node[piece.pod.place].append(piece)
-    waits: list[Wait] = []
-    nodes: list[Node] = []
-    pods: list[Pod] = []
-    for node in fleet.nodes:
-        removable = not _why_it_stays(node)
-        lives, delays = _lives(node, by_node[node.key], rules, removable=removable)
-        nodes += lives.nodes
-        pods += lives.pods
-        waits += delays
-    waits.sort(key=lambda wait: (wait.at_ms, wait.pod.uid))
+    kept = tuple(kept)
+    by_node = grouped((piece.pod.place, piece) for piece in kept)
+    parts = [_lives(node, by_node[node.key], rules) for node in fleet.nodes]
+    nodes = chain.from_iterable(lives.nodes for lives, _ in parts)
+    pods = chain.from_iterable(lives.pods for lives, _ in parts)
+    waits = sorted(
+        chain.from_iterable(delays for _, delays in parts), key=lambda wait: (wait.at_ms, wait.pod.uid)
+    )
     return Replay(Fleet(tuple(nodes), tuple(pods)), tuple(waits), kept)
 
 
-def _lives(node: Node, kept: Iterable[Piece], rules: Rules, *, removable: bool) -> tuple[Fleet, list[Wait]]:
+def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> tuple[Fleet, list[Wait]]:
     """One node's lives, as nodes of their own: each piece begins as soon as the node, its GPUs and the pod itself are there."""
+    removable = not _why_it_stays(node)
     minutes = (rules.provision_minutes, rules.empty_minutes, rules.restart_minutes)
     provision_ms, empty_ms, restart_ms = (round(each * MS_PER_MINUTE) for each in minutes)
 
@@ -329,7 +330,7 @@ def played(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet = NEVER_QUIET) -
 
     Other pods on the nodes of selected ones are whole in both: the difference is due to the selected ones alone.
     """
-    pods, others = usage.fleet.pods, set(usage.others)
+    pods = usage.fleet.pods
     replicas = _replicas(pods)
     kept: list[Piece] = []
     for pod in pods:
@@ -337,16 +338,11 @@ def played(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet = NEVER_QUIET) -
         if pod in replicas:
             hours = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for hour in quiet.get(pod.owner, ())]
             spans = merge([*spans, *subtract([(pod.from_ms, pod.to_ms)], hours)])
-        kept += _pieces(pod, spans)
-    whole = [_whole(pod) for pod in usage.others]
-    then = replay(usage.fleet, [*kept, *whole], rules)
-    before = replay(usage.fleet, [*map(_whole, pods), *whole], rules)
-    waits = tuple(wait for wait in then.waits if wait.pod not in others)
+        kept += [Piece(pod, begin, end) for begin, end in spans]
+    others = _whole(usage.others)
+    then, before = (replay(usage.fleet, [*own, *others], rules) for own in (kept, _whole(pods)))
+    waits = tuple(wait for wait in then.waits if wait.pod not in set(usage.others))
     return Replay(then.fleet, waits, tuple(kept)), before
-
-
-def _whole(pod: Pod) -> Piece:
-    return Piece(pod, pod.from_ms, pod.to_ms, False)
 
 
 def _replicas(pods: Iterable[Pod]) -> set[Pod]:
@@ -366,68 +362,54 @@ def _replicas(pods: Iterable[Pod]) -> set[Pod]:
     return kept
 
 
-class _Figures(NamedTuple):
-    """What a schedule saves: money that leaves the bill, the cost and hours of GPUs freed on nodes that stay, and waits."""
+class _Outcome(NamedTuple):
+    """What a schedule saves; hours of GPUs that are released, and of these on nodes that stay; and waits."""
 
     today: Position
     scenario: Position
-    freed_cost: Decimal
-    freed_gpu_hours: float
+    saved: Saved
     released_gpu_hours: float
-    waits: tuple[Wait, ...]
-    times: int
-
-    @classmethod
-    def of(cls, usage: Usage, then: Replay, before: Replay | None) -> _Figures:
-        """`before` is the fleet with every pod whole and empty nodes removed; None for described nodes."""
-        costs_today, costs_then = fleet_costs(usage.fleet), fleet_costs(then.fleet)
-        today = today_of(usage, costs_today, is_held=usage.is_narrowed)
-        held_ms = sum(pod.gpu_ms for pod in usage.fleet.pods) - sum(piece.gpu_ms for piece in then.kept)
-        released = held_ms / MS_PER_HOUR
-        if before is None:
-            scenario = scenario_of(
-                usage, today, costs_today.node_cost, Position.of(costs_then, today.currency)
-            )
-            return cls(today, scenario, Decimal(0), 0.0, released, then.waits, usage.times)
-        costs_before = fleet_costs(before.fleet)
-        cash_before, cash_then = (fleet_costs(at_cash_prices(of.fleet)).node_cost for of in (before, then))
-        held = costs_before.cost - costs_then.cost
-        gone = cash_before - cash_then
-        if usage.is_narrowed:
-            # the rest of a node that goes was unallocated: it is not these pods' cost
-            gone = min(gone, max(held, Decimal(0)))
-            cash_then = cash_before - gone
-        gone_hours = costs_before.gpu_hours - costs_then.gpu_hours
-        freed = max(Decimal(0), held - gone)
-        start, cash = costs_before, cash_before
-        if not usage.is_narrowed:
-            start, cash = costs_today, fleet_costs(at_cash_prices(usage.fleet)).node_cost
-        scenario = Position(
-            today.cost - cash + cash_then,
-            today.currency,
-            round(today.gpu_hours - start.gpu_hours + costs_then.gpu_hours, 9),
-            round(today.node_hours - start.node_hours + costs_then.node_hours, 9),
-        )
-        return cls(today, scenario, freed, max(0.0, released - gone_hours), released, then.waits, 1)
-
-    @property
-    def saving(self) -> Decimal:
-        return self.today.cost - self.scenario.cost
-
-    @property
-    def wait_hours(self) -> float:
-        return sum(wait.hours for wait in self.waits) * self.times
+    freed_gpu_hours: float
+    waits: int
+    wait_hours: float
+    longest_minutes: float
 
     @property
     def cost_per_wait_hour(self) -> Decimal | None:
-        """What is saved for each hour of waiting; None if nothing is saved, or there are no waits."""
-        if not self.wait_hours or self.saving <= 0:
+        """The saving for each hour of waiting; None if nothing is saved, or there are no waits."""
+        if not self.wait_hours or self.saved.cash <= 0:
             return None
-        return round(self.saving / to_decimal(self.wait_hours), 6)
+        return round(self.saved.cash / to_decimal(self.wait_hours), 6)
 
-    @property
-    def longest_minutes(self) -> float:
-        return max((wait.hours for wait in self.waits), default=0.0) * 60
+
+def _outcome(usage: Usage, then: Replay, before: Replay) -> _Outcome:
+    """`before` is the fleet with every pod whole and empty nodes removed."""
+    fleets = (usage.fleet, before.fleet, then.fleet)
+    is_narrowed, times = usage.is_narrowed, usage.times
+    now, whole, after = map(fleet_costs, fleets)
+    # options describe nodes that leave the bill
+    priced = fleets if usage.is_described else map(at_cash_prices, fleets)
+    cash_now, cash_whole, cash_after = (fleet_costs(fleet).node_cost for fleet in priced)
+    # the rest of a node that goes was unallocated: it is not the cost of the pods, if only some are selected
+    found = Saved.of(whole.cost - after.cost, cash_whole - cash_after)
+    if not is_narrowed:
+        freed = max(whole.cost - after.cost - (cash_whole - cash_after), Decimal(0))
+        found = Saved((cash_now - cash_after) * times, freed)
+    start, today = whole if is_narrowed else now, today_of(usage, now, is_held=is_narrowed)
+    scenario = replace(
+        today,
+        cost=today.cost - found.cash,
+        gpu_hours=round(today.gpu_hours + (after.gpu_hours - start.gpu_hours) * times, 9),
+        node_hours=round(today.node_hours + (after.node_hours - start.node_hours) * times, 9),
+    )
+    held_ms = sum(pod.gpu_ms for pod in usage.fleet.pods) - sum(piece.gpu_ms for piece in then.kept)
+    released = held_ms / MS_PER_HOUR
+    stays = max(0.0, released - (whole.gpu_hours - after.gpu_hours))
+    hours = [wait.hours for wait in then.waits]
+    longest = max(hours, default=0.0) * 60
+    return _Outcome(
+        today, scenario, found, released * times, stays, len(hours) * times, sum(hours) * times, longest
+    )
 
 
 def answer(
@@ -435,14 +417,14 @@ def answer(
     rules: Rules,
     then: Replay,
     idle: Idle,
-    before: Replay | None = None,
+    before: Replay,
     even: tuple[float, str] | None = None,
 ) -> Answer:
     """What the schedule saves in the period, and whose work waits.
 
     `even`: of a described fleet, the hours that a node must be needed to save nothing, and that in words.
     """
-    found = _Figures.of(usage, then, before)
+    found = _outcome(usage, then, before)
     outside = _work_outside(usage.fleet, rules, idle)
     return Answer(
         kind="schedule",
@@ -451,12 +433,12 @@ def answer(
         today=found.today,
         scenario=found.scenario,
         figures={
-            "cash_saving": found.saving,
-            "freed_capacity_cost": round(found.freed_cost, 6),
+            "cash_saving": found.saved.cash,
+            "freed_capacity_cost": round(found.saved.freed, 6),
             "freed_gpu_hours": round(found.freed_gpu_hours, 6),
-            "released_gpu_hours": round(found.released_gpu_hours * found.times, 6),
+            "released_gpu_hours": round(found.released_gpu_hours, 6),
             "removed_node_hours": round(found.today.node_hours - found.scenario.node_hours, 6),
-            "waits": len(found.waits) * found.times,
+            "waits": found.waits,
             "wait_hours": round(found.wait_hours, 6),
             "longest_wait_minutes": round(found.longest_minutes, 6),
             "busy_gpu_hours_outside_office_hours": None if outside is None else round(outside, 6),
@@ -465,7 +447,7 @@ def answer(
         },
         assumptions=usage.assumptions or _assumptions(usage, rules),
         break_even=(even[1] if even else _break_even(found),),
-        time=tuple(_delays(usage, found, outside)),
+        time=tuple(_delays(usage, then, found, outside)),
         findings=tuple(_findings(usage, rules, then.kept, idle, found)),
         tables=() if usage.is_described else _tables(usage.fleet, then),
     )
@@ -483,11 +465,11 @@ def _work_outside(fleet: Fleet, rules: Rules, idle: Idle) -> float | None:
     )
 
 
-def _break_even(found: _Figures) -> str:
+def _break_even(found: _Outcome) -> str:
     """What would break the saving."""
-    if found.saving <= 0 and not found.freed_cost:
+    if found.saved.cash <= 0 and not found.saved.freed:
         return "These rules save nothing here: nodes were not empty, and GPUs not idle, for long enough."
-    if found.saving <= 0:
+    if found.saved.cash <= 0:
         return (
             "No money leaves the bill: the nodes stay, as other pods hold them or they are paid in any case."
         )
@@ -497,14 +479,14 @@ def _break_even(found: _Figures) -> str:
     return f"It pays as long as an hour of waiting costs less than {per_hour}."
 
 
-def _delays(usage: Usage, found: _Figures, outside: float | None) -> Iterator[str]:
+def _delays(usage: Usage, then: Replay, found: _Outcome, outside: float | None) -> Iterator[str]:
     """Sentences on waits."""
     if found.waits:
         yield (
-            f"{len(found.waits) * found.times:,} waits of {found.wait_hours:,.1f} hours in all, the longest "
+            f"{found.waits:,} waits of {found.wait_hours:,.1f} hours in all, the longest "
             f"{found.longest_minutes:,.1f} minutes."
         )
-        if any(is_batch(wait.pod) for wait in found.waits):
+        if any(is_batch(wait.pod) for wait in then.waits):
             yield "Batch work that waited ends so much later; its later end is counted in the cost."
     elif usage.is_described:
         yield "Provisioning is not counted: --provision-minutes says how long a node takes to come up, each day."
@@ -516,7 +498,7 @@ def _delays(usage: Usage, found: _Figures, outside: float | None) -> Iterator[st
 
 def described(
     nodes: DescribedNodes, rules: Rules, office: OfficeHours | None, currency: str
-) -> tuple[Usage, Replay, tuple[float, str]]:
+) -> tuple[Usage, Replay, Replay, tuple[float, str]]:
     """One of the nodes that options describe, always on, and the same up when needed, at the spot price where one is given.
 
     And the hours from which on that saves nothing, as answer() takes them. Raises UsageError where options do not say enough,
@@ -570,18 +552,19 @@ def described(
     title = f"{nodes.nodes:,} node(s) scaled to zero"
     return (
         Usage(fleet, currency, f"{always:g} hours", title, times=nodes.nodes, assumptions=tuple(assumptions)),
-        Replay(scenario, waits, (Piece(pod, 0, round(active * MS_PER_HOUR), False),)),
+        Replay(scenario, waits, (Piece(pod, 0, round(active * MS_PER_HOUR)),)),
+        Replay(fleet, (), ()),
         (round(min(even, always), 6), f"It saves as long as a node is needed less than {limit}{more}"),
     )
 
 
 def _findings(
-    usage: Usage, rules: Rules, kept: Sequence[Piece], idle: Idle, found: _Figures
+    usage: Usage, rules: Rules, kept: Sequence[Piece], idle: Idle, found: _Outcome
 ) -> Iterator[str]:
     fleet = usage.fleet
-    if found.freed_cost:
+    if found.saved.freed:
         yield (
-            f"{found.freed_gpu_hours:,.1f} GPU-hours ({found.freed_cost:,.2f} {found.today.currency}) would be free on nodes "
+            f"{found.freed_gpu_hours:,.1f} GPU-hours ({found.saved.freed:,.2f} {found.today.currency}) would be free on nodes "
             "that stay: capacity for other work, no money that leaves the bill."
         )
     if any(pod.workload_type == "inference" for pod in fleet.pods):
@@ -629,26 +612,18 @@ def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
 
 
 def _tables(fleet: Fleet, then: Replay) -> tuple[Rows, ...]:
-    held: dict[str, float] = defaultdict(float)
     left: dict[str, float] = defaultdict(float)
-    waits: dict[str, list[float]] = defaultdict(list)
+    held: dict[str, float] = defaultdict(float)
     for pod in fleet.pods:
         held[pod.workload] += pod.gpu_ms / MS_PER_HOUR
     for piece in then.kept:
         left[piece.pod.workload] += piece.gpu_ms / MS_PER_HOUR
-    for wait in then.waits:
-        waits[wait.pod.workload].append(wait.hours * 60)
-    lines = [
-        (
-            name,
-            round(hours, 2),
-            round(hours - left[name], 2),
-            len(waits[name]),
-            round(max(waits[name], default=0.0), 1),
-        )
-        for name, hours in held.items()
-        if hours - left[name] > 0 or waits[name]
-    ]
+    waits = grouped((wait.pod.workload, wait.hours * 60) for wait in then.waits)
+    lines = []
+    for name, hours in held.items():
+        if hours > left[name] or waits[name]:
+            released, longest = round(hours - left[name], 2), round(max(waits[name], default=0.0), 1)
+            lines.append((name, round(hours, 2), released, len(waits[name]), longest))
     lines.sort(key=lambda line: (-line[2], -line[3], line[0]))
     columns = ("workload", "held_gpu_hours", "released_gpu_hours", "waits", "longest_wait_minutes")
     return Rows.top("Whom it touches", columns, lines, "{} more workloads are touched.")

@@ -253,5 +253,5 @@ def test_an_hour_is_quiet_if_the_counters_of_all_replicas_stand_still(tables: Ta
     assert [row[-1] for row in rows] == [2, 5] and {row[:3] for row in rows} == {
         ("c", "ns", "Deployment/api")
     }
-    tables.con.execute(f"UPDATE loads SET to_ms = {5 * HOUR}")
+    tables.con.execute("UPDATE loads SET to_ms = ?", [5 * HOUR])
     assert [row[-1] for row in tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)] == [2]

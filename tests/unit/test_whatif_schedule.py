@@ -31,7 +31,7 @@ def pod(uid: str, begin: float, end: float, gpus: float = 8, workload: str = "Jo
 
 
 def whole(*pods: Pod) -> list[Piece]:
-    return [Piece(p, p.from_ms, p.to_ms, False) for p in pods]
+    return [Piece(p, p.from_ms, p.to_ms) for p in pods]
 
 
 GOLDEN = "--nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30"

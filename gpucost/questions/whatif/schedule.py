@@ -38,8 +38,8 @@ def whatif_schedule(
     settings = request.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
     if request.is_described(nodes, *flags_of(rules, but=("provision_minutes",))):
-        usage, then, even = described(nodes, rules, office, settings.currency)
-        return request.finish(answer(usage, rules, then, {}, even=even))
+        usage, then, before, even = described(nodes, rules, office, settings.currency)
+        return request.finish(answer(usage, rules, then, {}, before, even))
 
     usage = request.usage()
     if not rules.patience_ms() and office is None:

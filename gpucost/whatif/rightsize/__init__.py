@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -21,11 +21,11 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
 from gpucost.whatif.answer import Answer, Assumption, Rows, old_prices, stated, today_of, total
-from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, NodeKey, Pod, Price, Usage, is_batch, one_node
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, one_node
 from gpucost.whatif.gpu_specs import Facts, GpuModel
-from gpucost.whatif.packing import Change, Held, emptied, less_cost, saved, scenario
+from gpucost.whatif.packing import Change, Held, emptied, less_cost, saved, scenario, today_held
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -342,13 +342,12 @@ Loads = dict[MachineShape, Load]
 
 @record
 class Move:
-    """A shape's pods, their load, and the GPUs that would do it; costs today and then."""
+    """A shape's pods, their load, and the GPUs that would do it."""
 
     shape: MachineShape
     pods: tuple[Pod, ...]
     load: Load
     fit: Fit
-    then: tuple[Held, ...]
     cost_today: Decimal
 
     @property
@@ -357,11 +356,8 @@ class Move:
 
     @property
     def cost(self) -> Decimal:
-        return total(held.cost for held in self.then)
-
-    @property
-    def saving(self) -> Decimal:
-        return self.cost_today - self.cost
+        """On the GPUs chosen."""
+        return kept(self.offer.price_per_gpu_hour * self.gpu_hours)
 
     def per_work(self, cost: Decimal, digits: int) -> Decimal | None:
         """Per unit of work: an active GPU-hour of today's model."""
@@ -382,93 +378,82 @@ class Move:
         """GPU-hours on the GPUs chosen."""
         return to_decimal(self.hours * self.fit.gpus * self.fit.time_factor)
 
+    def then(self, pod: Pod, node: Node, *, is_empty: bool) -> Held:
+        """The GPUs for a pod: of the same model on its own node, or one like it; otherwise on an instance to be bought.
 
-def _on(fit: Fit, pod: Pod, node: Node, empty: Collection[NodeKey]) -> Held:
-    """The GPUs of a fit: of the same model on the pod's own node, or one like it; otherwise on an instance to be bought.
-
-    A node that does not become empty keeps the pod.
-    """
-    offer, gpus, end = fit.offer, float(fit.gpus), pod.from_ms + round(pod.length_ms * fit.time_factor)
-    is_own = offer.instance_type == node.instance_type or node.key not in empty
-    if offer.source != "option" and offer.gpu_model == node.gpu_model and is_own:
-        return Held(node, gpus, pod.from_ms, end, stays=node.key not in empty)
-    size = float(max(offer.gpus, fit.gpus))
-    price = Price(offer.price_per_gpu_hour * to_decimal(size), offer.source, offer.as_of)
-    kind = offer.instance_type
-    bought = replace(node, name="", gpus=size, prices=(price,), instance_type=kind, gpu_model=offer.gpu_model)
-    return Held(bought, gpus, pod.from_ms, end)
+        A node that does not become empty keeps the pod.
+        """
+        offer, gpus = self.offer, self.fit.gpus
+        end = pod.from_ms + round(pod.length_ms * self.fit.time_factor)
+        is_own = offer.gpu_model == node.gpu_model and offer.source != "option"
+        if is_own and (offer.instance_type == node.instance_type or not is_empty):
+            return Held(node, gpus, pod.from_ms, end, stays=not is_empty)
+        size = max(offer.gpus, gpus)
+        prices = (Price(offer.price_per_gpu_hour * size, offer.source, offer.as_of),)
+        bought = replace(node, name="", gpus=size, prices=prices, instance_type=offer.instance_type)
+        return Held(bought, gpus, pod.from_ms, end)
 
 
 @record
 class Sizer:
-    """The search for GPUs that do the work of measured pods."""
+    """Offers, and what decides whether they can do the work of measured pods."""
 
-    usage: Usage
     margins: Margins
     facts: Facts
     speeds: Speeds
     offers: Sequence[Offer]
 
-    def moves(self, loads: Loads, *, other_models: bool = False) -> list[Move]:
+    def moves(self, usage: Usage, loads: Loads, *, other_models: bool = False) -> list[Move]:
         """Each shape's cheapest GPUs, of its own model or of others, if they cost less; of a described fleet in any case."""
-        nodes, is_described = self.usage.fleet.by_name, self.usage.is_described
-        found, shapes = [], shapes_of(self.usage.fleet)
+        found, shapes = [], shapes_of(usage.fleet)
         for shape, load in loads.items():
+            place = (shape.provider, shape.region, PURCHASE[shape.capacity_type])
             near = [
                 offer
                 for offer in self.offers
-                if (offer.provider, offer.region) == (shape.provider, shape.region)
-                and offer.purchase_option == PURCHASE[shape.capacity_type]
-                and (is_described or (offer.gpu_model != shape.model) == other_models)
+                if (offer.provider, offer.region, offer.purchase_option) == place
+                and (usage.is_described or (offer.gpu_model != shape.model) == other_models)
             ]
             # without work there is nothing to size GPUs by
             able = fits(load, near, self.facts, self.speeds, self.margins) if load.used else []
-            if not able or (
-                (able[0].offer.gpu_model, able[0].gpus) == (shape.model, shape.gpus) and not is_described
-            ):
-                continue
-            pods = tuple(shapes[shape])
-            then = tuple(_on(able[0], pod, nodes[pod.place], nodes) for pod in pods)
-            today = total(held.cost for held in Change(pods).today(nodes))
-            move = Move(shape, pods, load, able[0], then, today)
-            if is_described or move.saving > 0:
-                found.append(move)
-        return found
+            as_today = able and (able[0].offer.gpu_model, able[0].gpus) == (shape.model, shape.gpus)
+            if able and (usage.is_described or not as_today):
+                pods = tuple(shapes[shape])
+                today = total(held.cost for held in today_held(usage, pods))
+                found.append(Move(shape, pods, load, able[0], today))
+        return found if usage.is_described else [move for move in found if move.cost < move.cost_today]
 
-    def sized(self, levels: Levels) -> Sized:
+    def sized(self, usage: Usage, levels: Levels) -> Sized:
         """Fewer GPUs of the same model, and MIG slices for pods with one GPU if memory is measured."""
-        loads = self.loads(levels)
-        moves = self.moves(loads)
+        measured = {shape: load_of(shape, pods, levels) for shape, pods in shapes_of(usage.fleet).items()}
+        loads = {shape: load for shape, load in measured.items() if load}
+        moves = self.moves(usage, loads)
         moved = tuple(pod for move in moves for pod in move.pods)
-        rest = self.usage._replace(fleet=self.usage.fleet.without(moved))
+        rest = usage._replace(fleet=usage.fleet.without(moved))
         slices = Change()
-        if any(load.memory_mib is not None for load in loads.values()) and not self.usage.is_described:
+        if any(load.memory_mib is not None for load in loads.values()) and not usage.is_described:
             slices = share.share(rest, share.Sizing(share.Method.mig), levels, self.facts).change
-        nodes, empty = self.usage.fleet.by_name, emptied(self.usage, moved + slices.pods)
-        if not self.usage.is_described:
-            placed = [[_on(move.fit, pod, nodes[pod.place], empty) for pod in move.pods] for move in moves]
-            moves = [replace(move, then=tuple(then)) for move, then in zip(moves, placed, strict=True)]
-        return Sized(loads, moves, slices, rest)
-
-    def loads(self, levels: Levels) -> Loads:
-        """The load of each shape that was measured."""
-        found = {shape: load_of(shape, pods, levels) for shape, pods in shapes_of(self.usage.fleet).items()}
-        return {shape: load for shape, load in found.items() if load is not None}
+        nodes, empty = usage.fleet.by_name, emptied(usage, moved + slices.pods)
+        fewer = tuple(
+            move.then(pod, nodes[pod.place], is_empty=pod.place in empty)
+            for move in moves
+            for pod in move.pods
+        )
+        return Sized(loads, moves, Change(moved, fewer), slices, rest)
 
 
 class Sized(NamedTuple):
-    """Loads, the moves to fewer GPUs, the pods that share slices, and the usage without the moves."""
+    """Loads, the moves to fewer GPUs, what they and the pods on slices change, and the usage without the moves."""
 
     loads: Loads
     moves: list[Move]
+    fewer: Change
     slices: Change
     rest: Usage
 
     @property
     def change(self) -> Change:
-        """The moves and the slices."""
-        pods = tuple(pod for move in self.moves for pod in move.pods)
-        return Change(pods, tuple(held for move in self.moves for held in move.then)) + self.slices
+        return self.fewer + self.slices
 
     @property
     def has_memory(self) -> bool:
@@ -576,8 +561,8 @@ def answer(
     """
     fleet, is_described = usage.fleet, usage.is_described
     offers = listed if is_described else merge(fleet_offers(fleet.nodes), listed)
-    sizer = Sizer(usage, margins, facts, speeds, offers)
-    sized = sizer.sized(levels)
+    sizer = Sizer(margins, facts, speeds, offers)
+    sized = sizer.sized(usage, levels)
     if not sized.loads:
         raise GpucostError(
             f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
@@ -590,8 +575,8 @@ def answer(
         )
     found = more = saved(usage, sized.change)
     if fixed := share.without_preallocation(fleet, levels, facts):
-        more = saved(usage, sizer.sized({**levels, **fixed}).change)
-    others = sizer.moves(sized.loads, other_models=True) if other_models and not is_described else []
+        more = saved(usage, sizer.sized(usage, {**levels, **fixed}).change)
+    others = sizer.moves(usage, sized.loads, other_models=True) if other_models and not is_described else []
     sliced = _time_slices(sized.rest, levels, facts)
     today = today_of(usage, fleet_costs(fleet), is_held=True)
     then = scenario(today, usage, sized.change, found.cash)
@@ -671,7 +656,7 @@ def _figures(sized: Sized, speeds: Speeds) -> dict[str, Any]:
     }
     if not sized.rest.is_described:
         return figures | {
-            "saving_by_fewer_gpus": _saved(moves),
+            "saving_by_fewer_gpus": less_cost(sized.rest, sized.fewer),
             "saving_by_mig_slices": less_cost(sized.rest, sized.slices),
             "pods_on_mig_slices": len({pod.key for pod in sized.slices.pods}),
         }
@@ -688,7 +673,7 @@ def _figures(sized: Sized, speeds: Speeds) -> dict[str, Any]:
 
 
 def _saved(moves: Iterable[Move]) -> Decimal:
-    return total(move.saving for move in moves)
+    return total(move.cost_today - move.cost for move in moves)
 
 
 def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
@@ -719,7 +704,9 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
                 move.per_work(move.cost, 4),
                 round(move.fit.time_factor, 3),
             )
-            for move in sorted(moves, key=lambda move: (-round(move.saving, 2), move.shape.workload))
+            for move in sorted(
+                moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload)
+            )
         ],
         "{} more workloads.",
         f"{f'Together they save {saved:,.2f}. ' if len(moves) > 1 else ''}per_unit: cost per active GPU-hour of today's model.",
