@@ -238,9 +238,10 @@ def read_measured(con: duckdb.DuckDBPyConnection, period: Period) -> set[tuple[s
 
 
 def read_levels(con: duckdb.DuckDBPyConnection, period: Period) -> list[Row]:
-    """One row per measured pod, as activity_levels.sql names its columns. As read_idle."""
+    """One row per measured pod, as activity_levels.sql names its columns. As read_idle; also makes activity_levels."""
     _load_whole_devices(con, period)
-    return dicts(sqlfiles.run(con, "activity_levels"))
+    sqlfiles.run(con, "activity_levels")
+    return dicts(con.execute("FROM activity_levels ORDER BY ALL"))
 
 
 _DROPPED = """

@@ -13,6 +13,7 @@ import pytest
 
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
+from gpucost.engine import dicts
 from gpucost.errors import DataError, GpucostError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
@@ -399,6 +400,11 @@ def test_what_a_notebook_is() -> None:
     assert is_batch(Pod("n", "PyTorchJob/x", 1, 0, 1)) and not is_batch(Pod("n", "Deployment/x", 1, 0, 1))
 
 
+def levels_of(tables: Tables) -> list[dict[str, Any]]:
+    tables.run("store/sql/activity_levels")
+    return dicts(tables.con.execute("FROM activity_levels"))
+
+
 def test_a_gpu_that_holds_a_model_in_memory_is_in_use(tables: Tables) -> None:
     """Two GPUs of 37,000 MiB, one of them at 3 %: both hold the model. A third has no more than while no pod held it."""
     tables.add("allocations: allocation_id, cluster, uid", "1, 'c', 'u'")
@@ -423,12 +429,12 @@ def test_a_gpu_that_holds_a_model_in_memory_is_in_use(tables: Tables) -> None:
         (5, "[500, 500]"),
     )
     tables.add(blocks, *(f"{series}, 0, 2, 0, 0, 5, 0, 60000, {vals}" for series, vals in values))
-    (row,) = tables.answers("store/sql/activity_levels")
+    (row,) = levels_of(tables)
     assert (row["devices"], row["active_devices"], row["high_memory_mib"]) == (3, 2, 37_000)
     assert (row["busy_devices"], row["has_fixed_memory"]) == (1, False)
     # 85 % in the first 5 minutes
     assert row["busiest"] == [(0, pytest.approx(0.85))]
     tables.con.execute("UPDATE activity_devices SET empty_mib = 400 WHERE device = 'g2'")
     tables.con.execute("UPDATE blocks SET vals = [36900, 37000] WHERE series_id IN (3, 4)")
-    (row,) = tables.answers("store/sql/activity_levels")
+    (row,) = levels_of(tables)
     assert (row["active_devices"], row["has_fixed_memory"]) == (3, True)

@@ -55,20 +55,15 @@ Place = tuple[str | None, str | None]  # provider and region
 class _Scenarios:
     """The what-ifs as their commands put them with the options of a question, on usage that is read once."""
 
-    def __init__(self, config: Config, store: Store, period: Period) -> None:
-        self.config, self.period, self.store = config, period, store
+    def __init__(self, config: Config, store: Store, period: Period, measured: Levels) -> None:
+        self.config, self.period, self.store, self._levels = config, period, store, measured
         self.period_name = name_of(period, config.tz)
 
-        def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, Levels, schedule.Quiet]:
-            activity = config.activity
-            return (
-                read_stored(con, period, Scope()).fleet,
-                idle_stretches(con, activity, period, MS_PER_HOUR),
-                levels(con, activity, period),
-                quiet_hours(con, period),
-            )
+        def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, schedule.Quiet]:
+            fleet = read_stored(con, period, Scope()).fleet
+            return fleet, idle_stretches(con, config.activity, period, MS_PER_HOUR), quiet_hours(con, period)
 
-        self.fleet, self._idle_hour, self._levels, self._quiet = pipeline.read_attributed(config, store, read)
+        self.fleet, self._idle_hour, self._quiet = pipeline.read_attributed(config, store, read)
 
     @cached_property
     def _prices(self) -> tuple[Facts, dict[Place, list[rightsize.Offer]], Market]:
@@ -188,8 +183,8 @@ def findings(
     """
 
     tell("looking for waste")
-    candidates = _candidates(config, store, period)
-    scenarios = _Scenarios(config, store, period)
+    candidates, measured = _candidates(config, store, period)
+    scenarios = _Scenarios(config, store, period, measured)
     minimum = config.findings.minimum_per_month
     # no what-if saves more than what the workloads cost today
     worth = (one for one in candidates if one.finding.cost > 0 and one.finding.cost >= minimum / 12)
@@ -217,15 +212,16 @@ def findings(
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
 
 
-def _candidates(config: Config, store: Store, period: Period) -> list[Candidate]:
-    """Where money may be saved in `period`, with the what-ifs that say how much."""
+def _candidates(config: Config, store: Store, period: Period) -> tuple[list[Candidate], Levels]:
+    """Where money may be saved in `period`, with the what-ifs that say how much; and how busy pods were."""
     from gpucost.periods import time_buckets
     from gpucost.questions.findings.kinds import candidates as found
     from gpucost.questions.waste.anatomy import Filters, prepare
 
-    def built(con: DuckDBPyConnection) -> list[Candidate]:
+    def built(con: DuckDBPyConnection) -> tuple[list[Candidate], Levels]:
         prepare(con, config, period, time_buckets(period, config.tz, ()), Filters())
-        return found(con, config, period)
+        measured = levels(con, config.activity, period)
+        return found(con, config, period), measured
 
     return pipeline.read_attributed(config, store, built, period)
 

@@ -7,14 +7,12 @@ WITH points AS (
     WHERE s.kind = 'counter' AND s.unit IN ('request', 'prompt_token', 'generation_token')
 ),
 lives AS (
-    SELECT series_id, source, unnest(range((first_ms + 3599999) // 3600000, last_ms // 3600000)) AS hour
-    FROM (SELECT series_id, source, min(at_ms) AS first_ms, max(at_ms) AS last_ms FROM points GROUP BY ALL)
+    SELECT series_id, source, min(at_ms) AS first_ms, max(at_ms) AS last_ms FROM points GROUP BY ALL
 ),
 counted AS (
-    SELECT DISTINCT c.allocation_id, l.hour
-    FROM lives AS l
-    JOIN unit_candidates AS c USING (series_id)
-    JOIN loads AS o ON o.kind = 'progress' AND o.source = l.source AND o.from_ms <= l.hour * 3600000 AND o.to_ms >= (l.hour + 1) * 3600000
+    SELECT DISTINCT c.allocation_id,
+        unnest(range((greatest(l.first_ms, o.from_ms) + 3599999) // 3600000, least(l.last_ms, o.to_ms) // 3600000)) AS hour
+    FROM lives AS l JOIN unit_candidates AS c USING (series_id) JOIN loads AS o ON o.kind = 'progress' AND o.source = l.source
 ),
 served AS (
     -- a sample counts requests that came before it

@@ -1,13 +1,17 @@
 -- reads: activity_devices, blocks, allocations
--- writes: nothing; answers one row per pod that is measured: its devices, those in use and those once not idle, the highest 5-minute mean of each hour, and the most memory of a device
+-- writes: activity_levels, one row per pod that is measured: its devices, those in use and those once not idle, the highest 5-minute mean of each hour, and the most memory of a device
 -- invariant: activity is 0-1, memory in MiB and null where it was not collected; a device is in use if it was once not idle, or memory of the pod is on it; fixed memory is as much in nine of ten samples
-WITH heard AS (
+CREATE OR REPLACE TEMP TABLE activity_levels AS
+WITH samples AS (
     SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms, d.empty_mib, b.idle_threshold,
         b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
             list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER))) AS at_ms,
         unnest(b.vals) AS value
     FROM activity_devices AS d JOIN blocks AS b USING (series_id)
     WHERE b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
+),
+heard AS (
+    FROM samples WHERE at_ms >= held_from_ms AND at_ms < held_to_ms
 ),
 devices AS (
     SELECT allocation_id, device, count(*) FILTER (kind = 'activity') AS samples, avg(value * scale) FILTER (kind = 'activity') AS mean,
@@ -16,14 +20,12 @@ devices AS (
         coalesce(bool_or(kind = 'activity' AND value >= idle_threshold), false) AS is_busy,
         coalesce(most_memory_mib > max(empty_mib), false) AS is_filled,
         max(at_ms) FILTER (kind = 'activity') - min(at_ms) FILTER (kind = 'activity') AS measured_ms
-    FROM heard
-    WHERE at_ms >= held_from_ms AND at_ms < held_to_ms
-    GROUP BY ALL
+    FROM heard GROUP BY ALL
 ),
 slots AS (
     SELECT allocation_id, at_ms // 3600000 AS hour, avg(value * scale) AS mean
     FROM heard
-    WHERE kind = 'activity' AND at_ms >= held_from_ms AND at_ms < held_to_ms
+    WHERE kind = 'activity'
     GROUP BY allocation_id, device, hour, at_ms // 300000
 ),
 hours AS (
@@ -31,7 +33,7 @@ hours AS (
     FROM (SELECT allocation_id, hour, max(mean) AS high FROM slots GROUP BY ALL)
     GROUP BY ALL
 )
-SELECT a.cluster, a.uid, h.busiest, h.high_activity,
+SELECT allocation_id, a.cluster, a.uid, h.busiest, h.high_activity,
     count(*) FILTER (samples > 0) AS devices,
     count(*) FILTER (samples > 0 AND (is_busy OR is_filled)) AS active_devices,
     count(*) FILTER (samples > 0 AND is_busy) AS busy_devices,
@@ -41,5 +43,4 @@ SELECT a.cluster, a.uid, h.busiest, h.high_activity,
     coalesce(bool_and(least_memory_mib >= 0.95 * most_memory_mib) FILTER (is_filled), false) AS has_fixed_memory
 FROM devices JOIN hours AS h USING (allocation_id) JOIN allocations AS a USING (allocation_id)
 GROUP BY ALL
-HAVING devices > 0
-ORDER BY ALL;
+HAVING devices > 0;
