@@ -238,10 +238,9 @@ def read_measured(con: duckdb.DuckDBPyConnection, period: Period) -> set[tuple[s
 
 
 def read_levels(con: duckdb.DuckDBPyConnection, period: Period) -> list[Row]:
-    """One row per measured pod, as activity_levels.sql names its columns. As read_idle; also makes activity_levels."""
+    """One row per measured pod, as activity_levels.sql names its columns. As read_idle."""
     _load_whole_devices(con, period)
-    sqlfiles.run(con, "activity_levels")
-    return dicts(con.execute("FROM activity_levels ORDER BY ALL"))
+    return dicts(sqlfiles.run(con, "activity_levels"))
 
 
 _DROPPED = """
@@ -261,5 +260,6 @@ def _load_whole_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:
 
 
 def load_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:
-    """Make the temporary table activity_devices, of inventory's activity_series: which series tell of which pods of `period`."""
+    """Make activity_devices and activity_use, of inventory's activity_series: the series and the use of pods' devices."""
     sqlfiles.run(con, "activity_devices", period.bounds)
+    sqlfiles.run(con, "activity_use")

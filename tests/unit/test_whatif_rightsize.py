@@ -13,7 +13,6 @@ import pytest
 
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
-from gpucost.engine import dicts
 from gpucost.errors import DataError, GpucostError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
@@ -401,8 +400,8 @@ def test_what_a_notebook_is() -> None:
 
 
 def levels_of(tables: Tables) -> list[dict[str, Any]]:
-    tables.run("store/sql/activity_levels")
-    return dicts(tables.con.execute("FROM activity_levels"))
+    tables.run("store/sql/activity_use")
+    return tables.answers("store/sql/activity_levels")
 
 
 def test_a_gpu_that_holds_a_model_in_memory_is_in_use(tables: Tables) -> None:
@@ -419,16 +418,14 @@ def test_a_gpu_that_holds_a_model_in_memory_is_in_use(tables: Tables) -> None:
             for series, empty in ((3, 1024), (4, 1024), (5, 564))
         ),
     )
-    blocks = "blocks: series_id, hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, vals"
-    values = (
-        (0, "[90, 80]"),
-        (1, "[3, 3]"),
-        (2, "[0, 0]"),
-        (3, "[37000, 20000]"),
-        (4, "[0, 37000]"),
-        (5, "[500, 500]"),
+    values = {0: (90, 80), 1: (3, 3), 2: (0, 0), 3: (37000, 20000), 4: (0, 37000), 5: (500, 500)}
+    tables.add(
+        "blocks: series_id, hour, samples, value_sum, idle_samples, last_value, idle_threshold, first_offset_ms, step_ms, vals",
+        *(
+            f"{series}, 0, 2, {sum(both)}, {int(both[0] < 5)}, {both[1]}, 5, 0, 60000, {list(both)}"
+            for series, both in values.items()
+        ),
     )
-    tables.add(blocks, *(f"{series}, 0, 2, 0, 0, 5, 0, 60000, {vals}" for series, vals in values))
     (row,) = levels_of(tables)
     assert (row["devices"], row["active_devices"], row["high_memory_mib"]) == (3, 2, 37_000)
     assert (row["busy_devices"], row["has_fixed_memory"]) == (1, False)

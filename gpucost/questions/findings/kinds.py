@@ -305,7 +305,7 @@ Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and what they cost
 
 
 def candidates(con: DuckDBPyConnection, config: Config, period: Period) -> list[Candidate]:
-    """Everything that may be worth a finding, of the tables waste_rows, activity_levels and the attributed ones."""
+    """Everything that may be worth a finding, of the tables waste_rows and activity_use and the attributed ones."""
     workloads = answer_rows(con, "gpucost.questions.findings", "workloads", period.bounds)
     free = answer_rows(con, "gpucost.questions.findings", "free_gpus", period.bounds)
     return list(_Candidates(workloads, free, period, config).all())

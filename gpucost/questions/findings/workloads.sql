@@ -1,4 +1,4 @@
--- reads: hourly_costs, allocations, allocation_traits, nodes, waste_rows, activity_devices, activity_levels, blocks; $from_ms, $to_ms the period
+-- reads: hourly_costs, allocations, allocation_traits, nodes, waste_rows, activity_devices, activity_use, blocks; $from_ms, $to_ms the period
 -- writes: nothing; answers the workloads of the period: whose, what they held, cost and wasted by bucket, how busy they were, when services were active
 -- invariant: one row per (cluster, namespace, workload); costs are those of its cells; p95 is of device-hours, 0-1; unused_gpu_ms is the GPU time held of GPUs never in use
 WITH cells AS (
@@ -63,11 +63,12 @@ held AS (
     SELECT allocation_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms FROM cells GROUP BY ALL
 ),
 unused AS (
-    SELECT a.cluster, a.namespace, a.workload, max(a.gpus) AS asked, max(l.active_devices) AS most_used,
-        sum((l.devices - l.active_devices) * h.gpu_ms / a.gpus) AS unused_gpu_ms
-    FROM activity_levels AS l JOIN allocations AS a USING (allocation_id) JOIN held AS h USING (allocation_id)
+    SELECT a.cluster, a.namespace, a.workload, max(a.gpus) AS asked, max(u.used) AS most_used,
+        sum((u.devices - u.used) * h.gpu_ms / a.gpus) AS unused_gpu_ms
+    FROM (SELECT allocation_id, count(*) AS devices, count(*) FILTER (is_used) AS used FROM activity_use GROUP BY ALL) AS u
+    JOIN allocations AS a USING (allocation_id) JOIN held AS h USING (allocation_id)
     -- a pod that used no GPU at all is idle, and no question of how many
-    WHERE a.gpus > 1 AND l.active_devices BETWEEN 1 AND l.devices - 1
+    WHERE a.gpus > 1 AND u.used BETWEEN 1 AND u.devices - 1
     GROUP BY ALL
 ),
 busy AS (

@@ -1,9 +1,8 @@
--- reads: activity_devices, blocks, allocations
--- writes: activity_levels, one row per pod that is measured: its devices, those in use and those once not idle, the highest 5-minute mean of each hour, and the most memory of a device
--- invariant: activity is 0-1, memory in MiB and null where it was not collected; a device is in use if it was once not idle, or memory of the pod is on it; fixed memory is as much in nine of ten samples
-CREATE OR REPLACE TEMP TABLE activity_levels AS
+-- reads: activity_devices, activity_use, blocks, allocations
+-- writes: nothing; answers one row per pod that is measured: its devices, those in use and those once not idle, the highest 5-minute mean of each hour, and the most memory of a device
+-- invariant: activity is 0-1, memory in MiB and null where it was not collected; fixed memory is as much in nine of ten samples
 WITH samples AS (
-    SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms, d.empty_mib, b.idle_threshold,
+    SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms,
         b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
             list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER))) AS at_ms,
         unnest(b.vals) AS value
@@ -17,8 +16,6 @@ devices AS (
     SELECT allocation_id, device, count(*) FILTER (kind = 'activity') AS samples, avg(value * scale) FILTER (kind = 'activity') AS mean,
         max(value * scale) FILTER (kind = 'memory') AS most_memory_mib,
         quantile_disc(value * scale, 0.1) FILTER (kind = 'memory') AS least_memory_mib,
-        coalesce(bool_or(kind = 'activity' AND value >= idle_threshold), false) AS is_busy,
-        coalesce(most_memory_mib > max(empty_mib), false) AS is_filled,
         max(at_ms) FILTER (kind = 'activity') - min(at_ms) FILTER (kind = 'activity') AS measured_ms
     FROM heard GROUP BY ALL
 ),
@@ -33,14 +30,15 @@ hours AS (
     FROM (SELECT allocation_id, hour, max(mean) AS high FROM slots GROUP BY ALL)
     GROUP BY ALL
 )
-SELECT allocation_id, a.cluster, a.uid, h.busiest, h.high_activity,
+SELECT a.cluster, a.uid, h.busiest, h.high_activity,
     count(*) FILTER (samples > 0) AS devices,
-    count(*) FILTER (samples > 0 AND (is_busy OR is_filled)) AS active_devices,
+    count(*) FILTER (samples > 0 AND is_used) AS active_devices,
     count(*) FILTER (samples > 0 AND is_busy) AS busy_devices,
     coalesce(max(measured_ms), 0) AS measured_ms,
     avg(mean) AS mean_activity,
     max(most_memory_mib) AS high_memory_mib,
-    coalesce(bool_and(least_memory_mib >= 0.95 * most_memory_mib) FILTER (is_filled), false) AS has_fixed_memory
-FROM devices JOIN hours AS h USING (allocation_id) JOIN allocations AS a USING (allocation_id)
+    coalesce(bool_and(least_memory_mib >= 0.95 * most_memory_mib) FILTER (is_used), false) AS has_fixed_memory
+FROM devices LEFT JOIN activity_use USING (allocation_id, device) JOIN hours AS h USING (allocation_id) JOIN allocations AS a USING (allocation_id)
 GROUP BY ALL
-HAVING devices > 0;
+HAVING devices > 0
+ORDER BY ALL;
