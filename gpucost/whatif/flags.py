@@ -55,6 +55,23 @@ Hours = Annotated[float, HOURS]
 ActiveHours = Annotated[
     float, Option("Hours of a day that are needed.", above=True, most=24, says="needed", unit="hours a day")
 ]
+Margin = Annotated[
+    float,
+    Option(
+        "Added to measured memory and activity. Default: 10.",
+        says="added to what is measured",
+        unit="percent",
+    ),
+]
+Headroom = Annotated[
+    float,
+    Option(
+        "Percent of a GPU or slice to keep free. Default: 20.",
+        most=90,
+        says="kept free",
+        unit="percent of a GPU or slice",
+    ),
+]
 CurveFile = Annotated[
     Path, Option("Nodes in use, one line per hour: a number, or CSV with a column `nodes`.", "FILE")
 ]

@@ -29,10 +29,11 @@ ROUNDING = 1e-9
 class PackedPod:
     """What one pod needs of a GPU in [from_ms, to_ms): a share of its activity 0-1 and MiB of its memory, margins included.
 
-    `hours` has the activity of each hour, of all pods to be packed the same hours; None: the same all the time.
+    `of` is the pod, or whatever is packed. `hours` has the activity of each hour, of all pods to be packed the same hours;
+    None: the same all the time.
     """
 
-    key: str
+    of: Any
     activity: float
     memory_mib: float = 0.0
     from_ms: int = 0
@@ -52,6 +53,10 @@ class Bin:
     to_ms: int
     items: list[PackedPod] = field(default_factory=list)
     held: list[PackedPod] = field(default_factory=list)
+
+    @property
+    def first(self) -> Any:
+        return self.items[0].of
 
     def at(self, moment_ms: int) -> list[PackedPod]:
         """The items on it at a moment."""
@@ -85,7 +90,7 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
     now: int | None = None
     last: tuple[float, float] | None = None
     first = 0
-    for item in sorted(items, key=lambda i: (i.from_ms, -i.activity, -i.memory_mib, i.key)):
+    for item in sorted(items, key=lambda i: (i.from_ms, -i.activity, -i.memory_mib)):
         if item.from_ms != now:
             now, last = item.from_ms, None
             for gpu in opened:
@@ -169,9 +174,8 @@ class Saved:
         cash = max(min(gone, less), Decimal(0))
         return cls(cash, max(less - cash, Decimal(0)))
 
-    @property
-    def worth(self) -> Decimal:
-        return self.cash + self.freed
+    def __sub__(self, other: Saved) -> Saved:
+        return Saved(max(self.cash - other.cash, Decimal(0)), max(self.freed - other.freed, Decimal(0)))
 
 
 @record
@@ -246,10 +250,9 @@ def _whole_nodes(needs: Iterable[Held]) -> list[Held]:
     found = []
     for several in grouped((_kind(held.node), held) for held in needs).values():
         items = [
-            PackedPod(str(number), min(held.gpus / held.node.gpus, 1.0), 0.0, held.from_ms, held.to_ms)
-            for number, held in enumerate(several)
+            PackedPod(held.node, min(held.gpus / held.node.gpus, 1.0), 0.0, held.from_ms, held.to_ms)
+            for held in several
         ]
         for filled in pack(items, slots(activity=1.0)):
-            node = several[int(filled.items[0].key)].node
-            found.append(Held(node, node.gpus, filled.from_ms, filled.to_ms))
+            found.append(Held(filled.first, filled.first.gpus, filled.from_ms, filled.to_ms))
     return found

@@ -703,14 +703,12 @@ def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
             f"pods of {group.name} are {step.utilization_percent:g} % busy: with the margins no two of them share a GPU",
             "leave out that step, or margin_percent and headroom_percent say otherwise",
         )
-    single = {node.name: node for node in nodes if abs(node.gpus - 1) < _ROUNDING}
-    items = [PackedPod(name, busy, 0.0, node.from_ms, node.to_ms) for name, node in single.items()]
+    single = [node for node in nodes if abs(node.gpus - 1) < _ROUNDING]
+    items = [PackedPod(node, busy, 0.0, node.from_ms, node.to_ms) for node in single]
     shared = []
-    for gpu in pack(items, slots(activity=free, memory_mib=None, ways=step.ways)):
-        first = single[gpu.items[0].key]
-        prices = (replace(first.prices[0], from_ms=None), *first.prices[1:]) if first.prices else ()
-        shared.append(replace(first, from_ms=gpu.from_ms, to_ms=gpu.to_ms, prices=prices))
-    return [*shared, *(node for node in nodes if node.name not in single)]
+    for gpu in pack(items, slots(activity=free, ways=step.ways)):
+        shared.append(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms))
+    return [*shared, *(node for node in nodes if abs(node.gpus - 1) >= _ROUNDING)]
 
 
 def _costs(stages: Sequence[Stage], context: Context) -> list[dict[str, Decimal]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from enum import StrEnum
 from itertools import chain
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Rows, stated, today_of
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
-from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, Pod, Price, Usage
+from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, Pod, PodKey, Price, Usage, Workload
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 from gpucost.whatif.packing import (
     ROUNDING,
@@ -123,19 +123,8 @@ class Sizing(OptionGroup):
             "Most pods on one GPU; not for mig. Default: 4.", least=2, most=48, says="pods on one GPU at most", unit="pods"
         ),
     ] = 4  # fmt: skip
-    margin_percent: Annotated[
-        float,
-        Option(
-            "Added to what was measured: sharing interferes. Default: 10.", says="added to what is measured", unit="percent"
-        ),
-    ] = 10.0  # fmt: skip
-    headroom_percent: Annotated[
-        float,
-        Option(
-            "Percent of a GPU or slice to keep free. Default: 20.", most=90, says="kept free",
-            unit="percent of a GPU or slice",
-        ),
-    ] = 20.0  # fmt: skip
+    margin_percent: flags.Margin = 10.0
+    headroom_percent: flags.Headroom = 20.0
 
     @property
     def is_mig(self) -> bool:
@@ -156,20 +145,19 @@ class Sizing(OptionGroup):
         """The activity of a pod above which no two of them share a GPU."""
         return (100 - self.headroom_percent) / 2 / self.margin
 
-    def item(self, key: str, pod: Pod, level: Level, first_hour: int, hours: int) -> PackedPod:
+    def item(self, pod: Pod, level: Level, memory_mib: float, first_hour: int, hours: int) -> PackedPod:
         """What a pod of this level needs: for MIG the headroom is part of the slice, for slots it is part of the GPU.
 
         Its activity is that of `hours` hours from the epoch hour `first_hour` on, if they are measured.
         """
-        needs = (level.high * self.margin, (level.high_memory_mib or 0.0) * self.margin)
-        activity, memory = (need / self.free for need in needs) if self.is_mig else needs
-        item = PackedPod(key, activity, memory, pod.from_ms, pod.to_ms)
+        factor = self.margin / self.free if self.is_mig else self.margin
+        item = PackedPod(pod, level.high * factor, memory_mib * factor, pod.from_ms, pod.to_ms)
         if not level.hours or self.is_mig:
             return item
         busy = np.zeros(hours)
-        at, high = zip(*level.hours, strict=True)
-        busy[np.array(at) - first_hour] = high
-        return replace(item, hours=busy * self.margin)
+        for hour, high in level.hours:
+            busy[hour - first_hour] = high * factor
+        return replace(item, hours=busy)
 
     def fits(self, model: GpuModel | None) -> Fits:
         """What a GPU of the model holds; one of an unknown model has no memory to go by and cannot be cut."""
@@ -199,10 +187,7 @@ def without_preallocation(fleet: Fleet, levels: Levels, facts: Facts) -> dict[tu
 
 
 class _Pool(NamedTuple):
-    """GPUs that may be shared among each other, of a team or of all (""), and the facts of their model.
-
-    `pods` by the keys of the items that are packed on `gpus`.
-    """
+    """GPUs that may be shared among each other, of a team or of all (""), and the facts of their model."""
 
     cluster: str
     model: str
@@ -210,91 +195,76 @@ class _Pool(NamedTuple):
     team: str
     known: GpuModel | None
     gpus: list[Bin]
-    pods: dict[str, Pod]
 
 
 class Sharing(NamedTuple):
-    """Pods that keep their GPUs, with the reason, and the pools of those that share."""
+    """Pods that keep their GPUs, with the reason; the pools of the others, and what they hold then."""
 
     kept: dict[Pod, str]
     pools: list[_Pool]
-    nodes: Mapping[tuple[str, str], Node]
-
-    @property
-    def pods(self) -> tuple[Pod, ...]:
-        """Those that share a GPU."""
-        return tuple(chain.from_iterable(pool.pods.values() for pool in self.pools))
+    change: Change
 
     @property
     def gpus(self) -> list[Bin]:
         return list(chain.from_iterable(pool.gpus for pool in self.pools))
 
-    @property
-    def change(self) -> Change:
-        """Each shared GPU on a node like the one of its first pod."""
-        then = []
-        for pool in self.pools:
-            for gpu in pool.gpus:
-                first = pool.pods[gpu.items[0].key]
-                then.append(Held(self.nodes[first.place], 1.0, gpu.from_ms, gpu.to_ms))
-        return Change(self.pods, tuple(then))
-
 
 def share(
     usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across_teams: bool = False
 ) -> Sharing:
-    """Pods of one whole GPU each, packed by what they use in the same hours, in the order in which they came."""
+    """Pods of one whole GPU each, packed by what they use in the same hours, in the order in which they came.
+
+    A shared GPU is on a node like the one of its first pod.
+    """
     fleet = usage.fleet
-    nodes = fleet.by_name
-    kept = _reasons(fleet, levels, needs_memory=_has_memory(levels))
+    nodes, kept = fleet.by_name, _reasons(fleet, levels)
     by_place: dict[tuple[str, str, str, str], list[Pod]] = defaultdict(list)
-    most: dict[tuple[str, str, str], float] = defaultdict(float)
+    most: dict[Workload, float] = defaultdict(float)
     for pod in fleet.pods:
         if pod.key in levels:
             most[pod.owner] = max(most[pod.owner], levels[pod.key].high_memory_mib or 0.0)
         if pod not in kept:
-            node = nodes[pod.place]
-            team = "" if across_teams else pod.team
+            node, team = nodes[pod.place], "" if across_teams else pod.team
             by_place[pod.cluster, node.gpu_model or "", node.capacity_type, team].append(pod)
-    pools = []
+    pools, shared, then = [], [], []
     for place, pods in sorted(by_place.items()):
         model = facts.models.get(place[1])
-        gpus, shared = _packed(sizing, pods, levels, most, model)
+        gpus = _packed(sizing, pods, levels, most, model)
         if gpus:
-            pools.append(_Pool(*place, model, gpus, shared))
-    return Sharing(kept, pools, nodes)
-
-
-def _has_memory(levels: Levels) -> bool:
-    return any(level.high_memory_mib is not None for level in levels.values())
+            pools.append(_Pool(*place, model, gpus))
+        for gpu in gpus:
+            shared += [item.of for item in gpu.items]
+            then.append(Held(nodes[gpu.first.place], 1.0, gpu.from_ms, gpu.to_ms))
+    return Sharing(kept, pools, Change(tuple(shared), tuple(then)))
 
 
 def _packed(
     sizing: Sizing,
     pods: Sequence[Pod],
     levels: Levels,
-    most: Mapping[tuple[str, str, str], float],
+    most: Mapping[Workload, float],
     model: GpuModel | None,
-) -> tuple[list[Bin], dict[str, Pod]]:
-    """Shared GPUs and their pods by key, of pods that may meet; a pod needs the most memory of its workload (`most`)."""
+) -> list[Bin]:
+    """Shared GPUs of pods that may meet; a pod needs the most memory of its workload (`most`)."""
     hours = [hour for pod in pods for hour, _ in levels[pod.key].hours]
     first, length = (min(hours), max(hours) - min(hours) + 1) if hours else (0, 0)
     fits, items = sizing.fits(model), []
-    for number, pod in enumerate(pods):
-        level = levels[pod.key]
-        if level.high_memory_mib is not None:
-            level = replace(level, high_memory_mib=most[pod.owner])
-        item = sizing.item(str(number), pod, level, first, length)
+    for pod in pods:
+        item = sizing.item(pod, levels[pod.key], most[pod.owner], first, length)
         # a slice pays if two of them fit a GPU; a slot if another pod is on it
-        if fits([item, item]) if sizing.is_mig else fits([item]):
+        if fits([item, item] if sizing.is_mig else [item]):
             items.append(item)
-    gpus = [gpu for gpu in pack(items, fits) if sizing.is_mig or len(gpu.items) > 1]
-    return gpus, {item.key: pods[int(item.key)] for gpu in gpus for item in gpu.items}
+    return [gpu for gpu in pack(items, fits) if sizing.is_mig or len(gpu.items) > 1]
 
 
-def _reasons(fleet: Fleet, levels: Levels, *, needs_memory: bool) -> dict[Pod, str]:
+def has_memory(levels: Levels) -> bool:
+    """Whether the memory of any pod was collected."""
+    return any(level.high_memory_mib is not None for level in levels.values())
+
+
+def _reasons(fleet: Fleet, levels: Levels) -> dict[Pod, str]:
     """The pods that keep their GPUs as they are, and why."""
-    nodes = fleet.by_name
+    nodes, needs_memory = fleet.by_name, has_memory(levels)
     kept: dict[Pod, str] = {}
     for pod in fleet.pods:
         level = levels.get(pod.key)
@@ -326,14 +296,14 @@ def answer(
         )
     sharing = share(usage, sizing, levels, facts, across_teams=across_teams)
     found, fixed = saved(usage, sharing.change), without_preallocation(fleet, levels, facts)
-    more = found
+    work = Saved(Decimal(0), Decimal(0))
     if fixed:
         looser = share(usage, sizing, {**levels, **fixed}, facts, across_teams=across_teams)
-        more = saved(usage, looser.change)
+        work = saved(usage, looser.change) - found
     today = today_of(usage, fleet_costs(fleet), is_held=True)
-    candidates = [pod for pod in fleet.pods if pod not in sharing.kept]
-    held = peak(sharing.pods or candidates)[0]
-    needed = peak(sharing.gpus)[0] if sharing.pods else held
+    pods, gpus = sharing.change.pods, sharing.gpus
+    held = peak(pods or [pod for pod in fleet.pods if pod not in sharing.kept])[0]
+    needed = peak(gpus)[0] if pods else held
     return Answer(
         kind="share",
         title=f"Shared GPUs for {usage.scope_name}",
@@ -341,14 +311,14 @@ def answer(
         today=today,
         scenario=scenario(today, usage, sharing.change, found.cash),
         figures={
-            **saved_figures(found, more),
+            **saved_figures(found, work),
             "gpus_today": held,
             "gpus_needed": needed,
             "gpus_saved_percent": round((held - needed) / held * 100, 6) if held else None,
-            "pods_shared": len({pod.key for pod in sharing.pods}),
-            "pods_per_gpu": max((peak(gpu.items)[0] for gpu in sharing.gpus), default=1),
+            "pods_shared": len({pod.key for pod in pods}),
+            "pods_per_gpu": max((peak(gpu.items)[0] for gpu in gpus), default=1),
             "break_even_utilization_percent": None if sizing.is_mig else round(sizing.highest_percent, 6),
-            "memory_measured": _has_memory(levels),
+            "memory_measured": has_memory(levels),
             "isolation": ISOLATION[sizing.method],
         },
         assumptions=_assumptions(usage, sizing, sharing.pools),
@@ -358,45 +328,43 @@ def answer(
             else f"Two pods no longer share a GPU once each is busier than {sizing.highest_percent:.1f} % in the same hour.",
         ),
         time=(TIME[sizing.method],),
-        findings=tuple(_findings(usage, sizing, levels, sharing, found, more)),
+        findings=tuple(_findings(usage, sizing, levels, found, work, shares=bool(pods))),
         tables=(*_tables(sharing.pools, sizing), *_pod_table(usage, sharing, levels, fixed)),
     )
 
 
-def saved_figures(found: Saved, more: Saved) -> dict[str, object]:
-    """Cash and freed capacity; `more` is both if preallocated memory is not needed, which is work to find out."""
-    with_work = more.cash - found.cash, more.freed - found.freed
+def saved_figures(found: Saved, work: Saved) -> dict[str, Any]:
+    """Cash and freed capacity; `work` is what more of both it is if preallocated memory is not needed."""
     return {
         "cash_saving": found.cash,
         "freed_capacity_cost": round(found.freed, 9),
-        "saving_by_suitability": {"safe": found.cash, "needs_work": max(with_work[0], Decimal(0))},
-        "needs_work_freed_capacity_cost": round(max(with_work[1], Decimal(0)), 9),
+        "saving_by_suitability": {"safe": found.cash, "needs_work": work.cash},
+        "needs_work_freed_capacity_cost": round(work.freed, 9),
     }
 
 
-def preallocation(found: Saved, more: Saved, currency: str) -> Iterator[str]:
+def preallocation(work: Saved, currency: str) -> Iterator[str]:
     """What pods that preallocate memory could save with work."""
-    if more.worth > found.worth:
+    if work.cash or work.freed:
         yield (
-            f"Needs work, not counted above: {more.worth - found.worth:,.2f} {currency} ({more.cash - found.cash:,.2f} of it "
-            "cash) if pods that hold a fixed part of the memory whatever the load (vLLM's --gpu-memory-utilization, for "
-            "example) do with less."
+            f"Needs work, not counted above: {work.cash:,.2f} {currency} more, and {work.freed:,.2f} of freed capacity, if pods "
+            "that hold a fixed part of the memory whatever the load (vLLM's --gpu-memory-utilization, for example) do with less."
         )
 
 
 def _findings(
-    usage: Usage, sizing: Sizing, levels: Levels, sharing: Sharing, found: Saved, more: Saved
+    usage: Usage, sizing: Sizing, levels: Levels, found: Saved, work: Saved, *, shares: bool
 ) -> Iterator[str]:
-    yield from preallocation(found, more, usage.currency)
+    yield from preallocation(work, usage.currency)
     yield ISOLATION[sizing.method]
-    if not _has_memory(levels):
+    if not has_memory(levels):
         yield (
             "Memory is not given: this goes by utilization alone. --memory-per-pod-mib and --gpu-model count it."
             if usage.is_described
             else "Memory is not in the store (DCGM_FI_DEV_FB_USED): this goes by utilization alone, and pods that fit by it may "
             "not fit the GPU's memory."
         )
-    if not sharing.pods:
+    if not shares:
         yield "With the margins no pod with a GPU of its own leaves room for another: each keeps its own."
     if found.freed:
         yield (
@@ -414,38 +382,37 @@ def _assumptions(usage: Usage, sizing: Sizing, pools: Sequence[_Pool]) -> tuple[
         Assumption("usage and prices", usage.period_name, "", "store"),
     )
     names = ("method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",)))
-    models = {pool.model: pool.known for pool in sorted(pools, key=lambda pool: pool.model) if pool.known}
+    models = {pool.known.name: pool.known for pool in pools if pool.known}
     memory = (
-        Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
-        for model in models.values()
+        Assumption(f"memory of {name}", model.memory_mib, "MiB", "catalog", model.as_of)
+        for name, model in sorted(models.items())
     )
     return (*stated(sizing, *names), *(usage.assumptions or of_store), *memory)
 
 
-def _pod_table(
-    usage: Usage, sharing: Sharing, levels: Levels, fixed: Mapping[tuple[str, str], Level]
-) -> tuple[Rows, ...]:
+def _pod_table(usage: Usage, sharing: Sharing, levels: Levels, fixed: Collection[PodKey]) -> tuple[Rows, ...]:
     """Every pod with what becomes of it; pods of a workload that fare alike are one line."""
     if usage.is_described:
         return ()
-    fates: dict[Pod, str] = dict(sharing.kept)
-    for pool in sharing.pools:
-        for gpu in pool.gpus:
-            most = peak(gpu.items)[0]
-            fates |= {pool.pods[item.key]: f"shares a GPU, {most:g} pods at most" for item in gpu.items}
+    fates = dict(sharing.kept)
+    for gpu in sharing.gpus:
+        fates |= dict.fromkeys(
+            (item.of for item in gpu.items), f"shares a GPU, {peak(gpu.items)[0]:g} pods at most"
+        )
     alike: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
     for pod in usage.fleet.pods:
-        alone = "no other pod fits next to it"
-        if pod.key in fixed:
-            alone = "a fixed part of the memory is taken whatever the load; with less it could share"
+        alone = (
+            "its memory is taken whatever the load, less needs work"
+            if pod.key in fixed
+            else "no other pod fits next to it"
+        )
         alike[pod.namespace, pod.workload, fates.get(pod, f"keeps its GPU: {alone}")].append(pod)
     lines: list[Line] = []
     for (namespace, workload, fate), pods in sorted(alike.items()):
         known = [levels[pod.key] for pod in pods if pod.key in levels]
-        busy = max((level.high for level in known), default=None)
-        memory = max((level.high_memory_mib or 0.0 for level in known), default=0.0)
-        percent = None if busy is None else round(busy * 100, 1)
-        lines.append((namespace, workload, len(pods), percent, round(memory, 1) or None, fate))
+        busy = round(max(level.high for level in known) * 100, 1) if known else None
+        memory = round(max((level.high_memory_mib or 0.0 for level in known), default=0.0), 1)
+        lines.append((namespace, workload, len(pods), busy, memory or None, fate))
     columns = ("namespace", "workload", "pods", "busiest_percent", "memory_mib", "what becomes of it")
     return Rows.of("Pods", columns, lines)
 
@@ -455,20 +422,24 @@ def _tables(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
     summary: list[Line] = []
     alike: Counter[Line] = Counter()
     for pool in pools:
-        before, (after, at) = peak(pool.pods.values())[0], peak(pool.gpus)
+        pods = [item.of for gpu in pool.gpus for item in gpu.items]
+        after, at = peak(pool.gpus)
         names = (pool.team or "all teams", pool.model or "unknown", pool.capacity_type)
-        summary.append((*names, len(pool.pods), before, after))
-        for items in (gpu.at(at) for gpu in pool.gpus if gpu.from_ms <= at < gpu.to_ms):
+        summary.append((*names, len(pods), peak(pods)[0], after))
+        for items in filter(None, (gpu.at(at) for gpu in pool.gpus)):
             alike[
                 f"{pool.team or pool.cluster} {pool.model}".strip(),
                 layout_name(pool.known, items) if pool.known and sizing.is_mig else f"{len(items)} pods",
                 round(sum(item.activity for item in items) * 100, 1),
                 round(sum(item.memory_mib for item in items), 1) or None,
-                ", ".join(sorted({pool.pods[item.key].workload for item in items})),
+                ", ".join(sorted({item.of.workload for item in items})),
             ] += 1
-    columns = ("pool", "gpu_model", "capacity_type", "pods", "gpus_today", "gpus_needed")
     return (
-        *Rows.of("GPUs at the busiest moment", columns, summary),
+        *Rows.of(
+            "GPUs at the busiest moment",
+            ("pool", "gpu_model", "capacity_type", "pods", "gpus_today", "gpus_needed"),
+            summary,
+        ),
         *Rows.top(
             "A packing that fits, at that moment",
             ("pool", "gpus", "layout", "busy_percent_with_margin", "memory_mib_with_margin", "workloads"),
@@ -508,30 +479,24 @@ class DescribedPods(OptionGroup):
 def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) -> tuple[Usage, Levels]:
     """The fleet that options describe, one pod per GPU, all equally busy.
 
-    How GPUs lie on nodes does not matter to what they cost: all are on one. Raises UsageError where options do not say enough,
+    How GPUs lie on nodes does not matter to what they cost: all are on one. Raises UsageError if options do not say enough,
     a model is not known, or its memory is too small.
     """
     if pods.pods is None or pods.utilization_percent is None:
+        missing = "how many pods share GPUs" if pods.pods is None else "how busy the pods are"
+        raise UsageError(f"{missing} is not told", "--pods 40 --utilization-percent 15 tells both")
+    model = facts.model(pods.gpu_model) if pods.gpu_model is not None else None
+    filled, memory = pods.memory_per_pod_mib, model and model.memory_mib
+    if sizing.is_mig and not (model and model.profiles):
+        name = model.name if model else "a GPU of an unknown model"
         raise UsageError(
-            f"{'how many pods share GPUs' if pods.pods is None else 'how busy the pods are'} is not told",
-            "--pods 40 --utilization-percent 15 tells both",
+            f"{name} cannot be cut into MIG slices", "--gpu-model A100-SXM4-40GB names one that can"
         )
-    model, filled = (
-        facts.model(pods.gpu_model) if pods.gpu_model is not None else None,
-        pods.memory_per_pod_mib,
-    )
-    if sizing.is_mig and (model is None or not model.profiles):
-        raise UsageError(
-            "MIG needs a GPU model that can be cut"
-            if model is None
-            else f"{model.name} cannot be cut into MIG slices",
-            "--gpu-model A100-SXM4-40GB names one",
-        )
-    if filled is not None and (model is None or model.memory_mib is None):
+    if filled is not None and memory is None:
         raise UsageError("how much memory a GPU has is not told", "--gpu-model names the GPUs")
-    if model and model.memory_mib and filled and filled * sizing.margin > model.memory_mib:
+    if memory and filled and filled * sizing.margin > memory:
         raise UsageError(
-            f"{filled:g} MiB and the margin do not fit the {model.memory_mib:,} MiB of {model.name}",
+            f"{filled:g} MiB and the margin do not fit the {memory:,} MiB of {pods.gpu_model}",
             "a GPU with more memory is needed first: gpucost whatif rightsize",
         )
     assumptions = stated(pods, "pods", "utilization_percent", "gpus_per_pod", "hours", "memory_per_pod_mib")
@@ -542,13 +507,10 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
         assumptions.append(Assumption("price", pods.on_demand_price, f"per {pods.price_per}-hour", "option"))
     end = round(pods.hours * MS_PER_HOUR)
     node = Node("node", count, 0, end, (price,), gpu_model=model.name if model else None)
-    pod = Pod("node", "pods", 1, 0, end)
-    fleet = Fleet(
-        (node,), tuple(replace(pod, uid=str(number // pods.gpus_per_pod)) for number in range(count))
+    held = tuple(
+        Pod("node", "pods", 1, 0, end, uid=str(number // pods.gpus_per_pod)) for number in range(count)
     )
     busy = pods.utilization_percent / 100
-    level = Level(1, 1, 0, busy, busy, filled)
-    usage = Usage(
-        fleet, currency, f"{pods.hours:g} hours", f"{pods.pods} pods", assumptions=tuple(assumptions)
-    )
-    return usage, {pod.key: level for pod in fleet.pods}
+    names = (currency, f"{pods.hours:g} hours", f"{pods.pods} pods")
+    usage = Usage(Fleet((node,), held), *names, assumptions=tuple(assumptions))
+    return usage, {pod.key: Level(1, 1, 0, busy, busy, filled) for pod in held}

@@ -215,7 +215,9 @@ def test_preallocated_memory_is_in_use_and_less_of_it_needs_work(facts: Facts) -
         answer.figures["saving_by_suitability"]["needs_work"],
         answer.figures["needs_work_freed_capacity_cost"],
     )
-    assert with_work == (0, 30) and answer.findings[0].startswith("Needs work, not counted above: 30.00 USD")
+    assert with_work == (0, 30) and answer.findings[0].startswith(
+        "Needs work, not counted above: 0.00 USD more, and 30.00"
+    )
     # memory that grows with the load is needed
     grows = sized(facts, pods, {("default", "a"): replace(level, has_fixed_memory=False)}, node=node)
     assert grows.figures["needs_work_freed_capacity_cost"] == 0

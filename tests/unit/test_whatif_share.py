@@ -68,7 +68,7 @@ items = st.lists(
         st.integers(1, 30),
     ),
     max_size=25,
-    unique_by=lambda item: item.key,
+    unique_by=lambda item: item.of,
 )
 
 
@@ -86,8 +86,8 @@ def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None
         assert gpu.from_ms == min(i.from_ms for i in gpu.items) and gpu.to_ms == max(
             i.to_ms for i in gpu.items
         )
-    packed = [item.key for gpu in gpus for item in gpu.items]
-    assert sorted(packed) == sorted(item.key for item in pods if fits([item]))
+    packed = [item.of for gpu in gpus for item in gpu.items]
+    assert sorted(packed) == sorted(item.of for item in pods if fits([item]))
 
 
 @settings(max_examples=25)

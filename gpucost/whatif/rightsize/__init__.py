@@ -25,7 +25,7 @@ from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, one_node
 from gpucost.whatif.gpu_specs import Facts, GpuModel
-from gpucost.whatif.packing import Change, Held, emptied, less_cost, saved, scenario, today_held
+from gpucost.whatif.packing import Change, Held, Saved, emptied, less_cost, saved, scenario, today_held
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -57,31 +57,17 @@ class Offer:
 
 def list_offers(con: DuckDBPyConnection) -> list[Offer]:
     """List and spot prices of today by region. Expects price_offers on this connection (price.load_offers)."""
-    run_stage(con, __package__ or "", "offers")
-    rows = con.execute(
-        "SELECT provider, region, instance_type, gpu_model, gpu_count, purchase_option, price_per_hour, price_as_of, source"
-        " FROM gpu_offers ORDER BY ALL"
-    ).fetchall()
-    return [
-        Offer(provider, region, kind, model, gpus, option, round(price / gpus, 12), source, str(as_of))
-        for provider, region, kind, model, gpus, option, price, as_of, source in rows
-    ]
+    return [Offer(*row) for row in run_stage(con, __package__ or "", "offers").fetchall()]
 
 
 def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:
-    """What the fleet's own nodes cost: their latest prices, discounts and contracts included."""
+    """The prices of the fleet's own nodes: their latest ones, discounts and contracts included."""
     offers = {}
     for node in nodes:
         if node.is_priced and node.gpu_model and node.capacity_type in PURCHASE and node.gpus >= 1:
             price, gpus = node.prices[-1], round(node.gpus)
-            kind = (
-                node.provider,
-                node.region,
-                node.instance_type,
-                node.gpu_model,
-                gpus,
-                PURCHASE[node.capacity_type],
-            )
+            place = (node.provider, node.region, node.instance_type, node.gpu_model, gpus)
+            kind = (*place, PURCHASE[node.capacity_type])
             offers[kind] = Offer(*kind, round(price.per_node_hour / gpus, 12), price.source, price.as_of)
     return list(offers.values())
 
@@ -115,15 +101,12 @@ class Speeds:
 
 def catalog_speeds(facts: Facts) -> Speeds:
     """Dense FP16 throughput and memory bandwidth, the smaller ratio of the two: most work waits for one of them."""
-    known = [(model, model.tflops, model.memory_gb_per_s) for model in facts.models.values()]
-    return Speeds(
-        {model.name: (tflops, bandwidth) for model, tflops, bandwidth in known if tflops and bandwidth},
-        "catalog (smaller of TFLOPS and GB/s)",
-        max(
-            (model.as_of for model, tflops, bandwidth in known if tflops and bandwidth and model.as_of),
-            default=None,
-        ),
-    )
+    speeds, dates = {}, []
+    for model in facts.models.values():
+        if model.tflops and model.memory_gb_per_s:
+            speeds[model.name] = (model.tflops, model.memory_gb_per_s)
+            dates.append(model.as_of or "")
+    return Speeds(speeds, "catalog (smaller of TFLOPS and GB/s)", max(dates, default="") or None)
 
 
 def read_speeds(path: Path, facts: Facts) -> Speeds:
@@ -182,23 +165,8 @@ class Load:
 class Margins(OptionGroup):
     """Percentages as in `whatif share`; a batch job may take `max_slowdown` times as long."""
 
-    margin_percent: Annotated[
-        float,
-        Option(
-            "Added to memory and activity measured. Default: 10.",
-            says="added to memory and activity",
-            unit="percent",
-        ),
-    ] = 10.0
-    headroom_percent: Annotated[
-        float,
-        Option(
-            "Percent of the GPUs that serve to keep free. Default: 20.",
-            most=90,
-            says="kept free of what serves",
-            unit="percent",
-        ),
-    ] = 20.0
+    margin_percent: flags.Margin = 10.0
+    headroom_percent: flags.Headroom = 20.0
     max_slowdown: Annotated[
         float,
         Option(
@@ -573,19 +541,19 @@ def answer(
             f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
-    found = more = saved(usage, sized.change)
+    found, work = saved(usage, sized.change), Saved(Decimal(0), Decimal(0))
     if fixed := share.without_preallocation(fleet, levels, facts):
-        more = saved(usage, sizer.sized(usage, {**levels, **fixed}).change)
+        work = saved(usage, sizer.sized(usage, {**levels, **fixed}).change) - found
     others = sizer.moves(usage, sized.loads, other_models=True) if other_models and not is_described else []
     sliced = _time_slices(sized.rest, levels, facts)
     today = today_of(usage, fleet_costs(fleet), is_held=True)
     then = scenario(today, usage, sized.change, found.cash)
-    figures = _figures(sized, speeds) | share.saved_figures(found, more)
+    figures = _figures(sized, speeds) | share.saved_figures(found, work)
     if not is_described:
         figures["time_slices_saving"] = less_cost(usage, sliced)
     if other_models:
         figures["other_models_saving"] = _saved(others)
-    findings = [*share.preallocation(found, more, usage.currency)]
+    findings = [*share.preallocation(work, usage.currency)]
     if is_described:
         (move,) = sized.moves
         today = replace(today, more={"gpus": move.load.gpus, "gpu_model": move.load.model})
@@ -606,7 +574,7 @@ def answer(
             usage, margins, speeds if is_described or others else None, [*sized.moves, *others]
         ),
         break_even=(_break_even(usage, sized.moves),),
-        time=_time(sized.moves, is_described=is_described),
+        time=tuple(_time(sized.moves, is_described=is_described)),
         findings=tuple(findings),
         tables=(
             *_table("Per unit of work" if is_described else "Fewer GPUs of the same model", sized.moves),
@@ -617,30 +585,21 @@ def answer(
 
 def _time_slices(rest: Usage, levels: Levels, facts: Facts) -> Change:
     """Pods that could take turns on GPUs that MIG cannot cut: nothing is between them, so it is no part of the saving."""
-
-    def is_uncut(node: Node) -> bool:
-        model = facts.models.get(node.gpu_model or "")
-        return model is not None and not model.mig_slices
-
-    has_memory = any(level.high_memory_mib is not None for level in levels.values())
-    if rest.is_described or not has_memory:
+    if rest.is_described or not share.has_memory(levels):
         return Change()
-    return share.share(rest._replace(fleet=rest.fleet.only(is_uncut)), share.Sizing(), levels, facts).change
+    uncut = {name for name, model in facts.models.items() if not model.mig_slices}
+    fleet = rest.fleet.only(lambda node: node.gpu_model in uncut)
+    return share.share(rest._replace(fleet=fleet), share.Sizing(), levels, facts).change
 
 
 def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
     """Which of their list prices are old, for a title."""
-    if stale is None:
-        return ""
-    prices = [
-        (
-            f"{offer.instance_type} {offer.purchase_option}",
-            Price(offer.price_per_gpu_hour, offer.source, offer.as_of),
-        )
-        for offer in (move.offer for move in moves)
-        if offer.source in ("catalog", "spot_history")
-    ]
-    return old_prices(prices, *stale)
+    prices = []
+    for offer in (move.offer for move in moves):
+        if offer.source in ("catalog", "spot_history"):
+            price = Price(offer.price_per_gpu_hour, offer.source, offer.as_of)
+            prices.append((f"{offer.instance_type} {offer.purchase_option}", price))
+    return old_prices(prices, *stale) if stale else ""
 
 
 def _figures(sized: Sized, speeds: Speeds) -> dict[str, Any]:
@@ -718,18 +677,12 @@ def _workloads(shapes: Iterable[MachineShape]) -> int:
 
 
 def _unfit(margins: Margins, move: Move, facts: Facts) -> Iterator[str]:
-    """What speaks against a count that was asked for."""
+    """What speaks against a count that was given."""
     load, gpus = move.load, move.fit.gpus
-    each, there = (
-        load.memory_mib or facts.models[load.model].memory_mib,
-        facts.models[move.offer.gpu_model].memory_mib,
-    )
+    each = load.memory_mib or facts.models[load.model].memory_mib
+    there = facts.models[move.offer.gpu_model].memory_mib
     if each and there and gpus * there < load.gpus * each:
-        filled = (
-            "that the work fills"
-            if load.memory_mib
-            else "of today's GPUs; --memory-per-gpu-mib tells what the work fills"
-        )
+        filled = "that the work fills" if load.memory_mib else "of today's GPUs (--memory-per-gpu-mib)"
         yield f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}."
     if load.is_batch and move.fit.time_factor > margins.max_slowdown:
         yield f"It takes more than {margins.max_slowdown:g} times as long (--max-slowdown)."
@@ -738,34 +691,24 @@ def _unfit(margins: Margins, move: Move, facts: Facts) -> Iterator[str]:
 def _assumptions(
     usage: Usage, margins: Margins, speeds: Speeds | None, moves: Sequence[Move]
 ) -> tuple[Assumption, ...]:
-    batch = {move.load.is_batch for move in moves} if usage.is_described else {True, False}
-    limits = [
-        name for name, of_batch in (("headroom_percent", False), ("max_slowdown", True)) if of_batch in batch
-    ]
-    offers = {
-        (str(one.instance_type), one.purchase_option): one
-        for one in (move.offer for move in moves)
-        if one.instance_type
-    }
     of_models: tuple[Assumption, ...] = ()
     if speeds and not usage.is_described:
         source = "option" if speeds.across_vendors else "catalog"
         of_models = (Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of),)
-    of_store = Assumption("usage, activity and today's prices", usage.period_name, "", "store")
+    prices = set()
+    for offer in (move.offer for move in moves):
+        if offer.instance_type:
+            name = f"a GPU of {offer.instance_type}, {offer.purchase_option}"
+            price = round(offer.price_per_gpu_hour, 4)
+            prices.add(Assumption(name, price, "per hour", offer.source, offer.as_of))
     return (
         *of_models,
-        *stated(margins, "margin_percent", *limits),
-        *(usage.assumptions or (of_store,)),
+        *stated(margins, "margin_percent", "headroom_percent", "max_slowdown"),
         *(
-            Assumption(
-                f"a GPU of {kind}, {option}",
-                round(offer.price_per_gpu_hour, 4),
-                "per hour",
-                offer.source,
-                offer.as_of,
-            )
-            for (kind, option), offer in sorted(offers.items(), key=lambda item: str(item[0]))
+            usage.assumptions
+            or (Assumption("usage, activity and today's prices", usage.period_name, "", "store"),)
         ),
+        *sorted(prices, key=lambda price: price.name),
     )
 
 
@@ -781,18 +724,15 @@ def _break_even(usage: Usage, moves: Sequence[Move]) -> str:
     )
 
 
-def _time(moves: Sequence[Move], *, is_described: bool) -> tuple[str, ...]:
-    together = "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted."
-    caveats = (together,) if any(move.load.gpus > 1 or move.fit.gpus > 1 for move in moves) else ()
+def _time(moves: Sequence[Move], *, is_described: bool) -> Iterator[str]:
     factors = [move.fit.time_factor for move in moves if move.load.is_batch]
-    if not factors:
-        return (
-            "What does not end by itself runs as long as it did; requests take as long as one GPU's speed says.",
-            *caveats,
-        )
-    span = " to ".join(sorted({f"{factor:.2f}" for factor in (min(factors), max(factors))}, key=float))
-    rest = "" if is_described else "; the rest runs as long as it did"
-    return (f"Batch work takes {span} times as long{rest}.", *caveats)
+    if factors:
+        span = " to ".join(dict.fromkeys(f"{factor:.2f}" for factor in (min(factors), max(factors))))
+        yield f"Batch work takes {span} times as long{'' if is_described else '; the rest runs as long as it did'}."
+    else:
+        yield "What does not end by itself runs as long as it did; requests take as long as one GPU's speed says."
+    if any(move.load.gpus > 1 or move.fit.gpus > 1 for move in moves):
+        yield "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted."
 
 
 def _findings(usage: Usage, sized: Sized, sliced: Change, *, across_vendors: bool) -> Iterator[str]:

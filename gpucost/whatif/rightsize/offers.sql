@@ -1,7 +1,6 @@
 -- reads: price_offers, fx_rates, catalog_instances, instance_types, spot_prices
--- writes: gpu_offers, what an instance type with GPUs costs per hour, wherever in a region it runs
+-- writes: nothing; answers what a GPU of an instance type with GPUs costs per hour, wherever in a region it runs
 -- invariant: one row per (provider, region, instance_type, purchase_option); whole GPUs only
-CREATE OR REPLACE TEMP TABLE gpu_offers AS
 WITH kinds AS (
     SELECT provider, instance_type, gpu_model, gpu_count::DOUBLE AS gpu_count FROM catalog_instances
     UNION ALL
@@ -26,8 +25,9 @@ prices AS (
     JOIN fx_rates AS r ON r.currency = s.currency AND r.from_ms <= s.at_ms AND s.at_ms < r.to_ms AND r.rate IS NOT NULL
 )
 SELECT p.provider, p.region, k.instance_type, k.gpu_model, k.gpu_count::INTEGER AS gpu_count, p.purchase_option,
-    p.price_per_hour::DECIMAL(24, 12) AS price_per_hour, p.price_as_of, p.source
+    (p.price_per_hour / k.gpu_count)::DECIMAL(24, 12) AS price_per_gpu_hour, p.source, p.price_as_of::VARCHAR AS price_as_of
 FROM prices AS p JOIN kinds AS k ON lower(k.provider) = p.provider AND lower(k.instance_type) = p.instance_type
 WHERE p.purchase_option IN ('on_demand', 'spot', 'flex_start') AND p.price_per_hour > 0 AND k.gpu_count >= 1 AND p.region IS NOT NULL
 QUALIFY row_number() OVER (PARTITION BY p.provider, p.region, p.instance_type, p.purchase_option
-    ORDER BY p.price_as_of DESC, p.price_per_hour) = 1;
+    ORDER BY p.price_as_of DESC, p.price_per_hour) = 1
+ORDER BY ALL;
