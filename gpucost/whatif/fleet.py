@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Activity
     from gpucost.periods import Period
     from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.avoidable import Commitments
 
 
 # capacity that is paid whether its nodes are up or not, and whoever is on its GPUs
@@ -343,6 +344,7 @@ class Usage(NamedTuple):
     assumptions: tuple[Assumption, ...] = ()
     reported: Reported | None = None
     others: tuple[Pod, ...] = ()
+    commitments: Commitments | None = None
 
     @property
     def is_described(self) -> bool:

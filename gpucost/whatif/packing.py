@@ -7,17 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpucost.periods import MS_PER_HOUR, merge
+from gpucost.periods import merge
 from gpucost.records import grouped, record
 from gpucost.whatif.answer import Position, total
-from gpucost.whatif.avoidable import cash_per_hour
-from gpucost.whatif.cost import kept
-from gpucost.whatif.flags import to_decimal
-from gpucost.whatif.fleet import Node, NodeKey, Pod, Price, Usage
+from gpucost.whatif.avoidable import NO_COMMITMENTS, Held
+from gpucost.whatif.fleet import Node, NodeKey, Pod, Usage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,35 +130,6 @@ def peak(items: Iterable[Any], count: Callable[[Any], float] = lambda _: 1) -> t
     return most, at
 
 
-class Held(NamedTuple):
-    """`gpus` of a node, or of a node like it, in [from_ms, to_ms). `stays`: the pod stays where it is."""
-
-    node: Node
-    gpus: float
-    from_ms: int
-    to_ms: int
-    stays: bool = False
-
-    @property
-    def hours(self) -> float:
-        return (self.to_ms - self.from_ms) / MS_PER_HOUR
-
-    def _at(self, per_hour: Callable[[Node, Price], Decimal]) -> Decimal:
-        """Their share of an amount per node-hour; before the node's life that of its first price."""
-        node = replace(self.node, from_ms=self.from_ms, to_ms=self.to_ms)
-        share = to_decimal(self.gpus) / to_decimal(node.gpus) / MS_PER_HOUR
-        return total(kept(per_hour(node, price) * share * (end - start)) for price, start, end in node.steps)
-
-    @property
-    def cost(self) -> Decimal:
-        return self._at(lambda _, price: price.per_node_hour)
-
-    @property
-    def cash(self) -> Decimal:
-        """What leaves the bill without them."""
-        return self._at(cash_per_hour)
-
-
 @record
 class Saved:
     """Money that leaves the bill, and the cost of GPUs that become free on nodes that stay."""
@@ -207,16 +176,25 @@ def saved(usage: Usage, change: Change) -> Saved:
     if usage.is_described:
         return Saved(less, Decimal(0))
     nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
-    gone: dict[Kind, Decimal] = defaultdict(Decimal)
+    commitments = usage.commitments or NO_COMMITMENTS
+    gone: dict[Any, list[Held]] = defaultdict(list)
     spans = grouped((pod.place, (pod.from_ms, pod.to_ms)) for pod in change.pods if pod.place in empty)
+
+    def alike(node: Node) -> Any:
+        return commitments.key(node) or _kind(node)
+
     for place, held in spans.items():
         node = nodes[place]
         # while no pod holds the node, no change of pods makes it go
-        gone[_kind(node)] += total(Held(node, node.gpus, *span).cash for span in merge(held))
-    for needed in _whole_nodes(held for held in change.then if held.node.key in nodes and not held.stays):
-        gone[_kind(needed.node)] -= needed.cash
+        gone[alike(node)] += [Held(node, node.gpus, *span) for span in merge(held)]
+    needed = grouped(
+        (alike(held.node), held)
+        for held in _whole_nodes(held for held in change.then if held.node.key in nodes and not held.stays)
+    )
     bought = _whole_nodes(held for held in change.then if held.node.key not in nodes)
-    cash = total(max(amount, Decimal(0)) for amount in gone.values())
+    cash = total(
+        max(commitments.cash(parts, needed.get(kind, ())), Decimal(0)) for kind, parts in gone.items()
+    )
     return Saved.of(less, cash - total(node.cost for node in bought))
 
 

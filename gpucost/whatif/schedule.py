@@ -18,7 +18,7 @@ from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, me
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated, today_of
-from gpucost.whatif.avoidable import at_cash_prices, why_not
+from gpucost.whatif.avoidable import NO_COMMITMENTS, why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import (
     DAYS,
@@ -387,14 +387,16 @@ def _outcome(usage: Usage, then: Replay, before: Replay) -> _Outcome:
     fleets = (usage.fleet, before.fleet, then.fleet)
     is_narrowed, times = usage.is_narrowed, usage.times
     now, whole, after = map(fleet_costs, fleets)
+    commitments = usage.commitments or NO_COMMITMENTS
     # options describe nodes that leave the bill
-    priced = fleets if usage.is_described else map(at_cash_prices, fleets)
-    cash_now, cash_whole, cash_after = (fleet_costs(fleet).node_cost for fleet in priced)
+    cash_now, cash_whole = (
+        start.node_cost - after.node_cost if usage.is_described else commitments.between(fleet, then.fleet)
+        for start, fleet in ((now, usage.fleet), (whole, before.fleet))
+    )
     # the rest of a node that goes was unallocated: it is not the cost of the pods, if only some are selected
-    found = Saved.of(whole.cost - after.cost, cash_whole - cash_after)
+    found = Saved.of(whole.cost - after.cost, cash_whole)
     if not is_narrowed:
-        freed = max(whole.cost - after.cost - (cash_whole - cash_after), Decimal(0))
-        found = Saved((cash_now - cash_after) * times, freed)
+        found = Saved(cash_now * times, max(whole.cost - after.cost - cash_whole, Decimal(0)))
     start, today = whole if is_narrowed else now, today_of(usage, now, is_held=is_narrowed)
     scenario = replace(
         today,

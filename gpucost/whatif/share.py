@@ -18,6 +18,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Rows, stated, today_of
+from gpucost.whatif.avoidable import Held
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
 from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, Pod, PodKey, Price, Usage, Workload
@@ -27,7 +28,6 @@ from gpucost.whatif.packing import (
     Bin,
     Change,
     Fits,
-    Held,
     PackedPod,
     Saved,
     pack,

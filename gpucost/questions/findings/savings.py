@@ -16,6 +16,7 @@ from gpucost.questions.units.query import quiet_hours
 from gpucost.records import grouped
 from gpucost.whatif import rightsize, schedule, share
 from gpucost.whatif.answer import Answer
+from gpucost.whatif.avoidable import Commitments
 from gpucost.whatif.flags import HOURS_PER_MONTH
 from gpucost.whatif.fleet import (
     NOTEBOOKS,
@@ -33,7 +34,7 @@ from gpucost.whatif.fleet import (
     read_stored,
 )
 from gpucost.whatif.gpu_specs import Facts, load_facts
-from gpucost.whatif.reserve import read_collected
+from gpucost.whatif.reserve import read_collected, read_covers
 from gpucost.whatif.spot import answer as spot
 from gpucost.whatif.spot import moves
 from gpucost.whatif.spot.market import Market, read_market
@@ -59,11 +60,15 @@ class _Scenarios:
         self.config, self.period, self.store, self._levels = config, period, store, measured
         self.period_name = name_of(period, config.tz)
 
-        def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, schedule.Quiet]:
-            fleet = read_stored(con, period, Scope()).fleet
-            return fleet, idle_stretches(con, config.activity, period, MS_PER_HOUR), quiet_hours(con, period)
+        def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, schedule.Quiet, Commitments]:
+            fleet, idle = (
+                read_stored(con, period, Scope()).fleet,
+                idle_stretches(con, config.activity, period, MS_PER_HOUR),
+            )
+            return fleet, idle, quiet_hours(con, period), read_covers(con, period)
 
-        self.fleet, self._idle_hour, self._quiet = pipeline.read_attributed(config, store, read)
+        fleet, self._idle_hour, self._quiet, self.commitments = pipeline.read_attributed(config, store, read)
+        self.fleet = self.commitments.marked(fleet)
 
     @cached_property
     def _prices(self) -> tuple[Facts, dict[Place, list[rightsize.Offer]], Market]:
@@ -79,7 +84,15 @@ class _Scenarios:
     def usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
         """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""
         fleet, others = self._narrowed(question)
-        return Usage(fleet, self.config.currency, self.period_name, "", is_narrowed, others=others)
+        return Usage(
+            fleet,
+            self.config.currency,
+            self.period_name,
+            "",
+            is_narrowed,
+            others=others,
+            commitments=self.commitments,
+        )
 
     def _narrowed(self, question: WhatIfQuery) -> tuple[Fleet, tuple[Pod, ...]]:
         if not question.workloads:

@@ -21,11 +21,12 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
 from gpucost.whatif.answer import Answer, Assumption, Rows, old_prices, stated, today_of, total
+from gpucost.whatif.avoidable import Held
 from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, one_node
 from gpucost.whatif.gpu_specs import Facts, GpuModel
-from gpucost.whatif.packing import Change, Held, Saved, emptied, less_cost, saved, scenario, today_held
+from gpucost.whatif.packing import Change, Saved, emptied, less_cost, saved, scenario, today_held
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
