@@ -112,7 +112,8 @@ SELECT id, type, CASE WHEN hours > 0 AND instance_type IS NOT NULL
     CASE WHEN sum(cost) FILTER (key IS NOT NULL) OVER same > 0
         THEN sum(cost) OVER same * if(key IS NULL, 0, cost) / sum(cost) FILTER (key IS NOT NULL) OVER same ELSE cost END,
     CASE WHEN sum(cost) FILTER (key IS NOT NULL) OVER same > 0
-        THEN sum(cost) FILTER (NOT is_unused) OVER same * if(key IS NULL, 0, cost) / sum(cost) FILTER (key IS NOT NULL) OVER same ELSE cost END
+        THEN sum(cost) FILTER (NOT is_unused) OVER same * if(key IS NULL, 0, cost) / sum(cost) FILTER (key IS NOT NULL) OVER same
+        ELSE cost END
 FROM sums WINDOW same AS (PARTITION BY id) ORDER BY ALL
 """
 # Other instances on demand of the only payer of a provider: their cost, and what plans of the bill charge for such usage.
@@ -194,29 +195,32 @@ def read_types(con: DuckDBPyConnection) -> list[str]:
     return column(con, "SELECT DISTINCT lower(instance_type) FROM nodes WHERE instance_type IS NOT NULL")
 
 
-# What nodes cost by a bill, and their hours, without spot.
+# The mean price of nodes by a bill, without spot: of the period, otherwise of the last months before it.
 _BILLED_NODES = """
-SELECT lower(provider), lower(coalesce(region, '')), lower(instance_type),
-    sum(price_per_hour * (least(p.to_ms, $to_ms) - greatest(p.from_ms, $from_ms))::DECIMAL(14, 0)) / $hour,
-    sum(least(p.to_ms, $to_ms) - greatest(p.from_ms, $from_ms)) / $hour
-FROM node_prices AS p JOIN nodes AS n USING (node_id)
-WHERE price_source = 'bill' AND capacity_type IN ('on_demand', 'unknown', 'reserved') AND instance_type IS NOT NULL
-    AND p.from_ms < $to_ms AND $from_ms < p.to_ms
-GROUP BY ALL
+WITH spans AS (
+    SELECT *, p.to_ms > $from_ms AS is_inside, greatest(p.from_ms, if(is_inside, $from_ms, $from_ms - $lasts)) AS since_ms,
+        least(p.to_ms, $to_ms) - since_ms AS span_ms
+    FROM node_prices AS p JOIN nodes AS n USING (node_id)
+    WHERE price_source = 'bill' AND capacity_type IN ('on_demand', 'unknown', 'reserved') AND instance_type IS NOT NULL
+        AND p.from_ms < $to_ms AND $from_ms - $lasts < p.to_ms
+)
+SELECT lower(provider), lower(coalesce(region, '')), lower(instance_type), is_inside,
+    sum(price_per_hour * span_ms::DECIMAL(14, 0)) / sum(span_ms)
+FROM spans GROUP BY ALL ORDER BY is_inside
 """
 
 
 def read_covers(con: DuckDBPyConnection, period: Period) -> Commitments:
     """What commitments of the bill cover of the store's instance types, and what leaves the bill if instances go.
 
-    Nodes share the cost of on-demand and committed hours; what is left of it without the commitments is on demand.
+    Nodes share the cost of on-demand and committed hours: what the commitments leave of it is on demand.
     """
     start, end = period.start_ms, period.end_ms
     existing = read_commitments(con, start, end, read_types(con))
     if not existing.covered:
         return Commitments()
-    rows = con.execute(_BILLED_NODES, {"from_ms": start, "to_ms": end, "hour": MS_PER_HOUR}).fetchall()
-    means = {(row[0], row[1], row[2]): to_decimal(row[3]) / to_decimal(row[4]) for row in rows}
+    span = {"from_ms": start, "to_ms": end, "lasts": _LASTS}
+    means = {tuple(key): to_decimal(price) for *key, _, price in con.execute(_BILLED_NODES, span).fetchall()}
     covers = {}
     for key, curve in existing.covered.items():
         left = existing.uncovered.get(key, curve.scaled(0))
