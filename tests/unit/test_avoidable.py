@@ -15,7 +15,7 @@ from gpucost.store.connection import scratch_store
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments, Cover, Held, why_not
 from gpucost.whatif.curve import Curve
 from gpucost.whatif.fleet import Fleet, Node, Price
-from gpucost.whatif.reserve import read_covers
+from gpucost.whatif.reserve import read_commitments, read_covers
 from tests.bill_table import change_bill_rows
 
 D = Decimal
@@ -109,7 +109,8 @@ INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, row::UBIGINT AS charge_key,
     'us-east-1' AS region, type AS instance_type, plan AS commitment_discount_id,
     if(plan IS NULL, 'Standard', 'Committed') AS pricing_category,
     CASE WHEN plan IS NOT NULL THEN 'Savings Plan' END AS commitment_discount_type,
-    CASE WHEN plan IS NOT NULL THEN 'Used' END AS commitment_discount_status, 'instance' AS kind,
+    CASE WHEN plan IS NOT NULL THEN 'Used' END AS commitment_discount_status,
+    if(type IS NULL, 'discount', 'instance') AS kind,
     hours AS instance_hours, 'same' AS cost_cause, 'f' AS source_file, row AS source_row
 FROM (VALUES {}) AS t(row, type, plan, hours, cost, list)"""
 PLAN = "(0, 'p5.48xlarge', 'sp-1', 24, 240, 480)"
@@ -155,6 +156,17 @@ def test_returned_cost_is_that_of_other_usage_as_far_as_it_goes() -> None:
     cover = commitments.covers[KEY]
     assert float(cover.returned) == pytest.approx(10 * 3.75 / 10.25 * 4 / 3)
     assert not cover.is_paid_anyway
+
+
+def test_paid_cost_of_a_plan_is_shared_by_the_cost_of_what_it_covers() -> None:
+    # each instance has 24 h; the plan's discount of 10 % has no instance
+    discount = "(4, NULL, 'sp-1', NULL, -24.6, NULL)"
+    with scratch_store() as con:
+        store(con, f"{PLAN}, {OTHER}, {discount}", "10")
+        existing = read_commitments(con, DAY.start_ms, DAY.end_ms, [KEY[2]])
+    assert {key[2]: float(cost) for key, cost in existing.paid.items() if key[2]} == pytest.approx(
+        {"p5.48xlarge": 216, "m5.large": 5.4}
+    )
 
 
 def test_without_commitments_nothing_is_covered() -> None:
