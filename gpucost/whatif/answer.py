@@ -67,12 +67,6 @@ def today_of(usage: Usage, costs: Costs, *, is_held: bool) -> Position:
     return replace(today, cost=usage.reported.held_cost if is_held else usage.reported.cost)
 
 
-def scenario_of(usage: Usage, today: Position, before: Decimal, then: Position) -> Position:
-    """The scenario next to today: what the fleet costs more or less than `before`, one of `times`, changes today's cost."""
-    scenario = then * usage.times
-    return replace(scenario, cost=today.cost - before * usage.times + scenario.cost)
-
-
 @record
 class Assumption:
     """A number that the answer rests on: its unit, and where it comes from (an option, the catalog, a measurement) and when."""

@@ -64,9 +64,7 @@ class OfficeHours:
     def parse(cls, hours: str, weekdays: str) -> OfficeHours:
         """Of `08:00-18:00` and `mon-fri` or `mon,wed,sat`. Raises UsageError."""
         match = _HOURS.fullmatch(hours.strip())
-        if not match:
-            raise UsageError(f"--office-hours {hours!r} cannot be read", "write them as 08:00-18:00")
-        first, first_minutes, last, last_minutes = map(int, match.groups())
+        first, first_minutes, last, last_minutes = map(int, match.groups()) if match else (24, 0, 24, 0)
         opens, closes = first * 60 + first_minutes, last * 60 + last_minutes
         if max(first_minutes, last_minutes) > 59 or opens > 1439 or closes > 1440 or opens == closes:
             raise UsageError(
@@ -88,18 +86,14 @@ class OfficeHours:
 
         def at(day: date, minute: int) -> int:
             # 24:00 is the next day's midnight
-            moment = datetime.combine(
-                day + timedelta(days=minute // 1440), time(minute % 1440 // 60, minute % 60), tz
-            )
-            return to_ms(moment.astimezone(UTC))
+            midnight = datetime.combine(day + timedelta(days=minute // 1440), time(), tz)
+            return to_ms(midnight.replace(hour=minute % 1440 // 60, minute=minute % 60).astimezone(UTC))
 
-        closes, wider = (
-            self.opens + self.minutes_per_day,
-            Period(period.start - timedelta(days=1), period.end),
-        )
-        days = (day for day in local_days(wider, tz) if day.weekday() in self.weekdays)
+        closes = self.opens + self.minutes_per_day
+        wider = Period(period.start - timedelta(days=1), period.end)
+        days = [day for day in local_days(wider, tz) if day.weekday() in self.weekdays]
         return intersect(
-            ((at(day, self.opens), at(day, closes)) for day in days), [(period.start_ms, period.end_ms)]
+            [(at(day, self.opens), at(day, closes)) for day in days], [(period.start_ms, period.end_ms)]
         )
 
 
@@ -341,7 +335,8 @@ def played(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet = NEVER_QUIET) -
         kept += [Piece(pod, begin, end) for begin, end in spans]
     others = _whole(usage.others)
     then, before = (replay(usage.fleet, [*own, *others], rules) for own in (kept, _whole(pods)))
-    waits = tuple(wait for wait in then.waits if wait.pod not in set(usage.others))
+    selected = set(pods)
+    waits = tuple(wait for wait in then.waits if wait.pod in selected)
     return Replay(then.fleet, waits, tuple(kept)), before
 
 
@@ -504,58 +499,59 @@ def described(
     And the hours from which on that saves nothing, as answer() takes them. Raises UsageError where options do not say enough,
     or contradict.
     """
-    if nodes.on_demand_price is None:
+    price, per_day = nodes.on_demand_price, nodes.active_hours_per_day
+    if price is None:
         raise UsageError("what a node costs now is not told", "--on-demand-price 32.77 tells it, per hour")
-    per_day = nodes.active_hours_per_day
     if (per_day is None) == (office is None):
         raise UsageError(
-            "the hours that nodes are needed are told twice"
-            if office
-            else "the hours that nodes are needed are not told",
+            f"the hours that nodes are needed are {'told twice' if office else 'not told'}",
             "either --active-hours-per-day 10 or --office-hours 08:00-18:00 tells them",
         )
     days = days_counted(nodes.days, per_day)
     # more days than a month has are all of them today
-    longest = max(HOURS_PER_MONTH, 24 * days) if days > DAYS else HOURS_PER_MONTH
-    always = longest if nodes.hours is None else nodes.hours
-    unit = f"per {nodes.price_per}-hour"
-    assumptions = [
-        Assumption("on-demand price", nodes.on_demand_price, unit, "option"),
-        assumed("always on", always, "hours", nodes.hours),
-        *stated(nodes, "nodes", "gpus"),
-    ]
-    if nodes.spot_price is not None:
-        assumptions.append(Assumption("spot price", nodes.spot_price, unit, "option"))
+    longest = 24 * days if days > DAYS else HOURS_PER_MONTH
+    always, unit = longest if nodes.hours is None else nodes.hours, f"per {nodes.price_per}-hour"
     if office is not None:
         active, starts = always * office.share_of_week, round(always / HOURS_PER_WEEK * len(office.weekdays))
-        assumptions.append(Assumption("office hours", round(active, 4), f"of {always:g} hours", "option"))
+        when = [Assumption("office hours", round(active, 4), f"of {always:g} hours", "option")]
     else:
         active, starts = (per_day or 0.0) * days, days
-        assumptions += [*stated(nodes, "active_hours_per_day"), assumed("days", days, "days", nodes.days)]
-        if active > always:
-            raise UsageError(
-                f"{per_day:g} hours on {days} days are {active:g}, more than the {always:g} that nodes are on",
-                "--hours says how long nodes are on today, --days how many days are counted",
-            )
+        when = [*stated(nodes, "active_hours_per_day"), assumed("days", days, "days", nodes.days)]
+    if active > always:
+        raise UsageError(
+            f"{per_day:g} hours on {days} days are {active:g}, more than the {always:g} that nodes are on",
+            "--hours says how long nodes are on today, --days how many days are counted",
+        )
     provision = rules.provision_minutes if "provision_minutes" in rules.given else None
-    assumptions.append(assumed("a node is provisioned in", provision or 0.0, "minutes", provision))
     wait = (provision or 0.0) / 60
-    prices = (nodes.on_demand_price, nodes.spot_price or nodes.on_demand_price)
-    price, then = (node_price(each, nodes.price_per, nodes.gpus) for each in prices)
-    even = float(price / then) * always
-    limit = f"{even:,.1f} of {always:,.1f} hours." if even < always else f"all of the {always:,.1f} hours"
-    more = "" if even < always else ", and even then, as spot is cheaper." if even > always else "."
-    fleet = one_node("nodes", nodes.gpus, always, Price(price, "option"))
-    up, kind = min(active + starts * wait, always), "spot" if nodes.spot_price else "on_demand"
-    scenario = one_node("nodes", nodes.gpus, up, Price(then, "option"), capacity_type=kind)
-    pod, waits = fleet.pods[0], (Wait(fleet.pods[0], 0, wait),) * starts if wait else ()
-    title = f"{nodes.nodes:,} node(s) scaled to zero"
-    return (
-        Usage(fleet, currency, f"{always:g} hours", title, times=nodes.nodes, assumptions=tuple(assumptions)),
-        Replay(scenario, waits, (Piece(pod, 0, round(active * MS_PER_HOUR)),)),
-        Replay(fleet, (), ()),
-        (round(min(even, always), 6), f"It saves as long as a node is needed less than {limit}{more}"),
+    today = node_price(price, nodes.price_per, nodes.gpus)
+    then = today if nodes.spot_price is None else node_price(nodes.spot_price, nodes.price_per, nodes.gpus)
+    spot = [Assumption("spot price", nodes.spot_price, unit, "option")] if nodes.spot_price else []
+    assumptions = (
+        Assumption("on-demand price", price, unit, "option"),
+        assumed("always on", always, "hours", nodes.hours),
+        *stated(nodes, "nodes", "gpus"),
+        *spot,
+        *when,
+        assumed("a node is provisioned in", provision or 0.0, "minutes", provision),
     )
+    fleet = one_node("nodes", nodes.gpus, always, Price(today, "option"))
+    names = (currency, f"{always:g} hours", f"{nodes.nodes:,} node(s) scaled to zero")
+    up = min(active + starts * wait, always)
+    scaled = one_node("nodes", nodes.gpus, up, Price(then, "option"))
+    (pod,) = fleet.pods
+    piece, waits = Piece(pod, 0, round(active * MS_PER_HOUR)), (Wait(pod, 0, wait),) * starts if wait else ()
+    usage = Usage(fleet, *names, times=nodes.nodes, assumptions=assumptions)
+    return usage, Replay(scaled, waits, (piece,)), Replay(fleet, (), ()), _even(float(today / then), always)
+
+
+def _even(ratio: float, always: float) -> tuple[float, str]:
+    """The hours that a node must be needed to save nothing, at a price so many times the later one; and that in words."""
+    even, says = ratio * always, "It saves as long as a node is needed less than"
+    if even < always:
+        return round(even, 6), f"{says} {even:,.1f} of {always:,.1f} hours."
+    more = ", and even then, as spot is cheaper." if even > always else "."
+    return round(always, 6), f"{says} all of the {always:,.1f} hours{more}"
 
 
 def _findings(

@@ -57,6 +57,7 @@ class Offer:
 
 def list_offers(con: DuckDBPyConnection) -> list[Offer]:
     """List and spot prices of today by region. Expects price_offers on this connection (price.load_offers)."""
+    run_stage(con, "gpucost.price", "listed_instances")
     return [Offer(*row) for row in run_stage(con, __package__ or "", "offers").fetchall()]
 
 
