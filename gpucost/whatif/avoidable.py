@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
-from gpucost.whatif.fleet import Fleet, Node, Price
+from gpucost.whatif.fleet import Node, Price
 
 NOTHING = Decimal(0)
 
@@ -24,16 +23,6 @@ def cash_per_hour(node: Node, price: Price) -> Decimal:
     if node.capacity_type == "capacity_block" or price.is_committed or is_own_machine(node):
         return NOTHING
     return price.per_node_hour
-
-
-def at_cash_prices(fleet: Fleet) -> Fleet:
-    """The same fleet at what leaves the bill when its nodes go."""
-    return fleet.with_nodes(
-        lambda node: replace(
-            node,
-            prices=tuple(replace(price, per_node_hour=cash_per_hour(node, price)) for price in node.prices),
-        )
-    )
 
 
 def why_not(node: Node) -> str:

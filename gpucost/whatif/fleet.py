@@ -103,10 +103,6 @@ class Node:
         )
         return replace(self, name=name, gpus=gpus, prices=prices)
 
-    def part(self, gpus: float, held: Pod, name: str, cluster: str) -> Node:
-        """The same, up while `held` is."""
-        return replace(self.sized(gpus, name), from_ms=held.from_ms, to_ms=held.to_ms, cluster=cluster)
-
     @property
     def is_priced(self) -> bool:
         """Whether its price is known throughout; where it is not, its cost is counted as nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -17,8 +17,8 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, merge, subtract, to_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated, today_of
-from gpucost.whatif.avoidable import at_cash_prices, why_not
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated, today_of, total
+from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import (
     DAYS,
@@ -45,7 +45,7 @@ from gpucost.whatif.fleet import (
     is_notebook,
     one_node,
 )
-from gpucost.whatif.packing import Saved
+from gpucost.whatif.packing import Held, Saved
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d)")
@@ -379,32 +379,39 @@ class _Outcome(NamedTuple):
 
 def _outcome(usage: Usage, then: Replay, before: Replay) -> _Outcome:
     """`before` is the fleet with every pod whole and empty nodes removed."""
-    fleets = (usage.fleet, before.fleet, then.fleet)
-    is_narrowed, times = usage.is_narrowed, usage.times
-    now, whole, after = map(fleet_costs, fleets)
-    # options describe nodes that leave the bill
-    priced = fleets if usage.is_described else map(at_cash_prices, fleets)
-    cash_now, cash_whole, cash_after = (fleet_costs(fleet).node_cost for fleet in priced)
-    # the rest of a node that goes was unallocated: it is not the cost of the pods, if only some are selected
-    found = Saved.of(whole.cost - after.cost, cash_whole - cash_after)
-    if not is_narrowed:
-        freed = max(whole.cost - after.cost - (cash_whole - cash_after), Decimal(0))
-        found = Saved((cash_now - cash_after) * times, freed)
-    start, today = whole if is_narrowed else now, today_of(usage, now, is_held=is_narrowed)
+
+    def cash(fleet: Fleet) -> Decimal:
+        # options describe nodes that leave the bill
+        held = [Held(node, node.gpus, node.from_ms, node.to_ms) for node in fleet.nodes]
+        return total(each.cost if usage.is_described else each.cash for each in held)
+
+    now, whole, after = map(fleet_costs, (usage.fleet, before.fleet, then.fleet))
+    today, times = today_of(usage, now, is_held=usage.is_narrowed), usage.times
+    less, gone = whole.cost - after.cost, cash(before.fleet) - cash(then.fleet)
+    if usage.is_narrowed:
+        # the rest of a node that goes was unallocated: it is not the cost of the selected pods
+        start, found = whole, Saved.of(less, gone)
+    else:
+        start, found = (
+            now,
+            Saved((cash(usage.fleet) - cash(then.fleet)) * times, max(less - gone, Decimal(0))),
+        )
     scenario = replace(
         today,
         cost=today.cost - found.cash,
         gpu_hours=round(today.gpu_hours + (after.gpu_hours - start.gpu_hours) * times, 9),
         node_hours=round(today.node_hours + (after.node_hours - start.node_hours) * times, 9),
     )
-    held_ms = sum(pod.gpu_ms for pod in usage.fleet.pods) - sum(piece.gpu_ms for piece in then.kept)
-    released = held_ms / MS_PER_HOUR
+    released = _held_hours(usage.fleet.pods) - _held_hours(then.kept)
     stays = max(0.0, released - (whole.gpu_hours - after.gpu_hours))
     hours = [wait.hours for wait in then.waits]
-    longest = max(hours, default=0.0) * 60
-    return _Outcome(
-        today, scenario, found, released * times, stays, len(hours) * times, sum(hours) * times, longest
-    )
+    waits = (len(hours) * times, sum(hours) * times, max(hours, default=0.0) * 60)
+    return _Outcome(today, scenario, found, released * times, stays, *waits)
+
+
+def _held_hours(held: Iterable[Pod | Piece]) -> float:
+    """GPU-hours."""
+    return sum(each.gpu_ms for each in held) / MS_PER_HOUR
 
 
 def answer(
@@ -608,18 +615,15 @@ def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
 
 
 def _tables(fleet: Fleet, then: Replay) -> tuple[Rows, ...]:
-    left: dict[str, float] = defaultdict(float)
-    held: dict[str, float] = defaultdict(float)
-    for pod in fleet.pods:
-        held[pod.workload] += pod.gpu_ms / MS_PER_HOUR
-    for piece in then.kept:
-        left[piece.pod.workload] += piece.gpu_ms / MS_PER_HOUR
+    pods = grouped((pod.workload, pod) for pod in fleet.pods)
+    pieces = grouped((piece.pod.workload, piece) for piece in then.kept)
     waits = grouped((wait.pod.workload, wait.hours * 60) for wait in then.waits)
     lines = []
-    for name, hours in held.items():
-        if hours > left[name] or waits[name]:
-            released, longest = round(hours - left[name], 2), round(max(waits[name], default=0.0), 1)
-            lines.append((name, round(hours, 2), released, len(waits[name]), longest))
+    for name, several in pods.items():
+        held = _held_hours(several)
+        released, longest = held - _held_hours(pieces[name]), max(waits[name], default=0.0)
+        if released > 0 or longest:
+            lines.append((name, round(held, 2), round(released, 2), len(waits[name]), round(longest, 1)))
     lines.sort(key=lambda line: (-line[2], -line[3], line[0]))
     columns = ("workload", "held_gpu_hours", "released_gpu_hours", "waits", "longest_wait_minutes")
     return Rows.top("Whom it touches", columns, lines, "{} more workloads are touched.")

@@ -23,6 +23,7 @@ from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_
 from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, Pod, PodKey, Price, Usage, Workload
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 from gpucost.whatif.packing import (
+    NO_SAVING,
     ROUNDING,
     Bin,
     Change,
@@ -296,7 +297,7 @@ def answer(
         )
     sharing = share(usage, sizing, levels, facts, across_teams=across_teams)
     found, fixed = saved(usage, sharing.change), without_preallocation(fleet, levels, facts)
-    work = Saved(Decimal(0), Decimal(0))
+    work = NO_SAVING
     if fixed:
         looser = share(usage, sizing, {**levels, **fixed}, facts, across_teams=across_teams)
         work = saved(usage, looser.change) - found

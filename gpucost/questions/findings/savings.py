@@ -115,10 +115,10 @@ class _Scenarios:
     @cached_property
     def _nodes(self) -> dict[NodeKey, list[int]]:
         """Positions in the fleet of a node and its parts, by cluster and name."""
-        found: dict[NodeKey, list[int]] = defaultdict(list)
-        for position, node in enumerate(self.fleet.nodes):
-            found[node.cluster, node.name.partition("#")[0]].append(position)
-        return found
+        return grouped(
+            ((node.cluster, node.name.partition("#")[0]), position)
+            for position, node in enumerate(self.fleet.nodes)
+        )
 
     def schedule(self, question: WhatIfQuery) -> Answer:
         given = {name: value or "" for name, value in question.options}

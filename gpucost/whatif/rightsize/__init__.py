@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,9 +22,9 @@ from gpucost.whatif import flags, share
 from gpucost.whatif.answer import Answer, Assumption, Rows, old_prices, stated, today_of, total
 from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, one_node
+from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, Workload, is_batch, one_node
 from gpucost.whatif.gpu_specs import Facts, GpuModel
-from gpucost.whatif.packing import Change, Held, Saved, emptied, less_cost, saved, scenario, today_held
+from gpucost.whatif.packing import NO_SAVING, Change, Held, emptied, less_cost, saved, scenario, today_held
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -79,9 +78,6 @@ def merge(own: Sequence[Offer], listed: Sequence[Offer]) -> list[Offer]:
     return [*own, *(offer for offer in listed if offer.kind not in known)]
 
 
-_COLUMNS = ("gpu_model", "relative_speed")
-
-
 @record
 class Speeds:
     """Speeds by model, in any units that are the same for all; of several, the slowest counts.
@@ -112,28 +108,22 @@ def catalog_speeds(facts: Facts) -> Speeds:
 
 def read_speeds(path: Path, facts: Facts) -> Speeds:
     """The user's table: CSV with the columns gpu_model, relative_speed. Raises DataError, naming file and line."""
-    speeds: dict[str, tuple[float, ...]] = {}
     try:
-        with io.StringIO(inputs.text(path), newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            if tuple(reader.fieldnames or ())[: len(_COLUMNS)] != _COLUMNS:
-                raise DataError(
-                    f"{path}, line 1: the columns are {', '.join(reader.fieldnames or ()) or 'missing'}",
-                    _HINT,
-                )
-            for row in reader:
-                where = f"{path}, line {reader.line_num}"
-                try:
-                    speed = float(row["relative_speed"] or "")
-                except ValueError:
-                    speed = 0.0
-                if not 0 < speed < float("inf"):
-                    raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT)
-                speeds[facts.model(row["gpu_model"] or "", where).name] = (speed,)
+        rows = list(csv.DictReader(inputs.text(path).splitlines(), strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise inputs.unreadable(path, error, _HINT) from None
-    if not speeds:
-        raise DataError(f"{path} holds no speeds", _HINT)
+    if not rows or not {"gpu_model", "relative_speed"} <= rows[0].keys():
+        raise DataError(f"{path} holds no speeds, or other columns", _HINT)
+    speeds: dict[str, tuple[float, ...]] = {}
+    for line, row in enumerate(rows, 2):
+        where = f"{path}, line {line}"
+        try:
+            speed = float(row["relative_speed"] or "")
+        except ValueError:
+            speed = 0.0
+        if not 0 < speed < float("inf"):
+            raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT)
+        speeds[facts.model(row["gpu_model"] or "", where).name] = (speed,)
     return Speeds(speeds, str(path), across_vendors=True)
 
 
@@ -255,9 +245,7 @@ _LEAST_HOURS = 1.0
 class MachineShape:
     """Pods of a workload that are alike: on one model, of one size, in one place."""
 
-    cluster: str
-    namespace: str
-    workload: str
+    owner: Workload
     model: str
     gpus: int
     capacity_type: str
@@ -266,7 +254,8 @@ class MachineShape:
 
     @property
     def name(self) -> str:
-        return f"{self.namespace}/{self.workload}"
+        """Namespace and workload."""
+        return "/".join(self.owner[1:])
 
 
 def has_whole_gpus(pod: Pod) -> bool:
@@ -282,7 +271,7 @@ def shapes_of(fleet: Fleet) -> dict[MachineShape, list[Pod]]:
         node = nodes[pod.place]
         if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
             place = (node.capacity_type, node.provider, node.region)
-            shape = MachineShape(*pod.owner, node.gpu_model, round(pod.gpus), *place)
+            shape = MachineShape(pod.owner, node.gpu_model, round(pod.gpus), *place)
             shapes[shape].append(pod)
     return shapes
 
@@ -400,7 +389,7 @@ class Sizer:
         moved = tuple(pod for move in moves for pod in move.pods)
         rest = usage._replace(fleet=usage.fleet.without(moved))
         slices = Change()
-        if any(load.memory_mib is not None for load in loads.values()) and not usage.is_described:
+        if share.has_memory(levels) and not usage.is_described:
             slices = share.share(rest, share.Sizing(share.Method.mig), levels, self.facts).change
         nodes, empty = usage.fleet.by_name, emptied(usage, moved + slices.pods)
         fewer = tuple(
@@ -423,10 +412,6 @@ class Sized(NamedTuple):
     @property
     def change(self) -> Change:
         return self.fewer + self.slices
-
-    @property
-    def has_memory(self) -> bool:
-        return any(load.memory_mib is not None for load in self.loads.values())
 
 
 @record
@@ -542,14 +527,15 @@ def answer(
             f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
-    found, work = saved(usage, sized.change), Saved(Decimal(0), Decimal(0))
+    found, work = saved(usage, sized.change), NO_SAVING
     if fixed := share.without_preallocation(fleet, levels, facts):
         work = saved(usage, sizer.sized(usage, {**levels, **fixed}).change) - found
-    others = sizer.moves(usage, sized.loads, other_models=True) if other_models and not is_described else []
+    others = sizer.moves(usage, sized.loads, other_models=True) if other_models else []
     sliced = _time_slices(sized.rest, levels, facts)
     today = today_of(usage, fleet_costs(fleet), is_held=True)
     then = scenario(today, usage, sized.change, found.cash)
-    figures = _figures(sized, speeds) | share.saved_figures(found, work)
+    figures = {"memory_measured": share.has_memory(levels), **_figures(sized, speeds)}
+    figures |= share.saved_figures(found, work)
     if not is_described:
         figures["time_slices_saving"] = less_cost(usage, sliced)
     if other_models:
@@ -561,7 +547,9 @@ def answer(
         then = replace(then, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
         findings += _unfit(margins, move, facts)
     else:
-        findings += _findings(usage, sized, sliced, across_vendors=speeds.across_vendors or not other_models)
+        findings += _findings(
+            usage, levels, sized, sliced, across_vendors=speeds.across_vendors or not other_models
+        )
     how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput and memory bandwidth"
     title = f"{'Other' if is_described else 'Fewer or smaller'} GPUs for {usage.scope_name}"
     return Answer(
@@ -612,7 +600,6 @@ def _figures(sized: Sized, speeds: Speeds) -> dict[str, Any]:
         "workloads_with_unused_gpus": _workloads(
             shape for shape, load in loads.items() if 0 < load.used < shape.gpus
         ),
-        "memory_measured": sized.has_memory,
     }
     if not sized.rest.is_described:
         return figures | {
@@ -654,7 +641,7 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
         ),
         [
             (
-                move.shape.workload,
+                move.shape.owner[2],
                 f"{move.shape.gpus} x {move.shape.model}",
                 f"{move.fit.gpus} x {move.offer.gpu_model}",
                 f"{move.offer.instance_type or 'option'} {move.offer.purchase_option} ({move.offer.source})",
@@ -665,7 +652,7 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
                 round(move.fit.time_factor, 3),
             )
             for move in sorted(
-                moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload)
+                moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.owner[2])
             )
         ],
         "{} more workloads.",
@@ -674,7 +661,7 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
 
 
 def _workloads(shapes: Iterable[MachineShape]) -> int:
-    return len({(shape.cluster, shape.namespace, shape.workload) for shape in shapes})
+    return len({shape.owner for shape in shapes})
 
 
 def _unfit(margins: Margins, move: Move, facts: Facts) -> Iterator[str]:
@@ -717,7 +704,7 @@ def _break_even(usage: Usage, moves: Sequence[Move]) -> str:
     if not moves:
         return "No workload needs fewer GPUs of its model than it has."
     move = max(moves, key=lambda move: move.cost_today)
-    who = "It" if usage.is_described else f"The largest, {move.shape.workload},"
+    who = "It" if usage.is_described else f"The largest, {move.shape.owner[2]},"
     limit, offer = move.cost_today / move.gpu_hours, move.offer
     return (
         f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {usage.currency} per GPU-hour"
@@ -736,7 +723,9 @@ def _time(moves: Sequence[Move], *, is_described: bool) -> Iterator[str]:
         yield "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted."
 
 
-def _findings(usage: Usage, sized: Sized, sliced: Change, *, across_vendors: bool) -> Iterator[str]:
+def _findings(
+    usage: Usage, levels: Levels, sized: Sized, sliced: Change, *, across_vendors: bool
+) -> Iterator[str]:
     if sized.slices.pods:
         what = f"{len({pod.key for pod in sized.slices.pods})} pods with one GPU fit a MIG slice of it"
         worth = less_cost(usage, sized.slices)
@@ -746,11 +735,11 @@ def _findings(usage: Usage, sized: Sized, sliced: Change, *, across_vendors: boo
         worth = less_cost(usage, sliced)
         yield f"{what} {worth:,.2f} more, not counted above: nothing keeps the pods apart. See gpucost whatif share."
     partly = [(shape, load.used) for shape, load in sized.loads.items() if 0 < load.used < shape.gpus]
-    for shape, used in sorted(partly, key=lambda item: (item[1] - item[0].gpus, item[0].workload))[:20]:
+    for shape, used in sorted(partly, key=lambda item: (item[1] - item[0].gpus, item[0].owner[2]))[:20]:
         yield f"{shape.name} asks for {shape.gpus} GPUs and never used more than {used} of them."
     for shape in [shape for shape, load in sized.loads.items() if load.used == 0][:20]:
         yield f"{shape.name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
-    if not sized.has_memory:
+    if not share.has_memory(levels):
         yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): other GPUs are asked to have as much memory in all as today's."
     if not across_vendors:
         yield "Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in."
