@@ -85,9 +85,8 @@ class OfficeHours:
         """The stretches of the period in which the office is open, in milliseconds, in order."""
 
         def at(day: date, minute: int) -> int:
-            # 24:00 is the next day's midnight
-            midnight = datetime.combine(day + timedelta(days=minute // 1440), time(), tz)
-            return to_ms(midnight.replace(hour=minute % 1440 // 60, minute=minute % 60).astimezone(UTC))
+            local = datetime.combine(day, time(), tz) + timedelta(minutes=minute)
+            return to_ms(local.astimezone(UTC))
 
         closes = self.opens + self.minutes_per_day
         wider = Period(period.start - timedelta(days=1), period.end)
@@ -257,10 +256,7 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> tuple[Fleet, list
         """When the node goes that is empty from then on: never later than it really did, unless work moved past that."""
         return max(empty_from_ms, min(empty_from_ms + empty_ms, node.to_ms) if removable else node.to_ms)
 
-    def name(life: int) -> str:
-        return node.name if life == 1 else f"{node.name}@{life}"
-
-    ups, ready_ms = [[node.from_ms, removed(node.from_ms)]], node.from_ms
+    lives, ready_ms = [replace(node, to_ms=removed(node.from_ms))], node.from_ms
     running: list[tuple[int, float]] = []  # (end, GPUs)
     ends: dict[str, int] = {}
     pods: list[Pod] = []
@@ -269,8 +265,8 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> tuple[Fleet, list
         pod = piece.pod
         running = [held for held in running if held[0] > piece.from_ms]
         begin = max(piece.from_ms, ends.get(pod.uid, 0))
-        if removable and begin >= ups[-1][1]:
-            ups.append([begin, begin])
+        if removable and begin >= lives[-1].to_ms:
+            lives.append(replace(node, name=f"{node.name}@{len(lives) + 1}", from_ms=begin, to_ms=begin))
             ready_ms = begin + provision_ms
         begin = max(begin, ready_ms)
         # until something was put off nothing meets that did not: what held more than the node has goes on doing so
@@ -282,16 +278,11 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> tuple[Fleet, list
             waits.append(Wait(pod, piece.from_ms, delay / MS_PER_HOUR))
         if begin < end:
             uid = pod.uid if piece.from_ms == pod.from_ms else f"{pod.uid}@{piece.from_ms}"
-            pods.append(replace(pod, node=name(len(ups)), from_ms=begin, to_ms=end, uid=uid))
+            pods.append(replace(pod, node=lives[-1].name, from_ms=begin, to_ms=end, uid=uid))
             running.append((end, pod.gpus))
             ends[pod.uid] = end
-        ups[-1][1] = max(ups[-1][1], removed(max(end, begin)))
-    nodes = (
-        replace(node, name=name(life), from_ms=start, to_ms=end)
-        for life, (start, end) in enumerate(ups, 1)
-        if start < end
-    )
-    return Fleet(tuple(nodes), tuple(pods)), waits
+        lives[-1] = replace(lives[-1], to_ms=max(lives[-1].to_ms, removed(max(end, begin))))
+    return Fleet(tuple(life for life in lives if life.length_ms > 0), tuple(pods)), waits
 
 
 def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> int:

@@ -267,7 +267,7 @@ def test_time_slices_stand_beside_the_saving(facts: Facts) -> None:
     answer = sized(facts, pods, levels, node=node)
     assert (answer.saving, answer.figures["time_slices_saving"]) == (0, 80)
     assert any(
-        "Time-slices for 4 pods on GPUs without MIG would free 80.00 more" in finding
+        "4 pods could take turns on GPUs without MIG: 80.00 more, not counted" in finding
         for finding in answer.findings
     )
 

@@ -228,9 +228,8 @@ def _counts(load: Load, offer: Offer, ratio: float, margins: Margins) -> list[in
 
 def _holds(load: Load, today: GpuModel | None, model: GpuModel, gpus: int, margins: Margins) -> bool:
     """Whether the GPUs have the memory, together; what fits one GPU today is not spread over several."""
-    limits: list[float] = [today.memory_mib] if today is not None and today.memory_mib is not None else []
-    if load.memory_mib is not None:
-        limits.append(load.memory_mib * margins.factor)
+    filled = None if load.memory_mib is None else load.memory_mib * margins.factor
+    limits = [limit for limit in (today and today.memory_mib, filled) if limit is not None]
     if not limits or model.memory_mib is None:
         return False
     each = min(limits)  # it runs on today's, margin or not
@@ -387,9 +386,9 @@ class Sizer:
         loads = {shape: load for shape, load in measured.items() if load}
         moves = self.moves(usage, loads)
         moved = tuple(pod for move in moves for pod in move.pods)
-        rest = usage._replace(fleet=usage.fleet.without(moved))
         slices = Change()
         if share.has_memory(levels) and not usage.is_described:
+            rest = usage._replace(fleet=usage.fleet.without(moved))
             slices = share.share(rest, share.Sizing(share.Method.mig), levels, self.facts).change
         nodes, empty = usage.fleet.by_name, emptied(usage, moved + slices.pods)
         fewer = tuple(
@@ -397,17 +396,16 @@ class Sizer:
             for move in moves
             for pod in move.pods
         )
-        return Sized(loads, moves, Change(moved, fewer), slices, rest)
+        return Sized(loads, moves, Change(moved, fewer), slices)
 
 
 class Sized(NamedTuple):
-    """Loads, the moves to fewer GPUs, what they and the pods on slices change, and the usage without the moves."""
+    """Loads, the moves to fewer GPUs, and what they and the pods on slices change."""
 
     loads: Loads
     moves: list[Move]
     fewer: Change
     slices: Change
-    rest: Usage
 
     @property
     def change(self) -> Change:
@@ -531,15 +529,9 @@ def answer(
     if fixed := share.without_preallocation(fleet, levels, facts):
         work = saved(usage, sizer.sized(usage, {**levels, **fixed}).change) - found
     others = sizer.moves(usage, sized.loads, other_models=True) if other_models else []
-    sliced = _time_slices(sized.rest, levels, facts)
+    sliced = _time_slices(usage, sized, levels, facts)
     today = today_of(usage, fleet_costs(fleet), is_held=True)
     then = scenario(today, usage, sized.change, found.cash)
-    figures = {"memory_measured": share.has_memory(levels), **_figures(sized, speeds)}
-    figures |= share.saved_figures(found, work)
-    if not is_described:
-        figures["time_slices_saving"] = less_cost(usage, sliced)
-    if other_models:
-        figures["other_models_saving"] = _saved(others)
     findings = [*share.preallocation(work, usage.currency)]
     if is_described:
         (move,) = sized.moves
@@ -548,20 +540,25 @@ def answer(
         findings += _unfit(margins, move, facts)
     else:
         findings += _findings(
-            usage, levels, sized, sliced, across_vendors=speeds.across_vendors or not other_models
+            usage, levels, sized, sliced, is_limited=other_models and not speeds.across_vendors
         )
     how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput and memory bandwidth"
     title = f"{'Other' if is_described else 'Fewer or smaller'} GPUs for {usage.scope_name}"
+    moves = [*sized.moves, *others]
     return Answer(
         kind="rightsize",
         title=f"{title}{_old(sized.moves, stale)}",
         period=usage.period_name,
         today=today,
         scenario=then,
-        figures=figures,
-        assumptions=_assumptions(
-            usage, margins, speeds if is_described or others else None, [*sized.moves, *others]
-        ),
+        figures={
+            "memory_measured": share.has_memory(levels),
+            **_figures(usage, sized, speeds),
+            **share.saved_figures(found, work),
+            **({} if is_described else {"time_slices_saving": less_cost(usage, sliced)}),
+            **({"other_models_saving": _saved(others)} if other_models else {}),
+        },
+        assumptions=_assumptions(usage, margins, speeds if others else None, moves),
         break_even=(_break_even(usage, sized.moves),),
         time=tuple(_time(sized.moves, is_described=is_described)),
         findings=tuple(findings),
@@ -572,13 +569,13 @@ def answer(
     )
 
 
-def _time_slices(rest: Usage, levels: Levels, facts: Facts) -> Change:
+def _time_slices(usage: Usage, sized: Sized, levels: Levels, facts: Facts) -> Change:
     """Pods that could take turns on GPUs that MIG cannot cut: nothing is between them, so it is no part of the saving."""
-    if rest.is_described or not share.has_memory(levels):
+    if usage.is_described or not share.has_memory(levels):
         return Change()
     uncut = {name for name, model in facts.models.items() if not model.mig_slices}
-    fleet = rest.fleet.only(lambda node: node.gpu_model in uncut)
-    return share.share(rest._replace(fleet=fleet), share.Sizing(), levels, facts).change
+    fleet = usage.fleet.without(sized.fewer.pods).only(lambda node: node.gpu_model in uncut)
+    return share.share(usage._replace(fleet=fleet), share.Sizing(), levels, facts).change
 
 
 def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
@@ -591,7 +588,7 @@ def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
     return old_prices(prices, *stale) if stale else ""
 
 
-def _figures(sized: Sized, speeds: Speeds) -> dict[str, Any]:
+def _figures(usage: Usage, sized: Sized, speeds: Speeds) -> dict[str, Any]:
     """Named figures."""
     loads, moves = sized.loads, sized.moves
     figures: dict[str, Any] = {
@@ -601,10 +598,10 @@ def _figures(sized: Sized, speeds: Speeds) -> dict[str, Any]:
             shape for shape, load in loads.items() if 0 < load.used < shape.gpus
         ),
     }
-    if not sized.rest.is_described:
+    if not usage.is_described:
         return figures | {
-            "saving_by_fewer_gpus": less_cost(sized.rest, sized.fewer),
-            "saving_by_mig_slices": less_cost(sized.rest, sized.slices),
+            "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
+            "saving_by_mig_slices": less_cost(usage, sized.slices),
             "pods_on_mig_slices": len({pod.key for pod in sized.slices.pods}),
         }
     (move,) = moves
@@ -680,7 +677,7 @@ def _assumptions(
     usage: Usage, margins: Margins, speeds: Speeds | None, moves: Sequence[Move]
 ) -> tuple[Assumption, ...]:
     of_models: tuple[Assumption, ...] = ()
-    if speeds and not usage.is_described:
+    if speeds:
         source = "option" if speeds.across_vendors else "catalog"
         of_models = (Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of),)
     prices = set()
@@ -724,24 +721,23 @@ def _time(moves: Sequence[Move], *, is_described: bool) -> Iterator[str]:
 
 
 def _findings(
-    usage: Usage, levels: Levels, sized: Sized, sliced: Change, *, across_vendors: bool
+    usage: Usage, levels: Levels, sized: Sized, sliced: Change, *, is_limited: bool
 ) -> Iterator[str]:
-    if sized.slices.pods:
-        what = f"{len({pod.key for pod in sized.slices.pods})} pods with one GPU fit a MIG slice of it"
-        worth = less_cost(usage, sized.slices)
-        yield f"{what}: {worth:,.2f} of the saving; gpucost whatif share --method mig lists them."
-    if sliced.pods:
-        what = f"Time-slices for {len({pod.key for pod in sliced.pods})} pods on GPUs without MIG would free"
-        worth = less_cost(usage, sliced)
-        yield f"{what} {worth:,.2f} more, not counted above: nothing keeps the pods apart. See gpucost whatif share."
-    partly = [(shape, load.used) for shape, load in sized.loads.items() if 0 < load.used < shape.gpus]
-    for shape, used in sorted(partly, key=lambda item: (item[1] - item[0].gpus, item[0].owner[2]))[:20]:
-        yield f"{shape.name} asks for {shape.gpus} GPUs and never used more than {used} of them."
-    for shape in [shape for shape, load in sized.loads.items() if load.used == 0][:20]:
-        yield f"{shape.name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
+    if count := len({pod.key for pod in sized.slices.pods}):
+        worth = f"{less_cost(usage, sized.slices):,.2f} of the saving"
+        yield f"{count} pods with one GPU fit a MIG slice of it: {worth}. See gpucost whatif share --method mig."
+    if count := len({pod.key for pod in sliced.pods}):
+        worth = f"{less_cost(usage, sliced):,.2f} more, not counted above, as nothing keeps them apart"
+        yield f"{count} pods could take turns on GPUs without MIG: {worth}. See gpucost whatif share."
+    spare = [(load.used, shape) for shape, load in sized.loads.items() if load.used < shape.gpus]
+    for used, shape in sorted(spare, key=lambda item: (item[0] - item[1].gpus, item[1].name))[:40]:
+        if used:
+            yield f"{shape.name} asks for {shape.gpus} GPUs and never used more than {used} of them."
+        else:
+            yield f"{shape.name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
     if not share.has_memory(levels):
         yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): other GPUs are asked to have as much memory in all as today's."
-    if not across_vendors:
+    if is_limited:
         yield "Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in."
     if parts := sum(not has_whole_gpus(pod) for pod in usage.fleet.pods):
         yield f"{parts} pods that hold parts of GPUs are left as they are."
