@@ -19,10 +19,10 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
-from gpucost.whatif.answer import Answer, Assumption, Rows, old_prices, stated, today_of, total
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, old_prices, stated, today_of, total
 from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, Workload, is_batch, one_node
+from gpucost.whatif.fleet import Fleet, Levels, Node, Pod, Price, Usage, Workload, is_batch
 from gpucost.whatif.gpu_specs import Facts, GpuModel
 from gpucost.whatif.packing import NO_SAVING, Change, Held, emptied, less_cost, saved, scenario, today_held
 
@@ -342,8 +342,8 @@ class Move:
         """
         offer, gpus = self.offer, self.fit.gpus
         end = pod.from_ms + round(pod.length_ms * self.fit.time_factor)
-        is_own = offer.gpu_model == node.gpu_model and offer.source != "option"
-        if is_own and (offer.instance_type == node.instance_type or not is_empty):
+        is_own = offer.instance_type == node.instance_type or not is_empty
+        if is_own and offer.gpu_model == node.gpu_model:
             return Held(node, gpus, pod.from_ms, end, stays=not is_empty)
         size = max(offer.gpus, gpus)
         prices = (Price(offer.price_per_gpu_hour * size, offer.source, offer.as_of),)
@@ -361,7 +361,7 @@ class Sizer:
     offers: Sequence[Offer]
 
     def moves(self, usage: Usage, loads: Loads, *, other_models: bool = False) -> list[Move]:
-        """Each shape's cheapest GPUs, of its own model or of others, if they cost less; of a described fleet in any case."""
+        """Each shape's cheapest GPUs, of its own model or of others, if they cost less."""
         found, shapes = [], shapes_of(usage.fleet)
         for shape, load in loads.items():
             place = (shape.provider, shape.region, PURCHASE[shape.capacity_type])
@@ -369,16 +369,15 @@ class Sizer:
                 offer
                 for offer in self.offers
                 if (offer.provider, offer.region, offer.purchase_option) == place
-                and (usage.is_described or (offer.gpu_model != shape.model) == other_models)
+                and (offer.gpu_model != shape.model) == other_models
             ]
             # without work there is nothing to size GPUs by
             able = fits(load, near, self.facts, self.speeds, self.margins) if load.used else []
-            as_today = able and (able[0].offer.gpu_model, able[0].gpus) == (shape.model, shape.gpus)
-            if able and (usage.is_described or not as_today):
+            if able and (able[0].offer.gpu_model, able[0].gpus) != (shape.model, shape.gpus):
                 pods = tuple(shapes[shape])
                 today = total(held.cost for held in today_held(usage, pods))
                 found.append(Move(shape, pods, load, able[0], today))
-        return found if usage.is_described else [move for move in found if move.cost < move.cost_today]
+        return [move for move in found if move.cost < move.cost_today]
 
     def sized(self, usage: Usage, levels: Levels) -> Sized:
         """Fewer GPUs of the same model, and MIG slices for pods with one GPU if memory is measured."""
@@ -387,7 +386,7 @@ class Sizer:
         moves = self.moves(usage, loads)
         moved = tuple(pod for move in moves for pod in move.pods)
         slices = Change()
-        if share.has_memory(levels) and not usage.is_described:
+        if share.has_memory(levels):
             rest = usage._replace(fleet=usage.fleet.without(moved))
             slices = share.share(rest, share.Sizing(share.Method.mig), levels, self.facts).change
         nodes, empty = usage.fleet.by_name, emptied(usage, moved + slices.pods)
@@ -439,12 +438,10 @@ class DescribedLoad(OptionGroup):
     serving: Annotated[bool, Option("The work runs all its hours, however fast the GPUs.")] = False
 
 
-def described(
-    work: DescribedLoad, speeds: Speeds, facts: Facts, currency: str
-) -> tuple[Usage, Levels, Speeds, Offer]:
-    """The work that options describe on a node of its own, how busy it is, speeds, and the GPUs to compare with.
+def compare(work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Facts, currency: str) -> Answer:
+    """The work that options describe, on its GPUs and on others, also if those cost more.
 
-    Raises UsageError where a model or its speed is not known, or what decides is not told.
+    Raises UsageError if options do not say enough, a model or its speed is not known, or the others cannot do the work.
     """
     price, to_price, to_gpus = work.on_demand_price, work.to_price, work.to_gpus
     if work.gpu_model is None or work.to_gpu_model is None or price is None or to_price is None:
@@ -458,18 +455,30 @@ def described(
         )
     model, other = facts.model(work.gpu_model), facts.model(work.to_gpu_model, "--to-gpu-model")
     if work.relative_speed is not None:
-        speeds = Speeds(
-            {model.name: (1.0,), other.name: (work.relative_speed,)}, "option", across_vendors=True
-        )
+        of = {model.name: (1.0,), other.name: (work.relative_speed,)}
+        speeds = Speeds(of, "option", across_vendors=True)
     ratio = speeds.ratio(other.name, model.name)
     if ratio is None:
         raise UsageError(
             f"how fast {other.name} is beside {model.name} is not known to {speeds.source}",
             "--relative-speed 0.5 says it, or --speeds FILE",
         )
+    per_gpu = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
+    most = to_gpus or GPUS_PER_NODE
+    offer = Offer(None, None, None, other.name, most, "on_demand", per_gpu, "option", count=to_gpus)
+    busy, filled = work.utilization_percent / 100, work.memory_per_gpu_mib
+    load = Load(model.name, work.gpus, work.gpus, busy, busy, filled, not work.serving)
+    able = fits(load, [offer], facts, speeds, margins)
+    if not able:
+        raise UsageError(
+            f"no count up to {GPUS_PER_NODE} of {other.name} has the memory and the speed for this work",
+            "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
+        )
+    unit = f"per {work.price_per}-hour"
     assumptions = (
-        Assumption("price today", price, f"per {work.price_per}-hour", "option"),
-        Assumption("price of the others", to_price, f"per {work.price_per}-hour", "option"),
+        *stated(margins, "margin_percent", "headroom_percent", "max_slowdown"),
+        Assumption("price today", price, unit, "option"),
+        Assumption("price of the others", to_price, unit, "option"),
         *stated(work, "utilization_percent", "hours"),
         *(
             Assumption(f"memory of {one.name}", one.memory_mib, "MiB", "catalog", one.as_of)
@@ -479,19 +488,47 @@ def described(
             "speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of
         ),
     )
-    to_price = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
-    offer = Offer(
-        None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand", to_price, "option", count=to_gpus
+    name = "Deployment/work" if work.serving else "Job/work"
+    pod = Pod("", name, work.gpus, 0, round(work.hours * MS_PER_HOUR))
+    shape = MachineShape(pod.owner, model.name, work.gpus, "on_demand", None, None)
+    today = kept(node_price(price, work.price_per, work.gpus) * to_decimal(work.hours))
+    move = Move(shape, (pod,), load, able[0], today)
+    return _compared(move, ratio, margins, facts, currency, assumptions)
+
+
+def _compared(
+    move: Move,
+    ratio: float,
+    margins: Margins,
+    facts: Facts,
+    currency: str,
+    assumptions: tuple[Assumption, ...],
+) -> Answer:
+    """The answer of a described move to GPUs that are `ratio` times as fast."""
+    (model, gpus), fit = (move.shape.model, move.shape.gpus), move.fit
+    hours = (move.hours * gpus, move.hours)
+    then = (round(float(move.gpu_hours), 9), round(move.hours * fit.time_factor, 9))
+    return Answer(
+        kind="rightsize",
+        title=f"Other GPUs for {gpus} x {model}",
+        period=f"{move.hours:g} hours",
+        today=Position(move.cost_today, currency, *hours, {"gpus": gpus, "gpu_model": model}),
+        scenario=Position(move.cost, currency, *then, {"gpus": fit.gpus, "gpu_model": fit.offer.gpu_model}),
+        figures={
+            "unit_of_work": f"active GPU-hour of {model}",
+            "units_of_work": round(float(move.work), 6),
+            "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
+            "cost_per_unit_of_work": move.per_work(move.cost, 6),
+            "relative_speed": round(ratio, 6),
+            "time_factor": round(fit.time_factor, 6),
+            "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
+        },
+        assumptions=assumptions,
+        break_even=(_break_even(move, "It", currency),),
+        time=tuple(_time([move])),
+        findings=tuple(_unfit(margins, move, facts)),
+        tables=_table("Per unit of work", [move]),
     )
-    today = Price(node_price(price, work.price_per, work.gpus), "option")
-    kind = "Deployment" if work.serving else "Job"
-    fleet = one_node(f"{kind}/work", work.gpus, work.hours, today, gpu_model=model.name)
-    busy = work.utilization_percent / 100
-    level = Level(work.gpus, work.gpus, _LEAST_HOURS, busy, busy, work.memory_per_gpu_mib)
-    usage = Usage(
-        fleet, currency, f"{work.hours:g} hours", f"{work.gpus} x {model.name}", assumptions=assumptions
-    )
-    return usage, {pod.key: level for pod in fleet.pods}, speeds, offer
 
 
 def answer(
@@ -508,62 +545,44 @@ def answer(
     """The GPUs that measured workloads need: fewer of their model, or a MIG slice of one.
 
     `other_models`: below it stand the cheapest of other models per unit of work, which the scenario does not count. Prices over
-    so many days old on a day (`stale`) stand in the title. Of a described fleet the one offer counts, also if it costs more.
-    Raises GpucostError if nothing was measured, UsageError if that offer cannot do the work.
+    so many days old on a day (`stale`) stand in the title. Raises GpucostError if nothing was measured.
     """
-    fleet, is_described = usage.fleet, usage.is_described
-    offers = listed if is_described else merge(fleet_offers(fleet.nodes), listed)
-    sizer = Sizer(margins, facts, speeds, offers)
+    fleet = usage.fleet
+    sizer = Sizer(margins, facts, speeds, merge(fleet_offers(fleet.nodes), listed))
     sized = sizer.sized(usage, levels)
     if not sized.loads:
         raise GpucostError(
             f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    if is_described and not sized.moves:
-        raise UsageError(
-            f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
-            "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
-        )
     found, work = saved(usage, sized.change), NO_SAVING
     if fixed := share.without_preallocation(fleet, levels, facts):
         work = saved(usage, sizer.sized(usage, {**levels, **fixed}).change) - found
     others = sizer.moves(usage, sized.loads, other_models=True) if other_models else []
     sliced = _time_slices(usage, sized, levels, facts)
-    today = today_of(usage, fleet_costs(fleet), is_held=True)
-    then = scenario(today, usage, sized.change, found.cash)
-    findings = [*share.preallocation(work, usage.currency)]
-    if is_described:
-        (move,) = sized.moves
-        today = replace(today, more={"gpus": move.load.gpus, "gpu_model": move.load.model})
-        then = replace(then, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
-        findings += _unfit(margins, move, facts)
-    else:
-        findings += _findings(
-            usage, levels, sized, sliced, is_limited=other_models and not speeds.across_vendors
-        )
+    figures = _figures(usage, sized) | share.saved_figures(found, work)
+    figures |= {"memory_measured": share.has_memory(levels), "time_slices_saving": less_cost(usage, sliced)}
+    if other_models:
+        figures["other_models_saving"] = _saved(others)
     how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput and memory bandwidth"
-    title = f"{'Other' if is_described else 'Fewer or smaller'} GPUs for {usage.scope_name}"
-    moves = [*sized.moves, *others]
+    today = today_of(usage, fleet_costs(fleet), is_held=True)
+    is_limited = other_models and not speeds.across_vendors
     return Answer(
         kind="rightsize",
-        title=f"{title}{_old(sized.moves, stale)}",
+        title=f"Fewer or smaller GPUs for {usage.scope_name}{_old(sized.moves, stale)}",
         period=usage.period_name,
         today=today,
-        scenario=then,
-        figures={
-            "memory_measured": share.has_memory(levels),
-            **_figures(usage, sized, speeds),
-            **share.saved_figures(found, work),
-            **({} if is_described else {"time_slices_saving": less_cost(usage, sliced)}),
-            **({"other_models_saving": _saved(others)} if other_models else {}),
-        },
-        assumptions=_assumptions(usage, margins, speeds if others else None, moves),
-        break_even=(_break_even(usage, sized.moves),),
-        time=tuple(_time(sized.moves, is_described=is_described)),
-        findings=tuple(findings),
+        scenario=scenario(today, usage, sized.change, found.cash),
+        figures=figures,
+        assumptions=_assumptions(usage, margins, speeds if others else None, [*sized.moves, *others]),
+        break_even=(_break_evens(sized.moves, usage.currency),),
+        time=tuple(_time(sized.moves)),
+        findings=(
+            *share.preallocation(work, usage.currency),
+            *_findings(usage, levels, sized, sliced, is_limited=is_limited),
+        ),
         tables=(
-            *_table("Per unit of work" if is_described else "Fewer GPUs of the same model", sized.moves),
+            *_table("Fewer GPUs of the same model", sized.moves),
             *_table(f"Other models, not counted above{how}{_old(others, stale)}", others),
         ),
     )
@@ -571,7 +590,7 @@ def answer(
 
 def _time_slices(usage: Usage, sized: Sized, levels: Levels, facts: Facts) -> Change:
     """Pods that could take turns on GPUs that MIG cannot cut: nothing is between them, so it is no part of the saving."""
-    if usage.is_described or not share.has_memory(levels):
+    if not share.has_memory(levels):
         return Change()
     uncut = {name for name, model in facts.models.items() if not model.mig_slices}
     fleet = usage.fleet.without(sized.fewer.pods).only(lambda node: node.gpu_model in uncut)
@@ -588,31 +607,17 @@ def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
     return old_prices(prices, *stale) if stale else ""
 
 
-def _figures(usage: Usage, sized: Sized, speeds: Speeds) -> dict[str, Any]:
-    """Named figures."""
-    loads, moves = sized.loads, sized.moves
-    figures: dict[str, Any] = {
+def _figures(usage: Usage, sized: Sized) -> dict[str, Any]:
+    loads = sized.loads
+    return {
         "workloads_measured": _workloads(loads),
-        "workloads_moved": _workloads(move.shape for move in moves),
+        "workloads_moved": _workloads(move.shape for move in sized.moves),
         "workloads_with_unused_gpus": _workloads(
             shape for shape, load in loads.items() if 0 < load.used < shape.gpus
         ),
-    }
-    if not usage.is_described:
-        return figures | {
-            "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
-            "saving_by_mig_slices": less_cost(usage, sized.slices),
-            "pods_on_mig_slices": len({pod.key for pod in sized.slices.pods}),
-        }
-    (move,) = moves
-    return figures | {
-        "unit_of_work": f"active GPU-hour of {move.load.model}",
-        "units_of_work": round(float(move.work), 6),
-        "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
-        "cost_per_unit_of_work": move.per_work(move.cost, 6),
-        "relative_speed": round(speeds.ratio(move.offer.gpu_model, move.load.model) or 0.0, 6),
-        "time_factor": round(move.fit.time_factor, 6),
-        "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
+        "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
+        "saving_by_mig_slices": less_cost(usage, sized.slices),
+        "pods_on_mig_slices": len({pod.key for pod in sized.slices.pods}),
     }
 
 
@@ -689,31 +694,31 @@ def _assumptions(
     return (
         *of_models,
         *stated(margins, "margin_percent", "headroom_percent", "max_slowdown"),
-        *(
-            usage.assumptions
-            or (Assumption("usage, activity and today's prices", usage.period_name, "", "store"),)
-        ),
+        Assumption("usage, activity and today's prices", usage.period_name, "", "store"),
         *sorted(prices, key=lambda price: price.name),
     )
 
 
-def _break_even(usage: Usage, moves: Sequence[Move]) -> str:
+def _break_evens(moves: Sequence[Move], currency: str) -> str:
     if not moves:
         return "No workload needs fewer GPUs of its model than it has."
-    move = max(moves, key=lambda move: move.cost_today)
-    who = "It" if usage.is_described else f"The largest, {move.shape.owner[2]},"
+    largest = max(moves, key=lambda move: move.cost_today)
+    return _break_even(largest, f"The largest, {largest.shape.owner[2]},", currency)
+
+
+def _break_even(move: Move, who: str, currency: str) -> str:
     limit, offer = move.cost_today / move.gpu_hours, move.offer
     return (
-        f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {usage.currency} per GPU-hour"
+        f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {currency} per GPU-hour"
         f" (now {offer.price_per_gpu_hour:,.4f})."
     )
 
 
-def _time(moves: Sequence[Move], *, is_described: bool) -> Iterator[str]:
+def _time(moves: Sequence[Move]) -> Iterator[str]:
     factors = [move.fit.time_factor for move in moves if move.load.is_batch]
     if factors:
         span = " to ".join(dict.fromkeys(f"{factor:.2f}" for factor in (min(factors), max(factors))))
-        yield f"Batch work takes {span} times as long{'' if is_described else '; the rest runs as long as it did'}."
+        yield f"Batch work takes {span} times as long; everything else as long as it did."
     else:
         yield "What does not end by itself runs as long as it did; requests take as long as one GPU's speed says."
     if any(move.load.gpus > 1 or move.fit.gpus > 1 for move in moves):
