@@ -217,12 +217,11 @@ class Wait(NamedTuple):
     """How long somebody who needed a GPU had to wait for it."""
 
     pod: Pod
-    at_ms: int
     hours: float
 
 
 class Replay(NamedTuple):
-    """The fleet as the schedule leaves it, the waits that it causes, in order of time, and what pods hold of their time."""
+    """The fleet as the schedule leaves it, the waits that it causes, and what pods hold of their time."""
 
     fleet: Fleet
     waits: tuple[Wait, ...]
@@ -240,9 +239,7 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules) -> Replay:
     parts = [_lives(node, by_node[node.key], rules) for node in fleet.nodes]
     nodes = chain.from_iterable(lives.nodes for lives, _ in parts)
     pods = chain.from_iterable(lives.pods for lives, _ in parts)
-    waits = sorted(
-        chain.from_iterable(delays for _, delays in parts), key=lambda wait: (wait.at_ms, wait.pod.uid)
-    )
+    waits = chain.from_iterable(delays for _, delays in parts)
     return Replay(Fleet(tuple(nodes), tuple(pods)), tuple(waits), kept)
 
 
@@ -275,7 +272,7 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> tuple[Fleet, list
         delay = begin - piece.from_ms + (restart_ms if piece.returns else 0)
         end = piece.to_ms + delay if is_batch(pod) else max(piece.to_ms, begin)
         if delay > 0:
-            waits.append(Wait(pod, piece.from_ms, delay / MS_PER_HOUR))
+            waits.append(Wait(pod, delay / MS_PER_HOUR))
         if begin < end:
             uid = pod.uid if piece.from_ms == pod.from_ms else f"{pod.uid}@{piece.from_ms}"
             pods.append(replace(pod, node=lives[-1].name, from_ms=begin, to_ms=end, uid=uid))
@@ -523,7 +520,7 @@ def described(
     provision = rules.provision_minutes if "provision_minutes" in rules.given else None
     wait = (provision or 0.0) / 60
     today = node_price(price, nodes.price_per, nodes.gpus)
-    then = today if nodes.spot_price is None else node_price(nodes.spot_price, nodes.price_per, nodes.gpus)
+    then = node_price(nodes.spot_price or price, nodes.price_per, nodes.gpus)
     spot = [Assumption("spot price", nodes.spot_price, unit, "option")] if nodes.spot_price else []
     assumptions = (
         Assumption("on-demand price", price, unit, "option"),
@@ -538,7 +535,7 @@ def described(
     up = min(active + starts * wait, always)
     scaled = one_node("nodes", nodes.gpus, up, Price(then, "option"))
     (pod,) = fleet.pods
-    piece, waits = Piece(pod, 0, round(active * MS_PER_HOUR)), (Wait(pod, 0, wait),) * starts if wait else ()
+    piece, waits = Piece(pod, 0, round(active * MS_PER_HOUR)), (Wait(pod, wait),) * starts if wait else ()
     usage = Usage(fleet, *names, times=nodes.nodes, assumptions=assumptions)
     return usage, Replay(scaled, waits, (piece,)), Replay(fleet, (), ()), _even(float(today / then), always)
 

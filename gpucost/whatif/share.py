@@ -383,10 +383,9 @@ def _assumptions(usage: Usage, sizing: Sizing, pools: Sequence[_Pool]) -> tuple[
         Assumption("usage and prices", usage.period_name, "", "store"),
     )
     names = ("method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",)))
-    models = {pool.known.name: pool.known for pool in pools if pool.known}
     memory = (
-        Assumption(f"memory of {name}", model.memory_mib, "MiB", "catalog", model.as_of)
-        for name, model in sorted(models.items())
+        Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
+        for model in sorted({pool.known for pool in pools if pool.known})
     )
     return (*stated(sizing, *names), *(usage.assumptions or of_store), *memory)
 
@@ -484,8 +483,10 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     a model is not known, or its memory is too small.
     """
     if pods.pods is None or pods.utilization_percent is None:
-        missing = "how many pods share GPUs" if pods.pods is None else "how busy the pods are"
-        raise UsageError(f"{missing} is not told", "--pods 40 --utilization-percent 15 tells both")
+        raise UsageError(
+            "how many pods share GPUs, or how busy they are, is not told",
+            "--pods 40 --utilization-percent 15 tells both",
+        )
     model = facts.model(pods.gpu_model) if pods.gpu_model is not None else None
     filled, memory = pods.memory_per_pod_mib, model and model.memory_mib
     if sizing.is_mig and not (model and model.profiles):

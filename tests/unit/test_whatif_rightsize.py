@@ -388,10 +388,10 @@ def test_levels_with_memory(pod: Any) -> None:
     load_activity(pod, METRICS)
     (row,) = read_levels(pod, PERIOD)
     assert (row["devices"], row["active_devices"]) == (2, 2)
-    assert row["mean_activity"] == pytest.approx((0.9 * 0.5 + 0.5 / 3) / 2)
-    assert row["high_activity"] == pytest.approx(0.9)
+    assert row["mean"] == pytest.approx((0.9 * 0.5 + 0.5 / 3) / 2)
+    assert row["high"] == pytest.approx(0.9)
     assert row["high_memory_mib"] == pytest.approx(1059)  # its maximum
-    assert row["busiest"] and max(high for _, high in row["busiest"]) == row["high_activity"]
+    assert row["hours"] and max(high for _, high in row["hours"]) == row["high"]
 
 
 def test_what_a_notebook_is() -> None:
@@ -432,7 +432,7 @@ def test_a_gpu_that_holds_a_model_in_memory_is_in_use(tables: Tables) -> None:
     assert (row["devices"], row["active_devices"], row["high_memory_mib"]) == (3, 2, 37_000)
     assert (row["busy_devices"], row["has_fixed_memory"]) == (1, False)
     # 85 % in the first 5 minutes
-    assert row["busiest"] == [(0, pytest.approx(0.85))]
+    assert row["hours"] == [(0, pytest.approx(0.85))]
     tables.con.execute("UPDATE activity_devices SET empty_mib = 400 WHERE device = 'g2'")
     tables.con.execute("UPDATE blocks SET vals = [36900, 37000] WHERE series_id IN (3, 4)")
     (row,) = levels_of(tables)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from gpucost import inputs
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
-from gpucost.options import Option, OptionGroup
+from gpucost.options import Option, OptionGroup, number
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
@@ -118,11 +118,9 @@ def read_speeds(path: Path, facts: Facts) -> Speeds:
     for line, row in enumerate(rows, 2):
         where = f"{path}, line {line}"
         try:
-            speed = float(row["relative_speed"] or "")
+            speed = number(float, Option("", above=True), row["relative_speed"] or "")
         except ValueError:
-            speed = 0.0
-        if not 0 < speed < float("inf"):
-            raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT)
+            raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT) from None
         speeds[facts.model(row["gpu_model"] or "", where).name] = (speed,)
     return Speeds(speeds, str(path), across_vendors=True)
 
@@ -381,8 +379,10 @@ class Sizer:
 
     def sized(self, usage: Usage, levels: Levels) -> Sized:
         """Fewer GPUs of the same model, and MIG slices for pods with one GPU if memory is measured."""
-        measured = {shape: load_of(shape, pods, levels) for shape, pods in shapes_of(usage.fleet).items()}
-        loads = {shape: load for shape, load in measured.items() if load}
+        loads = {}
+        for shape, pods in shapes_of(usage.fleet).items():
+            if load := load_of(shape, pods, levels):
+                loads[shape] = load
         moves = self.moves(usage, loads)
         moved = tuple(pod for move in moves for pod in move.pods)
         slices = Change()
