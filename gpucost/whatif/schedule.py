@@ -130,17 +130,21 @@ class Rules(OptionGroup):
     idle_minutes: Annotated[
         float | None,
         Option(
-            "Release any pod's GPUs once all were idle for so long.", above=True,
-            says="a GPU is released when idle for", unit="minutes",
+            "Release any pod's GPUs once all were idle for so long.",
+            above=True,
+            says="a GPU is released when idle for",
+            unit="minutes",
         ),
-    ] = None  # fmt: skip
+    ] = None
     notebook_idle_minutes: Annotated[
         float | None,
         Option(
-            "Release a notebook's GPUs once all were idle for so long; 60 where no rule is given.", above=True,
-            says="a notebook's GPU is released when idle for", unit="minutes",
+            "Release a notebook's GPUs once all were idle for so long; 60 where no rule is given.",
+            above=True,
+            says="a notebook's GPU is released when idle for",
+            unit="minutes",
         ),
-    ] = None  # fmt: skip
+    ] = None
     notebooks: Annotated[
         tuple[str, ...],
         Option("Workloads or namespaces that are notebooks; repeatable.", "GLOB", flag="--notebook"),
@@ -157,17 +161,21 @@ class Rules(OptionGroup):
     provision_minutes: Annotated[
         float,
         Option(
-            "A node comes up in so long. Default: 5; by options alone 0.", says="a node is provisioned in", unit="minutes",
+            "A node comes up in so long. Default: 5; by options alone 0.",
+            says="a node is provisioned in",
+            unit="minutes",
             source=START_SOURCE,
         ),
-    ] = PROVISION_MINUTES  # fmt: skip
+    ] = PROVISION_MINUTES
     restart_minutes: Annotated[
         float,
         Option(
-            "A released pod is back in so long: image, weights. Default: 7.", says="a released pod comes back in",
-            unit="minutes", source=START_SOURCE,
+            "A released pod is back in so long: image, weights. Default: 7.",
+            says="a released pod comes back in",
+            unit="minutes",
+            source=START_SOURCE,
         ),
-    ] = START_MINUTES - PROVISION_MINUTES  # fmt: skip
+    ] = START_MINUTES - PROVISION_MINUTES
 
     def patience_ms(self, pod: Pod | None = None) -> int | None:
         """How long the pod may be idle, without one any pod; None: as long as it likes."""

@@ -121,9 +121,13 @@ class Sizing(OptionGroup):
     ways: Annotated[
         int,
         Option(
-            "Most pods on one GPU; not for mig. Default: 4.", least=2, most=48, says="pods on one GPU at most", unit="pods"
+            "Most pods on one GPU; not for mig. Default: 4.",
+            least=2,
+            most=48,
+            says="pods on one GPU at most",
+            unit="pods",
         ),
-    ] = 4  # fmt: skip
+    ] = 4
     margin_percent: flags.Margin = 10.0
     headroom_percent: flags.Headroom = 20.0
 

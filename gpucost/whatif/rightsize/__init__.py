@@ -159,10 +159,12 @@ class Margins(OptionGroup):
     max_slowdown: Annotated[
         float,
         Option(
-            "Batch work may take so many times as long. Default: 2.", above=True,
-            says="batch work may take", unit="times as long",
+            "Batch work may take so many times as long. Default: 2.",
+            above=True,
+            says="batch work may take",
+            unit="times as long",
         ),
-    ] = 2.0  # fmt: skip
+    ] = 2.0
 
     @property
     def factor(self) -> float:
@@ -434,7 +436,7 @@ class DescribedLoad(OptionGroup):
     to_gpus: Annotated[int | None, Option("How many. Default: what costs least, up to 8.", least=1)] = None
     relative_speed: Annotated[
         float | None, Option("How many times as fast one of them is. Default: the catalog's.", above=True)
-    ] = None  # fmt: skip
+    ] = None
     serving: Annotated[bool, Option("The work runs all its hours, however fast the GPUs.")] = False
 
 
