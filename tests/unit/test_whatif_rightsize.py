@@ -191,11 +191,11 @@ def test_cash_is_of_nodes_that_become_empty(facts: Facts) -> None:
     half = replace(offer(A100, "3", gpus=4), instance_type="half-box")
     bought = sized(facts, pods[:1], levels, half)
     assert (bought.saving, bought.figures["freed_capacity_cost"]) == (120, 0)
-    # another pod keeps the node: the job stays on it with 4 GPUs, and nothing is bought
-    others = (Pod("n", "Job/other", 0.5, 0, 10 * H, uid="o"),)
-    held = usage._replace(fleet=Fleet((first,), pods[:1]), is_narrowed=True, others=others)
-    stays = rightsize.answer(held, Margins(), levels, facts, speeds, (half,))
-    assert (stays.saving, stays.figures["freed_capacity_cost"]) == (0, 120)
+    # another pod keeps the second node: the job stays on it with 4 GPUs, and only the first one goes to a smaller instance
+    others = (Pod("m", "Job/other", 0.5, 0, 10 * H, uid="o"),)
+    held = usage._replace(is_narrowed=True, others=others)
+    mixed = rightsize.answer(held, Margins(), levels, facts, speeds, (half,))
+    assert (mixed.saving, mixed.figures["freed_capacity_cost"]) == (120, 120)
 
 
 def test_preallocated_memory_is_in_use_and_less_of_it_needs_work(facts: Facts) -> None:
