@@ -146,6 +146,8 @@ def test_collected_prices_stand_beside_the_shipped_ones() -> None:
         load_offers(con, Config())
         after = {(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con)}
     assert shipped.price_per_gpu_hour > 2
+    # parts of GPUs are no offers
+    assert min(o.gpus for o in before.values()) == 1
     # the fleet's own prices win over both
     own = fleet_offers([NODE])
     assert [o.price_per_gpu_hour for o in own] == [3]
