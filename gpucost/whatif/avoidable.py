@@ -59,8 +59,11 @@ class Held(NamedTuple):
     def _at(self, per_hour: Callable[[Node, Price], Decimal]) -> Decimal:
         """Their share of an amount per node-hour; before the node's life that of its first price."""
         node = replace(self.node, from_ms=self.from_ms, to_ms=self.to_ms)
-        share = to_decimal(self.gpus) / to_decimal(node.gpus) / MS_PER_HOUR
-        return total(kept(per_hour(node, price) * share * (end - start)) for price, start, end in node.steps)
+        part = to_decimal(self.gpus) / to_decimal(node.gpus)
+        return total(
+            kept(per_hour(node, price) * part * (end - start) / MS_PER_HOUR)
+            for price, start, end in node.steps
+        )
 
     @property
     def cost(self) -> Decimal:

@@ -104,10 +104,6 @@ class Node:
         )
         return replace(self, name=name, gpus=gpus, prices=prices)
 
-    def part(self, gpus: float, held: Pod, name: str, cluster: str) -> Node:
-        """The same, up while `held` is."""
-        return replace(self.sized(gpus, name), from_ms=held.from_ms, to_ms=held.to_ms, cluster=cluster)
-
     @property
     def is_priced(self) -> bool:
         """Whether its price is known throughout; where it is not, its cost is counted as nothing."""
@@ -265,20 +261,11 @@ def idle_stretches(con: DuckDBPyConnection, metrics: Activity, period: Period, a
 def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels:
     """How busy and how full the GPUs of each measured pod of `period` were; of an attributed store."""
     load_activity(con, metrics)
-    return {
-        (row["cluster"], row["uid"]): Level(
-            row["devices"],
-            row["active_devices"],
-            row["measured_ms"] / MS_PER_HOUR,
-            row["mean_activity"],
-            row["high_activity"],
-            row["high_memory_mib"],
-            tuple(row["busiest"]),
-            row["busy_devices"],
-            row["has_fixed_memory"],
-        )
-        for row in read_levels(con, period)
-    }
+    found = {}
+    for row in read_levels(con, period):
+        key = row.pop("cluster"), row.pop("uid")
+        found[key] = Level(**row | {"hours": tuple(row["hours"])})
+    return found
 
 
 def is_notebook(pod: Pod, patterns: Iterable[str] = NOTEBOOKS) -> bool:

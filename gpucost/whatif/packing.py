@@ -147,6 +147,9 @@ class Saved:
         return Saved(max(self.cash - other.cash, Decimal(0)), max(self.freed - other.freed, Decimal(0)))
 
 
+NO_SAVING = Saved(Decimal(0), Decimal(0))
+
+
 @record
 class Change:
     """Pods, and the GPUs that they hold instead of today's: on nodes of the fleet or like them, or on nodes to be bought."""
@@ -207,12 +210,15 @@ def emptied(usage: Usage, pods: Iterable[Pod]) -> set[NodeKey]:
 
 def scenario(today: Position, usage: Usage, change: Change, cash: Decimal) -> Position:
     """Today with the change: less money by what leaves the bill, and the GPU-hours and node-hours then held."""
-    gpu_hours, node_hours = today.gpu_hours, today.node_hours
-    for sign, several in ((-1, today_held(usage, change.pods)), (1, change.then)):
-        gpu_hours += sign * sum(held.hours * held.gpus for held in several)
-        node_hours += sign * sum(held.hours * held.gpus / held.node.gpus for held in several)
-    cost = today.cost - cash
-    return replace(today, cost=cost, gpu_hours=round(gpu_hours, 9), node_hours=round(node_hours, 9))
+    signed = [(1, held) for held in change.then] + [(-1, held) for held in today_held(usage, change.pods)]
+    gpu_hours = sum(sign * held.hours * held.gpus for sign, held in signed)
+    node_hours = sum(sign * held.hours * held.gpus / held.node.gpus for sign, held in signed)
+    return replace(
+        today,
+        cost=today.cost - cash,
+        gpu_hours=round(today.gpu_hours + gpu_hours, 9),
+        node_hours=round(today.node_hours + node_hours, 9),
+    )
 
 
 Kind = tuple[str, str | None, str, float]

@@ -479,7 +479,12 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
         places = fleet.by_name
         new = {key: pod for pod in fleet.pods if (key := (pod.key, pod.node, pod.from_ms)) not in seen}
         nodes[name] = [
-            places[pod.place].part(pod.gpus, pod, f"{name}/{number}", "default")
+            replace(
+                places[pod.place].sized(pod.gpus, f"{name}/{number}"),
+                from_ms=pod.from_ms,
+                to_ms=pod.to_ms,
+                cluster="default",
+            )
             for number, pod in enumerate(new.values())
         ]
         staying |= {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -64,9 +64,7 @@ class OfficeHours:
     def parse(cls, hours: str, weekdays: str) -> OfficeHours:
         """Of `08:00-18:00` and `mon-fri` or `mon,wed,sat`. Raises UsageError."""
         match = _HOURS.fullmatch(hours.strip())
-        if not match:
-            raise UsageError(f"--office-hours {hours!r} cannot be read", "write them as 08:00-18:00")
-        first, first_minutes, last, last_minutes = map(int, match.groups())
+        first, first_minutes, last, last_minutes = map(int, match.groups()) if match else (24, 0, 24, 0)
         opens, closes = first * 60 + first_minutes, last * 60 + last_minutes
         if max(first_minutes, last_minutes) > 59 or opens > 1439 or closes > 1440 or opens == closes:
             raise UsageError(
@@ -87,19 +85,14 @@ class OfficeHours:
         """The stretches of the period in which the office is open, in milliseconds, in order."""
 
         def at(day: date, minute: int) -> int:
-            # 24:00 is the next day's midnight
-            moment = datetime.combine(
-                day + timedelta(days=minute // 1440), time(minute % 1440 // 60, minute % 60), tz
-            )
-            return to_ms(moment.astimezone(UTC))
+            local = datetime.combine(day, time(), tz) + timedelta(minutes=minute)
+            return to_ms(local.astimezone(UTC))
 
-        closes, wider = (
-            self.opens + self.minutes_per_day,
-            Period(period.start - timedelta(days=1), period.end),
-        )
-        days = (day for day in local_days(wider, tz) if day.weekday() in self.weekdays)
+        closes = self.opens + self.minutes_per_day
+        wider = Period(period.start - timedelta(days=1), period.end)
+        days = [day for day in local_days(wider, tz) if day.weekday() in self.weekdays]
         return intersect(
-            ((at(day, self.opens), at(day, closes)) for day in days), [(period.start_ms, period.end_ms)]
+            [(at(day, self.opens), at(day, closes)) for day in days], [(period.start_ms, period.end_ms)]
         )
 
 
@@ -137,17 +130,21 @@ class Rules(OptionGroup):
     idle_minutes: Annotated[
         float | None,
         Option(
-            "Release any pod's GPUs once all were idle for so long.", above=True,
-            says="a GPU is released when idle for", unit="minutes",
+            "Release any pod's GPUs once all were idle for so long.",
+            above=True,
+            says="a GPU is released when idle for",
+            unit="minutes",
         ),
-    ] = None  # fmt: skip
+    ] = None
     notebook_idle_minutes: Annotated[
         float | None,
         Option(
-            "Release a notebook's GPUs once all were idle for so long; 60 where no rule is given.", above=True,
-            says="a notebook's GPU is released when idle for", unit="minutes",
+            "Release a notebook's GPUs once all were idle for so long; 60 where no rule is given.",
+            above=True,
+            says="a notebook's GPU is released when idle for",
+            unit="minutes",
         ),
-    ] = None  # fmt: skip
+    ] = None
     notebooks: Annotated[
         tuple[str, ...],
         Option("Workloads or namespaces that are notebooks; repeatable.", "GLOB", flag="--notebook"),
@@ -164,17 +161,21 @@ class Rules(OptionGroup):
     provision_minutes: Annotated[
         float,
         Option(
-            "A node comes up in so long. Default: 5; by options alone 0.", says="a node is provisioned in", unit="minutes",
+            "A node comes up in so long. Default: 5; by options alone 0.",
+            says="a node is provisioned in",
+            unit="minutes",
             source=START_SOURCE,
         ),
-    ] = PROVISION_MINUTES  # fmt: skip
+    ] = PROVISION_MINUTES
     restart_minutes: Annotated[
         float,
         Option(
-            "A released pod is back in so long: image, weights. Default: 7.", says="a released pod comes back in",
-            unit="minutes", source=START_SOURCE,
+            "A released pod is back in so long: image, weights. Default: 7.",
+            says="a released pod comes back in",
+            unit="minutes",
+            source=START_SOURCE,
         ),
-    ] = START_MINUTES - PROVISION_MINUTES  # fmt: skip
+    ] = START_MINUTES - PROVISION_MINUTES
 
     def patience_ms(self, pod: Pod | None = None) -> int | None:
         """How long the pod may be idle, without one any pod; None: as long as it likes."""
@@ -224,12 +225,11 @@ class Wait(NamedTuple):
     """How long somebody who needed a GPU had to wait for it."""
 
     pod: Pod
-    at_ms: int
     hours: float
 
 
 class Replay(NamedTuple):
-    """The fleet as the schedule leaves it, the waits that it causes, in order of time, and what pods hold of their time."""
+    """The fleet as the schedule leaves it, the waits that it causes, and what pods hold of their time."""
 
     fleet: Fleet
     waits: tuple[Wait, ...]
@@ -247,9 +247,7 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules) -> Replay:
     parts = [_lives(node, by_node[node.key], rules) for node in fleet.nodes]
     nodes = chain.from_iterable(lives.nodes for lives, _ in parts)
     pods = chain.from_iterable(lives.pods for lives, _ in parts)
-    waits = sorted(
-        chain.from_iterable(delays for _, delays in parts), key=lambda wait: (wait.at_ms, wait.pod.uid)
-    )
+    waits = chain.from_iterable(delays for _, delays in parts)
     return Replay(Fleet(tuple(nodes), tuple(pods)), tuple(waits), kept)
 
 
@@ -263,10 +261,7 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> tuple[Fleet, list
         """When the node goes that is empty from then on: never later than it really did, unless work moved past that."""
         return max(empty_from_ms, min(empty_from_ms + empty_ms, node.to_ms) if removable else node.to_ms)
 
-    def name(life: int) -> str:
-        return node.name if life == 1 else f"{node.name}@{life}"
-
-    ups, ready_ms = [[node.from_ms, removed(node.from_ms)]], node.from_ms
+    lives, ready_ms = [replace(node, to_ms=removed(node.from_ms))], node.from_ms
     running: list[tuple[int, float]] = []  # (end, GPUs)
     ends: dict[str, int] = {}
     pods: list[Pod] = []
@@ -275,8 +270,8 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> tuple[Fleet, list
         pod = piece.pod
         running = [held for held in running if held[0] > piece.from_ms]
         begin = max(piece.from_ms, ends.get(pod.uid, 0))
-        if removable and begin >= ups[-1][1]:
-            ups.append([begin, begin])
+        if removable and begin >= lives[-1].to_ms:
+            lives.append(replace(node, name=f"{node.name}@{len(lives) + 1}", from_ms=begin, to_ms=begin))
             ready_ms = begin + provision_ms
         begin = max(begin, ready_ms)
         # until something was put off nothing meets that did not: what held more than the node has goes on doing so
@@ -285,19 +280,14 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> tuple[Fleet, list
         delay = begin - piece.from_ms + (restart_ms if piece.returns else 0)
         end = piece.to_ms + delay if is_batch(pod) else max(piece.to_ms, begin)
         if delay > 0:
-            waits.append(Wait(pod, piece.from_ms, delay / MS_PER_HOUR))
+            waits.append(Wait(pod, delay / MS_PER_HOUR))
         if begin < end:
             uid = pod.uid if piece.from_ms == pod.from_ms else f"{pod.uid}@{piece.from_ms}"
-            pods.append(replace(pod, node=name(len(ups)), from_ms=begin, to_ms=end, uid=uid))
+            pods.append(replace(pod, node=lives[-1].name, from_ms=begin, to_ms=end, uid=uid))
             running.append((end, pod.gpus))
             ends[pod.uid] = end
-        ups[-1][1] = max(ups[-1][1], removed(max(end, begin)))
-    nodes = (
-        replace(node, name=name(life), from_ms=start, to_ms=end)
-        for life, (start, end) in enumerate(ups, 1)
-        if start < end
-    )
-    return Fleet(tuple(nodes), tuple(pods)), waits
+        lives[-1] = replace(lives[-1], to_ms=max(lives[-1].to_ms, removed(max(end, begin))))
+    return Fleet(tuple(life for life in lives if life.length_ms > 0), tuple(pods)), waits
 
 
 def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> int:
@@ -341,7 +331,8 @@ def played(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet = NEVER_QUIET) -
         kept += [Piece(pod, begin, end) for begin, end in spans]
     others = _whole(usage.others)
     then, before = (replay(usage.fleet, [*own, *others], rules) for own in (kept, _whole(pods)))
-    waits = tuple(wait for wait in then.waits if wait.pod not in set(usage.others))
+    selected = set(pods)
+    waits = tuple(wait for wait in then.waits if wait.pod in selected)
     return Replay(then.fleet, waits, tuple(kept)), before
 
 
@@ -384,34 +375,36 @@ class _Outcome(NamedTuple):
 
 def _outcome(usage: Usage, then: Replay, before: Replay) -> _Outcome:
     """`before` is the fleet with every pod whole and empty nodes removed."""
-    fleets = (usage.fleet, before.fleet, then.fleet)
-    is_narrowed, times = usage.is_narrowed, usage.times
-    now, whole, after = map(fleet_costs, fleets)
     commitments = usage.commitments or NO_COMMITMENTS
+    now, whole, after = map(fleet_costs, (usage.fleet, before.fleet, then.fleet))
+    today, times = today_of(usage, now, is_held=usage.is_narrowed), usage.times
     # options describe nodes that leave the bill
-    cash_now, cash_whole = (
-        start.node_cost - after.node_cost if usage.is_described else commitments.between(fleet, then.fleet)
-        for start, fleet in ((now, usage.fleet), (whole, before.fleet))
+    from_now, from_whole = (
+        costs.node_cost - after.node_cost if usage.is_described else commitments.between(fleet, then.fleet)
+        for costs, fleet in ((now, usage.fleet), (whole, before.fleet))
     )
-    # the rest of a node that goes was unallocated: it is not the cost of the pods, if only some are selected
-    found = Saved.of(whole.cost - after.cost, cash_whole)
-    if not is_narrowed:
-        found = Saved(cash_now * times, max(whole.cost - after.cost - cash_whole, Decimal(0)))
-    start, today = whole if is_narrowed else now, today_of(usage, now, is_held=is_narrowed)
+    less = whole.cost - after.cost
+    if usage.is_narrowed:
+        # the rest of a node that goes was unallocated: it is not the cost of the selected pods
+        start, found = whole, Saved.of(less, from_whole)
+    else:
+        start, found = now, Saved(from_now * times, max(less - from_whole, Decimal(0)))
     scenario = replace(
         today,
         cost=today.cost - found.cash,
         gpu_hours=round(today.gpu_hours + (after.gpu_hours - start.gpu_hours) * times, 9),
         node_hours=round(today.node_hours + (after.node_hours - start.node_hours) * times, 9),
     )
-    held_ms = sum(pod.gpu_ms for pod in usage.fleet.pods) - sum(piece.gpu_ms for piece in then.kept)
-    released = held_ms / MS_PER_HOUR
+    released = _held_hours(usage.fleet.pods) - _held_hours(then.kept)
     stays = max(0.0, released - (whole.gpu_hours - after.gpu_hours))
     hours = [wait.hours for wait in then.waits]
-    longest = max(hours, default=0.0) * 60
-    return _Outcome(
-        today, scenario, found, released * times, stays, len(hours) * times, sum(hours) * times, longest
-    )
+    waits = (len(hours) * times, sum(hours) * times, max(hours, default=0.0) * 60)
+    return _Outcome(today, scenario, found, released * times, stays, *waits)
+
+
+def _held_hours(held: Iterable[Pod | Piece]) -> float:
+    """GPU-hours."""
+    return sum(each.gpu_ms for each in held) / MS_PER_HOUR
 
 
 def answer(
@@ -506,58 +499,59 @@ def described(
     And the hours from which on that saves nothing, as answer() takes them. Raises UsageError where options do not say enough,
     or contradict.
     """
-    if nodes.on_demand_price is None:
+    price, per_day = nodes.on_demand_price, nodes.active_hours_per_day
+    if price is None:
         raise UsageError("what a node costs now is not told", "--on-demand-price 32.77 tells it, per hour")
-    per_day = nodes.active_hours_per_day
     if (per_day is None) == (office is None):
         raise UsageError(
-            "the hours that nodes are needed are told twice"
-            if office
-            else "the hours that nodes are needed are not told",
+            f"the hours that nodes are needed are {'told twice' if office else 'not told'}",
             "either --active-hours-per-day 10 or --office-hours 08:00-18:00 tells them",
         )
     days = days_counted(nodes.days, per_day)
     # more days than a month has are all of them today
-    longest = max(HOURS_PER_MONTH, 24 * days) if days > DAYS else HOURS_PER_MONTH
-    always = longest if nodes.hours is None else nodes.hours
-    unit = f"per {nodes.price_per}-hour"
-    assumptions = [
-        Assumption("on-demand price", nodes.on_demand_price, unit, "option"),
-        assumed("always on", always, "hours", nodes.hours),
-        *stated(nodes, "nodes", "gpus"),
-    ]
-    if nodes.spot_price is not None:
-        assumptions.append(Assumption("spot price", nodes.spot_price, unit, "option"))
+    longest = 24 * days if days > DAYS else HOURS_PER_MONTH
+    always, unit = longest if nodes.hours is None else nodes.hours, f"per {nodes.price_per}-hour"
     if office is not None:
         active, starts = always * office.share_of_week, round(always / HOURS_PER_WEEK * len(office.weekdays))
-        assumptions.append(Assumption("office hours", round(active, 4), f"of {always:g} hours", "option"))
+        when = [Assumption("office hours", round(active, 4), f"of {always:g} hours", "option")]
     else:
         active, starts = (per_day or 0.0) * days, days
-        assumptions += [*stated(nodes, "active_hours_per_day"), assumed("days", days, "days", nodes.days)]
-        if active > always:
-            raise UsageError(
-                f"{per_day:g} hours on {days} days are {active:g}, more than the {always:g} that nodes are on",
-                "--hours says how long nodes are on today, --days how many days are counted",
-            )
+        when = [*stated(nodes, "active_hours_per_day"), assumed("days", days, "days", nodes.days)]
+    if active > always:
+        raise UsageError(
+            f"{per_day:g} hours on {days} days are {active:g}, more than the {always:g} that nodes are on",
+            "--hours says how long nodes are on today, --days how many days are counted",
+        )
     provision = rules.provision_minutes if "provision_minutes" in rules.given else None
-    assumptions.append(assumed("a node is provisioned in", provision or 0.0, "minutes", provision))
     wait = (provision or 0.0) / 60
-    prices = (nodes.on_demand_price, nodes.spot_price or nodes.on_demand_price)
-    price, then = (node_price(each, nodes.price_per, nodes.gpus) for each in prices)
-    even = float(price / then) * always
-    limit = f"{even:,.1f} of {always:,.1f} hours." if even < always else f"all of the {always:,.1f} hours"
-    more = "" if even < always else ", and even then, as spot is cheaper." if even > always else "."
-    fleet = one_node("nodes", nodes.gpus, always, Price(price, "option"))
-    up, kind = min(active + starts * wait, always), "spot" if nodes.spot_price else "on_demand"
-    scenario = one_node("nodes", nodes.gpus, up, Price(then, "option"), capacity_type=kind)
-    pod, waits = fleet.pods[0], (Wait(fleet.pods[0], 0, wait),) * starts if wait else ()
-    title = f"{nodes.nodes:,} node(s) scaled to zero"
-    return (
-        Usage(fleet, currency, f"{always:g} hours", title, times=nodes.nodes, assumptions=tuple(assumptions)),
-        Replay(scenario, waits, (Piece(pod, 0, round(active * MS_PER_HOUR)),)),
-        Replay(fleet, (), ()),
-        (round(min(even, always), 6), f"It saves as long as a node is needed less than {limit}{more}"),
+    today = node_price(price, nodes.price_per, nodes.gpus)
+    then = node_price(nodes.spot_price or price, nodes.price_per, nodes.gpus)
+    spot = [Assumption("spot price", nodes.spot_price, unit, "option")] if nodes.spot_price else []
+    assumptions = (
+        Assumption("on-demand price", price, unit, "option"),
+        assumed("always on", always, "hours", nodes.hours),
+        *stated(nodes, "nodes", "gpus"),
+        *spot,
+        *when,
+        assumed("a node is provisioned in", provision or 0.0, "minutes", provision),
     )
+    fleet = one_node("nodes", nodes.gpus, always, Price(today, "option"))
+    names = (currency, f"{always:g} hours", f"{nodes.nodes:,} node(s) scaled to zero")
+    up = min(active + starts * wait, always)
+    scaled = one_node("nodes", nodes.gpus, up, Price(then, "option"))
+    (pod,) = fleet.pods
+    piece, waits = Piece(pod, 0, round(active * MS_PER_HOUR)), (Wait(pod, wait),) * starts if wait else ()
+    usage = Usage(fleet, *names, times=nodes.nodes, assumptions=assumptions)
+    return usage, Replay(scaled, waits, (piece,)), Replay(fleet, (), ()), _even(float(today / then), always)
+
+
+def _even(ratio: float, always: float) -> tuple[float, str]:
+    """The hours that a node must be needed to save nothing, at a price so many times the later one; and that in words."""
+    even, says = ratio * always, "It saves as long as a node is needed less than"
+    if even < always:
+        return round(even, 6), f"{says} {even:,.1f} of {always:,.1f} hours."
+    more = ", and even then, as spot is cheaper." if even > always else "."
+    return round(always, 6), f"{says} all of the {always:,.1f} hours{more}"
 
 
 def _findings(
@@ -614,18 +608,15 @@ def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
 
 
 def _tables(fleet: Fleet, then: Replay) -> tuple[Rows, ...]:
-    left: dict[str, float] = defaultdict(float)
-    held: dict[str, float] = defaultdict(float)
-    for pod in fleet.pods:
-        held[pod.workload] += pod.gpu_ms / MS_PER_HOUR
-    for piece in then.kept:
-        left[piece.pod.workload] += piece.gpu_ms / MS_PER_HOUR
+    pods = grouped((pod.workload, pod) for pod in fleet.pods)
+    pieces = grouped((piece.pod.workload, piece) for piece in then.kept)
     waits = grouped((wait.pod.workload, wait.hours * 60) for wait in then.waits)
     lines = []
-    for name, hours in held.items():
-        if hours > left[name] or waits[name]:
-            released, longest = round(hours - left[name], 2), round(max(waits[name], default=0.0), 1)
-            lines.append((name, round(hours, 2), released, len(waits[name]), longest))
+    for name, several in pods.items():
+        held = _held_hours(several)
+        released, longest = held - _held_hours(pieces[name]), max(waits[name], default=0.0)
+        if released > 0 or longest:
+            lines.append((name, round(held, 2), round(released, 2), len(waits[name]), round(longest, 1)))
     lines.sort(key=lambda line: (-line[2], -line[3], line[0]))
     columns = ("workload", "held_gpu_hours", "released_gpu_hours", "waits", "longest_wait_minutes")
     return Rows.top("Whom it touches", columns, lines, "{} more workloads are touched.")

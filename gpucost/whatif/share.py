@@ -24,6 +24,7 @@ from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_
 from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, Pod, PodKey, Price, Usage, Workload
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 from gpucost.whatif.packing import (
+    NO_SAVING,
     ROUNDING,
     Bin,
     Change,
@@ -120,9 +121,13 @@ class Sizing(OptionGroup):
     ways: Annotated[
         int,
         Option(
-            "Most pods on one GPU; not for mig. Default: 4.", least=2, most=48, says="pods on one GPU at most", unit="pods"
+            "Most pods on one GPU; not for mig. Default: 4.",
+            least=2,
+            most=48,
+            says="pods on one GPU at most",
+            unit="pods",
         ),
-    ] = 4  # fmt: skip
+    ] = 4
     margin_percent: flags.Margin = 10.0
     headroom_percent: flags.Headroom = 20.0
 
@@ -296,7 +301,7 @@ def answer(
         )
     sharing = share(usage, sizing, levels, facts, across_teams=across_teams)
     found, fixed = saved(usage, sharing.change), without_preallocation(fleet, levels, facts)
-    work = Saved(Decimal(0), Decimal(0))
+    work = NO_SAVING
     if fixed:
         looser = share(usage, sizing, {**levels, **fixed}, facts, across_teams=across_teams)
         work = saved(usage, looser.change) - found
@@ -382,10 +387,9 @@ def _assumptions(usage: Usage, sizing: Sizing, pools: Sequence[_Pool]) -> tuple[
         Assumption("usage and prices", usage.period_name, "", "store"),
     )
     names = ("method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",)))
-    models = {pool.known.name: pool.known for pool in pools if pool.known}
     memory = (
-        Assumption(f"memory of {name}", model.memory_mib, "MiB", "catalog", model.as_of)
-        for name, model in sorted(models.items())
+        Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
+        for model in sorted({pool.known for pool in pools if pool.known})
     )
     return (*stated(sizing, *names), *(usage.assumptions or of_store), *memory)
 
@@ -483,8 +487,10 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     a model is not known, or its memory is too small.
     """
     if pods.pods is None or pods.utilization_percent is None:
-        missing = "how many pods share GPUs" if pods.pods is None else "how busy the pods are"
-        raise UsageError(f"{missing} is not told", "--pods 40 --utilization-percent 15 tells both")
+        raise UsageError(
+            "how many pods share GPUs, or how busy they are, is not told",
+            "--pods 40 --utilization-percent 15 tells both",
+        )
     model = facts.model(pods.gpu_model) if pods.gpu_model is not None else None
     filled, memory = pods.memory_per_pod_mib, model and model.memory_mib
     if sizing.is_mig and not (model and model.profiles):

@@ -86,12 +86,12 @@ def test_activity_whose_unit_is_not_proven_is_left_out(tables: Tables) -> None:
 
 def test_memory_of_an_unheld_gpu_is_its_baseline(tables: Tables) -> None:
     """GPU-1 is named with its pod, and without one later. Of GPU-2 pods are never named: only hours without a pod count."""
-    tables.add("nodes: node_id, node, gpu_count", "1, 'n', 8", "2, 'm', 1")
+    tables.add("nodes: node_id, cluster, node, gpu_count", "1, 'c', 'n', 8", "2, 'c', 'm', 1")
     tables.add(
         "allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms",
         f"5, 'c', 'ns', 'p', 1, 1, 0, {HOUR}",
         f"6, 'c', 'ns', 'q', 1, 1, 0, {9 * HOUR}",
-        f"7, 'c', 'ns', 'r', 2, 1, {HOUR}, {2 * HOUR}",
+        f"7, 'c', 'ns', 'r', 2, 1, {HOUR}, {3 * HOUR}",
     )
     tables.make(
         "activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR,"
@@ -107,14 +107,14 @@ def test_memory_of_an_unheld_gpu_is_its_baseline(tables: Tables) -> None:
         (2, 3): 30000,
         (3, 0): 700,
         (3, 1): 20000,
-        (3, 2): 700,
+        (3, 2): 21000,
     }
     tables.add(
         "blocks: series_id, hour, samples, value_sum",
         *(f"{series}, {hour}, 2, {2 * mean}" for (series, hour), mean in means.items()),
     )
     tables.run("store/sql/activity_devices", from_ms=0, to_ms=9 * HOUR)
-    # the median of 1,500, 1,600 and 30,000, a driver's and a process's left behind; and of 700 and 700; 64 MiB more are a pod's
+    # the median of 1,500, 1,600 and 30,000, a process's left behind; and 700; 64 MiB more are a pod's
     assert tables.rows("SELECT series_id, empty_mib FROM activity_devices ORDER BY series_id") == [
         (1, 1664),
         (3, 764),

@@ -17,6 +17,8 @@ from gpucost.whatif import schedule
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
 from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, replay
+from gpucost.whatif.spot.moves import SpotOptions
+from gpucost.whatif.tokens import Replicas
 from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
@@ -220,6 +222,14 @@ def test_no_node_ever_holds_more_than_it_has(
         at_once = [p for p in fleet.pods if p.node == held.node and p.from_ms <= held.from_ms < p.to_ms]
         assert sum(p.gpus for p in at_once) <= 8
     assert sum(p.to_ms - p.from_ms for p in fleet.pods) == sum(p.to_ms - p.from_ms for p in pods)
+
+
+def test_work_starts_on_a_new_node_after_the_same_time_in_every_what_if() -> None:
+    """0.2 h: the node in 5 minutes, its image and weights in 7."""
+    rules = Rules()
+    assert (rules.provision_minutes, rules.restart_minutes) == (5, 7)
+    assert rules.provision_minutes + rules.restart_minutes == SpotOptions().restart_minutes == 12
+    assert Replicas().start_minutes == 12
 
 
 def test_days_beyond_a_month_are_all_of_them_today() -> None:

@@ -22,11 +22,9 @@ from gpucost.whatif.fleet import (
     NOTEBOOKS,
     Fleet,
     Idle,
-    Level,
     Levels,
     NodeKey,
     Pod,
-    PodKey,
     Scope,
     Usage,
     idle_stretches,
@@ -130,10 +128,10 @@ class _Scenarios:
     @cached_property
     def _nodes(self) -> dict[NodeKey, list[int]]:
         """Positions in the fleet of a node and its parts, by cluster and name."""
-        found: dict[NodeKey, list[int]] = defaultdict(list)
-        for position, node in enumerate(self.fleet.nodes):
-            found[node.cluster, node.name.partition("#")[0]].append(position)
-        return found
+        return grouped(
+            ((node.cluster, node.name.partition("#")[0]), position)
+            for position, node in enumerate(self.fleet.nodes)
+        )
 
     def schedule(self, question: WhatIfQuery) -> Answer:
         given = {name: value or "" for name, value in question.options}
@@ -161,17 +159,7 @@ class _Scenarios:
         return spot.answer(moves.SpotOptions(), query)
 
     def share(self, question: WhatIfQuery) -> Answer:
-        usage = self.usage(question)
-        # of the others it matters only whether anybody's memory was collected
-        known = self._with_memory | {
-            pod.key: self._levels[pod.key] for pod in usage.fleet.pods if pod.key in self._levels
-        }
-        return share.answer(usage, share.Sizing(), known, self._prices[0])
-
-    @cached_property
-    def _with_memory(self) -> dict[PodKey, Level]:
-        """The level of one pod whose memory was collected, if there is any."""
-        return dict(next(([one] for one in self._levels.items() if one[1].high_memory_mib is not None), []))
+        return share.answer(self.usage(question), share.Sizing(), self._levels, self._prices[0])
 
     def rightsize(self, question: WhatIfQuery) -> Answer:
         (facts, listed, _), usage = self._prices, self.usage(question)

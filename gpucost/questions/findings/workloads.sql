@@ -18,10 +18,10 @@ workloads AS (
         max(gpus) AS gpus_per_pod,
         greatest(min(held_from_ms), $from_ms) AS from_ms,
         least(max(held_to_ms), $to_ms) AS to_ms,
-        sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS held_gpu_ms,
-        sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active_gpu_ms,
-        sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms,
-        sum(utilization_gpu_ms::DECIMAL(38, 6))::DOUBLE AS utilization_gpu_ms,
+        total_ms(allocated_gpu_ms) AS held_gpu_ms,
+        total_ms(active_gpu_ms) AS active_gpu_ms,
+        total_ms(idle_gpu_ms) AS idle_gpu_ms,
+        total_ms(utilization_gpu_ms) AS utilization_gpu_ms,
         max(to_ms) FILTER (active_gpu_ms > 0) AS active_to_ms,
         list(DISTINCT node ORDER BY node) AS nodes,
         sum(cost)::DECIMAL(38, 9) AS cost,
@@ -42,7 +42,7 @@ pods_at_once AS (
     GROUP BY ALL
 ),
 wasted AS (
-    SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
+    SELECT cluster, namespace, workload, bucket, total_ms(gpu_ms) AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
     FROM waste_rows WHERE allocation_id IS NOT NULL GROUP BY ALL
 ),
 buckets AS (
@@ -50,7 +50,7 @@ buckets AS (
 ),
 hours AS (
     SELECT cluster, namespace, workload, from_ms // 3600000 AS hour,
-        sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active_gpu_ms, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms
+        total_ms(active_gpu_ms) AS active_gpu_ms, total_ms(idle_gpu_ms) AS idle_gpu_ms
     FROM cells SEMI JOIN (FROM workloads WHERE workload_type = 'inference') USING (cluster, namespace, workload)
     GROUP BY ALL
 ),
@@ -60,7 +60,7 @@ served AS (
     FROM hours GROUP BY ALL
 ),
 held AS (
-    SELECT allocation_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms FROM cells GROUP BY ALL
+    SELECT allocation_id, total_ms(allocated_gpu_ms) AS gpu_ms FROM cells GROUP BY ALL
 ),
 unused AS (
     SELECT a.cluster, a.namespace, a.workload, max(a.gpus) AS asked, max(u.used) AS most_used,

@@ -15,7 +15,7 @@ from gpucost.whatif.rightsize import (
     Margins,
     answer,
     catalog_speeds,
-    described,
+    compare,
     list_offers,
     read_speeds,
 )
@@ -49,15 +49,13 @@ def whatif_rightsize(
     settings, facts = request.settings, load_facts()
     measured_speeds = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
     if request.is_described(work, *(["--other-models"] if other_models else [])):
-        usage, measured, measured_speeds, offer = described(work, measured_speeds, facts, settings.currency)
-        offers, stale = [offer], None
-    else:
-        usage = request.usage()
-        with request.store.read() as con:
-            load_offers(con, settings)
-            offers = list_offers(con)
-        measured = request.read(lambda con: levels(con, settings.activity, request.period))
-        stale = request.period.end.date(), settings.prices.stale_after_days
+        return request.finish(compare(work, margins, measured_speeds, facts, settings.currency))
+    usage = request.usage()
+    with request.store.read() as con:
+        load_offers(con, settings)
+        offers = list_offers(con)
+    measured = request.read(lambda con: levels(con, settings.activity, request.period))
+    stale = request.period.end.date(), settings.prices.stale_after_days
     return request.finish(
         answer(
             usage, margins, measured, facts, measured_speeds, offers, other_models=other_models, stale=stale

@@ -26,19 +26,19 @@ slots AS (
     GROUP BY allocation_id, device, hour, at_ms // 300000
 ),
 hours AS (
-    SELECT allocation_id, list((hour, high) ORDER BY hour) AS busiest, max(high) AS high_activity
+    SELECT allocation_id, list((hour, high) ORDER BY hour) AS hours, max(high) AS high
     FROM (SELECT allocation_id, hour, max(mean) AS high FROM slots GROUP BY ALL)
     GROUP BY ALL
 )
-SELECT a.cluster, a.uid, h.busiest, h.high_activity,
+SELECT a.cluster, a.uid, h.hours, h.high,
     count(*) FILTER (samples > 0) AS devices,
     count(*) FILTER (samples > 0 AND is_used) AS active_devices,
     count(*) FILTER (samples > 0 AND is_busy) AS busy_devices,
-    coalesce(max(measured_ms), 0) AS measured_ms,
-    avg(mean) AS mean_activity,
+    coalesce(max(measured_ms), 0) / 3600000 AS measured_hours,
+    avg(d.mean) AS mean,
     max(most_memory_mib) AS high_memory_mib,
     coalesce(bool_and(least_memory_mib >= 0.95 * most_memory_mib) FILTER (is_used), false) AS has_fixed_memory
-FROM devices LEFT JOIN activity_use USING (allocation_id, device) JOIN hours AS h USING (allocation_id) JOIN allocations AS a USING (allocation_id)
+FROM devices AS d LEFT JOIN activity_use USING (allocation_id, device) JOIN hours AS h USING (allocation_id) JOIN allocations AS a USING (allocation_id)
 GROUP BY ALL
 HAVING devices > 0
 ORDER BY ALL;

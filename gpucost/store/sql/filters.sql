@@ -1,11 +1,13 @@
 -- reads: allocations
--- writes: passes(names, name), whether a filter lets a name through; passes_workload(names, workload), the same of Kind/name, which may be named without its kind; if_chosen(chosen, name, fact), a fact if its name is chosen; dimensions(chosen, facts), those dimensions of a row of facts that are chosen, the others null; has_users(node), false for a plain host of which no scheduler and no label ever named a user
+-- writes: passes(names, name), whether a filter lets a name through; passes_workload(names, workload), the same of Kind/name, which may be named without its kind; if_chosen(chosen, name, fact), a fact if its name is chosen; dimensions(chosen, facts), those dimensions of a row of facts that are chosen, the others null; total_ms(ms), the exact sum of GPU milliseconds; has_users(node), false for a plain host of which no scheduler and no label ever named a user
 -- invariant: an empty filter lets everything through, also what has no name
 CREATE OR REPLACE TEMP MACRO passes(names, name) AS len(names::VARCHAR[]) = 0 OR list_contains(names::VARCHAR[], name);
 CREATE OR REPLACE TEMP MACRO passes_workload(names, workload) AS passes(names, workload)
     OR list_contains(names::VARCHAR[], split_part(workload, '/', 2));
 CREATE OR REPLACE TEMP MACRO has_users(node) AS node.labels['label_host'] IS DISTINCT FROM node.node OR node.created_ms IS NOT NULL
     OR node.node_id IN (SELECT node_id FROM allocations);
+-- binary fractions of GPU milliseconds add up in any order
+CREATE OR REPLACE TEMP MACRO total_ms(ms) AS sum(ms::DECIMAL(38, 6))::DOUBLE;
 CREATE OR REPLACE TEMP MACRO if_chosen(chosen, name, fact) AS CASE WHEN list_contains(chosen::VARCHAR[], name) THEN fact END;
 CREATE OR REPLACE TEMP MACRO dimensions(chosen, facts) AS {
     'cluster': if_chosen(chosen, 'cluster', facts.cluster),

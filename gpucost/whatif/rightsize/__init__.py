@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,17 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from gpucost import inputs
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
-from gpucost.options import Option, OptionGroup
+from gpucost.options import Option, OptionGroup, number
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
-from gpucost.whatif.answer import Answer, Assumption, Rows, old_prices, stated, today_of, total
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, old_prices, stated, today_of, total
 from gpucost.whatif.avoidable import Held
 from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, one_node
+from gpucost.whatif.fleet import Fleet, Levels, Node, Pod, Price, Usage, Workload, is_batch
 from gpucost.whatif.gpu_specs import Facts, GpuModel
-from gpucost.whatif.packing import Change, Saved, emptied, less_cost, saved, scenario, today_held
+from gpucost.whatif.packing import NO_SAVING, Change, emptied, less_cost, saved, scenario, today_held
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -58,6 +57,7 @@ class Offer:
 
 def list_offers(con: DuckDBPyConnection) -> list[Offer]:
     """List and spot prices of today by region. Expects price_offers on this connection (price.load_offers)."""
+    run_stage(con, "gpucost.price", "listed_instances")
     return [Offer(*row) for row in run_stage(con, __package__ or "", "offers").fetchall()]
 
 
@@ -77,9 +77,6 @@ def merge(own: Sequence[Offer], listed: Sequence[Offer]) -> list[Offer]:
     """Both, list prices only where the fleet itself has no price of that instance type."""
     known = {offer.kind for offer in own}
     return [*own, *(offer for offer in listed if offer.kind not in known)]
-
-
-_COLUMNS = ("gpu_model", "relative_speed")
 
 
 @record
@@ -112,28 +109,20 @@ def catalog_speeds(facts: Facts) -> Speeds:
 
 def read_speeds(path: Path, facts: Facts) -> Speeds:
     """The user's table: CSV with the columns gpu_model, relative_speed. Raises DataError, naming file and line."""
-    speeds: dict[str, tuple[float, ...]] = {}
     try:
-        with io.StringIO(inputs.text(path), newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            if tuple(reader.fieldnames or ())[: len(_COLUMNS)] != _COLUMNS:
-                raise DataError(
-                    f"{path}, line 1: the columns are {', '.join(reader.fieldnames or ()) or 'missing'}",
-                    _HINT,
-                )
-            for row in reader:
-                where = f"{path}, line {reader.line_num}"
-                try:
-                    speed = float(row["relative_speed"] or "")
-                except ValueError:
-                    speed = 0.0
-                if not 0 < speed < float("inf"):
-                    raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT)
-                speeds[facts.model(row["gpu_model"] or "", where).name] = (speed,)
+        rows = list(csv.DictReader(inputs.text(path).splitlines(), strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise inputs.unreadable(path, error, _HINT) from None
-    if not speeds:
-        raise DataError(f"{path} holds no speeds", _HINT)
+    if not rows or not {"gpu_model", "relative_speed"} <= rows[0].keys():
+        raise DataError(f"{path} holds no speeds, or other columns", _HINT)
+    speeds: dict[str, tuple[float, ...]] = {}
+    for line, row in enumerate(rows, 2):
+        where = f"{path}, line {line}"
+        try:
+            speed = number(float, Option("", above=True), row["relative_speed"] or "")
+        except ValueError:
+            raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT) from None
+        speeds[facts.model(row["gpu_model"] or "", where).name] = (speed,)
     return Speeds(speeds, str(path), across_vendors=True)
 
 
@@ -171,10 +160,12 @@ class Margins(OptionGroup):
     max_slowdown: Annotated[
         float,
         Option(
-            "Batch work may take so many times as long. Default: 2.", above=True,
-            says="batch work may take", unit="times as long",
+            "Batch work may take so many times as long. Default: 2.",
+            above=True,
+            says="batch work may take",
+            unit="times as long",
         ),
-    ] = 2.0  # fmt: skip
+    ] = 2.0
 
     @property
     def factor(self) -> float:
@@ -238,9 +229,8 @@ def _counts(load: Load, offer: Offer, ratio: float, margins: Margins) -> list[in
 
 def _holds(load: Load, today: GpuModel | None, model: GpuModel, gpus: int, margins: Margins) -> bool:
     """Whether the GPUs have the memory, together; what fits one GPU today is not spread over several."""
-    limits: list[float] = [today.memory_mib] if today is not None and today.memory_mib is not None else []
-    if load.memory_mib is not None:
-        limits.append(load.memory_mib * margins.factor)
+    filled = None if load.memory_mib is None else load.memory_mib * margins.factor
+    limits = [limit for limit in (today and today.memory_mib, filled) if limit is not None]
     if not limits or model.memory_mib is None:
         return False
     each = min(limits)  # it runs on today's, margin or not
@@ -255,9 +245,7 @@ _LEAST_HOURS = 1.0
 class MachineShape:
     """Pods of a workload that are alike: on one model, of one size, in one place."""
 
-    cluster: str
-    namespace: str
-    workload: str
+    owner: Workload
     model: str
     gpus: int
     capacity_type: str
@@ -266,7 +254,8 @@ class MachineShape:
 
     @property
     def name(self) -> str:
-        return f"{self.namespace}/{self.workload}"
+        """Namespace and workload."""
+        return "/".join(self.owner[1:])
 
 
 def has_whole_gpus(pod: Pod) -> bool:
@@ -282,7 +271,7 @@ def shapes_of(fleet: Fleet) -> dict[MachineShape, list[Pod]]:
         node = nodes[pod.place]
         if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
             place = (node.capacity_type, node.provider, node.region)
-            shape = MachineShape(*pod.owner, node.gpu_model, round(pod.gpus), *place)
+            shape = MachineShape(pod.owner, node.gpu_model, round(pod.gpus), *place)
             shapes[shape].append(pod)
     return shapes
 
@@ -354,8 +343,8 @@ class Move:
         """
         offer, gpus = self.offer, self.fit.gpus
         end = pod.from_ms + round(pod.length_ms * self.fit.time_factor)
-        is_own = offer.gpu_model == node.gpu_model and offer.source != "option"
-        if is_own and (offer.instance_type == node.instance_type or not is_empty):
+        is_own = offer.instance_type == node.instance_type or not is_empty
+        if is_own and offer.gpu_model == node.gpu_model:
             return Held(node, gpus, pod.from_ms, end, stays=not is_empty)
         size = max(offer.gpus, gpus)
         prices = (Price(offer.price_per_gpu_hour * size, offer.source, offer.as_of),)
@@ -373,7 +362,7 @@ class Sizer:
     offers: Sequence[Offer]
 
     def moves(self, usage: Usage, loads: Loads, *, other_models: bool = False) -> list[Move]:
-        """Each shape's cheapest GPUs, of its own model or of others, if they cost less; of a described fleet in any case."""
+        """Each shape's cheapest GPUs, of its own model or of others, if they cost less."""
         found, shapes = [], shapes_of(usage.fleet)
         for shape, load in loads.items():
             place = (shape.provider, shape.region, PURCHASE[shape.capacity_type])
@@ -381,26 +370,27 @@ class Sizer:
                 offer
                 for offer in self.offers
                 if (offer.provider, offer.region, offer.purchase_option) == place
-                and (usage.is_described or (offer.gpu_model != shape.model) == other_models)
+                and (offer.gpu_model != shape.model) == other_models
             ]
             # without work there is nothing to size GPUs by
             able = fits(load, near, self.facts, self.speeds, self.margins) if load.used else []
-            as_today = able and (able[0].offer.gpu_model, able[0].gpus) == (shape.model, shape.gpus)
-            if able and (usage.is_described or not as_today):
+            if able and (able[0].offer.gpu_model, able[0].gpus) != (shape.model, shape.gpus):
                 pods = tuple(shapes[shape])
                 today = total(held.cost for held in today_held(usage, pods))
                 found.append(Move(shape, pods, load, able[0], today))
-        return found if usage.is_described else [move for move in found if move.cost < move.cost_today]
+        return [move for move in found if move.cost < move.cost_today]
 
     def sized(self, usage: Usage, levels: Levels) -> Sized:
         """Fewer GPUs of the same model, and MIG slices for pods with one GPU if memory is measured."""
-        measured = {shape: load_of(shape, pods, levels) for shape, pods in shapes_of(usage.fleet).items()}
-        loads = {shape: load for shape, load in measured.items() if load}
+        loads = {}
+        for shape, pods in shapes_of(usage.fleet).items():
+            if load := load_of(shape, pods, levels):
+                loads[shape] = load
         moves = self.moves(usage, loads)
         moved = tuple(pod for move in moves for pod in move.pods)
-        rest = usage._replace(fleet=usage.fleet.without(moved))
         slices = Change()
-        if any(load.memory_mib is not None for load in loads.values()) and not usage.is_described:
+        if share.has_memory(levels):
+            rest = usage._replace(fleet=usage.fleet.without(moved))
             slices = share.share(rest, share.Sizing(share.Method.mig), levels, self.facts).change
         nodes, empty = usage.fleet.by_name, emptied(usage, moved + slices.pods)
         fewer = tuple(
@@ -408,25 +398,20 @@ class Sizer:
             for move in moves
             for pod in move.pods
         )
-        return Sized(loads, moves, Change(moved, fewer), slices, rest)
+        return Sized(loads, moves, Change(moved, fewer), slices)
 
 
 class Sized(NamedTuple):
-    """Loads, the moves to fewer GPUs, what they and the pods on slices change, and the usage without the moves."""
+    """Loads, the moves to fewer GPUs, and what they and the pods on slices change."""
 
     loads: Loads
     moves: list[Move]
     fewer: Change
     slices: Change
-    rest: Usage
 
     @property
     def change(self) -> Change:
         return self.fewer + self.slices
-
-    @property
-    def has_memory(self) -> bool:
-        return any(load.memory_mib is not None for load in self.loads.values())
 
 
 @record
@@ -452,16 +437,14 @@ class DescribedLoad(OptionGroup):
     to_gpus: Annotated[int | None, Option("How many. Default: what costs least, up to 8.", least=1)] = None
     relative_speed: Annotated[
         float | None, Option("How many times as fast one of them is. Default: the catalog's.", above=True)
-    ] = None  # fmt: skip
+    ] = None
     serving: Annotated[bool, Option("The work runs all its hours, however fast the GPUs.")] = False
 
 
-def described(
-    work: DescribedLoad, speeds: Speeds, facts: Facts, currency: str
-) -> tuple[Usage, Levels, Speeds, Offer]:
-    """The work that options describe on a node of its own, how busy it is, speeds, and the GPUs to compare with.
+def compare(work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Facts, currency: str) -> Answer:
+    """The work that options describe, on its GPUs and on others, also if those cost more.
 
-    Raises UsageError where a model or its speed is not known, or what decides is not told.
+    Raises UsageError if options do not say enough, a model or its speed is not known, or the others cannot do the work.
     """
     price, to_price, to_gpus = work.on_demand_price, work.to_price, work.to_gpus
     if work.gpu_model is None or work.to_gpu_model is None or price is None or to_price is None:
@@ -475,18 +458,30 @@ def described(
         )
     model, other = facts.model(work.gpu_model), facts.model(work.to_gpu_model, "--to-gpu-model")
     if work.relative_speed is not None:
-        speeds = Speeds(
-            {model.name: (1.0,), other.name: (work.relative_speed,)}, "option", across_vendors=True
-        )
+        of = {model.name: (1.0,), other.name: (work.relative_speed,)}
+        speeds = Speeds(of, "option", across_vendors=True)
     ratio = speeds.ratio(other.name, model.name)
     if ratio is None:
         raise UsageError(
             f"how fast {other.name} is beside {model.name} is not known to {speeds.source}",
             "--relative-speed 0.5 says it, or --speeds FILE",
         )
+    per_gpu = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
+    most = to_gpus or GPUS_PER_NODE
+    offer = Offer(None, None, None, other.name, most, "on_demand", per_gpu, "option", count=to_gpus)
+    busy, filled = work.utilization_percent / 100, work.memory_per_gpu_mib
+    load = Load(model.name, work.gpus, work.gpus, busy, busy, filled, not work.serving)
+    able = fits(load, [offer], facts, speeds, margins)
+    if not able:
+        raise UsageError(
+            f"no count up to {GPUS_PER_NODE} of {other.name} has the memory and the speed for this work",
+            "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
+        )
+    unit = f"per {work.price_per}-hour"
     assumptions = (
-        Assumption("price today", price, f"per {work.price_per}-hour", "option"),
-        Assumption("price of the others", to_price, f"per {work.price_per}-hour", "option"),
+        *stated(margins, "margin_percent", "headroom_percent", "max_slowdown"),
+        Assumption("price today", price, unit, "option"),
+        Assumption("price of the others", to_price, unit, "option"),
         *stated(work, "utilization_percent", "hours"),
         *(
             Assumption(f"memory of {one.name}", one.memory_mib, "MiB", "catalog", one.as_of)
@@ -496,19 +491,47 @@ def described(
             "speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of
         ),
     )
-    to_price = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
-    offer = Offer(
-        None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand", to_price, "option", count=to_gpus
+    name = "Deployment/work" if work.serving else "Job/work"
+    pod = Pod("", name, work.gpus, 0, round(work.hours * MS_PER_HOUR))
+    shape = MachineShape(pod.owner, model.name, work.gpus, "on_demand", None, None)
+    today = kept(node_price(price, work.price_per, work.gpus) * to_decimal(work.hours))
+    move = Move(shape, (pod,), load, able[0], today)
+    return _compared(move, ratio, margins, facts, currency, assumptions)
+
+
+def _compared(
+    move: Move,
+    ratio: float,
+    margins: Margins,
+    facts: Facts,
+    currency: str,
+    assumptions: tuple[Assumption, ...],
+) -> Answer:
+    """The answer of a described move to GPUs that are `ratio` times as fast."""
+    (model, gpus), fit = (move.shape.model, move.shape.gpus), move.fit
+    hours = (move.hours * gpus, move.hours)
+    then = (round(float(move.gpu_hours), 9), round(move.hours * fit.time_factor, 9))
+    return Answer(
+        kind="rightsize",
+        title=f"Other GPUs for {gpus} x {model}",
+        period=f"{move.hours:g} hours",
+        today=Position(move.cost_today, currency, *hours, {"gpus": gpus, "gpu_model": model}),
+        scenario=Position(move.cost, currency, *then, {"gpus": fit.gpus, "gpu_model": fit.offer.gpu_model}),
+        figures={
+            "unit_of_work": f"active GPU-hour of {model}",
+            "units_of_work": round(float(move.work), 6),
+            "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
+            "cost_per_unit_of_work": move.per_work(move.cost, 6),
+            "relative_speed": round(ratio, 6),
+            "time_factor": round(fit.time_factor, 6),
+            "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
+        },
+        assumptions=assumptions,
+        break_even=(_break_even(move, "It", currency),),
+        time=tuple(_time([move])),
+        findings=tuple(_unfit(margins, move, facts)),
+        tables=_table("Per unit of work", [move]),
     )
-    today = Price(node_price(price, work.price_per, work.gpus), "option")
-    kind = "Deployment" if work.serving else "Job"
-    fleet = one_node(f"{kind}/work", work.gpus, work.hours, today, gpu_model=model.name)
-    busy = work.utilization_percent / 100
-    level = Level(work.gpus, work.gpus, _LEAST_HOURS, busy, busy, work.memory_per_gpu_mib)
-    usage = Usage(
-        fleet, currency, f"{work.hours:g} hours", f"{work.gpus} x {model.name}", assumptions=assumptions
-    )
-    return usage, {pod.key: level for pod in fleet.pods}, speeds, offer
 
 
 def answer(
@@ -525,72 +548,56 @@ def answer(
     """The GPUs that measured workloads need: fewer of their model, or a MIG slice of one.
 
     `other_models`: below it stand the cheapest of other models per unit of work, which the scenario does not count. Prices over
-    so many days old on a day (`stale`) stand in the title. Of a described fleet the one offer counts, also if it costs more.
-    Raises GpucostError if nothing was measured, UsageError if that offer cannot do the work.
+    so many days old on a day (`stale`) stand in the title. Raises GpucostError if nothing was measured.
     """
-    fleet, is_described = usage.fleet, usage.is_described
-    offers = listed if is_described else merge(fleet_offers(fleet.nodes), listed)
-    sizer = Sizer(margins, facts, speeds, offers)
+    fleet = usage.fleet
+    sizer = Sizer(margins, facts, speeds, merge(fleet_offers(fleet.nodes), listed))
     sized = sizer.sized(usage, levels)
     if not sized.loads:
         raise GpucostError(
             f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    if is_described and not sized.moves:
-        raise UsageError(
-            f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
-            "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
-        )
-    found, work = saved(usage, sized.change), Saved(Decimal(0), Decimal(0))
+    found, work = saved(usage, sized.change), NO_SAVING
     if fixed := share.without_preallocation(fleet, levels, facts):
         work = saved(usage, sizer.sized(usage, {**levels, **fixed}).change) - found
-    others = sizer.moves(usage, sized.loads, other_models=True) if other_models and not is_described else []
-    sliced = _time_slices(sized.rest, levels, facts)
-    today = today_of(usage, fleet_costs(fleet), is_held=True)
-    then = scenario(today, usage, sized.change, found.cash)
-    figures = _figures(sized, speeds) | share.saved_figures(found, work)
-    if not is_described:
-        figures["time_slices_saving"] = less_cost(usage, sliced)
+    others = sizer.moves(usage, sized.loads, other_models=True) if other_models else []
+    sliced = _time_slices(usage, sized, levels, facts)
+    figures = _figures(usage, sized) | share.saved_figures(found, work)
+    figures |= {"memory_measured": share.has_memory(levels), "time_slices_saving": less_cost(usage, sliced)}
     if other_models:
         figures["other_models_saving"] = _saved(others)
-    findings = [*share.preallocation(work, usage.currency)]
-    if is_described:
-        (move,) = sized.moves
-        today = replace(today, more={"gpus": move.load.gpus, "gpu_model": move.load.model})
-        then = replace(then, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
-        findings += _unfit(margins, move, facts)
-    else:
-        findings += _findings(usage, sized, sliced, across_vendors=speeds.across_vendors or not other_models)
     how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput and memory bandwidth"
-    title = f"{'Other' if is_described else 'Fewer or smaller'} GPUs for {usage.scope_name}"
+    today = today_of(usage, fleet_costs(fleet), is_held=True)
+    is_limited = other_models and not speeds.across_vendors
     return Answer(
         kind="rightsize",
-        title=f"{title}{_old(sized.moves, stale)}",
+        title=f"Fewer or smaller GPUs for {usage.scope_name}{_old(sized.moves, stale)}",
         period=usage.period_name,
         today=today,
-        scenario=then,
+        scenario=scenario(today, usage, sized.change, found.cash),
         figures=figures,
-        assumptions=_assumptions(
-            usage, margins, speeds if is_described or others else None, [*sized.moves, *others]
+        assumptions=_assumptions(usage, margins, speeds if others else None, [*sized.moves, *others]),
+        break_even=(_break_evens(sized.moves, usage.currency),),
+        time=tuple(_time(sized.moves)),
+        findings=(
+            *share.preallocation(work, usage.currency),
+            *_findings(usage, levels, sized, sliced, is_limited=is_limited),
         ),
-        break_even=(_break_even(usage, sized.moves),),
-        time=tuple(_time(sized.moves, is_described=is_described)),
-        findings=tuple(findings),
         tables=(
-            *_table("Per unit of work" if is_described else "Fewer GPUs of the same model", sized.moves),
+            *_table("Fewer GPUs of the same model", sized.moves),
             *_table(f"Other models, not counted above{how}{_old(others, stale)}", others),
         ),
     )
 
 
-def _time_slices(rest: Usage, levels: Levels, facts: Facts) -> Change:
+def _time_slices(usage: Usage, sized: Sized, levels: Levels, facts: Facts) -> Change:
     """Pods that could take turns on GPUs that MIG cannot cut: nothing is between them, so it is no part of the saving."""
-    if rest.is_described or not share.has_memory(levels):
+    if not share.has_memory(levels):
         return Change()
     uncut = {name for name, model in facts.models.items() if not model.mig_slices}
-    fleet = rest.fleet.only(lambda node: node.gpu_model in uncut)
-    return share.share(rest._replace(fleet=fleet), share.Sizing(), levels, facts).change
+    fleet = usage.fleet.without(sized.fewer.pods).only(lambda node: node.gpu_model in uncut)
+    return share.share(usage._replace(fleet=fleet), share.Sizing(), levels, facts).change
 
 
 def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
@@ -603,32 +610,17 @@ def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
     return old_prices(prices, *stale) if stale else ""
 
 
-def _figures(sized: Sized, speeds: Speeds) -> dict[str, Any]:
-    """Named figures."""
-    loads, moves = sized.loads, sized.moves
-    figures: dict[str, Any] = {
+def _figures(usage: Usage, sized: Sized) -> dict[str, Any]:
+    loads = sized.loads
+    return {
         "workloads_measured": _workloads(loads),
-        "workloads_moved": _workloads(move.shape for move in moves),
+        "workloads_moved": _workloads(move.shape for move in sized.moves),
         "workloads_with_unused_gpus": _workloads(
             shape for shape, load in loads.items() if 0 < load.used < shape.gpus
         ),
-        "memory_measured": sized.has_memory,
-    }
-    if not sized.rest.is_described:
-        return figures | {
-            "saving_by_fewer_gpus": less_cost(sized.rest, sized.fewer),
-            "saving_by_mig_slices": less_cost(sized.rest, sized.slices),
-            "pods_on_mig_slices": len({pod.key for pod in sized.slices.pods}),
-        }
-    (move,) = moves
-    return figures | {
-        "unit_of_work": f"active GPU-hour of {move.load.model}",
-        "units_of_work": round(float(move.work), 6),
-        "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
-        "cost_per_unit_of_work": move.per_work(move.cost, 6),
-        "relative_speed": round(speeds.ratio(move.offer.gpu_model, move.load.model) or 0.0, 6),
-        "time_factor": round(move.fit.time_factor, 6),
-        "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
+        "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
+        "saving_by_mig_slices": less_cost(usage, sized.slices),
+        "pods_on_mig_slices": len({pod.key for pod in sized.slices.pods}),
     }
 
 
@@ -654,7 +646,7 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
         ),
         [
             (
-                move.shape.workload,
+                move.shape.owner[2],
                 f"{move.shape.gpus} x {move.shape.model}",
                 f"{move.fit.gpus} x {move.offer.gpu_model}",
                 f"{move.offer.instance_type or 'option'} {move.offer.purchase_option} ({move.offer.source})",
@@ -665,7 +657,7 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
                 round(move.fit.time_factor, 3),
             )
             for move in sorted(
-                moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload)
+                moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.owner[2])
             )
         ],
         "{} more workloads.",
@@ -674,7 +666,7 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
 
 
 def _workloads(shapes: Iterable[MachineShape]) -> int:
-    return len({(shape.cluster, shape.namespace, shape.workload) for shape in shapes})
+    return len({shape.owner for shape in shapes})
 
 
 def _unfit(margins: Margins, move: Move, facts: Facts) -> Iterator[str]:
@@ -693,7 +685,7 @@ def _assumptions(
     usage: Usage, margins: Margins, speeds: Speeds | None, moves: Sequence[Move]
 ) -> tuple[Assumption, ...]:
     of_models: tuple[Assumption, ...] = ()
-    if speeds and not usage.is_described:
+    if speeds:
         source = "option" if speeds.across_vendors else "catalog"
         of_models = (Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of),)
     prices = set()
@@ -705,54 +697,55 @@ def _assumptions(
     return (
         *of_models,
         *stated(margins, "margin_percent", "headroom_percent", "max_slowdown"),
-        *(
-            usage.assumptions
-            or (Assumption("usage, activity and today's prices", usage.period_name, "", "store"),)
-        ),
+        Assumption("usage, activity and today's prices", usage.period_name, "", "store"),
         *sorted(prices, key=lambda price: price.name),
     )
 
 
-def _break_even(usage: Usage, moves: Sequence[Move]) -> str:
+def _break_evens(moves: Sequence[Move], currency: str) -> str:
     if not moves:
         return "No workload needs fewer GPUs of its model than it has."
-    move = max(moves, key=lambda move: move.cost_today)
-    who = "It" if usage.is_described else f"The largest, {move.shape.workload},"
+    largest = max(moves, key=lambda move: move.cost_today)
+    return _break_even(largest, f"The largest, {largest.shape.owner[2]},", currency)
+
+
+def _break_even(move: Move, who: str, currency: str) -> str:
     limit, offer = move.cost_today / move.gpu_hours, move.offer
     return (
-        f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {usage.currency} per GPU-hour"
+        f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {currency} per GPU-hour"
         f" (now {offer.price_per_gpu_hour:,.4f})."
     )
 
 
-def _time(moves: Sequence[Move], *, is_described: bool) -> Iterator[str]:
+def _time(moves: Sequence[Move]) -> Iterator[str]:
     factors = [move.fit.time_factor for move in moves if move.load.is_batch]
     if factors:
         span = " to ".join(dict.fromkeys(f"{factor:.2f}" for factor in (min(factors), max(factors))))
-        yield f"Batch work takes {span} times as long{'' if is_described else '; the rest runs as long as it did'}."
+        yield f"Batch work takes {span} times as long; everything else as long as it did."
     else:
         yield "What does not end by itself runs as long as it did; requests take as long as one GPU's speed says."
     if any(move.load.gpus > 1 or move.fit.gpus > 1 for move in moves):
         yield "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted."
 
 
-def _findings(usage: Usage, sized: Sized, sliced: Change, *, across_vendors: bool) -> Iterator[str]:
-    if sized.slices.pods:
-        what = f"{len({pod.key for pod in sized.slices.pods})} pods with one GPU fit a MIG slice of it"
-        worth = less_cost(usage, sized.slices)
-        yield f"{what}: {worth:,.2f} of the saving; gpucost whatif share --method mig lists them."
-    if sliced.pods:
-        what = f"Time-slices for {len({pod.key for pod in sliced.pods})} pods on GPUs without MIG would free"
-        worth = less_cost(usage, sliced)
-        yield f"{what} {worth:,.2f} more, not counted above: nothing keeps the pods apart. See gpucost whatif share."
-    partly = [(shape, load.used) for shape, load in sized.loads.items() if 0 < load.used < shape.gpus]
-    for shape, used in sorted(partly, key=lambda item: (item[1] - item[0].gpus, item[0].workload))[:20]:
-        yield f"{shape.name} asks for {shape.gpus} GPUs and never used more than {used} of them."
-    for shape in [shape for shape, load in sized.loads.items() if load.used == 0][:20]:
-        yield f"{shape.name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
-    if not sized.has_memory:
+def _findings(
+    usage: Usage, levels: Levels, sized: Sized, sliced: Change, *, is_limited: bool
+) -> Iterator[str]:
+    if count := len({pod.key for pod in sized.slices.pods}):
+        worth = f"{less_cost(usage, sized.slices):,.2f} of the saving"
+        yield f"{count} pods with one GPU fit a MIG slice of it: {worth}. See gpucost whatif share --method mig."
+    if count := len({pod.key for pod in sliced.pods}):
+        worth = f"{less_cost(usage, sliced):,.2f} more, not counted above, as nothing keeps them apart"
+        yield f"{count} pods could take turns on GPUs without MIG: {worth}. See gpucost whatif share."
+    spare = [(load.used, shape) for shape, load in sized.loads.items() if load.used < shape.gpus]
+    for used, shape in sorted(spare, key=lambda item: (item[0] - item[1].gpus, item[1].name))[:40]:
+        if used:
+            yield f"{shape.name} asks for {shape.gpus} GPUs and never used more than {used} of them."
+        else:
+            yield f"{shape.name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
+    if not share.has_memory(levels):
         yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): other GPUs are asked to have as much memory in all as today's."
-    if not across_vendors:
+    if is_limited:
         yield "Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in."
     if parts := sum(not has_whole_gpus(pod) for pod in usage.fleet.pods):
         yield f"{parts} pods that hold parts of GPUs are left as they are."
