@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -13,6 +13,7 @@ from gpucost.records import record
 
 MS_PER_HOUR = 3_600_000
 MS_PER_DAY = 24 * MS_PER_HOUR
+Span = tuple[int, int]  # [from, to) in milliseconds
 
 
 @record
@@ -131,6 +132,39 @@ def within(name: str) -> str:
     if " to " in name:
         return f"from {name}"
     return f"{'on' if name[:1].isdigit() else 'in'} {name}"
+
+
+def merge(spans: Iterable[Span]) -> list[Span]:
+    """The same instants as sorted spans that neither overlap nor touch."""
+    merged: list[Span] = []
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
+    """The parts of `spans` that are not in `taken`, as `merge` returns them."""
+    left: list[Span] = []
+    holes = merge(taken)
+    for start, end in merge(spans):
+        for a, b in holes:
+            if a >= end:
+                break
+            if a > start:
+                left.append((start, a))
+            start = max(start, b)
+        if start < end:
+            left.append((start, end))
+    return left
+
+
+def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+    """The parts of `spans` that are in `others`, too."""
+    spans = list(spans)
+    return subtract(spans, subtract(spans, others))
 
 
 @record

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import SourceError
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, local_midnight, to_ms
+from gpucost.periods import (
+    MS_PER_HOUR,
+    Period,
+    from_ms,
+    intersect,
+    iso,
+    local_midnight,
+    merge,
+    subtract,
+    to_ms,
+)
 from gpucost.records import record
 from gpucost.store import runs
 
@@ -24,9 +34,9 @@ if TYPE_CHECKING:
     import duckdb
 
     from gpucost.config.model import Config, PrometheusSource
+    from gpucost.periods import Span
     from gpucost.store.connection import Store
     from gpucost.store.metrics import LoadResult, MetricSamples
-    from gpucost.store.runs import Span
 
 
 @record
@@ -135,39 +145,6 @@ def period_of(span: Span) -> Period:
 def month_start_ms(moment: datetime, tz: ZoneInfo | None) -> int:
     """Where the month that `moment` lies in begins, in `tz` (None: UTC)."""
     return to_ms(moment.astimezone(tz or UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
-
-
-def merge(spans: Iterable[Span]) -> list[Span]:
-    """The same instants as sorted spans that neither overlap nor touch."""
-    merged: list[Span] = []
-    for start, end in sorted(span for span in spans if span[0] < span[1]):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
-    """What of `spans` is not in `taken`."""
-    left: list[Span] = []
-    holes = merge(taken)
-    for start, end in merge(spans):
-        for a, b in holes:
-            if a >= end:
-                break
-            if a > start:
-                left.append((start, a))
-            start = max(start, b)
-        if start < end:
-            left.append((start, end))
-    return left
-
-
-def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """What of `spans` is in `others`, too."""
-    spans = list(spans)
-    return subtract(spans, subtract(spans, others))
 
 
 def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:

@@ -1,20 +1,6 @@
--- reads: catalog_instances, instance_types, price_list, spot_prices, loads, place_rank; $today
--- writes: listed_instances, what an instance type holds: as a cloud's API told it last, else as the catalog says; listed_prices, every list price that is known and the newest spot price of each zone, with what the instance holds, the on-demand price of the same place, and a status; '' where a field does not apply
--- invariant: of listed_instances one row per (provider, instance_type), whose gpu_count may be a part of a GPU and is above zero; of listed_prices one row per fact of price_list, and one per (provider, zone, instance type) of spot_prices; one 'current' row per price at most, the one that holds today
-CREATE OR REPLACE TEMP TABLE listed_instances AS
-WITH known AS (
-    SELECT lower(provider) AS provider, lower(instance_type) AS instance_type, gpu_model, gpu_count::DECIMAL(12, 6) AS gpu_count,
-        NULL::DATE AS seen_on
-    FROM catalog_instances
-    UNION ALL
-    SELECT lower(provider), lower(instance_type), gpu_model, gpu_count::DECIMAL(12, 6), seen_on
-    FROM instance_types
-)
-SELECT provider, instance_type, gpu_model, gpu_count
-FROM known
-WHERE gpu_count > 0 -- an API that knows no parts of a GPU counts none
-QUALIFY row_number() OVER (PARTITION BY provider, instance_type ORDER BY seen_on DESC NULLS LAST, gpu_model) = 1;
-
+-- reads: listed_instances, price_list, spot_prices, loads, place_rank; $today
+-- writes: listed_prices, every list price that is known and the newest spot price of each zone, with what the instance holds, the on-demand price of the same place, and a status; '' where a field does not apply
+-- invariant: one row per fact of price_list, and one per (provider, zone, instance type) of spot_prices; one 'current' row per price at most, the one that holds today
 CREATE OR REPLACE TEMP TABLE listed_prices AS
 WITH spot_seen AS (
     -- a price holds until the next change: it is as new as the last time it was asked for

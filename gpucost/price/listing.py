@@ -198,6 +198,7 @@ def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> PricesA
 
 def _prepare(con: DuckDBPyConnection, query: PriceQuery) -> None:
     load_price_list(con)
+    run_stage(con, "gpucost.price", "listed_instances")
     run_stage(con, "gpucost.price", "listed_prices", {"today": query.today})
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
+    from gpucost.periods import Span
     from gpucost.store.connection import Store
-    from gpucost.store.runs import Span
 
 _LIST = "prices"  # in loads and collect_runs
 

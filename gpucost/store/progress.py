@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
-    from gpucost.store.runs import Span
+    from gpucost.periods import Span
 
 # Labels in which replicas of a Prometheus differ.
 _REPLICAS = frozenset(

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from gpucost.periods import Period
+    from gpucost.periods import Period, Span
 
-Span = tuple[int, int]
 Family = Literal["nodes", "target", "gpus", "gpu", "partial"]
 
 # A silence as long as this is none: a restart, or a scrape that failed.

@@ -260,5 +260,6 @@ def _load_whole_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:
 
 
 def load_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:
-    """Make the temporary table activity_devices, of inventory's activity_series: which series tell of which pods of `period`."""
+    """Make activity_devices and activity_use, of inventory's activity_series: the series and the use of pods' devices."""
     sqlfiles.run(con, "activity_devices", period.bounds)
+    sqlfiles.run(con, "activity_use")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from gpucost.options import options_in
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.whatif.fleet import Costs, Fleet, Price, Usage
+from gpucost.whatif.fleet import Costs, Price, Usage
 
 _LINES_SHOWN = 20
 Value = str | int | float | Decimal | None
@@ -33,22 +33,8 @@ class Position:
     node_hours: float = 0.0
     more: dict[str, Value] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, costs: Costs, currency: str, held: Fleet | None = None) -> Position:
-        """What the stages said; money is the nodes' whole cost, since unallocated GPUs are paid too.
-
-        Of the fleet `held` only some pods were asked for: it is theirs alone, as the rest of their nodes is others' cost.
-        """
-        if held is None:
-            return cls(costs.node_cost, currency, costs.gpu_hours, costs.node_hours)
-        nodes = held.by_name
-        shares = (pod.gpu_ms / nodes[pod.place].gpus for pod in held.pods)
-        return cls(costs.cost, currency, costs.allocated_gpu_hours, round(sum(shares) / MS_PER_HOUR, 9))
-
-    def __mul__(self, times: int) -> Position:
-        return Position(
-            self.cost * times, self.currency, self.gpu_hours * times, self.node_hours * times, self.more
-        )
+    def __neg__(self) -> Position:
+        return Position(-self.cost, self.currency, -self.gpu_hours, -self.node_hours)
 
     def __add__(self, other: Position) -> Position:
         return Position(
@@ -60,17 +46,18 @@ class Position:
 
 
 def today_of(usage: Usage, costs: Costs, *, is_held: bool) -> Position:
-    """The usage as it is, at the report's cost if it is the store's. `is_held`: only held GPUs count."""
-    today = Position.of(costs, usage.currency, usage.fleet if is_held else None) * usage.times
-    if usage.reported is None:
-        return today
-    return replace(today, cost=usage.reported.held_cost if is_held else usage.reported.cost)
+    """The usage as it is, at the report's cost if it is the store's: the cost of its nodes, as unallocated GPUs are paid, too.
 
-
-def scenario_of(usage: Usage, today: Position, before: Decimal, then: Position) -> Position:
-    """The scenario next to today: what the fleet costs more or less than `before`, one of `times`, changes today's cost."""
-    scenario = then * usage.times
-    return replace(scenario, cost=today.cost - before * usage.times + scenario.cost)
+    `is_held`: only held GPUs count, as the rest of their nodes is others' cost.
+    """
+    cost, gpu_hours, node_hours, times = costs.node_cost, costs.gpu_hours, costs.node_hours, usage.times
+    if is_held:
+        nodes = usage.fleet.by_name
+        shares = sum(pod.gpu_ms / nodes[pod.place].gpus for pod in usage.fleet.pods)
+        cost, gpu_hours, node_hours = costs.cost, costs.allocated_gpu_hours, round(shares / MS_PER_HOUR, 9)
+    if usage.reported is not None:
+        cost = usage.reported.held_cost if is_held else usage.reported.cost
+    return Position(cost * times, usage.currency, gpu_hours * times, node_hours * times)
 
 
 @record

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import grouped, record
-from gpucost.whatif.answer import Position
+from gpucost.whatif.answer import Position, total
 from gpucost.whatif.curve import Curve
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Workload
 
@@ -132,7 +132,7 @@ def base_and_rest(curve: Curve, level: float, base: Decimal, rest: Decimal, gpus
 
 def position(currency: str, blocks: Sequence[CostBlock]) -> Position:
     """The cost and hours of these blocks."""
-    cost = sum((block.cost for block in blocks), Decimal(0))
+    cost = total(block.cost for block in blocks)
     gpu_hours = sum((block.node_hours * block.gpus for block in blocks), 0.0)
     node_hours = sum((block.node_hours for block in blocks if block.gpus), 0.0)
     return Position(cost, currency, round(gpu_hours, 6), round(node_hours, 6))

@@ -14,6 +14,9 @@ HOURS_PER_MONTH = 730
 HOURS_PER_YEAR = 8760
 GPUS_PER_NODE = 8
 DAYS = 30
+# Until work runs on a new node, in every what-if; of these the node itself takes PROVISION_MINUTES, images and weights the rest.
+START_MINUTES, PROVISION_MINUTES = 12.0, 5.0
+START_SOURCE = "default: 0.2 h in the simulations of Can't Be Late, NSDI 2024"
 MOST = 10**16
 
 
@@ -57,6 +60,23 @@ HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, says="hours", unit="hou
 Hours = Annotated[float, HOURS]
 ActiveHours = Annotated[
     float, Option("Hours of a day that are needed.", above=True, most=24, says="needed", unit="hours a day")
+]
+Margin = Annotated[
+    float,
+    Option(
+        "Added to measured memory and activity. Default: 10.",
+        says="added to what is measured",
+        unit="percent",
+    ),
+]
+Headroom = Annotated[
+    float,
+    Option(
+        "Percent of a GPU or slice to keep free. Default: 20.",
+        most=90,
+        says="kept free",
+        unit="percent of a GPU or slice",
+    ),
 ]
 CurveFile = Annotated[
     Path, Option("Nodes in use, one line per hour: a number, or CSV with a column `nodes`.", "FILE")

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.inventory import load_activity
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import record
 from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
 from gpucost.whatif.flags import to_decimal
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Activity
     from gpucost.periods import Period
     from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.avoidable import Commitments
 
 
 # capacity that is paid whether its nodes are up or not, and whoever is on its GPUs
@@ -102,10 +103,6 @@ class Node:
             replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in self.prices
         )
         return replace(self, name=name, gpus=gpus, prices=prices)
-
-    def part(self, gpus: float, held: Pod, name: str, cluster: str) -> Node:
-        """The same, up while `held` is."""
-        return replace(self.sized(gpus, name), from_ms=held.from_ms, to_ms=held.to_ms, cluster=cluster)
 
     @property
     def is_priced(self) -> bool:
@@ -222,7 +219,6 @@ def one_node(
     return Fleet((node,), (Pod(node.name, name, gpus, 0, end, team=name, uid=node.name),))
 
 
-Span = tuple[int, int]
 # Stretches [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
 Idle = Mapping[PodKey, tuple[Span, ...]]
 
@@ -235,7 +231,8 @@ class Level:
     """How busy a pod was: shares 0-1 of a GPU's activity, memory in MiB of one GPU (None: not collected).
 
     `hours` are pairs of an epoch hour and the highest 5-minute mean of the pod's busiest GPU in it; `high` is their maximum, and
-    `high_memory_mib` the most memory of a GPU. Of the `devices` known, `active_devices` were ever active, or hold memory.
+    `high_memory_mib` the most memory of a GPU. Of the `devices` known, `active_devices` were ever active, or hold memory, and
+    `busy_devices` were ever active. `has_fixed_memory`: GPUs that hold memory hold the same whatever the load.
     """
 
     devices: int
@@ -245,6 +242,8 @@ class Level:
     high: float
     high_memory_mib: float | None = None
     hours: tuple[tuple[int, float], ...] = ()
+    busy_devices: int = 0
+    has_fixed_memory: bool = False
 
 
 Levels = Mapping[PodKey, Level]
@@ -262,18 +261,11 @@ def idle_stretches(con: DuckDBPyConnection, metrics: Activity, period: Period, a
 def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels:
     """How busy and how full the GPUs of each measured pod of `period` were; of an attributed store."""
     load_activity(con, metrics)
-    return {
-        (row["cluster"], row["uid"]): Level(
-            row["devices"],
-            row["active_devices"],
-            row["measured_ms"] / MS_PER_HOUR,
-            row["mean_activity"],
-            row["high_activity"],
-            row["high_memory_mib"],
-            tuple(row["busiest"]),
-        )
-        for row in read_levels(con, period)
-    }
+    found = {}
+    for row in read_levels(con, period):
+        key = row.pop("cluster"), row.pop("uid")
+        found[key] = Level(**row | {"hours": tuple(row["hours"])})
+    return found
 
 
 def is_notebook(pod: Pod, patterns: Iterable[str] = NOTEBOOKS) -> bool:
@@ -339,6 +331,7 @@ class Usage(NamedTuple):
     assumptions: tuple[Assumption, ...] = ()
     reported: Reported | None = None
     others: tuple[Pod, ...] = ()
+    commitments: Commitments | None = None
 
     @property
     def is_described(self) -> bool:

@@ -13,7 +13,7 @@ from gpucost.options import Option, OptionGroup
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
-from gpucost.whatif.avoidable import at_cash_prices
+from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
 from gpucost.whatif.flags import HOURS_PER_MONTH, PricePer, to_decimal
 from gpucost.whatif.fleet import Fleet
@@ -197,7 +197,7 @@ def answer(
     scenario = today
     for case in cases:
         if case.best:
-            scenario = scenario + case.best[1] + replace(case.primary, cost=case.cash) * -1
+            scenario = scenario + case.best[1] + -replace(case.primary, cost=case.cash)
     places = [_places(case) for case in cases]
     rows = list(chain.from_iterable(places))
     shown = list(chain.from_iterable(some[:_ROWS] for some in places))
@@ -333,7 +333,10 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
 
 
 def works_of(
-    fleet: Fleet, spot_of: Mapping[Kind, Place], places_of: Mapping[str, Sequence[Place]]
+    fleet: Fleet,
+    spot_of: Mapping[Kind, Place],
+    places_of: Mapping[str, Sequence[Place]],
+    commitments: Commitments = NO_COMMITMENTS,
 ) -> tuple[list[Work], list[str]]:
     """The pods of a fleet as work by provider, region, GPU model and spot or not; and findings about the rest.
 
@@ -352,7 +355,7 @@ def works_of(
         if primary is None:
             findings.append(f"{name}: the spot price there is unknown; {costs.cost:,.2f} stays where it is.")
             continue
-        cash = fleet_costs(at_cash_prices(part)).cost
+        cash = fleet_costs(commitments.at_cash_prices(part)).cost
         works.append(
             Work(name, primary, costs.allocated_gpu_hours, most, starts, tuple(others), costs.cost, cash)
         )

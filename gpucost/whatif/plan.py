@@ -25,7 +25,7 @@ from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price
-from gpucost.whatif.share import PackedPod, pack, peak, slots
+from gpucost.whatif.packing import PackedPod, pack, peak, slots
 from gpucost.whatif.spot.advice import NOT, advise
 from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate, prior_rate
@@ -449,7 +449,12 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], in
         places = fleet.by_name
         new = {key: pod for pod in fleet.pods if (key := (pod.key, pod.node, pod.from_ms)) not in seen}
         nodes[name] = [
-            places[pod.place].part(pod.gpus, pod, f"{name}/{number}", "default")
+            replace(
+                places[pod.place].sized(pod.gpus, f"{name}/{number}"),
+                from_ms=pod.from_ms,
+                to_ms=pod.to_ms,
+                cluster="default",
+            )
             for number, pod in enumerate(new.values())
         ]
         for number, pod in enumerate(new.values()):
@@ -676,14 +681,12 @@ def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
             f"pods of {group.name} are {step.utilization_percent:g} % busy: with the margins no two of them share a GPU",
             "leave out that step, or margin_percent and headroom_percent say otherwise",
         )
-    single = {node.name: node for node in nodes if abs(node.gpus - 1) < _ROUNDING}
-    items = [PackedPod(name, busy, 0.0, node.from_ms, node.to_ms) for name, node in single.items()]
+    single = [node for node in nodes if abs(node.gpus - 1) < _ROUNDING]
+    items = [PackedPod(node, busy, 0.0, node.from_ms, node.to_ms) for node in single]
     shared = []
-    for gpu in pack(items, slots(activity=free, memory_mib=None, ways=step.ways)):
-        first = single[gpu.items[0].key]
-        prices = (replace(first.prices[0], from_ms=None), *first.prices[1:]) if first.prices else ()
-        shared.append(replace(first, from_ms=gpu.from_ms, to_ms=gpu.to_ms, prices=prices))
-    return [*shared, *(node for node in nodes if node.name not in single)]
+    for gpu in pack(items, slots(activity=free, ways=step.ways)):
+        shared.append(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms))
+    return [*shared, *(node for node in nodes if abs(node.gpus - 1) >= _ROUNDING)]
 
 
 def _costs(stages: Sequence[Stage], context: Context) -> list[dict[str, Decimal]]:

@@ -17,8 +17,10 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
 from gpucost.records import grouped, record
+from gpucost.store.sqlfiles import column
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, old_prices, priced, total
+from gpucost.whatif.avoidable import Commitments, Cover, Key
 from gpucost.whatif.cost import kept
 from gpucost.whatif.curve import LEAST_USE, MARGIN, Curve, DescribedCurve, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, to_decimal
@@ -32,8 +34,6 @@ _DAY = 24 * MS_PER_HOUR
 # Two billing periods: commitments of a bill that ended longer ago may be over.
 _LASTS = 62 * _DAY
 
-# (provider, region, instance type), lower-cased.
-Key = tuple[str, str, str]
 NOTHING: Key = ("", "", "")
 
 
@@ -50,10 +50,11 @@ class Commitment:
 
 @record
 class Existing:
-    """Commitments of the bill, and the payer's other usage. `covered` holds covered instances, hour by hour.
+    """Commitments of the bill, and the payer's other usage. `covered` and `uncovered` hold instances, hour by hour.
 
     `month` is that of the bill whose last day stands for later time without a bill. `paid` is the cost by what is covered, used
-    or not, after discounts; commitments that covered nothing are under NOTHING.
+    or not, after discounts; commitments that covered nothing are under NOTHING. `used` is the used part of it, `plan_hours` are
+    the hours that savings plans cover.
     """
 
     is_bill_loaded: bool
@@ -63,6 +64,9 @@ class Existing:
     paid: dict[Key, Decimal] = field(default_factory=dict)
     currency: str | None = None
     others: tuple[ReservedUse, ...] = ()
+    uncovered: dict[Key, Curve] = field(default_factory=dict)
+    used: dict[Key, Decimal] = field(default_factory=dict)
+    plan_hours: dict[Key, float] = field(default_factory=dict)
 
 
 # By provider: when the last instance was billed, and until when the bill is complete.
@@ -74,8 +78,8 @@ FROM bill_rows JOIN bills AS b USING (bill_id)
 WHERE kind = 'instance' AND epoch_ms(charge_period_start) < $to_ms
 GROUP BY ALL HAVING max(epoch_ms(charge_period_end)) >= $from_ms - $lasts
 """
-# Hours that commitments cover, their unused part and discounts. After the bill its last day goes on, until the end of the
-# commitment if a fee of the whole term shows it.
+# Hours that commitments cover, their unused part and discounts; and without an id hours of $types on demand. After the bill its
+# last day goes on, until the end of the commitment if a fee of the whole term shows it.
 _COVERED = """
 WITH ends AS (
     SELECT commitment_discount_id, max(epoch_ms(charge_period_end)) AS expires_ms FROM charges
@@ -86,6 +90,8 @@ WITH ends AS (
         coalesce(commitment_discount_status = 'Unused', false) OR kind = 'commitment_unused' AS is_unused
     FROM charges AS c JOIN billed USING (provider) LEFT JOIN ends USING (commitment_discount_id)
     WHERE commitment_discount_id IS NOT NULL AND (charge_category = 'Usage' OR kind IN ('commitment_unused', 'discount'))
+        OR commitment_discount_id IS NULL AND kind = 'instance' AND pricing_category = 'Standard'
+            AND list_contains($types::VARCHAR[], lower(instance_type))
 ), spans AS (
     SELECT *, greatest(start_ms, $from_ms) AS from_ms, least(end_ms, $to_ms) AS to_ms, 1 / (end_ms - start_ms) AS share_per_ms
     FROM rows
@@ -102,8 +108,12 @@ WITH ends AS (
 SELECT id, type, CASE WHEN hours > 0 AND instance_type IS NOT NULL
         THEN [lower(provider), coalesce(lower(region), ''), lower(instance_type)] END AS key,
     from_ms, to_ms, coalesce(hours, 0), CASE WHEN is_unused THEN cost ELSE 0 END, currency,
-    CASE WHEN sum(hours) FILTER (key IS NOT NULL) OVER same > 0
-        THEN sum(cost) OVER same * coalesce(hours, 0) / sum(hours) FILTER (key IS NOT NULL) OVER same ELSE cost END
+    -- what covers nothing (unused parts, discounts) is shared by what the covered hours cost
+    CASE WHEN sum(cost) FILTER (key IS NOT NULL) OVER same > 0
+        THEN sum(cost) OVER same * if(key IS NULL, 0, cost) / sum(cost) FILTER (key IS NOT NULL) OVER same ELSE cost END,
+    CASE WHEN sum(cost) FILTER (key IS NOT NULL) OVER same > 0
+        THEN sum(cost) FILTER (NOT is_unused) OVER same * if(key IS NULL, 0, cost) / sum(cost) FILTER (key IS NOT NULL) OVER same
+        ELSE cost END
 FROM sums WINDOW same AS (PARTITION BY id) ORDER BY ALL
 """
 # Other instances on demand of the only payer of a provider: their cost, and what plans of the bill charge for such usage.
@@ -139,8 +149,15 @@ def read_commitments(
     spans: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
     found: dict[str, Commitment] = {}
     paid: dict[Key, Decimal] = defaultdict(Decimal)
-    rows = con.execute(_COVERED, span | {"day": _DAY}).fetchall()
-    for name, kind, key, start, end, hours, unused, currency, cost in rows:
+    used: dict[Key, Decimal] = defaultdict(Decimal)
+    plan_hours: dict[Key, float] = defaultdict(float)
+    uncovered: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
+    types = [name.lower() for name in gpu_types]
+    rows = con.execute(_COVERED, span | {"day": _DAY, "types": types}).fetchall()
+    for name, kind, key, start, end, hours, unused, currency, cost, used_cost in rows:
+        if name is None:
+            uncovered[tuple(key)].append((start, end, hours / (end - start) * MS_PER_HOUR))
+            continue
         before = found.get(name, Commitment(name, "commitment", 0.0, Decimal(0), currency))
         found[name] = Commitment(
             name,
@@ -152,16 +169,89 @@ def read_commitments(
         paid[tuple(key) if key else NOTHING] += kept(cost)
         if key:
             spans[tuple(key)].append((start, end, hours / (end - start) * MS_PER_HOUR))
+            used[tuple(key)] += kept(used_cost)
+            plan_hours[tuple(key)] += hours if (kind or "").lower().startswith("savings") else 0.0
     currencies = {commitment.currency for commitment in found.values()}
+    covered, left = (
+        {key: counted(several, from_ms, to_ms) for key, several in by_key.items()}
+        for by_key in (spans, uncovered)
+    )
     return Existing(
         True,
         tuple(found.values()),
-        {key: counted(several, from_ms, to_ms) for key, several in spans.items()},
+        covered,
         f"{at(last - 1):%Y-%m}" if until < to_ms else None,
         dict(paid),
         currencies.pop() if len(currencies) == 1 else None,
-        tuple(_others(con, from_ms, to_ms, gpu_types)),
+        tuple(_others(con, from_ms, to_ms, types)),
+        left,
+        dict(used),
+        dict(plan_hours),
     )
+
+
+def read_types(con: DuckDBPyConnection) -> list[str]:
+    """The instance types of the store's nodes, lower-cased."""
+    return column(con, "SELECT DISTINCT lower(instance_type) FROM nodes WHERE instance_type IS NOT NULL")
+
+
+# The mean price of nodes by a bill, without spot: of the period, otherwise of the last months before it.
+_BILLED_NODES = """
+WITH spans AS (
+    SELECT *, p.to_ms > $from_ms AS is_inside, greatest(p.from_ms, if(is_inside, $from_ms, $from_ms - $lasts)) AS since_ms,
+        least(p.to_ms, $to_ms) - since_ms AS span_ms
+    FROM node_prices AS p JOIN nodes AS n USING (node_id)
+    WHERE price_source = 'bill' AND capacity_type IN ('on_demand', 'unknown', 'reserved') AND instance_type IS NOT NULL
+        AND p.from_ms < $to_ms AND $from_ms - $lasts < p.to_ms
+)
+SELECT lower(provider), lower(coalesce(region, '')), lower(instance_type), is_inside,
+    sum(price_per_hour * span_ms::DECIMAL(14, 0)) / sum(span_ms)
+FROM spans GROUP BY ALL ORDER BY is_inside
+"""
+
+
+def read_covers(con: DuckDBPyConnection, period: Period) -> Commitments:
+    """What commitments of the bill cover of the store's instance types, and what leaves the bill if instances go.
+
+    Nodes share the cost of on-demand and committed hours: what the commitments leave of it is on demand.
+    """
+    start, end = period.start_ms, period.end_ms
+    existing = read_commitments(con, start, end, read_types(con))
+    if not existing.covered:
+        return Commitments()
+    span = {"from_ms": start, "to_ms": end, "lasts": _LASTS}
+    means = {tuple(key): to_decimal(price) for *key, _, price in con.execute(_BILLED_NODES, span).fetchall()}
+    covers = {}
+    for key, curve in existing.covered.items():
+        left = existing.uncovered.get(key, curve.scaled(0))
+        price = means.get(key, Decimal(0))
+        if left.node_hours:
+            cost = price * to_decimal(curve.node_hours + left.node_hours) - existing.used[key]
+            price = max(Decimal(0), cost) / to_decimal(left.node_hours)
+        covers[key] = Cover(curve, left, kept(price), kept(_returned(existing, key)))
+    return Commitments(start, end, covers)
+
+
+def _returned(existing: Existing, key: Key) -> Decimal:
+    """What other usage costs less if a savings plan gives up an instance-hour: on average over the hours, as far as it goes."""
+    other = next((use for use in existing.others if use.provider == key[0]), None)
+    if other is None or not existing.plan_hours[key]:
+        return Decimal(0)
+    spent = reduce(
+        add,
+        (
+            curve.scaled(float(existing.used[one]) / curve.node_hours)
+            for one, curve in existing.covered.items()
+            if one[0] == key[0] and existing.plan_hours[one]
+        ),
+    )
+    taken = sum(
+        min(plans, usage) * hours
+        for plans, usage, hours in zip(spent.levels, other.curve.levels, spent.lengths, strict=True)
+    )
+    hours = existing.covered[key].node_hours
+    share = to_decimal(taken / spent.node_hours * existing.plan_hours[key] / hours)
+    return existing.used[key] / to_decimal(hours) * share * other.on_demand.per_node_hour
 
 
 # Time that was collected from any cluster.
@@ -188,10 +278,10 @@ def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
 
 
 def _others(
-    con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Iterable[str]
+    con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Sequence[str]
 ) -> Iterator[ReservedUse]:
     """Other usage on demand by provider. A node of it is as much as costs one an hour under a savings plan."""
-    span = {"from_ms": from_ms, "to_ms": to_ms, "types": [name.lower() for name in gpu_types]}
+    span = {"from_ms": from_ms, "to_ms": to_ms, "types": gpu_types}
     rows = con.execute(_OTHERS, span).fetchall()
     for provider, several in grouped((row[0], row[1:]) for row in rows).items():
         spans = [(start, end, float(plan) * MS_PER_HOUR / (end - start)) for start, end, _, plan in several]

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Annotated, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.periods import MS_PER_HOUR, Period, local_days, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, merge, subtract, to_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, scenario_of, stated, today_of
-from gpucost.whatif.avoidable import at_cash_prices, why_not
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated, today_of
+from gpucost.whatif.avoidable import NO_COMMITMENTS, why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import (
     DAYS,
     GPUS_PER_NODE,
     HOURS_PER_MONTH,
+    PROVISION_MINUTES,
+    START_MINUTES,
+    START_SOURCE,
     PricePer,
     days_counted,
     node_price,
@@ -33,15 +37,15 @@ from gpucost.whatif.fleet import (
     Fleet,
     Idle,
     Node,
-    NodeKey,
     Pod,
     Price,
-    Span,
     Usage,
+    Workload,
     is_batch,
     is_notebook,
     one_node,
 )
+from gpucost.whatif.packing import Saved
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d)")
@@ -60,9 +64,7 @@ class OfficeHours:
     def parse(cls, hours: str, weekdays: str) -> OfficeHours:
         """Of `08:00-18:00` and `mon-fri` or `mon,wed,sat`. Raises UsageError."""
         match = _HOURS.fullmatch(hours.strip())
-        if not match:
-            raise UsageError(f"--office-hours {hours!r} cannot be read", "write them as 08:00-18:00")
-        first, first_minutes, last, last_minutes = map(int, match.groups())
+        first, first_minutes, last, last_minutes = map(int, match.groups()) if match else (24, 0, 24, 0)
         opens, closes = first * 60 + first_minutes, last * 60 + last_minutes
         if max(first_minutes, last_minutes) > 59 or opens > 1439 or closes > 1440 or opens == closes:
             raise UsageError(
@@ -83,19 +85,14 @@ class OfficeHours:
         """The stretches of the period in which the office is open, in milliseconds, in order."""
 
         def at(day: date, minute: int) -> int:
-            # 24:00 is the next day's midnight
-            moment = datetime.combine(
-                day + timedelta(days=minute // 1440), time(minute % 1440 // 60, minute % 60), tz
-            )
-            return to_ms(moment.astimezone(UTC))
+            local = datetime.combine(day, time(), tz) + timedelta(minutes=minute)
+            return to_ms(local.astimezone(UTC))
 
-        closes, wider = (
-            self.opens + self.minutes_per_day,
-            Period(period.start - timedelta(days=1), period.end),
-        )
-        days = (day for day in local_days(wider, tz) if day.weekday() in self.weekdays)
+        closes = self.opens + self.minutes_per_day
+        wider = Period(period.start - timedelta(days=1), period.end)
+        days = [day for day in local_days(wider, tz) if day.weekday() in self.weekdays]
         return intersect(
-            ((at(day, self.opens), at(day, closes)) for day in days), [(period.start_ms, period.end_ms)]
+            [(at(day, self.opens), at(day, closes)) for day in days], [(period.start_ms, period.end_ms)]
         )
 
 
@@ -111,34 +108,15 @@ def _weekdays(text: str) -> frozenset[int]:
     return frozenset(chosen)
 
 
-def intersect(spans: Iterable[Span], others: Sequence[Span]) -> list[Span]:
-    """What lies in both; each in order and without overlaps."""
-    both = ((max(begin, start), min(end, stop)) for begin, end in spans for start, stop in others)
-    return [span for span in both if span[0] < span[1]]
-
-
-def subtract(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """What of `spans` lies in none of `others`; each in order and without overlaps."""
-    left: list[Span] = []
-    for begin, end in spans:
-        at = begin
-        for start, stop in others:
-            if stop <= at or start >= end:
-                continue
-            if start > at:
-                left.append((at, start))
-            at = max(at, stop)
-        if at < end:
-            left.append((at, end))
-    return left
-
-
 def total_hours(spans: Iterable[Span]) -> float:
     """Hours that the spans last together."""
     return sum(end - begin for begin, end in spans) / MS_PER_HOUR
 
 
 MS_PER_MINUTE = 60_000
+# Epoch hours in which workloads counted no request; those of other workloads and hours are not known, or had some.
+Quiet = Mapping[Workload, Collection[int]]
+NEVER_QUIET: Quiet = {}
 
 
 @record
@@ -152,17 +130,21 @@ class Rules(OptionGroup):
     idle_minutes: Annotated[
         float | None,
         Option(
-            "Release any pod's GPUs once all were idle for so long.", above=True,
-            says="a GPU is released when idle for", unit="minutes",
+            "Release any pod's GPUs once all were idle for so long.",
+            above=True,
+            says="a GPU is released when idle for",
+            unit="minutes",
         ),
-    ] = None  # fmt: skip
+    ] = None
     notebook_idle_minutes: Annotated[
         float | None,
         Option(
-            "Release a notebook's GPUs once all were idle for so long; 60 where no rule is given.", above=True,
-            says="a notebook's GPU is released when idle for", unit="minutes",
+            "Release a notebook's GPUs once all were idle for so long; 60 where no rule is given.",
+            above=True,
+            says="a notebook's GPU is released when idle for",
+            unit="minutes",
         ),
-    ] = None  # fmt: skip
+    ] = None
     notebooks: Annotated[
         tuple[str, ...],
         Option("Workloads or namespaces that are notebooks; repeatable.", "GLOB", flag="--notebook"),
@@ -179,17 +161,21 @@ class Rules(OptionGroup):
     provision_minutes: Annotated[
         float,
         Option(
-            "A node comes up in so long. Default: 5; by options alone 0.", says="a node is provisioned in", unit="minutes"
+            "A node comes up in so long. Default: 5; by options alone 0.",
+            says="a node is provisioned in",
+            unit="minutes",
+            source=START_SOURCE,
         ),
-    ] = 5.0  # fmt: skip
+    ] = PROVISION_MINUTES
     restart_minutes: Annotated[
         float,
         Option(
-            "A released pod comes back in so long. Default: 2.",
+            "A released pod is back in so long: image, weights. Default: 7.",
             says="a released pod comes back in",
             unit="minutes",
+            source=START_SOURCE,
         ),
-    ] = 2.0
+    ] = START_MINUTES - PROVISION_MINUTES
 
     def patience_ms(self, pod: Pod | None = None) -> int | None:
         """How long the pod may be idle, without one any pod; None: as long as it likes."""
@@ -197,30 +183,39 @@ class Rules(OptionGroup):
         limits = (self.idle_minutes, self.notebook_idle_minutes if of_notebooks else None)
         return min((round(limit * MS_PER_MINUTE) for limit in limits if limit is not None), default=None)
 
+    def kept(self, pod: Pod, idle: Iterable[Span]) -> list[Span]:
+        """The stretches that the rules leave the pod; its whole life if none of them touches it."""
+        spans: list[Span] = [(pod.from_ms, pod.to_ms)]
+        if self.office is not None and not is_batch(pod):
+            spans = intersect(spans, self.office)
+        patience = self.patience_ms(pod)
+        if patience is not None:
+            spans = subtract(
+                spans, [(begin + patience, end) for begin, end in idle if end - begin > patience]
+            )
+        return spans
+
 
 @record
 class Piece:
-    """A stretch in which a pod holds its GPUs; `returns` where it had them released before."""
+    """A stretch in which a pod holds its GPUs."""
 
     pod: Pod
     from_ms: int
     to_ms: int
-    returns: bool
 
     @property
     def gpu_ms(self) -> float:
         return (self.to_ms - self.from_ms) * self.pod.gpus
 
+    @property
+    def returns(self) -> bool:
+        """Whether the pod had its GPUs released before."""
+        return self.from_ms > self.pod.from_ms
 
-def pieces(pod: Pod, rules: Rules, idle: Collection[Span]) -> list[Piece]:
-    """The stretches that the rules leave the pod; a whole one where none of them touches it."""
-    spans: list[Span] = [(pod.from_ms, pod.to_ms)]
-    if rules.office is not None and not is_batch(pod):
-        spans = intersect(spans, rules.office)
-    patience = rules.patience_ms(pod)
-    if patience is not None:
-        spans = subtract(spans, [(begin + patience, end) for begin, end in idle if end - begin > patience])
-    return [Piece(pod, begin, end, begin > pod.from_ms) for begin, end in spans]
+
+def _whole(pods: Iterable[Pod]) -> list[Piece]:
+    return [Piece(pod, pod.from_ms, pod.to_ms) for pod in pods]
 
 
 _ROUNDING = 1e-6
@@ -230,12 +225,11 @@ class Wait(NamedTuple):
     """How long somebody who needed a GPU had to wait for it."""
 
     pod: Pod
-    at_ms: int
     hours: float
 
 
 class Replay(NamedTuple):
-    """The fleet as the schedule leaves it, the waits that it causes, in order of time, and what pods hold of their time."""
+    """The fleet as the schedule leaves it, the waits that it causes, and what pods hold of their time."""
 
     fleet: Fleet
     waits: tuple[Wait, ...]
@@ -248,24 +242,18 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules) -> Replay:
     A node is removed after `empty_minutes` without a pod, and provisioned again, which is paid too, when the next piece begins.
     Batch work that waited ends so much later; everything else ends when it did. Pods return to the node they had.
     """
-    by_node: dict[NodeKey, list[Piece]] = defaultdict(list)
-    for piece in (kept := tuple(kept)):
-        by_node[piece.pod.place].append(piece)
-    waits: list[Wait] = []
-    nodes: list[Node] = []
-    pods: list[Pod] = []
-    for node in fleet.nodes:
-        removable = not _why_it_stays(node)
-        lives, delays = _lives(node, by_node[node.key], rules, removable=removable)
-        nodes += lives.nodes
-        pods += lives.pods
-        waits += delays
-    waits.sort(key=lambda wait: (wait.at_ms, wait.pod.uid))
+    kept = tuple(kept)
+    by_node = grouped((piece.pod.place, piece) for piece in kept)
+    parts = [_lives(node, by_node[node.key], rules) for node in fleet.nodes]
+    nodes = chain.from_iterable(lives.nodes for lives, _ in parts)
+    pods = chain.from_iterable(lives.pods for lives, _ in parts)
+    waits = chain.from_iterable(delays for _, delays in parts)
     return Replay(Fleet(tuple(nodes), tuple(pods)), tuple(waits), kept)
 
 
-def _lives(node: Node, kept: Iterable[Piece], rules: Rules, *, removable: bool) -> tuple[Fleet, list[Wait]]:
+def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> tuple[Fleet, list[Wait]]:
     """One node's lives, as nodes of their own: each piece begins as soon as the node, its GPUs and the pod itself are there."""
+    removable = not _why_it_stays(node)
     minutes = (rules.provision_minutes, rules.empty_minutes, rules.restart_minutes)
     provision_ms, empty_ms, restart_ms = (round(each * MS_PER_MINUTE) for each in minutes)
 
@@ -273,10 +261,7 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules, *, removable: bool) 
         """When the node goes that is empty from then on: never later than it really did, unless work moved past that."""
         return max(empty_from_ms, min(empty_from_ms + empty_ms, node.to_ms) if removable else node.to_ms)
 
-    def name(life: int) -> str:
-        return node.name if life == 1 else f"{node.name}@{life}"
-
-    ups, ready_ms = [[node.from_ms, removed(node.from_ms)]], node.from_ms
+    lives, ready_ms = [replace(node, to_ms=removed(node.from_ms))], node.from_ms
     running: list[tuple[int, float]] = []  # (end, GPUs)
     ends: dict[str, int] = {}
     pods: list[Pod] = []
@@ -285,8 +270,8 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules, *, removable: bool) 
         pod = piece.pod
         running = [held for held in running if held[0] > piece.from_ms]
         begin = max(piece.from_ms, ends.get(pod.uid, 0))
-        if removable and begin >= ups[-1][1]:
-            ups.append([begin, begin])
+        if removable and begin >= lives[-1].to_ms:
+            lives.append(replace(node, name=f"{node.name}@{len(lives) + 1}", from_ms=begin, to_ms=begin))
             ready_ms = begin + provision_ms
         begin = max(begin, ready_ms)
         # until something was put off nothing meets that did not: what held more than the node has goes on doing so
@@ -295,19 +280,14 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules, *, removable: bool) 
         delay = begin - piece.from_ms + (restart_ms if piece.returns else 0)
         end = piece.to_ms + delay if is_batch(pod) else max(piece.to_ms, begin)
         if delay > 0:
-            waits.append(Wait(pod, piece.from_ms, delay / MS_PER_HOUR))
+            waits.append(Wait(pod, delay / MS_PER_HOUR))
         if begin < end:
             uid = pod.uid if piece.from_ms == pod.from_ms else f"{pod.uid}@{piece.from_ms}"
-            pods.append(replace(pod, node=name(len(ups)), from_ms=begin, to_ms=end, uid=uid))
+            pods.append(replace(pod, node=lives[-1].name, from_ms=begin, to_ms=end, uid=uid))
             running.append((end, pod.gpus))
             ends[pod.uid] = end
-        ups[-1][1] = max(ups[-1][1], removed(max(end, begin)))
-    nodes = (
-        replace(node, name=name(life), from_ms=start, to_ms=end)
-        for life, (start, end) in enumerate(ups, 1)
-        if start < end
-    )
-    return Fleet(tuple(nodes), tuple(pods)), waits
+        lives[-1] = replace(lives[-1], to_ms=max(lives[-1].to_ms, removed(max(end, begin))))
+    return Fleet(tuple(life for life in lives if life.length_ms > 0), tuple(pods)), waits
 
 
 def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> int:
@@ -335,31 +315,28 @@ class DescribedNodes(OptionGroup):
     days: flags.Days | None = None
 
 
-def played(usage: Usage, rules: Rules, idle: Idle) -> tuple[Replay, Replay]:
+def played(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet = NEVER_QUIET) -> tuple[Replay, Replay]:
     """The fleet under the rules, and the same with every pod whole; empty nodes are removed in both.
 
     Other pods on the nodes of selected ones are whole in both: the difference is due to the selected ones alone.
     """
-    pods, others = usage.fleet.pods, set(usage.others)
-    always = _replicas_kept(pods)
-    kept = [
-        piece
-        for pod in pods
-        for piece in ([_whole(pod)] if pod in always else pieces(pod, rules, idle.get(pod.key, ())))
-    ]
-    then, before = (
-        replay(usage.fleet, (*own, *map(_whole, usage.others)), rules)
-        for own in (kept, [_whole(pod) for pod in pods])
-    )
-    waits = tuple(wait for wait in then.waits if wait.pod not in others)
+    pods = usage.fleet.pods
+    replicas = _replicas(pods)
+    kept: list[Piece] = []
+    for pod in pods:
+        spans = rules.kept(pod, idle.get(pod.key, ()))
+        if pod in replicas:
+            hours = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for hour in quiet.get(pod.owner, ())]
+            spans = merge([*spans, *subtract([(pod.from_ms, pod.to_ms)], hours)])
+        kept += [Piece(pod, begin, end) for begin, end in spans]
+    others = _whole(usage.others)
+    then, before = (replay(usage.fleet, [*own, *others], rules) for own in (kept, _whole(pods)))
+    selected = set(pods)
+    waits = tuple(wait for wait in then.waits if wait.pod in selected)
     return Replay(then.fleet, waits, tuple(kept)), before
 
 
-def _whole(pod: Pod) -> Piece:
-    return Piece(pod, pod.from_ms, pod.to_ms, False)
-
-
-def _replicas_kept(pods: Iterable[Pod]) -> set[Pod]:
+def _replicas(pods: Iterable[Pod]) -> set[Pod]:
     """Pods of services that stay, so that one replica answers at any time: as few as cover the service's life."""
     kept: set[Pod] = set()
     services = grouped((pod.owner, pod) for pod in pods if pod.workload_type == "inference")
@@ -376,68 +353,58 @@ def _replicas_kept(pods: Iterable[Pod]) -> set[Pod]:
     return kept
 
 
-class _Figures(NamedTuple):
-    """What a schedule saves: money that leaves the bill, the cost and hours of GPUs freed on nodes that stay, and waits."""
+class _Outcome(NamedTuple):
+    """What a schedule saves; hours of GPUs that are released, and of these on nodes that stay; and waits."""
 
     today: Position
     scenario: Position
-    freed_cost: Decimal
-    freed_gpu_hours: float
+    saved: Saved
     released_gpu_hours: float
-    waits: tuple[Wait, ...]
-    times: int
-
-    @classmethod
-    def of(cls, usage: Usage, then: Replay, before: Replay | None) -> _Figures:
-        """`before` is the fleet with every pod whole and empty nodes removed; None for described nodes."""
-        costs_today, costs_then = fleet_costs(usage.fleet), fleet_costs(then.fleet)
-        today = today_of(usage, costs_today, is_held=usage.is_narrowed)
-        held_ms = sum(pod.gpu_ms for pod in usage.fleet.pods) - sum(piece.gpu_ms for piece in then.kept)
-        released = held_ms / MS_PER_HOUR
-        if before is None:
-            scenario = scenario_of(
-                usage, today, costs_today.node_cost, Position.of(costs_then, today.currency)
-            )
-            return cls(today, scenario, Decimal(0), 0.0, released, then.waits, usage.times)
-        costs_before = fleet_costs(before.fleet)
-        cash_before, cash_then = (fleet_costs(at_cash_prices(of.fleet)).node_cost for of in (before, then))
-        held = costs_before.cost - costs_then.cost
-        gone = cash_before - cash_then
-        if usage.is_narrowed:
-            # the rest of a node that goes was unallocated: it is not these pods' cost
-            gone = min(gone, max(held, Decimal(0)))
-            cash_then = cash_before - gone
-        gone_hours = costs_before.gpu_hours - costs_then.gpu_hours
-        freed = max(Decimal(0), held - gone)
-        start, cash = costs_before, cash_before
-        if not usage.is_narrowed:
-            start, cash = costs_today, fleet_costs(at_cash_prices(usage.fleet)).node_cost
-        scenario = Position(
-            today.cost - cash + cash_then,
-            today.currency,
-            round(today.gpu_hours - start.gpu_hours + costs_then.gpu_hours, 9),
-            round(today.node_hours - start.node_hours + costs_then.node_hours, 9),
-        )
-        return cls(today, scenario, freed, max(0.0, released - gone_hours), released, then.waits, 1)
-
-    @property
-    def saving(self) -> Decimal:
-        return self.today.cost - self.scenario.cost
-
-    @property
-    def wait_hours(self) -> float:
-        return sum(wait.hours for wait in self.waits) * self.times
+    freed_gpu_hours: float
+    waits: int
+    wait_hours: float
+    longest_minutes: float
 
     @property
     def cost_per_wait_hour(self) -> Decimal | None:
-        """What is saved for each hour of waiting; None if nothing is saved, or there are no waits."""
-        if not self.wait_hours or self.saving <= 0:
+        """The saving for each hour of waiting; None if nothing is saved, or there are no waits."""
+        if not self.wait_hours or self.saved.cash <= 0:
             return None
-        return round(self.saving / to_decimal(self.wait_hours), 6)
+        return round(self.saved.cash / to_decimal(self.wait_hours), 6)
 
-    @property
-    def longest_minutes(self) -> float:
-        return max((wait.hours for wait in self.waits), default=0.0) * 60
+
+def _outcome(usage: Usage, then: Replay, before: Replay) -> _Outcome:
+    """`before` is the fleet with every pod whole and empty nodes removed."""
+    commitments = usage.commitments or NO_COMMITMENTS
+    now, whole, after = map(fleet_costs, (usage.fleet, before.fleet, then.fleet))
+    today, times = today_of(usage, now, is_held=usage.is_narrowed), usage.times
+    # options describe nodes that leave the bill
+    from_now, from_whole = (
+        costs.node_cost - after.node_cost if usage.is_described else commitments.between(fleet, then.fleet)
+        for costs, fleet in ((now, usage.fleet), (whole, before.fleet))
+    )
+    less = whole.cost - after.cost
+    if usage.is_narrowed:
+        # the rest of a node that goes was unallocated: it is not the cost of the selected pods
+        start, found = whole, Saved.of(less, from_whole)
+    else:
+        start, found = now, Saved(from_now * times, max(less - from_whole, Decimal(0)))
+    scenario = replace(
+        today,
+        cost=today.cost - found.cash,
+        gpu_hours=round(today.gpu_hours + (after.gpu_hours - start.gpu_hours) * times, 9),
+        node_hours=round(today.node_hours + (after.node_hours - start.node_hours) * times, 9),
+    )
+    released = _held_hours(usage.fleet.pods) - _held_hours(then.kept)
+    stays = max(0.0, released - (whole.gpu_hours - after.gpu_hours))
+    hours = [wait.hours for wait in then.waits]
+    waits = (len(hours) * times, sum(hours) * times, max(hours, default=0.0) * 60)
+    return _Outcome(today, scenario, found, released * times, stays, *waits)
+
+
+def _held_hours(held: Iterable[Pod | Piece]) -> float:
+    """GPU-hours."""
+    return sum(each.gpu_ms for each in held) / MS_PER_HOUR
 
 
 def answer(
@@ -445,14 +412,14 @@ def answer(
     rules: Rules,
     then: Replay,
     idle: Idle,
-    before: Replay | None = None,
+    before: Replay,
     even: tuple[float, str] | None = None,
 ) -> Answer:
     """What the schedule saves in the period, and whose work waits.
 
     `even`: of a described fleet, the hours that a node must be needed to save nothing, and that in words.
     """
-    found = _Figures.of(usage, then, before)
+    found = _outcome(usage, then, before)
     outside = _work_outside(usage.fleet, rules, idle)
     return Answer(
         kind="schedule",
@@ -461,12 +428,12 @@ def answer(
         today=found.today,
         scenario=found.scenario,
         figures={
-            "cash_saving": found.saving,
-            "freed_capacity_cost": round(found.freed_cost, 6),
+            "cash_saving": found.saved.cash,
+            "freed_capacity_cost": round(found.saved.freed, 6),
             "freed_gpu_hours": round(found.freed_gpu_hours, 6),
-            "released_gpu_hours": round(found.released_gpu_hours * found.times, 6),
+            "released_gpu_hours": round(found.released_gpu_hours, 6),
             "removed_node_hours": round(found.today.node_hours - found.scenario.node_hours, 6),
-            "waits": len(found.waits) * found.times,
+            "waits": found.waits,
             "wait_hours": round(found.wait_hours, 6),
             "longest_wait_minutes": round(found.longest_minutes, 6),
             "busy_gpu_hours_outside_office_hours": None if outside is None else round(outside, 6),
@@ -475,7 +442,7 @@ def answer(
         },
         assumptions=usage.assumptions or _assumptions(usage, rules),
         break_even=(even[1] if even else _break_even(found),),
-        time=tuple(_delays(usage, found, outside)),
+        time=tuple(_delays(usage, then, found, outside)),
         findings=tuple(_findings(usage, rules, then.kept, idle, found)),
         tables=() if usage.is_described else _tables(usage.fleet, then),
     )
@@ -493,11 +460,11 @@ def _work_outside(fleet: Fleet, rules: Rules, idle: Idle) -> float | None:
     )
 
 
-def _break_even(found: _Figures) -> str:
+def _break_even(found: _Outcome) -> str:
     """What would break the saving."""
-    if found.saving <= 0 and not found.freed_cost:
+    if found.saved.cash <= 0 and not found.saved.freed:
         return "These rules save nothing here: nodes were not empty, and GPUs not idle, for long enough."
-    if found.saving <= 0:
+    if found.saved.cash <= 0:
         return (
             "No money leaves the bill: the nodes stay, as other pods hold them or they are paid in any case."
         )
@@ -507,14 +474,14 @@ def _break_even(found: _Figures) -> str:
     return f"It pays as long as an hour of waiting costs less than {per_hour}."
 
 
-def _delays(usage: Usage, found: _Figures, outside: float | None) -> Iterator[str]:
+def _delays(usage: Usage, then: Replay, found: _Outcome, outside: float | None) -> Iterator[str]:
     """Sentences on waits."""
     if found.waits:
         yield (
-            f"{len(found.waits) * found.times:,} waits of {found.wait_hours:,.1f} hours in all, the longest "
+            f"{found.waits:,} waits of {found.wait_hours:,.1f} hours in all, the longest "
             f"{found.longest_minutes:,.1f} minutes."
         )
-        if any(is_batch(wait.pod) for wait in found.waits):
+        if any(is_batch(wait.pod) for wait in then.waits):
             yield "Batch work that waited ends so much later; its later end is counted in the cost."
     elif usage.is_described:
         yield "Provisioning is not counted: --provision-minutes says how long a node takes to come up, each day."
@@ -526,76 +493,81 @@ def _delays(usage: Usage, found: _Figures, outside: float | None) -> Iterator[st
 
 def described(
     nodes: DescribedNodes, rules: Rules, office: OfficeHours | None, currency: str
-) -> tuple[Usage, Replay, tuple[float, str]]:
+) -> tuple[Usage, Replay, Replay, tuple[float, str]]:
     """One of the nodes that options describe, always on, and the same up when needed, at the spot price where one is given.
 
     And the hours from which on that saves nothing, as answer() takes them. Raises UsageError where options do not say enough,
     or contradict.
     """
-    if nodes.on_demand_price is None:
+    price, per_day = nodes.on_demand_price, nodes.active_hours_per_day
+    if price is None:
         raise UsageError("what a node costs now is not told", "--on-demand-price 32.77 tells it, per hour")
-    per_day = nodes.active_hours_per_day
     if (per_day is None) == (office is None):
         raise UsageError(
-            "the hours that nodes are needed are told twice"
-            if office
-            else "the hours that nodes are needed are not told",
+            f"the hours that nodes are needed are {'told twice' if office else 'not told'}",
             "either --active-hours-per-day 10 or --office-hours 08:00-18:00 tells them",
         )
     days = days_counted(nodes.days, per_day)
     # more days than a month has are all of them today
-    longest = max(HOURS_PER_MONTH, 24 * days) if days > DAYS else HOURS_PER_MONTH
-    always = longest if nodes.hours is None else nodes.hours
-    unit = f"per {nodes.price_per}-hour"
-    assumptions = [
-        Assumption("on-demand price", nodes.on_demand_price, unit, "option"),
-        assumed("always on", always, "hours", nodes.hours),
-        *stated(nodes, "nodes", "gpus"),
-    ]
-    if nodes.spot_price is not None:
-        assumptions.append(Assumption("spot price", nodes.spot_price, unit, "option"))
+    longest = 24 * days if days > DAYS else HOURS_PER_MONTH
+    always, unit = longest if nodes.hours is None else nodes.hours, f"per {nodes.price_per}-hour"
     if office is not None:
         active, starts = always * office.share_of_week, round(always / HOURS_PER_WEEK * len(office.weekdays))
-        assumptions.append(Assumption("office hours", round(active, 4), f"of {always:g} hours", "option"))
+        when = [Assumption("office hours", round(active, 4), f"of {always:g} hours", "option")]
     else:
         active, starts = (per_day or 0.0) * days, days
-        assumptions += [*stated(nodes, "active_hours_per_day"), assumed("days", days, "days", nodes.days)]
-        if active > always:
-            raise UsageError(
-                f"{per_day:g} hours on {days} days are {active:g}, more than the {always:g} that nodes are on",
-                "--hours says how long nodes are on today, --days how many days are counted",
-            )
+        when = [*stated(nodes, "active_hours_per_day"), assumed("days", days, "days", nodes.days)]
+    if active > always:
+        raise UsageError(
+            f"{per_day:g} hours on {days} days are {active:g}, more than the {always:g} that nodes are on",
+            "--hours says how long nodes are on today, --days how many days are counted",
+        )
     provision = rules.provision_minutes if "provision_minutes" in rules.given else None
-    assumptions.append(assumed("a node is provisioned in", provision or 0.0, "minutes", provision))
     wait = (provision or 0.0) / 60
-    prices = (nodes.on_demand_price, nodes.spot_price or nodes.on_demand_price)
-    price, then = (node_price(each, nodes.price_per, nodes.gpus) for each in prices)
-    even = float(price / then) * always
-    limit = f"{even:,.1f} of {always:,.1f} hours." if even < always else f"all of the {always:,.1f} hours"
-    more = "" if even < always else ", and even then, as spot is cheaper." if even > always else "."
-    fleet = one_node("nodes", nodes.gpus, always, Price(price, "option"))
-    up, kind = min(active + starts * wait, always), "spot" if nodes.spot_price else "on_demand"
-    scenario = one_node("nodes", nodes.gpus, up, Price(then, "option"), capacity_type=kind)
-    pod, waits = fleet.pods[0], (Wait(fleet.pods[0], 0, wait),) * starts if wait else ()
-    title = f"{nodes.nodes:,} node(s) scaled to zero"
-    return (
-        Usage(fleet, currency, f"{always:g} hours", title, times=nodes.nodes, assumptions=tuple(assumptions)),
-        Replay(scenario, waits, (Piece(pod, 0, round(active * MS_PER_HOUR), False),)),
-        (round(min(even, always), 6), f"It saves as long as a node is needed less than {limit}{more}"),
+    today = node_price(price, nodes.price_per, nodes.gpus)
+    then = node_price(nodes.spot_price or price, nodes.price_per, nodes.gpus)
+    spot = [Assumption("spot price", nodes.spot_price, unit, "option")] if nodes.spot_price else []
+    assumptions = (
+        Assumption("on-demand price", price, unit, "option"),
+        assumed("always on", always, "hours", nodes.hours),
+        *stated(nodes, "nodes", "gpus"),
+        *spot,
+        *when,
+        assumed("a node is provisioned in", provision or 0.0, "minutes", provision),
     )
+    fleet = one_node("nodes", nodes.gpus, always, Price(today, "option"))
+    names = (currency, f"{always:g} hours", f"{nodes.nodes:,} node(s) scaled to zero")
+    up = min(active + starts * wait, always)
+    scaled = one_node("nodes", nodes.gpus, up, Price(then, "option"))
+    (pod,) = fleet.pods
+    piece, waits = Piece(pod, 0, round(active * MS_PER_HOUR)), (Wait(pod, wait),) * starts if wait else ()
+    usage = Usage(fleet, *names, times=nodes.nodes, assumptions=assumptions)
+    return usage, Replay(scaled, waits, (piece,)), Replay(fleet, (), ()), _even(float(today / then), always)
+
+
+def _even(ratio: float, always: float) -> tuple[float, str]:
+    """The hours that a node must be needed to save nothing, at a price so many times the later one; and that in words."""
+    even, says = ratio * always, "It saves as long as a node is needed less than"
+    if even < always:
+        return round(even, 6), f"{says} {even:,.1f} of {always:,.1f} hours."
+    more = ", and even then, as spot is cheaper." if even > always else "."
+    return round(always, 6), f"{says} all of the {always:,.1f} hours{more}"
 
 
 def _findings(
-    usage: Usage, rules: Rules, kept: Sequence[Piece], idle: Idle, found: _Figures
+    usage: Usage, rules: Rules, kept: Sequence[Piece], idle: Idle, found: _Outcome
 ) -> Iterator[str]:
     fleet = usage.fleet
-    if found.freed_cost:
+    if found.saved.freed:
         yield (
-            f"{found.freed_gpu_hours:,.1f} GPU-hours ({found.freed_cost:,.2f} {found.today.currency}) would be free on nodes "
+            f"{found.freed_gpu_hours:,.1f} GPU-hours ({found.saved.freed:,.2f} {found.today.currency}) would be free on nodes "
             "that stay: capacity for other work, no money that leaves the bill."
         )
     if any(pod.workload_type == "inference" for pod in fleet.pods):
-        yield "Each service keeps one replica at any time: requests may come in every hour."
+        yield (
+            "Each service keeps one replica in every hour with requests, and at any time if its requests are not counted "
+            "(gpucost collect progress)."
+        )
     if batch := {piece.pod.uid for piece in kept if piece.returns and is_batch(piece.pod)}:
         yield f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to go on from."
     judged = [pod for pod in fleet.pods if rules.patience_ms(pod) is not None]
@@ -636,26 +608,15 @@ def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
 
 
 def _tables(fleet: Fleet, then: Replay) -> tuple[Rows, ...]:
-    held: dict[str, float] = defaultdict(float)
-    left: dict[str, float] = defaultdict(float)
-    waits: dict[str, list[float]] = defaultdict(list)
-    for pod in fleet.pods:
-        held[pod.workload] += pod.gpu_ms / MS_PER_HOUR
-    for piece in then.kept:
-        left[piece.pod.workload] += piece.gpu_ms / MS_PER_HOUR
-    for wait in then.waits:
-        waits[wait.pod.workload].append(wait.hours * 60)
-    lines = [
-        (
-            name,
-            round(hours, 2),
-            round(hours - left[name], 2),
-            len(waits[name]),
-            round(max(waits[name], default=0.0), 1),
-        )
-        for name, hours in held.items()
-        if hours - left[name] > 0 or waits[name]
-    ]
+    pods = grouped((pod.workload, pod) for pod in fleet.pods)
+    pieces = grouped((piece.pod.workload, piece) for piece in then.kept)
+    waits = grouped((wait.pod.workload, wait.hours * 60) for wait in then.waits)
+    lines = []
+    for name, several in pods.items():
+        held = _held_hours(several)
+        released, longest = held - _held_hours(pieces[name]), max(waits[name], default=0.0)
+        if released > 0 or longest:
+            lines.append((name, round(held, 2), round(released, 2), len(waits[name]), round(longest, 1)))
     lines.sort(key=lambda line: (-line[2], -line[3], line[0]))
     columns = ("workload", "held_gpu_hours", "released_gpu_hours", "waits", "longest_wait_minutes")
     return Rows.top("Whom it touches", columns, lines, "{} more workloads are touched.")

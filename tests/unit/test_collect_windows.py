@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.collect.base import default_spans, halves, intersect, merge, subtract, until, whole_hours
+from gpucost.collect.base import default_spans, halves, until, whole_hours
 from gpucost.collect.prometheus.queries import Selector, among, selectors
 from gpucost.config.model import Activity, ClusterHours, hours_off
 from gpucost.errors import SourceError
-from gpucost.periods import MS_PER_HOUR, to_ms
+from gpucost.periods import MS_PER_HOUR, Span, intersect, merge, subtract, to_ms
 from gpucost.store import runs
 from gpucost.store.connection import Store
-from gpucost.store.runs import Span
 
 H = MS_PER_HOUR
 SPANS = st.lists(

@@ -24,7 +24,7 @@ from gpucost.questions.units import reading as units
 from gpucost.questions.units.described import DescribedWork, unit_price
 from gpucost.render.formatting import missing_text
 from gpucost.render.view import Gap
-from gpucost.whatif.answer import Position
+from gpucost.whatif.answer import Position, today_of
 from gpucost.whatif.compare import compare
 from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
 from gpucost.whatif.spot.backtest import node_jobs
@@ -209,10 +209,9 @@ def test_only_nodes_on_demand_whose_price_is_known_are_replayed_on_spot() -> Non
     assert (len(jobs), left_out, asked) == (1, 0, ["on_demand book"])
 
 
-def test_positions_add_up_and_are_taken_several_times() -> None:
+def test_positions_add_up() -> None:
     one = Position(Decimal(3), "USD", 4.0, 0.5, {"a": 1})
-    assert one * 3 == Position(Decimal(9), "USD", 12.0, 1.5, {"a": 1})
-    assert one + one * 2 == Position(Decimal(9), "USD", 12.0, 1.5)
+    assert one + Position(Decimal(6), "USD", 8.0, 1.0) == Position(Decimal(9), "USD", 12.0, 1.5)
 
 
 def test_of_a_fleet_that_was_asked_for_in_part_the_part_of_its_nodes_counts() -> None:
@@ -220,9 +219,12 @@ def test_of_a_fleet_that_was_asked_for_in_part_the_part_of_its_nodes_counts() ->
         node_cost=Decimal(10), cost=Decimal(4), gpu_hours=16.0, allocated_gpu_hours=6.0, node_hours=2.0
     )
     pods = [_fake(place="n", gpu_ms=4 * 3_600_000), _fake(place="m", gpu_ms=2 * 3_600_000)]
-    held = _fake(by_name={"n": _fake(gpus=8), "m": _fake(gpus=4)}, pods=pods)
-    assert Position.of(costs, "USD") == Position(Decimal(10), "USD", 16.0, 2.0)
-    assert Position.of(costs, "USD", held) == Position(Decimal(4), "USD", 6.0, 1.0)
+    fleet = _fake(by_name={"n": _fake(gpus=8), "m": _fake(gpus=4)}, pods=pods)
+    usage = _fake(fleet=fleet, currency="USD", times=1, reported=None)
+    assert today_of(usage, costs, is_held=False) == Position(Decimal(10), "USD", 16.0, 2.0)
+    assert today_of(usage, costs, is_held=True) == Position(Decimal(4), "USD", 6.0, 1.0)
+    usage.times = 3
+    assert today_of(usage, costs, is_held=True) == Position(Decimal(12), "USD", 18.0, 3.0)
 
 
 def test_two_answers_are_compared_by_every_figure_and_by_assumptions_that_differ() -> None:

@@ -79,8 +79,45 @@ def test_activity_whose_unit_is_not_proven_is_left_out(tables: Tables) -> None:
     )
     tables.run("store/sql/activity_devices", from_ms=10, to_ms=90)
     assert tables.rows("FROM activity_devices ORDER BY series_id") == [
-        (5, 1, "GPU-1/", "activity", 1, 10, 90),
-        (5, 4, "GPU-1/", "memory", 0.5, 10, 90),
+        (5, 1, "GPU-1/", "activity", 1, 10, 90, None),
+        (5, 4, "GPU-1/", "memory", 0.5, 10, 90, 1024),
+    ]
+
+
+def test_memory_of_an_unheld_gpu_is_its_baseline(tables: Tables) -> None:
+    """GPU-1 is named with its pod, and without one later. Of GPU-2 pods are never named: only hours without a pod count."""
+    tables.add("nodes: node_id, cluster, node, gpu_count", "1, 'c', 'n', 8", "2, 'c', 'm', 1")
+    tables.add(
+        "allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms",
+        f"5, 'c', 'ns', 'p', 1, 1, 0, {HOUR}",
+        f"6, 'c', 'ns', 'q', 1, 1, 0, {9 * HOUR}",
+        f"7, 'c', 'ns', 'r', 2, 1, {HOUR}, {3 * HOUR}",
+    )
+    tables.make(
+        "activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR,"
+        " gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE",
+        "1, 'c', 'ns', 'p', 'n', 'GPU-1', '', 'memory', 1",
+        "2, 'c', NULL, NULL, 'n', 'GPU-1', '', 'memory', 1",
+        "3, 'c', NULL, NULL, 'm', 'GPU-2', '', 'memory', 1",
+    )
+    means = {
+        (1, 0): 37000,
+        (2, 1): 1500,
+        (2, 2): 1600,
+        (2, 3): 30000,
+        (3, 0): 700,
+        (3, 1): 20000,
+        (3, 2): 21000,
+    }
+    tables.add(
+        "blocks: series_id, hour, samples, value_sum",
+        *(f"{series}, {hour}, 2, {2 * mean}" for (series, hour), mean in means.items()),
+    )
+    tables.run("store/sql/activity_devices", from_ms=0, to_ms=9 * HOUR)
+    # the median of 1,500, 1,600 and 30,000, a process's left behind; and 700; 64 MiB more are a pod's
+    assert tables.rows("SELECT series_id, empty_mib FROM activity_devices ORDER BY series_id") == [
+        (1, 1664),
+        (3, 764),
     ]
 
 
@@ -192,3 +229,29 @@ def test_charges_of_two_bills_are_common_unless_both_tell_what_parts_them(tables
         ),
     )
     assert [pair[0] for pair in tables.run("store/sql/told_pairs")] == [3]
+
+
+def test_an_hour_is_quiet_if_the_counters_of_all_replicas_stand_still(tables: Tables) -> None:
+    """Requests until 1:30 and one at 4:02, counted by each of two replicas; from hour 6 on one of them is not collected."""
+    held = f"'c', 'ns', 'Deployment/api', 0, {9 * HOUR}"
+    allocations = "allocations: allocation_id, cluster, namespace, workload, held_from_ms, held_to_ms"
+    tables.add(allocations, f"1, {held}", f"2, {held}", "3, 'c', 'ns', 'Job/x', 0, 100")
+    tables.make(
+        "unit_candidates: series_id INT, allocation_id INT, cluster VARCHAR, namespace VARCHAR, workload VARCHAR",
+        *(f"{number}, {number}, 'c', 'ns', 'Deployment/api'" for number in (1, 2)),
+    )
+    series = "progress_series: series_id, source, unit, kind"
+    tables.add(series, "1, 's', 'request', 'counter'", "2, 's', 'request', 'counter'")
+    tables.add("loads: kind, source, from_ms, to_ms", f"'progress', 's', 0, {9 * HOUR}")
+    values = {(1, 0): 5, (1, 1.5): 9, (1, 4 + 2 / 60): 10, (1, 9): 10, (2, 0): 3, (2, 6): 3}
+    tables.add(
+        "progress_values: series_id, at_ms, value",
+        *(f"{number}, {round(hour * HOUR)}, {value}" for (number, hour), value in values.items()),
+    )
+    rows = tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)
+    # the request counted at 4:02 may have come in hour 3; the first values may count requests of hour 0
+    assert [row[-1] for row in rows] == [2, 5] and {row[:3] for row in rows} == {
+        ("c", "ns", "Deployment/api")
+    }
+    tables.con.execute("UPDATE loads SET to_ms = ?", [5 * HOUR])
+    assert [row[-1] for row in tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)] == [2]

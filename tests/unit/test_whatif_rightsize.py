@@ -146,6 +146,8 @@ def test_collected_prices_stand_beside_the_shipped_ones() -> None:
         load_offers(con, Config())
         after = {(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con)}
     assert shipped.price_per_gpu_hour > 2
+    # parts of GPUs are no offers
+    assert min(o.gpus for o in before.values()) == 1
     # the fleet's own prices win over both
     own = fleet_offers([NODE])
     assert [o.price_per_gpu_hour for o in own] == [3]
@@ -176,12 +178,54 @@ def test_gpus_never_used_are_given_back(facts: Facts) -> None:
     # half a node stays: its GPUs are freed, and no money leaves the bill
     assert (answer.today.cost, answer.saving, answer.figures["freed_capacity_cost"]) == (120, 0, 60)
     assert any("asks for 4 GPUs and never used more than 2" in finding for finding in answer.findings)
-    whole = sized(
-        facts,
-        (Pod("n", "Job/wide", 8, 0, 10 * H, uid="a"),),
-        {("default", "a"): Level(8, 4, 9.9, 0.45, 0.95, None)},
+
+
+def test_cash_is_of_nodes_that_become_empty(facts: Facts) -> None:
+    """A job that uses 4 of a node's 8 GPUs still needs a node; two of them fit on one; a type with 4 GPUs is half of it."""
+    first, second = (replace(NODE, name=name, to_ms=10 * H) for name in "nm")
+    pods = tuple(Pod(name, "Job/wide", 8, 0, 10 * H, uid=name) for name in "nm")
+    levels = {pod.key: Level(8, 4, 9.9, 0.45, 0.95, None) for pod in pods}
+    alone = sized(facts, pods[:1], levels)
+    assert (alone.today.cost, alone.saving, alone.figures["freed_capacity_cost"]) == (240, 0, 120)
+    usage, speeds = Usage(Fleet((first, second), pods), "USD", "test", "all"), catalog_speeds(facts)
+    both = rightsize.answer(usage, Margins(), levels, facts, speeds, ())
+    assert (both.today.cost, both.saving, both.figures["freed_capacity_cost"]) == (480, 240, 0)
+    half = replace(offer(A100, "3", gpus=4), instance_type="half-box")
+    bought = sized(facts, pods[:1], levels, half)
+    assert (bought.saving, bought.figures["freed_capacity_cost"]) == (120, 0)
+    # another pod keeps the second node: the job stays on it with 4 GPUs, and only the first one goes to a smaller instance
+    others = (Pod("m", "Job/other", 0.5, 0, 10 * H, uid="o"),)
+    held = usage._replace(is_narrowed=True, others=others)
+    mixed = rightsize.answer(held, Margins(), levels, facts, speeds, (half,))
+    assert (mixed.saving, mixed.figures["freed_capacity_cost"]) == (120, 120)
+
+
+def test_preallocated_memory_is_in_use_and_less_of_it_needs_work(facts: Facts) -> None:
+    """Two GPUs that hold 37,000 of 40,960 MiB, one of them never busy: both are in use; one could do, with work."""
+    pods = (Pod("n", "Deployment/llm", 2, 0, 10 * H, uid="a"),)
+    level = Level(2, 2, 9.9, 0.3, 0.6, 37_000, busy_devices=1, has_fixed_memory=True)
+    node = replace(NODE, gpus=2, prices=(Price(Decimal(6), "price_book"),))
+    answer = sized(facts, pods, {("default", "a"): level}, node=node)
+    assert (
+        answer.saving,
+        answer.figures["freed_capacity_cost"],
+        answer.figures["workloads_with_unused_gpus"],
+    ) == (0, 0, 0)
+    assert not any("never used" in finding for finding in answer.findings)
+    # one of two GPUs at 3 an hour for ten hours, on a node that stays
+    with_work = (
+        answer.figures["saving_by_suitability"]["needs_work"],
+        answer.figures["needs_work_freed_capacity_cost"],
     )
-    assert (whole.today.cost, whole.saving, whole.figures["freed_capacity_cost"]) == (240, 120, 0)
+    assert with_work == (0, 30) and answer.findings[0].startswith(
+        "Needs work, not counted above: 0.00 USD more, and 30.00"
+    )
+    # memory that grows with the load is needed
+    grows = sized(facts, pods, {("default", "a"): replace(level, has_fixed_memory=False)}, node=node)
+    assert grows.figures["needs_work_freed_capacity_cost"] == 0
+    # so is a part of the GPU that no server preallocates
+    small = sized(facts, pods, {("default", "a"): replace(level, high_memory_mib=20_000)}, node=node)
+    assert small.figures["needs_work_freed_capacity_cost"] == 0
 
 
 def test_a_cheaper_model_stands_below_the_saving_and_only_where_it_is_asked_for(facts: Facts) -> None:
@@ -225,7 +269,7 @@ def test_time_slices_stand_beside_the_saving(facts: Facts) -> None:
     answer = sized(facts, pods, levels, node=node)
     assert (answer.saving, answer.figures["time_slices_saving"]) == (0, 80)
     assert any(
-        "Time-slices for 4 pods on GPUs without MIG would free 80.00 more" in finding
+        "4 pods could take turns on GPUs without MIG: 80.00 more, not counted" in finding
         for finding in answer.findings
     )
 
@@ -346,10 +390,10 @@ def test_levels_with_memory(pod: Any) -> None:
     load_activity(pod, METRICS)
     (row,) = read_levels(pod, PERIOD)
     assert (row["devices"], row["active_devices"]) == (2, 2)
-    assert row["mean_activity"] == pytest.approx((0.9 * 0.5 + 0.5 / 3) / 2)
-    assert row["high_activity"] == pytest.approx(0.9)
+    assert row["mean"] == pytest.approx((0.9 * 0.5 + 0.5 / 3) / 2)
+    assert row["high"] == pytest.approx(0.9)
     assert row["high_memory_mib"] == pytest.approx(1059)  # its maximum
-    assert row["busiest"] and max(high for _, high in row["busiest"]) == row["high_activity"]
+    assert row["hours"] and max(high for _, high in row["hours"]) == row["high"]
 
 
 def test_what_a_notebook_is() -> None:
@@ -359,28 +403,39 @@ def test_what_a_notebook_is() -> None:
     assert is_batch(Pod("n", "PyTorchJob/x", 1, 0, 1)) and not is_batch(Pod("n", "Deployment/x", 1, 0, 1))
 
 
+def levels_of(tables: Tables) -> list[dict[str, Any]]:
+    tables.run("store/sql/activity_use")
+    return tables.answers("store/sql/activity_levels")
+
+
 def test_a_gpu_that_holds_a_model_in_memory_is_in_use(tables: Tables) -> None:
-    """Two GPUs of 37,000 MiB, one of them at 3 %: both hold the model. A third has no more than a context."""
+    """Two GPUs of 37,000 MiB, one of them at 3 %: both hold the model. A third has no more than while no pod held it."""
     tables.add("allocations: allocation_id, cluster, uid", "1, 'c', 'u'")
     device = (
         "allocation_id INT, series_id INT, device VARCHAR, kind VARCHAR, scale DOUBLE, held_from_ms BIGINT"
     )
     tables.make(
-        f"activity_devices: {device}, held_to_ms BIGINT",
-        *(f"1, {series}, 'g{series % 3}', 'activity', 0.01, 0, 3600000" for series in (0, 1, 2)),
-        *(f"1, {series}, 'g{series % 3}', 'memory', 1, 0, 3600000" for series in (3, 4, 5)),
+        f"activity_devices: {device}, held_to_ms BIGINT, empty_mib DOUBLE",
+        *(f"1, {series}, 'g{series % 3}', 'activity', 0.01, 0, 3600000, NULL" for series in (0, 1, 2)),
+        *(
+            f"1, {series}, 'g{series % 3}', 'memory', 1, 0, 3600000, {empty}"
+            for series, empty in ((3, 1024), (4, 1024), (5, 564))
+        ),
     )
-    blocks = "blocks: series_id, hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, vals"
-    values = (
-        (0, "[90, 80]"),
-        (1, "[3, 3]"),
-        (2, "[0, 0]"),
-        (3, "[37000, 20000]"),
-        (4, "[0, 37000]"),
-        (5, "[500, 500]"),
+    values = {0: (90, 80), 1: (3, 3), 2: (0, 0), 3: (37000, 20000), 4: (0, 37000), 5: (500, 500)}
+    tables.add(
+        "blocks: series_id, hour, samples, value_sum, idle_samples, last_value, idle_threshold, first_offset_ms, step_ms, vals",
+        *(
+            f"{series}, 0, 2, {sum(both)}, {int(both[0] < 5)}, {both[1]}, 5, 0, 60000, {list(both)}"
+            for series, both in values.items()
+        ),
     )
-    tables.add(blocks, *(f"{series}, 0, 2, 0, 0, 5, 0, 60000, {vals}" for series, vals in values))
-    (row,) = tables.answers("store/sql/activity_levels")
+    (row,) = levels_of(tables)
     assert (row["devices"], row["active_devices"], row["high_memory_mib"]) == (3, 2, 37_000)
+    assert (row["busy_devices"], row["has_fixed_memory"]) == (1, False)
     # 85 % in the first 5 minutes
-    assert row["busiest"] == [(0, pytest.approx(0.85))]
+    assert row["hours"] == [(0, pytest.approx(0.85))]
+    tables.con.execute("UPDATE activity_devices SET empty_mib = 400 WHERE device = 'g2'")
+    tables.con.execute("UPDATE blocks SET vals = [36900, 37000] WHERE series_id IN (3, 4)")
+    (row,) = levels_of(tables)
+    assert (row["active_devices"], row["has_fixed_memory"]) == (3, True)

@@ -16,7 +16,9 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import schedule
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
-from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, intersect, pieces, replay, subtract
+from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, replay
+from gpucost.whatif.spot.moves import SpotOptions
+from gpucost.whatif.tokens import Replicas
 from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
@@ -31,7 +33,7 @@ def pod(uid: str, begin: float, end: float, gpus: float = 8, workload: str = "Jo
 
 
 def whole(*pods: Pod) -> list[Piece]:
-    return [Piece(p, p.from_ms, p.to_ms, False) for p in pods]
+    return [Piece(p, p.from_ms, p.to_ms) for p in pods]
 
 
 GOLDEN = "--nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30"
@@ -88,8 +90,10 @@ def test_office_hours_that_are_none(text: str) -> None:
 def test_what_rules_leave_a_pod(
     rules: Rules, workload: str, expected: list[tuple[float, float, bool]]
 ) -> None:
-    left = pieces(pod("a", 0, 10, workload=workload), rules, [(2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE)])
-    assert [(p.from_ms / H, p.to_ms / H, p.returns) for p in left] == expected
+    holder = pod("a", 0, 10, workload=workload)
+    idle = {holder.key: ((2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE))}
+    then, _ = schedule.played(Usage(Fleet((NODE,), (holder,)), "USD", "test", "all"), rules, idle)
+    assert [(p.from_ms / H, p.to_ms / H, p.returns) for p in then.kept] == expected
 
 
 def played(*pods: Pod, node: Node = NODE, **minutes: float) -> Replay:
@@ -187,28 +191,13 @@ def test_a_service_keeps_a_replica() -> None:
     idle = {("default", uid): ((0, 100 * H),) for uid in "ab"}
     then, _ = schedule.played(usage, rules, idle)
     assert sorted((piece.pod.uid, piece.to_ms // H) for piece in then.kept) == [("a", 100), ("b", 1)]
-
-
-spans = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 20)), max_size=6).map(
-    lambda pairs: [(b, b + d) for b, d in sorted(pairs)]
-)
-
-
-def _apart(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    left: list[tuple[int, int]] = []
-    for begin, end in pairs:
-        if not left or begin > left[-1][1]:
-            left.append((begin, end))
-    return left
-
-
-@given(spans, spans)
-def test_intersection_and_difference_add_up(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
-    one, other = _apart(a), _apart(b)
-    inside = {t for begin, end in intersect(one, other) for t in range(begin, end)}
-    outside = {t for begin, end in subtract(one, other) for t in range(begin, end)}
-    every = {t for begin, end in one for t in range(begin, end)}
-    assert inside | outside == every and not inside & outside
+    # no request came from hour 10 to 19: the replica goes then, too; other hours had requests, or none were counted
+    then, _ = schedule.played(usage, rules, idle, {service[0].owner: range(10, 20)})
+    kept = sorted((piece.pod.uid, piece.from_ms // H, piece.to_ms // H) for piece in then.kept)
+    assert kept == [("a", 0, 10), ("a", 20, 100), ("b", 0, 1)]
+    # a replica that is busy all the time is never released, requests or not
+    then, _ = schedule.played(usage, rules, {}, {service[0].owner: range(10, 20)})
+    assert [(piece.from_ms, piece.to_ms) for piece in then.kept] == [(0, 100 * H)] * 2
 
 
 jobs = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 20), st.integers(1, 8)), min_size=1, max_size=8)
@@ -233,6 +222,14 @@ def test_no_node_ever_holds_more_than_it_has(
         at_once = [p for p in fleet.pods if p.node == held.node and p.from_ms <= held.from_ms < p.to_ms]
         assert sum(p.gpus for p in at_once) <= 8
     assert sum(p.to_ms - p.from_ms for p in fleet.pods) == sum(p.to_ms - p.from_ms for p in pods)
+
+
+def test_work_starts_on_a_new_node_after_the_same_time_in_every_what_if() -> None:
+    """0.2 h: the node in 5 minutes, its image and weights in 7."""
+    rules = Rules()
+    assert (rules.provision_minutes, rules.restart_minutes) == (5, 7)
+    assert rules.provision_minutes + rules.restart_minutes == SpotOptions().restart_minutes == 12
+    assert Replicas().start_minutes == 12
 
 
 def test_days_beyond_a_month_are_all_of_them_today() -> None:

@@ -16,17 +16,8 @@ from gpucost.whatif import share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage
 from gpucost.whatif.gpu_specs import Facts
-from gpucost.whatif.share import (
-    Method,
-    PackedPod,
-    Sizing,
-    layout_name,
-    layouts,
-    pack,
-    peak,
-    profile_for,
-    slots,
-)
+from gpucost.whatif.packing import PackedPod, pack, peak, slots
+from gpucost.whatif.share import Method, Sizing, layout_name, layouts, profile_for
 from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
@@ -77,7 +68,7 @@ items = st.lists(
         st.integers(1, 30),
     ),
     max_size=25,
-    unique_by=lambda item: item.key,
+    unique_by=lambda item: item.of,
 )
 
 
@@ -95,8 +86,8 @@ def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None
         assert gpu.from_ms == min(i.from_ms for i in gpu.items) and gpu.to_ms == max(
             i.to_ms for i in gpu.items
         )
-    packed = [item.key for gpu in gpus for item in gpu.items]
-    assert sorted(packed) == sorted(item.key for item in pods if fits([item]))
+    packed = [item.of for gpu in gpus for item in gpu.items]
+    assert sorted(packed) == sorted(item.of for item in pods if fits([item]))
 
 
 @settings(max_examples=25)
@@ -201,6 +192,29 @@ def test_memory_counts_by_its_maximum(facts: Facts) -> None:
     """30,000 MiB for 40 minutes a day are 30,000 MiB: no two of them fit the 40,960 MiB of a GPU."""
     answer = shared(facts, *_notebooks([9, 10, 11, 12], memory=30_000), ROOMY)
     assert (answer.figures["pods_shared"], answer.saving) == (0, 0)
+
+
+def test_pods_that_preallocate_memory_share_only_with_work(facts: Facts) -> None:
+    """Four servers that hold 37,000 of 40,960 MiB from their start: three nodes at 3 an hour for two days if they need less."""
+    fleet, levels = _notebooks([9, 10, 11, 12], memory=37_000)
+    fixed = {key: replace(level, has_fixed_memory=True) for key, level in levels.items()}
+    answer = shared(facts, fleet, fixed, ROOMY)
+    work = 3 * 3 * 48
+    assert (answer.saving, answer.figures["cash_saving"]) == (0, 0)
+    assert answer.figures["saving_by_suitability"] == {"safe": 0, "needs_work": work}
+    assert "whatever the load, less needs work" in str(answer.tables[-1].lines[0][5])
+    # memory that follows the load is needed
+    assert shared(facts, fleet, levels, ROOMY).figures["saving_by_suitability"]["needs_work"] == 0
+
+
+def test_cash_is_of_the_time_in_which_pods_held_a_node_at_its_price_then(facts: Facts) -> None:
+    """A node under a commitment until hour 24 and free from hour 48 on brings back the 24 hours in between."""
+    fleet, levels = _notebooks([9, 10])
+    ends = (Price(Decimal(3), "bill", is_committed=True), Price(Decimal(3), "price_book", from_ms=24 * H))
+    first, second = (replace(node, to_ms=100 * H) for node in fleet.nodes)
+    answer = shared(facts, Fleet((first, replace(second, prices=ends)), fleet.pods), levels, ROOMY)
+    # the shared GPU is on a node like the first one: 48 x 3 + 24 x 3 leave the bill, 48 x 3 are needed
+    assert (answer.saving, answer.figures["freed_capacity_cost"]) == (3 * 24, 3 * 24)
 
 
 def test_cash_is_of_nodes_that_go_and_the_rest_is_freed_capacity(facts: Facts) -> None:

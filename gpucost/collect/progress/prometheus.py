@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from gpucost.config.model import PrometheusSource, UnitSettings
+    from gpucost.periods import Span
     from gpucost.store.connection import Store
-    from gpucost.store.runs import Span
 
 _QUERY_STEP = "60s"
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from prometheus_api_client.prometheus_connect import PrometheusConnect
 
     from gpucost.config.model import PrometheusSource
+    from gpucost.periods import Span
     from gpucost.store.metrics import ReadAnswer
-    from gpucost.store.runs import Span
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)

@@ -26,12 +26,9 @@ from gpucost.collect.base import (
     SourceFinding,
     default_spans,
     halves,
-    intersect,
     late_spans,
-    merge,
     month_start_ms,
     period_of,
-    subtract,
     until,
     whole_hours,
 )
@@ -59,7 +56,7 @@ from gpucost.collect.prometheus.queries import (
     stored_needs,
 )
 from gpucost.errors import SourceError, UsageError
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, intersect, iso, merge, subtract, to_ms
 from gpucost.store import runs
 from gpucost.store.metrics import (
     FAMILY_SAMPLES,
@@ -79,8 +76,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gpucost.config.model import Activity, Idle, PrometheusSource
+    from gpucost.periods import Span
     from gpucost.store.connection import Store
-    from gpucost.store.runs import LaggingTargets, Span
+    from gpucost.store.runs import LaggingTargets
 
 _log = logging.getLogger(__name__)
 

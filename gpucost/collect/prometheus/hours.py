@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gpucost.collect.prometheus.queries import Selector
-    from gpucost.store.runs import Span
+    from gpucost.periods import Span
 
 # Of kube_node_info, what no scrape target says; and what says an object where labels are honored, else a target.
 _OF_OBJECTS = {

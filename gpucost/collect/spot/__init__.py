@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpucost.config.model import Config
+    from gpucost.periods import Span
     from gpucost.store.connection import Store
     from gpucost.store.prices import SpotLoad, SpotPrice
-    from gpucost.store.runs import Span
 
     Progress = Callable[[str], None]
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import boto3
 
     from gpucost.config.model import Aws
+    from gpucost.periods import Span
     from gpucost.store.prices import SpotPrice
-    from gpucost.store.runs import Span
 
 PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 # An EC2 request takes this many values of a filter.

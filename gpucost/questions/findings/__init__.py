@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from gpucost.questions.whatif.commitments import StoredCommitments
     from gpucost.store.connection import Store
     from gpucost.whatif.answer import Answer
+    from gpucost.whatif.avoidable import Key
     from gpucost.whatif.curve import Curve
     from gpucost.whatif.fleet import Usage
-    from gpucost.whatif.reserve import Key
 
 # What an answer is compared with.
 Comparison = Literal["previous"]

@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpucost.engine import answer_rows
-from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.findings import patches
 from gpucost.questions.report.rows import ZERO
@@ -23,7 +22,6 @@ from gpucost.records import grouped, keyed_record, record
 from gpucost.render.templates import fill
 from gpucost.render.view import Coverage
 from gpucost.shapes import Shape
-from gpucost.store.usage import load_devices
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -307,9 +305,7 @@ Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and what they cost
 
 
 def candidates(con: DuckDBPyConnection, config: Config, period: Period) -> list[Candidate]:
-    """Everything that may be worth a finding, of the temporary table waste_rows and the attributed tables."""
-    load_activity(con, config.activity)
-    load_devices(con, period)
+    """Everything that may be worth a finding, of the tables waste_rows and activity_use and the attributed ones."""
     workloads = answer_rows(con, "gpucost.questions.findings", "workloads", period.bounds)
     free = answer_rows(con, "gpucost.questions.findings", "free_gpus", period.bounds)
     return list(_Candidates(workloads, free, period, config).all())

@@ -12,19 +12,19 @@ from gpucost import pipeline
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
 from gpucost.questions.findings.kinds import Findings, Names, WhatIfQuery, WhatIfResult, ranked
+from gpucost.questions.units.query import quiet_hours
 from gpucost.records import grouped
 from gpucost.whatif import rightsize, schedule, share
 from gpucost.whatif.answer import Answer
+from gpucost.whatif.avoidable import Commitments
 from gpucost.whatif.flags import HOURS_PER_MONTH
 from gpucost.whatif.fleet import (
     NOTEBOOKS,
     Fleet,
     Idle,
-    Level,
     Levels,
     NodeKey,
     Pod,
-    PodKey,
     Scope,
     Usage,
     idle_stretches,
@@ -32,7 +32,7 @@ from gpucost.whatif.fleet import (
     read_stored,
 )
 from gpucost.whatif.gpu_specs import Facts, load_facts
-from gpucost.whatif.reserve import read_collected
+from gpucost.whatif.reserve import read_collected, read_covers
 from gpucost.whatif.spot import answer as spot
 from gpucost.whatif.spot import moves
 from gpucost.whatif.spot.market import Market, read_market
@@ -54,19 +54,19 @@ Place = tuple[str | None, str | None]  # provider and region
 class _Scenarios:
     """The what-ifs as their commands put them with the options of a question, on usage that is read once."""
 
-    def __init__(self, config: Config, store: Store, period: Period) -> None:
-        self.config, self.period, self.store = config, period, store
+    def __init__(self, config: Config, store: Store, period: Period, measured: Levels) -> None:
+        self.config, self.period, self.store, self._levels = config, period, store, measured
         self.period_name = name_of(period, config.tz)
 
-        def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, Levels]:
-            activity = config.activity
-            return (
+        def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, schedule.Quiet, Commitments]:
+            fleet, idle = (
                 read_stored(con, period, Scope()).fleet,
-                idle_stretches(con, activity, period, MS_PER_HOUR),
-                levels(con, activity, period),
+                idle_stretches(con, config.activity, period, MS_PER_HOUR),
             )
+            return fleet, idle, quiet_hours(con, period), read_covers(con, period)
 
-        self.fleet, self._idle_hour, self._levels = pipeline.read_attributed(config, store, read)
+        fleet, self._idle_hour, self._quiet, self.commitments = pipeline.read_attributed(config, store, read)
+        self.fleet = self.commitments.marked(fleet)
 
     @cached_property
     def _prices(self) -> tuple[Facts, dict[Place, list[rightsize.Offer]], Market]:
@@ -82,7 +82,15 @@ class _Scenarios:
     def usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
         """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""
         fleet, others = self._narrowed(question)
-        return Usage(fleet, self.config.currency, self.period_name, "", is_narrowed, others=others)
+        return Usage(
+            fleet,
+            self.config.currency,
+            self.period_name,
+            "",
+            is_narrowed,
+            others=others,
+            commitments=self.commitments,
+        )
 
     def _narrowed(self, question: WhatIfQuery) -> tuple[Fleet, tuple[Pod, ...]]:
         if not question.workloads:
@@ -120,10 +128,10 @@ class _Scenarios:
     @cached_property
     def _nodes(self) -> dict[NodeKey, list[int]]:
         """Positions in the fleet of a node and its parts, by cluster and name."""
-        found: dict[NodeKey, list[int]] = defaultdict(list)
-        for position, node in enumerate(self.fleet.nodes):
-            found[node.cluster, node.name.partition("#")[0]].append(position)
-        return found
+        return grouped(
+            ((node.cluster, node.name.partition("#")[0]), position)
+            for position, node in enumerate(self.fleet.nodes)
+        )
 
     def schedule(self, question: WhatIfQuery) -> Answer:
         given = {name: value or "" for name, value in question.options}
@@ -139,7 +147,7 @@ class _Scenarios:
         )
         idle = self._idle_hour if rules.idle_minutes else {}
         usage = self.usage(question, is_narrowed=bool(question.workloads))
-        then, before = schedule.played(usage, rules, idle)
+        then, before = schedule.played(usage, rules, idle, self._quiet)
         return schedule.answer(usage, rules, then, idle, before)
 
     def spot(self, question: WhatIfQuery) -> Answer:
@@ -151,17 +159,7 @@ class _Scenarios:
         return spot.answer(moves.SpotOptions(), query)
 
     def share(self, question: WhatIfQuery) -> Answer:
-        usage = self.usage(question)
-        # of the others it matters only whether anybody's memory was collected
-        known = self._with_memory | {
-            pod.key: self._levels[pod.key] for pod in usage.fleet.pods if pod.key in self._levels
-        }
-        return share.answer(usage, share.Sizing(), known, self._prices[0])
-
-    @cached_property
-    def _with_memory(self) -> dict[PodKey, Level]:
-        """The level of one pod whose memory was collected, if there is any."""
-        return dict(next(([one] for one in self._levels.items() if one[1].high_memory_mib is not None), []))
+        return share.answer(self.usage(question), share.Sizing(), self._levels, self._prices[0])
 
     def rightsize(self, question: WhatIfQuery) -> Answer:
         (facts, listed, _), usage = self._prices, self.usage(question)
@@ -186,8 +184,8 @@ def findings(
     """
 
     tell("looking for waste")
-    candidates = _candidates(config, store, period)
-    scenarios = _Scenarios(config, store, period)
+    candidates, measured = _candidates(config, store, period)
+    scenarios = _Scenarios(config, store, period, measured)
     minimum = config.findings.minimum_per_month
     # no what-if saves more than what the workloads cost today
     worth = (one for one in candidates if one.finding.cost > 0 and one.finding.cost >= minimum / 12)
@@ -215,15 +213,16 @@ def findings(
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
 
 
-def _candidates(config: Config, store: Store, period: Period) -> list[Candidate]:
-    """Where money may be saved in `period`, with the what-ifs that say how much."""
+def _candidates(config: Config, store: Store, period: Period) -> tuple[list[Candidate], Levels]:
+    """Where money may be saved in `period`, with the what-ifs that say how much; and how busy pods were."""
     from gpucost.periods import time_buckets
     from gpucost.questions.findings.kinds import candidates as found
     from gpucost.questions.waste.anatomy import Filters, prepare
 
-    def built(con: DuckDBPyConnection) -> list[Candidate]:
+    def built(con: DuckDBPyConnection) -> tuple[list[Candidate], Levels]:
         prepare(con, config, period, time_buckets(period, config.tz, ()), Filters())
-        return found(con, config, period)
+        measured = levels(con, config.activity, period)
+        return found(con, config, period), measured
 
     return pipeline.read_attributed(config, store, built, period)
 

@@ -1,6 +1,6 @@
--- reads: hourly_costs, allocations, allocation_traits, nodes, waste_rows, activity_devices, blocks; $from_ms, $to_ms the period
+-- reads: hourly_costs, allocations, allocation_traits, nodes, waste_rows, activity_devices, activity_use, blocks; $from_ms, $to_ms the period
 -- writes: nothing; answers the workloads of the period: whose, what they held, cost and wasted by bucket, how busy they were, when services were active
--- invariant: one row per (cluster, namespace, workload); costs are those of its cells; p95 is of device-hours, 0-1; unused_gpu_ms is the part of the GPU time held of GPUs at 0 % all the while
+-- invariant: one row per (cluster, namespace, workload); costs are those of its cells; p95 is of device-hours, 0-1; unused_gpu_ms is the GPU time held of GPUs never in use
 WITH cells AS (
     SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, a.held_from_ms, a.held_to_ms,
         coalesce(t.workload_type, 'other') AS workload_type, n.capacity_type, n.node,
@@ -18,10 +18,10 @@ workloads AS (
         max(gpus) AS gpus_per_pod,
         greatest(min(held_from_ms), $from_ms) AS from_ms,
         least(max(held_to_ms), $to_ms) AS to_ms,
-        sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS held_gpu_ms,
-        sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active_gpu_ms,
-        sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms,
-        sum(utilization_gpu_ms::DECIMAL(38, 6))::DOUBLE AS utilization_gpu_ms,
+        total_ms(allocated_gpu_ms) AS held_gpu_ms,
+        total_ms(active_gpu_ms) AS active_gpu_ms,
+        total_ms(idle_gpu_ms) AS idle_gpu_ms,
+        total_ms(utilization_gpu_ms) AS utilization_gpu_ms,
         max(to_ms) FILTER (active_gpu_ms > 0) AS active_to_ms,
         list(DISTINCT node ORDER BY node) AS nodes,
         sum(cost)::DECIMAL(38, 9) AS cost,
@@ -42,7 +42,7 @@ pods_at_once AS (
     GROUP BY ALL
 ),
 wasted AS (
-    SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
+    SELECT cluster, namespace, workload, bucket, total_ms(gpu_ms) AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost
     FROM waste_rows WHERE allocation_id IS NOT NULL GROUP BY ALL
 ),
 buckets AS (
@@ -50,7 +50,7 @@ buckets AS (
 ),
 hours AS (
     SELECT cluster, namespace, workload, from_ms // 3600000 AS hour,
-        sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active_gpu_ms, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms
+        total_ms(active_gpu_ms) AS active_gpu_ms, total_ms(idle_gpu_ms) AS idle_gpu_ms
     FROM cells SEMI JOIN (FROM workloads WHERE workload_type = 'inference') USING (cluster, namespace, workload)
     GROUP BY ALL
 ),
@@ -60,37 +60,25 @@ served AS (
     FROM hours GROUP BY ALL
 ),
 held AS (
-    SELECT allocation_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms FROM cells GROUP BY ALL
-),
-heard AS (
-    SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, h.gpu_ms / a.gpus AS held_ms, d.device, d.kind,
-        b.value_sum, b.value_sum / b.samples * d.scale AS level
-    FROM activity_devices AS d
-    JOIN allocations AS a USING (allocation_id)
-    JOIN held AS h USING (allocation_id)
-    JOIN blocks AS b ON b.series_id = d.series_id AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
-),
--- a device that holds a model in memory is in use
-devices AS (
-    SELECT cluster, namespace, workload, allocation_id, device, any_value(gpus) AS gpus, any_value(held_ms) AS held_ms,
-        sum(value_sum) FILTER (kind = 'activity') = 0 AND coalesce(max(level) FILTER (kind = 'memory') <= 1024, true) AS never
-    FROM heard GROUP BY ALL
-    HAVING never IS NOT NULL
-),
-pods AS (
-    SELECT cluster, namespace, workload, allocation_id, any_value(gpus) AS gpus, any_value(held_ms) AS held_ms,
-        count(*) FILTER (never) AS unused, count(*) FILTER (NOT never) AS used
-    FROM devices GROUP BY ALL
+    SELECT allocation_id, total_ms(allocated_gpu_ms) AS gpu_ms FROM cells GROUP BY ALL
 ),
 unused AS (
-    SELECT cluster, namespace, workload, max(gpus) AS asked, max(used) AS most_used, sum(unused * held_ms) AS unused_gpu_ms
-    FROM pods
+    SELECT a.cluster, a.namespace, a.workload, max(a.gpus) AS asked, max(u.used) AS most_used,
+        sum((u.devices - u.used) * h.gpu_ms / a.gpus) AS unused_gpu_ms
+    FROM (SELECT allocation_id, count(*) AS devices, count(*) FILTER (is_used) AS used FROM activity_use GROUP BY ALL) AS u
+    JOIN allocations AS a USING (allocation_id) JOIN held AS h USING (allocation_id)
     -- a pod that used no GPU at all is idle, and no question of how many
-    WHERE gpus > 1 AND used > 0 AND unused > 0
+    WHERE a.gpus > 1 AND u.used BETWEEN 1 AND u.devices - 1
     GROUP BY ALL
 ),
 busy AS (
-    SELECT cluster, namespace, workload, quantile_cont(level, 0.95) AS p95 FROM heard WHERE kind = 'activity' GROUP BY ALL
+    SELECT a.cluster, a.namespace, a.workload, quantile_cont(b.value_sum / b.samples * d.scale, 0.95) AS p95
+    FROM activity_devices AS d
+    JOIN held AS h USING (allocation_id)
+    JOIN allocations AS a USING (allocation_id)
+    JOIN blocks AS b ON b.series_id = d.series_id AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
+    WHERE d.kind = 'activity'
+    GROUP BY ALL
 )
 SELECT w.*, m.most_pods::INTEGER AS most_pods, coalesce(k.buckets, MAP {}) AS buckets, coalesce(s.hours, []) AS hours,
     b.p95, u.asked, u.most_used, coalesce(u.unused_gpu_ms, 0) AS unused_gpu_ms

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from gpucost.engine import dicts, run_stage
 from gpucost.periods import Period, from_ms, iso, time_buckets
 from gpucost.questions.report.rows import in_hours
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.store import sqlfiles
 from gpucost.store.usage import nothing_used
 
@@ -146,6 +146,18 @@ def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> 
     if ask.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():
         raise nothing_used(con, ask.period.start_ms, ask.period.end_ms, ask.period_name, **filters)
     run_stage(con, PACKAGE, "30_candidates")
+
+
+def quiet_hours(con: DuckDBPyConnection, period: Period) -> dict[tuple[str, str, str], list[int]]:
+    """The epoch hours of `period` in which a workload (its cluster, namespace and name) counted no request.
+
+    Hours in which its counters were not collected are left out, and workloads without counters.
+    """
+    if not con.execute("FROM progress_series LIMIT 1").fetchall():
+        return {}
+    run_stage(con, PACKAGE, "30_candidates")
+    rows = run_stage(con, PACKAGE, "35_quiet_hours", period.bounds).fetchall()
+    return grouped(((row[0], row[1], row[2]), row[3]) for row in rows)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
--- reads: waste_rows, waste_pods, nodes, gpu_models, activity_devices, blocks; $wasted lists the buckets that are waste; $most limits the rows
+-- reads: waste_rows, waste_pods, nodes, gpu_models, activity_devices, activity_use, blocks; $wasted lists the buckets that are waste; $most limits the rows
 -- writes: nothing; answers the workloads that waste most money: what they held, what of it was waste and its dearest kind, and what is measured of their GPUs: how many were asked for, heard, never used; how busy in the middle and in the busiest hours; memory
--- invariant: one row per (cluster, namespace, workload); never_used counts GPUs of pods of several at 0 % for as long as they were held in the period; percentiles are of device-hours, 0-1; null where nothing was heard
+-- invariant: one row per (cluster, namespace, workload); never_used counts GPUs of pods of several that were never in use in the period; percentiles are of device-hours, 0-1; null where nothing was heard
 WITH buckets AS (
     SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
         list_contains($wasted::VARCHAR[], bucket) AS is_waste
@@ -33,21 +33,14 @@ pods AS (
     SEMI JOIN waste_rows AS f ON f.allocation_id = p.allocation_id
 ),
 heard AS (
-    SELECT p.cluster, p.namespace, p.workload, p.allocation_id, p.gpus, d.device, d.kind, b.samples, b.value_sum,
-        b.value_sum / b.samples * d.scale AS level
+    SELECT p.cluster, p.namespace, p.workload, d.kind, b.value_sum / b.samples * d.scale AS level
     FROM pods AS p
     JOIN activity_devices AS d USING (allocation_id)
     JOIN blocks AS b ON b.series_id = d.series_id AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
 ),
-devices AS (
-    SELECT cluster, namespace, workload, allocation_id, device, any_value(gpus) AS gpus, sum(value_sum) = 0 AS never
-    FROM heard
-    WHERE kind = 'activity'
-    GROUP BY ALL
-),
 used AS (
-    SELECT cluster, namespace, workload, count(*) AS gpus_measured, count(*) FILTER (never AND gpus > 1) AS gpus_never_used
-    FROM devices
+    SELECT p.cluster, p.namespace, p.workload, count(*) AS gpus_measured, count(*) FILTER (p.gpus > 1 AND NOT u.is_used) AS gpus_never_used
+    FROM pods AS p JOIN activity_use AS u USING (allocation_id)
     GROUP BY ALL
 ),
 levels AS (

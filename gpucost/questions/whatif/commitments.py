@@ -18,9 +18,9 @@ from gpucost.questions.whatif.prices import list_prices, price, price_of_region,
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.records import grouped
 from gpucost.render.view import Document
-from gpucost.store.sqlfiles import column
 from gpucost.whatif import buy, reserve
 from gpucost.whatif.answer import Assumption, Position, today_of, total
+from gpucost.whatif.avoidable import Key
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.curve import Evidence, described_curve
@@ -33,7 +33,6 @@ from gpucost.whatif.reserve import (
     Demand,
     DescribedUse,
     Existing,
-    Key,
     Offers,
     ReservedUse,
     Terms,
@@ -242,9 +241,7 @@ class StoredCommitments:
     @cached_property
     def _types(self) -> list[str]:
         with self.store.read() as con:
-            return column(
-                con, "SELECT DISTINCT lower(instance_type) FROM nodes WHERE instance_type IS NOT NULL"
-            )
+            return reserve.read_types(con)
 
     @cached_property
     def existing(self) -> Existing:

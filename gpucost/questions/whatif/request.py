@@ -85,10 +85,13 @@ class PlanRequest(PeriodOptions, Request):
         Raises UsageError for a period that cannot be read, GpucostError where nothing was used by whom the options name.
         """
         from gpucost.whatif.fleet import Usage, read_stored
+        from gpucost.whatif.reserve import read_covers
 
         scope, period = scope or self.scope, self.period
-        stored = self.read(lambda con: read_stored(con, period, scope))
-        fleet = stored.fleet
+        stored, commitments = self.read(
+            lambda con: (read_stored(con, period, scope), read_covers(con, period))
+        )
+        fleet = commitments.marked(stored.fleet)
         if scope.clusters not in self._noted:
             self._noted.add(scope.clusters)
             self.note_gaps(scope.clusters, period)
@@ -108,6 +111,7 @@ class PlanRequest(PeriodOptions, Request):
             scope.is_narrowed,
             reported=stored.reported,
             others=stored.others,
+            commitments=commitments,
         )
 
     def finish(self, answer: Answer) -> Document:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from gpucost.whatif.rightsize import (
     Margins,
     answer,
     catalog_speeds,
-    described,
+    compare,
     list_offers,
     read_speeds,
 )
@@ -35,7 +34,7 @@ def whatif_rightsize(
 ) -> Document:
     """Say which workloads could do with fewer GPUs, or a MIG slice of one; with --other-models also with other GPUs.
 
-    Without --gpu-model: every workload measured in the store, by its memory and activity (95th percentiles). Other models are
+    Without --gpu-model: every workload measured in the store, by its highest memory and activity. Other models are
     compared by cost per unit of work: by measured speeds of --speeds, else by an estimate.
 
     \b
@@ -50,26 +49,15 @@ def whatif_rightsize(
     settings, facts = request.settings, load_facts()
     measured_speeds = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
     if request.is_described(work, *(["--other-models"] if other_models else [])):
-        usage, measured, measured_speeds, offer = described(work, measured_speeds, facts, settings.currency)
-        offers, stale_before = [offer], ""
-    else:
-        usage = request.usage()
-        with request.store.read() as con:
-            load_offers(con, settings)
-            offers = list_offers(con)
-        measured = request.read(lambda con: levels(con, settings.activity, request.period))
-        stale_before = (
-            (request.period.end - timedelta(days=settings.prices.stale_after_days)).date().isoformat()
-        )
+        return request.finish(compare(work, margins, measured_speeds, facts, settings.currency))
+    usage = request.usage()
+    with request.store.read() as con:
+        load_offers(con, settings)
+        offers = list_offers(con)
+    measured = request.read(lambda con: levels(con, settings.activity, request.period))
+    stale = request.period.end.date(), settings.prices.stale_after_days
     return request.finish(
         answer(
-            usage,
-            margins,
-            measured,
-            facts,
-            measured_speeds,
-            offers,
-            other_models=other_models,
-            stale_before=stale_before,
+            usage, margins, measured, facts, measured_speeds, offers, other_models=other_models, stale=stale
         )
     )

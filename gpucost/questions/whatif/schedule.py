@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from gpucost.options import Option
+from gpucost.questions.units.query import quiet_hours
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import idle_stretches
@@ -37,14 +38,19 @@ def whatif_schedule(
     settings = request.settings
     office = OfficeHours.parse(office_hours, weekdays) if office_hours is not None else None
     if request.is_described(nodes, *flags_of(rules, but=("provision_minutes",))):
-        usage, then, even = described(nodes, rules, office, settings.currency)
-        return request.finish(answer(usage, rules, then, {}, even=even))
+        usage, then, before, even = described(nodes, rules, office, settings.currency)
+        return request.finish(answer(usage, rules, then, {}, before, even))
 
     usage = request.usage()
     if not rules.patience_ms() and office is None:
         rules = replace(rules, notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES)
     rules = replace(rules, office=tuple(office.spans(request.period, settings.tz)) if office else None)
     at_least_ms = 0 if office else rules.patience_ms() or 0
-    idle = request.read(lambda con: idle_stretches(con, settings.activity, request.period, at_least_ms))
-    then, before = played(usage, rules, idle)
+    idle, quiet = request.read(
+        lambda con: (
+            idle_stretches(con, settings.activity, request.period, at_least_ms),
+            quiet_hours(con, request.period),
+        )
+    )
+    then, before = played(usage, rules, idle, quiet)
     return request.finish(answer(usage, rules, then, idle, before))

@@ -21,7 +21,7 @@ def whatif_share(
 ) -> Document:
     """Say how many GPUs pods need when they share them, by time slicing, MPS or MIG, and what that saves.
 
-    Without --pods: the store's pods with one GPU each, by the 95th percentile of what was measured of their workload.
+    Without --pods: the store's pods with one GPU each, by their activity in the same hours and their workload's highest memory.
 
     \b
     Examples:

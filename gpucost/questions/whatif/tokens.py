@@ -17,7 +17,7 @@ from gpucost.questions.whatif.prices import ApiOffer, api_price
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.render.view import Document
 from gpucost.whatif.answer import Assumption, Position, old_prices, priced, total
-from gpucost.whatif.avoidable import at_cash_prices
+from gpucost.whatif.avoidable import NO_COMMITMENTS
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.flags import GPUS_PER_NODE
 from gpucost.whatif.fleet import Price, Scope, escaped_glob
@@ -145,9 +145,10 @@ def _share_paid_anyway(request: WhatIfRequest, rows: list[Row]) -> Decimal:
     """The share of cost that stays on the bill, of all that the rows' workloads hold."""
     names = {escaped_glob(part) for row in rows for part in row["workload"].split(" + ")}
     places = {(row["cluster"], row["namespace"]) for row in rows}
-    fleet = request.usage(Scope(workloads=tuple(names))).fleet
+    usage = request.usage(Scope(workloads=tuple(names)))
+    fleet, commitments = usage.fleet, usage.commitments or NO_COMMITMENTS
     fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))
-    whole, cash = fleet_costs(fleet).cost, fleet_costs(at_cash_prices(fleet)).cost
+    whole, cash = fleet_costs(fleet).cost, fleet_costs(commitments.at_cash_prices(fleet)).cost
     return (whole - cash) / whole if whole else Decimal(0)
 
 

@@ -80,6 +80,9 @@ def document(answer: Answer) -> Document:
         ),
         Figure("Saving", answer.saving, "money", *share),
     )
+    needs_work = answer.figures.get("saving_by_suitability", {}).get("needs_work", 0)
+    if needs_work > 0:
+        figures += (Figure("Needs work", needs_work, "money", note="more; no part of the saving"),)
     if (owed := answer.figures.get("obligation")) is not None:
         figures += (Figure("Obligation", owed, "money", note="owed, used or not"),)
 

@@ -46,26 +46,11 @@ pods AS (
     GROUP BY ALL
     HAVING devices >= any_value(CASE WHEN contains(a.resource, '_mig_') THEN a.units WHEN a.gpus >= 1 THEN ceil(a.gpus - 1e-6) ELSE 1 END)
 ),
-islands AS (
-    SELECT allocation_id, device, min(from_ms) AS from_ms, max(until_ms) AS until_ms
-    FROM (
-        SELECT *, sum(starts) OVER (PARTITION BY allocation_id, device ORDER BY from_ms, until_ms) AS island
-        FROM (
-            SELECT *, (from_ms > coalesce(max(until_ms) OVER (PARTITION BY allocation_id, device ORDER BY from_ms, until_ms
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -1))::INTEGER AS starts
-            FROM speech WHERE idle AND from_ms < until_ms
-        )
-    )
-    GROUP BY allocation_id, device, island
-),
 events AS (
     SELECT allocation_id, at_ms, sum(step) AS step
-    FROM (
-        SELECT allocation_id, from_ms AS at_ms, 1 AS step FROM islands
-        UNION ALL
-        SELECT allocation_id, until_ms, -1 FROM islands
-    )
+    FROM (SELECT allocation_id, unnest([from_ms, until_ms]) AS at_ms, unnest([1, -1]) AS step FROM speech WHERE idle AND from_ms < until_ms)
     GROUP BY ALL
+    HAVING sum(step) <> 0
 ),
 depths AS (
     SELECT allocation_id, at_ms, sum(step) OVER w AS depth, lead(at_ms) OVER w AS next_ms

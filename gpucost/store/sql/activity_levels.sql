@@ -1,41 +1,44 @@
--- reads: activity_devices, blocks, allocations
--- writes: nothing; answers one row per pod that is measured: its devices and those in use, the highest 5-minute mean of each hour, and the most memory of a device
--- invariant: activity is 0-1, memory in MiB and null where it was not collected; a device is in use that was once not idle, or holds more than 1 GiB
-WITH heard AS (
-    SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms, b.idle_threshold,
+-- reads: activity_devices, activity_use, blocks, allocations
+-- writes: nothing; answers one row per pod that is measured: its devices, those in use and those once not idle, the highest 5-minute mean of each hour, and the most memory of a device
+-- invariant: activity is 0-1, memory in MiB and null where it was not collected; fixed memory is as much in nine of ten samples
+WITH samples AS (
+    SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms,
         b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
             list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER))) AS at_ms,
         unnest(b.vals) AS value
     FROM activity_devices AS d JOIN blocks AS b USING (series_id)
     WHERE b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
 ),
+heard AS (
+    FROM samples WHERE at_ms >= held_from_ms AND at_ms < held_to_ms
+),
 devices AS (
     SELECT allocation_id, device, count(*) FILTER (kind = 'activity') AS samples, avg(value * scale) FILTER (kind = 'activity') AS mean,
         max(value * scale) FILTER (kind = 'memory') AS most_memory_mib,
-        coalesce(bool_or(kind = 'activity' AND value >= idle_threshold), false) OR coalesce(most_memory_mib > 1024, false) AS is_used,
+        quantile_disc(value * scale, 0.1) FILTER (kind = 'memory') AS least_memory_mib,
         max(at_ms) FILTER (kind = 'activity') - min(at_ms) FILTER (kind = 'activity') AS measured_ms
-    FROM heard
-    WHERE at_ms >= held_from_ms AND at_ms < held_to_ms
-    GROUP BY ALL
+    FROM heard GROUP BY ALL
 ),
 slots AS (
     SELECT allocation_id, at_ms // 3600000 AS hour, avg(value * scale) AS mean
     FROM heard
-    WHERE kind = 'activity' AND at_ms >= held_from_ms AND at_ms < held_to_ms
+    WHERE kind = 'activity'
     GROUP BY allocation_id, device, hour, at_ms // 300000
 ),
 hours AS (
-    SELECT allocation_id, list((hour, high) ORDER BY hour) AS busiest, max(high) AS high_activity
+    SELECT allocation_id, list((hour, high) ORDER BY hour) AS hours, max(high) AS high
     FROM (SELECT allocation_id, hour, max(mean) AS high FROM slots GROUP BY ALL)
     GROUP BY ALL
 )
-SELECT a.cluster, a.uid, h.busiest, h.high_activity,
+SELECT a.cluster, a.uid, h.hours, h.high,
     count(*) FILTER (samples > 0) AS devices,
     count(*) FILTER (samples > 0 AND is_used) AS active_devices,
-    coalesce(max(measured_ms), 0) AS measured_ms,
-    avg(mean) AS mean_activity,
-    max(most_memory_mib) AS high_memory_mib
-FROM devices JOIN hours AS h USING (allocation_id) JOIN allocations AS a USING (allocation_id)
+    count(*) FILTER (samples > 0 AND is_busy) AS busy_devices,
+    coalesce(max(measured_ms), 0) / 3600000 AS measured_hours,
+    avg(d.mean) AS mean,
+    max(most_memory_mib) AS high_memory_mib,
+    coalesce(bool_and(least_memory_mib >= 0.95 * most_memory_mib) FILTER (is_used), false) AS has_fixed_memory
+FROM devices AS d LEFT JOIN activity_use USING (allocation_id, device) JOIN hours AS h USING (allocation_id) JOIN allocations AS a USING (allocation_id)
 GROUP BY ALL
 HAVING devices > 0
 ORDER BY ALL;

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpucost import inputs
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
-from gpucost.options import Option, OptionGroup
+from gpucost.options import Option, OptionGroup, number
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
-from gpucost.whatif.answer import (
-    Answer,
-    Assumption,
-    Position,
-    Rows,
-    Value,
-    scenario_of,
-    stated,
-    today_of,
-    total,
-)
-from gpucost.whatif.avoidable import why_not
-from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, old_prices, stated, today_of, total
+from gpucost.whatif.avoidable import Held
+from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
-from gpucost.whatif.fleet import Fleet, Level, Levels, Node, Pod, Price, Usage, is_batch, one_node
+from gpucost.whatif.fleet import Fleet, Levels, Node, Pod, Price, Usage, Workload, is_batch
 from gpucost.whatif.gpu_specs import Facts, GpuModel
+from gpucost.whatif.packing import NO_SAVING, Change, emptied, less_cost, saved, scenario, today_held
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -66,31 +57,18 @@ class Offer:
 
 def list_offers(con: DuckDBPyConnection) -> list[Offer]:
     """List and spot prices of today by region. Expects price_offers on this connection (price.load_offers)."""
-    run_stage(con, __package__ or "", "offers")
-    rows = con.execute(
-        "SELECT provider, region, instance_type, gpu_model, gpu_count, purchase_option, price_per_hour, price_as_of, source"
-        " FROM gpu_offers ORDER BY ALL"
-    ).fetchall()
-    return [
-        Offer(provider, region, kind, model, gpus, option, round(price / gpus, 12), source, str(as_of))
-        for provider, region, kind, model, gpus, option, price, as_of, source in rows
-    ]
+    run_stage(con, "gpucost.price", "listed_instances")
+    return [Offer(*row) for row in run_stage(con, __package__ or "", "offers").fetchall()]
 
 
 def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:
-    """What the fleet's own nodes cost: their latest prices, discounts and contracts included."""
+    """The prices of the fleet's own nodes: their latest ones, discounts and contracts included."""
     offers = {}
     for node in nodes:
         if node.is_priced and node.gpu_model and node.capacity_type in PURCHASE and node.gpus >= 1:
             price, gpus = node.prices[-1], round(node.gpus)
-            kind = (
-                node.provider,
-                node.region,
-                node.instance_type,
-                node.gpu_model,
-                gpus,
-                PURCHASE[node.capacity_type],
-            )
+            place = (node.provider, node.region, node.instance_type, node.gpu_model, gpus)
+            kind = (*place, PURCHASE[node.capacity_type])
             offers[kind] = Offer(*kind, round(price.per_node_hour / gpus, 12), price.source, price.as_of)
     return list(offers.values())
 
@@ -99,9 +77,6 @@ def merge(own: Sequence[Offer], listed: Sequence[Offer]) -> list[Offer]:
     """Both, list prices only where the fleet itself has no price of that instance type."""
     known = {offer.kind for offer in own}
     return [*own, *(offer for offer in listed if offer.kind not in known)]
-
-
-_COLUMNS = ("gpu_model", "relative_speed")
 
 
 @record
@@ -124,41 +99,30 @@ class Speeds:
 
 def catalog_speeds(facts: Facts) -> Speeds:
     """Dense FP16 throughput and memory bandwidth, the smaller ratio of the two: most work waits for one of them."""
-    known = [(model, model.tflops, model.memory_gb_per_s) for model in facts.models.values()]
-    return Speeds(
-        {model.name: (tflops, bandwidth) for model, tflops, bandwidth in known if tflops and bandwidth},
-        "catalog (smaller of TFLOPS and GB/s)",
-        max(
-            (model.as_of for model, tflops, bandwidth in known if tflops and bandwidth and model.as_of),
-            default=None,
-        ),
-    )
+    speeds, dates = {}, []
+    for model in facts.models.values():
+        if model.tflops and model.memory_gb_per_s:
+            speeds[model.name] = (model.tflops, model.memory_gb_per_s)
+            dates.append(model.as_of or "")
+    return Speeds(speeds, "catalog (smaller of TFLOPS and GB/s)", max(dates, default="") or None)
 
 
 def read_speeds(path: Path, facts: Facts) -> Speeds:
     """The user's table: CSV with the columns gpu_model, relative_speed. Raises DataError, naming file and line."""
-    speeds: dict[str, tuple[float, ...]] = {}
     try:
-        with io.StringIO(inputs.text(path), newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            if tuple(reader.fieldnames or ())[: len(_COLUMNS)] != _COLUMNS:
-                raise DataError(
-                    f"{path}, line 1: the columns are {', '.join(reader.fieldnames or ()) or 'missing'}",
-                    _HINT,
-                )
-            for row in reader:
-                where = f"{path}, line {reader.line_num}"
-                try:
-                    speed = float(row["relative_speed"] or "")
-                except ValueError:
-                    speed = 0.0
-                if not 0 < speed < float("inf"):
-                    raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT)
-                speeds[facts.model(row["gpu_model"] or "", where).name] = (speed,)
+        rows = list(csv.DictReader(inputs.text(path).splitlines(), strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise inputs.unreadable(path, error, _HINT) from None
-    if not speeds:
-        raise DataError(f"{path} holds no speeds", _HINT)
+    if not rows or not {"gpu_model", "relative_speed"} <= rows[0].keys():
+        raise DataError(f"{path} holds no speeds, or other columns", _HINT)
+    speeds: dict[str, tuple[float, ...]] = {}
+    for line, row in enumerate(rows, 2):
+        where = f"{path}, line {line}"
+        try:
+            speed = number(float, Option("", above=True), row["relative_speed"] or "")
+        except ValueError:
+            raise DataError(f"{where}: {row['relative_speed']!r} is no speed above 0", _HINT) from None
+        speeds[facts.model(row["gpu_model"] or "", where).name] = (speed,)
     return Speeds(speeds, str(path), across_vendors=True)
 
 
@@ -191,30 +155,17 @@ class Load:
 class Margins(OptionGroup):
     """Percentages as in `whatif share`; a batch job may take `max_slowdown` times as long."""
 
-    margin_percent: Annotated[
-        float,
-        Option(
-            "Added to memory and activity measured. Default: 10.",
-            says="added to memory and activity",
-            unit="percent",
-        ),
-    ] = 10.0
-    headroom_percent: Annotated[
-        float,
-        Option(
-            "Percent of the GPUs that serve to keep free. Default: 20.",
-            most=90,
-            says="kept free of what serves",
-            unit="percent",
-        ),
-    ] = 20.0
+    margin_percent: flags.Margin = 10.0
+    headroom_percent: flags.Headroom = 20.0
     max_slowdown: Annotated[
         float,
         Option(
-            "Batch work may take so many times as long. Default: 2.", above=True,
-            says="batch work may take", unit="times as long",
+            "Batch work may take so many times as long. Default: 2.",
+            above=True,
+            says="batch work may take",
+            unit="times as long",
         ),
-    ] = 2.0  # fmt: skip
+    ] = 2.0
 
     @property
     def factor(self) -> float:
@@ -231,10 +182,10 @@ class Fit:
     time_factor: float
 
     @property
-    def order(self) -> tuple[Decimal, float, int]:
-        """First what its GPUs cost while an hour's work of today is done: a price per unit of work."""
+    def order(self) -> tuple[Decimal, float, int, int]:
+        """First what its GPUs cost while an hour's work of today is done: a price per unit of work; last the instance's size."""
         price = self.offer.price_per_gpu_hour * self.gpus * to_decimal(self.time_factor)
-        return price, self.time_factor, self.gpus
+        return price, self.time_factor, self.gpus, self.offer.gpus
 
 
 def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, margins: Margins) -> list[Fit]:
@@ -278,9 +229,8 @@ def _counts(load: Load, offer: Offer, ratio: float, margins: Margins) -> list[in
 
 def _holds(load: Load, today: GpuModel | None, model: GpuModel, gpus: int, margins: Margins) -> bool:
     """Whether the GPUs have the memory, together; what fits one GPU today is not spread over several."""
-    limits: list[float] = [today.memory_mib] if today is not None and today.memory_mib is not None else []
-    if load.memory_mib is not None:
-        limits.append(load.memory_mib * margins.factor)
+    filled = None if load.memory_mib is None else load.memory_mib * margins.factor
+    limits = [limit for limit in (today and today.memory_mib, filled) if limit is not None]
     if not limits or model.memory_mib is None:
         return False
     each = min(limits)  # it runs on today's, margin or not
@@ -295,14 +245,17 @@ _LEAST_HOURS = 1.0
 class MachineShape:
     """Pods of a workload that are alike: on one model, of one size, in one place."""
 
-    cluster: str
-    namespace: str
-    workload: str
+    owner: Workload
     model: str
     gpus: int
     capacity_type: str
     provider: str | None
     region: str | None
+
+    @property
+    def name(self) -> str:
+        """Namespace and workload."""
+        return "/".join(self.owner[1:])
 
 
 def has_whole_gpus(pod: Pod) -> bool:
@@ -311,62 +264,66 @@ def has_whole_gpus(pod: Pod) -> bool:
 
 
 def shapes_of(fleet: Fleet) -> dict[MachineShape, list[Pod]]:
-    """The pods that hold whole GPUs of a known model, alike ones together; those on reserved capacity are left out."""
+    """The pods that hold whole GPUs of a known model, alike ones together; pods on reserved capacity are left out."""
     nodes = fleet.by_name
     shapes: dict[MachineShape, list[Pod]] = defaultdict(list)
     for pod in fleet.pods:
         node = nodes[pod.place]
         if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
             place = (node.capacity_type, node.provider, node.region)
-            shapes[
-                MachineShape(
-                    pod.cluster, pod.namespace, pod.workload, node.gpu_model, round(pod.gpus), *place
-                )
-            ].append(pod)
+            shape = MachineShape(pod.owner, node.gpu_model, round(pod.gpus), *place)
+            shapes[shape].append(pod)
     return shapes
 
 
 def load_of(shape: MachineShape, pods: Sequence[Pod], levels: Levels) -> Load | None:
-    """What the pods of a shape do: means weighed by time, the busiest and fullest of them; None where none was measured."""
-    measured = [(pod.length_ms, level) for pod in pods if (level := levels.get(pod.key)) is not None]
+    """The work of a shape's pods: means weighed by time, the busiest and fullest of them; None if none was measured."""
+    measured = [(pod.length_ms, levels[pod.key]) for pod in pods if pod.key in levels]
     if not measured:
         return None
     mean = sum(level.mean * span for span, level in measured) / sum(span for span, _ in measured)
     long = [
-        level for _, level in measured if level.measured_hours >= _LEAST_HOURS and level.devices >= shape.gpus
+        level.active_devices
+        for _, level in measured
+        if level.measured_hours >= _LEAST_HOURS and level.devices >= shape.gpus
     ]
-    used = max((level.active_devices for level in long), default=shape.gpus)
+    used = min(max(long, default=shape.gpus), shape.gpus)
     memories = [level.high_memory_mib for _, level in measured if level.high_memory_mib is not None]
-    share = mean * shape.gpus / used if used else 0.0
+    share = min(mean * shape.gpus / used, 1.0) if used else 0.0
     high = max(level.high for _, level in measured)
     memory = max(memories) if len(memories) == len(measured) else None
-    return Load(
-        shape.model, shape.gpus, min(used, shape.gpus), min(share, 1.0), high, memory, is_batch(pods[0])
-    )
+    return Load(shape.model, shape.gpus, used, share, high, memory, is_batch(pods[0]))
+
+
+Loads = dict[MachineShape, Load]
 
 
 @record
 class Move:
-    """A shape's pods, what they do, and the GPUs that would do it; what the one and the other cost once that is known."""
+    """A shape's pods, their load, and the GPUs that would do it."""
 
     shape: MachineShape
     pods: tuple[Pod, ...]
     load: Load
     fit: Fit
-    cost_today: Decimal = Decimal(0)
-    cost: Decimal = Decimal(0)
+    cost_today: Decimal
 
     @property
     def offer(self) -> Offer:
         return self.fit.offer
 
+    @property
+    def cost(self) -> Decimal:
+        """On the GPUs chosen."""
+        return kept(self.offer.price_per_gpu_hour * self.gpu_hours)
+
     def per_work(self, cost: Decimal, digits: int) -> Decimal | None:
-        """Of a unit of work: an active GPU-hour of today's model."""
+        """Per unit of work: an active GPU-hour of today's model."""
         return round(cost / self.work, digits) if self.work else None
 
     @property
     def hours(self) -> float:
-        """Of the pods, today."""
+        """Pod-hours today."""
         return sum(pod.length_ms for pod in self.pods) / MS_PER_HOUR
 
     @property
@@ -376,34 +333,85 @@ class Move:
 
     @property
     def gpu_hours(self) -> Decimal:
-        """Of the GPUs chosen."""
+        """GPU-hours on the GPUs chosen."""
         return to_decimal(self.hours * self.fit.gpus * self.fit.time_factor)
 
+    def then(self, pod: Pod, node: Node, *, is_empty: bool) -> Held:
+        """The GPUs for a pod: of the same model on its own node, or one like it; otherwise on an instance to be bought.
 
-def _side_by_side(fleet: Fleet, moves: Sequence[Move]) -> tuple[Fleet, Fleet]:
-    """The moves' pods, each move a workload of its own, on nodes of their own: at their share of today's, on the GPUs chosen."""
-    by_name = fleet.by_name
-    today: list[tuple[Node, Pod]] = []
-    then: list[tuple[Node, Pod]] = []
-    for number, move in enumerate(moves):
-        offer, gpus = move.offer, move.fit.gpus
-        price = Price(round(offer.price_per_gpu_hour * gpus, 9), offer.source, offer.as_of)
-        for index, pod in enumerate(move.pods):
-            name = f"{number}/{index}"
-            pod = replace(
-                pod, cluster="moved", namespace="default", workload=str(number), node=name, uid=name
-            )
-            node = by_name[move.pods[index].place].part(pod.gpus, pod, name, "moved")
-            today.append((node, pod))
-            pod = replace(
-                pod, gpus=float(gpus), to_ms=pod.from_ms + round(pod.length_ms * move.fit.time_factor)
-            )
-            node = replace(node, gpus=pod.gpus, to_ms=pod.to_ms, prices=(price,), gpu_model=offer.gpu_model)
-            then.append((node, pod))
-    before, after = (
-        Fleet(tuple(node for node, _ in both), tuple(pod for _, pod in both)) for both in (today, then)
-    )
-    return before, after
+        A node that does not become empty keeps the pod.
+        """
+        offer, gpus = self.offer, self.fit.gpus
+        end = pod.from_ms + round(pod.length_ms * self.fit.time_factor)
+        is_own = offer.instance_type == node.instance_type or not is_empty
+        if is_own and offer.gpu_model == node.gpu_model:
+            return Held(node, gpus, pod.from_ms, end, stays=not is_empty)
+        size = max(offer.gpus, gpus)
+        prices = (Price(offer.price_per_gpu_hour * size, offer.source, offer.as_of),)
+        bought = replace(node, name="", gpus=size, prices=prices, instance_type=offer.instance_type)
+        return Held(bought, gpus, pod.from_ms, end)
+
+
+@record
+class Sizer:
+    """Offers, and what decides whether they can do the work of measured pods."""
+
+    margins: Margins
+    facts: Facts
+    speeds: Speeds
+    offers: Sequence[Offer]
+
+    def moves(self, usage: Usage, loads: Loads, *, other_models: bool = False) -> list[Move]:
+        """Each shape's cheapest GPUs, of its own model or of others, if they cost less."""
+        found, shapes = [], shapes_of(usage.fleet)
+        for shape, load in loads.items():
+            place = (shape.provider, shape.region, PURCHASE[shape.capacity_type])
+            near = [
+                offer
+                for offer in self.offers
+                if (offer.provider, offer.region, offer.purchase_option) == place
+                and (offer.gpu_model != shape.model) == other_models
+            ]
+            # without work there is nothing to size GPUs by
+            able = fits(load, near, self.facts, self.speeds, self.margins) if load.used else []
+            if able and (able[0].offer.gpu_model, able[0].gpus) != (shape.model, shape.gpus):
+                pods = tuple(shapes[shape])
+                today = total(held.cost for held in today_held(usage, pods))
+                found.append(Move(shape, pods, load, able[0], today))
+        return [move for move in found if move.cost < move.cost_today]
+
+    def sized(self, usage: Usage, levels: Levels) -> Sized:
+        """Fewer GPUs of the same model, and MIG slices for pods with one GPU if memory is measured."""
+        loads = {}
+        for shape, pods in shapes_of(usage.fleet).items():
+            if load := load_of(shape, pods, levels):
+                loads[shape] = load
+        moves = self.moves(usage, loads)
+        moved = tuple(pod for move in moves for pod in move.pods)
+        slices = Change()
+        if share.has_memory(levels):
+            rest = usage._replace(fleet=usage.fleet.without(moved))
+            slices = share.share(rest, share.Sizing(share.Method.mig), levels, self.facts).change
+        nodes, empty = usage.fleet.by_name, emptied(usage, moved + slices.pods)
+        fewer = tuple(
+            move.then(pod, nodes[pod.place], is_empty=pod.place in empty)
+            for move in moves
+            for pod in move.pods
+        )
+        return Sized(loads, moves, Change(moved, fewer), slices)
+
+
+class Sized(NamedTuple):
+    """Loads, the moves to fewer GPUs, and what they and the pods on slices change."""
+
+    loads: Loads
+    moves: list[Move]
+    fewer: Change
+    slices: Change
+
+    @property
+    def change(self) -> Change:
+        return self.fewer + self.slices
 
 
 @record
@@ -429,16 +437,14 @@ class DescribedLoad(OptionGroup):
     to_gpus: Annotated[int | None, Option("How many. Default: what costs least, up to 8.", least=1)] = None
     relative_speed: Annotated[
         float | None, Option("How many times as fast one of them is. Default: the catalog's.", above=True)
-    ] = None  # fmt: skip
+    ] = None
     serving: Annotated[bool, Option("The work runs all its hours, however fast the GPUs.")] = False
 
 
-def described(
-    work: DescribedLoad, speeds: Speeds, facts: Facts, currency: str
-) -> tuple[Usage, Levels, Speeds, Offer]:
-    """The work that options describe on a node of its own, how busy it is, speeds, and the GPUs to compare with.
+def compare(work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Facts, currency: str) -> Answer:
+    """The work that options describe, on its GPUs and on others, also if those cost more.
 
-    Raises UsageError where a model or its speed is not known, or what decides is not told.
+    Raises UsageError if options do not say enough, a model or its speed is not known, or the others cannot do the work.
     """
     price, to_price, to_gpus = work.on_demand_price, work.to_price, work.to_gpus
     if work.gpu_model is None or work.to_gpu_model is None or price is None or to_price is None:
@@ -452,18 +458,30 @@ def described(
         )
     model, other = facts.model(work.gpu_model), facts.model(work.to_gpu_model, "--to-gpu-model")
     if work.relative_speed is not None:
-        speeds = Speeds(
-            {model.name: (1.0,), other.name: (work.relative_speed,)}, "option", across_vendors=True
-        )
+        of = {model.name: (1.0,), other.name: (work.relative_speed,)}
+        speeds = Speeds(of, "option", across_vendors=True)
     ratio = speeds.ratio(other.name, model.name)
     if ratio is None:
         raise UsageError(
             f"how fast {other.name} is beside {model.name} is not known to {speeds.source}",
             "--relative-speed 0.5 says it, or --speeds FILE",
         )
+    per_gpu = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
+    most = to_gpus or GPUS_PER_NODE
+    offer = Offer(None, None, None, other.name, most, "on_demand", per_gpu, "option", count=to_gpus)
+    busy, filled = work.utilization_percent / 100, work.memory_per_gpu_mib
+    load = Load(model.name, work.gpus, work.gpus, busy, busy, filled, not work.serving)
+    able = fits(load, [offer], facts, speeds, margins)
+    if not able:
+        raise UsageError(
+            f"no count up to {GPUS_PER_NODE} of {other.name} has the memory and the speed for this work",
+            "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
+        )
+    unit = f"per {work.price_per}-hour"
     assumptions = (
-        Assumption("price today", price, f"per {work.price_per}-hour", "option"),
-        Assumption("price of the others", to_price, f"per {work.price_per}-hour", "option"),
+        *stated(margins, "margin_percent", "headroom_percent", "max_slowdown"),
+        Assumption("price today", price, unit, "option"),
+        Assumption("price of the others", to_price, unit, "option"),
         *stated(work, "utilization_percent", "hours"),
         *(
             Assumption(f"memory of {one.name}", one.memory_mib, "MiB", "catalog", one.as_of)
@@ -473,19 +491,47 @@ def described(
             "speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of
         ),
     )
-    to_price = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
-    offer = Offer(
-        None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand", to_price, "option", count=to_gpus
+    name = "Deployment/work" if work.serving else "Job/work"
+    pod = Pod("", name, work.gpus, 0, round(work.hours * MS_PER_HOUR))
+    shape = MachineShape(pod.owner, model.name, work.gpus, "on_demand", None, None)
+    today = kept(node_price(price, work.price_per, work.gpus) * to_decimal(work.hours))
+    move = Move(shape, (pod,), load, able[0], today)
+    return _compared(move, ratio, margins, facts, currency, assumptions)
+
+
+def _compared(
+    move: Move,
+    ratio: float,
+    margins: Margins,
+    facts: Facts,
+    currency: str,
+    assumptions: tuple[Assumption, ...],
+) -> Answer:
+    """The answer of a described move to GPUs that are `ratio` times as fast."""
+    (model, gpus), fit = (move.shape.model, move.shape.gpus), move.fit
+    hours = (move.hours * gpus, move.hours)
+    then = (round(float(move.gpu_hours), 9), round(move.hours * fit.time_factor, 9))
+    return Answer(
+        kind="rightsize",
+        title=f"Other GPUs for {gpus} x {model}",
+        period=f"{move.hours:g} hours",
+        today=Position(move.cost_today, currency, *hours, {"gpus": gpus, "gpu_model": model}),
+        scenario=Position(move.cost, currency, *then, {"gpus": fit.gpus, "gpu_model": fit.offer.gpu_model}),
+        figures={
+            "unit_of_work": f"active GPU-hour of {model}",
+            "units_of_work": round(float(move.work), 6),
+            "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
+            "cost_per_unit_of_work": move.per_work(move.cost, 6),
+            "relative_speed": round(ratio, 6),
+            "time_factor": round(fit.time_factor, 6),
+            "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
+        },
+        assumptions=assumptions,
+        break_even=(_break_even(move, "It", currency),),
+        time=tuple(_time([move])),
+        findings=tuple(_unfit(margins, move, facts)),
+        tables=_table("Per unit of work", [move]),
     )
-    today = Price(node_price(price, work.price_per, work.gpus), "option")
-    kind = "Deployment" if work.serving else "Job"
-    fleet = one_node(f"{kind}/work", work.gpus, work.hours, today, gpu_model=model.name)
-    busy = work.utilization_percent / 100
-    level = Level(work.gpus, work.gpus, _LEAST_HOURS, busy, busy, work.memory_per_gpu_mib)
-    usage = Usage(
-        fleet, currency, f"{work.hours:g} hours", f"{work.gpus} x {model.name}", assumptions=assumptions
-    )
-    return usage, {pod.key: level for pod in fleet.pods}, speeds, offer
 
 
 def answer(
@@ -497,185 +543,85 @@ def answer(
     listed: Sequence[Offer],
     *,
     other_models: bool = False,
-    stale_before: str = "",
+    stale: tuple[date, int] | None = None,
 ) -> Answer:
-    """What measured workloads need of the GPUs they run on: fewer of them, else a MIG slice of one; time-slices stand beside it.
+    """The GPUs that measured workloads need: fewer of their model, or a MIG slice of one.
 
-    `other_models`: below it stand the cheapest of other models per unit of work, which the scenario does not count. Prices before
-    the day `stale_before` stand in the title. Of a described fleet the one offer counts, also where it costs more. Raises
-    GpucostError where nothing was measured, UsageError where that offer cannot do the work.
+    `other_models`: below it stand the cheapest of other models per unit of work, which the scenario does not count. Prices over
+    so many days old on a day (`stale`) stand in the title. Raises GpucostError if nothing was measured.
     """
-    fleet, is_described, currency = usage.fleet, usage.is_described, usage.currency
-    shapes = shapes_of(fleet)
-    loads = {
-        shape: load for shape, pods in shapes.items() if (load := load_of(shape, pods, levels)) is not None
-    }
-    if not loads:
+    fleet = usage.fleet
+    sizer = Sizer(margins, facts, speeds, merge(fleet_offers(fleet.nodes), listed))
+    sized = sizer.sized(usage, levels)
+    if not sized.loads:
         raise GpucostError(
             f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    offers = listed if is_described else merge(fleet_offers(fleet.nodes), listed)
-
-    def cheapest(is_meant: Callable[[MachineShape, Offer], bool]) -> Iterator[Move]:
-        for shape, load in loads.items():
-            near = [
-                offer
-                for offer in offers
-                if (offer.provider, offer.region) == (shape.provider, shape.region)
-                and offer.purchase_option == PURCHASE[shape.capacity_type]
-                and is_meant(shape, offer)
-            ]
-            # without work there is nothing to size GPUs by
-            best = next(iter(fits(load, near, facts, speeds, margins)), None) if load.used else None
-            if best and (is_described or (best.offer.gpu_model, best.gpus) != (shape.model, shape.gpus)):
-                yield Move(shape, tuple(shapes[shape]), load, best)
-
-    moves = list(cheapest(lambda shape, offer: is_described or offer.gpu_model == shape.model))
-    others = (
-        list(cheapest(lambda shape, offer: offer.gpu_model != shape.model))
-        if other_models and not is_described
-        else []
+    found, work = saved(usage, sized.change), NO_SAVING
+    if fixed := share.without_preallocation(fleet, levels, facts):
+        work = saved(usage, sizer.sized(usage, {**levels, **fixed}).change) - found
+    others = sizer.moves(usage, sized.loads, other_models=True) if other_models else []
+    sliced = _time_slices(usage, sized, levels, facts)
+    figures = _figures(usage, sized) | share.saved_figures(found, work)
+    figures |= {"memory_measured": share.has_memory(levels), "time_slices_saving": less_cost(usage, sliced)}
+    if other_models:
+        figures["other_models_saving"] = _saved(others)
+    how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput and memory bandwidth"
+    today = today_of(usage, fleet_costs(fleet), is_held=True)
+    is_limited = other_models and not speeds.across_vendors
+    return Answer(
+        kind="rightsize",
+        title=f"Fewer or smaller GPUs for {usage.scope_name}{_old(sized.moves, stale)}",
+        period=usage.period_name,
+        today=today,
+        scenario=scenario(today, usage, sized.change, found.cash),
+        figures=figures,
+        assumptions=_assumptions(usage, margins, speeds if others else None, [*sized.moves, *others]),
+        break_even=(_break_evens(sized.moves, usage.currency),),
+        time=tuple(_time(sized.moves)),
+        findings=(
+            *share.preallocation(work, usage.currency),
+            *_findings(usage, levels, sized, sliced, is_limited=is_limited),
+        ),
+        tables=(
+            *_table("Fewer GPUs of the same model", sized.moves),
+            *_table(f"Other models, not counted above{how}{_old(others, stale)}", others),
+        ),
     )
-    if is_described and not moves:
-        raise UsageError(
-            f"no count up to {GPUS_PER_NODE} of {listed[0].gpu_model} has the memory and the speed for this work",
-            "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
-        )
-    both = [*moves, *others]
-    before, after = map(fleet_costs, _side_by_side(fleet, both))
-    keys = (("moved", "default", str(number)) for number in range(len(both)))
-    costed = [
-        replace(move, cost_today=before.by_workload[key], cost=after.by_workload[key])
-        for key, move in zip(keys, both, strict=True)
-    ]
-    others = [move for move in costed[len(moves) :] if move.cost < move.cost_today]
-    moves = [move for move in costed[: len(moves)] if is_described or move.cost < move.cost_today]
-    rest = fleet.without([pod for move in moves for pod in move.pods])
-    today_costs, rest_costs = fleet_costs(fleet), fleet_costs(rest)
-    costs = fleet_costs(_side_by_side(fleet, moves)[1])
-    today = today_of(usage, today_costs, is_held=True)
-    left = Position.of(rest_costs, currency, rest)
-    scenario = scenario_of(usage, today, today_costs.cost, left + Position.of(costs, currency))
-    has_memory = any(load.memory_mib is not None for load in loads.values())
-    slices = sliced = None
-    if has_memory and not is_described and any(pod.key in levels for pod in rest.pods):
-        # what fits a slice of its GPU, as `whatif share --method mig` tells it
-        slices = share.answer(
-            usage._replace(fleet=rest), share.Sizing(method=share.Method.mig), levels, facts
-        )
-        scenario = replace(
-            scenario,
-            cost=scenario.cost - _worth(slices),
-            gpu_hours=round(scenario.gpu_hours - slices.today.gpu_hours + slices.scenario.gpu_hours, 9),
-            node_hours=round(scenario.node_hours - slices.today.node_hours + slices.scenario.node_hours, 9),
-        )
-        # what MIG cannot cut may take turns, with nothing between the pods: no part of the saving
-        uncut = rest.only(
-            lambda node: (
-                (model := facts.models.get(node.gpu_model or "")) is not None and not model.mig_slices
-            )
-        )
-        if any(pod.key in levels for pod in uncut.pods):
-            sliced = share.answer(usage._replace(fleet=uncut), share.Sizing(), levels, facts)
-    figures: dict[str, Value] = {
+
+
+def _time_slices(usage: Usage, sized: Sized, levels: Levels, facts: Facts) -> Change:
+    """Pods that could take turns on GPUs that MIG cannot cut: nothing is between them, so it is no part of the saving."""
+    if not share.has_memory(levels):
+        return Change()
+    uncut = {name for name, model in facts.models.items() if not model.mig_slices}
+    fleet = usage.fleet.without(sized.fewer.pods).only(lambda node: node.gpu_model in uncut)
+    return share.share(usage._replace(fleet=fleet), share.Sizing(), levels, facts).change
+
+
+def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
+    """Which of their list prices are old, for a title."""
+    prices = []
+    for offer in (move.offer for move in moves):
+        if offer.source in ("catalog", "spot_history"):
+            price = Price(offer.price_per_gpu_hour, offer.source, offer.as_of)
+            prices.append((f"{offer.instance_type} {offer.purchase_option}", price))
+    return old_prices(prices, *stale) if stale else ""
+
+
+def _figures(usage: Usage, sized: Sized) -> dict[str, Any]:
+    loads = sized.loads
+    return {
         "workloads_measured": _workloads(loads),
-        "workloads_moved": _workloads(move.shape for move in moves),
+        "workloads_moved": _workloads(move.shape for move in sized.moves),
         "workloads_with_unused_gpus": _workloads(
             shape for shape, load in loads.items() if 0 < load.used < shape.gpus
         ),
-        "memory_measured": has_memory,
+        "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
+        "saving_by_mig_slices": less_cost(usage, sized.slices),
+        "pods_on_mig_slices": len({pod.key for pod in sized.slices.pods}),
     }
-    if not is_described:
-        fewer = _saved(moves)
-        figures |= {
-            "saving_by_fewer_gpus": fewer,
-            "saving_by_mig_slices": _worth(slices) if slices else Decimal(0),
-        }
-        figures["time_slices_saving"] = _worth(sliced) if sliced else Decimal(0)
-        figures["pods_on_mig_slices"] = slices.figures["pods_shared"] if slices else 0
-    if other_models:
-        figures["other_models_saving"] = _saved(others)
-
-    less = today.cost - scenario.cost
-    cash = less if is_described else _cash(usage, moves) + (slices.saving if slices else Decimal(0))
-    figures |= {"cash_saving": cash, "freed_capacity_cost": round(less - cash, 9)}
-    scenario = replace(scenario, cost=today.cost - cash)
-
-    def old(several: Sequence[Move]) -> str:
-        """Which of their prices are old, for a title."""
-        names = {
-            f"{offer.instance_type} {offer.purchase_option} of {offer.as_of}"
-            for offer in {move.offer for move in several}
-            if offer.source in ("catalog", "spot_history") and offer.as_of and offer.as_of < stale_before
-        }
-        return f" (old prices: {', '.join(sorted(names))})" if names else ""
-
-    findings: list[str] = []
-    how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput and memory bandwidth"
-    if is_described:
-        (move,) = moves
-        figures |= {
-            "unit_of_work": f"active GPU-hour of {move.load.model}",
-            "units_of_work": round(float(move.work), 6),
-            "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
-            "cost_per_unit_of_work": move.per_work(move.cost, 6),
-            "relative_speed": round(speeds.ratio(move.offer.gpu_model, move.load.model) or 0.0, 6),
-            "time_factor": round(move.fit.time_factor, 6),
-            "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
-        }
-        today = replace(today, more={"gpus": move.load.gpus, "gpu_model": move.load.model})
-        scenario = replace(scenario, more={"gpus": move.fit.gpus, "gpu_model": move.offer.gpu_model})
-        findings += _unfit(margins, move, facts)
-    else:
-        if slices and _worth(slices) > 0:
-            pods = slices.figures["pods_shared"]
-            what = f"{pods} pods with one GPU fit a MIG slice of it: {_worth(slices):,.2f} of the saving"
-            findings.append(f"{what}; gpucost whatif share --method mig tells which.")
-        if sliced and _worth(sliced) > 0:
-            pods = sliced.figures["pods_shared"]
-            what = f"Time-slices for {pods} pods on GPUs without MIG would free {_worth(sliced):,.2f} more, not counted above"
-            findings.append(f"{what}: nothing keeps the pods apart. gpucost whatif share tells which.")
-        findings += _findings(
-            loads, fleet, has_memory=has_memory, across_vendors=speeds.across_vendors or not other_models
-        )
-    return Answer(
-        kind="rightsize",
-        title=f"{'Other' if is_described else 'Fewer or smaller'} GPUs for {usage.scope_name}{old(moves)}",
-        period=usage.period_name,
-        today=today,
-        scenario=scenario,
-        figures=figures,
-        assumptions=_assumptions(
-            usage, margins, speeds if is_described or others else None, [*moves, *others]
-        ),
-        break_even=(_break_even(usage, moves),),
-        time=_time(moves, is_described=is_described),
-        findings=tuple(findings),
-        tables=(
-            *_table("Per unit of work" if is_described else "Fewer GPUs of the same model", moves),
-            *_table(f"Other models, not counted above{how}{old(others)}", others),
-        ),
-    )
-
-
-def _worth(shared: Answer) -> Decimal:
-    """What shared GPUs save in cash and free on nodes that stay."""
-    return Decimal(shared.figures["cash_saving"]) + Decimal(shared.figures["freed_capacity_cost"])
-
-
-def _cash(usage: Usage, moves: Iterable[Move]) -> Decimal:
-    """What leaves the bill: of pods that hold whole nodes which can be given back. Other pods' nodes stay."""
-    nodes, cash = usage.fleet.by_name, Decimal(0)
-    for move in moves:
-        whole = sum(
-            pod.gpu_ms
-            for pod in move.pods
-            if pod.gpus >= nodes[pod.place].gpus - 1e-6 and not why_not(nodes[pod.place])
-        )
-        part = to_decimal(whole) / to_decimal(sum(pod.gpu_ms for pod in move.pods))
-        cash += (move.cost_today - move.cost) * part
-    return round(cash, 9)
 
 
 def _saved(moves: Iterable[Move]) -> Decimal:
@@ -700,7 +646,7 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
         ),
         [
             (
-                move.shape.workload,
+                move.shape.owner[2],
                 f"{move.shape.gpus} x {move.shape.model}",
                 f"{move.fit.gpus} x {move.offer.gpu_model}",
                 f"{move.offer.instance_type or 'option'} {move.offer.purchase_option} ({move.offer.source})",
@@ -711,7 +657,7 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
                 round(move.fit.time_factor, 3),
             )
             for move in sorted(
-                moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.workload)
+                moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.owner[2])
             )
         ],
         "{} more workloads.",
@@ -720,22 +666,16 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
 
 
 def _workloads(shapes: Iterable[MachineShape]) -> int:
-    return len({(shape.cluster, shape.namespace, shape.workload) for shape in shapes})
+    return len({shape.owner for shape in shapes})
 
 
 def _unfit(margins: Margins, move: Move, facts: Facts) -> Iterator[str]:
-    """What speaks against a count that was asked for."""
+    """What speaks against a count that was given."""
     load, gpus = move.load, move.fit.gpus
-    each, there = (
-        load.memory_mib or facts.models[load.model].memory_mib,
-        facts.models[move.offer.gpu_model].memory_mib,
-    )
+    each = load.memory_mib or facts.models[load.model].memory_mib
+    there = facts.models[move.offer.gpu_model].memory_mib
     if each and there and gpus * there < load.gpus * each:
-        filled = (
-            "that the work fills"
-            if load.memory_mib
-            else "of today's GPUs; --memory-per-gpu-mib tells what the work fills"
-        )
+        filled = "that the work fills" if load.memory_mib else "of today's GPUs (--memory-per-gpu-mib)"
         yield f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}."
     if load.is_batch and move.fit.time_factor > margins.max_slowdown:
         yield f"It takes more than {margins.max_slowdown:g} times as long (--max-slowdown)."
@@ -744,79 +684,72 @@ def _unfit(margins: Margins, move: Move, facts: Facts) -> Iterator[str]:
 def _assumptions(
     usage: Usage, margins: Margins, speeds: Speeds | None, moves: Sequence[Move]
 ) -> tuple[Assumption, ...]:
-    batch = {move.load.is_batch for move in moves} if usage.is_described else {True, False}
-    limits = [
-        name for name, of_batch in (("headroom_percent", False), ("max_slowdown", True)) if of_batch in batch
-    ]
-    offers = {
-        (str(one.instance_type), one.purchase_option): one
-        for one in (move.offer for move in moves)
-        if one.instance_type
-    }
     of_models: tuple[Assumption, ...] = ()
-    if speeds and not usage.is_described:
+    if speeds:
         source = "option" if speeds.across_vendors else "catalog"
         of_models = (Assumption("speed of GPU models", speeds.source, "", source, speeds.as_of),)
-    of_store = Assumption("usage, activity and today's prices", usage.period_name, "", "store")
+    prices = set()
+    for offer in (move.offer for move in moves):
+        if offer.instance_type:
+            name = f"a GPU of {offer.instance_type}, {offer.purchase_option}"
+            price = round(offer.price_per_gpu_hour, 4)
+            prices.add(Assumption(name, price, "per hour", offer.source, offer.as_of))
     return (
         *of_models,
-        *stated(margins, "margin_percent", *limits),
-        *(usage.assumptions or (of_store,)),
-        *(
-            Assumption(
-                f"a GPU of {kind}, {option}",
-                round(offer.price_per_gpu_hour, 4),
-                "per hour",
-                offer.source,
-                offer.as_of,
-            )
-            for (kind, option), offer in sorted(offers.items(), key=lambda item: str(item[0]))
-        ),
+        *stated(margins, "margin_percent", "headroom_percent", "max_slowdown"),
+        Assumption("usage, activity and today's prices", usage.period_name, "", "store"),
+        *sorted(prices, key=lambda price: price.name),
     )
 
 
-def _break_even(usage: Usage, moves: Sequence[Move]) -> str:
+def _break_evens(moves: Sequence[Move], currency: str) -> str:
     if not moves:
         return "No workload needs fewer GPUs of its model than it has."
-    move = max(moves, key=lambda move: move.cost_today)
-    who = "It" if usage.is_described else f"The largest, {move.shape.workload},"
+    largest = max(moves, key=lambda move: move.cost_today)
+    return _break_even(largest, f"The largest, {largest.shape.owner[2]},", currency)
+
+
+def _break_even(move: Move, who: str, currency: str) -> str:
     limit, offer = move.cost_today / move.gpu_hours, move.offer
     return (
-        f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {usage.currency} per GPU-hour"
+        f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {currency} per GPU-hour"
         f" (now {offer.price_per_gpu_hour:,.4f})."
     )
 
 
-def _time(moves: Sequence[Move], *, is_described: bool) -> tuple[str, ...]:
-    together = "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted."
-    caveats = (together,) if any(move.load.gpus > 1 or move.fit.gpus > 1 for move in moves) else ()
+def _time(moves: Sequence[Move]) -> Iterator[str]:
     factors = [move.fit.time_factor for move in moves if move.load.is_batch]
-    if not factors:
-        return (
-            "What does not end by itself runs as long as it did; requests take as long as one GPU's speed says.",
-            *caveats,
-        )
-    span = " to ".join(sorted({f"{factor:.2f}" for factor in (min(factors), max(factors))}, key=float))
-    rest = "" if is_described else "; the rest runs as long as it did"
-    return (f"Batch work takes {span} times as long{rest}.", *caveats)
+    if factors:
+        span = " to ".join(dict.fromkeys(f"{factor:.2f}" for factor in (min(factors), max(factors))))
+        yield f"Batch work takes {span} times as long; everything else as long as it did."
+    else:
+        yield "What does not end by itself runs as long as it did; requests take as long as one GPU's speed says."
+    if any(move.load.gpus > 1 or move.fit.gpus > 1 for move in moves):
+        yield "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted."
 
 
 def _findings(
-    loads: Mapping[MachineShape, Load], fleet: Fleet, *, has_memory: bool, across_vendors: bool
+    usage: Usage, levels: Levels, sized: Sized, sliced: Change, *, is_limited: bool
 ) -> Iterator[str]:
-    partly = [(shape, load.used) for shape, load in loads.items() if 0 < load.used < shape.gpus]
-    for shape, used in sorted(partly, key=lambda item: (item[1] - item[0].gpus, item[0].workload))[:20]:
-        yield f"{shape.namespace}/{shape.workload} asks for {shape.gpus} GPUs and never used more than {used} of them."
-    for shape in [shape for shape, load in loads.items() if load.used == 0][:20]:
-        name = f"{shape.namespace}/{shape.workload}"
-        yield f"{name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
-    if not has_memory:
+    if count := len({pod.key for pod in sized.slices.pods}):
+        worth = f"{less_cost(usage, sized.slices):,.2f} of the saving"
+        yield f"{count} pods with one GPU fit a MIG slice of it: {worth}. See gpucost whatif share --method mig."
+    if count := len({pod.key for pod in sliced.pods}):
+        worth = f"{less_cost(usage, sliced):,.2f} more, not counted above, as nothing keeps them apart"
+        yield f"{count} pods could take turns on GPUs without MIG: {worth}. See gpucost whatif share."
+    spare = [(load.used, shape) for shape, load in sized.loads.items() if load.used < shape.gpus]
+    for used, shape in sorted(spare, key=lambda item: (item[0] - item[1].gpus, item[1].name))[:40]:
+        if used:
+            yield f"{shape.name} asks for {shape.gpus} GPUs and never used more than {used} of them."
+        else:
+            yield f"{shape.name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
+    if not share.has_memory(levels):
         yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): other GPUs are asked to have as much memory in all as today's."
-    if not across_vendors:
+    if is_limited:
         yield "Other vendors' GPUs need other software and are left out; --speeds with measured speeds brings them in."
-    if parts := sum(not has_whole_gpus(pod) for pod in fleet.pods):
+    if parts := sum(not has_whole_gpus(pod) for pod in usage.fleet.pods):
         yield f"{parts} pods that hold parts of GPUs are left as they are."
-    nodes = fleet.by_name
-    if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in fleet.pods):
+    nodes = usage.fleet.by_name
+    if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in usage.fleet.pods):
         yield f"{reserved} pods on reserved capacity are left as they are: it is paid anyway."
-    yield "Money leaves the bill only for pods that hold whole nodes; other GPUs are free on nodes that stay."
+    yield "Money leaves the bill only for nodes that become empty; other GPUs are free on nodes that stay."

@@ -13,7 +13,7 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.options import RARE, Option, OptionGroup
 from gpucost.records import record
 from gpucost.whatif.answer import Assumption, stated
-from gpucost.whatif.flags import PricePer, node_price
+from gpucost.whatif.flags import START_MINUTES, START_SOURCE, PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
 from gpucost.whatif.spot.formulas import Work, gang_hits
 from gpucost.whatif.spot.interruptions import Rate
@@ -93,10 +93,9 @@ class SpotOptions(OptionGroup):
         float,
         Option(
             "From an interruption until work goes on: provision, pull the image, load. Default: 12.",
-            says="restart (provision, pull, load)", unit="minutes",
-            source="default: 0.2 h in the simulations of Can't Be Late, NSDI 2024",
+            says="restart (provision, pull, load)", unit="minutes", source=START_SOURCE,
         ),
-    ] = 12.0  # fmt: skip
+    ] = START_MINUTES  # fmt: skip
     notice_seconds: Annotated[
         float | None,
         Option(

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.whatif.answer import Line, Rows
+from gpucost.whatif.answer import Line, Rows, total
 from gpucost.whatif.cost import fleet_costs, kept
 from gpucost.whatif.fleet import Fleet, Pod, Workload
 from gpucost.whatif.spot.advice import FREE, NOT, SAFE, Advice, suitability
@@ -152,7 +152,7 @@ def break_even(parts: Sequence[Part], formula: Formula = exact) -> float | None:
 
 def savings_by_rate(parts: Sequence[Part]) -> tuple[Rows, ...]:
     """What the work would save at five rates, with and without checkpoints; no cost if it would never end."""
-    today = sum((part.today for part in parts), Decimal(0))
+    today = total(part.today for part in parts)
     lines: list[Line] = []
     for rate in RATES:
         with_checkpoints = sum(part.cost_at(rate, options=part.asked) for part in parts)

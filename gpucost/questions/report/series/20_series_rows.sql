@@ -15,10 +15,10 @@ begun AS (
 )
 SELECT
     b.moment, c.kind, n.cluster, n.gpu_model, n.capacity_type, a.namespace, a.workload, c.team,
-    sum(c.active_gpu_ms::DECIMAL(38, 6))::DOUBLE      AS active_gpu_ms,
-    sum(c.idle_gpu_ms::DECIMAL(38, 6))::DOUBLE        AS idle_gpu_ms,
-    sum(c.unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE  AS unmeasured_gpu_ms,
-    sum(c.unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated_gpu_ms,
+    total_ms(c.active_gpu_ms) AS active_gpu_ms,
+    total_ms(c.idle_gpu_ms) AS idle_gpu_ms,
+    total_ms(c.unmeasured_gpu_ms) AS unmeasured_gpu_ms,
+    total_ms(c.unallocated_gpu_ms) AS unallocated_gpu_ms,
     sum(c.cost)                                       AS cost,
     sum(c.unallocated_cost)                           AS unallocated_cost,
     sum(c.not_collected_cost)                         AS not_collected_cost

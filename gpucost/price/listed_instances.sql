@@ -1,0 +1,16 @@
+-- reads: catalog_instances, instance_types
+-- writes: listed_instances, the GPUs of each instance type: as a cloud's API listed it last, otherwise as the catalog has it
+-- invariant: one row per (provider, instance_type), both in lower case; gpu_count may be a part of a GPU and is above zero
+CREATE OR REPLACE TEMP TABLE listed_instances AS
+WITH known AS (
+    SELECT lower(provider) AS provider, lower(instance_type) AS instance_type, gpu_model, gpu_count::DECIMAL(12, 6) AS gpu_count,
+        NULL::DATE AS seen_on
+    FROM catalog_instances
+    UNION ALL
+    SELECT lower(provider), lower(instance_type), gpu_model, gpu_count::DECIMAL(12, 6), seen_on
+    FROM instance_types
+)
+SELECT provider, instance_type, gpu_model, gpu_count
+FROM known
+WHERE gpu_count > 0 -- an API that knows no parts of a GPU counts none
+QUALIFY row_number() OVER (PARTITION BY provider, instance_type ORDER BY seen_on DESC NULLS LAST, gpu_model) = 1;

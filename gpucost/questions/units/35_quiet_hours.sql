@@ -1,0 +1,35 @@
+-- reads: allocations, unit_candidates, progress_series, progress_values, loads; $from_ms, $to_ms the period
+-- writes: nothing; answers the epoch hours of workloads in which no request came: their counters were collected and stood still
+-- invariant: in a quiet hour the counters of every pod of the workload are known from begin to end
+WITH points AS (
+    SELECT series_id, source, at_ms, value IS DISTINCT FROM lag(value) OVER (PARTITION BY series_id ORDER BY at_ms) AS moves
+    FROM progress_values JOIN progress_series USING (series_id)
+    WHERE kind = 'counter' AND unit IN ('request', 'prompt_token', 'generation_token')
+),
+lives AS (
+    SELECT series_id, source, min(at_ms) AS first_ms, max(at_ms) AS last_ms FROM points GROUP BY ALL
+),
+counted AS (
+    SELECT DISTINCT allocation_id,
+        unnest(range((greatest(first_ms, from_ms) + 3599999) // 3600000, least(last_ms, to_ms) // 3600000)) AS hour
+    FROM lives JOIN unit_candidates USING (series_id) JOIN loads USING (source)
+    WHERE kind = 'progress'
+),
+served AS (
+    -- a sample counts requests that came before it
+    SELECT DISTINCT cluster, namespace, workload, unnest([at_ms, at_ms - 300000]) // 3600000 AS hour
+    FROM points JOIN unit_candidates USING (series_id)
+    WHERE moves
+),
+held AS (
+    SELECT cluster, namespace, workload, allocation_id,
+        unnest(range(greatest(held_from_ms, $from_ms) // 3600000, (least(held_to_ms, $to_ms) + 3599999) // 3600000)) AS hour
+    FROM allocations SEMI JOIN unit_candidates USING (cluster, namespace, workload)
+    WHERE held_from_ms < $to_ms AND $from_ms < held_to_ms
+)
+SELECT cluster, namespace, workload, hour
+FROM held LEFT JOIN counted AS c USING (allocation_id, hour)
+ANTI JOIN served USING (cluster, namespace, workload, hour)
+GROUP BY ALL
+HAVING bool_and(c.allocation_id IS NOT NULL)
+ORDER BY ALL;

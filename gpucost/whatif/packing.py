@@ -1,0 +1,242 @@
+"""Which pods fit together on which GPUs, which nodes become empty by that, and the money that leaves the bill with them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpucost.periods import merge
+from gpucost.records import grouped, record
+from gpucost.whatif.answer import Position, total
+from gpucost.whatif.avoidable import NO_COMMITMENTS, Held
+from gpucost.whatif.fleet import Node, NodeKey, Pod, Usage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROUNDING = 1e-9
+
+
+@record
+class PackedPod:
+    """What one pod needs of a GPU in [from_ms, to_ms): a share of its activity 0-1 and MiB of its memory, margins included.
+
+    `of` is the pod, or whatever is packed. `hours` has the activity of each hour, of all pods to be packed the same hours;
+    None: the same all the time.
+    """
+
+    of: Any
+    activity: float
+    memory_mib: float = 0.0
+    from_ms: int = 0
+    to_ms: int = 1
+    hours: NDArray[np.float64] | None = field(default=None, compare=False)
+
+
+# Whether a GPU can hold all of these at once.
+Fits = Callable[[Sequence[PackedPod]], bool]
+
+
+@dataclass(slots=True)
+class Bin:
+    """A GPU, or node, that is filled in [from_ms, to_ms): every item that was on it, and while packing those that still are."""
+
+    from_ms: int
+    to_ms: int
+    items: list[PackedPod] = field(default_factory=list)
+    held: list[PackedPod] = field(default_factory=list)
+
+    @property
+    def first(self) -> Any:
+        return self.items[0].of
+
+    def at(self, moment_ms: int) -> list[PackedPod]:
+        """The items on it at a moment."""
+        return [item for item in self.items if item.from_ms <= moment_ms < item.to_ms]
+
+
+def slots(*, activity: float, memory_mib: float | None = None, ways: float = math.inf) -> Fits:
+    """A GPU that `ways` pods may share, up to this activity in each hour and this memory (None: not measured)."""
+    return lambda items: (
+        len(items) <= ways
+        and (memory_mib is None or sum(item.memory_mib for item in items) <= memory_mib)
+        and _busiest_hour(items) <= activity + ROUNDING
+    )
+
+
+def _busiest_hour(items: Sequence[PackedPod]) -> float:
+    """The highest sum of the pods' activity in one hour."""
+    constant = sum(item.activity for item in items if item.hours is None)
+    hourly = [item.hours for item in items if item.hours is not None]
+    return constant + (float(np.sum(hourly, axis=0).max()) if hourly else 0.0)
+
+
+def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
+    """First fit in order of time, the largest first among items that begin at once; a GPU is given back once it is empty.
+
+    Items that fit no empty GPU are left out: ask `fits([item])` before. If all last equally long this is first fit
+    decreasing, at most 11/9 of the least number of GPUs plus 6/9 (Dósa 2007) if one measure decides.
+    """
+    done: list[Bin] = []
+    opened: list[Bin] = []
+    now: int | None = None
+    last: tuple[float, float] | None = None
+    first = 0
+    for item in sorted(items, key=lambda i: (i.from_ms, -i.activity, -i.memory_mib)):
+        if item.from_ms != now:
+            now, last = item.from_ms, None
+            for gpu in opened:
+                gpu.held = [other for other in gpu.held if other.to_ms > item.from_ms]
+            done += [gpu for gpu in opened if not gpu.held]
+            opened = [gpu for gpu in opened if gpu.held]
+        size = (item.activity, item.memory_mib)
+        # GPUs only fill up meanwhile: one without room for the last item has none for another of its size
+        first = first if size == last and item.hours is None else 0
+        last = size
+        while first < len(opened) and not fits([*opened[first].held, item]):
+            first += 1
+        if first == len(opened):
+            if not fits([item]):
+                continue
+            opened.append(Bin(item.from_ms, item.to_ms))
+        gpu = opened[first]
+        gpu.held.append(item)
+        gpu.items.append(item)
+        gpu.to_ms = max(gpu.to_ms, item.to_ms)
+    return done + opened
+
+
+def peak(items: Iterable[Any], count: Callable[[Any], float] = lambda _: 1) -> tuple[float, int]:
+    """(most items at one moment, each counting `count`, the first such moment); (0, 0) of none.
+
+    Items have `from_ms` and `to_ms`.
+    """
+    events = []
+    for item in items:
+        events += [(item.from_ms, count(item)), (item.to_ms, -count(item))]
+    most: float = 0
+    level: float = 0
+    at = 0
+    for moment, step in sorted(events):
+        level += step
+        if level > most:
+            most, at = level, moment
+    return most, at
+
+
+@record
+class Saved:
+    """Money that leaves the bill, and the cost of GPUs that become free on nodes that stay."""
+
+    cash: Decimal
+    freed: Decimal
+
+    @classmethod
+    def of(cls, less: Decimal, gone: Decimal) -> Saved:
+        """Of pods that cost so much less while nodes of that cost go: the rest of these nodes was not the pods' cost."""
+        cash = max(min(gone, less), Decimal(0))
+        return cls(cash, max(less - cash, Decimal(0)))
+
+    def __sub__(self, other: Saved) -> Saved:
+        return Saved(max(self.cash - other.cash, Decimal(0)), max(self.freed - other.freed, Decimal(0)))
+
+
+NO_SAVING = Saved(Decimal(0), Decimal(0))
+
+
+@record
+class Change:
+    """Pods, and the GPUs that they hold instead of today's: on nodes of the fleet or like them, or on nodes to be bought."""
+
+    pods: tuple[Pod, ...] = ()
+    then: tuple[Held, ...] = ()
+
+    def __add__(self, other: Change) -> Change:
+        return Change(self.pods + other.pods, self.then + other.then)
+
+
+def today_held(usage: Usage, pods: Iterable[Pod]) -> list[Held]:
+    """The GPUs that pods hold today."""
+    nodes = usage.fleet.by_name
+    return [Held(nodes[pod.place], pod.gpus, pod.from_ms, pod.to_ms) for pod in pods]
+
+
+def less_cost(usage: Usage, change: Change) -> Decimal:
+    """How much less the GPUs cost that the pods hold."""
+    today = total(held.cost for held in today_held(usage, change.pods))
+    return today - total(held.cost for held in change.then)
+
+
+def saved(usage: Usage, change: Change) -> Saved:
+    """What leaves the bill by the change, and what becomes free on nodes that stay. Described GPUs are bought one by one."""
+    less = less_cost(usage, change)
+    if usage.is_described:
+        return Saved(less, Decimal(0))
+    nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
+    commitments = usage.commitments or NO_COMMITMENTS
+    gone: dict[Any, list[Held]] = defaultdict(list)
+    spans = grouped((pod.place, (pod.from_ms, pod.to_ms)) for pod in change.pods if pod.place in empty)
+
+    def alike(node: Node) -> Any:
+        return commitments.key(node) or _kind(node)
+
+    for place, held in spans.items():
+        node = nodes[place]
+        # while no pod holds the node, no change of pods makes it go
+        gone[alike(node)] += [Held(node, node.gpus, *span) for span in merge(held)]
+    needed = grouped(
+        (alike(held.node), held)
+        for held in _whole_nodes(held for held in change.then if held.node.key in nodes and not held.stays)
+    )
+    bought = _whole_nodes(held for held in change.then if held.node.key not in nodes)
+    cash = total(
+        max(commitments.cash(parts, needed.get(kind, ())), Decimal(0)) for kind, parts in gone.items()
+    )
+    return Saved.of(less, cash - total(node.cost for node in bought))
+
+
+def emptied(usage: Usage, pods: Iterable[Pod]) -> set[NodeKey]:
+    """The nodes that these pods alone hold."""
+    going = set(pods)
+    stay = {pod.place for pod in (*usage.fleet.pods, *usage.others) if pod not in going}
+    return {pod.place for pod in going} - stay
+
+
+def scenario(today: Position, usage: Usage, change: Change, cash: Decimal) -> Position:
+    """Today with the change: less money by what leaves the bill, and the GPU-hours and node-hours then held."""
+    signed = [(1, held) for held in change.then] + [(-1, held) for held in today_held(usage, change.pods)]
+    gpu_hours = sum(sign * held.hours * held.gpus for sign, held in signed)
+    node_hours = sum(sign * held.hours * held.gpus / held.node.gpus for sign, held in signed)
+    return replace(
+        today,
+        cost=today.cost - cash,
+        gpu_hours=round(today.gpu_hours + gpu_hours, 9),
+        node_hours=round(today.node_hours + node_hours, 9),
+    )
+
+
+Kind = tuple[str, str | None, str, float]
+
+
+def _kind(node: Node) -> Kind:
+    """Nodes of one kind stand for each other."""
+    return node.cluster, node.instance_type, node.capacity_type, node.gpus
+
+
+def _whole_nodes(needs: Iterable[Held]) -> list[Held]:
+    """The nodes that these GPUs fill, packed by kind: each like the node of its first GPUs."""
+    found = []
+    for several in grouped((_kind(held.node), held) for held in needs).values():
+        items = [
+            PackedPod(held.node, min(held.gpus / held.node.gpus, 1.0), 0.0, held.from_ms, held.to_ms)
+            for held in several
+        ]
+        for filled in pack(items, slots(activity=1.0)):
+            found.append(Held(filled.first, filled.first.gpus, filled.from_ms, filled.to_ms))
+    return found
