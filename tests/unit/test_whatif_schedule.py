@@ -18,7 +18,6 @@ from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage
 from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, replay
 from gpucost.whatif.spot.moves import SpotOptions
-from gpucost.whatif.tokens import Replicas
 from tests.unit.whatif_costs import ask
 
 H = MS_PER_HOUR
@@ -229,7 +228,6 @@ def test_work_starts_on_a_new_node_after_the_same_time_in_every_what_if() -> Non
     rules = Rules()
     assert (rules.provision_minutes, rules.restart_minutes) == (5, 7)
     assert rules.provision_minutes + rules.restart_minutes == SpotOptions().restart_minutes == 12
-    assert Replicas().start_minutes == 12
 
 
 def test_days_beyond_a_month_are_all_of_them_today() -> None:
