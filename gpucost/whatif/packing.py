@@ -221,12 +221,12 @@ def scenario(today: Position, usage: Usage, change: Change, cash: Decimal) -> Po
     )
 
 
-Kind = tuple[str, str | None, str, float]
+Kind = tuple[Any, ...]
 
 
 def _kind(node: Node) -> Kind:
     """Nodes of one kind stand for each other."""
-    return node.cluster, node.instance_type, node.capacity_type, node.gpus
+    return node.cluster, node.region, node.instance_type, node.gpu_model, node.capacity_type, node.gpus
 
 
 def _whole_nodes(needs: Iterable[Held]) -> list[Held]:

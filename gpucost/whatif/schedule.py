@@ -116,7 +116,6 @@ def total_hours(spans: Iterable[Span]) -> float:
 MS_PER_MINUTE = 60_000
 # Epoch hours in which workloads counted no request; those of other workloads and hours are not known, or had some.
 Quiet = Mapping[Workload, Collection[int]]
-NEVER_QUIET: Quiet = {}
 
 
 @record
@@ -315,7 +314,7 @@ class DescribedNodes(OptionGroup):
     days: flags.Days | None = None
 
 
-def played(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet = NEVER_QUIET) -> tuple[Replay, Replay]:
+def played(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet) -> tuple[Replay, Replay]:
     """The fleet under the rules, and the same with every pod whole; empty nodes are removed in both.
 
     Other pods on the nodes of selected ones are whole in both: the difference is due to the selected ones alone.

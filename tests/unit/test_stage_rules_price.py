@@ -195,6 +195,7 @@ def test_a_list_price_of_an_unknown_machine_is_listed_without_what_it_holds(tabl
     tables.add("spot_prices: provider")
     tables.add("instance_types: provider")
     tables.add("loads: kind, source, to_ms")
+    tables.run("price/listed_instances")
     tables.run("price/listed_prices", today="2026-10-05")
     assert tables.rows(
         "SELECT instance_type, price_per_hour, gpu_model, gpu_count, status FROM listed_prices ORDER BY price_per_hour"

@@ -91,7 +91,7 @@ def test_what_rules_leave_a_pod(
 ) -> None:
     holder = pod("a", 0, 10, workload=workload)
     idle = {holder.key: ((2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE))}
-    then, _ = schedule.played(Usage(Fleet((NODE,), (holder,)), "USD", "test", "all"), rules, idle)
+    then, _ = schedule.played(Usage(Fleet((NODE,), (holder,)), "USD", "test", "all"), rules, idle, {})
     assert [(p.from_ms / H, p.to_ms / H, p.returns) for p in then.kept] == expected
 
 
@@ -138,7 +138,7 @@ def released(
     """The answer for pods of a node that are all idle in these hours; a node empty for 10 minutes goes."""
     usage = Usage(Fleet((node,), pods), "USD", "test", "eve", is_narrowed=True, others=others)
     stretches = {(p.cluster, p.uid): ((idle[0] * H, idle[1] * H),) for p in pods}
-    then, before = schedule.played(usage, RULES, stretches)
+    then, before = schedule.played(usage, RULES, stretches, {})
     return schedule.answer(usage, RULES, then, stretches, before)
 
 
@@ -188,7 +188,7 @@ def test_a_service_keeps_a_replica() -> None:
     ]
     usage, rules = Usage(Fleet((NODE,), tuple(service)), "USD", "test", "all"), Rules(idle_minutes=60)
     idle = {("default", uid): ((0, 100 * H),) for uid in "ab"}
-    then, _ = schedule.played(usage, rules, idle)
+    then, _ = schedule.played(usage, rules, idle, {})
     assert sorted((piece.pod.uid, piece.to_ms // H) for piece in then.kept) == [("a", 100), ("b", 1)]
     # no request came from hour 10 to 19: the replica goes then, too; other hours had requests, or none were counted
     then, _ = schedule.played(usage, rules, idle, {service[0].owner: range(10, 20)})

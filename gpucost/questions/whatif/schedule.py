@@ -12,8 +12,6 @@ from gpucost.render.view import Document
 from gpucost.whatif.fleet import idle_stretches
 from gpucost.whatif.schedule import DescribedNodes, OfficeHours, Rules, answer, described, played
 
-_NOTEBOOK_IDLE_MINUTES = 60.0
-
 
 def whatif_schedule(
     request: WhatIfRequest,
@@ -43,7 +41,7 @@ def whatif_schedule(
 
     usage = request.usage()
     if not rules.patience_ms() and office is None:
-        rules = replace(rules, notebook_idle_minutes=_NOTEBOOK_IDLE_MINUTES)
+        rules = replace(rules, notebook_idle_minutes=60.0)
     rules = replace(rules, office=tuple(office.spans(request.period, settings.tz)) if office else None)
     at_least_ms = 0 if office else rules.patience_ms() or 0
     idle, quiet = request.read(
