@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 from typing import NamedTuple
@@ -137,20 +137,24 @@ class Commitments:
         key = next((self.key(held.node) for held in (*gone, *needed)), None)
         if key is None:
             return total(held.cash for held in gone) - total(held.cash for held in needed)
-        less, more = (
-            counted(((held.from_ms, held.to_ms, held.nodes) for held in several), self.start_ms, self.end_ms)
-            for several in (gone, needed)
-        )
-        return self.covers[key].cash(one - other for one, other in zip(less.levels, more.levels, strict=True))
+        less, more = self._levels(gone), self._levels(needed)
+        return self.covers[key].cash(one - other for one, other in zip(less, more, strict=True))
+
+    def _levels(self, several: Iterable[Held]) -> Sequence[float]:
+        """How many nodes the GPUs are in each hour."""
+        spans = ((held.from_ms, held.to_ms, held.nodes) for held in several)
+        return counted(spans, self.start_ms, self.end_ms).levels
 
     def between(self, before: Fleet, after: Fleet) -> Decimal:
         """What leaves the bill if nodes are up as in `after` instead."""
-        keys = {self.key(node) for node in (*before.nodes, *after.nodes)}
-        parts = [
-            grouped((self.key(node), Held(node, node.gpus, node.from_ms, node.to_ms)) for node in fleet.nodes)
-            for fleet in (before, after)
-        ]
-        return total(self.cash(*(part.get(key, []) for part in parts)) for key in keys)
+        gone, needed = self._by_key(before), self._by_key(after)
+        keys = gone.keys() | needed.keys()
+        return total(self.cash(gone.get(key, ()), needed.get(key, ())) for key in keys)
+
+    def _by_key(self, fleet: Fleet) -> dict[Key | None, list[Held]]:
+        return grouped(
+            (self.key(node), Held(node, node.gpus, node.from_ms, node.to_ms)) for node in fleet.nodes
+        )
 
     def at_cash_prices(self, fleet: Fleet) -> Fleet:
         """The fleet at what leaves the bill if its work goes; where commitments cover a part, on average."""

@@ -190,10 +190,8 @@ def saved(usage: Usage, change: Change) -> Saved:
         node = nodes[place]
         # while no pod holds the node, no change of pods makes it go
         gone[alike(node)] += [Held(node, node.gpus, *span) for span in merge(held)]
-    needed = grouped(
-        (alike(held.node), held)
-        for held in _whole_nodes(held for held in change.then if held.node.key in nodes and not held.stays)
-    )
+    moving = [held for held in change.then if held.node.key in nodes and not held.stays]
+    needed = grouped((alike(held.node), held) for held in _whole_nodes(moving))
     bought = _whole_nodes(held for held in change.then if held.node.key not in nodes)
     cash = total(
         max(commitments.cash(parts, needed.get(kind, ())), Decimal(0)) for kind, parts in gone.items()
