@@ -582,9 +582,9 @@ def _why_it_stays(node: Node) -> str:
     """Why an empty node would not be removed."""
     if not node.has_users:
         return "plain hosts, and no metric reports who uses their GPUs. Set [[hosts]] user_label"
-    if node.capacity_type == "reserved":
-        return "in a capacity reservation, paid whether they are up or not; cancelling it would save its cost"
-    return why_not(node)
+    if (why := why_not(node)) or node.capacity_type != "reserved":
+        return why
+    return "in a capacity reservation, paid whether they are up or not; cancelling it would save its cost"
 
 
 def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:

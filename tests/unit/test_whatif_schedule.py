@@ -123,6 +123,14 @@ def test_nodes_that_are_paid_in_any_case_stay(node: Node) -> None:
     assert played(node=node).fleet.nodes == (node,)
 
 
+def test_reservation_under_a_commitment_saves_nothing_by_cancelling_it() -> None:
+    reserved = replace(NODE, capacity_type="reserved")
+    committed = replace(reserved, prices=(Price(Decimal(10), "bill", is_committed=True),))
+    reasons = [schedule._why_it_stays(node) for node in (reserved, committed)]
+    assert "cancelling it would save its cost" in reasons[0]
+    assert reasons[1] == "under a commitment, which is paid in any case"
+
+
 def test_work_that_moved_waits_for_gpus() -> None:
     """A job that starts late holds its GPUs longer, and the next one waits for them: no node ever holds more than it has."""
     pods = played(pod("a", 0, 10), pod("b", 50, 60), pod("c", 60, 70), provision_minutes=30).fleet.pods
