@@ -135,7 +135,7 @@ def test_starts_are_counted_in_the_largest_pods() -> None:
         region="r",
         gpu_model="A100",
     )
-    empty = replace(node, name="m")
+    empty = replace(node, name="m", gpu_model="T4")
     pods = tuple(Pod("n", "Job/x", gpus, START, START + HOUR, uid=str(gpus)) for gpus in (2, 4))
     fleet, no_price = Fleet((node, empty), pods), replace(HOME, price_per_gpu_hour=Decimal(0))
     works, _ = move.works_of(fleet, {("aws", "r", "A100"): HOME}, {})
