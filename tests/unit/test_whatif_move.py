@@ -67,6 +67,22 @@ def test_data_and_waiting_are_counted() -> None:
     assert answer.time[0].startswith("Each start waits 30 min longer, 1.0 h in all")
 
 
+def test_data_and_its_delay_are_shared_by_gpu_hours() -> None:
+    works = [Work(name, HOME, hours, 8.0, 2, (place("0.5"),)) for name, hours in (("a", 800), ("b", 2400))]
+    moving = Moving(
+        egress_gb=Decimal(400), egress_price_per_gb=Decimal(1), wait_minutes=30.0,
+        delay_cost_per_hour=Decimal(36), transfer_gbit_per_second=8.0,
+    )  # fmt: skip
+    answer = move.answer(works, moving, None, USE, currency="USD", period="a test")
+    # a quarter and three quarters of 400 GB, which move for 400 s; each start waits half an hour on 8 GPUs
+    costs = {row["work"]: float(row["cost"]) for row in answer.figures["places"]}
+    assert costs == pytest.approx({"a": 808 * 0.5 + 100 + 36 + 1, "b": 2408 * 0.5 + 300 + 36 + 3}, abs=1e-6)
+    assert answer.figures["places"][0]["percent_of_primary"] == pytest.approx(541 / 800 * 100)
+    # up to 560 dollars it is worth it: 19 more than it costs
+    assert "or 119 GB are moved instead of 100." in answer.break_even[0]
+    assert answer.time[0].endswith("2.0 h in all.") and "0.1 h to move" in answer.time[1]
+
+
 @settings(max_examples=25)
 @given(
     prices=st.lists(st.decimals("0.01", "3", places=3), min_size=1, max_size=5),
@@ -105,6 +121,26 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
     assert findings == [
         "T4 aws us-east-1 on demand: the spot price there is unknown; 40.00 stays where it is."
     ]
+
+
+def test_starts_are_counted_in_the_largest_pods() -> None:
+    node = Node(
+        "n",
+        8,
+        START,
+        START + HOUR,
+        (Price(Decimal(8), "x"),),
+        "on_demand",
+        provider="aws",
+        region="r",
+        gpu_model="A100",
+    )
+    empty = replace(node, name="m", gpu_model="T4")
+    pods = tuple(Pod("n", "Job/x", gpus, START, START + HOUR, uid=str(gpus)) for gpus in (2, 4))
+    fleet, no_price = Fleet((node, empty), pods), replace(HOME, price_per_gpu_hour=Decimal(0))
+    works, _ = move.works_of(fleet, {("aws", "r", "A100"): HOME}, {})
+    assert [(work.gpus, work.starts, work.paid) for work in works] == [(4, 1.5, 6)]
+    assert move.works_of(fleet, {("aws", "r", "A100"): no_price}, {})[0] == []
 
 
 def test_what_is_paid_anyway_moves_nowhere() -> None:
@@ -174,6 +210,16 @@ def test_a_cache_is_for_what_pays() -> None:
     assert answer.figures["gpu_hours_waiting"] == pytest.approx(48 * 800 / 3600)
     assert answer.figures["gpu_hours_waiting_with_cache"] == pytest.approx((40 * 80 + 8 * 800) / 3600)
     assert "1 of 2 sets" in answer.findings[0]
+
+
+def test_figures_are_of_all_sets() -> None:
+    answer = cached(Downloads("a", 10), Downloads("b", 20))
+    assert (answer.figures["starts"], answer.figures["cached_gb"]) == (30, 200)
+    assert len(answer.findings) == 1 and "are free" in answer.findings[0]
+    half_a_month = downloads.answer(
+        [Downloads("a", 10)], Transfer(Decimal(100)), USE, hours=365, currency="USD", period="a test"
+    )
+    assert half_a_month.figures["break_even_starts"] == pytest.approx(24 / 9)
 
 
 def test_versions_and_reads_are_paid() -> None:
