@@ -9,23 +9,31 @@ import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import TypeVar
 
 import pytest
 
 T = TypeVar("T")
+#: Where `tests.mutants` keeps stores from one mutant to the next that changes no code that makes them, except of these names.
+kept: Path | None = None
+_ANSWERED = {"sealed", "restated"}
 
 
 def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """The folder that `make` fills; for who only reads or copies it."""
     base = factory.getbasetemp()
-    place = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / f"made-{name}"
+    if kept and name not in _ANSWERED:
+        base = kept
+    elif os.environ.get("PYTEST_XDIST_WORKER"):
+        base = base.parent
+    place = base / f"made-{name}"
     place.mkdir(exist_ok=True)
     touched: set[str] = getattr(sys.modules.get("tests.touched"), "_touched", set())
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (place / "touched.json").exists():
+            rmtree(place / "made", ignore_errors=True)
             (place / "made").mkdir()
             make(place / "made")
             (place / "touched.json").write_text(json.dumps(sorted(touched)))

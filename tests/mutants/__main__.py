@@ -23,7 +23,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import Phase, settings
 
+from tests import of_all_workers
 from tests.frozen.world import clear_caches
 from tests.mutants import RECORD, ROOT
 from tests.mutants.attempt import Verdict, copy, fork
@@ -182,6 +184,7 @@ class Trial:
         os.write(rest, b"".join(number.to_bytes(4) for number in range(len(self.mutants))))
         os.close(rest)
         with TemporaryDirectory(prefix="mutants-") as name:
+            of_all_workers.kept = Path(name)
             logs = [Path(name) / str(worker) for worker in range(self.workers)]
             workers = [self.start(queue, log, items) for log in logs]
             for worker in workers:
@@ -251,6 +254,9 @@ def main() -> int:
         print("the tests fail without any mutant")
         return 1
     trial = Trial(chosen(arguments), Touching.read(), arguments.workers)
+    # what fails is not made smaller: that takes twenty seconds
+    settings.register_profile("mutants", phases=[Phase.explicit, Phase.generate])
+    settings.load_profile("mutants")
     pytest.main(["-q", "-s", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *FAST], plugins=[trial])
     if arguments.keep:
         CAUGHT_BY.write_text(

@@ -22,8 +22,11 @@ from typing import Any
 
 import pytest
 
+from tests import of_all_workers
 from tests.mutants import ROOT
 
+# What no store is made by.
+ANSWERS = ("whatif", "questions", "render")
 COPIED = ("gpucost", "pricing", "reports", "tests", "pyproject.toml")
 # seconds of CPU that the tests of one mutant may take
 PATIENCE = 120
@@ -94,6 +97,8 @@ def _in_child(answer: Path, path: Path, text: str, tests: Sequence[pytest.Item])
         outcome = _Outcome()
         with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
             seen = _change(path, text)
+            if path.relative_to(ROOT).parts[1] not in ANSWERS:
+                of_all_workers.kept = None
             config, session = tests[0].config, tests[0].session
             session.items[:] = tests  # stores of many fleets are made of those that are asked for
             config._tmp_path_factory._basetemp = Path(folder)  # type: ignore[attr-defined]
