@@ -16,7 +16,6 @@ from gpucost.whatif.flags import to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Price
 
 NOTHING = Decimal(0)
-_COMMITTED = "under a commitment, which is paid in any case"
 
 # (provider, region, instance type), lower-cased.
 Key = tuple[str, str, str]
@@ -131,9 +130,8 @@ class Commitments:
         key = node.provider or "", node.region or "", (node.instance_type or "").lower()
         return key if key in self.covers else None
 
-    def cash(self, gone: Iterable[Held], needed: Iterable[Held] = ()) -> Decimal:
+    def cash(self, gone: Sequence[Held], needed: Sequence[Held] = ()) -> Decimal:
         """What leaves the bill if some GPUs go and others are needed, as parts of nodes of one key (or of none)."""
-        gone, needed = list(gone), list(needed)
         key = next((self.key(held.node) for held in (*gone, *needed)), None)
         if key is None:
             return total(held.cash for held in gone) - total(held.cash for held in needed)
@@ -197,5 +195,5 @@ def why_not(node: Node) -> str:
     if node.capacity_type == "capacity_block":
         return "in a capacity block, which is paid in advance"
     if node.prices and all(price.is_committed for price in node.prices):
-        return _COMMITTED
+        return "under a commitment, which is paid in any case"
     return ""

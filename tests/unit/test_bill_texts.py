@@ -7,7 +7,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -278,7 +278,7 @@ Charges = list[dict[str, Any]]
 class Read:
     """The files of all tables in one store, each of its own account: charges and messages by the name of the case."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, asked: Container[str]) -> None:
         bills = Bills(folder)
         self.charges: dict[str, Charges] = {}
         self.messages: dict[str, list[str]] = {}
@@ -288,6 +288,8 @@ class Read:
         cases |= {name: ("aws", case[0]) for name, case in NUMBERS.items()}
         cases |= {name: ("aws", text) for name, text in MARKED.items()}
         self.numbers = {name: number for number, name in enumerate(cases)}
+        names = list(cases)
+        cases = {name: case for name, case in cases.items() if name in asked}
         files: dict[str, list[Path]] = {}
         for name, (provider, content) in cases.items():
             number = self.numbers[name]
@@ -298,8 +300,8 @@ class Read:
                 bills.write(f"{number:03}.csv", gzip.compress(own) if name == "in mid-file" else own)
             )
             self.charges[name], self.messages[name] = [], []
-        names = list(cases)
-        patch.setattr("gpucost.inputs.MIB", cut)
+        if CUT in asked:
+            patch.setattr("gpucost.inputs.MIB", cut)
         for provider, paths in files.items():
             run = bills.load(*paths, provider=None if provider == "focus" else provider)
             assert not run.errors, run.errors
@@ -331,9 +333,12 @@ def own_content(content: Rows | str | bytes, provider: str, number: int) -> byte
 
 
 @pytest.fixture(scope="module")
-def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
+def read(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Read:
+    """The files of the cases that tests are collected for."""
+    calls = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
+    asked = {call.params.get("name") for call in calls if call}
     with pytest.MonkeyPatch.context() as patch:
-        return Read(tmp_path_factory.mktemp("texts"), patch)
+        return Read(tmp_path_factory.mktemp("texts"), patch, asked)
 
 
 @pytest.mark.parametrize("name", DATES)
