@@ -169,9 +169,13 @@ class _Case:
     def best(self) -> tuple[Place, Position] | None:
         """The cheapest place, if it is worth it and costs less than what leaves the bill."""
         for place, there in self.elsewhere[:1]:
-            if there.cost <= self.limit and there.cost < self.cash:
+            if self.pays(there):
                 return place, there
         return None
+
+    def pays(self, there: Position) -> bool:
+        """Whether the work costs little enough there."""
+        return there.cost <= self.limit and there.cost < self.cash
 
 
 def answer(
@@ -282,19 +286,19 @@ def _places(case: _Case) -> list[dict[str, Value]]:
             "source": place.source,
             "cost": there.cost,
             "percent_of_primary": round(float(there.cost / case.primary.cost * 100), 6),
-            "is_worth_it": there.cost <= case.limit,
+            "is_worth_it": case.pays(there),
         }
         for place, there in case.elsewhere
     ]
 
 
 def _break_even(case: _Case, moving: Moving) -> str:
-    """how much more expensive the place may become, or how much more data may move, before the work stays."""
+    """How much more expensive the place may become, or how much more data may move, before the work stays."""
     name = case.work.name
     if case.best is None:
         return f"{name}: no place costs at most {moving.at_most_percent:g} % of the primary's spot price, and less than today."
     place, there = case.best
-    room, nodes = case.limit - there.cost, case.work.nodes(place, moving.wait_hours)
+    room, nodes = min(case.limit, case.cash) - there.cost, case.work.nodes(place, moving.wait_hours)
     text = f"{name}: {place} is worth it until its spot price rises by {room / nodes.cost * 100:,.1f} %"
     if moving.price_per_gb:
         text += f", or {case.gb + room / moving.price_per_gb:,.0f} GB are moved instead of {case.gb:,.0f}"
@@ -355,7 +359,7 @@ def works_of(
         if primary is None:
             findings.append(f"{name}: the spot price there is unknown; {costs.cost:,.2f} stays where it is.")
             continue
-        cash = fleet_costs(commitments.at_cash_prices(part)).cost
+        cash = min(fleet_costs(commitments.at_cash_prices(part)).cost, costs.cost)
         works.append(
             Work(name, primary, costs.allocated_gpu_hours, most, starts, tuple(others), costs.cost, cash)
         )

@@ -53,8 +53,8 @@ class Existing:
     """Commitments of the bill, and the payer's other usage. `covered` and `uncovered` hold instances, hour by hour.
 
     `month` is that of the bill whose last day stands for later time without a bill. `paid` is the cost by what is covered, used
-    or not, after discounts; commitments that covered nothing are under NOTHING. `used` is the used part of it, `plan_hours` are
-    the hours that savings plans cover.
+    or not, after discounts; commitments that covered nothing are under NOTHING. `used` is the used part of it; `on_demand` is the
+    cost of instances that nothing covers, before discounts that are rows of their own; `plan_hours` are covered by savings plans.
     """
 
     is_bill_loaded: bool
@@ -65,6 +65,7 @@ class Existing:
     currency: str | None = None
     others: tuple[ReservedUse, ...] = ()
     uncovered: dict[Key, Curve] = field(default_factory=dict)
+    on_demand: dict[Key, Decimal] = field(default_factory=dict)
     used: dict[Key, Decimal] = field(default_factory=dict)
     plan_hours: dict[Key, float] = field(default_factory=dict)
 
@@ -123,7 +124,10 @@ WITH instances AS (
         AND provider IN (SELECT provider FROM bills GROUP BY ALL HAVING count(DISTINCT billing_account_id) = 1)
 ), rates AS (
     SELECT provider, lower(instance_type) AS type, sum(effective_cost) / sum(list_cost) AS rate FROM instances
-    WHERE commitment_discount_type ILIKE 'savings%plan%' AND commitment_discount_status = 'Used' AND list_cost > 0 GROUP BY ALL
+    WHERE commitment_discount_type ILIKE 'savings%plan%' AND commitment_discount_status = 'Used' AND list_cost > 0
+        AND (NOT $of_same_plan OR commitment_discount_id IN (
+            SELECT commitment_discount_id FROM instances WHERE list_contains($types, lower(instance_type))))
+    GROUP BY ALL
 )
 SELECT lower(provider), epoch_ms(charge_period_start) AS from_ms, epoch_ms(charge_period_end) AS to_ms,
     sum(effective_cost), sum(effective_cost * rate)
@@ -135,7 +139,12 @@ GROUP BY ALL ORDER BY ALL
 
 
 def read_commitments(
-    con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Iterable[str] = ()
+    con: DuckDBPyConnection,
+    from_ms: int,
+    to_ms: int,
+    gpu_types: Iterable[str] = (),
+    *,
+    of_same_plan: bool = False,
 ) -> Existing:
     """The commitments of the bill in [from_ms, to_ms). A charge that spans several hours covers them evenly.
 
@@ -152,11 +161,14 @@ def read_commitments(
     used: dict[Key, Decimal] = defaultdict(Decimal)
     plan_hours: dict[Key, float] = defaultdict(float)
     uncovered: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
+    on_demand: dict[Key, Decimal] = defaultdict(Decimal)
     types = [name.lower() for name in gpu_types]
     rows = con.execute(_COVERED, span | {"day": _DAY, "types": types}).fetchall()
     for name, kind, key, start, end, hours, unused, currency, cost, used_cost in rows:
         if name is None:
-            uncovered[tuple(key)].append((start, end, hours / (end - start) * MS_PER_HOUR))
+            if key:
+                uncovered[tuple(key)].append((start, end, hours / (end - start) * MS_PER_HOUR))
+                on_demand[tuple(key)] += kept(cost)
             continue
         before = found.get(name, Commitment(name, "commitment", 0.0, Decimal(0), currency))
         found[name] = Commitment(
@@ -172,10 +184,7 @@ def read_commitments(
             used[tuple(key)] += kept(used_cost)
             plan_hours[tuple(key)] += hours if (kind or "").lower().startswith("savings") else 0.0
     currencies = {commitment.currency for commitment in found.values()}
-    covered, left = (
-        {key: counted(several, from_ms, to_ms) for key, several in by_key.items()}
-        for by_key in (spans, uncovered)
-    )
+    covered, left = (_curves(by_key, from_ms, to_ms) for by_key in (spans, uncovered))
     return Existing(
         True,
         tuple(found.values()),
@@ -183,11 +192,17 @@ def read_commitments(
         f"{at(last - 1):%Y-%m}" if until < to_ms else None,
         dict(paid),
         currencies.pop() if len(currencies) == 1 else None,
-        tuple(_others(con, from_ms, to_ms, types)),
+        tuple(_others(con, from_ms, to_ms, types, of_same_plan=of_same_plan)),
         left,
+        dict(on_demand),
         dict(used),
         dict(plan_hours),
     )
+
+
+def _curves(by_key: Mapping[Key, list[tuple[int, int, float]]], from_ms: int, to_ms: int) -> dict[Key, Curve]:
+    """The hourly curves of spans (from, to, instances)."""
+    return {key: counted(spans, from_ms, to_ms) for key, spans in by_key.items()}
 
 
 def read_types(con: DuckDBPyConnection) -> list[str]:
@@ -210,13 +225,14 @@ FROM spans GROUP BY ALL ORDER BY is_inside
 """
 
 
-def read_covers(con: DuckDBPyConnection, period: Period) -> Commitments:
+def read_covers(con: DuckDBPyConnection, period: Period, currency: str) -> Commitments:
     """What commitments of the bill cover of the store's instance types, and what leaves the bill if instances go.
 
-    Nodes share the cost of on-demand and committed hours: what the commitments leave of it is on demand.
+    Nodes share the cost of on-demand and committed hours: what the commitments leave of it is on demand, at most what the bill
+    charges for such instances. In another currency than `currency` only the nodes' price is known.
     """
     start, end = period.start_ms, period.end_ms
-    existing = read_commitments(con, start, end, read_types(con))
+    existing = read_commitments(con, start, end, read_types(con), of_same_plan=True)
     if not existing.covered:
         return Commitments()
     span = {"from_ms": start, "to_ms": end, "lasts": _LASTS}
@@ -224,11 +240,15 @@ def read_covers(con: DuckDBPyConnection, period: Period) -> Commitments:
     covers = {}
     for key, curve in existing.covered.items():
         left = existing.uncovered.get(key, curve.scaled(0))
-        price = means.get(key, Decimal(0))
-        if left.node_hours:
-            cost = price * to_decimal(curve.node_hours + left.node_hours) - existing.used[key]
-            price = max(Decimal(0), cost) / to_decimal(left.node_hours)
-        covers[key] = Cover(curve, left, kept(price), kept(_returned(existing, key)))
+        price, returned = means.get(key), Decimal(0)
+        if existing.currency == currency:
+            returned = _returned(existing, key)
+            if left.node_hours:
+                hours = to_decimal(left.node_hours)
+                billed = existing.on_demand[key] / hours
+                whole = price and price * (hours + to_decimal(curve.node_hours))
+                price = billed if whole is None else min(billed, (whole - existing.used[key]) / hours)
+        covers[key] = Cover(curve, left, kept(max(price or Decimal(0), Decimal(0))), kept(returned))
     return Commitments(start, end, covers)
 
 
@@ -278,10 +298,10 @@ def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
 
 
 def _others(
-    con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Sequence[str]
+    con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Sequence[str], *, of_same_plan: bool
 ) -> Iterator[ReservedUse]:
     """Other usage on demand by provider. A node of it is as much as costs one an hour under a savings plan."""
-    span = {"from_ms": from_ms, "to_ms": to_ms, "types": gpu_types}
+    span = {"from_ms": from_ms, "to_ms": to_ms, "types": gpu_types, "of_same_plan": of_same_plan}
     rows = con.execute(_OTHERS, span).fetchall()
     for provider, several in grouped((row[0], row[1:]) for row in rows).items():
         spans = [(start, end, float(plan) * MS_PER_HOUR / (end - start)) for start, end, _, plan in several]

@@ -500,10 +500,10 @@ def described(
     """
     price, per_day = nodes.on_demand_price, nodes.active_hours_per_day
     if price is None:
-        raise UsageError("what a node costs now is not told", "--on-demand-price 32.77 tells it, per hour")
+        raise UsageError("the price of a node is missing", "give --on-demand-price 32.77, per hour")
     if (per_day is None) == (office is None):
         raise UsageError(
-            f"the hours that nodes are needed are {'told twice' if office else 'not told'}",
+            f"the hours that nodes are needed are {'given twice' if office else 'missing'}",
             "either --active-hours-per-day 10 or --office-hours 08:00-18:00 tells them",
         )
     days = days_counted(nodes.days, per_day)

@@ -488,7 +488,7 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     """
     if pods.pods is None or pods.utilization_percent is None:
         raise UsageError(
-            "how many pods share GPUs, or how busy they are, is not told",
+            "the number of pods that share GPUs, or their utilization, is missing",
             "--pods 40 --utilization-percent 15 tells both",
         )
     model = facts.model(pods.gpu_model) if pods.gpu_model is not None else None
@@ -499,7 +499,7 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
             f"{name} cannot be cut into MIG slices", "--gpu-model A100-SXM4-40GB names one that can"
         )
     if filled is not None and memory is None:
-        raise UsageError("how much memory a GPU has is not told", "--gpu-model names the GPUs")
+        raise UsageError("the memory of a GPU is missing", "--gpu-model names the GPUs")
     if memory and filled and filled * sizing.margin > memory:
         raise UsageError(
             f"{filled:g} MiB and the margin do not fit the {memory:,} MiB of {pods.gpu_model}",

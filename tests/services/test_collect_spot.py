@@ -260,7 +260,9 @@ def test_azure_pages_and_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (429, "", {"Retry-After": "0"}),
         graph([one], 2, "more"),
         graph([two], 2),
-        graph([rate, rate | {"location": "westeurope", "evictionRate": "20+"}], 2),
+        graph(
+            [rate, rate | {"location": "westeurope", "evictionRate": "20+"}, rate | {"evictionRate": None}], 3
+        ),
     ]
     store = Store(tmp_path / "s.duckdb")
     with azure_at(azures, monkeypatch) as url:

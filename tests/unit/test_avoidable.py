@@ -137,7 +137,7 @@ def store(con: DuckDBPyConnection, rows: str, price: str) -> Commitments:
             " 'bill' AS price_source",
             [number, START, START + 24 * HOUR, price],
         )
-    return read_covers(con, DAY)
+    return read_covers(con, DAY, "USD")
 
 
 def test_price_on_demand_is_what_the_commitments_leave_of_the_nodes_cost() -> None:
@@ -146,6 +146,32 @@ def test_price_on_demand_is_what_the_commitments_leave_of_the_nodes_cost() -> No
         cover = store(con, f"{PLAN}, (1, 'p5.48xlarge', NULL, 24, 480, 480)", "14").covers[KEY]
     assert (cover.on_demand, cover.returned) == (18, 0)
     assert cover.covered.levels == cover.uncovered.levels == pytest.approx((1.0,) * 24)
+
+
+def test_price_on_demand_is_at_most_what_the_bill_charges() -> None:
+    # only instances on demand, of another account, are nodes of the store
+    with scratch_store() as con:
+        cover = store(con, f"{PLAN}, (1, 'p5.48xlarge', NULL, 24, 480, 480)", "20").covers[KEY]
+    assert cover.on_demand == 20
+
+
+def test_charges_without_hours_cover_nothing() -> None:
+    with scratch_store() as con:
+        cover = store(con, f"{PLAN}, (1, 'p5.48xlarge', NULL, NULL, -3, NULL)", "10").covers[KEY]
+    assert not cover.uncovered.node_hours
+
+
+def test_bill_in_another_currency_gives_no_price() -> None:
+    with scratch_store() as con:
+        store(con, f"{PLAN}, {OTHER}, (1, 'p5.48xlarge', NULL, 24, 480, 480)", "3")
+        cover = read_covers(con, DAY, "EUR").covers[KEY]
+    assert (cover.on_demand, cover.returned) == (3, 0)
+
+
+def test_usage_of_other_plans_takes_nothing() -> None:
+    other = "(2, 'm5.large', 'sp-2', 24, 6, 8), (3, 'm5.large', NULL, 360, 120, 120)"
+    with scratch_store() as con:
+        assert store(con, f"{PLAN}, {other}", "10").covers[KEY].returned == 0
 
 
 def test_returned_cost_is_that_of_other_usage_as_far_as_it_goes() -> None:

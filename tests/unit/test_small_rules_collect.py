@@ -144,10 +144,12 @@ def test_a_row_of_azure_without_a_list_of_prices_is_refused(row: object) -> None
 
 
 @pytest.mark.parametrize("rate", ["often", "5", "5-", "", None], ids=str)
-def test_eviction_rate_that_is_no_band_is_refused(rate: object) -> None:
+def test_eviction_rate_that_is_no_band_is_named_and_left_out(
+    rate: object, caplog: pytest.LogCaptureFixture
+) -> None:
     row = {"size": "a", "location": "eastus", "evictionRate": rate}
-    with pytest.raises(BadFact, match="evictionRate"):
-        azure._eviction_rate(row, {})
+    assert azure._eviction_rate(row, {}) is None
+    assert f"no eviction rate of a in eastus: {rate!r}" in caplog.text
 
 
 def test_eviction_rates_replace_those_of_the_same_day() -> None:

@@ -71,11 +71,11 @@ def test_activity_whose_unit_is_not_proven_is_left_out(tables: Tables) -> None:
     tables.add("nodes: node_id, node, gpu_count", "1, 'n', 8")
     tables.make(
         "activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR,"
-        " gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE",
-        "1, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', 100",
-        "2, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', NULL",
-        "3, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'compared', 1",
-        "4, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'memory', 0.5",
+        " gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE, first_ms BIGINT",
+        "1, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', 100, 0",
+        "2, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', NULL, 0",
+        "3, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'compared', 1, 0",
+        "4, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'memory', 0.5, 0",
     )
     tables.run("store/sql/activity_devices", from_ms=10, to_ms=90)
     assert tables.rows("FROM activity_devices ORDER BY series_id") == [
@@ -95,13 +95,15 @@ def test_memory_of_an_unheld_gpu_is_its_baseline(tables: Tables) -> None:
     )
     tables.make(
         "activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR,"
-        " gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE",
-        "1, 'c', 'ns', 'p', 'n', 'GPU-1', '', 'memory', 1",
-        "2, 'c', NULL, NULL, 'n', 'GPU-1', '', 'memory', 1",
-        "3, 'c', NULL, NULL, 'm', 'GPU-2', '', 'memory', 1",
+        " gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE, first_ms BIGINT",
+        f"1, 'c', 'ns', 'p', 'n', 'GPU-1', '', 'memory', 1, {HOUR}",
+        "2, 'c', NULL, NULL, 'n', 'GPU-1', '', 'memory', 1, 0",
+        "3, 'c', NULL, NULL, 'm', 'GPU-2', '', 'memory', 1, 0",
     )
     means = {
-        (1, 0): 37000,
+        # before the exporter named pods
+        (2, 0): 70000,
+        (1, 1): 37000,
         (2, 1): 1500,
         (2, 2): 1600,
         (2, 3): 30000,
@@ -243,6 +245,7 @@ def test_an_hour_is_quiet_if_the_counters_of_all_replicas_stand_still(tables: Ta
     series = "progress_series: series_id, source, unit, kind"
     tables.add(series, "1, 's', 'request', 'counter'", "2, 's', 'request', 'counter'")
     tables.add("loads: kind, source, from_ms, to_ms", f"'progress', 's', 0, {9 * HOUR}")
+    tables.add("collected: cluster, from_ms, to_ms", f"'c', 0, {9 * HOUR}")
     values = {(1, 0): 5, (1, 1.5): 9, (1, 4 + 2 / 60): 10, (1, 9): 10, (2, 0): 3, (2, 6): 3}
     tables.add(
         "progress_values: series_id, at_ms, value",
@@ -253,5 +256,9 @@ def test_an_hour_is_quiet_if_the_counters_of_all_replicas_stand_still(tables: Ta
     assert [row[-1] for row in rows] == [2, 5] and {row[:3] for row in rows} == {
         ("c", "ns", "Deployment/api")
     }
+    # what was not collected of the cluster may hide requests
+    tables.con.execute("UPDATE temp.collected SET to_ms = ?", [5 * HOUR])
+    assert [row[-1] for row in tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)] == [2]
+    tables.con.execute("UPDATE temp.collected SET to_ms = ?", [9 * HOUR])
     tables.con.execute("UPDATE loads SET to_ms = ?", [5 * HOUR])
     assert [row[-1] for row in tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)] == [2]

@@ -45,7 +45,7 @@ def place(price: str, provider: str = "aws", region: str = "us-west-2") -> Place
         ("0.7", 800, True, 560),
         ("0.700001", 800, False, 800),
         ("0.5", 800, True, 400),
-        ("0.5", 300, True, 300),
+        ("0.5", 300, False, 300),
     ],
 )
 def test_worth_it_at_seventy_percent_of_the_primary_and_less_than_today(

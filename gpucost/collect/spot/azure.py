@@ -67,10 +67,8 @@ def fetch(settings: Azure, types: dict[str, str]) -> SpotAnswer:
         for query in (_QUERY, _EVICTIONS)
     )
     try:
-        return SpotAnswer(
-            [price for row in prices for price in _prices(row, types)],
-            [_eviction_rate(row, types) for row in evictions],
-        )
+        rates = [rate for row in evictions if (rate := _eviction_rate(row, types))]
+        return SpotAnswer([price for row in prices for price in _prices(row, types)], rates)
     except BadFact as error:
         raise SourceError(
             f"Azure answered what cannot be used: {error}; nothing was loaded", _AGAIN
@@ -136,13 +134,15 @@ def _prices(row: Any, types: dict[str, str]) -> list[SpotPrice]:
     ]
 
 
-def _eviction_rate(row: Any, types: dict[str, str]) -> EvictionRate:
+def _eviction_rate(row: Any, types: dict[str, str]) -> EvictionRate | None:
+    """The row's rate; None, with a warning, if it is no band of percent: prices do not depend on it."""
     if not isinstance(row, dict):
         raise BadFact("an eviction rate is no object")
     size, region = text_of(row, "size").lower(), text_of(row, "location").lower()
-    band = _BAND.fullmatch(text := text_of(row, "evictionRate"))
+    band = _BAND.fullmatch(str(row.get("evictionRate")))
     if not band:
-        raise BadFact(f"evictionRate {text!r} is no band of percent")
+        _log.warning("azure: no eviction rate of %s in %s: %r", size, region, row.get("evictionRate"))
+        return None
     return EvictionRate(SOURCE, region, types.get(size, size), int(band[1]))
 
 

@@ -63,7 +63,7 @@ class _Scenarios:
                 read_stored(con, period, Scope()).fleet,
                 idle_stretches(con, config.activity, period, MS_PER_HOUR),
             )
-            return fleet, idle, quiet_hours(con, period), read_covers(con, period)
+            return fleet, idle, quiet_hours(con, period), read_covers(con, period, config.currency)
 
         fleet, self._idle_hour, self._quiet, self.commitments = pipeline.read_attributed(config, store, read)
         self.fleet = self.commitments.marked(fleet)

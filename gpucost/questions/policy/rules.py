@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
@@ -28,6 +28,7 @@ from gpucost.shapes import Shape
 from gpucost.store.usage import read_idle, read_measured, read_usage
 from gpucost.texts import visible_parts
 from gpucost.whatif.fleet import Scope, Usage, read_stored
+from gpucost.whatif.reserve import read_covers
 from gpucost.whatif.spot.answer import advised_to_stay
 from gpucost.whatif.spot.market import read_market
 from gpucost.whatif.spot.moves import SpotQuery
@@ -453,7 +454,7 @@ def check(
         told={key: frozenset(names) for key, names in told.items()},
         period=period,
         idle_from=partial(_idle, con, period),
-        stay=partial(_stay, con, config, query),
+        stay=cache(partial(_stay, con, config, query)),
     )
     load_activity(con, config.activity)
     results = tuple(_checked(rule, facts) for rule in rules)
@@ -478,7 +479,9 @@ def _idle(con: DuckDBPyConnection, period: Period, hours: float, pods: Sequence[
 def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Owner]:
     """The workloads that `gpucost whatif spot` leaves on demand."""
     scope = Scope(tuple(query.teams), tuple(query.namespaces), (), tuple(query.clusters))
-    fleet = read_stored(con, query.period, scope).fleet
+    fleet = read_covers(con, query.period, config.currency).marked(
+        read_stored(con, query.period, scope).fleet
+    )
     types = {node.instance_type for node in fleet.nodes if node.instance_type}
     market = read_market(con, config, types, query.period)
     usage = Usage(fleet, config.currency, "", "", is_narrowed=True)

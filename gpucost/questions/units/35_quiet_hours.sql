@@ -1,4 +1,4 @@
--- reads: allocations, unit_candidates, progress_series, progress_values, loads; $from_ms, $to_ms the period
+-- reads: allocations, unit_candidates, progress_series, progress_values, loads, collected; $from_ms, $to_ms the period
 -- writes: nothing; answers the epoch hours of workloads in which no request came: their counters were collected and stood still
 -- invariant: in a quiet hour the counters of every pod of the workload are known from begin to end
 WITH points AS (
@@ -27,9 +27,10 @@ held AS (
     FROM allocations SEMI JOIN unit_candidates USING (cluster, namespace, workload)
     WHERE held_from_ms < $to_ms AND $from_ms < held_to_ms
 )
-SELECT cluster, namespace, workload, hour
+SELECT held.cluster, namespace, workload, hour
 FROM held LEFT JOIN counted AS c USING (allocation_id, hour)
-ANTI JOIN served USING (cluster, namespace, workload, hour)
+LEFT JOIN collected AS s ON s.cluster = held.cluster AND s.from_ms <= hour * 3600000 AND (hour + 1) * 3600000 <= s.to_ms
+ANTI JOIN served ON (served.cluster, served.namespace, served.workload, served.hour) = (held.cluster, held.namespace, held.workload, held.hour)
 GROUP BY ALL
-HAVING bool_and(c.allocation_id IS NOT NULL)
+HAVING bool_and(c.allocation_id IS NOT NULL AND s.cluster IS NOT NULL)
 ORDER BY ALL;

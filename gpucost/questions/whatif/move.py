@@ -128,7 +128,7 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
     for text in given.place:
         name, _, value = text.rpartition("=")
         if not name.strip():
-            raise UsageError(f"--place {text}: it is no NAME=MONEY", '--place "gcp us-east1=7.10"')
+            raise UsageError(f"--place {text}: invalid, not NAME=MONEY", '--place "gcp us-east1=7.10"')
         provider, _, region = name.strip().partition(" ")
         places.append(Place(provider, region, per_gpu(price("--place", text, value)), "option"))
     if not places:
@@ -173,7 +173,8 @@ def _places_of_fleet(
     listed: ListPrices, fleet: Fleet, providers: tuple[str, ...]
 ) -> tuple[dict[Kind, Place], dict[str, list[Place]]]:
     """The primaries' spot prices by provider, region and GPU model, and every place of these models."""
-    models = grouped((fleet.by_name[pod.place].gpu_model, pod.gpus) for pod in fleet.pods)
+    nodes = fleet.by_name
+    models = grouped((nodes[pod.place].gpu_model, pod.gpus) for pod in fleet.pods)
     primaries: dict[Kind, Place] = {}
     places: dict[str, list[Place]] = {}
     for model, gpus in models.items():

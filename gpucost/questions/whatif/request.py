@@ -89,7 +89,7 @@ class PlanRequest(PeriodOptions, Request):
 
         scope, period = scope or self.scope, self.period
         stored, commitments = self.read(
-            lambda con: (read_stored(con, period, scope), read_covers(con, period))
+            lambda con: (read_stored(con, period, scope), read_covers(con, period, self.settings.currency))
         )
         fleet = commitments.marked(stored.fleet)
         if scope.clusters not in self._noted:

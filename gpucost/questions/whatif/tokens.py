@@ -93,6 +93,12 @@ def _billed(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens)
     if options := flags_of(offer, but=("model",)):
         raise UsageError(f"{options[0]}: bills have prices of tokens", f"leave out {options[0]}")
     settings, period, name = request.settings, request.period, request.period_name
+    if given := next(
+        (flag for flag in ("namespace", "workload", "cluster") if getattr(request, f"{flag}s")), None
+    ):
+        raise UsageError(
+            f"--{given} does not narrow bought tokens: bills do not name it", f"leave out --{given}"
+        )
     found = request.read(lambda con: bought(con, settings, _query(request, request.scope))) or ()
     rows = [one for one in found if _is_of(one.model, offer) and one.cost.prompt_tokens is not None]
     costs, models = [one.cost for one in rows], ", ".join(sorted({one.model or "unknown" for one in rows}))
@@ -149,7 +155,7 @@ def _share_paid_anyway(request: WhatIfRequest, rows: list[Row]) -> Decimal:
     fleet, commitments = usage.fleet, usage.commitments or NO_COMMITMENTS
     fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))
     whole, cash = fleet_costs(fleet).cost, fleet_costs(commitments.at_cash_prices(fleet)).cost
-    return (whole - cash) / whole if whole else Decimal(0)
+    return max(whole - cash, Decimal(0)) / whole if whole else Decimal(0)
 
 
 def _node(request: WhatIfRequest, own: OwnNodes) -> Node:

@@ -3,7 +3,7 @@
 -- invariant: scale makes activity a share 0-1, and memory MiB; activity whose unit is not proven is left out; memory up to empty_mib is no pod's
 CREATE OR REPLACE TEMP TABLE activity_devices AS
 WITH named AS (
-    SELECT *, bool_or(pod IS NOT NULL) OVER (PARTITION BY cluster, uuid) AS names_pods
+    SELECT *, min(first_ms) FILTER (pod IS NOT NULL) OVER (PARTITION BY cluster, uuid) AS named_from_ms
     FROM activity_series WHERE scale IS NOT NULL AND part <> 'compared'
 ),
 placed AS (
@@ -16,11 +16,12 @@ placed AS (
     JOIN named AS n ON n.cluster = a.cluster AND n.host = o.node
     WHERE a.gpus >= o.gpu_count - 1e-6 OR o.gpu_count <= 1
 ),
--- a device's memory in hours in which it is no pod's: its exporter names pods and names none then, or no pod is on its node
+-- a device's memory in hours in which it is no pod's: its exporter names pods since and names none then, or no pod is on its node
 baselines AS (
     SELECT n.cluster, n.uuid, n.gpu_instance_id, median(b.value_sum / b.samples * n.scale) AS baseline_mib
     FROM named AS n JOIN blocks AS b USING (series_id)
-    ANTI JOIN (FROM allocations JOIN nodes USING (node_id, cluster)) AS p ON NOT n.names_pods AND p.cluster = n.cluster AND p.node = n.host
+    ANTI JOIN (FROM allocations JOIN nodes USING (node_id, cluster)) AS p
+        ON coalesce(b.hour::BIGINT * 3600000 < n.named_from_ms, true) AND p.cluster = n.cluster AND p.node = n.host
         AND p.held_from_ms < (b.hour::BIGINT + 1) * 3600000 AND b.hour::BIGINT * 3600000 < p.held_to_ms
     WHERE n.part = 'memory' AND n.pod IS NULL AND b.hour BETWEEN $from_ms // 3600000 AND ($to_ms - 1) // 3600000
     GROUP BY ALL

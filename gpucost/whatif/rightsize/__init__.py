@@ -138,7 +138,7 @@ _TIE = 1e-9
 class Load:
     """What a pod does with its `gpus`: `used` of them are ever active; `mean` and `high` are shares 0-1 of those.
 
-    `memory_mib` is what one GPU held (95th percentile), None where that is not known: then the new GPUs need as much memory in
+    `memory_mib` is the most that one GPU held, None where that is not known: then the new GPUs need as much memory in
     all as those of today.
     """
 
@@ -449,12 +449,12 @@ def compare(work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Facts,
     price, to_price, to_gpus = work.on_demand_price, work.to_price, work.to_gpus
     if work.gpu_model is None or work.to_gpu_model is None or price is None or to_price is None:
         raise UsageError(
-            "the GPUs to compare, or what they cost, are not told",
+            "the GPUs to compare, or their prices, are missing",
             "--gpu-model, --on-demand-price, --to-gpu-model and --to-price tell them",
         )
     if work.price_per is PricePer.node and to_gpus is None:
         raise UsageError(
-            "how many GPUs a node of --to-price has is not told", "--to-gpus tells it, or --price-per gpu"
+            "the number of GPUs of a node at --to-price is missing", "give --to-gpus, or --price-per gpu"
         )
     model, other = facts.model(work.gpu_model), facts.model(work.to_gpu_model, "--to-gpu-model")
     if work.relative_speed is not None:

@@ -340,8 +340,9 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
     parts = map(_judged, parts_of(options, question, moved))
     leaving = {part.owner for part in parts if part.advice.suits != NOT and part.advice.why != RERUN}
     stays: dict[Workload, bool] = {}
+    nodes = fleet.by_name
     for pod in fleet.pods:
-        node = fleet.by_name[pod.place]
+        node = nodes[pod.place]
         if node.capacity_type == "on_demand":
             is_committed = any(price.is_committed for price in node.prices)
             is_kept = is_committed or (node.key in moved and pod.owner not in leaving)

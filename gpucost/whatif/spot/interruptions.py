@@ -50,12 +50,16 @@ class Evidence:
 
 
 def prior_rate(
-    provider: str | None, region: str | None, instance_type: str, eviction_band: str | None = None
+    provider: str | None,
+    region: str | None,
+    instance_type: str,
+    eviction_band: str | None = None,
+    seen_on: str | None = None,
 ) -> Rate:
     """The published or derived rate of a family (pricing/interruptions.csv); a wide range without one.
 
     AWS: by the Spot Instance Advisor's band of the type in that region, otherwise the most frequent band of its family.
-    Azure: by `eviction_band`, the low end of the published band in percent per hour.
+    Azure: by `eviction_band`, the low end of the published band in percent per hour, of the day `seen_on`.
     """
     family = family_of(instance_type)
     band = _advisor_band(region, instance_type) if provider == "aws" else eviction_band
@@ -69,6 +73,8 @@ def prior_rate(
     row = max(rows, key=lambda row: (row["provider"], row["family"]))
     rate, low, high = (float(row[name]) for name in ("interruptions_per_node_hour", "low", "high"))
     as_of = {source["source_id"]: source["as_of"] for source in facts("sources.csv")}.get(row["source_id"])
+    if eviction_band and row["band_low_percent"] == eviction_band:
+        as_of = seen_on
     named = f"{provider or ''} {family}".strip()
     source = (
         row["derivation"]

@@ -6,7 +6,7 @@ import bisect
 import difflib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import field, replace
+from dataclasses import field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -78,7 +78,7 @@ class Market:
     # own spot nodes by provider and family
     evidence: dict[tuple[str | None, str], Evidence] = field(default_factory=dict)
     # by provider, region and instance type: the low end of the newest published band, and its day
-    eviction_bands: dict[tuple[str | None, str | None, str], tuple[str, str]] = field(default_factory=dict)
+    eviction_bands: dict[tuple[str | None, ...], tuple[str, str]] = field(default_factory=dict)
 
     def list_price(self, place: Place, option: str) -> Price | None:
         """`on_demand` or `spot` list price of the place, in the order of place_rank (price/vocabulary.sql).
@@ -133,9 +133,8 @@ class Market:
     def rate(self, place: Place) -> Rate:
         """How often the place's spot nodes are interrupted: own nodes of its family, on top of the published rate."""
         key = (place.provider, place.region, place.instance_type.lower())
-        band, seen_on = self.eviction_bands.get(key, (None, None))
-        prior = prior_rate(place.provider, place.region, place.instance_type, band)
-        prior = replace(prior, as_of=seen_on or prior.as_of)
+        band = self.eviction_bands.get(key, (None, None))
+        prior = prior_rate(place.provider, place.region, place.instance_type, *band)
         own = self.evidence.get((place.provider, family_of(place.instance_type)), Evidence())
         return posterior(prior, own)
 
