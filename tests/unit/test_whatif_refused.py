@@ -36,7 +36,7 @@ WRONG = {
     "move": [
         ("--spot-price 3", "no place to compare with"),
         ("--nodes 3", "the primary's spot price is missing"),
-        ("--spot-price 3 --place x", "no NAME=MONEY"),
+        ("--spot-price 3 --place x", "not NAME=MONEY"),
         ("--spot-price 3 --place x=1 --at-most-percent 120", "at most 100"),
         ("--region us-east-1", "--region needs --instance-type"),
         ("--spot-price 3 --place x=1", "--wait-minutes is missing"),
