@@ -152,7 +152,7 @@ class DescribedWork(OptionGroup):
 
 @record
 class _Case:
-    """A work with its `gb` of the data: at its primary's spot price, and in places, cheapest first."""
+    """A work with its `gb` of the data: at its primary's spot price, and in places, cheapest first, old prices last."""
 
     work: Work
     gb: Decimal
@@ -167,9 +167,9 @@ class _Case:
 
     @property
     def best(self) -> tuple[Place, Position] | None:
-        """The cheapest place, if it is worth it and costs less than what leaves the bill."""
+        """The cheapest place with a recent price, if it is worth it and costs less than what leaves the bill."""
         for place, there in self.elsewhere[:1]:
-            if self.pays(there):
+            if self.pays(there) and not place.is_stale:
                 return place, there
         return None
 
@@ -266,7 +266,7 @@ def _case(work: Work, moving: Moving, currency: str, share: float) -> _Case:
     elsewhere = [
         (place, position(currency, [work.nodes(place, moving.wait_hours), *moved])) for place in work.places
     ]
-    elsewhere.sort(key=lambda one: (one[1].cost, str(one[0])))
+    elsewhere.sort(key=lambda one: (one[0].is_stale, one[1].cost, str(one[0])))
     limit = primary.cost * to_decimal(moving.at_most_percent) / 100
     return _Case(work, gb, primary, limit, elsewhere)
 
@@ -328,12 +328,14 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
             yield f"{name}: {stays:,.2f} stays on the bill wherever it runs: commitments, capacity blocks or own machines."
         if not case.elsewhere:
             yield f"{name}: no spot price of this GPU is known in another place; gpucost collect spot loads some."
-        elif case.best:
-            place, _ = case.best
-            if place.is_stale:
-                yield f"{name}: the price of {place} is of {place.as_of}; check today's before you move."
-            if more >= _CENT:
-                yield f"{name}: {more:,.2f} of the saving needs no move: spot at the primary costs {case.primary.cost:,.2f}."
+        old = [place for place, there in case.elsewhere if place.is_stale and case.pays(there)]
+        if old:
+            yield (
+                f"{name}: places with old prices would cost less: {len(old)}, the first {old[0]} ({old[0].as_of}). They are"
+                " listed last and not counted; gpucost collect spot and gpucost collect prices load new prices."
+            )
+        if case.best and more >= _CENT:
+            yield f"{name}: {more:,.2f} of the saving needs no move: spot at the primary costs {case.primary.cost:,.2f}."
 
 
 def works_of(

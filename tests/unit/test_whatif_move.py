@@ -56,6 +56,19 @@ def test_worth_it_at_seventy_percent_of_the_primary_and_less_than_today(
     assert (answer.today.cost, answer.scenario.cost) == (today, cost)
 
 
+def test_old_prices_are_listed_last_and_move_nothing() -> None:
+    old = replace(place("0.3", "gcp", "us-east1"), as_of="2025-01-31", is_stale=True)
+    answer = moved(old, place("0.5"))
+    assert [row["provider"] for row in answer.figures["places"]] == ["aws", "gcp"]
+    assert answer.figures["best"]["the work"] == "aws us-west-2" and answer.scenario.cost == 400
+    alone = moved(old)
+    assert (
+        alone.saving == 0
+        and "places with old prices would cost less: 1, the first gcp us-east1 (2025-01-31)"
+        in alone.findings[0]
+    )
+
+
 def test_data_and_waiting_are_counted() -> None:
     places = (place("0.5"), place("0.4", "gcp", "us-central1"))
     answer = moved(*places, egress_gb=Decimal(1000), wait_minutes=30, delay_cost_per_hour=Decimal(10))
