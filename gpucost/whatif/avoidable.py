@@ -162,9 +162,7 @@ class Commitments:
             return cash_per_hour(node, price) if key is None else self.covers[key].mean_cash
 
         return fleet.with_nodes(
-            lambda node: replace(
-                node, prices=tuple(replace(price, per_node_hour=cash(node, price)) for price in node.prices)
-            )
+            lambda node: node.repriced(lambda price: replace(price, per_node_hour=cash(node, price)))
         )
 
     def marked(self, fleet: Fleet) -> Fleet:
@@ -174,12 +172,8 @@ class Commitments:
             key = self.key(node)
             if key is None or not self.covers[key].is_paid_anyway:
                 return node
-            return replace(
-                node,
-                prices=tuple(
-                    replace(price, is_committed=price.is_committed or price.source == "bill")
-                    for price in node.prices
-                ),
+            return node.repriced(
+                lambda price: replace(price, is_committed=price.is_committed or price.source == "bill")
             )
 
         return fleet.with_nodes(mark)

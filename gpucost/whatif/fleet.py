@@ -99,10 +99,14 @@ class Node:
     def sized(self, gpus: float, name: str) -> Node:
         """A node of its own of so many of these GPUs, at their share of the price."""
         share = to_decimal(gpus) / to_decimal(self.gpus)
-        prices = tuple(
-            replace(price, per_node_hour=round(price.per_node_hour * share, 9)) for price in self.prices
+        priced = self.repriced(
+            lambda price: replace(price, per_node_hour=round(price.per_node_hour * share, 9))
         )
-        return replace(self, name=name, gpus=gpus, prices=prices)
+        return replace(priced, name=name, gpus=gpus)
+
+    def repriced(self, edit: Callable[[Price], Price]) -> Node:
+        """The same node, each of its prices as `edit` returns it."""
+        return replace(self, prices=tuple(map(edit, self.prices)))
 
     @property
     def is_priced(self) -> bool:

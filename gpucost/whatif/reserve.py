@@ -225,12 +225,18 @@ FROM spans GROUP BY ALL ORDER BY is_inside
 """
 
 
+# Without one a large bill need not be read.
+_ANY_COMMITMENT = "SELECT 1 FROM bill_details WHERE commitment_discount_id IS NOT NULL LIMIT 1"
+
+
 def read_covers(con: DuckDBPyConnection, period: Period, currency: str) -> Commitments:
     """What commitments of the bill cover of the store's instance types, and what leaves the bill if instances go.
 
     Nodes share the cost of on-demand and committed hours: what the commitments leave of it is on demand, at most what the bill
     charges for such instances. In another currency than `currency` only the nodes' price is known.
     """
+    if not con.execute(_ANY_COMMITMENT).fetchall():
+        return Commitments()
     start, end = period.start_ms, period.end_ms
     existing = read_commitments(con, start, end, read_types(con), of_same_plan=True)
     if not existing.covered:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
     from gpucost.render.view import Document
     from gpucost.whatif.answer import Answer
+    from gpucost.whatif.avoidable import Commitments
     from gpucost.whatif.fleet import Scope, Usage
 
 T = TypeVar("T")
@@ -79,19 +80,23 @@ class PlanRequest(PeriodOptions, Request):
 
         return pipeline.read_attributed(self.settings, self.store, read)
 
+    @functools.cached_property
+    def commitments(self) -> Commitments:
+        """What commitments of the bill cover in the period, whatever the scope."""
+        from gpucost.whatif.reserve import read_covers
+
+        return self.read(lambda con: read_covers(con, self.period, self.settings.currency))
+
     def usage(self, scope: Scope | None = None) -> Usage:
         """The store's usage of the period; of `scope` instead of what was given.
 
         Raises UsageError for a period that cannot be read, GpucostError where nothing was used by whom the options name.
         """
         from gpucost.whatif.fleet import Usage, read_stored
-        from gpucost.whatif.reserve import read_covers
 
         scope, period = scope or self.scope, self.period
-        stored, commitments = self.read(
-            lambda con: (read_stored(con, period, scope), read_covers(con, period, self.settings.currency))
-        )
-        fleet = commitments.marked(stored.fleet)
+        stored = self.read(lambda con: read_stored(con, period, scope))
+        fleet = self.commitments.marked(stored.fleet)
         if scope.clusters not in self._noted:
             self._noted.add(scope.clusters)
             self.note_gaps(scope.clusters, period)
@@ -111,7 +116,7 @@ class PlanRequest(PeriodOptions, Request):
             scope.is_narrowed,
             reported=stored.reported,
             others=stored.others,
-            commitments=commitments,
+            commitments=self.commitments,
         )
 
     def finish(self, answer: Answer) -> Document:
