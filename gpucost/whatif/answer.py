@@ -18,11 +18,6 @@ Value = str | int | float | Decimal | None
 Line = tuple[Value, ...]
 
 
-def total(amounts: Iterable[Decimal]) -> Decimal:
-    """Their sum, of none zero."""
-    return sum(amounts, Decimal(0))
-
-
 @record
 class Position:
     """A state of affairs: what it costs over the period, the GPU-hours and node-hours paid, and `more` beside them."""

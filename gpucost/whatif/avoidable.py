@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import grouped, record
-from gpucost.whatif.answer import total
-from gpucost.whatif.cost import kept
 from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.flags import to_decimal
-from gpucost.whatif.fleet import Fleet, Node, Price
+from gpucost.whatif.flags import kept, to_decimal, total
+
+if TYPE_CHECKING:
+    from gpucost.whatif.fleet import Fleet, Node, Price
 
 NOTHING = Decimal(0)
 

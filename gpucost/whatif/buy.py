@@ -12,10 +12,10 @@ from gpucost.errors import GpucostError
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import Period
 from gpucost.records import record
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, old_prices, priced, stated, total
-from gpucost.whatif.cost import base_and_rest, fleet_costs, kept
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, old_prices, priced, stated
+from gpucost.whatif.cost import base_and_rest, fleet_costs
 from gpucost.whatif.curve import Curve, DescribedCurve, Evidence, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
+from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal, total
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 
 _ROWS = 9

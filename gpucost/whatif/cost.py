@@ -10,19 +10,13 @@ from itertools import pairwise
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import grouped, record
-from gpucost.whatif.answer import Position, total
+from gpucost.whatif.answer import Position
 from gpucost.whatif.curve import Curve
+from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Workload
 
-# The store keeps prices and amounts with nine decimals.
-_DECIMALS = Decimal("1e-9")
 # What sevenths and tenths of a GPU leave over in binary, in GPU-milliseconds.
 _NO_TIME = 1.0
-
-
-def kept(price: Decimal | float) -> Decimal:
-    """A price or an amount as the store keeps it: with nine decimals."""
-    return Decimal(str(price)).quantize(_DECIMALS)
 
 
 def fleet_costs(fleet: Fleet) -> Costs:

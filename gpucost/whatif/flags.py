@@ -1,7 +1,8 @@
-"""Options that several what-ifs have."""
+"""Options and amounts that several what-ifs have."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +19,8 @@ DAYS = 30
 START_MINUTES, PROVISION_MINUTES = 12.0, 5.0
 START_SOURCE = "default: 0.2 h in the simulations of Can't Be Late, NSDI 2024"
 MOST = 10**16
+# The store keeps prices and amounts with nine decimals.
+_DECIMALS = Decimal("1e-9")
 
 
 def amount(help: str) -> Option:
@@ -35,6 +38,16 @@ class PricePer(StrEnum):
 def to_decimal(number: float) -> Decimal:
     """The number as it is written."""
     return Decimal(str(number))
+
+
+def total(amounts: Iterable[Decimal]) -> Decimal:
+    """Their sum, of none zero."""
+    return sum(amounts, Decimal(0))
+
+
+def kept(price: Decimal | float) -> Decimal:
+    """A price or an amount as the store keeps it: with nine decimals."""
+    return Decimal(str(price)).quantize(_DECIMALS)
 
 
 def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:

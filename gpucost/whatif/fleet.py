@@ -14,6 +14,7 @@ from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import record
 from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
+from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
 from gpucost.whatif.flags import to_decimal
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from gpucost.config.model import Activity
     from gpucost.periods import Period
     from gpucost.whatif.answer import Assumption
-    from gpucost.whatif.avoidable import Commitments
 
 
 # capacity that is paid whether its nodes are up or not, and whoever is on its GPUs
@@ -335,7 +335,7 @@ class Usage(NamedTuple):
     assumptions: tuple[Assumption, ...] = ()
     reported: Reported | None = None
     others: tuple[Pod, ...] = ()
-    commitments: Commitments | None = None
+    commitments: Commitments = NO_COMMITMENTS
 
     @property
     def is_described(self) -> bool:

@@ -13,8 +13,9 @@ import numpy as np
 
 from gpucost.periods import merge
 from gpucost.records import grouped, record
-from gpucost.whatif.answer import Position, total
-from gpucost.whatif.avoidable import NO_COMMITMENTS, Held
+from gpucost.whatif.answer import Position
+from gpucost.whatif.avoidable import Held
+from gpucost.whatif.flags import total
 from gpucost.whatif.fleet import Node, NodeKey, Pod, Usage
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def saved(usage: Usage, change: Change) -> Saved:
     if usage.is_described:
         return Saved(less, Decimal(0))
     nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
-    commitments = usage.commitments or NO_COMMITMENTS
+    commitments = usage.commitments
     gone: dict[Any, list[Held]] = defaultdict(list)
     spans = grouped((pod.place, (pod.from_ms, pod.to_ms)) for pod in change.pods if pod.place in empty)
 

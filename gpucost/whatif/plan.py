@@ -19,11 +19,11 @@ from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated, total
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
+from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal, total
 from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price
 from gpucost.whatif.packing import PackedPod, pack, peak, slots
 from gpucost.whatif.spot.advice import NOT, advise

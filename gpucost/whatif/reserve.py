@@ -14,307 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.periods import from_ms as at
+from gpucost.periods import Period
 from gpucost.records import grouped, record
-from gpucost.store.sqlfiles import column
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, old_prices, priced, total
-from gpucost.whatif.avoidable import Commitments, Cover, Key
-from gpucost.whatif.cost import kept
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, old_prices, priced
+from gpucost.whatif.avoidable import Key, is_own_machine
+from gpucost.whatif.covered import NO_KEY, Existing
 from gpucost.whatif.curve import LEAST_USE, MARGIN, Curve, DescribedCurve, Evidence, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, to_decimal
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, kept, to_decimal, total
 from gpucost.whatif.fleet import Fleet, Node, Price
 from gpucost.whatif.spot.formulas import bisected
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-_DAY = 24 * MS_PER_HOUR
-# Two billing periods: commitments of a bill that ended longer ago may be over.
-_LASTS = 62 * _DAY
-
-NOTHING: Key = ("", "", "")
-
-
-@record
-class Commitment:
-    """A commitment in the period: instance-hours that it covered, and the cost of its unused part."""
-
-    commitment_discount_id: str
-    type: str
-    covered_instance_hours: float
-    unused_cost: Decimal
-    currency: str
-
-
-@record
-class Existing:
-    """Commitments of the bill, and the payer's other usage. `covered` and `uncovered` hold instances, hour by hour.
-
-    `month` is that of the bill whose last day stands for later time without a bill. `paid` is the cost by what is covered, used
-    or not, after discounts; commitments that covered nothing are under NOTHING. `used` is the used part of it; `on_demand` is the
-    cost of instances that nothing covers, before discounts that are rows of their own; `plan_hours` are covered by savings plans.
-    """
-
-    is_bill_loaded: bool
-    commitments: tuple[Commitment, ...] = ()
-    covered: dict[Key, Curve] = field(default_factory=dict)
-    month: str | None = None
-    paid: dict[Key, Decimal] = field(default_factory=dict)
-    currency: str | None = None
-    others: tuple[ReservedUse, ...] = ()
-    uncovered: dict[Key, Curve] = field(default_factory=dict)
-    on_demand: dict[Key, Decimal] = field(default_factory=dict)
-    used: dict[Key, Decimal] = field(default_factory=dict)
-    plan_hours: dict[Key, float] = field(default_factory=dict)
-
-
-# By provider: when the last instance was billed, and until when the bill is complete.
-_BILLED = """
-CREATE OR REPLACE TEMP TABLE billed AS
-SELECT b.provider, max(epoch_ms(charge_period_end)) AS last_ms, max(greatest(epoch_ms(charge_period_end), least(
-    epoch_ms(strptime(b.billing_period, '%Y-%m') + INTERVAL 1 MONTH), epoch_ms(b.loaded_at)))) AS until_ms
-FROM bill_rows JOIN bills AS b USING (bill_id)
-WHERE kind = 'instance' AND epoch_ms(charge_period_start) < $to_ms
-GROUP BY ALL HAVING max(epoch_ms(charge_period_end)) >= $from_ms - $lasts
-"""
-# Hours that commitments cover, their unused part and discounts; and without an id hours of $types on demand. After the bill its
-# last day goes on, until the end of the commitment if a fee of the whole term shows it.
-_COVERED = """
-WITH ends AS (
-    SELECT commitment_discount_id, max(epoch_ms(charge_period_end)) AS expires_ms FROM charges
-    WHERE kind = 'commitment_fee' AND charge_period_end > charge_period_start + INTERVAL 62 DAYS GROUP BY ALL
-), rows AS (
-    SELECT c.*, epoch_ms(charge_period_start) AS start_ms, epoch_ms(charge_period_end) AS end_ms, last_ms, until_ms,
-        least($to_ms, coalesce(expires_ms, $to_ms)) AS expires_ms,
-        coalesce(commitment_discount_status = 'Unused', false) OR kind = 'commitment_unused' AS is_unused
-    FROM charges AS c JOIN billed USING (provider) LEFT JOIN ends USING (commitment_discount_id)
-    WHERE commitment_discount_id IS NOT NULL AND (charge_category = 'Usage' OR kind IN ('commitment_unused', 'discount'))
-        OR commitment_discount_id IS NULL AND kind = 'instance' AND pricing_category = 'Standard'
-            AND list_contains($types::VARCHAR[], lower(instance_type))
-), spans AS (
-    SELECT *, greatest(start_ms, $from_ms) AS from_ms, least(end_ms, $to_ms) AS to_ms, 1 / (end_ms - start_ms) AS share_per_ms
-    FROM rows
-    UNION ALL
-    SELECT *, greatest(until_ms, $from_ms), expires_ms,
-        (least(end_ms, last_ms) - greatest(start_ms, last_ms - $day)) / (end_ms - start_ms) / $day
-    FROM rows WHERE last_ms - $day < end_ms AND start_ms < last_ms
-), sums AS (
-    SELECT provider, region, instance_type, commitment_discount_id AS id, any_value(commitment_discount_type) AS type,
-        from_ms, to_ms, sum(CASE WHEN NOT is_unused THEN instance_hours * share_per_ms * (to_ms - from_ms) END) AS hours,
-        sum(effective_cost * share_per_ms * (to_ms - from_ms)) AS cost, is_unused, any_value(billing_currency) AS currency
-    FROM spans WHERE from_ms < to_ms GROUP BY ALL
-)
-SELECT id, type, CASE WHEN hours > 0 AND instance_type IS NOT NULL
-        THEN [lower(provider), coalesce(lower(region), ''), lower(instance_type)] END AS key,
-    from_ms, to_ms, coalesce(hours, 0), CASE WHEN is_unused THEN cost ELSE 0 END, currency,
-    -- what covers nothing (unused parts, discounts) is shared by what the covered hours cost
-    CASE WHEN sum(cost) FILTER (key IS NOT NULL) OVER same > 0
-        THEN sum(cost) OVER same * if(key IS NULL, 0, cost) / sum(cost) FILTER (key IS NOT NULL) OVER same ELSE cost END,
-    CASE WHEN sum(cost) FILTER (key IS NOT NULL) OVER same > 0
-        THEN sum(cost) FILTER (NOT is_unused) OVER same * if(key IS NULL, 0, cost) / sum(cost) FILTER (key IS NOT NULL) OVER same
-        ELSE cost END
-FROM sums WINDOW same AS (PARTITION BY id) ORDER BY ALL
-"""
-# Other instances on demand of the only payer of a provider: their cost, and what plans of the bill charge for such usage.
-_OTHERS = """
-WITH instances AS (
-    FROM charges JOIN billed USING (provider) WHERE kind = 'instance'
-        AND provider IN (SELECT provider FROM bills GROUP BY ALL HAVING count(DISTINCT billing_account_id) = 1)
-), rates AS (
-    SELECT provider, lower(instance_type) AS type, sum(effective_cost) / sum(list_cost) AS rate FROM instances
-    WHERE commitment_discount_type ILIKE 'savings%plan%' AND commitment_discount_status = 'Used' AND list_cost > 0
-        AND (NOT $of_same_plan OR commitment_discount_id IN (
-            SELECT commitment_discount_id FROM instances WHERE list_contains($types, lower(instance_type))))
-    GROUP BY ALL
-)
-SELECT lower(provider), epoch_ms(charge_period_start) AS from_ms, epoch_ms(charge_period_end) AS to_ms,
-    sum(effective_cost), sum(effective_cost * rate)
-FROM instances JOIN rates USING (provider)
-WHERE lower(instance_type) = type AND NOT list_contains($types, type) AND commitment_discount_id IS NULL
-    AND pricing_category = 'Standard' AND from_ms < $to_ms AND $from_ms < to_ms AND effective_cost > 0 AND rate > 0
-GROUP BY ALL ORDER BY ALL
-"""
-
-
-def read_commitments(
-    con: DuckDBPyConnection,
-    from_ms: int,
-    to_ms: int,
-    gpu_types: Iterable[str] = (),
-    *,
-    of_same_plan: bool = False,
-) -> Existing:
-    """The commitments of the bill in [from_ms, to_ms). A charge that spans several hours covers them evenly.
-
-    After the newest bill they go on as on its last day. Other usage is that of instance types that are not `gpu_types`.
-    """
-    span = {"from_ms": from_ms, "to_ms": to_ms}
-    con.execute(_BILLED, span | {"lasts": _LASTS})
-    until, last = con.execute("SELECT min(until_ms), max(last_ms) FROM billed").fetchall()[0]
-    if until is None:
-        return Existing(is_bill_loaded=False)
-    spans: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
-    found: dict[str, Commitment] = {}
-    paid: dict[Key, Decimal] = defaultdict(Decimal)
-    used: dict[Key, Decimal] = defaultdict(Decimal)
-    plan_hours: dict[Key, float] = defaultdict(float)
-    uncovered: dict[Key, list[tuple[int, int, float]]] = defaultdict(list)
-    on_demand: dict[Key, Decimal] = defaultdict(Decimal)
-    types = [name.lower() for name in gpu_types]
-    rows = con.execute(_COVERED, span | {"day": _DAY, "types": types}).fetchall()
-    for name, kind, key, start, end, hours, unused, currency, cost, used_cost in rows:
-        if name is None:
-            if key:
-                uncovered[tuple(key)].append((start, end, hours / (end - start) * MS_PER_HOUR))
-                on_demand[tuple(key)] += kept(cost)
-            continue
-        before = found.get(name, Commitment(name, "commitment", 0.0, Decimal(0), currency))
-        found[name] = Commitment(
-            name,
-            kind or before.type,
-            before.covered_instance_hours + hours,
-            before.unused_cost + kept(unused),
-            currency,
-        )
-        paid[tuple(key) if key else NOTHING] += kept(cost)
-        if key:
-            spans[tuple(key)].append((start, end, hours / (end - start) * MS_PER_HOUR))
-            used[tuple(key)] += kept(used_cost)
-            plan_hours[tuple(key)] += hours if (kind or "").lower().startswith("savings") else 0.0
-    currencies = {commitment.currency for commitment in found.values()}
-    covered, left = (_curves(by_key, from_ms, to_ms) for by_key in (spans, uncovered))
-    return Existing(
-        True,
-        tuple(found.values()),
-        covered,
-        f"{at(last - 1):%Y-%m}" if until < to_ms else None,
-        dict(paid),
-        currencies.pop() if len(currencies) == 1 else None,
-        tuple(_others(con, from_ms, to_ms, types, of_same_plan=of_same_plan)),
-        left,
-        dict(on_demand),
-        dict(used),
-        dict(plan_hours),
-    )
-
-
-def _curves(by_key: Mapping[Key, list[tuple[int, int, float]]], from_ms: int, to_ms: int) -> dict[Key, Curve]:
-    """The hourly curves of spans (from, to, instances)."""
-    return {key: counted(spans, from_ms, to_ms) for key, spans in by_key.items()}
-
-
-def read_types(con: DuckDBPyConnection) -> list[str]:
-    """The instance types of the store's nodes, lower-cased."""
-    return column(con, "SELECT DISTINCT lower(instance_type) FROM nodes WHERE instance_type IS NOT NULL")
-
-
-# The mean price of nodes by a bill, without spot: of the period, otherwise of the last months before it.
-_BILLED_NODES = """
-WITH spans AS (
-    SELECT *, p.to_ms > $from_ms AS is_inside, greatest(p.from_ms, if(is_inside, $from_ms, $from_ms - $lasts)) AS since_ms,
-        least(p.to_ms, $to_ms) - since_ms AS span_ms
-    FROM node_prices AS p JOIN nodes AS n USING (node_id)
-    WHERE price_source = 'bill' AND capacity_type IN ('on_demand', 'unknown', 'reserved') AND instance_type IS NOT NULL
-        AND p.from_ms < $to_ms AND $from_ms - $lasts < p.to_ms
-)
-SELECT lower(provider), lower(coalesce(region, '')), lower(instance_type), is_inside,
-    sum(price_per_hour * span_ms::DECIMAL(14, 0)) / sum(span_ms)
-FROM spans GROUP BY ALL ORDER BY is_inside
-"""
-
-
-# Without one a large bill need not be read.
-_ANY_COMMITMENT = "SELECT 1 FROM bill_details WHERE commitment_discount_id IS NOT NULL LIMIT 1"
-
-
-def read_covers(con: DuckDBPyConnection, period: Period, currency: str) -> Commitments:
-    """What commitments of the bill cover of the store's instance types, and what leaves the bill if instances go.
-
-    Nodes share the cost of on-demand and committed hours: what the commitments leave of it is on demand, at most what the bill
-    charges for such instances. In another currency than `currency` only the nodes' price is known.
-    """
-    if not con.execute(_ANY_COMMITMENT).fetchall():
-        return Commitments()
-    start, end = period.start_ms, period.end_ms
-    existing = read_commitments(con, start, end, read_types(con), of_same_plan=True)
-    if not existing.covered:
-        return Commitments()
-    span = {"from_ms": start, "to_ms": end, "lasts": _LASTS}
-    means = {tuple(key): to_decimal(price) for *key, _, price in con.execute(_BILLED_NODES, span).fetchall()}
-    covers = {}
-    for key, curve in existing.covered.items():
-        left = existing.uncovered.get(key, curve.scaled(0))
-        price, returned = means.get(key), Decimal(0)
-        if existing.currency == currency:
-            returned = _returned(existing, key)
-            if left.node_hours:
-                hours = to_decimal(left.node_hours)
-                billed = existing.on_demand[key] / hours
-                whole = price and price * (hours + to_decimal(curve.node_hours))
-                price = billed if whole is None else min(billed, (whole - existing.used[key]) / hours)
-        covers[key] = Cover(curve, left, kept(max(price or Decimal(0), Decimal(0))), kept(returned))
-    return Commitments(start, end, covers)
-
-
-def _returned(existing: Existing, key: Key) -> Decimal:
-    """What other usage costs less if a savings plan gives up an instance-hour: on average over the hours, as far as it goes."""
-    other = next((use for use in existing.others if use.provider == key[0]), None)
-    if other is None or not existing.plan_hours[key]:
-        return Decimal(0)
-    spent = reduce(
-        add,
-        (
-            curve.scaled(float(existing.used[one]) / curve.node_hours)
-            for one, curve in existing.covered.items()
-            if one[0] == key[0] and existing.plan_hours[one]
-        ),
-    )
-    taken = sum(
-        min(plans, usage) * hours
-        for plans, usage, hours in zip(spent.levels, other.curve.levels, spent.lengths, strict=True)
-    )
-    hours = existing.covered[key].node_hours
-    share = to_decimal(taken / spent.node_hours * existing.plan_hours[key] / hours)
-    return existing.used[key] / to_decimal(hours) * share * other.on_demand.per_node_hour
-
-
-# Time that was collected from any cluster.
-_COLLECTED = """
-SELECT coalesce(sum(greatest(0, until_ms - greatest(since_ms, before_ms))), 0)::BIGINT, coalesce(max(until_ms), $from_ms)
-FROM (
-    SELECT greatest(from_ms, $from_ms) AS since_ms, least(to_ms, $to_ms) AS until_ms,
-        coalesce(max(until_ms) OVER (ORDER BY from_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before_ms
-    FROM collected WHERE from_ms < $to_ms AND $from_ms < to_ms
-)
-"""
-
-
-def read_collected(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> tuple[int, int]:
-    """How much of a span was collected from any cluster, and until when, ms; of an attributed store."""
-    [row] = con.execute(_COLLECTED, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
-    return row
-
-
-def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
-    """How much of the period was collected."""
-    time, until = read_collected(con, period.start_ms, period.end_ms)
-    return Evidence(time / _DAY, (until - period.start_ms) // MS_PER_HOUR)
-
-
-def _others(
-    con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Sequence[str], *, of_same_plan: bool
-) -> Iterator[ReservedUse]:
-    """Other usage on demand by provider. A node of it is as much as costs one an hour under a savings plan."""
-    span = {"from_ms": from_ms, "to_ms": to_ms, "types": gpu_types, "of_same_plan": of_same_plan}
-    rows = con.execute(_OTHERS, span).fetchall()
-    for provider, several in grouped((row[0], row[1:]) for row in rows).items():
-        spans = [(start, end, float(plan) * MS_PER_HOUR / (end - start)) for start, end, _, plan in several]
-        on_demand, plan = (total(kept(row[column]) for row in several) for column in (2, 3))
-        price = Price(kept(on_demand / plan), "bill: other instances on demand, per money of plans")
-        yield ReservedUse("other usage", 0, price, counted(spans, from_ms, to_ms), provider=provider)
-
+    pass
 
 KINDS = ("reserved", "savings_plan", "cud")
 PAYMENTS = ("no_upfront", "partial_upfront", "all_upfront", "monthly")
@@ -510,12 +222,12 @@ def uses_of(
     findings take away. The price on demand is what the nodes cost; if only a bill or nothing prices them, the list price, which
     is among the offers.
     """
-    by_type: dict[Key, list[Node]] = defaultdict(list)
-    for node in fleet.nodes:
-        # clouds sell commitments for their own machines only
-        if node.capacity_type in COMMITTABLE and (node.provider or node.instance_type):
-            name = node.instance_type or node.gpu_model or "unknown"
-            by_type[node.provider or "", node.region or "", name].append(node)
+    # clouds sell commitments for their own machines only
+    by_type = grouped(
+        ((node.provider or "", node.region or "", node.instance_type or node.gpu_model or "unknown"), node)
+        for node in fleet.nodes
+        if node.capacity_type in COMMITTABLE and not is_own_machine(node)
+    )
     uses = []
     for (provider, region, name), nodes in sorted(by_type.items()):
         key = provider, region, name.lower()
@@ -526,7 +238,7 @@ def uses_of(
         if not price or not price.per_node_hour or not spans:
             continue
         curve = counted(spans, period.start_ms, period.end_ms)
-        left = curve.less(existing.covered.get(key))
+        left = curve.less(existing.covered[key].curve) if key in existing.covered else curve
         covered = round(curve.node_hours - left.node_hours, 6)
         left = left.less((freed or {}).get(key))
         uses.append(ReservedUse(name, nodes[0].gpus, price, left, offers, covered, provider, region))
@@ -687,7 +399,6 @@ class Pool:
 
 # Changes of usage and of the list price, in percent.
 CHANGES = ((20, 0), (-10, 0), (-20, 0), (-25, 0), (-50, 0), (0, -10), (0, -20))
-_HALF = Assumption("partial upfront", 50, "% of the term's price", "default")
 
 # columns of the tables, and the keys of the records that they show
 _COLUMNS = {
@@ -816,15 +527,16 @@ def _pools(demand: Demand, considered: Considered, day: date, most_days: int) ->
     pools = []
     for (_, terms), uses in offered.items():
         smallest, *others = sorted(uses, key=lambda use: (use.offers[terms].per_node_hour, use.instance_type))
-        if terms.is_wide:
-            others += [use for use in demand.existing.others if use.provider == smallest.provider]
+        if terms.is_wide and (other := demand.existing.others.get(smallest.provider)):
+            whole = ReservedUse("other usage", 0, other.on_demand, other.curve, provider=smallest.provider)
+            others.append(whole)
         pool = Pool(smallest, terms, smallest.offers[terms], 0, tuple(others))
         pools.append(replace(pool, level=pool.safe_level(demand.evidence)))
 
-    def rank(pool: Pool) -> tuple[bool, Decimal, Terms]:
-        return bool(old_prices([("", pool.committed)], day, most_days)), -pool.gain(), pool.terms
-
-    return sorted(pools, key=rank)
+    return sorted(
+        pools,
+        key=lambda pool: (bool(old_prices([("", pool.committed)], day, most_days)), -pool.gain(), pool.terms),
+    )
 
 
 def _advised(pools: Sequence[Pool]) -> list[Pool]:
@@ -852,9 +564,9 @@ def _eligible(demand: Demand, advised: Sequence[Pool]) -> dict[str, Any]:
     That is 1 − cost ÷ on-demand cost (FinOps Foundation, effective savings rate); None if existing commitments are not known, or
     billed in several currencies or another currency.
     """
-    existing, keys = demand.existing, {NOTHING, *(use.key for use in demand.uses)}
+    existing, keys = demand.existing, {NO_KEY, *(use.key for use in demand.uses)}
     covered = total(use.on_demand.per_node_hour * to_decimal(use.covered_hours) for use in demand.uses)
-    paid = total(cost for key, cost in existing.paid.items() if key in keys)
+    paid = total(one.paid for key, one in existing.covered.items() if key in keys)
     eligible = covered + total(use.cost for use in demand.uses)
     is_known = existing.is_bill_loaded and (not paid or existing.currency == demand.today.currency)
     parts = {
@@ -950,10 +662,10 @@ def _assumptions(demand: Demand, pools: Sequence[Pool]) -> Iterator[Assumption]:
         for terms, price in use.offers.items():
             if any(pool.terms == terms for pool in pools):
                 yield priced(f"{use.instance_type}, {terms}", price, unit)
-    for use in demand.existing.others:
-        yield priced(f"other usage of {use.provider}", use.on_demand, "money on demand per money of a plan")
+    for provider, other in demand.existing.others.items():
+        yield priced(f"other usage of {provider}", other.on_demand, "money on demand per money of a plan")
     if any(pool.terms.payment == "partial_upfront" for pool in pools):
-        yield _HALF
+        yield Assumption("partial upfront", 50, "% of the term's price", "default")
 
 
 def _break_even(

@@ -18,7 +18,7 @@ from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, me
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, assumed, stated, today_of
-from gpucost.whatif.avoidable import NO_COMMITMENTS, why_not
+from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import (
     DAYS,
@@ -374,7 +374,7 @@ class _Outcome(NamedTuple):
 
 def _outcome(usage: Usage, then: Replay, before: Replay) -> _Outcome:
     """`before` is the fleet with every pod whole and empty nodes removed."""
-    commitments = usage.commitments or NO_COMMITMENTS
+    commitments = usage.commitments
     now, whole, after = map(fleet_costs, (usage.fleet, before.fleet, then.fleet))
     today, times = today_of(usage, now, is_held=usage.is_narrowed), usage.times
     # options describe nodes that leave the bill

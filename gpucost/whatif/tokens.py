@@ -13,8 +13,8 @@ from gpucost.options import Option, OptionGroup
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Value, priced, stated
-from gpucost.whatif.cost import CostBlock, kept, position
-from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
+from gpucost.whatif.cost import CostBlock, position
+from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal
 from gpucost.whatif.fleet import Price
 
 _MILLION, _SECONDS = 1_000_000, 3600

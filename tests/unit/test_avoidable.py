@@ -13,9 +13,9 @@ from duckdb import DuckDBPyConnection
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.store.connection import scratch_store
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments, Cover, Held, why_not
+from gpucost.whatif.covered import read_commitments, read_covers
 from gpucost.whatif.curve import Curve
 from gpucost.whatif.fleet import Fleet, Node, Price
-from gpucost.whatif.reserve import read_commitments, read_covers
 from tests.bill_table import change_bill_rows
 
 D = Decimal
@@ -190,7 +190,7 @@ def test_paid_cost_of_a_plan_is_shared_by_the_cost_of_what_it_covers() -> None:
     with scratch_store() as con:
         store(con, f"{PLAN}, {OTHER}, {discount}", "10")
         existing = read_commitments(con, DAY.start_ms, DAY.end_ms, [KEY[2]])
-    assert {key[2]: float(cost) for key, cost in existing.paid.items() if key[2]} == pytest.approx(
+    assert {key[2]: float(one.paid) for key, one in existing.covered.items() if key[2]} == pytest.approx(
         {"p5.48xlarge": 216, "m5.large": 5.4}
     )
 

@@ -32,7 +32,7 @@ from gpucost.questions.report import reading
 from gpucost.questions.report.query import Query
 from gpucost.render.view import ReportView
 from gpucost.store.connection import Store
-from gpucost.whatif.reserve import read_commitments
+from gpucost.whatif.covered import read_commitments
 from tests.replay.result import unpaid
 from tests.sample.fixture import BILLED_FOR, SECONDS
 from tests.sample.fleet import TEAMS
@@ -204,7 +204,7 @@ def test_commitments_hold_in_both_months(demo: Config, month: Period, told_by: s
     assert found.month == told_by
     assert {one.type for one in found.commitments} == {"Savings Plan", "Reserved Instance"}
     # the plan pays for one and a half of the machines on demand
-    assert found.covered["aws", "us-east-1", "p4d.24xlarge"].mean == pytest.approx(24 / 15.84, abs=1e-3)
+    assert found.covered["aws", "us-east-1", "p4d.24xlarge"].curve.mean == pytest.approx(24 / 15.84, abs=1e-3)
 
 
 def test_one_ledger_over_kubernetes_and_slurm_adds_up(demo: Config) -> None:

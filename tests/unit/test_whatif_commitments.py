@@ -24,20 +24,10 @@ from gpucost.store.connection import Store, scratch_store
 from gpucost.whatif import buy, reserve
 from gpucost.whatif.answer import Answer, Position
 from gpucost.whatif.buy import Own, Purchase, cloud_usage
+from gpucost.whatif.covered import NO_KEY, Covered, Existing, OtherUse, read_commitments, read_evidence
 from gpucost.whatif.curve import Curve, Evidence, counted
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
-from gpucost.whatif.reserve import (
-    ON_DEMAND,
-    Demand,
-    Existing,
-    ReservedUse,
-    Terms,
-    family_name,
-    parse_terms,
-    read_commitments,
-    read_evidence,
-    uses_of,
-)
+from gpucost.whatif.reserve import ON_DEMAND, Demand, ReservedUse, Terms, family_name, parse_terms, uses_of
 from tests import own_catalog
 from tests.bill_table import change_bill_rows
 from tests.unit.whatif_costs import ask, assert_refused
@@ -49,6 +39,12 @@ START, END, HOUR = PERIOD.start_ms, PERIOD.end_ms, MS_PER_HOUR
 DAY = 24 * HOUR
 P5 = ("aws", "us-east-1", "p5.48xlarge")
 NONE = Existing(is_bill_loaded=False)
+
+
+def in_part(*spans: tuple[int, int, float]) -> Covered:
+    return Covered(counted(spans, START, END), counted((), START, END))
+
+
 ONE_YEAR, PLAN = Terms("reserved", 1, "no_upfront"), Terms("savings_plan", 1, "no_upfront", "compute")
 EC2_PLAN = Terms("savings_plan", 1, "no_upfront", "ec2_instance")
 # 8,760 h a year: 87,600 over 2 years are 5 an hour, and 1 an hour as it runs
@@ -265,8 +261,9 @@ def test_the_day_on_which_a_commitment_has_paid_for_itself() -> None:
 def test_eligible_spend_and_the_effective_savings_rate() -> None:
     # 672 hours of one instance at 10; 504 more are covered, for 2,520, and 336 were paid for nothing
     there = replace(use([1.0], offer("6")), covered_hours=504.0)
-    paid = {there.key: Decimal(2520), reserve.NOTHING: Decimal(336), ("aws", "us-west-2", "g6"): Decimal(9)}
-    existing = Existing(True, paid=paid, currency="USD")
+    paid = {there.key: Decimal(2520), NO_KEY: Decimal(336), ("aws", "us-west-2", "g6"): Decimal(9)}
+    covered = {key: Covered(there.curve, there.curve, amount) for key, amount in paid.items()}
+    existing = Existing(True, covered=covered, currency="USD")
     figures = committed(there, existing=existing).figures
     assert figures["eligible_cost"] == 11760
     assert (figures["covered_percent_today"], figures["covered_percent"]) == (pytest.approx(300 / 7), 100)
@@ -323,21 +320,23 @@ def test_a_plan_for_all_families_replaces_what_it_saves_more_than() -> None:
 
 def test_other_usage_of_the_payer_fills_a_plan() -> None:
     """A GPU node that is in use half of the time, and CPU nodes on demand, 12 an hour, which cost 8 under plans."""
-    cpu = ReservedUse("other usage", 0, Price(Decimal("1.5"), "bill"), use([8]).curve, provider="aws")
+    cpu = OtherUse(Price(Decimal("1.5"), "bill"), use([8]).curve)
     gpu = use([1, 0], offer("6", PLAN))
     assert committed(gpu).figures["obligation"] == 0
-    answer = committed(gpu, existing=Existing(True, others=(cpu,)))
+    answer = committed(gpu, existing=Existing(True, others={"aws": cpu}))
     (best,) = answer.figures["best"]
     # no more than the mean use of GPUs is advised: 3 an hour, of which the GPUs take all in their hours, others in the rest
     assert (best["committed_per_hour"], best["obligation"], best["utilization_percent"]) == (3, 26280, 100)
     # cash is the on-demand price of what is newly covered: GPUs at 10 for 6, others at 1.5 for 1
     assert answer.saving == 336 * 5 + 336 * Decimal("4.5") - 672 * 3
     # a plan for one family has nothing of it, and a reservation neither
-    family = committed(use([1, 0], offer("6", EC2_PLAN), offer("6")), existing=Existing(True, others=(cpu,)))
+    family = committed(
+        use([1, 0], offer("6", EC2_PLAN), offer("6")), existing=Existing(True, others={"aws": cpu})
+    )
     assert (family.saving, family.figures["obligation"]) == (0, 0)
     # a node in use 90 % of the time needs no other usage, which takes the rest of its plan
     steady = use([1] * 9 + [0], offer("6", PLAN))
-    alone, filled = committed(steady), committed(steady, existing=Existing(True, others=(cpu,)))
+    alone, filled = committed(steady), committed(steady, existing=Existing(True, others={"aws": cpu}))
     assert (
         alone.figures["best"][0]["committed_per_hour"] == filled.figures["best"][0]["committed_per_hour"] == 6
     )
@@ -374,7 +373,7 @@ def test_usage_is_on_demand_and_what_the_bill_covers_counts_first() -> None:
     half_hours = counted([(START + HOUR // 2, START + 2 * HOUR, 2.0)], START, START + 5 * HOUR // 2)
     assert half_hours == Curve((1.0, 2.0, 0.0), (1.0, 1.0, 0.5))
     fleet = Fleet(nodes, (Pod("n0", "Job/a", 4, START, END),))
-    there = Existing(True, (), {P5: counted([(START, END, 0.5)], START, END)})
+    there = Existing(True, (), {P5: in_part((START, END, 0.5))})
     for existing, is_narrowed, hours, covered in (
         (NONE, False, 12, 0),
         (there, False, 9, 3),
@@ -394,7 +393,7 @@ def test_usage_is_uncovered_again_after_a_commitment_ends() -> None:
         Price(Decimal(10), "price_book", None, noon),
     )
     node = Node("n", 8, START, END, prices, provider="aws", region="us-east-1", instance_type="p5.48xlarge")
-    there = Existing(True, (), {P5: counted([(noon, noon + 6 * HOUR, 0.5)], START, END)})
+    there = Existing(True, (), {P5: in_part((noon, noon + 6 * HOUR, 0.5))})
     (one,) = uses_of(Fleet((node,)), PERIOD, there, lambda _: {}, is_narrowed=False)
     assert one.curve.levels == (0.0,) * 12 + (0.5,) * 6 + (1.0,) * 6
 
@@ -458,17 +457,17 @@ def test_existing_commitments_are_read_from_the_bill() -> None:
         24.0,
         12,
     )
-    assert october.is_bill_loaded and october.covered[P5].levels == pytest.approx((1.0,) * 24)
+    assert october.is_bill_loaded and october.covered[P5].curve.levels == pytest.approx((1.0,) * 24)
     assert (october.month, october.currency) == (None, "USD")
-    assert october.paid == {P5: 162, reserve.NOTHING: 0}
+    assert {key: one.paid for key, one in october.covered.items()} == {P5: 162, NO_KEY: 0}
     # a month without a bill: commitments go on as on the last day that is known
     assert (later.is_bill_loaded, later.month) == (True, "2026-10")
-    assert later.covered[P5].levels == pytest.approx((1.0,) * 48)
+    assert later.covered[P5].curve.levels == pytest.approx((1.0,) * 48)
     assert [(one.covered_instance_hours, one.unused_cost) for one in later.commitments] == [(48.0, 24)]
     # until the end that the fee shows, after 64 days
-    assert ending.covered[P5].levels == pytest.approx((1.0,) * 24 + (0.0,) * 24)
+    assert ending.covered[P5].curve.levels == pytest.approx((1.0,) * 24 + (0.0,) * 24)
     # the bill of October has nothing of its last day, which is no reason to go on in it
-    assert across.covered[P5].levels == pytest.approx((0.0,) * 24 + (1.0,) * 24)
+    assert across.covered[P5].curve.levels == pytest.approx((0.0,) * 24 + (1.0,) * 24)
     assert not much_later.is_bill_loaded
 
 
@@ -496,14 +495,15 @@ def test_other_usage_of_the_only_payer_is_read_from_the_bill() -> None:
     with scratch_store() as con:
         con.execute(bill, [1])
         change_bill_rows(con, rows)
-        (other,) = read_commitments(con, START, END, ["P5.48xlarge"]).others
+        others = read_commitments(con, START, END, ["P5.48xlarge"]).others
         con.execute(bill, [2])
         two_payers = read_commitments(con, START, END, ["p5.48xlarge"]).others
     # 16 on demand, which plans would charge 12 for, half of one an hour
-    assert (other.provider, other.gpus) == ("aws", 0)
+    assert set(others) == {"aws"}
+    other = others["aws"]
     assert float(other.on_demand.per_node_hour) == pytest.approx(16 / 12)
     assert other.curve.levels == pytest.approx((0.5,) * 24)
-    assert two_payers == ()
+    assert two_payers == {}
 
 
 def test_commitments_of_options(tmp_path: Path) -> None:

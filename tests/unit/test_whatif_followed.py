@@ -48,13 +48,15 @@ def test_commitments(demo: Config) -> None:
     answer = promised(demo, "reserve")
     nodes = [node for node in october(demo).nodes if node.capacity_type == "on_demand"]
     covered = StoredCommitments(demo, Store(demo.store), OCTOBER).existing.covered
-    assert any(curve.node_hours for curve in covered.values()), "the bill has commitments"
+    assert any(one.curve.node_hours for one in covered.values()), "the bill has commitments"
     saved = least = most = 0.0
     for best in answer["best"]:
         own = [node for node in nodes if node.instance_type == best["instance_types"]]
         up = counted(((node.from_ms, node.to_ms, 1.0) for node in own), OCTOBER.start_ms, OCTOBER.end_ms)
         had = covered.get((best["provider"], best["region"], best["instance_types"]))
-        left = [max(0.0, level - (had.levels[at] if had else 0.0)) for at, level in enumerate(up.levels)]
+        left = [
+            max(0.0, level - (had.curve.levels[at] if had else 0.0)) for at, level in enumerate(up.levels)
+        ]
         used = sum(min(level, best["instances"]) for level in left)
         price, on_demand = best["committed_price_per_node_hour"], best["on_demand_price_per_node_hour"]
         # October is longer: savings are per hour

@@ -16,8 +16,9 @@ from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.covered import Existing
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage, fleet_of
-from gpucost.whatif.reserve import Existing, Terms, uses_of
+from gpucost.whatif.reserve import Terms, uses_of
 from gpucost.whatif.rightsize import fleet_offers
 from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.advice import advise

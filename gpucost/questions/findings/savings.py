@@ -17,6 +17,7 @@ from gpucost.records import grouped
 from gpucost.whatif import rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.avoidable import Commitments
+from gpucost.whatif.covered import read_collected, read_covers
 from gpucost.whatif.flags import HOURS_PER_MONTH
 from gpucost.whatif.fleet import (
     NOTEBOOKS,
@@ -32,7 +33,6 @@ from gpucost.whatif.fleet import (
     read_stored,
 )
 from gpucost.whatif.gpu_specs import Facts, load_facts
-from gpucost.whatif.reserve import read_collected, read_covers
 from gpucost.whatif.spot import answer as spot
 from gpucost.whatif.spot import moves
 from gpucost.whatif.spot.market import Market, read_market

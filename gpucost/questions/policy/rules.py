@@ -27,8 +27,8 @@ from gpucost.render.view import Coverage
 from gpucost.shapes import Shape
 from gpucost.store.usage import read_idle, read_measured, read_usage
 from gpucost.texts import visible_parts
+from gpucost.whatif.covered import read_covers
 from gpucost.whatif.fleet import Scope, Usage, read_stored
-from gpucost.whatif.reserve import read_covers
 from gpucost.whatif.spot.answer import advised_to_stay
 from gpucost.whatif.spot.market import read_market
 from gpucost.whatif.spot.moves import SpotQuery

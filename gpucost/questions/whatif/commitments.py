@@ -18,13 +18,14 @@ from gpucost.questions.whatif.prices import list_prices, price, price_of_region,
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.records import grouped
 from gpucost.render.view import Document
-from gpucost.whatif import buy, reserve
-from gpucost.whatif.answer import Assumption, Position, today_of, total
+from gpucost.whatif import buy, covered, reserve
+from gpucost.whatif.answer import Assumption, Position, today_of
 from gpucost.whatif.avoidable import Key
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
-from gpucost.whatif.cost import fleet_costs, kept
+from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.covered import Existing
 from gpucost.whatif.curve import Evidence, described_curve
-from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal
+from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, kept, node_price, to_decimal, total
 from gpucost.whatif.fleet import Price
 from gpucost.whatif.reserve import (
     ANYTHING,
@@ -32,7 +33,6 @@ from gpucost.whatif.reserve import (
     Considered,
     Demand,
     DescribedUse,
-    Existing,
     Offers,
     ReservedUse,
     Terms,
@@ -96,7 +96,7 @@ def whatif_buy(
         shape, cloud = buy.cloud_usage(
             usage.fleet, request.period, inputs.gpu_model, own.gpus, is_narrowed=usage.is_narrowed
         )
-        evidence = request.read(lambda con: reserve.read_evidence(con, request.period))
+        evidence = request.read(lambda con: covered.read_evidence(con, request.period))
         use = Assumption("usage", usage.scope_name, f"{inputs.gpu_model} nodes by hour", "store", period)
     parts = (Assumption(p.name, p.price_per_hour, "money per node-hour", p.basis) for p in costs.parts)
     result = buy.answer(
@@ -241,17 +241,17 @@ class StoredCommitments:
     @cached_property
     def _types(self) -> list[str]:
         with self.store.read() as con:
-            return reserve.read_types(con)
+            return covered.read_types(con)
 
     @cached_property
     def existing(self) -> Existing:
         with self.store.read() as con:
-            return reserve.read_commitments(con, self.period.start_ms, self.period.end_ms, self._types)
+            return covered.read_commitments(con, self.period.start_ms, self.period.end_ms, self._types)
 
     @cached_property
     def evidence(self) -> Evidence:
         with self.store.read() as con:
-            return reserve.read_evidence(con, self.period)
+            return covered.read_evidence(con, self.period)
 
     @cached_property
     def _offers(self) -> dict[Key, dict[Terms, Price]]:

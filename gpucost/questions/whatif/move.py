@@ -13,7 +13,6 @@ from gpucost.records import grouped
 from gpucost.render.view import Document
 from gpucost.whatif import downloads, move
 from gpucost.whatif.answer import Answer, Assumption, today_of
-from gpucost.whatif.avoidable import NO_COMMITMENTS
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.downloads import DescribedStarts, Downloads, Transfer
 from gpucost.whatif.flags import GPUS_PER_NODE, node_price, to_decimal
@@ -63,7 +62,7 @@ def whatif_move(
             works = [_described(described, listed, moving.to_provider)]
         else:
             places = _places_of_fleet(listed, usage.fleet, moving.to_provider)
-            works, findings = move.works_of(usage.fleet, *places, usage.commitments or NO_COMMITMENTS)
+            works, findings = move.works_of(usage.fleet, *places, usage.commitments)
     if usage is None:
         period, today = f"{described.nodes or 1} nodes for {described.hours:g} hours", None
         use = Assumption("work", period, "", "option")

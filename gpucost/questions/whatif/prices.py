@@ -13,8 +13,7 @@ from gpucost.options import Option, OptionGroup, number
 from gpucost.questions.request import store_or_empty
 from gpucost.records import record
 from gpucost.whatif.answer import Assumption
-from gpucost.whatif.cost import kept
-from gpucost.whatif.flags import DEAREST, to_decimal
+from gpucost.whatif.flags import DEAREST, kept, to_decimal
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config

@@ -83,7 +83,7 @@ class PlanRequest(PeriodOptions, Request):
     @functools.cached_property
     def commitments(self) -> Commitments:
         """What commitments of the bill cover in the period, whatever the scope."""
-        from gpucost.whatif.reserve import read_covers
+        from gpucost.whatif.covered import read_covers
 
         return self.read(lambda con: read_covers(con, self.period, self.settings.currency))
 

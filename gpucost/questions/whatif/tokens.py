@@ -16,10 +16,9 @@ from gpucost.questions.whatif.commitments import listed_type
 from gpucost.questions.whatif.prices import ApiOffer, api_price
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.render.view import Document
-from gpucost.whatif.answer import Assumption, Position, old_prices, priced, total
-from gpucost.whatif.avoidable import NO_COMMITMENTS
+from gpucost.whatif.answer import Assumption, Position, old_prices, priced
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
-from gpucost.whatif.flags import GPUS_PER_NODE
+from gpucost.whatif.flags import GPUS_PER_NODE, total
 from gpucost.whatif.fleet import Price, Scope, escaped_glob
 from gpucost.whatif.tokens import DescribedTokens, Node, OwnNodes, Purchase, Replicas, Tokens, buy, serve
 
@@ -152,7 +151,7 @@ def _share_paid_anyway(request: WhatIfRequest, rows: list[Row]) -> Decimal:
     names = {escaped_glob(part) for row in rows for part in row["workload"].split(" + ")}
     places = {(row["cluster"], row["namespace"]) for row in rows}
     usage = request.usage(Scope(workloads=tuple(names)))
-    fleet, commitments = usage.fleet, usage.commitments or NO_COMMITMENTS
+    fleet, commitments = usage.fleet, usage.commitments
     fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))
     whole, cash = fleet_costs(fleet).cost, fleet_costs(commitments.at_cash_prices(fleet)).cost
     return max(whole - cash, Decimal(0)) / whole if whole else Decimal(0)

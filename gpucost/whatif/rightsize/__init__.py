@@ -19,10 +19,19 @@ from gpucost.options import Option, OptionGroup, number
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags, share
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, old_prices, stated, today_of, total
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, old_prices, stated, today_of
 from gpucost.whatif.avoidable import Held
-from gpucost.whatif.cost import fleet_costs, kept
-from gpucost.whatif.flags import DEAREST, GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, to_decimal
+from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.flags import (
+    DEAREST,
+    GPUS_PER_NODE,
+    HOURS_PER_MONTH,
+    PricePer,
+    kept,
+    node_price,
+    to_decimal,
+    total,
+)
 from gpucost.whatif.fleet import Fleet, Levels, Node, Pod, Price, Usage, Workload, is_batch
 from gpucost.whatif.gpu_specs import Facts, GpuModel
 from gpucost.whatif.packing import NO_SAVING, Change, emptied, less_cost, saved, scenario, today_held

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, iso
 from gpucost.records import record
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Range, Rows, total
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Range, Rows
 from gpucost.whatif.cost import fleet_costs
-from gpucost.whatif.flags import to_decimal
+from gpucost.whatif.flags import to_decimal, total
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price
 from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate

@@ -10,8 +10,9 @@ from decimal import Decimal
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.whatif.answer import Line, Rows, total
-from gpucost.whatif.cost import fleet_costs, kept
+from gpucost.whatif.answer import Line, Rows
+from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Fleet, Pod, Workload
 from gpucost.whatif.spot.advice import FREE, NOT, SAFE, Advice, suitability
 from gpucost.whatif.spot.formulas import Formula, crossing, exact
