@@ -11,6 +11,7 @@ made first.
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import random
@@ -78,7 +79,11 @@ class Touching:
     def order(self, file: str, first: str | None) -> list[str]:
         """Tests that touch a file, the one that is likely to notice first, then module by module: most tests per second first."""
         modules: dict[str, list[str]] = {}
-        for test in self.files.get(file, ()):
+        # what runs at import alone is touched by no test
+        touching = self.files.get(file) or [
+            test for one in importers(file) for test in self.files.get(one, ())
+        ]
+        for test in dict.fromkeys(touching):
             modules.setdefault(test.partition("::")[0], []).append(test)
 
         def cost(module: str) -> float:
@@ -93,6 +98,21 @@ class Touching:
                 chosen += [test for test in modules[module] if test != first]
                 spent += cost(module)
         return chosen
+
+
+def importers(file: str) -> list[str]:
+    """The files of the package that import another."""
+    package, _, name = file.removesuffix(".py").replace("/", ".").rpartition(".")
+    found = []
+    for path in sorted((ROOT / "gpucost").rglob("*.py")):
+        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        if any(
+            node.module == f"{package}.{name}"
+            or (node.module == package and name in [alias.name for alias in node.names])
+            for node in imports
+        ):
+            found.append(path.relative_to(ROOT).as_posix())
+    return found
 
 
 def deciding() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import json
 import os
@@ -144,7 +145,7 @@ def _change_sql(path: Path, text: str) -> Any:
 def _change_python(path: Path, text: str) -> Any:
     old, new = (compile(source, str(path), "exec", dont_inherit=True) for source in (path.read_text(), text))
     changed = {name: code for name, code in _functions(new).items() if _functions(old).get(name) != code}
-    if not changed or _differs_outside(old, new):
+    if not changed or _differs_outside(old, new) or _runs_at_import(text, {name for name, _ in changed}):
         raise _Unseen
     # commands and questions are imported when they are called
     module = path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
@@ -157,6 +158,13 @@ def _change_python(path: Path, text: str) -> Any:
                 with suppress(ValueError):
                     function.__code__ = code
     return lambda: True
+
+
+def _runs_at_import(text: str, names: set[str]) -> bool:
+    """Whether a module calls one of its own functions while it is imported."""
+    own = [node for node in ast.parse(text).body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    calls = [node for one in own for node in ast.walk(one) if isinstance(node, ast.Call)]
+    return any(isinstance(call.func, ast.Name) and call.func.id in names for call in calls)
 
 
 def _functions(code: CodeType) -> dict[tuple[str, int], CodeType]:
