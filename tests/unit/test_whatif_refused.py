@@ -101,7 +101,7 @@ REFUSED = table("""
     spot      | 2    | {BOTH} --hours 5 --active-hours-per-day 5            | leave out one
     spot      | 2    | {BOTH} --days 5                                      | --active-hours-per-day
     spot      | 1    | --team research                                      | no store
-    tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} --peak-factor 3 {REPLICA} {ON} | --generation-tokens-per-day are not both given
+    tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
     tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 | are not both given, or are 0
     tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is no number from 0
     tokens    | 2    | {PRICED} {REPLICA} {ON}                              | --peak-factor is missing

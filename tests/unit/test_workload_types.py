@@ -22,41 +22,41 @@ from tests.unit.whatif_costs import table
 PODS = {
     row["pod"]: row
     for row in table("""
-    pod                  | type        | owner                     | labels                                                  | image
-    bare                 | other       |                           |                                                         |
-    stateful             | other       | StatefulSet/db            |                                                         |
-    daemon               | other       | DaemonSet/agent           |                                                         |
-    web                  | inference   | ReplicaSet/web-5d8        |                                                         |
-    rollout              | inference   | Rollout/web               |                                                         |
-    torch                | training    | PyTorchJob/bert           |                                                         |
-    jobset               | training    | JobSet/bert               |                                                         |
-    job                  | training    | Job/bert-large            |                                                         |
-    job-of-batch         | batch       | Job/embed-catalog         |                                                         |
-    job-that-trains      | training    | Job/train-batch-512       |                                                         |
-    cron                 | batch       | CronJob/nightly           |                                                         |
-    cron-that-trains     | training    | CronJob/retrain-weekly    |                                                         |
-    workflow             | batch       | Workflow/pipeline-x       |                                                         |
-    workflow-that-trains | training    | Workflow/finetune-7b      |                                                         |
-    user-notebook        | development |                           |                                                         |
-    jupyter-ann          | development | StatefulSet/jupyter-ann   |                                                         |
-    ide                  | development | ReplicaSet/code-server-7f |                                                         |
-    by-image             | development | StatefulSet/ann           |                                                         | quay.io/jupyter/pytorch-notebook:cuda12
-    by-kind              | development | Notebook/ann              |                                                         |
-    papermill            | batch       | CronJob/nightly-notebook  |                                                         |
-    by-app               | inference   | StatefulSet/llm           | app_kubernetes_io_name=vllm                             |
-    by-lws               | inference   | StatefulSet/llm-0         | leaderworkerset_sigs_k8s_io_name=llm                    |
-    by-kserve            | inference   | StatefulSet/x             | serving_kserve_io_inferenceservice=x                    |
-    by-kubeflow          | training    | StatefulSet/x             | training_kubeflow_org_job_name=x                        |
-    by-trainer           | training    | StatefulSet/x             | trainer_kubeflow_org_trainjob_ancestor_step=trainer     |
-    by-jobset            | training    | Job/embed-0               | jobset_sigs_k8s_io_jobset_name=x                        |
-    ray                  | training    | RayCluster/r              | ray_io_cluster=r                                        |
-    ray-serves           | inference   | RayCluster/r              | ray_io_cluster=r; ray_io_serve=true                     |
-    ray-of-service       | inference   | RayCluster/r              | ray_io_cluster=r; ray_io_originated_from_crd=RayService |
-    by-own-label         | batch       | ReplicaSet/web-5d8        | gpucost_io_workload_type=Batch                          |
-    label-of-no-type     | inference   | ReplicaSet/web-5d8        | gpucost_io_workload_type=web                            |
-    ruled-by-name        | batch       | ReplicaSet/scorer-1       | gpucost_io_workload_type=training                       |
-    ruled-by-label       | other       | ReplicaSet/web-5d8        | tier=test                                               |
-    not-ruled            | inference   | ReplicaSet/web-5d8        | tier=prod                                               |""")
+    pod                  | type        | owner                     | labels and image
+    bare                 | other       |                           |
+    stateful             | other       | StatefulSet/db            |
+    daemon               | other       | DaemonSet/agent           |
+    web                  | inference   | ReplicaSet/web-5d8        |
+    rollout              | inference   | Rollout/web               |
+    torch                | training    | PyTorchJob/bert           |
+    jobset               | training    | JobSet/bert               |
+    job                  | training    | Job/bert-large            |
+    job-of-batch         | batch       | Job/embed-catalog         |
+    job-that-trains      | training    | Job/train-batch-512       |
+    cron                 | batch       | CronJob/nightly           |
+    cron-that-trains     | training    | CronJob/retrain-weekly    |
+    workflow             | batch       | Workflow/pipeline-x       |
+    workflow-that-trains | training    | Workflow/finetune-7b      |
+    user-notebook        | development |                           |
+    jupyter-ann          | development | StatefulSet/jupyter-ann   |
+    ide                  | development | ReplicaSet/code-server-7f |
+    by-image             | development | StatefulSet/ann           | image=quay.io/jupyter/pytorch-notebook:cuda12
+    by-kind              | development | Notebook/ann              |
+    papermill            | batch       | CronJob/nightly-notebook  |
+    by-app               | inference   | StatefulSet/llm           | app_kubernetes_io_name=vllm
+    by-lws               | inference   | StatefulSet/llm-0         | leaderworkerset_sigs_k8s_io_name=llm
+    by-kserve            | inference   | StatefulSet/x             | serving_kserve_io_inferenceservice=x
+    by-kubeflow          | training    | StatefulSet/x             | training_kubeflow_org_job_name=x
+    by-trainer           | training    | StatefulSet/x             | trainer_kubeflow_org_trainjob_ancestor_step=trainer
+    by-jobset            | training    | Job/embed-0               | jobset_sigs_k8s_io_jobset_name=x
+    ray                  | training    | RayCluster/r              | ray_io_cluster=r
+    ray-serves           | inference   | RayCluster/r              | ray_io_cluster=r; ray_io_serve=true
+    ray-of-service       | inference   | RayCluster/r              | ray_io_cluster=r; ray_io_originated_from_crd=RayService
+    by-own-label         | batch       | ReplicaSet/web-5d8        | gpucost_io_workload_type=Batch
+    label-of-no-type     | inference   | ReplicaSet/web-5d8        | gpucost_io_workload_type=web
+    ruled-by-name        | batch       | ReplicaSet/scorer-1       | gpucost_io_workload_type=training
+    ruled-by-label       | other       | ReplicaSet/web-5d8        | tier=test
+    not-ruled            | inference   | ReplicaSet/web-5d8        | tier=prod""")
 }
 RULES = [
     WorkloadTypeRule(type="batch", names=["scorer-*"], kinds=["ReplicaSet", "Deployment"]),
@@ -67,10 +67,9 @@ RULES = [
 
 def described(row: dict[str, str]) -> dict[str, Any]:
     more: dict[str, Any] = {"owner": row["owner"].split("/")} if "owner" in row else {}
-    if "labels" in row:
-        more["labels"] = dict(label.split("=") for label in row["labels"].split("; "))
-    if "image" in row:
-        more["image"] = row["image"]
+    if "labels and image" in row:
+        labels = dict(label.split("=") for label in row["labels and image"].split("; "))
+        more |= {"image": labels.pop("image")} if "image" in labels else {"labels": labels}
     return pod(row["pod"], "a", [0], 0, 1, f"n-{row['pod']}", **more)
 
 
@@ -106,4 +105,7 @@ def test_a_rule_has_to_match_something(tmp_path: Path) -> None:
     file = tmp_path / "gpucost.toml"
     file.write_text('[[workload_types]]\ntype = "batch"\n')
     with pytest.raises(ConfigError, match="needs one of namespaces, names, kinds and labels"):
+        load_config(file, environ={})
+    file.write_text('[waste]\nforgotten_after = "soon"\n')
+    with pytest.raises(ConfigError, match="forgotten_after"):
         load_config(file, environ={})
