@@ -68,7 +68,7 @@ def fleet(nodes: str, pods: str = "", start_ms: int = 0, **facts: Any) -> Fleet:
 
     `hours` are from and to, since `start_ms`. A node's `prices` are steps in money an hour: `2 committed, 10 from 6`.
     """
-    defaults = {"gpus": 8, "provider": "aws", "region": "us-east-1", "instance_type": "p4d.24xlarge"} | facts
+    defaults = {"gpus": 8, "prices": (), "provider": "aws", "region": "us-east-1", "instance_type": "p4d.24xlarge"} | facts
     made = [Node(**defaults | _priced(_spanned(row, start_ms), start_ms)) for row in table(nodes)]
     held = [_spanned(row, start_ms) for row in table(pods)] if pods else []
     return Fleet(tuple(made), tuple(Pod(**{"workload": "Job/train"} | row) for row in held))
@@ -82,8 +82,10 @@ def _spanned(row: dict[str, Any], start_ms: int) -> dict[str, Any]:
 
 
 def _priced(row: dict[str, Any], start_ms: int) -> dict[str, Any]:
+    if "prices" not in row:
+        return row
     steps = []
-    for amount, *words in (step.split() for step in row.pop("prices", "").split(",") if step.strip()):
+    for amount, *words in (step.split() for step in row["prices"].split(",")):
         begin = start_ms + int(words[-1]) * MS_PER_HOUR if "from" in words else None
         steps.append(Price(Decimal(amount), "price_book", None, begin, "committed" in words))
     return row | {"prices": tuple(steps)}
