@@ -39,20 +39,20 @@ def shown(*values: object) -> str:
     )
 
 
-def figures(answer: Answer | Mapping[str, Any], names: str) -> str:
-    """Figures of an answer by name, as text. `today` and `scenario` are their cost, `today.gpu_hours` is another part."""
+def figures(answer: Any, names: str) -> str:
+    """Figures of an answer or a record by name, as text. `today` and `scenario` are their cost, `today.gpu_hours` another part."""
     if isinstance(answer, Answer):
         positions = {"today": asdict(answer.today), "scenario": asdict(answer.scenario)}
         answer = positions | {"saving": answer.saving} | answer.figures
     found = []
     for name in names.split():
         whole, _, part = name.partition(".")
-        value = answer[whole]
+        value = answer[whole] if isinstance(answer, Mapping) else getattr(answer, whole)
         found.append(value[part or "cost"] if isinstance(value, dict) else value)
     return shown(*found)
 
 
-def listed(rows: Iterable[Mapping[str, Any]], names: str) -> str:
+def listed(rows: Iterable[Any], names: str) -> str:
     """Columns of rows by name, as text: a row after the other."""
     return "; ".join(figures(row, names) for row in rows)
 
