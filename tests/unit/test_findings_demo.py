@@ -32,7 +32,7 @@ from gpucost.whatif.curve import counted
 from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_stored
 from tests.asked_once import ask_findings_once
 from tests.sample.build import build
-from tests.unit.plain_findings import plain_idle, spot_savings
+from tests.unit.plain_findings import spot_savings
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 WEEK = "--from 2026-02-09 --to 2026-02-16"
@@ -207,40 +207,6 @@ def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
                 scaled = container["command"][2].partition("/")[2]
                 assert scaled in {name.partition("/")[2] for name in one.subject.split(", ")}
                 assert document["metadata"]["namespace"] == one.namespace
-
-
-def test_idle_stretches_against_a_plain_count(demo: Config) -> None:
-    """Of every pod of the demo with one whole GPU: sample by sample, in Python."""
-    pipeline.attribute(demo, Store(demo.store))
-    with Store(demo.store).read() as con:
-        load_activity(con, demo.activity)
-        rows = read_idle(con, MONTH, 30 * MINUTE)
-        held = con.execute(
-            "SELECT uid, namespace, pod, held_from_ms, held_to_ms FROM allocations"
-            " WHERE gpus = 1 AND resource = 'nvidia_com_gpu' AND held_to_ms > $1",
-            [MONTH.start_ms],
-        ).fetchall()
-        series: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
-        for namespace, name, hour, offset, step, offsets, values in con.execute(
-            "SELECT coalesce(s.labels['exported_namespace'], s.labels['namespace']),"
-            " coalesce(s.labels['exported_pod'], s.labels['pod']),"
-            " b.hour, b.first_offset_ms, b.step_ms, b.offsets_ms, b.vals"
-            " FROM blocks AS b JOIN series AS s USING (series_id) WHERE s.metric = 'DCGM_FI_DEV_GPU_UTIL'"
-        ).fetchall():
-            at = offsets or [offset + index * (step or 0) for index in range(len(values))]
-            series[namespace, name] += [
-                (hour * 3_600_000 + moment, value) for moment, value in zip(at, values, strict=True)
-            ]
-    idle = {(row["uid"], row["from_ms"], row["to_ms"]) for row in rows}
-    checked = 0
-    for uid, namespace, name, begin, ended in held:
-        end = min(ended, MONTH.end_ms)
-        samples = sorted(s for s in series[namespace, name] if begin <= s[0] < end)
-        if len(samples) >= 3:
-            spans = {(uid, *span) for span in plain_idle(samples, end) if span[1] - span[0] >= 30 * MINUTE}
-            assert {row for row in idle if row[0] == uid} == spans
-            checked += len(spans)
-    assert checked > 100
 
 
 def test_notebooks_alone_are_released_by_default(run: Run) -> None:

@@ -247,10 +247,14 @@ def _insert(con: Any, series: int, metric: str, gpu: str, values: list[float]) -
     """An hour of one sample a minute."""
     labels = {"exported_namespace": "ns", "exported_pod": "p", "UUID": gpu}
     con.execute("INSERT INTO series VALUES ($1, $1, 's', 'c', $2, $3)", [series, metric, labels])
-    idle = sum(value < 5 for value in values[:-1])
+    _block(con, series, 100, values)
+
+
+def _block(con: Any, series: int, hour: int, values: list[float]) -> None:
+    idle, last = sum(value < 5 for value in values[:-1]), (len(values) - 1) * MINUTE
     con.execute(
-        "INSERT INTO blocks VALUES ($1, 100, 60, $2, $3, 5, 0, 60000, NULL, 60000, 3540000, $4, $5)",
-        [series, sum(values), idle, values[-1], values],
+        "INSERT INTO blocks VALUES ($1, $2, $3, $4, $5, 5, 0, 60000, NULL, 60000, $6, $7, $8)",
+        [series, hour, len(values), sum(values), idle, last, values[-1], values],
     )
 
 
@@ -293,6 +297,16 @@ def test_a_pod_is_idle_while_all_its_gpus_are(pod: Any) -> None:
     assert len(_idle(pod)) == 1
     pod.execute("UPDATE nodes SET gpu_count = 8")
     assert _idle(pod) == []
+
+
+def test_a_sample_speaks_until_the_next_or_for_one_interval_where_that_is_far(pod: Any) -> None:
+    pod.execute("UPDATE allocations SET gpus = 1, units = 1")
+    pod.execute("DELETE FROM blocks")
+    pod.execute("DELETE FROM series WHERE series_id > 1")
+    values = [0.0] * 60
+    for hour, samples in ((100, 20), (101, 60)):
+        _block(pod, 1, hour, values[:samples])
+    assert _idle(pod) == [(0, 20), (60, 120)]
 
 
 def test_levels_with_memory(pod: Any) -> None:
