@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -18,7 +17,6 @@ from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError
-from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions import findings as of_findings
 from gpucost.questions.findings.kinds import Findings, WhatIfQuery
@@ -27,7 +25,6 @@ from gpucost.questions.waste import waste_report
 from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
-from gpucost.store.usage import read_idle
 from gpucost.whatif.curve import counted
 from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_stored
 from tests.asked_once import ask_findings_once

@@ -78,8 +78,14 @@ def test_month_ends_twice_as_dear_are_expected_again() -> None:
         (ends, 3300),  # 29 days of 100 and two of 200
         ({day: cost if day.month in (9, 10) else D(100) for day, cost in ends.items()}, 3100),  # of one month
         ({day: cost for day, cost in ends.items() if day >= date(2026, 9, 5)}, 3100),  # known for too short
-        ({day: D(50) if cost == 200 and day.month == 8 else cost for day, cost in ends.items()}, 3100),  # opposed
-        ({day: D(50 * 2 ** sum(day >= step for step in steps)) for day in ends}, 31 * 400),  # steps are no pattern
+        (
+            {day: D(50) if cost == 200 and day.month == 8 else cost for day, cost in ends.items()},
+            3100,
+        ),  # opposed
+        (
+            {day: D(50 * 2 ** sum(day >= step for step in steps)) for day in ends},
+            31 * 400,
+        ),  # steps are no pattern
     ):
         assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(D(expected), rel=D("0.001"))
 
@@ -120,7 +126,8 @@ def simulated(factor: float, noise: float, days: int, dice: random.Random) -> bo
 def test_range_holds_the_month_soon_after_a_step() -> None:
     dice = random.Random(8)
     by_day = [
-        [simulated(1.5, noise, days, dice) for noise in (0.03, 0.1) for _ in range(12)] for days in range(1, 6)
+        [simulated(1.5, noise, days, dice) for noise in (0.03, 0.1) for _ in range(12)]
+        for days in range(1, 6)
     ]
     assert all(sum(held) / len(held) >= 0.6 for held in by_day)
     assert sum(map(sum, by_day)) / sum(map(len, by_day)) >= 0.8

@@ -112,14 +112,14 @@ def test_the_data_feed_with_tabs_and_with_spaces(store: Store, tmp_path: Path) -
 def test_words_of_the_data_feed(store: Store, tmp_path: Path) -> None:
     # of two versions of a line the second corrects the first
     lines = table("""
-        usage                      | operation                | market    | v | region     | type        | product
-        SpotUsage                  | RunInstances:SV001       | 1.234 USD | 1 | us-east-1  | m1.small    | Linux/UNIX
-        SpotUsage:p5.48xlarge      | RunInstances             | 1.234 USD | 1 | us-east-1  | p5.48xlarge | Linux/UNIX
-        EU-SpotUsage:p5.48xlarge   | RunInstances:0002:SV002  | 1.234 USD | 1 | eu-west-1  | p5.48xlarge | Windows
-        APS3-SpotUsage:p5.48xlarge | RunInstances:000g        | 1.234 USD | 1 | ap-south-1 | p5.48xlarge | SUSE Linux
-        XYZ9-SpotUsage:p5.48xlarge | RunInstances:0010        | 1.234 USD | 1 | XYZ9       | p5.48xlarge | Red Hat Enterprise Linux
-        USE1-SpotUsage:p5.48xlarge | RunInstances:00zz        | 1.234 USD | 1 | us-east-1  | p5.48xlarge | RunInstances:00zz
-        USW2-SpotUsage:p3.2xlarge  | RunInstances:SV001       | 3.0 USD   | 2 | us-west-2  | p3.2xlarge  | Linux/UNIX""")
+        usage                      | operation              | market    | v | region     | type        | product
+        SpotUsage                  | RunInstances:SV001     | 1.234 USD | 1 | us-east-1  | m1.small    | Linux/UNIX
+        SpotUsage:p5.48xlarge      | RunInstances           | 1.234 USD | 1 | us-east-1  | p5.48xlarge | Linux/UNIX
+        EU-SpotUsage:p5.48xlarge   | RunInstances:0002:SV002| 1.234 USD | 1 | eu-west-1  | p5.48xlarge | Windows
+        APS3-SpotUsage:p5.48xlarge | RunInstances:000g      | 1.234 USD | 1 | ap-south-1 | p5.48xlarge | SUSE Linux
+        XYZ9-SpotUsage:p5.48xlarge | RunInstances:0010      | 1.234 USD | 1 | XYZ9       | p5.48xlarge | Red Hat Enterprise Linux
+        USE1-SpotUsage:p5.48xlarge | RunInstances:00zz      | 1.234 USD | 1 | us-east-1  | p5.48xlarge | RunInstances:00zz
+        USW2-SpotUsage:p3.2xlarge  | RunInstances:SV001     | 3.0 USD   | 2 | us-west-2  | p3.2xlarge  | Linux/UNIX""")
     feed = [
         feed_line("2026-09-01 07:00:00", row["usage"], instance=f"i-{number}", operation=row["operation"],
                   market=row["market"], version=row["v"])

@@ -306,24 +306,6 @@ def test_gpus_that_a_pod_of_several_never_used(everything: Stored) -> None:
     assert (wide.workload_type, wide.bucket, wide.pods) == ("training", "data_stall", 1)
 
 
-def test_filters_and_dimensions(everything: Stored) -> None:
-    config, store, period = everything
-    by = ("workload_type", "namespace")
-    with store.read() as con:
-        by_type = waste.build(
-            con, config, period, time_buckets(period, config.tz, by), by, Filters(clusters=("named",))
-        )
-    assert {
-        (row.bucket, row.keys["workload_type"], row.keys["namespace"], row.gpu_hours) for row in by_type.rows
-    } == {
-        ("active", "training", "train", 3.0),
-        ("data_stall", "training", "train", 1.0),
-        ("user_away", "development", "labs", 4.0),
-        ("between_jobs", None, None, 8.0),
-    }
-    assert by_type.totals.wasted_gpu_hours == 13.0 and by_type.totals.wasted_cost == 13 * PRICE
-
-
 def run(stored: Stored, *words: str) -> Any:
     """A command, asked of the fleet of several namespaces."""
     path = stored[0].path

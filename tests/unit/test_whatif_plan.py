@@ -71,9 +71,9 @@ def test_the_example_to_the_cent(example: Path) -> None:
 WRONG = r"""
     old                       | new                                            | message
     ways = 4                  | way = 4                                        | line 31 in \[\[steps\]\] 1: unknown key 'way'
-    pods = 25                 | pods = 2.5                                     | line 24 in .* 3: pods: should be a whole number, got 2.5
+    pods = 25                 | pods = 2.5                                     | line 24 in .*: pods: should be a whole number
     pods = 25                 | pods = "25"                                    | pods: should be a number, got '25'
-    price_per_gpu_hour = 1.17 | price_per_gpu_hour = -1                        | price_per_gpu_hour: should be greater than 0, got -1
+    price_per_gpu_hour = 1.17 | price_per_gpu_hour = -1                        | hour: should be greater than 0, got -1
     price_per_gpu_hour = 1.17 | price_per_gpu_hour = nan                       | should be a finite number
     price_per_gpu_hour = 1.17 |                                                | spot needs price_per_gpu_hour
     active_percent = 10       | active_percent = 10; egress_gb = 5             | unknown key 'egress_gb'

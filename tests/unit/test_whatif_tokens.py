@@ -169,13 +169,6 @@ def test_counts_with_units() -> None:
             number(float, scaled, text)
 
 
-def test_list_prices_of_a_type() -> None:
-    answer = ask("tokens", f"{WORDS.replace(NODE, '')} --instance-type p4d.24xlarge --region us-east-1")
-    assert answer["scenario"]["gpu_hours"] == 8 * 720
-    (price,) = [one for one in answer["assumptions"] if one["name"] == "p4d.24xlarge"]
-    assert price["as_of"] and answer["scenario"]["cost"] == pytest.approx(price["value"] * 720)
-
-
 def test_own_tokens_bought_by_hand() -> None:
     answer = ask("tokens", f"--nodes 2 {NODE} {TOKENS} {PRICES}")
     names = "kind direction today scenario saving today.gpu_hours"

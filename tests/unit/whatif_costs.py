@@ -40,7 +40,7 @@ def shown(*values: object) -> str:
 
 
 def figures(answer: Any, names: str) -> str:
-    """Figures of an answer or a record by name, as text. `today` and `scenario` are their cost, `today.gpu_hours` another part."""
+    """Figures of an answer or record by name, as text. `today` and `scenario` are their cost, `today.gpu_hours` another part."""
     if isinstance(answer, Answer):
         positions = {"today": asdict(answer.today), "scenario": asdict(answer.scenario)}
         answer = positions | {"saving": answer.saving} | answer.figures
@@ -68,7 +68,13 @@ def fleet(nodes: str, pods: str = "", start_ms: int = 0, **facts: Any) -> Fleet:
 
     `hours` are from and to, since `start_ms`. A node's `prices` are steps in money an hour: `2 committed, 10 from 6`.
     """
-    defaults = {"gpus": 8, "prices": (), "provider": "aws", "region": "us-east-1", "instance_type": "p4d.24xlarge"} | facts
+    defaults = {
+        "gpus": 8,
+        "prices": (),
+        "provider": "aws",
+        "region": "us-east-1",
+        "instance_type": "p4d.24xlarge",
+    } | facts
     made = [Node(**defaults | _priced(_spanned(row, start_ms), start_ms)) for row in table(nodes)]
     held = [_spanned(row, start_ms) for row in table(pods)] if pods else []
     return Fleet(tuple(made), tuple(Pod(**{"workload": "Job/train"} | row) for row in held))
