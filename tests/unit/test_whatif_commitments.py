@@ -314,12 +314,10 @@ def test_usage_is_on_demand_and_what_the_bill_covers_counts_first(
     covered: float, is_narrowed: bool, hours: float
 ) -> None:
     # a price under a commitment is none on demand: it makes no list of what nodes cost, whatever the hour
-    rows = """n0 | 0-24 | 10, 2 committed from 6 | on_demand
-        n1 | 0-12 | 10, 2 committed from 6 | unknown
-        n2 | 0-24 | 10, 2 committed from 6 | spot
-        n3 | 0-24 | 10, 2 committed from 6 | reserved"""
+    kinds = {"on_demand": 24, "unknown": 12, "spot": 24, "reserved": 24}
+    rows = [f"n{at} | 0-{kinds[kind]} | 10, 2 committed from 6 | {kind}" for at, kind in enumerate(kinds)]
     existing = Existing(True, (), covering(0, 24, covered)) if covered else NONE
-    one = used_nodes(rows, existing, is_narrowed=is_narrowed)
+    one = used_nodes("\n".join(rows), existing, is_narrowed=is_narrowed)
     assert (one.key, one.on_demand.per_node_hour, set(one.offers)) == (P5, 10, {ONE_YEAR})
     assert shown(one.curve.node_hours, one.covered_hours) == shown(hours, 12 - hours if covered else 0)
 

@@ -38,20 +38,18 @@ def place(price: str, provider: str = "aws", region: str = "us-west-2") -> Place
 
 
 @pytest.mark.parametrize(
-    ("price", "today", "is_worth_it", "cost"),
+    ("price", "expected"),
     [
-        ("0.7", 800, True, 560),
-        ("0.700001", 800, False, 800),
-        ("0.5", 800, True, 400),
-        ("0.5", 300, False, 300),
+        ("0.7", "800 560 True"),
+        ("0.700001", "800 800 False"),
+        ("0.5", "800 400 True"),
+        ("0.5", "300 300 False"),
     ],
 )
-def test_worth_it_at_seventy_percent_of_the_primary_and_less_than_today(
-    price: str, today: int, is_worth_it: bool, cost: int
-) -> None:
-    answer = moved(place(price), cash=today)
-    assert answer.figures["places"][0]["is_worth_it"] is is_worth_it
-    assert figures(answer, "today scenario") == shown(today, cost)
+def test_worth_it_at_seventy_percent_of_the_primary_and_less_than_today(price: str, expected: str) -> None:
+    answer = moved(place(price), cash=int(expected.split()[0]))
+    is_worth_it = answer.figures["places"][0]["is_worth_it"]
+    assert f"{figures(answer, 'today scenario')} {is_worth_it}" == expected
 
 
 def test_old_prices_are_listed_last_and_move_nothing() -> None:
@@ -155,12 +153,6 @@ def test_work_of_options() -> None:
     assert [row["is_worth_it"] for row in answer["places"]] == [True, False]
     per_gpu = ask("move", f"{work} --spot-price 1.5 --price-per gpu --place x=0.5")
     assert [figures(one, "today scenario") for one in (answer, per_gpu)] == ["4800 2800", "4800 1600"]
-    catalog = "--instance-type a2-highgpu-8g --region us-central1 --nodes 2 --hours 10 --wait-minutes 15"
-    listed = ask("move", f"{catalog} --to-provider gcp")
-    assert listed["today"]["gpu_hours"] == 160
-    assert all(row["price_as_of"] and row["source"] for row in listed["places"])
-    places = {(row["provider"], row["region"] == "us-central1") for row in listed["places"]}
-    assert places == {("gcp", False)}
 
 
 # Once 100 GB at 0.09, and 100 GB kept for 720 of 730 hours at 0.30

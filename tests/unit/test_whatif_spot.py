@@ -377,35 +377,34 @@ ROW = {
 }  # fmt: skip
 
 
-def priced(*segments: tuple[int, int, int]) -> Fleet:
-    """A node of the store with these (from hour, to hour, price)."""
-    keys = ("from_ms", "to_ms", "price_per_hour", "node_id", "price_source", "price_as_of", "is_committed")
-    values = (
-        (start * HOUR, end * HOUR, Decimal(price), 1, "price_book", None, False)
-        for start, end, price in segments
-    )
-    return fleet_of([ROW], [dict(zip(keys, row, strict=True)) for row in values], [])
+def priced(segments: str) -> Fleet:
+    """A node of the store for 10 hours with these prices by hours: `0 to 4 20, 6 to 10 20`."""
+    prices = []
+    for span, price in (segment.rsplit(" ", 1) for segment in segments.split(", ") if segment):
+        begin, end = (int(hour) * HOUR for hour in span.split(" to "))
+        known = {"from_ms": begin, "to_ms": end, "price_per_hour": Decimal(price), "node_id": 1}
+        prices.append(known | {"price_source": "price_book", "price_as_of": None, "is_committed": False})
+    return fleet_of([ROW], prices, [])
 
 
-@pytest.mark.parametrize(
-    ("segments", "cost", "is_priced"),
-    [
-        ([(0, 10, 20)], 200, True),
-        ([(0, 4, 20), (6, 10, 20)], 160, False),
-        ([(2, 5, 20)], 60, False),
-        ([(-5, 3, 20), (3, 20, 10)], 130, True),
-        ([], 0, False),
-    ],
-)
-def test_a_stretch_without_a_price_costs_nothing(
-    segments: list[tuple[int, int, int]], cost: int, is_priced: bool
-) -> None:
-    there = priced(*segments)
-    assert (fleet_costs(there).node_cost, there.nodes[0].is_priced) == (cost, is_priced)
+SEGMENTS = """
+    prices                    | cost | priced
+    0 to 10 20                |  200 | True
+    0 to 4 20, 6 to 10 20     |  160 | False
+    2 to 5 20                 |   60 | False
+    -5 to 3 20, 3 to 20 10    |  130 | True
+                              |    0 | False
+"""
+
+
+@pytest.mark.parametrize("case", table(SEGMENTS), ids=lambda case: case.get("prices", "none"))
+def test_a_stretch_without_a_price_costs_nothing(case: dict[str, str]) -> None:
+    there = priced(case.get("prices", ""))
+    assert shown(fleet_costs(there).node_cost, there.nodes[0].is_priced) == f"{case['cost']} {case['priced']}"
 
 
 def test_what_is_not_priced_does_not_move_and_is_no_offer() -> None:
-    known, unknown = priced((0, 10, 20)), priced()
+    known, unknown = priced("0 to 10 20"), priced("")
     pods = (Pod("a", "Job/train", 8, 0, 10 * HOUR, uid="1", cluster="c"),)
     answer = moved(Fleet((known.nodes[0], replace(unknown.nodes[0], name="b")), pods), "5")
     assert 0 < answer.saving < answer.today.cost == 200
