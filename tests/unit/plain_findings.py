@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import duckdb
 
@@ -64,18 +63,3 @@ def _own_rate(con: duckdb.DuckDBPyConnection, name: str) -> float:
         2 ** -((until - at) / 86_400_000 / 90) for at, until in con.execute(_RECLAIMS, [name]).fetchall()
     )
     return (shape + reclaims) / (shape / mean + hours)
-
-
-def plain_idle(samples: list[tuple[int, float]], end: int) -> list[tuple[int, int]]:
-    """Stretches in which the samples say idle: each until the next, or for one interval where the next is far."""
-    gaps = sorted(b[0] - a[0] for a, b in pairwise(samples))
-    interval = gaps[(len(gaps) - 1) // 2]
-    spans: list[tuple[int, int]] = []
-    for (moment, value), following in zip(samples, [*(at for at, _ in samples[1:]), None], strict=True):
-        near = following is not None and following - moment <= 2.5 * interval
-        until = min(end, following if near and following is not None else moment + interval)
-        if value < 5 and spans and spans[-1][1] == moment:
-            spans[-1] = (spans[-1][0], until)
-        elif value < 5:
-            spans.append((moment, until))
-    return spans

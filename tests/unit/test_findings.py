@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -31,31 +30,25 @@ from gpucost.questions.findings.kinds import (
     ranked,
 )
 from gpucost.render.templates import fill
+from tests.unit.whatif_costs import listed
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 
 
 def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:
     names = ["Job/a", "Job/a-1", "Job/a-12", "Job/ab-1", "Job/b-1", "Pod/a-1", "Job/[x]-1"]
-    for glob in (*names, "Job/a-*", "Job/*", "*", "*-1", "Job/?-1", "Job/[ab]-1", "Pod/z*"):
+    for glob in (*names, *["Job/a-*", "Job/*", "*", "*-1", "Job/?-1", "Job/[ab]-1", "Pod/z*"]):
         fitting = sorted(name for name in names if fnmatchcase(name, glob) or name == glob)
         assert Names(reversed(names)).fitting(glob) == fitting, glob
-    question = WhatIfQuery(
-        "schedule", "eu one", "n", ("Job/a-*",), (("--idle-minutes", "60"), ("--same-model", None))
+    options = (("--idle-minutes", "60"), ("--same-model", None))
+    question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), options)
+    assert question.words(savings.period_words(Config(), MONTH)) == (
+        "gpucost whatif schedule --month 2026-02 --cluster 'eu one' --namespace n --workload 'Job/a-*' --idle-minutes 60"
+        " --same-model"
     )
-    assert savings.period_words(Config(), MONTH) == ("--month", "2026-02")
     week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
-    assert savings.period_words(Config(), week) == (
-        "--from",
-        "2026-02-08T00:00:00Z",
-        "--to",
-        "2026-02-15T00:00:00Z",
-    )
-    words = question.words(("--month", "2026-02"))
-    assert shlex.split(words) == [
-        "gpucost", "whatif", "schedule", "--month", "2026-02", "--cluster", "eu one", "--namespace", "n", "--workload", "Job/a-*",
-        "--idle-minutes", "60", "--same-model",
-    ]  # fmt: skip
+    span = "--from 2026-02-08T00:00:00Z --to 2026-02-15T00:00:00Z"
+    assert savings.period_words(Config(), week) == tuple(span.split())
 
 
 def _candidate(
@@ -70,63 +63,60 @@ def _candidate(
     return Candidate(finding, frozenset(claims), questions)
 
 
+WHOLE, STALL, LOST = ("c", "n", "w", "*"), ("c", "n", "w", "data_stall"), ("c", "n", "w", "failed_restarted")
+ASK, OTHER = WhatIfQuery("schedule"), WhatIfQuery("spot")
+
+
 def _ranked(
-    candidates: list[Candidate], saved: dict[WhatIfQuery, int], minimum: int = 50, months: int = 1
+    candidates: list[Candidate], saved: dict[WhatIfQuery, tuple[int, ...]], months: str = "1"
 ) -> Findings:
+    """Findings of at least 50 a month; answers have a saving, and what takes work."""
     answers = {
-        question: WhatIfResult(question, Decimal(1000), Decimal(saving)) for question, saving in saved.items()
+        question: WhatIfResult(question, Decimal(1000), *map(Decimal, amounts))
+        for question, amounts in saved.items()
     }
     return ranked(
-        candidates, answers, months=Decimal(months), minimum=Decimal(minimum), period=("--month", "2026-02")
+        candidates, answers, months=Decimal(months), minimum=Decimal(50), period=("--month", "2026-02")
     )
 
 
-def test_the_first_kind_in_line_takes_the_workload_and_a_small_one_leaves_it() -> None:
-    ask, other = WhatIfQuery("schedule"), WhatIfQuery("spot")
-    whole, part = ("c", "n", "w", "*"), ("c", "n", "w", "data_stall")
-    notebook = _candidate("idle_notebook", whole, questions=(ask,))
-    spot, stall = _candidate("on_demand_training", whole, questions=(other,)), _candidate("data_stall", part)
-    first = _ranked([stall, spot, notebook], {ask: 60, other: 900})
-    assert [(one.kind, int(one.saving)) for one in first.findings] == [("idle_notebook", 60)]
-    small = _ranked([stall, spot, notebook], {ask: 40, other: 900})
-    assert [one.kind for one in small.findings] == ["on_demand_training"]
-    assert small.passed_over == 1
-    unasked = _ranked([stall, spot, notebook], {ask: 40})
-    assert [(one.kind, one.is_bound, one.command) for one in unasked.findings] == [("data_stall", True, None)]
+NOTEBOOK = _candidate("idle_notebook", WHOLE, questions=(ASK,))
+TO_SPOT = _candidate("on_demand_training", WHOLE, questions=(OTHER,))
+SMALLER = _candidate("over_provisioned", ("c", "n", "b", "*"), questions=(ASK, OTHER))
+STALLED, FAILED = _candidate("data_stall", STALL), _candidate("lost_work", LOST)
+AGAIN = _candidate("lost_work", LOST, subject="again", waste=90)
 
 
-def test_two_buckets_of_a_workload_are_two_findings_and_half_a_month_of_saving_counts_twice() -> None:
-    share, size = WhatIfQuery("share"), WhatIfQuery("rightsize")
-    findings = _ranked(
-        [
-            _candidate("data_stall", ("c", "n", "a", "data_stall")),
-            _candidate("lost_work", ("c", "n", "a", "failed_restarted")),
-            _candidate("lost_work", ("c", "n", "a", "failed_restarted"), subject="again", waste=90),
-            _candidate("over_provisioned", ("c", "n", "b", "*"), questions=(share, size)),
-        ],
-        {share: 70, size: 300},
-    )
-    assert [(one.kind, int(one.saving)) for one in findings.findings] == [
-        ("over_provisioned", 300),
-        ("data_stall", 100),
-        ("lost_work", 100),
-    ]
-    assert findings.findings[0].command == "gpucost whatif rightsize --month 2026-02"
-    assert findings.saving_per_month == 300
-    ask = WhatIfQuery("schedule")
-    answers = {ask: WhatIfResult(ask, Decimal(1), Decimal(30))}
-    one = _candidate("idle_notebook", ("c", "n", "w", "*"), questions=(ask,))
-    findings = ranked([one], answers, months=Decimal("0.5"), minimum=Decimal(50), period=())
-    assert [(int(f.saving), int(f.saving_per_month)) for f in findings.findings] == [(30, 60)]
-
-
-def test_what_takes_work_first_is_a_bound_that_its_command_shows() -> None:
-    question = WhatIfQuery("spot")
-    one = _candidate("on_demand_training", ("c", "n", "w", "*"), questions=(question,))
-    for safe, is_bound, saving in ((0, True, 900), (70, False, 70)):
-        answers = {question: WhatIfResult(question, Decimal(1000), Decimal(safe), Decimal(900))}
-        (found,) = ranked([one], answers, months=Decimal(1), minimum=Decimal(50), period=()).findings
-        assert (found.is_bound, found.saving, found.command) == (is_bound, saving, "gpucost whatif spot")
+@pytest.mark.parametrize(
+    ("candidates", "saved", "months", "expected", "passed_over"),
+    [
+        # the first kind in line takes the workload, and a small one leaves it
+        ([STALLED, TO_SPOT, NOTEBOOK], {ASK: (60,), OTHER: (900,)}, "1", "idle_notebook 60 60 False schedule", 0),
+        ([STALLED, TO_SPOT, NOTEBOOK], {ASK: (40,), OTHER: (900,)}, "1", "on_demand_training 900 900 False spot", 1),
+        ([STALLED, TO_SPOT, NOTEBOOK], {ASK: (40,)}, "1", "data_stall 100 100 True None", 1),
+        # two buckets of a workload are two findings, but not the same one twice; of several what-ifs the one that saves more
+        ([STALLED, FAILED, AGAIN, SMALLER], {ASK: (70,), OTHER: (300,)}, "1",
+         "over_provisioned 300 300 False spot; data_stall 100 100 True None; lost_work 100 100 True None", 0),
+        # half a month of saving counts twice
+        ([NOTEBOOK], {ASK: (30,)}, "0.5", "idle_notebook 30 60 False schedule", 0),
+        # what takes work first is a bound that its command shows
+        ([TO_SPOT], {OTHER: (0, 900)}, "1", "on_demand_training 900 900 True spot", 0),
+        ([TO_SPOT], {OTHER: (70, 900)}, "1", "on_demand_training 70 70 False spot", 0),
+    ],
+    ids=["first in line", "too small", "not asked", "buckets", "half a month", "takes work", "is safe"],
+)  # fmt: skip
+def test_findings_are_ranked_and_no_work_counts_twice(
+    candidates: list[Candidate],
+    saved: dict[WhatIfQuery, tuple[int, ...]],
+    months: str,
+    expected: str,
+    passed_over: int,
+) -> None:
+    found = _ranked(candidates, saved, months)
+    told = listed(found.findings, "kind saving saving_per_month is_bound command")
+    assert told.replace("gpucost whatif ", "").replace(" --month 2026-02", "") == expected
+    assert found.passed_over == passed_over
+    assert found.saving_per_month == sum(one.saving_per_month for one in found.findings if not one.is_bound)
 
 
 def test_patches_ask_for_the_size_that_was_used() -> None:
@@ -163,17 +153,11 @@ def test_names_that_kubernetes_does_not_allow_add_nothing_to_patches(name: str, 
 
 
 def test_names_that_yaml_reads_as_other_values_stay_names() -> None:
-    for name, namespace in (("123", "true"), ("null", "1e3")):
-        down = yaml.safe_load(patches.scaled_down(f"Deployment/{name}", namespace, "UTC", {}, 2) or "")
-        smaller = yaml.safe_load(patches.smaller_request(f"StatefulSet/{name}", namespace, 4, 2) or "")
-        assert (down["metadata"], down["spec"]["schedule"]) == (
-            {"name": f"{name}-down", "namespace": namespace},
-            "0 20 * * *",
-        )
-        assert (smaller["metadata"], smaller["kind"]) == (
-            {"name": name, "namespace": namespace},
-            "StatefulSet",
-        )
+    down = yaml.safe_load(patches.scaled_down("Deployment/123", "true", "UTC", {}, 2) or "")
+    smaller = yaml.safe_load(patches.smaller_request("StatefulSet/null", "1e3", 4, 2) or "")
+    assert down["metadata"] == {"name": "123-down", "namespace": "true"}
+    assert (down["spec"]["schedule"], smaller["kind"]) == ("0 20 * * *", "StatefulSet")
+    assert smaller["metadata"] == {"name": "null", "namespace": "1e3"}
 
 
 @pytest.mark.parametrize(
@@ -185,28 +169,26 @@ def test_names_that_yaml_reads_as_other_values_stay_names() -> None:
     ],
 )
 def test_office_hours_as_cron_has_them(hours: str, days: str, down: str, up: str) -> None:
-    text = patches.scaled_down(
-        "Deployment/chat", "web", "Europe/Berlin", {"--office-hours": hours, "--weekdays": days}, 6, least=1
-    )
-    jobs = list(yaml.safe_load_all(text or ""))
-    assert [(job["metadata"]["name"], job["spec"]["schedule"]) for job in jobs] == [
-        ("chat-down", down),
-        ("chat-up", up),
-    ]
-    assert {job["spec"]["timeZone"] for job in jobs} == {"Europe/Berlin"}
-    containers = [job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0] for job in jobs]
-    assert [container["command"][-1] for container in containers] == ["--replicas=1", "--replicas=6"]
+    given = {"--office-hours": hours, "--weekdays": days}
+    text = patches.scaled_down("Deployment/chat", "web", "Europe/Berlin", given, 6, least=1)
+    found = []
+    for job in yaml.safe_load_all(text or ""):
+        pod, spec = job["spec"]["jobTemplate"]["spec"]["template"]["spec"], job["spec"]
+        last = pod["containers"][0]["command"][-1]
+        found.append((job["metadata"]["name"], spec["schedule"], spec["timeZone"], last))
+    assert found == [
+        ("chat-down", down, "Europe/Berlin", "--replicas=1"), ("chat-up", up, "Europe/Berlin", "--replicas=6")
+    ]  # fmt: skip
 
 
 def test_patches_have_measured_numbers_or_names_that_kubernetes_refuses() -> None:
     pool = yaml.safe_load(patches.fewer_nodes(76) or "")
     assert pool["spec"]["limits"] == {"nvidia.com/gpu": 76}
     down = yaml.safe_load(patches.scaled_down("StatefulSet/a", "web", "UTC", {}, 1) or "")
-    pod = down["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     smaller = yaml.safe_load(patches.smaller_request("Deployment/chat", "web", 4, 2) or "")
     names = (
         pool["metadata"]["name"],
-        pod["serviceAccountName"],
+        down["spec"]["jobTemplate"]["spec"]["template"]["spec"]["serviceAccountName"],
         smaller["spec"]["template"]["spec"]["containers"][0]["name"],
     )
     assert not any(re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) for name in names), names
@@ -216,20 +198,13 @@ def test_patches_have_measured_numbers_or_names_that_kubernetes_refuses() -> Non
 
 
 def test_what_became_of_the_findings_before() -> None:
-    def found(*worth: tuple[str, int]) -> list[Finding]:
-        return [
-            replace(_candidate("data_stall", subject=name).finding, saving_per_month=Decimal(much))
-            for name, much in worth
-        ]
+    def found(**worth: int) -> list[Finding]:
+        one = _candidate("data_stall").finding
+        return [replace(one, subject=name, saving_per_month=Decimal(much)) for name, much in worth.items()]
 
-    changed = changes(found(("a", 10), ("b", 20), ("c", 30)), found(("b", 25), ("d", 5)), MONTH)
-    told = [(one.status, one.subject, one.before_per_month, one.after_per_month) for one in changed.findings]
-    assert told == [
-        ("gone", "c", 30, None),
-        ("gone", "a", 10, None),
-        ("new", "d", None, 5),
-        ("still", "b", 20, 25),
-    ]
+    changed = changes(found(a=10, b=20, c=30), found(b=25, d=5), MONTH).findings
+    told = listed(changed, "status subject before_per_month after_per_month")
+    assert told == "gone c 30 None; gone a 10 None; new d None 5; still b 20 25"
 
 
 def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, float]]:

@@ -71,24 +71,23 @@ def test_step_before_days_that_cost_nothing_has_no_range() -> None:
 
 
 def test_month_ends_twice_as_dear_are_expected_again() -> None:
-    costs = {
-        day: D(200) if (day + timedelta(days=2)).day <= 2 else D(100) for day in until(date(2026, 10, 15))
-    }
-    # 29 days of 100 and two of 200
-    assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(D(3300))
-    one_month = {day: cost if day.month in (9, 10) else D(100) for day, cost in costs.items()}
-    assert forecast(known(one_month), FLEET, OCTOBER).expected == pytest.approx(D(3100))
-    short = {day: cost for day, cost in costs.items() if day >= date(2026, 9, 5)}
-    assert forecast(known(short), FLEET, OCTOBER).expected == pytest.approx(D(3100))
-    opposed = {day: D(50) if cost == 200 and day.month == 8 else cost for day, cost in costs.items()}
-    assert forecast(known(opposed), FLEET, OCTOBER).expected == pytest.approx(D(3100))
-
-
-def test_steps_at_the_ends_of_months_are_no_pattern() -> None:
+    ends = {day: D(200 if (day + timedelta(days=2)).day <= 2 else 100) for day in until(date(2026, 10, 15))}
     # twice as much from July 29, August 29 and September 28 on
     steps = [date(2026, 7, 29), date(2026, 8, 29), date(2026, 9, 28)]
-    costs = {day: D(50 * 2 ** sum(day >= step for step in steps)) for day in until(date(2026, 10, 15))}
-    assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(D(31 * 400), rel=D("0.001"))
+    for costs, expected in (
+        (ends, 3300),  # 29 days of 100 and two of 200
+        ({day: cost if day.month in (9, 10) else D(100) for day, cost in ends.items()}, 3100),  # of one month
+        ({day: cost for day, cost in ends.items() if day >= date(2026, 9, 5)}, 3100),  # known for too short
+        (
+            {day: D(50) if cost == 200 and day.month == 8 else cost for day, cost in ends.items()},
+            3100,
+        ),  # opposed
+        (
+            {day: D(50 * 2 ** sum(day >= step for step in steps)) for day in ends},
+            31 * 400,
+        ),  # steps are no pattern
+    ):
+        assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(D(expected), rel=D("0.001"))
 
 
 def test_months_ahead_grow_by_percent_and_widen() -> None:
@@ -109,8 +108,8 @@ def test_months_ahead_grow_by_percent_and_widen() -> None:
     assert flat_months[2].expected == pytest.approx(flat_months[1].expected * 31 / 30)
 
 
-def simulated(factor: float, noise: float, days: int, dice: random.Random) -> tuple[bool, float]:
-    """Whether the range holds a month's true total, so many days after a step, and how wide it is beside that."""
+def simulated(factor: float, noise: float, days: int, dice: random.Random) -> bool:
+    """Whether the range holds a month's true total, so many days after a step."""
     weekend, last = dice.choice([0.4, 1.0]), date(2026, 10, dice.choice([6, 10, 15, 20]))
     step = last - timedelta(days=days - 1)
     costs = {
@@ -121,26 +120,17 @@ def simulated(factor: float, noise: float, days: int, dice: random.Random) -> tu
     row = forecast(known({day: cost for day, cost in costs.items() if day <= last}), FLEET, OCTOBER)
     true = sum(costs[day] for day in OCTOBER)
     assert row.low is not None and row.high is not None
-    return row.low <= true <= row.high, float((row.high - row.low) / true)
+    return row.low <= true <= row.high
 
 
-@pytest.mark.parametrize("factor", [1.5, *(pytest.param(one, marks=pytest.mark.slow) for one in (2, 0.6))])
-def test_range_holds_the_month_soon_after_a_step(factor: float) -> None:
+def test_range_holds_the_month_soon_after_a_step() -> None:
     dice = random.Random(8)
     by_day = [
-        [simulated(factor, noise, days, dice)[0] for noise in (0.03, 0.1) for _ in range(12)]
+        [simulated(1.5, noise, days, dice) for noise in (0.03, 0.1) for _ in range(12)]
         for days in range(1, 6)
     ]
     assert all(sum(held) / len(held) >= 0.6 for held in by_day)
     assert sum(map(sum, by_day)) / sum(map(len, by_day)) >= 0.8
-
-
-def test_range_of_calm_days_stays_narrow() -> None:
-    dice = random.Random(9)
-    found = [simulated(1, 0.1, 1, dice) for _ in range(40)]
-    assert sum(held for held, _ in found) / len(found) >= 0.8
-    # 24 open days that stray by 10 %: 2 x 1.28 x 0.1 x sqrt(24) / 31 = 4 % if all else were known
-    assert sum(width for _, width in found) / len(found) <= 0.08
 
 
 DAYS = [date(2026, 10, 1) + timedelta(days=day) for day in range(10)]
@@ -204,11 +194,10 @@ def test_scenarios_multiply_node_hours_by_prices(store: DuckDBPyConnection) -> N
     assert costs(rows, "+10 % a month, 2026-12")["commitment_3_years"] == (3 * D("38.864") + 2 * 2) * 730
     assert costs(rows, "+50 %")["spot"] == D("1.5") * (D("1.5") * 30 + 2) * 730
     assert costs(rows, "x10")["on_demand"] == 10 * (D("1.5") * 80 + 2) * 730
-    found = {(row.scenario, row.way): row for row in rows}
-    assert found["today", "commitment_1_year"].missing == ("a3-highgpu-8g gcp us-central1",)
-    assert found["today", "commitment_1_year"].priced_cost == 2 * 730
-    assert found["today", "commitment_3_years"].obligation == (2 * D("38.864") + 2) * 8760 * 3
-    assert found["today", "on_demand"].obligation is None
+    found = {row.way: row for row in rows if row.scenario == "today"}
+    one, three = found["commitment_1_year"], found["commitment_3_years"]
+    assert (one.missing, one.priced_cost) == (("a3-highgpu-8g gcp us-central1",), 2 * 730)
+    assert (three.obligation, found["on_demand"].obligation) == ((2 * D("38.864") + 2) * 8760 * 3, None)
 
 
 def test_prices_come_from_own_nodes_then_the_book_then_the_list(
@@ -261,13 +250,9 @@ def test_terms_with_the_least_in_advance_and_the_book_in_other_currencies(
     )
     config = Config.model_validate({"prices": {"book": str(book), "fx": {"CHF": "1.2"}}})
     uses = used(store, config)
-    prices = uses[0].prices
-    assert (prices["commitment_3_years"].per_node_hour, prices["commitment_3_years"].as_of) == (
-        D("38.864"),
-        "2026-11-01",
-    )
-    assert prices["commitment_of_price_book"].per_node_hour == 60
-    assert (prices["on_demand"].per_node_hour, prices["on_demand"].as_of) == (70, "2026-10-01")
+    prices = {way: (price.per_node_hour, price.as_of) for way, price in uses[0].prices.items()}
+    assert prices["commitment_3_years"] == (D("38.864"), "2026-11-01")
+    assert prices["commitment_of_price_book"][0] == 60 and prices["on_demand"] == (70, "2026-10-01")
     assert "as_now" not in prices
     today = costs(scenarios(uses, None), "today")
     assert (today["as_now"], today["commitment_of_price_book"]) == (None, (2 * 60 + 2) * 730)

@@ -24,6 +24,7 @@ from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.unit.whatif_costs import figures
 
 H = 30
 BATCH, TRAIN, NOTEBOOK, SERVE = (
@@ -38,31 +39,22 @@ L4 = "g6.12xlarge"
 def told(metric: str, value: float = 1, **labels: str) -> Series:
     """A series of a sample every five minutes."""
     times = np.arange(at(0), at(H), 300, dtype=np.int64) * 1000
-    own = {
-        "__name__": metric,
-        "job": "kube-state-metrics",
-        "instance": "10.4.0.30:8080",
-        "cluster": "main",
-        **labels,
-    }
-    return Series(own, times, np.full(len(times), float(value)))
+    own = {"__name__": metric, "job": "kube-state-metrics", "instance": "10.4.0.30:8080", "cluster": "main"}
+    return Series({**own, **labels}, times, np.full(len(times), float(value)))
 
 
-def quota(namespace: str, resource: str) -> Series:
-    return told(
-        "kube_resourcequota", 8, namespace=namespace, resourcequota="q", resource=resource, type="hard"
-    )
+def quota(namespace: str, resource: str = "requests.nvidia.com/gpu") -> Series:
+    labels = {"resourcequota": "q", "resource": resource, "type": "hard"}
+    return told("kube_resourcequota", 8, namespace=namespace, **labels)
 
 
 def limit_range(namespace: str) -> Series:
-    return told(
-        "kube_limitrange",
-        2,
-        namespace=namespace,
-        resource="nvidia.com/gpu",
-        type="Container",
-        constraint="max",
-    )
+    labels = {"resource": "nvidia.com/gpu", "type": "Container", "constraint": "max"}
+    return told("kube_limitrange", 2, namespace=namespace, **labels)
+
+
+def pools(what: str, value: float, resource: str) -> Series:
+    return told(f"karpenter_nodepools_{what}", value, nodepool="gpus", resource_type=resource)
 
 
 def asked(folder: Path, *words: str) -> Result:
@@ -110,65 +102,65 @@ PODS = [
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    more = [
-        quota("web", "requests.nvidia.com/gpu"), quota("ml", "requests.cpu"),
-        limit_range("jobs"),
-        told("karpenter_nodepools_usage", 1, nodepool="gpus", resource_type="nodes"),
-    ]  # fmt: skip
+    more = [quota("web"), quota("ml", "requests.cpu"), limit_range("jobs"), pools("usage", 1, "nodes")]
     return make(tmp_path_factory.mktemp("broken"), more, None, PODS)
+
+
+def rules_of(found: dict[str, Any]) -> dict[str, Any]:
+    return {rule["name"]: rule for rule in found["rules"]}
+
+
+VIOLATIONS = """
+    batch-on-spot jobs Job/embed-1: batch work on demand
+    idle-notebooks ml StatefulSet/ann-notebook: idle for 30.0 h at a stretch
+    node-pool-limits None NodePool/gpus: has GPU nodes, and no limits
+    long-training-on-demand ml PyTorchJob/bert: a pod was on demand for 26.0 h"""
 
 
 def test_who_breaks_which_rule(broken: Path) -> None:
     found = answer(broken)
-    rules = {rule["name"]: rule for rule in found["rules"]}
-    told_of = ("namespace", "subject", "evidence")
-    who = {
-        name: [tuple(one[key] for key in told_of) for one in rule["violations"]]
-        for name, rule in rules.items()
-    }
-    assert who["batch-on-spot"] == [("jobs", "Job/embed-1", "batch work on demand")]
-    assert {space for space, _, _ in who["gpu-quotas"]} == {"jobs", "main-prod", "ml"}
-    assert {space for space, _, _ in who["gpu-limits-of-pods"]} == {"web", "main-prod", "ml"}
-    assert who["idle-notebooks"] == [("ml", "StatefulSet/ann-notebook", f"idle for {H:.1f} h at a stretch")]
-    assert who["node-pool-limits"] == [(None, "NodePool/gpus", "has GPU nodes, and no limits")]
-    assert who["long-training-on-demand"] == [("ml", "PyTorchJob/bert", "a pod was on demand for 26.0 h")]
+    rules = rules_of(found)
+    spaces = {name: {one["namespace"] for one in rule["violations"]} for name, rule in rules.items()}
+    assert spaces.pop("gpu-quotas") == {"jobs", "main-prod", "ml"}
+    assert spaces.pop("gpu-limits-of-pods") == {"web", "main-prod", "ml"}
+    violations = [{"rule": name, **one} for name in spaces for one in rules[name]["violations"]]
+    told = [f"{figures(one, 'rule namespace subject')}: {one['evidence']}" for one in violations]
+    assert told == [line.strip() for line in VIOLATIONS.split("\n") if line]
     assert rules["priority-classes"]["status"] == "unknown"
     assert "kube_pod_info tells no priority_class" in rules["priority-classes"]["missing"]
-    (batch,) = rules["batch-on-spot"]["violations"]
-    assert (batch["gpu_hours"], batch["cost"]) == (5, 5 * 1.2)
-    assert (found["kept"], found["broken"], found["unknown"], found["exit_code"]) == (0, 6, 1, 3)
+    assert figures(violations[0], "gpu_hours cost") == "5 6"
+    assert figures(found, "kept broken unknown exit_code") == "0 6 1 3"
     assert (rules["batch-on-spot"]["checked"], rules["gpu-quotas"]["checked"]) == (1, 4)
 
 
 def test_a_part_of_the_fleet_and_what_makes_it_fail(broken: Path) -> None:
-    web = answer(broken, "--namespace", "web")
-    assert {rule["name"]: rule["status"] for rule in web["rules"]} == {
-        "batch-on-spot": "unknown", "gpu-quotas": "kept", "gpu-limits-of-pods": "broken", "idle-notebooks": "unknown",
-        "node-pool-limits": "broken", "priority-classes": "unknown", "long-training-on-demand": "unknown",
-    }  # fmt: skip
-    (batch,) = (rule for rule in web["rules"] if rule["name"] == "batch-on-spot")
-    assert (batch["checked"], batch["missing"]) == (0, None)
-    (broken / "few.toml").write_text('[[rules]]\nname = "q"\nkind = "quota"\nexcept = ["jobs", "m*"]\n')
-    assert answer(broken, "--rules", str(broken / "few.toml"))["exit_code"] == 0
-    (broken / "few.toml").write_text('[[rules]]\nname = "p"\nkind = "priority_class"\nseverity = "warning"\n')
-    words = ("--rules", str(broken / "few.toml"))
-    assert [answer(broken, *words, "--fail-on", one)["exit_code"] for one in ("error", "warning")] == [0, 3]
+    web = rules_of(answer(broken, "--namespace", "web"))
+    kept = {name: rule["status"] for name, rule in web.items() if rule["status"] != "unknown"}
+    assert kept == {"gpu-quotas": "kept", "gpu-limits-of-pods": "broken", "node-pool-limits": "broken"}
+    assert (web["batch-on-spot"]["checked"], web["batch-on-spot"]["missing"]) == (0, None)
+    few = broken / "few.toml"
+    few.write_text('[[rules]]\nname = "q"\nkind = "quota"\nexcept = ["jobs", "m*"]\n')
+    assert answer(broken, "--rules", str(few))["exit_code"] == 0
+    few.write_text('[[rules]]\nname = "p"\nkind = "priority_class"\nseverity = "warning"\n')
+    codes = [
+        answer(broken, "--rules", str(few), "--fail-on", one)["exit_code"] for one in ("error", "warning")
+    ]
+    assert codes == [0, 3]
 
 
 def test_a_fleet_that_keeps_every_rule(tmp_path: Path) -> None:
     spaces = {one["namespace"] for one in PODS}
     more = [
-        *(quota(space, "requests.nvidia.com/gpu") for space in spaces),
+        *map(quota, spaces),
         *map(limit_range, spaces),
-        told("karpenter_nodepools_usage", 1, nodepool="gpus", resource_type="nodes"),
-        told("karpenter_nodepools_limit", 8, nodepool="gpus", resource_type="nvidia.com/gpu"),
+        pools("usage", 1, "nodes"),
+        pools("limit", 8, "nvidia.com/gpu"),
     ]
     folder = make(tmp_path, more, "gold", [one for one in PODS if one["name"] != "ann-0"], "spot")
     found = answer(folder, "--fail-on", "warning", "--junit", str(folder / "policy.xml"))
     # there are no notebooks: that is no failure
-    assert (found["kept"], found["broken"], found["unknown"], found["exit_code"]) == (6, 0, 1, 0)
+    assert figures(found, "kept broken unknown exit_code") == "6 0 1 0"
     assert '<skipped message="there was nothing to check"' in (folder / "policy.xml").read_text()
-    assert "idle-notebooks" in asked(folder).stdout and "there was nothing to check" in asked(folder).stdout
 
 
 def test_pods_are_judged_by_their_whole_lives(broken: Path) -> None:
@@ -218,19 +210,15 @@ def test_rules_agree_with_whatif_spot(
     (folder / "gpucost.toml").write_text(settings)
     book = (folder / "prices.csv").read_text()
     (folder / "prices.csv").write_text(book.replace(f"{L4},{old}", f"{L4},{new}"))
-    rules = {rule["name"]: rule for rule in answer(folder)["rules"]}
+    rules = rules_of(answer(folder))
     found = [rules[name] for name in ("batch-on-spot", "long-training-on-demand")]
     assert [len(rule["violations"]) for rule in found] == [batch, training]
-    assert [rule["status"] for rule in found] == [
-        "broken" if count else "kept" for count in (batch, training)
-    ]
+    statuses = ["broken" if count else "kept" for count in (batch, training)]
+    assert [rule["status"] for rule in found] == statuses
 
 
 def test_notebooks_without_activity_are_unknown(tmp_path: Path) -> None:
-    rules = {
-        rule["name"]: rule for rule in answer(make(tmp_path, [], None, PODS, is_measured=False))["rules"]
-    }
-    notebooks = rules["idle-notebooks"]
+    notebooks = rules_of(answer(make(tmp_path, [], None, PODS, is_measured=False)))["idle-notebooks"]
     assert (notebooks["status"], notebooks["checked"]) == ("unknown", 0)
     assert "the activity of no notebook was measured" in notebooks["missing"]
 
@@ -243,43 +231,19 @@ def test_work_of_unknown_capacity_type_is_unknown() -> None:
         "workload_type": "batch",
         "capacity_type": "unknown",
     }
-    held = {
-        **keys,
-        "workload_type": "training",
-        "node_id": 1,
-        "gpus": 1,
-        "life_from_ms": 0,
-        "life_to_ms": 90 * 3_600_000,
-    }
+    life = {"node_id": 1, "gpus": 1, "life_from_ms": 0, "life_to_ms": 90 * 3_600_000}
+    held = {**keys, **life, "workload_type": "training"}
     month = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
     facts = Facts([(keys, 5.0, Decimal(5))], [held], {1: keys}, {}, month, lambda *_: Idle([], ()), frozenset)
-    for rule in read_rules(None):
-        if rule.kind in ("spot_for_batch", "on_demand_training"):
-            result = _checked(rule, facts)
-            assert (result.status, result.missing) == (
-                "unknown",
-                "no capacity type is known: it is not known what runs on demand",
-            )
+    rules = [rule for rule in read_rules(None) if rule.kind in ("spot_for_batch", "on_demand_training")]
+    found = {(one.status, one.missing) for one in (_checked(rule, facts) for rule in rules)}
+    assert found == {("unknown", "no capacity type is known: it is not known what runs on demand")}
 
 
 def test_metrics_of_rules_are_collected() -> None:
-    asked_for = {selector.metric for selector in selectors(Activity())}
-    assert {
-        "kube_resourcequota",
-        "kube_limitrange",
-        "karpenter_nodepools_limit",
-        "karpenter_nodepools_usage",
-    } <= asked_for
-
-
-@pytest.mark.slow
-def test_these_metrics_change_no_figure(broken: Path, tmp_path: Path) -> None:
-    plain = make(tmp_path, [], None, PODS)
-    words = ["report", "--month", "2026-03", "--by", "workload,node,day", "--format", "json", "--config"]
-    one, other = (
-        CliRunner().invoke(app, [*words, str(folder / "gpucost.toml")]).stdout for folder in (broken, plain)
-    )
-    assert one == other and '"cost"' in one
+    collected = {selector.metric for selector in selectors(Activity())}
+    rules = "kube_resourcequota kube_limitrange karpenter_nodepools_limit karpenter_nodepools_usage"
+    assert set(rules.split()) <= collected
 
 
 @pytest.fixture
@@ -297,8 +261,6 @@ def rules(tmp_path: Path) -> Path:
         ("hours = 4", "hours = 0", "line 25 in .*: hours: should be greater than 0, got 0"),
         ("hours = 4\n", "", "idle_notebooks needs hours"),
         ('"gpu-quotas"', '"batch-on-spot"', "two rules called 'batch-on-spot'"),
-        ("[[rules]]", "[[rule]]", "unknown key 'rule'"),
-        ("[[rules]]", "[[rules]", "is no TOML"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_line(
@@ -311,8 +273,6 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(
         read_rules(rules)
 
 
-def test_rules_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot read"):
-        read_rules(tmp_path / "none.toml")
+def test_rules_that_are_shipped() -> None:
     assert CliRunner().invoke(app, ["policy", "rules"]).stdout == shipped_rules()
     assert len(read_rules(None)) == 7

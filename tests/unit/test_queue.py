@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from gpucost.questions.queue.waits import Queue, quantile, queues
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import ReadAnswer, SampleWindow, load_window
-from tests.unit.command import call
+from tests.unit.whatif_costs import figures, shown
 
 DAY = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 GPU = "nvidia.com/gpu"
@@ -62,54 +61,44 @@ def _gauges(
     queue: str, quota: float, used: Points, limit: float = math.inf, **labels: str
 ) -> list[tuple[dict[str, str], Points]]:
     common = {"cluster_queue": queue, "cohort": "gpus", "flavor": "a100", "resource": GPU, **labels}
-    return [
-        _series("kueue_cluster_queue_nominal_quota", _hold(quota), **common),
-        _series("kueue_cluster_queue_borrowing_limit", _hold(limit), **common),
-        _series("kueue_cluster_queue_resource_usage", used, **common),
-    ]
+    gauges = {"nominal_quota": _hold(quota), "borrowing_limit": _hold(limit), "resource_usage": used}
+    return [_series(f"kueue_cluster_queue_{name}", points, **common) for name, points in gauges.items()]
+
+
+QUEUE = (
+    "cohort quota used_average used_max used_p95 borrowed_average borrowed_max borrowing_limit is_borrowing_unlimited"
+    " share_of_quota"
+)
 
 
 def test_use_is_weighted_by_time_and_borrowing_is_what_lies_above_the_quota(tmp_path: Path) -> None:
     used = [*_hold(4, 0, 12), *_hold(12, 12, 18), *_hold(0, 18, 24)]
-    found = _queues(tmp_path, [*_gauges("research", 8, used), *_gauges("product", 24, _hold(6), limit=2)])
-    research, product = found["research"], found["product"]
-    assert (research.quota, research.used_average, research.used_max, research.used_p95) == (
-        8,
-        (4 * 12 + 12 * 6) / 24,
-        12,
-        12,
-    )
-    assert (research.borrowed_average, research.borrowed_max) == (4 * 6 / 24, 4)
-    assert (research.borrowing_limit, research.is_borrowing_unlimited) == (None, True)
-    assert (product.borrowing_limit, product.is_borrowing_unlimited, product.borrowed_max) == (2, False, 0)
-    assert (research.share_of_quota, product.share_of_quota) == (0.25, 0.75)
-    assert research.cohort == "gpus"
-
-
-def test_flavors_add_up_and_each_borrows_by_itself(tmp_path: Path) -> None:
-    found = _queues(
-        tmp_path, [*_gauges("q", 4, _hold(6), limit=8), *_gauges("q", 10, _hold(2), limit=1, flavor="h100")]
-    )["q"]
-    assert (found.quota, found.used_average, found.borrowed_average, found.borrowing_limit) == (14, 8, 2, 9)
+    # flavors add up, and each borrows by itself
+    flavors = [
+        *_gauges("q", 4, _hold(6), limit=8, cohort="own"),
+        *_gauges("q", 10, _hold(2), limit=1, cohort="own", flavor="h100"),
+    ]
+    gauges = [*_gauges("research", 8, used), *_gauges("product", 24, _hold(6), limit=2), *flavors]
+    found = _queues(tmp_path, gauges)
+    assert {name: figures(queue, QUEUE) for name, queue in found.items()} == {
+        "research": "gpus 8 5 12 12 1 4 None True 0.25",
+        "product": "gpus 24 6 6 6 0 0 2 False 0.75",
+        "q": "own 14 8 8 8 2 2 9 False 1",
+    }
 
 
 def test_replicas_count_once_and_the_leader_is_believed(tmp_path: Path) -> None:
+    pending = "kueue_pending_workloads"
     series = [
         *_gauges("q", 8, _hold(6), replica_role="leader"),
         *_gauges("q", 8, _hold(7), replica_role="follower", instance="10.0.0.8:8443"),
         *_gauges("q", 8, _hold(6), replica_role="leader", prometheus_replica="b"),
-        _series("kueue_pending_workloads", _hold(3), cluster_queue="q", status="active"),
-        _series("kueue_pending_workloads", _hold(2), cluster_queue="q", status="inadmissible"),
-        _series(
-            "kueue_pending_workloads",
-            _hold(2),
-            cluster_queue="q",
-            status="inadmissible",
-            prometheus_replica="b",
-        ),
+        _series(pending, _hold(3), cluster_queue="q", status="active"),
+        _series(pending, _hold(2), cluster_queue="q", status="inadmissible"),
+        _series(pending, _hold(2), cluster_queue="q", status="inadmissible", prometheus_replica="b"),
     ]
     found = _queues(tmp_path, series)["q"]
-    assert (found.quota, found.used_average, found.pending_average, found.pending_max) == (8, 6, 5, 5)
+    assert figures(found, "quota used_average pending_average pending_max") == "8 6 5 5"
 
 
 def test_waits_survive_resets_new_series_and_copies(tmp_path: Path) -> None:
@@ -146,19 +135,16 @@ def test_waits_survive_resets_new_series_and_copies(tmp_path: Path) -> None:
             *histogram(first),
             *histogram(first, prometheus_replica="b"),
             *histogram(second, instance="10.0.0.8:8443"),
+            # what stood before anything was heard is no wait
+            _series("kueue_admission_wait_time_seconds_count", _hold(1000), cluster_queue="old"),
         ],
-    )["q"]
+    )
+    assert found["old"].waits.admitted == 0
     short, long = 2 + 1 + 2 + 4, 1 + 2
-    assert found.waits.admitted == short + long
-    assert found.waits.wait_mean_seconds == round((short * 30 + long * 300) / (short + long), 6)
-    assert found.waits.wait_p50_seconds == round(40 * 6 / short, 6)
-    assert found.waits.wait_p95_seconds == round(40 + 280 * (0.95 * 12 - short) / long, 6)
-    assert found.quota is None
-
-
-def test_what_stood_before_anything_was_heard_is_no_wait(tmp_path: Path) -> None:
-    count = _series("kueue_admission_wait_time_seconds_count", _hold(1000), cluster_queue="q")
-    assert _queues(tmp_path, [count])["q"].waits.admitted == 0
+    mean, half, late = (short * 30 + long * 300) / 12, 40 * 6 / short, 40 + 280 * (0.95 * 12 - short) / long
+    names = "admitted wait_mean_seconds wait_p50_seconds wait_p95_seconds"
+    assert figures(found["q"].waits, names) == shown(12, round(mean, 6), round(half, 6), round(late, 6))
+    assert found["q"].quota is None
 
 
 def test_a_month_of_use_fades_by_half_in_two_days(tmp_path: Path) -> None:
@@ -185,12 +171,3 @@ def test_a_month_of_use_fades_by_half_in_two_days(tmp_path: Path) -> None:
 )
 def test_quantiles(buckets: list[tuple[float, float]], share: float, expected: float | None) -> None:
     assert quantile(buckets, share) == expected
-
-
-def test_the_command(tmp_path: Path) -> None:
-    store = _load(tmp_path, _gauges("research", 8, _hold(4)))
-    words = ["queue", "--store", str(store.path), "--from", "2026-10-01", "--to", "2026-10-02"]
-    answer = json.loads(call(*words, "--format", "json")[0])
-    assert (answer["queues"][0]["used_average"], answer["queues"][0]["is_borrowing_unlimited"]) == (4, True)
-    assert "none" in call(*words)[0]
-    assert "no such ClusterQueue" in call(*words, "--queue", "nobody", code=1)[1]

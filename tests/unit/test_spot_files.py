@@ -17,6 +17,7 @@ from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import to_ms
 from gpucost.store.connection import Store
 from tests.unit.spot import FEED_HEAD, answer, at, change, feed_line, write
+from tests.unit.whatif_costs import table
 
 DAYS = [change("2026-09-01", "1.1"), change("2026-09-02", "1.2"), change("2026-09-03", "1.3")]
 
@@ -38,16 +39,14 @@ def counts(result: SpotResult) -> tuple[int, int, int]:
 
 def test_an_answer_becomes_rows_and_a_load(store: Store, tmp_path: Path) -> None:
     (result,) = import_spot(store, [write(tmp_path / "history.json", *DAYS)])
-    assert counts(result) == (3, 0, 0)
-    assert rows(store)[0] == ("us-east-1a", to_ms(at("2026-09-01")), 1.1)
+    first, last = to_ms(at("2026-09-01")), to_ms(at("2026-09-03"))
+    assert (counts(result), rows(store)[0]) == ((3, 0, 0), ("us-east-1a", first, 1.1))
     shown = "provider, region, instance_type, product, instance_id, to_ms, currency, source"
     expected = ("aws", "us-east-1", "p3.2xlarge", "Linux/UNIX", "", None, "USD", "history.json us-east-1")
     assert set(rows(store, shown)) == {expected}
     with store.read() as con:
         loads = con.execute("SELECT kind, source, from_ms, to_ms, rows FROM loads").fetchall()
-    assert loads == [
-        ("spot", "history.json us-east-1", to_ms(at("2026-09-01")), to_ms(at("2026-09-03")) + 1, 3)
-    ]
+    assert loads == [("spot", "history.json us-east-1", first, last + 1, 3)]
 
 
 @pytest.mark.parametrize(
@@ -80,25 +79,16 @@ def test_overlapping_snapshots_load_each_fact_once(store: Store, tmp_path: Path)
     write(snapshots / "us-east-1" / "1.json", *DAYS[:2])
     write(snapshots / "us-east-1" / "2.json", *DAYS[1:])
     (snapshots / "LICENSE").write_text("MIT\n")
-    (result,) = import_spot(store, [snapshots])
-    assert counts(result) == (3, 1, 0)
+    (result,), (again,) = (import_spot(store, [snapshots]) for _ in range(2))
+    assert (counts(result), counts(again), len(rows(store))) == ((3, 1, 0), (0, 4, 0), 3)
     assert result.notes == ["passed over what holds no spot prices: LICENSE"]
-    assert counts(import_spot(store, [snapshots])[0]) == (0, 4, 0)
-    assert len(rows(store)) == 3
     with store.read() as con:
         assert con.execute("SELECT count(*) FROM loads").fetchall() == [(1,)]
-
-
-def test_a_fact_told_differently_is_corrected(store: Store, tmp_path: Path) -> None:
-    import_spot(store, [write(tmp_path / "a.json", *DAYS)])
-    (result,) = import_spot(store, [write(tmp_path / "b.json", change("2026-09-02", "9.9"), DAYS[0])])
-    assert counts(result) == (0, 1, 1)
-    assert [row[2] for row in rows(store)] == [1.1, 9.9, 1.3]
-
-
-def test_an_answer_that_goes_on_is_noted(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(answer(DAYS, "eyJ2IjoiMiJ9"))
-    assert "ends with a NextToken" in import_spot(store, [tmp_path / "a.json"])[0].notes[0]
+    # a fact told differently is corrected, and an answer that goes on is noted
+    (tmp_path / "b.json").write_text(answer([change("2026-09-02", "9.9"), DAYS[0]], "eyJ2IjoiMiJ9"))
+    (corrected,) = import_spot(store, [tmp_path / "b.json"])
+    assert (counts(corrected), [row[2] for row in rows(store)]) == ((0, 1, 1), [1.1, 9.9, 1.3])
+    assert "ends with a NextToken" in corrected.notes[0]
 
 
 def test_the_data_feed_with_tabs_and_with_spaces(store: Store, tmp_path: Path) -> None:
@@ -120,27 +110,27 @@ def test_the_data_feed_with_tabs_and_with_spaces(store: Store, tmp_path: Path) -
 
 
 def test_words_of_the_data_feed(store: Store, tmp_path: Path) -> None:
-    when = "2026-09-01 07:00:00"
-    lines = [
-        feed_line(when, "SpotUsage", instance="i-1"),
-        feed_line(when, "SpotUsage:p5.48xlarge", instance="i-2", operation="RunInstances"),
-        feed_line(when, "EU-SpotUsage:p5.48xlarge", instance="i-3", operation="RunInstances:0002:SV002"),
-        feed_line(when, "APS3-SpotUsage:p5.48xlarge", instance="i-4", operation="RunInstances:000g"),
-        feed_line(when, "XYZ9-SpotUsage:p5.48xlarge", instance="i-5", operation="RunInstances:0010"),
-        feed_line(when, "USE1-SpotUsage:p5.48xlarge", instance="i-6", operation="RunInstances:00zz"),
-        feed_line(when, instance="i-7", market="3.0 USD", version="2"),
-        feed_line(when, instance="i-7", market="2.0 USD", version="1"),
-    ]
-    (tmp_path / "feed").write_text(FEED_HEAD + "\n".join(lines))
+    # of two versions of a line the second corrects the first
+    lines = table("""
+        usage                      | operation              | market    | v | region     | type        | product
+        SpotUsage                  | RunInstances:SV001     | 1.234 USD | 1 | us-east-1  | m1.small    | Linux/UNIX
+        SpotUsage:p5.48xlarge      | RunInstances           | 1.234 USD | 1 | us-east-1  | p5.48xlarge | Linux/UNIX
+        EU-SpotUsage:p5.48xlarge   | RunInstances:0002:SV002| 1.234 USD | 1 | eu-west-1  | p5.48xlarge | Windows
+        APS3-SpotUsage:p5.48xlarge | RunInstances:000g      | 1.234 USD | 1 | ap-south-1 | p5.48xlarge | SUSE Linux
+        XYZ9-SpotUsage:p5.48xlarge | RunInstances:0010      | 1.234 USD | 1 | XYZ9       | p5.48xlarge | Red Hat Enterprise Linux
+        USE1-SpotUsage:p5.48xlarge | RunInstances:00zz      | 1.234 USD | 1 | us-east-1  | p5.48xlarge | RunInstances:00zz
+        USW2-SpotUsage:p3.2xlarge  | RunInstances:SV001     | 3.0 USD   | 2 | us-west-2  | p3.2xlarge  | Linux/UNIX""")
+    feed = [
+        feed_line("2026-09-01 07:00:00", row["usage"], instance=f"i-{number}", operation=row["operation"],
+                  market=row["market"], version=row["v"])
+        for number, row in enumerate(lines)
+    ]  # fmt: skip
+    feed.append(feed_line("2026-09-01 07:00:00", instance="i-6", market="2.0 USD", version="1"))
+    (tmp_path / "feed").write_text(FEED_HEAD + "\n".join(feed))
     import_spot(store, [tmp_path / "feed"])
     assert rows(store, "instance_id, region, instance_type, product, price_per_hour::DOUBLE") == [
-        ("i-1", "us-east-1", "m1.small", "Linux/UNIX", 1.234),
-        ("i-2", "us-east-1", "p5.48xlarge", "Linux/UNIX", 1.234),
-        ("i-3", "eu-west-1", "p5.48xlarge", "Windows", 1.234),
-        ("i-4", "ap-south-1", "p5.48xlarge", "SUSE Linux", 1.234),
-        ("i-5", "XYZ9", "p5.48xlarge", "Red Hat Enterprise Linux", 1.234),
-        ("i-6", "us-east-1", "p5.48xlarge", "RunInstances:00zz", 1.234),
-        ("i-7", "us-west-2", "p3.2xlarge", "Linux/UNIX", 3.0),  # the corrected version
+        (f"i-{number}", row["region"], row["type"], row["product"], float(row["market"].split()[0]))
+        for number, row in enumerate(lines)
     ]
 
 
@@ -157,19 +147,18 @@ GOOD_LINE = feed_line("2026-09-01 07:00:00")
         ('{"ResultsByTime": []}', "no SpotPriceHistory"),
         ("", "is empty"),
         ("a,b\n1,2\n", "neither answers nor a data feed"),
-        (answer([*DAYS, change("2026-09-04", "-1")]), "row 4: SpotPrice '-1' is no price above zero"),
-        (answer([*DAYS, change("2026-09-04", "0.000000")]), "row 4: SpotPrice '0.000000'"),
-        (answer([*DAYS, change("2026-09-04", "NaN")]), "row 4: SpotPrice 'NaN'"),
-        (
-            answer([*DAYS, change("2026-13-04", "1")]),
-            "row 4: Timestamp '2026-13-04T00:00:00.000Z' is no moment",
+        *(
+            (answer([*DAYS, wrong]), f"row 4: {message}")
+            for wrong, message in (
+                (change("2026-09-04", "-1"), "SpotPrice '-1' is no price above zero"),
+                (change("2026-09-04", "0.000000"), "SpotPrice '0.000000'"),
+                (change("2026-09-04", "NaN"), "SpotPrice 'NaN'"),
+                (change("2026-13-04", "1"), "Timestamp '2026-13-04T00:00:00.000Z' is no moment"),
+                (change("2026-09-04", "1", zone="moon"), "AvailabilityZone 'moon' names no region"),
+                ({"InstanceType": "p3.2xlarge"}, "AvailabilityZone is missing"),
+                (7, '"7" is no change of a price'),
+            )
         ),
-        (
-            answer([*DAYS, change("2026-09-04", "1", zone="moon")]),
-            "row 4: AvailabilityZone 'moon' names no region",
-        ),
-        (answer([*DAYS, {"InstanceType": "p3.2xlarge"}]), "row 4: AvailabilityZone is missing"),
-        (answer([*DAYS, 7]), 'row 4: "7" is no change of a price'),  # type: ignore[list-item]
         (FEED_HEAD + GOOD_LINE + "\n" + GOOD_LINE[:-30], "line 4: 9 fields are expected"),
         (FEED_HEAD + GOOD_LINE.replace("1.234", "free"), "line 3: MarketPrice 'free'"),
         (
@@ -177,27 +166,19 @@ GOOD_LINE = feed_line("2026-09-01 07:00:00")
             "line 3: UsageType 'USW2-BoxUsage:p3.2xlarge'",
         ),
         (FEED_HEAD.replace("Charge ", "") + GOOD_LINE, "line 2: the fields are not"),
+        (gzip.compress(answer(DAYS * 50).encode())[:-20], "breaks off"),
+        (b"\xff\xfe\x00{", "is no text"),
     ],
 )
 def test_nothing_is_loaded_where_one_file_cannot_be_used(
-    store: Store, tmp_path: Path, text: str, message: str
+    store: Store, tmp_path: Path, text: str | bytes, message: str
 ) -> None:
     write(tmp_path / "dir" / "1.json", *DAYS)
-    (tmp_path / "dir" / "2.json").write_text(text)
+    (tmp_path / "dir" / "2.json").write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(DataError) as caught:
         import_spot(store, [tmp_path / "dir"])
-    assert message in caught.value.message
-    assert "2.json" in caught.value.message
-    assert caught.value.fix
-    assert not store.exists
-
-
-def test_half_a_gz_and_bytes(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "half.gz").write_bytes(gzip.compress(answer(DAYS * 50).encode())[:-20])
-    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00{")
-    for name, message in (("half.gz", "breaks off"), ("bytes.json", "is no text")):
-        with pytest.raises(DataError, match=message):
-            import_spot(store, [tmp_path / name])
+    assert message in caught.value.message and "2.json" in caught.value.message
+    assert caught.value.fix and not store.exists
 
 
 def test_paths_that_hold_nothing(store: Store, tmp_path: Path) -> None:
@@ -210,30 +191,24 @@ def test_paths_that_hold_nothing(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_zone_names_its_region() -> None:
-    for zone, region in (
-        ("us-east-1c", "us-east-1"),
-        ("us-gov-west-1a", "us-gov-west-1"),
-        ("us-west-2-lax-1a", "us-west-2"),
-    ):
-        assert region_of_zone(zone) == region
-    for zone, region in (("us-east-1-wl1-bos-wlz-1", "us-east-1"), ("ap-southeast-4b", "ap-southeast-4")):
-        assert region_of_zone(zone) == region
-    assert region_of_zone("us-east-1") is None and region_of_zone("moon") is None
+    zones = (
+        "us-east-1c us-gov-west-1a us-west-2-lax-1a us-east-1-wl1-bos-wlz-1 ap-southeast-4b us-east-1 moon"
+    )
+    regions = "us-east-1 us-gov-west-1 us-west-2 us-east-1 ap-southeast-4 None None"
+    assert " ".join(str(region_of_zone(zone)) for zone in zones.split()) == regions
 
 
 def test_the_command_tells_counts_and_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     write(tmp_path / "a.json", *DAYS)
-
-    def collect(*words: str) -> tuple[int, str, str]:
-        result = CliRunner().invoke(app, ["collect", "spot", *words])
-        return result.exit_code, result.stdout, result.stderr
-
-    spans = "of 2026-09-01T00:00:00Z .. 2026-09-03T00:00:00Z"
-    assert collect("a.json") == (0, f"a.json: 3 spot prices {spans}: 3 new, 0 already known\n", "")
-    assert collect("a.json") == (0, f"a.json: 3 spot prices {spans}: 0 new, 3 already known\n", "")
-    assert collect("a.json", "-q") == (0, "", "")
     (tmp_path / "half.json").write_text(HALF)
-    assert collect("half.json")[0] == 1
-    assert collect("nothing")[0] == 2
+
+    def collect(*words: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["collect", "spot", *words])
+        return result.exit_code, result.stdout
+
+    prices = "a.json: 3 spot prices of 2026-09-01T00:00:00Z .. 2026-09-03T00:00:00Z"
+    assert collect("a.json") == (0, f"{prices}: 3 new, 0 already known\n")
+    assert collect("a.json") == (0, f"{prices}: 0 new, 3 already known\n")
+    assert [collect(words)[0] for words in ("half.json", "nothing")] == [1, 2]

@@ -19,6 +19,7 @@ from gpucost.questions.units import reading as units
 from gpucost.questions.units.query import UnitView
 from tests.replay.cases.words import busy, fleet, node, pod
 from tests.replay.work import asked, counter, put, stored
+from tests.unit.whatif_costs import figures, table
 
 PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 MONEY = (*PARTS, "cost", "idle_cost", "cache_saved_cost")
@@ -63,24 +64,39 @@ def tokens(prompt: int, generation: int, cached: int | None = None) -> dict[str,
     return counts if cached is None else counts | {"cached_token": cached}
 
 
-TOLD = [
-    *engine(tokens(6_000_000, 500_000), "share", tenant="a"), *engine(tokens(2_000_000, 1_500_000), "share", tenant="b"),
-    *engine(tokens(2_000_000, 500_000), "partly", tenant="a"), *engine(tokens(6_000_000, 1_500_000), "partly"),
-    *engine(tokens(4_000_000, 0), "workloads", tenant="x"), *engine(tokens(4_000_000, 0), "workloads", tenant="y"),
-    *engine(tokens(1_000_000, 0), "workloads", "other-0"),
-    *engine(tokens(4_000_000, 0, 4_000_000), "cached", tenant="a"), *engine(tokens(4_000_000, 0, 1), "cached", tenant="b"),
-    *engine(tokens(8, 2), "days", tenant="a"), *engine(tokens(8, 2), "days", "other-0", tenant="b", day=1),
-    *engine(tokens(0, 0), "unserved", tenant="a"), *engine(tokens(8, 2), "nobody"),
-    *(series for tenant, prompt, generated in (("x", 3, 1), ("y", 1, 2)) for series in (
-        *engine(tokens(prompt, 0), "pools", "llm-prefill-0", tenant),
-        *engine(tokens(prompt * 7, generated), "pools", "llm-decode-0", tenant))),
-]  # fmt: skip
+# Tokens by namespace, pod, tenant and day
+TOLD = """
+    space     | pod           | tenant | day | prompt  | generation | cached
+    share     | llm-0         | a      | 0   | 6000000 | 500000     |
+    share     | llm-0         | b      | 0   | 2000000 | 1500000    |
+    partly    | llm-0         | a      | 0   | 2000000 | 500000     |
+    partly    | llm-0         |        | 0   | 6000000 | 1500000    |
+    workloads | llm-0         | x      | 0   | 4000000 | 0          |
+    workloads | llm-0         | y      | 0   | 4000000 | 0          |
+    workloads | other-0       |        | 0   | 1000000 | 0          |
+    cached    | llm-0         | a      | 0   | 4000000 | 0          | 4000000
+    cached    | llm-0         | b      | 0   | 4000000 | 0          | 1
+    days      | llm-0         | a      | 0   | 8       | 2          |
+    days      | other-0       | b      | 1   | 8       | 2          |
+    unserved  | llm-0         | a      | 0   | 0       | 0          |
+    nobody    | llm-0         |        | 0   | 8       | 2          |
+    pools     | llm-prefill-0 | x      | 0   | 3       | 0          |
+    pools     | llm-decode-0  | x      | 0   | 21      | 1          |
+    pools     | llm-prefill-0 | y      | 0   | 1       | 0          |
+    pools     | llm-decode-0  | y      | 0   | 7       | 2          |
+"""
 
 
 @pytest.fixture(scope="module")
 def fleet_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]:
     config, store = stored(served(), tmp_path_factory.mktemp("tenants"))
-    put(store, TOLD, 48)
+    series = []
+    for row in table(TOLD):
+        counts = {
+            f"{unit}_token": int(row[unit]) for unit in ("prompt", "generation", "cached") if unit in row
+        }
+        series += engine(counts, row["space"], row["pod"], row.get("tenant", ""), int(row["day"]))
+    put(store, series, 48)
     with store.read():
         yield config, store
 
@@ -91,82 +107,48 @@ def by(
     return asked(*both, partial(units.tokens, by=names, basis=basis), (0, hours), namespaces=(namespace,))
 
 
-def test_tenants_share_what_a_model_cost(fleet_of_all: tuple[Any, Any]) -> None:
-    rows = {row["tenant"]: row for row in by(fleet_of_all, "share", "tenant").rows}
-    # a quarter of 8 million and 2 million: half of $96 each
-    assert {
-        name: (row["prompt_cost"], row["generation_cost"], row["cost"]) for name, row in rows.items()
-    } == {"a": (Decimal(36), Decimal(12), Decimal(48)), "b": (Decimal(12), Decimal(36), Decimal(48))}
-    assert [rows["a"][f"{unit}_tokens"] for unit in ("prompt", "generation", "cached")] == [
-        6_000_000,
-        500_000,
-        None,
-    ]
-    assert {row["cost_per_million_prompt_tokens"] for row in rows.values()} == {Decimal(6)}
-    # without --by tenant nothing of it is worked out
-    assert {row["tenant"] for row in by(fleet_of_all, "share", "model").rows} == {None}
+# Each fleet costs $96 a day. Tenants share it by their tokens: in `share` a quarter of 8 million prompt tokens and of 2 million
+# generated ones, half of $96 each; tokens without a label have no tenant; labels are of their workload; cached prompts cost
+# nothing; days without tokens go as the period, by their own workload; unserved cost has no tenant; in pools tenants of prompts
+# are those of prefill, of answers those of decode
+SHARES = """
+    space     | hours | by              | prompt, generation, cost
+    share     | 24    | tenant          | a 36 12 48; b 12 36 48
+    share     | 24    | model           | None 48 48 96
+    partly    | 24    | tenant          | None 36 36 72; a 12 12 24
+    workloads | 24    | workload tenant | Deployment/llm x 24 0 24; Deployment/llm y 24 0 24; Deployment/other None 48 0 48
+    cached    | 48    | tenant day      | b 2026-03-10 96 0 96; b 2026-03-11 96 0 96
+    days      | 48    | workload tenant | Deployment/llm a 48 48 96; Deployment/other b 48 48 96
+    unserved  | 24    | tenant          | None 0 0 96
+    nobody    | 24    | tenant          | None 48 48 96
+    pools     | 24    | tenant          | x 18 24 42; y 6 48 54
+"""
 
 
-def test_tokens_without_a_label_have_no_tenant(fleet_of_all: tuple[Any, Any]) -> None:
-    view = by(fleet_of_all, "partly", "tenant")
-    assert {row["tenant"]: (row["prompt_cost"], row["generation_cost"]) for row in view.rows} == {
-        "a": (Decimal(12), Decimal(12)),
-        None: (Decimal(36), Decimal(36)),
-    }
-    assert [line.cells[0] for line in document(view).sections[0].lines] == ["unknown", "a"]
-
-
-def test_labels_are_of_their_workload(fleet_of_all: tuple[Any, Any]) -> None:
-    rows = {
-        (row["workload"], row["tenant"]): row["cost"]
-        for row in by(fleet_of_all, "workloads", "workload", "tenant").rows
-    }
-    expected = {("llm", "x"): 24, ("llm", "y"): 24, ("other", None): 48}
-    assert rows == {
-        (f"Deployment/{workload}", tenant): Decimal(cost) for (workload, tenant), cost in expected.items()
-    }
-
-
-def test_cached_prompts_cost_nothing_and_days_without_tokens_go_as_the_period(
-    fleet_of_all: tuple[Any, Any],
-) -> None:
-    rows = {
-        (row["tenant"], row["day"]): row for row in by(fleet_of_all, "cached", "tenant", "day", hours=48).rows
-    }
-    costs = {key: row["cost"] for key, row in rows.items() if row["cost"]}
-    assert costs == {("b", "2026-03-10"): Decimal(96), ("b", "2026-03-11"): Decimal(96)}
-    assert rows["a", "2026-03-10"]["cached_tokens"] == pytest.approx(4_000_000, rel=1e-6)
-
-
-def test_a_day_without_tokens_goes_by_its_own_workload(fleet_of_all: tuple[Any, Any]) -> None:
-    """The same model in another workload served that day, to another tenant."""
-    rows = by(fleet_of_all, "days", "workload", "tenant", hours=48).rows
-    found = {row["workload"]: (row["tenant"], row["cost"]) for row in rows}
-    assert found == {"Deployment/llm": ("a", Decimal(96)), "Deployment/other": ("b", Decimal(96))}
-
-
-def test_unserved_cost_has_no_tenant(fleet_of_all: tuple[Any, Any]) -> None:
-    rows = by(fleet_of_all, "unserved", "tenant").rows
-    assert sum(row["cost"] for row in rows) == 96
-    assert [(row["tenant"], row["unserved_cost"]) for row in rows if row["cost"]] == [(None, Decimal(96))]
-
-
-def test_pools_take_tenants_of_prompts_from_prefill_and_of_answers_from_decode(
-    fleet_of_all: tuple[Any, Any],
-) -> None:
+@pytest.mark.parametrize("case", table(SHARES), ids=lambda case: f"{case['space']} by {case['by']}")
+def test_tenants_share_what_a_model_cost(fleet_of_all: tuple[Any, Any], case: dict[str, str]) -> None:
     config, store = fleet_of_all
     config = config.model_copy(update={"serving": Serving(prefill=["*-prefill"], decode=["*-decode"])})
-    rows = {
-        row["tenant"]: (row["prompt_cost"], row["generation_cost"])
-        for row in by((config, store), "pools", "tenant").rows
-    }
-    assert rows == {"x": (Decimal(18), Decimal(24)), "y": (Decimal(6), Decimal(48))}
+    by_names = case["by"].split()
+    names = case["by"].replace("model", "tenant")
+    view = by((config, store), case["space"], *by_names, hours=float(case["hours"]))
+    costs = sorted(
+        figures(row, f"{names} prompt_cost generation_cost cost") for row in view.rows if row["cost"]
+    )
+    assert costs == case["prompt, generation, cost"].split("; ")
 
 
-def test_no_tenant_at_all_is_said(fleet_of_all: tuple[Any, Any]) -> None:
-    view = by(fleet_of_all, "nobody", "tenant")
-    assert [(row["tenant"], row["cost"]) for row in view.rows] == [(None, Decimal(96))]
-    assert any("no tenant is known" in note for note in view.notes)
+def test_tokens_of_tenants_and_what_is_said_without_any(fleet_of_all: tuple[Any, Any]) -> None:
+    (row, _) = sorted(by(fleet_of_all, "share", "tenant").rows, key=lambda row: row["tenant"])
+    units = "prompt_tokens generation_tokens cached_tokens cost_per_million_prompt_tokens"
+    assert figures(row, units) == "6000000 500000 None 6"
+    view = by(fleet_of_all, "partly", "tenant")
+    assert [line.cells[0] for line in document(view).sections[0].lines] == ["unknown", "a"]
+    cached = {row["tenant"]: row["cached_tokens"] for row in by(fleet_of_all, "cached", "tenant").rows}
+    assert cached["a"] == pytest.approx(4_000_000, rel=1e-6)
+    (unserved,) = (row for row in by(fleet_of_all, "unserved", "tenant").rows if row["cost"])
+    assert unserved["unserved_cost"] == 96
+    assert any("no tenant is known" in note for note in by(fleet_of_all, "nobody", "tenant").notes)
 
 
 counts = st.one_of(st.just(0), st.integers(1, 10**9))
@@ -202,10 +184,3 @@ def test_tenants_sum_to_the_model_to_the_last_digit(engines: list[Any], labeled:
                 name
             )
     assert sum(one["cost"] for one in tenants) == sum(row["cost"] for row in whole)
-
-
-test_many_more_tenants_sum_to_the_model = pytest.mark.slow(
-    settings(max_examples=10)(
-        given(*DRAWN)(test_tenants_sum_to_the_model_to_the_last_digit.hypothesis.inner_test)
-    )  # type: ignore[attr-defined]
-)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import shlex
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions.whatif.commitments import StoredCommitments
@@ -21,6 +17,7 @@ from gpucost.store.connection import Store
 from gpucost.whatif.curve import counted
 from gpucost.whatif.fleet import Fleet, Scope, read_stored
 from gpucost.whatif.spot.advice import SAFE, advise
+from tests.unit.whatif_costs import ask
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
@@ -29,13 +26,7 @@ SEPTEMBER_HOURS = 30 * 24
 
 
 def promised(demo: Config, words: str) -> dict[str, Any]:
-    result = CliRunner().invoke(
-        app,
-        ["whatif", *shlex.split(words), "--month", "2026-09", "--format", "json", "--config", str(demo.path)],
-    )
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
-    return answer
+    return ask(words, f"--month 2026-09 --config {demo.path}")
 
 
 def october(demo: Config) -> Fleet:
@@ -62,11 +53,11 @@ def test_commitments(demo: Config) -> None:
         # October is longer: savings are per hour
         saved += (used * on_demand - best["instances"] * len(left) * price) / len(left)
         changes = [
-            row["still_saves"]
+            row["still_saves"] / SEPTEMBER_HOURS
             for row in answer["regret"]
             if row["family"] == best["family"] and abs(row["usage_change_percent"]) == 20
         ]
-        least, most = least + min(changes) / SEPTEMBER_HOURS, most + max(changes) / SEPTEMBER_HOURS
+        least, most = least + min(changes), most + max(changes)
     assert sum(best["instances"] for best in answer["best"]) > 0
     assert least - 1e-9 <= saved <= most + 1e-9, (answer["saving"], saved)
 
@@ -78,11 +69,7 @@ def test_spot(demo: Config) -> None:
         row["interruptions"]: row for row in answer["tables"]["What moves, by how often it is interrupted"]
     }
     given = {one["name"]: one["value"] for one in answer["assumptions"]}
-    rates = {
-        name.removeprefix("interruptions of "): value
-        for name, value in given.items()
-        if name.startswith("interruptions")
-    }
+    rates = {name.removeprefix("interruptions of "): value for name, value in given.items()}
     spot = {name.split()[2]: value for name, value in given.items() if name.startswith("price of")}
     restart = given["restart (provision, pull, load)"] / 60
     fleet = october(demo)
@@ -93,11 +80,8 @@ def test_spot(demo: Config) -> None:
     for pod in fleet.pods:
         node = places[pod.place]
         kind = node.instance_type or ""
-        if (
-            node.capacity_type != "on_demand"
-            or kind not in spot
-            or advise(pod.workload, pod.namespace, pod.workload_type).suits != SAFE
-        ):
+        is_safe = advise(pod.workload, pod.namespace, pod.workload_type).suits == SAFE
+        if node.capacity_type != "on_demand" or kind not in spot or not is_safe:
             continue
         hours, share = pod.length_ms / MS_PER_HOUR, pod.gpus / node.gpus
         expected = math.exp(rates[kind] * restart) * math.expm1(rates[kind] * hours) / rates[kind]
@@ -113,10 +97,7 @@ def test_spot(demo: Config) -> None:
             after += (paid + needed) * share * spot[kind] / plays
     assert moved > 5
     # as many node-hours move as did in September, or about
-    scale = before / sum(
-        row["today"]
-        for row in answer["tables"]["Workloads on nodes that could move"]
-        if row["suits spot"] == "safe"
-    )
+    moving = answer["tables"]["Workloads on nodes that could move"]
+    scale = before / sum(row["today"] for row in moving if row["suits spot"] == "safe")
     assert cases["high"]["saving"] * scale <= before - after <= cases["low"]["saving"] * scale
     assert before - after == pytest.approx(answer["saving"] * scale, rel=0.4)

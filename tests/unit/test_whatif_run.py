@@ -14,26 +14,11 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from tests.unit.whatif_costs import ask
 
-SHARED = {"teams", "namespaces", "workloads", "clusters"}
-SHARED |= {
-    "month",
-    "start",
-    "end",
-    "last",
-    "format",
-    "target",
-    "save",
-    "config",
-    "store",
-    "quiet",
-    "verbose",
-    "profile",
-}
+SCOPE = {"teams", "namespaces", "workloads", "clusters"}
+TIME = {"month", "start", "end", "last"}
+SHARED = SCOPE | TIME | {"format", "target", "save", "config", "store", "quiet", "verbose", "profile"}
 # a plan names whose usage it reads group by group; saved answers have no usage
-WITHOUT = {
-    "plan": {"teams", "namespaces", "workloads", "clusters"},
-    "compare": {"teams", "namespaces", "workloads", "clusters", "month", "start", "end", "last", "save"},
-}
+WITHOUT = {"plan": SCOPE, "compare": SCOPE | TIME | {"save"}}
 BASE = "schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10"
 
 
@@ -43,16 +28,11 @@ def run(words: str, code: int = 0) -> str:
     return result.output
 
 
-def _commands() -> dict[str, Any]:
+def test_every_what_if_takes_the_shared_options() -> None:
     program: Any = typer.main.get_command(app)
-    commands: dict[str, Any] = program.commands["whatif"].commands
-    return commands
-
-
-@pytest.mark.parametrize("name", sorted(_commands()))
-def test_every_what_if_takes_the_shared_options(name: str) -> None:
-    taken = {parameter.name for parameter in _commands()[name].params}
-    assert taken & SHARED == SHARED - WITHOUT.get(name, set())
+    for name, command in program.commands["whatif"].commands.items():
+        taken = {parameter.name for parameter in command.params}
+        assert taken & SHARED == SHARED - WITHOUT.get(name, set()), name
 
 
 def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
@@ -91,11 +71,7 @@ def test_side_by_side(saved: Path) -> None:
     assert comparison["figures"]["today.cost"]["difference"] == 0
     assert {"name": "spot price", "a": "-", "b": "12.5 per node-hour"} in comparison["assumptions"]
     assert comparison["notes"] == []
-    for words in (
-        *(f"spot --format {kind}" for kind in ("table", "markdown", "csv")),
-        str(saved / "spot.json"),
-    ):
-        assert "48648" in run(f"compare demand {words}").replace(",", "")
+    assert "48,648" in run(f"compare demand {saved / 'spot.json'}")
 
 
 @pytest.mark.parametrize(
@@ -111,19 +87,14 @@ def test_other_periods_and_usage_are_noted(saved: Path, first: str, second: str,
     assert note in run("compare first second")
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "code"),
-    [
-        *(
-            (text, "odd.json", 1)
-            for text in ("{}", "[1]", "no", '{"schema": "gpucost.whatif/1", "today": 3, "scenario": {}}')
-        ),
-        (None, "saved are demand, spot", 1),
-        ("EUR", "in USD and EUR", 2),
-    ],
-)
-def test_what_cannot_be_compared_is_told(saved: Path, text: str | None, message: str, code: int) -> None:
-    if text is not None:
-        text = (saved / "spot.json").read_text().replace('"USD"', '"EUR"') if text == "EUR" else text
+def test_what_cannot_be_compared_is_told(saved: Path) -> None:
+    other = (saved / "spot.json").read_text().replace('"USD"', '"EUR"')
+    assert "saved are demand, spot" in run("compare demand odd", 1)
+    incomplete = '{"schema": "gpucost.whatif/1", "today": 3, "scenario": {}}'
+    for text, message, code in (
+        ("no", "odd.json", 1),
+        (incomplete, "odd.json", 1),
+        (other, "in USD and EUR", 2),
+    ):
         (saved / "odd.json").write_text(text)
-    assert message in run("compare demand odd", code)
+        assert message in run("compare demand odd", code)

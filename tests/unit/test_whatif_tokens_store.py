@@ -17,12 +17,11 @@ from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
-from gpucost.questions.units import reading as units
 from gpucost.store.connection import Store
 from gpucost.whatif.fleet import escaped_glob
 from tests.replay import work
 from tests.replay.cases.words import fleet, node, pod
-from tests.replay.work import asked, counter, put, stored
+from tests.replay.work import counter, put, stored
 from tests.unit.bills import csv_text
 from tests.unit.served import on_nodes
 from tests.unit.test_api_cost import focus
@@ -101,22 +100,6 @@ def of_store(config: Config, words: str) -> dict[str, Any]:
     return ask("tokens", f"--config {config.path} {WHEN} {words}")
 
 
-def test_hours_of_the_store_are_those_of_unit_tokens(config: Config) -> None:
-    store = Store(config.store)
-    view = asked(config, store, units.tokens)
-    rows: list[dict[str, Any]] = []
-
-    def read(con: Any, ask: Any) -> Any:
-        rows.extend(units.token_hours(con, ask))
-        return view
-
-    asked(config, store, read)
-    assert sum(row["cost"] for row in rows) == view.totals["cost"] == 48
-    for name in ("prompt_tokens", "generation_tokens"):
-        assert sum(row[name] for row in rows) == view.totals[name]
-    assert len(rows) == 24 and {row["allocated_gpu_hours"] for row in rows} == {2}
-
-
 def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
     replicas = "--throughput-of Deployment/llm --gpus-per-replica 2"
     words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} {replicas}"
@@ -180,22 +163,18 @@ def test_hours_that_midnight_cuts_are_whole(config: Config, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["a*b", "a?b", "a[b]c", "a]b", "a\\b", "\\*["])
 def test_a_name_is_a_glob_of_itself_alone(name: str) -> None:
     glob = escaped_glob(name)
+    other = name.replace("*", "xx").replace("?", "x")
     with duckdb.connect() as con:
-        assert con.execute(
-            "SELECT $1 GLOB $2, $3 GLOB $2", [name, glob, name.replace("*", "xx").replace("?", "x")]
-        ).fetchall() == [(True, not set(name) & set("*?"))]
+        found = con.execute("SELECT $1 GLOB $2, $3 GLOB $2", [name, glob, other]).fetchone()
+    assert found == (True, name == other)
 
 
 def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) -> None:
     config = copied(config, tmp_path)
     rows = [focus(*row) for row in (("input", "11.2345"), ("cached input", "4"), ("output", "2.5"))]
     # money without a number of tokens is not of them
-    images = focus("input", "1", "images") | {
-        "ConsumedQuantity": "",
-        "ConsumedUnit": "",
-        "SkuMeter": "images",
-        "SkuId": "images",
-    }
+    images = focus("input", "1", "images") | dict.fromkeys(("ConsumedQuantity", "ConsumedUnit"), "")
+    images |= dict.fromkeys(("SkuMeter", "SkuId"), "images")
     (tmp_path / "openai.csv").write_text(csv_text([*rows, images]))
     assert not collect_bills(Store(config.store), [LocalTree(tmp_path / "openai.csv")], None).errors
     answer = of_store(config, f"--peak-factor 2 {REPLICA} {NODE}")
@@ -208,12 +187,6 @@ def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) 
     assert (answer["prompt_tokens"], answer["cached_tokens"]) == (15_234_500, 4 * MILLION)
     assert (answer["generation_tokens"], answer["hours"]) == (2_500_000, 24)
     assert answer["scenario"]["cost"] == 240 and "for gpt-4o" in answer["title"]
-    assert_refused(
-        "tokens",
-        f"--config {config.path} {WHEN} --model claude* --peak-factor 2 {REPLICA} {NODE}",
-        "no bill of 2026-03-10 contains tokens",
-        1,
-    )
     # bills name no part of the fleet
     where = f"--config {config.path} {WHEN} --namespace chat --peak-factor 2 {REPLICA} {NODE}"
     assert_refused("tokens", where, "--namespace does not narrow bought tokens")

@@ -1,14 +1,20 @@
-"""What-ifs run as commands."""
+"""What-ifs as tests write them: fleets as tables of text, what commands answer, and figures of answers as text."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from decimal import Decimal
 from typing import Any
 
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif.answer import Answer
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 
 
 def ask(what_if: str, words: str) -> dict[str, Any]:
@@ -23,3 +29,69 @@ def assert_refused(what_if: str, words: str, message: str, exit_code: int = 2) -
     """That `gpucost whatif …` fails, and with this in what it says."""
     result = CliRunner().invoke(app, ["whatif", what_if, *shlex.split(words)])
     assert (message in " ".join(result.output.split()), result.exit_code) == (True, exit_code), result.output
+
+
+def shown(*values: object) -> str:
+    """Values as text: numbers to ten digits."""
+    return " ".join(
+        str(value) if isinstance(value, str | bool) or value is None else f"{float(value):.10g}"  # type: ignore[arg-type]
+        for value in values
+    )
+
+
+def figures(answer: Any, names: str) -> str:
+    """Figures of an answer or record by name, as text. `today` and `scenario` are their cost, `today.gpu_hours` another part."""
+    if isinstance(answer, Answer):
+        positions = {"today": asdict(answer.today), "scenario": asdict(answer.scenario)}
+        answer = positions | {"saving": answer.saving} | answer.figures
+    found = []
+    for name in names.split():
+        whole, _, part = name.partition(".")
+        value = answer[whole] if isinstance(answer, Mapping) else getattr(answer, whole)
+        found.append(value[part or "cost"] if isinstance(value, dict) else value)
+    return shown(*found)
+
+
+def listed(rows: Iterable[Any], names: str) -> str:
+    """Columns of rows by name, as text: a row after the other."""
+    return "; ".join(figures(row, names) for row in rows)
+
+
+def table(text: str) -> list[dict[str, str]]:
+    """The rows of a table by the names in its head: cells are parted by |, empty ones are left out."""
+    head, *rows = ([cell.strip() for cell in line.split("|")] for line in text.strip().splitlines())
+    return [{name: cell for name, cell in zip(head, row, strict=True) if cell} for row in rows]
+
+
+def fleet(nodes: str, pods: str = "", start_ms: int = 0, **facts: Any) -> Fleet:
+    """A fleet of two tables: fields of nodes and pods by their names; `facts` are those that all nodes share.
+
+    `hours` are from and to, since `start_ms`. A node's `prices` are steps in money an hour: `2 committed, 10 from 6`.
+    """
+    defaults = {
+        "gpus": 8,
+        "prices": (),
+        "provider": "aws",
+        "region": "us-east-1",
+        "instance_type": "p4d.24xlarge",
+    } | facts
+    made = [Node(**defaults | _priced(_spanned(row, start_ms), start_ms)) for row in table(nodes)]
+    held = [_spanned(row, start_ms) for row in table(pods)] if pods else []
+    return Fleet(tuple(made), tuple(Pod(**{"workload": "Job/train"} | row) for row in held))
+
+
+def _spanned(row: dict[str, Any], start_ms: int) -> dict[str, Any]:
+    begin, end = (start_ms + round(float(hour) * MS_PER_HOUR) for hour in row.pop("hours").split("-"))
+    if "gpus" in row:
+        row["gpus"] = float(row["gpus"])
+    return row | {"from_ms": begin, "to_ms": end}
+
+
+def _priced(row: dict[str, Any], start_ms: int) -> dict[str, Any]:
+    if "prices" not in row:
+        return row
+    steps = []
+    for amount, *words in (step.split() for step in row["prices"].split(",")):
+        begin = start_ms + int(words[-1]) * MS_PER_HOUR if "from" in words else None
+        steps.append(Price(Decimal(amount), "price_book", None, begin, "committed" in words))
+    return row | {"prices": tuple(steps)}
