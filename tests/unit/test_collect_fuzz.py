@@ -27,7 +27,8 @@ __all__ = ["fake", "fakes"]  # fixtures
 
 Rows = list[tuple[dict[str, str], int, float]]
 AT = 1_700_000_000
-LABELS = {"__name__": "m", "namespace": "ml", "note": "é☃\n", "UUID": "GPU-1"}
+NASTY = 'é☃𝄞\n\t"a\\]]},{"metric":{"values":[[1,"2"]],[-1,{,'  # what answers are parted by, and escapes
+LABELS = {"__name__": "m", "namespace": "ml", "values": NASTY, "metric": "", "UUID": "GPU-1"}
 
 
 def matrix(values: str, before: str = "", indent: int | None = None) -> bytes:
