@@ -17,17 +17,16 @@ from gpucost.render.data import to_csv, to_json
 from gpucost.render.html import render as html
 from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import to_dict
-from tests.golden.report_fleet import EVER, HOUR, OCTOBER, Fleet
+from tests.golden.report_fleet import HOUR, OCTOBER, Fleet
 from tests.unit.test_coverage import MONTH, ask, fleet, view_of
 
 D = Decimal
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
-def dead_since_the_10th() -> Fleet:
+def dead_since_the_10th(gaps: str = "") -> Fleet:
     """The bill goes on for two of its nodes."""
-    case = fleet((0, 216), hours=216)
-    case.gap(OCTOBER + 216 * HOUR, EVER[1])
+    case = fleet("prod 0 216", f"prod not_collected 216 ever\n{gaps}", hours=216)
     for hour in range(216, 744):
         case.unseen(OCTOBER + hour * HOUR, 1)
         case.unseen(OCTOBER + hour * HOUR, 2)
@@ -110,8 +109,7 @@ def test_the_parts_of_a_change_still_add_up(dead: Path) -> None:
 
 
 def test_metrics_tell_it(tmp_path: Path) -> None:
-    case = dead_since_the_10th()
-    case.gap(OCTOBER + 70 * HOUR, OCTOBER + 71 * HOUR, "bridged")
+    case = dead_since_the_10th("prod bridged 70 71")
     views = [view_of(case, tmp_path, *by) for by in (("team",), ("gpu_model", "capacity_type"))]
     text = openmetrics([PeriodViews("month_to_date", MONTH, *views, end=MONTH.end)])
     assert f'gpucost_not_collected_seconds{{period="month_to_date"}} {528 * 3600.0}' in text
