@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -20,9 +21,8 @@ from gpucost.store import runs
 from gpucost.store.connection import Store
 
 H = MS_PER_HOUR
-SPANS = st.lists(
-    st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda p: (min(p), max(p))), max_size=6
-)
+EDGES = st.integers(0, 40)
+SPANS = st.lists(st.tuples(EDGES, EDGES).map(lambda edges: (min(edges), max(edges))), max_size=6)
 
 
 def instants(spans: list[tuple[int, int]]) -> set[int]:
@@ -58,10 +58,8 @@ def test_nothing_is_loaded_past_the_newest_sample_and_no_clock_runs_behind_it() 
     assert merge(loaded) == [(0, 5 * H + 10)]
     assert default_spans(0, 7 * H, [(0, 12 * H)], loaded) == [(3 * H, 7 * H)]
     assert default_spans(10 * H, 20 * H, [], [(10 * H, 20 * H + 30)]) == [(18 * H, 20 * H)]
-    with pytest.raises(
-        SourceError,
-        match="the clock says 1970-01-01T19:00:00Z, but the store holds data up to 1970-01-01T20:29",
-    ):
+    late = r"the clock says 1970-01-01T19:00:00Z, but the store holds data up to 1970-01-01T20:29"
+    with pytest.raises(SourceError, match=late):
         default_spans(10 * H, 19 * H, [], [(10 * H, 20 * H + H // 2)])
 
 
@@ -73,9 +71,7 @@ def test_declared_hours_are_local_where_clocks_change() -> None:
     nights = ClusterHours(name="night", hours=["Mon-Fri 22:00-06:00"])
     on = [(days[0], days[0] + 6 * H), (days[0] + 22 * H, days[1] + 6 * H), (days[3] + 22 * H, days[4])]
     assert subtract([week], hours_off(nights, berlin, week)) == on
-    lived = ClusterHours.model_validate(
-        {"name": "old", "from": date(2026, 10, 24), "until": "2026-10-25T12:00"}
-    )
+    lived = ClusterHours.model_validate({"name": "old", "from": "2026-10-24", "until": "2026-10-25T12:00"})
     assert subtract([week], hours_off(lived, berlin, week)) == [(days[1], days[2] + 13 * H)]
 
 
@@ -88,42 +84,41 @@ def test_counts_agree_only_an_hour_apart_and_by_one_clock(tmp_path: Path) -> Non
             runs.log_answer(con, "p", {7: samples}, at, is_partial=partial)
             return [one.is_settled for one in runs.incomplete_hours(con, "p", 7 * H, 8 * H)]
 
-    assert settled(9, 10) == [False]
-    assert settled(9.5, 10) == [False]
-    assert settled(10, 10) == [True]
-    assert settled(10.5, 11) == [False]  # more of it came
-    assert settled(8, 11) == [False]  # the clock had been ahead
-    assert settled(9, 11) == [True]
+    for hour, samples, expected in (
+        (9, 10, False),
+        (9.5, 10, False),
+        (10, 10, True),
+        (10.5, 11, False),  # more of it came
+        (8, 11, False),  # the clock had been ahead
+        (9, 11, True),
+    ):
+        assert settled(hour, samples) == [expected]
     assert settled(9.5, 11, partial=False) == []  # a whole answer
     assert store.query("SELECT count(*) FROM asked_hours")[1] == [(1,)]
 
 
 def test_spans_are_cut_at_full_hours_and_never_reach_into_the_future() -> None:
-    assert whole_hours([(H + 1, 2 * H + 1)], 2 * H + 30) == [(H, 2 * H + 30)]
-    assert whole_hours([(H + 1, 2 * H + 1)], 9 * H) == [(H, 3 * H)]
+    span = [(H + 1, 2 * H + 1)]
+    assert [whole_hours(span, now) for now in (2 * H + 30, 9 * H)] == [[(H, 2 * H + 30)], [(H, 3 * H)]]
     assert halves((0, 5 * H)) == [(0, 2 * H), (2 * H, 5 * H)]
-    assert halves((0, H)) == [(0, H)]
-    assert halves((0, H + 1)) == [(0, H), (H, H + 1)]
+    assert halves((0, H)) == [(0, H)] and halves((0, H + 1)) == [(0, H), (H, H + 1)]
+
+
+def texts(*about: Any) -> list[str]:
+    return [selector.text(selector.metric) for selector in selectors(*about)]
 
 
 def test_selectors_ask_for_each_metric_once() -> None:
-    texts = [selector.text(selector.metric) for selector in selectors(Activity())]
-    assert len(set(texts)) == len(texts)
-    assert 'DCGM_FI_DEV_GPU_UTIL{GPU_I_ID=""}' in texts
-    assert not any('=~"cpu|memory' in text for text in texts)
+    plain, split = texts(Activity()), texts(Activity(), "opencost")
+    assert len(set(plain)) == len(plain) and len(set(split)) == len(split) == len(plain) + 3
+    assert 'DCGM_FI_DEV_GPU_UTIL{GPU_I_ID=""}' in plain
+    assert not any('=~"cpu|memory' in text for text in plain)
     # what no table lists is asked for, too
-    assert any(text.startswith('kube_pod_container_resource_requests{resource!~"') for text in texts)
-    split = [s.text(s.metric) for s in selectors(Activity(), "opencost")]
-    assert (
-        'kube_pod_container_resource_requests{resource=~"cpu|memory"}' in split
-        and len(set(split)) == len(texts) + 3
-    )
-    same = Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100)
-    nvidia = [s for s in selectors(same) if s.metric.startswith("DCGM")]
-    assert [s.text(s.metric) for s in nvidia] == [
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
-    ]
+    assert any(text.startswith('kube_pod_container_resource_requests{resource!~"') for text in plain)
+    assert 'kube_pod_container_resource_requests{resource=~"cpu|memory"}' in split
+    own = texts(Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100))
+    nvidia = [text for text in own if text.startswith("DCGM")]
+    assert nvidia == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"]
 
 
 def test_selectors_know_other_spellings_are_quoted_bounded_and_cut_into_shards() -> None:
