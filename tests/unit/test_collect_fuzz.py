@@ -7,20 +7,16 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from gpucost.collect.progress.mlflow import collect_mlflow
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.prometheus.parse import Garbled, MatrixReader
-from gpucost.config.model import Mlflow, PrometheusSource
-from gpucost.errors import GpucostError, SourceError
-from gpucost.periods import Period, from_ms
-from gpucost.store.connection import Store
-from tests.unit.fake_server import Fake, Question, Reply, fake, fakes
+from gpucost.config.model import PrometheusSource
+from gpucost.errors import SourceError
+from tests.unit.fake_server import Fake, Question, fake, fakes
 from tests.unit.mutations import mutations
 
 __all__ = ["fake", "fakes"]  # fixtures
@@ -165,37 +161,3 @@ def test_a_client_answers_or_says_why_not_in_words(fake: Fake, body: bytes, ask:
                 assert error.message.isprintable(), error.message  # noqa: PT017
     hasty.close()
     patient.close()
-
-
-def answer(fake: Fake, bodies: Iterable[bytes]) -> None:
-    """Has a server answer with these, one after the other, whatever it is asked."""
-    left = iter(bodies)
-    fake.trick = lambda _: Reply(200, next(left))
-
-
-EXPERIMENTS = b'{"experiments":[{"experiment_id":"1","name":"a"}]}'
-RUNS = b"""{"runs": [{"info": {"run_id": "r", "run_name": "n", "status": "FINISHED",
-        "start_time": 1700000000000, "end_time": 1700000005000},
-    "data": {"tags": [{"key": "kubernetes.pod", "value": "p-0"}, {"key": "mlflow.parentRunId", "value": "q"}],
-        "params": [{"key": "epochs", "value": "3"}], "metrics": [{"key": "epoch", "value": 1.0, "step": 1}]}}]}"""
-HISTORY = b"""{"metrics": [{"key": "epoch", "value": 0.5, "timestamp": 1700000000000, "step": 0},
-    {"key": "epoch", "value": 1.5, "timestamp": 1700000000001, "step": 1},
-    {"key": "epoch", "value": 2.5, "timestamp": 1700000000002, "step": 2}]}"""
-
-
-@pytest.mark.parametrize("count", [5, pytest.param(200, marks=pytest.mark.slow)])
-def test_mlflow_answers_or_says_why_not(fake: Fake, tmp_path: Path, count: int) -> None:
-    settings, store = Mlflow(url=fake.url), Store(tmp_path / "s.duckdb")
-    whole = [EXPERIMENTS, RUNS, HISTORY]
-    period = Period(from_ms(AT * 1000), from_ms(AT * 1000 + 3_600_000))
-    answer(fake, whole)
-    assert collect_mlflow(settings, store, period).epochs == 3
-    messages: list[str] = []
-    for place in range(3):
-        for text in mutations(whole[place], place, count):
-            answer(fake, [*whole[:place], text, *whole[place + 1 :], *[HISTORY] * 5])
-            try:
-                collect_mlflow(settings, store, period, pause=0)
-            except GpucostError as error:
-                messages.append(error.message)
-    assert messages and all(fake.url in text for text in messages)

@@ -117,15 +117,6 @@ def test_a_window_that_fails_is_reported_and_the_others_go_on(fake: Fake, tmp_pa
     assert [row for row in blocks(tmp_path) if row[0] >= 0] == FULL
 
 
-@pytest.mark.slow
-def test_a_server_that_is_gone_in_mid_run_is_not_asked_on(fake: Fake, tmp_path: Path) -> None:
-    gone = Reply(404, "404 page not found")
-    fake.trick = lambda question: question.is_range and question.at > T0 + 3 * MS_PER_HOUR and gone
-    (failed,) = collect(fake, tmp_path, max_samples=1000).failed_windows
-    assert "is not there" in failed.error and failed.period.end == EIGHT_HOURS.end
-    assert 0 < len(blocks(tmp_path)) < 8 and sum("ms]" in query for query in fake.queries) < 24
-
-
 @pytest.mark.parametrize(
     ("url", "message", "fix"),
     [
@@ -210,10 +201,10 @@ def test_each_retry_is_logged_and_the_last_failure_has_a_fix(
     fake.trick = lambda _: failure(503, "overloaded")
     with pytest.raises(SourceError, match=r"HTTP 503: overloaded \(tried 3 times\)") as caught:
         collect(fake, tmp_path)
-    assert caught.value.fix is not None
-    levels = [record.levelname for record in caplog.records if record.name.startswith("gpucost")]
-    assert levels == ["WARNING"] * 2
-    assert f"{fake.url} answered HTTP 503: overloaded: trying again in 0." in caplog.text
+    assert (
+        caught.value.fix
+        and caplog.text.count(f"{fake.url} answered HTTP 503: overloaded: trying again in 0.") == 2
+    )
 
 
 BUSY = Reply(503, b"", {"Retry-After": "60"})

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.collect.base import default_spans, halves, until, whole_hours
-from gpucost.collect.prometheus.queries import Selector, among, selectors
+from gpucost.collect.prometheus.queries import Selector, among, one_of, selectors
 from gpucost.config.model import Activity, ClusterHours, hours_off
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Span, intersect, merge, subtract, to_ms
@@ -128,6 +128,7 @@ def test_selectors_know_other_spellings_are_quoted_bounded_and_cut_into_shards()
     assert "DCGM_FI_DEV_GPU_UTIL" in device.spelled(None)
     pods = Selector("kube_pod_info", (), "pods", "uid")
     assert among(pods, "namespace", ["b", "a.b"]).text("x") == r'x{namespace=~"a\\.b|b"}'
+    assert one_of("a", ["x.y", 'q"b\\', "n\nl"]) == 'a=~"x\\\\.y|q\\"b\\\\\\\\|n\\\\\\nl"'
     assert among(pods, "namespace", [f"n{i}" for i in range(1000)]) == pods
     shards = Selector("m", ('a="b"',), "pods", "uid").shards()
     assert len(shards) == 17

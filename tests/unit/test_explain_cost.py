@@ -106,21 +106,13 @@ def as_json(fleet: Billed, monkeypatch: pytest.MonkeyPatch, words: str) -> Any:
     return json.loads(run(fleet, monkeypatch, f"{words} --format json").stdout)
 
 
-def test_as_text_and_as_json_with_the_pods_of_a_team(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = as_json(fleet, monkeypatch, "namespace serve --rows 2")
-    assert (answer["schema"], answer["namespace"]) == ("gpucost.explain.namespace/1", "serve")
-    assert answer["cost"] == pytest.approx(sum(node["cost"] for node in answer["nodes"]))
+def test_the_pods_of_a_team_and_what_is_no_part_of_its_cost(
+    fleet: Billed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = run(fleet, monkeypatch, "team serve --top 1 --rows 1", columns=200).stdout
-    assert text.startswith(f"team serve, March 2026: ${answer['cost']:,.2f} for ")
-    assert "all of it from bills" in text and "cur.csv:" in text and "more rows" in text
-    for line in (
-        r"of time outside the node's life or this period +-\$3\.66\n",
-        r"shared with machines of its kind, \[prices\] commitment_sharing +\$0\.00\n",
-        r"More nodes\n  and 1 more, [\d.,]+ GPU-hours, .*\$\d",
-    ):
-        assert re.search(line, text), line
+    assert re.search(r"of time outside the node's life or this period +-\$3\.66\n", text)
+    assert re.search(r"More nodes\n  and 1 more, [\d.,]+ GPU-hours, .*\$\d", text)
     answer = as_json(fleet, monkeypatch, "team serve --month 2026-03")
-    assert answer["schema"] == "gpucost.explain.team/1"
     costs = [pod["cost"] for pod in answer["pods"]]
     assert sum(costs) == pytest.approx(answer["cost"]) and costs == sorted(costs, reverse=True)
     assert all(pod["devices"] for pod in answer["pods"])
@@ -137,13 +129,9 @@ def test_one_day_and_each_price_of_a_node_whose_price_changes(
     answer = as_json(fleet, monkeypatch, "namespace serve")
     prices = max((node["prices"] for node in answer["nodes"]), key=len)
     assert len(prices) > 1
-    text = run(fleet, monkeypatch, f"namespace serve --rows {len(prices)}").stdout
-    for price in prices:
-        start, end = (f"{price[edge][:10]} {price[edge][11:16]} " for edge in ("from", "to"))
-        assert re.search(f"{start} *{end}", text)
-    assert "more prices in turn" not in text
-    more = f"{len(prices)} more prices in turn: --rows {len(prices)}"
-    assert more in run(fleet, monkeypatch, "namespace serve --rows 0").stdout
+    for rows, is_cut in ((len(prices), False), (0, True)):
+        text = run(fleet, monkeypatch, f"namespace serve --rows {rows}").stdout
+        assert (f"{len(prices)} more prices in turn: --rows {len(prices)}" in text) is is_cut
 
 
 def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +148,8 @@ def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPa
         hours = pytest.approx(pod["allocated_gpu_hours"])
         assert pod["gpus"] * held.total_seconds() / 3600 == hours
         assert sum(pod[f"{kind}_gpu_hours"] for kind in ("active", "idle", "unmeasured")) == hours
-    short = run(fleet, monkeypatch, f"workload {name.rpartition('/')[2]} --namespace {space} --month 2026-03")
-    assert "By pod, and when it held which GPUs (UTC)" in short.stdout
-    assert answer["pods"][0]["pod"][:10] in short.stdout
+    short = as_json(fleet, monkeypatch, f"workload {name.rpartition('/')[2]} --namespace {space}")
+    assert short["pods"] == answer["pods"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
+from gpucost import pipeline
 from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.errors import NoDataError, StoreError, UsageError
@@ -19,7 +20,17 @@ from gpucost.lake.files import open_files
 from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
 from tests.lakes import RAW as RAW_QUERIES
-from tests.lakes import GrownLake, attribute, differences, export, opened
+from tests.lakes import (
+    GrownLake,
+    attribute,
+    differences,
+    export,
+    opened,
+    stored,
+    stored_together,
+    unlike_the_store,
+)
+from tests.oracle.test_exact import Together, name_of, together
 from tests.replay.cases.words import at
 from tests.unit.four_days import DAYS, copied
 
@@ -211,3 +222,39 @@ def test_others_read_the_raw_layout(grown_lake: GrownLake) -> None:
     ).fetchall()
     truth = Store(grown_lake.store.path).query(f"SELECT 'main', {what.format('hour // 24')} FROM blocks")[1]  # noqa: S608
     assert rows == truth
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", together(), ids=name_of)
+def test_figures_of_all_cases_are_those_of_the_store(group: Together, tmp_path: Path) -> None:
+    """Many clusters in one lake."""
+    wrong = unlike_the_store(*stored_together(group, tmp_path), pairs=2_000)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_two_stores_of_two_clusters_report_what_each_reported_alone(tmp_path: Path) -> None:
+    """They come from servers of one name, with the same nodes and pods: only the cluster tells them apart."""
+    url = tmp_path / "lake"
+    alone = {}
+    by_cluster = ["report", "--by", "cluster,namespace", "--format", "json"]
+    for name in ("east", "west"):
+        config, store = stored(tmp_path / name, cluster=name)
+        alone[name] = json.loads(run(*by_cluster, "--config", str(config.path)))
+        export(config, store, url)
+    attribute(config, url)
+    both = json.loads(run(*by_cluster, "--config", str(config.path), "--lake", str(url)))
+    for name, told in alone.items():
+        assert [row for row in both["rows"] if row["cluster"] == name] == told["rows"]
+    assert both["totals"]["cost"] == sum(told["totals"]["cost"] for told in alone.values())
+
+
+@pytest.mark.slow
+def test_figures_after_other_settings_are_those_of_the_store(lake: GrownLake) -> None:
+    idle = lake.config.idle.model_copy(update={"threshold_percent": 50})
+    other = lake.config.model_copy(update={"idle": idle})
+    next((lake.url / "attributed/cost_runs").rglob("*.parquet")).unlink()  # a file that is lost is made again
+    pipeline.attribute(other, lake.store)
+    attribute(other, lake.url)
+    with opened(other, lake.url) as seen:
+        assert not differences(lake.store.path, seen.path)

@@ -7,19 +7,14 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpucost import api, attribute, inventory, pipeline, price
 from gpucost.config.model import Config
 from gpucost.errors import StoreError
-from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
-from gpucost.store.metrics import load_window
-from tests.property.fleets import ONE
 from tests.replay.cases.words import at
 from tests.replay.work import put
-from tests.unit.four_days import CHANGES, DAYS, FIRST, configured, figures, made
+from tests.unit.four_days import FIRST, configured, figures
 
 
 @pytest.fixture
@@ -81,39 +76,6 @@ def test_work_that_is_loaded_changes_nothing(
     monkeypatch.setattr(inventory, "stage", lambda *_: pytest.fail("inventory was made again"))
     put(store, [])
     pipeline.attribute(config, store)
-
-
-ORDERS = st.lists(
-    st.sampled_from([(name, value) for name, values in CHANGES.items() for value in values]),
-    min_size=1,
-    max_size=4,
-)
-
-
-@pytest.mark.slow
-@settings(ONE, max_examples=4)
-@given(order=ORDERS, late=st.integers(0, DAYS - 1), cut=st.sampled_from([None, 30.5]))
-def test_after_any_changes_figures_are_those_of_a_store_made_anew(
-    order: list[tuple[str, Any]],
-    late: int,
-    cut: float | None,
-    loads: list[Any],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """A day that comes late, and a report that cuts an hour."""
-    folder, chosen = tmp_path_factory.mktemp("changed"), dict(FIRST)
-    config, store = made(folder / "a", chosen, [*loads[:late], *loads[late + 1 :]])
-    period = Period(from_ms(at(cut) * 1000), from_ms(at(DAYS * 24) * 1000)) if cut else None
-    for number, (name, value) in enumerate(order):
-        chosen[name] = value
-        config = configured(folder / "a", chosen)
-        if number == len(order) // 2:
-            with store.write() as con:
-                load_window(con, loads[late])
-        pipeline.attribute(config, store, period if number == 0 else None)
-    anew, other = made(folder / "b", chosen, loads)
-    pipeline.attribute(anew, other, period)
-    assert figures(store) == figures(other)
 
 
 def test_sql_answers_for_the_configuration_it_is_called_with(

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.unit.slurm_words import NODES, Clusters, H, Job, Scene, T, down, job, jobs, scene, tres
 
@@ -89,8 +87,10 @@ def test_accounts_of_a_reservation_may_pay_for_what_it_keeps_free(stores: Both) 
     assert charged.wasted("kept")["reserved"] == pytest.approx(EXAM + 3)
 
 
-def adds_up(clusters: Clusters, charged: Clusters, seed: int) -> None:
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_histories_add_up(seed: int, stores: Both) -> None:
     """GPU-seconds by account to the second; what is held and what is not is all that the nodes have and cost."""
+    clusters, charged = stores
     name, expected = f"{seed}", dict[str | None, float](nlp=0, cv=0)
     for one in history(seed):
         gpus = int(one["AllocTRES"].rpartition("gres/gpu=")[2].partition(",")[0])
@@ -109,18 +109,3 @@ def adds_up(clusters: Clusters, charged: Clusters, seed: int) -> None:
     assert sums["over_allocated_gpu_hours"] == 0
     for totals in (sums, paid):
         assert totals["cost"] + totals["unallocated_cost"] == pytest.approx(totals["node_cost"], abs=1e-9)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_random_histories_add_up(seed: int, stores: Both) -> None:
-    adds_up(*stores, seed)
-
-
-@pytest.mark.slow
-@settings(max_examples=4, deadline=None)
-@given(st.sets(st.integers(0, 2**32), min_size=4, max_size=4))
-def test_many_more_histories_add_up(tmp_path_factory: pytest.TempPathFactory, seeds: set[int]) -> None:
-    clusters = Clusters(tmp_path_factory.mktemp("histories"), {f"{seed}": told(seed) for seed in seeds})
-    with clusters.attributed(), clusters.copy(CHARGED).attributed() as charged:
-        for seed in seeds:
-            adds_up(clusters, charged, seed)
