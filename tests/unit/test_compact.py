@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gpucost import pipeline
@@ -23,7 +27,11 @@ from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
 from gpucost.store.usage import read_idle, read_levels
-from tests.replay.cases.words import at
+from tests.property.fleets import ONE, books, fleets
+from tests.replay.cases.words import HEADER, at
+from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
 from tests.unit.four_days import DAYS, FIRST, configured, copied, figures
 
 FLEET = Period(from_ms(at(0) * 1000), from_ms(at(DAYS * 24) * 1000))
@@ -31,10 +39,10 @@ FLEET = Period(from_ms(at(0) * 1000), from_ms(at(DAYS * 24) * 1000))
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
 
-def compacted(config: Config, store: Store) -> None:
-    """Compacts a store that lets samples go after two days."""
-    settings = StoreSettings(path=config.store, raw_retention_days=2)
-    pipeline.compact(config.model_copy(update={"store_settings": settings}), store, NOW)
+def compacted(config: Config, store: Store, days: int = 2, now: datetime = NOW) -> None:
+    """Compacts a store that lets samples go after some days."""
+    settings = StoreSettings(path=config.store, raw_retention_days=days)
+    pipeline.compact(config.model_copy(update={"store_settings": settings}), store, now)
 
 
 def rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
@@ -86,6 +94,37 @@ def test_samples_that_no_figure_needs_are_dropped_from_older_days_alone(sealed: 
     assert store.query(f"SELECT DISTINCT {day}, vals IS NULL FROM blocks ORDER BY ALL")[1] == [  # noqa: S608
         (0, True), (1, True), (2, False), (3, False)
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+@settings(ONE, max_examples=5)
+@given(data=st.data(), fleet=fleets(), zone=st.sampled_from(["UTC", "Asia/Kolkata"]))
+def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, fleet: Fleet, zone: str) -> None:
+    with TemporaryDirectory() as folder:
+        book = Path(folder) / "prices.csv"
+        book.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+        config = write_config(fleet | {"timezone": zone}, Path(folder), book)
+        store = load(fleet, scrape(fleet, lean=True), config)
+        pipeline.attribute(config, store)
+        copy = Store(Path(folder) / "copy.duckdb")
+        shutil.copyfile(store.path, copy.path)
+        before, old_book = figures(copy), book.read_text()
+        compacted(config, store, 1, datetime(2126, 1, 1, tzinfo=UTC))
+        assert figures(store) == before
+        mig = config.mig.model_copy(update={"share": "max_compute_memory"})
+        other = config.model_copy(update={"teams": [], "mig": mig})
+        book.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
+        pipeline.attribute(other, copy)
+        try:
+            pipeline.attribute(other, store)
+        except StoreError as error:
+            # a price that changes within an hour needs samples that are gone; undone, all is as before
+            assert "the samples of" in str(error)  # noqa: PT017
+            book.write_text(old_book)
+            pipeline.attribute(config, store)
+            assert figures(store) == before
+        else:
+            assert figures(store) == figures(copy)
 
 
 def test_figures_of_sealed_days_follow_teams_prices_and_shares_of_mig(
