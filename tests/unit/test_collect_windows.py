@@ -37,30 +37,37 @@ def test_spans_are_sets_of_instants(spans: list[tuple[int, int]], taken: list[tu
     assert all(a[1] < b[0] for a, b in pairwise(merge(spans)))
 
 
+def hours(text: str) -> list[Span]:
+    edges = [span.split("-") for span in text.split()]
+    return [(int(float(start) * H), int(float(end) * H)) for start, end in edges]
+
+
 @pytest.mark.parametrize(
-    ("month_start", "now", "asked", "loaded", "spans"),
+    ("month_and_now", "asked", "loaded", "spans"),
     [
-        (10 * H, 20 * H + 5, [], [], [(10 * H, 20 * H + 5)]),  # the first run takes the month so far
-        (10 * H, 30 * H, [(10 * H, 20 * H)], [(10 * H, 20 * H)], [(18 * H, 30 * H)]),  # later ones go on less an overlap
-        (10 * H, 30 * H, [(10 * H, 20 * H)], [(10 * H, 12 * H), (14 * H, 20 * H)], [(12 * H, 14 * H), (18 * H, 30 * H)]),  # holes
-        (100 * H, 110 * H, [], [(10 * H, 90 * H)], [(88 * H, 110 * H)]),  # a pause over the turn of a month leaves none
-        (0, 5 * H + 10, [], [(0, 4 * H + 7)], [(2 * H, 5 * H + 10)]),  # a running hour is taken up again
+        ("10-20.5", "", "", "10-20.5"),  # the first run takes the month so far
+        ("10-30", "10-20", "10-20", "18-30"),  # later ones go on less an overlap
+        ("10-30", "10-20", "10-12 14-20", "12-14 18-30"),  # holes
+        ("100-110", "", "10-90", "88-110"),  # a pause over the turn of a month leaves none
+        ("0-5.1", "", "0-4.7", "2-5.1"),  # a running hour is taken up again
     ],
-)  # fmt: skip
+)
 def test_what_a_run_without_a_period_collects(
-    month_start: int, now: int, asked: list[Span], loaded: list[Span], spans: list[Span]
+    month_and_now: str, asked: str, loaded: str, spans: str
 ) -> None:
-    assert default_spans(month_start, now, asked, loaded) == spans
+    """All in hours."""
+    ((month_start, now),) = hours(month_and_now)
+    assert default_spans(month_start, now, hours(asked), hours(loaded)) == hours(spans)
 
 
 def test_nothing_is_loaded_past_the_newest_sample_and_no_clock_runs_behind_it() -> None:
-    loaded = until([(0, 3 * H), (3 * H, 9 * H), (9 * H, 12 * H)], 5 * H + 9)
+    loaded = until(hours("0-3 3-9 9-12"), 5 * H + 9)
     assert merge(loaded) == [(0, 5 * H + 10)]
-    assert default_spans(0, 7 * H, [(0, 12 * H)], loaded) == [(3 * H, 7 * H)]
-    assert default_spans(10 * H, 20 * H, [], [(10 * H, 20 * H + 30)]) == [(18 * H, 20 * H)]
+    assert default_spans(0, 7 * H, hours("0-12"), loaded) == hours("3-7")
+    assert default_spans(10 * H, 20 * H, [], [(10 * H, 20 * H + 30)]) == hours("18-20")
     late = r"the clock says 1970-01-01T19:00:00Z, but the store holds data up to 1970-01-01T20:29"
     with pytest.raises(SourceError, match=late):
-        default_spans(10 * H, 19 * H, [], [(10 * H, 20 * H + H // 2)])
+        default_spans(10 * H, 19 * H, [], hours("10-20.5"))
 
 
 def test_declared_hours_are_local_where_clocks_change() -> None:
@@ -99,9 +106,9 @@ def test_counts_agree_only_an_hour_apart_and_by_one_clock(tmp_path: Path) -> Non
 
 def test_spans_are_cut_at_full_hours_and_never_reach_into_the_future() -> None:
     span = [(H + 1, 2 * H + 1)]
-    assert [whole_hours(span, now) for now in (2 * H + 30, 9 * H)] == [[(H, 2 * H + 30)], [(H, 3 * H)]]
-    assert halves((0, 5 * H)) == [(0, 2 * H), (2 * H, 5 * H)]
-    assert halves((0, H)) == [(0, H)] and halves((0, H + 1)) == [(0, H), (H, H + 1)]
+    assert whole_hours(span, 2 * H + 30) == [(H, 2 * H + 30)] and whole_hours(span, 9 * H) == hours("1-3")
+    assert halves((0, 5 * H)) == hours("0-2 2-5") and halves((0, H)) == hours("0-1")
+    assert halves((0, H + 1)) == [(0, H), (H, H + 1)]
 
 
 def texts(*about: Any) -> list[str]:
