@@ -38,6 +38,11 @@ class Reply:
     cut: int = 0
 
 
+def failure(status: int, error: str, **headers: str) -> Reply:
+    """An error as Prometheus tells it."""
+    return Reply(status, {"status": "error", "error": error}, headers)
+
+
 @dataclass(frozen=True)
 class Question:
     """What is asked: a query from `start` to `at`, or for a label's values (`label/…`)."""
@@ -52,9 +57,14 @@ class Question:
     def is_range(self) -> bool:
         return "ms]" in self.query
 
-    def about(self, metric: str = "DCGM") -> bool:
-        """Whether samples of such a metric are asked for."""
-        return self.is_range and metric in self.query
+    @property
+    def is_of_gpus(self) -> bool:
+        return self.is_range and "DCGM" in self.query
+
+    @property
+    def holds_third_hour(self) -> bool:
+        """Whether samples of GPUs are asked for, and of the beginning of the third hour too."""
+        return self.is_of_gpus and self.start <= T0 + 3 * MS_PER_HOUR <= self.at
 
     def document(self, start: int | None = None, at: int | None = None, **more: Any) -> dict[str, Any]:
         """What the server answers: one series with a sample each minute, or one value, or names."""
@@ -63,13 +73,8 @@ class Question:
             data = ["ml"] if self.query == "label/namespace" else NAMES
         elif self.is_range:
             start, at = start or self.start, at or self.at
-            labels = {
-                "__name__": re.split(r"[{[]", self.query)[0],
-                "node": "n1",
-                "UUID": "GPU-1",
-                "namespace": "ml",
-                "job": "j",
-            }
+            name = re.split(r"[{[]", self.query)[0]
+            labels = {"__name__": name, "node": "n1", "UUID": "GPU-1", "namespace": "ml", "job": "j"}
             values = [[t / 1000, "50"] for t in range(-(-start // 60_000) * 60_000, at + 1, 60_000)]
             data = {"resultType": "matrix", "result": [{"metric": labels, "values": values}]}
         return {"status": "success", "data": data, **more}
@@ -105,11 +110,10 @@ class Handler(Quiet, BaseHTTPRequestHandler):
         fields = {key: values[0] for key, values in parse_qs(form).items()}
         fake = self.fakes[self.path.split("/")[1]]
         fake.headers.append(dict(self.headers))
-        label = re.search("/(label/[^/]+)/", self.path)
-        query, at = (
-            (label[1], 0) if label else (fields.get("query", ""), round(float(fields.get("time", 0)) * 1000))
-        )
-        if not label:
+        if label := re.search("/(label/[^/]+)/", self.path):
+            query, at = label[1], 0
+        else:
+            query, at = fields.get("query", ""), round(float(fields.get("time", 0)) * 1000)
             fake.queries.append(query)
         length = re.fullmatch(r".*\[(\d+)ms\]", query)
         question = Question(self, self.path, query, at - int(length[1]) if length else at, at)

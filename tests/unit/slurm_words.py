@@ -36,8 +36,6 @@ FIELDS = [
     "JobID", "JobIDRaw", "JobName", "Cluster", "Account", "User", "Partition", "QOS", "State", "Submit", "Start", "End",
     "ElapsedRaw", "NodeList", "AllocTRES",
 ]  # fmt: skip
-SHORT = ["JobID", "Account", "State", "Start", "End", "NodeList", "AllocTRES"]
-USAGE = [*FIELDS, "TRESUsageInTot", "TRESUsageInAve"]
 T = at(0)  # 2026-03-10T00:00Z
 H, DAY = 3600, 86_400
 NODES = (
@@ -68,12 +66,37 @@ def job(number: int, start: int, end: int | None, nodes: str, held: str, **more:
     return facts | more
 
 
-def waiting(number: int, **more: Any) -> Job:
-    return job(number, 0, None, "", "", State="PENDING", Start="Unknown", ElapsedRaw=0, **more)
+def rows(table: str) -> list[dict[str, Any]]:
+    """Rows of a table by the names in its head; "-" is an empty cell."""
+    head, *lines = (line.split() for line in table.strip().splitlines())
+    return [
+        {name: cell if cell != "-" else "" for name, cell in zip(head, line, strict=True)} for line in lines
+    ]
 
 
-def step(run: Job, name: str, **more: Any) -> Job:
-    return run | dict.fromkeys(("JobID", "JobIDRaw"), f"{run['JobID']}.{name}") | more
+def jobs(table: str) -> list[Job]:
+    """Runs of jobs and their steps, in seconds after T: what runs on has no end, and what waits no start.
+
+    GPUs are a count, a model and a count (a100:4), or all that the run holds, as sacct tells it. A table of these columns needs
+    no head; others are fields of sacct.
+    """
+    head = "" if table.lstrip().startswith("job") else "job start end nodes gpus\n"
+    return [_run(row) for row in rows(head + table.lstrip())]
+
+
+def _run(row: Job) -> Job:
+    name, start, end, gpus = (row.pop(column) for column in ("job", "start", "end", "gpus"))
+    kind, _, count = gpus.rpartition(":")
+    held = tres(float(count), kind) if count.isdecimal() else gpus or "cpu=1,node=1"
+    for column in ("Submit", "Eligible"):
+        if column in row:
+            row[column] = T + int(row[column])
+    if not start:
+        held, row = "", row | {"State": "PENDING", "Start": "Unknown", "ElapsedRaw": 0}
+    number, _, step = name.partition(".")
+    if step:
+        row |= {"JobID": name, "JobIDRaw": name}
+    return job(int(number), int(start or 0), int(end) if end else None, row.pop("nodes"), held, **row)
 
 
 def text(jobs: list[Job], mark: str = "|", end: str = "\n", fields: list[str] = FIELDS) -> str:
@@ -81,10 +104,6 @@ def text(jobs: list[Job], mark: str = "|", end: str = "\n", fields: list[str] = 
         end.join([mark.join(fields), *(mark.join(str(one.get(name, "")) for name in fields) for one in jobs)])
         + end
     )
-
-
-def short(*rows: tuple[Any, ...], fields: list[str] = SHORT) -> str:
-    return "".join("|".join(map(str, row)) + "\n" for row in (fields, *rows))
 
 
 def down(*events: tuple[str, int, int, str]) -> str:
@@ -131,11 +150,19 @@ class Scene:
 WARNINGS = ("over_allocated", "slurm_even_placement", "slurm_requeues_hidden", "unproven_machine")
 
 
-def scene(jobs: list[Job] | str, *facts: str, more: Iterable[list[Job] | str] = (), **expected: Any) -> Scene:
-    """One load of jobs with facts (NODES by default), and more loads of jobs with the same; dimensions by their names."""
-    known = {name: expected.pop(name) for name in list(expected) if name in Scene.__dataclass_fields__}
-    loads = [[one if isinstance(one, str) else text(one), *(facts or (NODES,))] for one in (jobs, *more)]
-    return Scene(loads, held=expected, **known)
+def scene(
+    told: list[Job] | str, expected: str = "", *facts: str, more: Iterable[list[Job] | str] = (), **known: Any
+) -> Scene:
+    """One load of jobs with facts (NODES by default), and more loads of jobs with the same.
+
+    Expected are lines of GPU-seconds by the values of a dimension, as in `namespace nlp=14400 cv=3600`, and one of `sums`.
+    """
+    loads = [[one if isinstance(one, str) else text(one), *(facts or (NODES,))] for one in (told, *more)]
+    held: dict[str, dict[str, float]] = {}
+    for name, *cells in (line.split() for line in expected.strip().splitlines()):
+        pairs = [cell.rsplit("=", 1) for cell in cells]
+        held[name] = {key: float(value) for key, value in pairs}
+    return Scene(loads, held, held.pop("sums", {}), **known)
 
 
 class Clusters:

@@ -5,30 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpucost import pipeline
 from gpucost.catalog import ACTIVITY, activity_metrics, facts
-from gpucost.config.load import load_config
 from gpucost.config.model import Activity
 from gpucost.engine import text
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
-from tests.replay.edits import drop, relabel, revalue
-from tests.replay.fleet import Fleet
-from tests.replay.load import load, windows, write_config
+from tests.replay.edits import drop, revalue
+from tests.replay.load import windows, write_config
 from tests.replay.result import by_pod
 from tests.replay.scrape import scrape
 
 UTIL, ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-
-
-def busy(hours: float, start: float, end: float) -> Fleet:
-    util = {"GPU-w-0": [[at(start), at(end), 77]]}
-    return fleet(
-        hours, [node("w", "g6.12xlarge", 0, hours)], [pod("a", "w", [0], 0, hours)], util, scrape=300
-    )
 
 
 def minutes(store: Store, hour: int) -> tuple[float, ...]:
@@ -39,7 +28,8 @@ def minutes(store: Store, hour: int) -> tuple[float, ...]:
 
 def test_later_proof_corrects_a_day_that_no_load_touches_and_warns_until_then(tmp_path: Path) -> None:
     """Nothing above 0.3 until the 48th hour; the first value above 1 proves percentages, of the days before, too."""
-    described = busy(60, 50, 60)
+    util = {"GPU-w-0": [[at(50), at(60), 77]]}
+    described = fleet(60, [node("w", "g6.12xlarge", 0, 60)], [pod("a", "w", [0], 0, 60)], util, scrape=300)
     series = revalue(drop(scrape(described, lean=True), ENGINE), UTIL, 0.3, hours=(-1, 48))
     (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
     config = write_config(described, tmp_path, tmp_path / "prices.csv")
@@ -56,69 +46,30 @@ def test_later_proof_corrects_a_day_that_no_load_touches_and_warns_until_then(tm
 
     ((code, message, fix),) = loaded(0)
     assert minutes(store, 2) == (0, 0, 60)
-    assert (
-        code == "activity_scale_unknown"
-        and fix == "[activity] device_scale = 100 for a ratio, 1 for a percentage"
-    )
-    assert message.endswith(
-        "lies between 0 and 1: nothing proves a ratio or a percentage, so this time is unmeasured"
-    )
+    assert code == "activity_scale_unknown"
+    assert fix == "[activity] device_scale = 100 for a ratio, 1 for a percentage"
+    assert message.endswith("nothing proves a ratio or a percentage, so this time is unmeasured")
     assert loaded(1) == []
     assert [minutes(store, hour) for hour in (2, 40, 55)] == [(0, 60, 0), (0, 60, 0), (60, 0, 0)]
 
 
 def test_metric_that_the_table_lacks_counts_alone() -> None:
-    names = [
-        metric.metric
-        for metric in activity_metrics(Activity(device_metric="my_gpu_busy"))
-        if metric.part == "device"
-    ]
+    metrics = activity_metrics(Activity(device_metric="my_gpu_busy"))
+    names = [metric.metric for metric in metrics if metric.part == "device"]
     assert names[0] == "my_gpu_busy" and not any(name.startswith("DCGM") for name in names)
-
-
-@pytest.mark.slow
-def test_metric_that_the_table_lacks_measures_alone(tmp_path: Path) -> None:
-    described = busy(5, 2, 3)
-    series = scrape(described, lean=True)
-    mine = relabel(series, UTIL, {"__name__": "my_gpu_busy"})
-    (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
-    path = write_config(described, tmp_path, tmp_path / "prices.csv").path
-    assert path is not None
-    path.write_text(path.read_text() + '[activity]\ndevice_metric = "my_gpu_busy"\n')
-    config = load_config(path, environ={}, cwd=tmp_path)
-    store = load(described, [*mine, *revalue(series, UTIL, 90)], config)
-    pipeline.attribute(config, store)
-    assert [minutes(store, hour) for hour in (1, 2)] == [(0, 60, 0), (60, 0, 0)]
 
 
 def test_table_has_both_names_of_each_version_and_names_labels_that_silences_know() -> None:
     rows = facts(ACTIVITY)
-    old = {
-        row["measures"]
-        for row in rows
-        if row["exporter"] == "dcgm-exporter" and row["versions"] == "2.0 to 4.8"
-    }
-    new = {
-        row["measures"]
-        for row in rows
-        if row["exporter"] == "dcgm-exporter" and row["versions"] == "from 4.9"
-    }
-    assert (
-        old
-        == new
-        == {"device_busy", "engine", "sm", "tensor", "memory_bandwidth", "memory_used", "power", "energy"}
-    )
-    assert {row["vendor"] for row in rows if row["measures"] == "device_busy"} == {
-        "nvidia",
-        "amd",
-        "google",
-        "aws",
-        "habana",
-    }
+    measured: dict[str, set[str]] = {"2.0 to 4.8": set(), "from 4.9": set()}
+    for row in rows:
+        if row["exporter"] == "dcgm-exporter":
+            measured.setdefault(row["versions"], set()).add(row["measures"])
+    names = "device_busy engine sm tensor memory_bandwidth memory_used power energy"
+    assert measured["2.0 to 4.8"] == measured["from 4.9"] == set(names.split())
+    vendors = {row["vendor"] for row in rows if row["measures"] == "device_busy"}
+    assert vendors == {"nvidia", "amd", "google", "aws", "habana"}
     statement = text("gpucost.store", "sql/silences")
-    assert [
-        row["metric"]
-        for row in rows
-        for label in row["device"].split()
-        if f"labels['{label}']" not in statement
-    ] == []
+    for row in rows:
+        for label in row["device"].split():
+            assert f"labels['{label}']" in statement, row["metric"]

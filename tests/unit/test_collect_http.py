@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from tests.unit.fake_server import (
     Trick,
     blocks,
     collect,
+    failure,
     fake,
     fakes,
 )
@@ -49,9 +50,7 @@ def test_what_is_missing_is_named_with_the_fix(fake: Fake, tmp_path: Path) -> No
     assert not {"missing_kube_pod_completion_time", "missing_kube_node_info"} & findings.keys()
 
 
-TOO_MANY = Reply(
-    422, {"status": "error", "error": "query processing would load too many samples into memory"}
-)
+TOO_MANY = failure(422, "query processing would load too many samples into memory")
 
 
 def one_shard(question: Question) -> Reply | None:
@@ -63,7 +62,7 @@ def one_shard(question: Question) -> Reply | None:
 @pytest.mark.parametrize(
     "trick",
     [
-        lambda question: question.about() and question.at - question.start > 2 * MS_PER_HOUR and TOO_MANY,
+        lambda question: question.is_of_gpus and question.at - question.start > 2 * MS_PER_HOUR and TOO_MANY,
         pytest.param(one_shard, marks=pytest.mark.slow),
     ],
 )
@@ -73,7 +72,7 @@ def test_422_gets_smaller_questions_down_to_shards(fake: Fake, tmp_path: Path, t
 
 
 def test_422_without_end_is_a_failed_window(fake: Fake, tmp_path: Path) -> None:
-    fake.trick = lambda question: question.about() and TOO_MANY
+    fake.trick = lambda question: question.is_of_gpus and TOO_MANY
     (failed,) = collect(fake, tmp_path, 1).failed_windows
     assert "even in sixteenths" in failed.error
     assert failed.command == (
@@ -92,7 +91,7 @@ def test_passing_failures_are_retried(fake: Fake, tmp_path: Path) -> None:
         kind = next(kinds)
         met[kind] += 1
         if kind.isdigit():
-            return Reply(int(kind), {"status": "error", "error": "busy"}, {"Retry-After": "0"})
+            return failure(int(kind), "busy", **{"Retry-After": "0"})
         if kind == "truncate":
             return Reply(200, question.document(), cut=40)
         question.handler.close_connection = True
@@ -108,32 +107,14 @@ def test_passing_failures_are_retried(fake: Fake, tmp_path: Path) -> None:
 
 
 def test_a_window_that_fails_is_reported_and_the_others_go_on(fake: Fake, tmp_path: Path) -> None:
-    disk = Reply(500, {"status": "error", "error": "disk on fire"})
-    fake.trick = lambda question: (
-        question.about() and question.start <= T0 + 3 * MS_PER_HOUR <= question.at and disk
-    )
+    fake.trick = lambda question: question.holds_third_hour and failure(500, "disk on fire")
     (failed,) = collect(fake, tmp_path, max_samples=1000).failed_windows
     assert "disk on fire" in failed.error and "tried 3 times" in failed.error
-    missing = {
-        hour for hour in range(8) if failed.period.start_ms <= T0 + hour * MS_PER_HOUR < failed.period.end_ms
-    }
-    assert 3 in missing and {hour for hour, _ in blocks(tmp_path)} == set(range(8)) - missing
+    first, end = ((at - T0) // MS_PER_HOUR for at in (failed.period.start_ms, failed.period.end_ms))
+    assert first <= 3 < end and blocks(tmp_path) == FULL[:first] + FULL[end:]
     fake.trick = lambda _: None
     assert collect(fake, tmp_path, None, now=EIGHT_HOURS.end).ok
     assert [row for row in blocks(tmp_path) if row[0] >= 0] == FULL
-
-
-@pytest.mark.slow
-def test_a_server_that_is_gone_in_mid_run_is_not_asked_on(fake: Fake, tmp_path: Path) -> None:
-    gone = Reply(404, "404 page not found")
-    fake.trick = lambda question: question.is_range and question.at > T0 + 3 * MS_PER_HOUR and gone
-    result = collect(fake, tmp_path, max_samples=1000)
-    (failed,) = result.failed_windows
-    assert "is not there" in failed.error and failed.period.end == EIGHT_HOURS.end
-    assert blocks(tmp_path) and set(blocks(tmp_path)) < set(FULL)
-    assert sum("ms]" in query for query in fake.queries) < 24
-    fake.trick = lambda _: None
-    assert collect(fake, tmp_path).ok and blocks(tmp_path) == FULL
 
 
 @pytest.mark.parametrize(
@@ -153,8 +134,8 @@ def test_who_cannot_be_reached(fake: Fake, tmp_path: Path, url: str, message: st
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (Reply(401, {}), "refuses the credentials"),
-        (Reply(403, {}), "refuses the credentials"),
+        (Reply(401), "refuses the credentials"),
+        (Reply(403), "refuses the credentials"),
         (Reply(404, "404 page not found"), "is not there"),
         (
             Reply(302, "", {"Location": "https://login.example/?state=secret"}),
@@ -162,11 +143,8 @@ def test_who_cannot_be_reached(fake: Fake, tmp_path: Path, url: str, message: st
         ),
         (Reply(200, "<html>Sign in</html>"), "not Prometheus' JSON"),
         (Reply(200, {"hello": "world"}), "not Prometheus' JSON"),
-        (Reply(400, {"status": "error", "error": "parse error"}), "HTTP 400: parse error"),
-        (
-            Reply(400, {"error": 'unsupported path requested: "/foo/api/v1/query"'}),
-            "/api/v1/query is not there (HTTP 400)",
-        ),
+        (failure(400, "parse error"), "HTTP 400: parse error"),
+        (failure(400, 'unsupported path requested: "/foo"'), "/api/v1/query is not there (HTTP 400)"),
     ],
 )
 def test_refusals_are_one_clear_error(fake: Fake, tmp_path: Path, reply: Reply, message: str) -> None:
@@ -180,23 +158,20 @@ def test_credentials_are_sent_and_never_kept(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = tmp_path / "token"
+    with pytest.raises(SourceError, match="cannot read"):
+        collect(fake, tmp_path, bearer_token_file=token)
     token.write_text("s3cret-token\n")
     monkeypatch.setenv("EXTRA", "s3cret-header")
     settings = {"headers_env": {"X-Extra": "EXTRA"}, "tenant": "team-a", "headers": {"X-Plain": "1"}}
     assert collect(fake, tmp_path, 1, bearer_token_file=token, **settings).ok
+    expected = {"Authorization": "Bearer s3cret-token", "X-Extra": "s3cret-header", "X-Scope-OrgID": "team-a",
+                "X-Plain": "1", "Accept-Encoding": "identity"}  # fmt: skip
     for sent in fake.headers:
-        assert sent["Authorization"] == "Bearer s3cret-token"
-        assert (sent["X-Extra"], sent["X-Scope-OrgID"], sent["X-Plain"]) == ("s3cret-header", "team-a", "1")
-        assert sent["Accept-Encoding"] == "identity"
+        assert expected.items() <= sent.items()
     assert b"s3cret" not in (tmp_path / "s.duckdb").read_bytes()
-
-
-def test_basic_auth_and_missing_secrets(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     basic = BasicAuth(username="u", password_env="PROM_PASSWORD")  # noqa: S106
     with pytest.raises(SourceError, match="PROM_PASSWORD is not set"):
         collect(fake, tmp_path, basic_auth=basic)
-    with pytest.raises(SourceError, match="cannot read"):
-        collect(fake, tmp_path, bearer_token_file=tmp_path / "none")
     monkeypatch.setenv("PROM_PASSWORD", "p")
     assert collect(fake, tmp_path, 1, basic_auth=basic).ok
     assert fake.headers[-1]["Authorization"] == "Basic dTpw"
@@ -211,26 +186,25 @@ def test_a_server_without_label_values_is_asked_for_every_metric(fake: Fake, tmp
 
 
 def test_a_server_without_the_exporters_gets_the_fix(fake: Fake, tmp_path: Path) -> None:
-    names, vector = ("label/__name__", "label/namespace", "vector(1)"), {"resultType": "vector", "result": []}
-    nothing = Reply(200, {"status": "success", "data": vector})
-    fake.trick = lambda question: question.query not in names and (NOTHING if question.is_range else nothing)
-    assert [finding.fix for finding in collect(fake, tmp_path, 1).findings] == [
-        KSM_FIX,
-        activity_fix("DCGM_FI_DEV_GPU_UTIL"),
-    ]
+    vector = Reply(200, b'{"status": "success", "data": {"resultType": "vector", "result": []}}')
+    fake.trick = lambda question: (
+        question.query not in ("label/__name__", "label/namespace", "vector(1)")
+        and (NOTHING if question.is_range else vector)
+    )
+    fixes = [finding.fix for finding in collect(fake, tmp_path, 1).findings]
+    assert fixes == [KSM_FIX, activity_fix("DCGM_FI_DEV_GPU_UTIL")]
 
 
 def test_each_retry_is_logged_and_the_last_failure_has_a_fix(
     fake: Fake, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fake.trick = lambda _: Reply(503, {"error": "overloaded"})
+    fake.trick = lambda _: failure(503, "overloaded")
     with pytest.raises(SourceError, match=r"HTTP 503: overloaded \(tried 3 times\)") as caught:
         collect(fake, tmp_path)
-    assert caught.value.fix is not None
-    assert [record.levelname for record in caplog.records if record.name.startswith("gpucost")] == [
-        "WARNING"
-    ] * 2
-    assert f"{fake.url} answered HTTP 503: overloaded: trying again in 0." in caplog.text
+    assert (
+        caught.value.fix
+        and caplog.text.count(f"{fake.url} answered HTTP 503: overloaded: trying again in 0.") == 2
+    )
 
 
 BUSY = Reply(503, b"", {"Retry-After": "60"})
@@ -239,24 +213,15 @@ BUSY = Reply(503, b"", {"Retry-After": "60"})
 def test_closing_ends_a_pause(fake: Fake) -> None:
     fake.trick = lambda _: BUSY
     client = PrometheusClient(PrometheusSource(url=fake.url))
-    errors: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            client.matrix("m", "m[60000ms]", 0)
-        except SourceError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    deadline = time.monotonic() + 10
-    while not fake.queries and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.1)
-    client.close()
-    thread.join(timeout=5)
-    assert not thread.is_alive()
-    assert len(errors) == 1 and len(fake.queries) == 1
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(client.matrix, "m", "m[60000ms]", 0)
+        deadline = time.monotonic() + 10
+        while not fake.queries and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        client.close()
+        assert isinstance(answer.exception(timeout=5), SourceError)
+    assert len(fake.queries) == 1
 
 
 def test_a_server_is_waited_for_as_long_as_it_asks(fake: Fake) -> None:
@@ -289,22 +254,13 @@ def test_ctrl_c_does_not_wait_for_a_silent_server(fake: Fake, tmp_path: Path) ->
 
     fake.trick = mute
     (tmp_path / "gpucost.toml").write_text(f'[prometheus]\nurl = "{fake.url}"\n')
-    command = [
-        sys.executable,
-        "-m",
-        "gpucost",
-        "collect",
-        "prometheus",
-        "--from",
-        "2026-01-01",
-        "--to",
-        "2026-01-02",
-        "--config",
-    ]
-    # a run started in the background hands on that SIGINT is ignored
-    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     process = subprocess.Popen(
-        [*command, str(tmp_path / "gpucost.toml")], stderr=subprocess.PIPE, text=True, preexec_fn=heard
+        f"{sys.executable} -m gpucost collect prometheus --from 2026-01-01 --to 2026-01-02".split(),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a run started in the background hands on that SIGINT is ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert silent.wait(120)

@@ -31,57 +31,56 @@ DAY = date(2026, 11, 21)
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("description", "group", "usage", "unit"),
-    [
-        ("A2 Instance Core running in Americas", "CPU", "OnDemand", PriceUnit("cpu", "a2")),
-        ("A3Plus Instance Ram running in Tokyo", "RAM", "OnDemand", PriceUnit("memory_gib", "a3plus")),
-        ("A3Ultra Instance Core running in Iowa", "CPU", "OnDemand", PriceUnit("cpu", "a3ultra")),
-        ("Spot Preemptible G2 Instance Core running in Las Vegas", "CPU", "Preemptible", PriceUnit("cpu", "g2", "spot")),
-        ("Commitment v1: A2 Cpu in Americas for 1 Year", "CPU", "Commit1Yr", PriceUnit("cpu", "a2", "cud", 1)),
-        ("Commitment v1: G2 Ram in Tokyo for 3 Years", "RAM", "Commit3Yr", PriceUnit("memory_gib", "g2", "cud", 3)),
-        ("Commitment v1: Cpu in Americas for 3 Years", "CPU", "Commit3Yr", PriceUnit("cpu", "n1", "cud", 3)),
-        ("N1 Predefined Instance Ram running in Americas", "N1Standard", "OnDemand", PriceUnit("memory_gib", "n1")),
-        ("Nvidia Tesla A100 GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "A100-SXM4-40GB")),
-        ("Nvidia Tesla A100 80GB GPU running in Netherlands", "GPU", "OnDemand", PriceUnit("gpu", "A100-SXM4-80GB")),
-        ("Nvidia Tesla T4 GPU attached to Spot Preemptible VMs running in Tokyo", "GPU", "Preemptible",
-         PriceUnit("gpu", "T4", "spot")),
-        ("Nvidia Tesla V100 GPU running in Taiwan", "GPU", "OnDemand", PriceUnit("gpu", "V100-SXM2-16GB")),
-        ("Nvidia L4 GPU running in Virginia", "GPU", "OnDemand", PriceUnit("gpu", "L4")),
-        ("H200 141GB GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H200")),
-        ("RTX 6000 96GB running in Iowa", "GPU", "OnDemand", PriceUnit("gpu", "RTX-PRO-6000")),
-        ("Nvidia H100 80GB GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H100-80GB-HBM3")),
-        ("Nvidia H100 80GB Mega GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H100-80GB-HBM3-Mega")),
-        ("Nvidia H100 80GB Plus GPU running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "H100-80GB-HBM3-Mega")),
-        ("Commitment v1: Nvidia H100 80GB GPU in Iowa for 3 Year", "GPU", "Commit3Yr",
-         PriceUnit("gpu", "H100-80GB-HBM3", "cud", 3)),
-        ("A4 Nvidia B200 (1 gpu slice) running in Americas", "GPU", "OnDemand", PriceUnit("gpu", "B200")),
-        ("Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas", "GPU", "OnDemand",
-         PriceUnit("gpu", "B200", "spot")),
-        ("SSD backed Local Storage", "LocalSSD", "OnDemand", PriceUnit("local_ssd_gib", "")),
-        ("SSD backed Local Storage in Bangkok", "LocalSSD", "OnDemand", PriceUnit("local_ssd_gib", "")),
-        ("SSD backed Local Storage attached to Spot Preemptible VMs running in Paris", "LocalSSD", "OnDemand",
-         PriceUnit("local_ssd_gib", "", "spot")),
-        ("Commitment v1: Local SSD in Iowa for 1 Year", "LocalSSD", "Commit1Yr", PriceUnit("local_ssd_gib", "", "cud", 1)),
-        ("Commitment v1: C4D Local SSD in Americas for 3 Year", "LocalSSD", "Commit3Yr", None),
-        ("A2 Custom Instance Core running in Americas", "CPU", "OnDemand", None),
-        ("A2 Sole Tenancy Instance Core running in Americas", "CPU", "OnDemand", None),
-        ("Reserved A2 Ram in Netherlands", "RAM", "OnDemand", None),
-        ("Reserved Nvidia H100 80GB Mega GPU in Americas in Calendar Mode", "GPU", "OnDemand", None),
-        ("Nvidia L4 GPU attached to DWS Defined Duration VMs running in Frankfurt", "GPU", "OnDemand", None),
-        ("Commitment v1: N4A Core in Johannesburg for 5 Years", "CPU", "Commit", None),
-        ("VM state: preserved local SSD in Bangkok", "LocalSSD", "OnDemand", None),
-        ("Committed Use Discount Premium for E2 Instance Core running in Iowa", "CPU", "CmtCudPremium", None),
-    ],
-)  # fmt: skip
-def test_what_a_sku_of_google_prices(
-    description: str, group: str, usage: str, unit: PriceUnit | None
-) -> None:
+#: What a SKU of Google prices: description, group and usage of the SKU, and part, family or model, purchase option and years.
+SKUS = """
+A2 Instance Core running in Americas                                       | CPU OnDemand cpu a2 on_demand 0
+A3Plus Instance Ram running in Tokyo                                       | RAM OnDemand memory_gib a3plus on_demand 0
+A3Ultra Instance Core running in Iowa                                      | CPU OnDemand cpu a3ultra on_demand 0
+Spot Preemptible G2 Instance Core running in Las Vegas                     | CPU Preemptible cpu g2 spot 0
+Commitment v1: A2 Cpu in Americas for 1 Year                               | CPU Commit1Yr cpu a2 cud 1
+Commitment v1: G2 Ram in Tokyo for 3 Years                                 | RAM Commit3Yr memory_gib g2 cud 3
+Commitment v1: Cpu in Americas for 3 Years                                 | CPU Commit3Yr cpu n1 cud 3
+N1 Predefined Instance Ram running in Americas                             | N1Standard OnDemand memory_gib n1 on_demand 0
+Nvidia Tesla A100 GPU running in Americas                                  | GPU OnDemand gpu A100-SXM4-40GB on_demand 0
+Nvidia Tesla A100 80GB GPU running in Netherlands                          | GPU OnDemand gpu A100-SXM4-80GB on_demand 0
+Nvidia Tesla T4 GPU attached to Spot Preemptible VMs running in Tokyo      | GPU Preemptible gpu T4 spot 0
+Nvidia Tesla V100 GPU running in Taiwan                                    | GPU OnDemand gpu V100-SXM2-16GB on_demand 0
+Nvidia L4 GPU running in Virginia                                          | GPU OnDemand gpu L4 on_demand 0
+H200 141GB GPU running in Americas                                         | GPU OnDemand gpu H200 on_demand 0
+RTX 6000 96GB running in Iowa                                              | GPU OnDemand gpu RTX-PRO-6000 on_demand 0
+Nvidia H100 80GB GPU running in Americas                                   | GPU OnDemand gpu H100-80GB-HBM3 on_demand 0
+Nvidia H100 80GB Mega GPU running in Americas                              | GPU OnDemand gpu H100-80GB-HBM3-Mega on_demand 0
+Nvidia H100 80GB Plus GPU running in Americas                              | GPU OnDemand gpu H100-80GB-HBM3-Mega on_demand 0
+Commitment v1: Nvidia H100 80GB GPU in Iowa for 3 Year                     | GPU Commit3Yr gpu H100-80GB-HBM3 cud 3
+A4 Nvidia B200 (1 gpu slice) running in Americas                           | GPU OnDemand gpu B200 on_demand 0
+Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas          | GPU OnDemand gpu B200 spot 0
+SSD backed Local Storage                                                   | LocalSSD OnDemand local_ssd_gib - on_demand 0
+SSD backed Local Storage in Bangkok                                        | LocalSSD OnDemand local_ssd_gib - on_demand 0
+SSD backed Local Storage attached to Spot Preemptible VMs running in Paris | LocalSSD OnDemand local_ssd_gib - spot 0
+Commitment v1: Local SSD in Iowa for 1 Year                                | LocalSSD Commit1Yr local_ssd_gib - cud 1
+Commitment v1: C4D Local SSD in Americas for 3 Year                        | LocalSSD Commit3Yr -
+A2 Custom Instance Core running in Americas                                | CPU OnDemand -
+A2 Sole Tenancy Instance Core running in Americas                          | CPU OnDemand -
+Reserved A2 Ram in Netherlands                                             | RAM OnDemand -
+Reserved Nvidia H100 80GB Mega GPU in Americas in Calendar Mode            | GPU OnDemand -
+Nvidia L4 GPU attached to DWS Defined Duration VMs running in Frankfurt    | GPU OnDemand -
+Commitment v1: N4A Core in Johannesburg for 5 Years                        | CPU Commit -
+VM state: preserved local SSD in Bangkok                                   | LocalSSD OnDemand -
+Committed Use Discount Premium for E2 Instance Core running in Iowa        | CPU CmtCudPremium -"""
+
+
+@pytest.mark.parametrize("row", SKUS.strip().splitlines())
+def test_what_a_sku_of_google_prices(row: str) -> None:
     from google.cloud.billing_v1.types import Sku
 
+    description, cells = row.split("|")
+    group, usage, expected = cells.split(maxsplit=2)
     measure = "GiBy.h" if " Ram " in description else ""
-    price = unit_price(Sku(gcp_sku(description, group, "0.5", usage=usage, unit=measure)))
-    assert (price.unit if price else None) == unit
+    price = unit_price(Sku(gcp_sku(description.strip(), group, "0.5", usage=usage, unit=measure)))
+    unit = price and price.unit
+    assert expected == (
+        f"{unit.part} {unit.of or '-'} {unit.purchase_option} {unit.term_years}" if unit else "-"
+    )
 
 
 def test_units_tiers_and_free_skus_of_google() -> None:
@@ -92,14 +91,11 @@ def test_units_tiers_and_free_skus_of_google() -> None:
         price = unit_price(Sku(gcp_sku(words, group, about.pop("price", "0.73"), **about)))
         return price.price_per_hour if price else None
 
-    assert price() == Decimal("0.73")
     assert price(price="12.000000001") == Decimal("12.000000001")
     assert price("LocalSSD") == Decimal("0.001")  # by the month
     assert price("LocalSSD", unit="GiBy.h") == Decimal("0.73")
     assert price(tiers=((100, "0.1"), (0, "0.2"))) == Decimal("0.2")
-    assert price(tiers=((100, "0.1"),)) is None
-    assert price(price="0") is None
-    assert price(unit="GiBy") is None
+    assert price(tiers=((100, "0.1"),)) is price(price="0") is price(unit="GiBy") is None
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -113,163 +109,136 @@ def test_of_several_prices_of_a_sku_of_google_the_newest_counts(order: int) -> N
     info["effective_time"] = datetime(2025, 1, 1, tzinfo=UTC)
     newer["pricing_info"] = [*newer["pricing_info"], info][::order]
     price = unit_price(Sku(newer))
-    assert price is not None and (price.price_per_hour, price.effective_start) == (
-        Decimal("0.5"),
-        date(2026, 11, 20),
-    )
+    assert price and (price.price_per_hour, price.effective_start) == (Decimal("0.5"), date(2026, 11, 20))
+
+
+REGIONS = {
+    "aws": "us-east-1 us-gov-west-1 ap-southeast-7",
+    "gcp": "us-central1 africa-south1 northamerica-northeast1",
+    "azure": "eastus westus3 germanywestcentral",
+}
 
 
 def test_names_of_families_components_regions_and_machines() -> None:
-    assert [
-        family_of(name) for name in ("a3-megagpu-8g", "a3-ultragpu-8g", "a3-highgpu-1g", "g2-standard-4")
-    ] == ["a3plus", "a3ultra", "a3", "g2"]
-    units = {"a2/cpu": ("cpu", "a2"), "a2/memory_gib": ("memory_gib", "a2"), "gpu/L4": ("gpu", "L4")}
-    assert [PriceUnit(*unit).component for unit in units.values()] == list(units)
+    names = ("a3-megagpu-8g", "a3-ultragpu-8g", "a3-highgpu-1g", "g2-standard-4")
+    assert [family_of(name) for name in names] == ["a3plus", "a3ultra", "a3", "g2"]
+    assert PriceUnit("memory_gib", "a2").component == "a2/memory_gib"
+    assert PriceUnit("gpu", "L4").component == "gpu/L4"
     assert PriceUnit("local_ssd_gib", "").component == "local_ssd_gib"
-    spelled = {
-        "us-east-1": "aws",
-        "us-gov-west-1": "aws",
-        "ap-southeast-7": "aws",
-        "us-central1": "gcp",
-        "africa-south1": "gcp",
-    }
-    spelled |= {
-        "northamerica-northeast1": "gcp",
-        "eastus": "azure",
-        "westus3": "azure",
-        "germanywestcentral": "azure",
-    }
-    for region, owner in spelled.items():
-        assert [name for name in ("aws", "gcp", "azure") if is_region_of(name, region)] == [owner], region
+    for owner, regions in REGIONS.items():
+        for region in regions.split():
+            assert [name for name in REGIONS if is_region_of(name, region)] == [owner], region
     ultra = known_types("gcp")["a2-ultragpu-2g"]
-    assert (ultra.gpu_model, ultra.gpu_count, ultra.vcpus) == ("A100-SXM4-80GB", Decimal(2), Decimal(24))
-    assert (ultra.memory_gib, ultra.local_ssd_gib) == (Decimal(340), Decimal(750))
+    assert (ultra.gpu_model, ultra.gpu_count, ultra.vcpus) == ("A100-SXM4-80GB", 2, 24)
+    assert (ultra.memory_gib, ultra.local_ssd_gib) == (340, 750)
     assert gpu_model("unheard of", "NVIDIA H100 80GB HBM3") == "H100-80GB-HBM3"
 
 
-def ec2(name: str, info: str, kind: str, **device: Any) -> InstanceType | None:
+#: Accelerators as EC2 tells them: type; name, MiB and count; the logical count and the part of one, if any; what they are.
+EC2 = """
+    g6f.large   | L4                  |  2861 | 0 | 1 0.125 | L4             | 0.125
+    g6f.4xlarge | L4                  |  2861 | 0 |         | L4             | 0.5
+    g99f.large  | L4                  |  5722 | 0 |         | L4             | 0.25
+    x99.xlarge  | A100                | 40960 | 1 |         | A100-SXM4-40GB | 1
+    x99.xlarge  | A100                | 81920 | 1 |         | A100-SXM4-80GB | 1
+    x99.xlarge  | V100                | 32768 | 1 |         | V100-SXM2-32GB | 1
+    x99.xlarge  | RTX PRO Server 6000 | 98304 | 1 |         | RTX-PRO-6000   | 1
+    x99.xlarge  | Gaudi HL-205        | 32768 | 1 |         | Gaudi          | 1
+    x99.xlarge  | Trainium2           | 98304 | 1 |         | Trainium2      | 1
+    x99.xlarge  | Inferentia          |  8192 | 1 |         | Inferentia     | 1
+    x99.xlarge  | Z 9000              |   999 | 1 |         | Z-9000         | 1"""
+LISTS = {
+    "Trainium2": ("NeuronInfo", "NeuronDevices"),
+    "Inferentia": ("InferenceAcceleratorInfo", "Accelerators"),
+}
+
+
+@pytest.mark.parametrize("row", EC2.strip().splitlines())
+def test_names_and_counts_that_ec2_gives_accelerators(row: str) -> None:
+    """A partition's size counts first, then the catalog's, then the part of a known model's memory."""
+    kind, name, memory, count, part, model, expected = (cell.strip() for cell in row.split("|"))
+    device: dict[str, Any] = {"Name": name, "Count": int(count), "MemoryInfo": {"SizeInMiB": int(memory)}}
+    if part:
+        logical, size = part.split()
+        device |= {"LogicalGpuCount": int(logical), "GpuPartitionSize": float(size)}
+    info, devices = LISTS.get(name, ("GpuInfo", "Gpus"))
     size = {"VCpuInfo": {"DefaultVCpus": 4}, "MemoryInfo": {"SizeInMiB": 16384}}
-    return accelerated({"InstanceType": name, **size, info: {kind: [device]}})
-
-
-def test_names_and_counts_that_ec2_gives_accelerators() -> None:
-    part = {"Name": "L4", "Count": 0, "MemoryInfo": {"SizeInMiB": 2861}}
-    partition = ec2("g6f.large", "GpuInfo", "Gpus", **part, LogicalGpuCount=1, GpuPartitionSize=0.125)
-    assert partition is not None and (partition.gpu_model, partition.gpu_count, partition.gpu_memory_mib) == (
-        "L4",
-        0.125,
-        2861,
-    )
-    known = ec2("g6f.4xlarge", "GpuInfo", "Gpus", **part)
-    assert known is not None and known.gpu_count == 0.5  # the catalog's
-    by_memory = ec2("g99f.large", "GpuInfo", "Gpus", Name="L4", Count=0, MemoryInfo={"SizeInMiB": 5722})
-    assert by_memory is not None and by_memory.gpu_count == 0.25
-
-    def model(info: str, kind: str, name: str, memory: int) -> str:
-        instance_type = ec2("x99.xlarge", info, kind, Name=name, Count=1, MemoryInfo={"SizeInMiB": memory})
-        assert instance_type is not None and instance_type.gpu_count == 1
-        return instance_type.gpu_model
-
-    assert model("GpuInfo", "Gpus", "A100", 40960) == "A100-SXM4-40GB"
-    assert model("GpuInfo", "Gpus", "A100", 81920) == "A100-SXM4-80GB"
-    assert model("GpuInfo", "Gpus", "V100", 32768) == "V100-SXM2-32GB"
-    assert model("GpuInfo", "Gpus", "RTX PRO Server 6000", 98304) == "RTX-PRO-6000"
-    assert model("GpuInfo", "Gpus", "Gaudi HL-205", 32768) == "Gaudi"
-    assert model("NeuronInfo", "NeuronDevices", "Trainium2", 98304) == "Trainium2"
-    assert model("InferenceAcceleratorInfo", "Accelerators", "Inferentia", 8192) == "Inferentia"
-    assert model("GpuInfo", "Gpus", "Z 9000", 999) == "Z-9000"
-    assert accelerated({"InstanceType": "m7i.large", "MemoryInfo": {"SizeInMiB": 8192}}) is None
+    found = accelerated({"InstanceType": kind, **size, info: {devices: [device]}})
+    assert found is not None
+    assert (found.gpu_model, found.gpu_count, found.gpu_memory_mib) == (model, float(expected), int(memory))
 
 
 def test_upfront_payments_are_spread_over_the_term_and_plans_have_rates() -> None:
+    assert accelerated({"InstanceType": "m7i.large", "MemoryInfo": {"SizeInMiB": 8192}}) is None
     terms = [
         ("3yr", "standard", "Partial Upfront", "262800", "10.5"),
         ("1yr", "standard", "All Upfront", "8760", "0"),
     ]
     sold = aws_product("p5.48xlarge", "us-east-1", "55.04", terms)
-    product = json.dumps(
-        sold | {"terms": sold["terms"] | {"FlatRate": {"x": {"effectiveDate": "2026-01-01T00:00:00Z"}}}}
+    flat = {"FlatRate": {"x": {"effectiveDate": "2026-01-01T00:00:00Z"}}}
+    product = json.dumps(sold | {"terms": sold["terms"] | flat})
+
+    def found(kind: str = "p5.48xlarge", day: date = DAY) -> dict[int, Decimal]:
+        prices = product_prices(product, "us-east-1", {kind}, day)
+        return {price.term_years: price.price_per_hour for price in prices}
+
+    assert found() == {0: Decimal("55.04"), 3: Decimal("20.5"), 1: Decimal(1)}
+    assert found("p4d.24xlarge") == found(day=date(2026, 10, 31)) == {}  # another, and one that has not begun
+    rate = aws_rate("g5.xlarge", "us-east-1", "0.7", plan="EC2Instance", payment="All Upfront", years=3)
+    price = plan_price(rate, {"g5.xlarge"})
+    assert price and (price.term_years, price.payment_option, price.offering) == (
+        3,
+        "all_upfront",
+        "ec2_instance",
     )
-    prices = {
-        price.term_years: price.price_per_hour
-        for price in product_prices(product, "us-east-1", {"p5.48xlarge"}, DAY)
-    }
-    assert prices == {0: Decimal("55.04"), 3: Decimal("20.5"), 1: Decimal(1)}
-    assert not list(product_prices(product, "us-east-1", {"p4d.24xlarge"}, DAY))
-    assert not list(product_prices(product, "us-east-1", {"p5.48xlarge"}, date(2026, 10, 31)))  # not begun
-    price = plan_price(
-        aws_rate("g5.xlarge", "us-east-1", "0.7", plan="EC2Instance", payment="All Upfront", years=3),
-        {"g5.xlarge"},
-    )
-    assert (price.term_years, price.payment_option, price.offering) == (3, "all_upfront", "ec2_instance")
     assert plan_price(aws_rate("g5.xlarge", "us-east-1", "0.7", plan="SageMaker"), {"g5.xlarge"}) is None
     with pytest.raises(SourceError, match="cannot be read"):
         plan_price({"rate": "1"}, {"g5.xlarge"})
 
 
+ATTRIBUTES = aws_product("p5.48xlarge", "us-east-1", "1")["product"]["attributes"]
+
+
 @pytest.mark.parametrize(
-    "broken",
-    [{}, {"product": {}}, {"product": {"attributes": {"instanceType": "p5.48xlarge"}}, "terms": []}, [], 7],
+    "broken", [{}, {"product": {}}, {"product": {"attributes": ATTRIBUTES}, "terms": []}, [], 7]
 )
 def test_a_product_that_is_none(broken: Any) -> None:
-    if isinstance(broken, dict) and "terms" in broken:
-        broken["product"]["attributes"] = aws_product("p5.48xlarge", "us-east-1", "1")["product"][
-            "attributes"
-        ]
     with pytest.raises(SourceError, match="cannot be read"):
         list(product_prices(json.dumps(broken), "us-east-1", {"p5.48xlarge"}, DAY))
 
 
+def azure(
+    price: float, name: str = "Standard_NC6s_v3", region: str = "eastus", **more: Any
+) -> list[ListPrice]:
+    return list(item_prices(azure_item(name, region, price, **more), DAY))
+
+
 def test_items_of_azure_that_are_broken_or_placeholders() -> None:
     with pytest.raises(SourceError, match="cannot be read"):
-        list(
-            item_prices(
-                azure_item("Standard_NC6s_v3", "eastus", 1.0, type="Reservation", reservationTerm="soon"), DAY
-            )
-        )
-    assert [p.purchase_option for p in item_prices(azure_item("Standard_NC6s_v3", "eastus", 1.0), DAY)] == [
-        "on_demand"
-    ]
-    assert not list(item_prices(azure_item("Standard_NC6s_v3", "eastus", 0.0), DAY))
-    assert not list(
-        item_prices(
-            azure_item("Standard_NC6s_v3", "eastus", 1.0, effectiveEndDate="2026-11-01T00:00:00Z"), DAY
-        )
-    )
-
-    def spot(name: str, region: str, price: float) -> Any:
-        return azure_item(name, region, price, skuName=f"{name} Spot", meterName=f"{name} Spot")
-
+        azure(1.0, type="Reservation", reservationTerm="soon")
+    assert [price.purchase_option for price in azure(1.0)] == ["on_demand"]
+    assert azure(0.0) == azure(1.0, effectiveEndDate="2026-11-01T00:00:00Z") == []
     h200 = "Standard_ND96isr_H200_v5"
-    items = [azure_item(h200, region, 84.8) for region in ("westus3", "eastus2")]
-    items += [spot(h200, "westus3", 84.8), spot(h200, "eastus2", 25.44)]
-    kept = without_placeholders(one_of_each(price for item in items for price in item_prices(item, DAY)))
+    spot = {"skuName": f"{h200} Spot", "meterName": f"{h200} Spot"}
+    prices = [*azure(84.8, h200, "westus3"), *azure(84.8, h200, "eastus2"), *azure(84.8, h200, "westus3", **spot),
+              *azure(25.44, h200, "eastus2", **spot)]  # fmt: skip
+    kept = without_placeholders(one_of_each(prices))
     assert [(price.region, price.purchase_option, float(price.price_per_hour)) for price in kept] == [
-        ("eastus2", "on_demand", 84.8),
-        ("eastus2", "spot", 25.44),
-        ("westus3", "on_demand", 84.8),
-    ]
+        ("eastus2", "on_demand", 84.8), ("eastus2", "spot", 25.44), ("westus3", "on_demand", 84.8)
+    ]  # fmt: skip
 
 
-def list_price(price: str, **about: Any) -> ListPrice:
-    known = {
-        "region": "r",
-        "instance_type": "t",
-        "purchase_option": "on_demand",
-        "currency": "USD",
-        "source": "test",
-    }
-    return ListPrice(price_per_hour=Decimal(price), **{**known, **about})
+def list_price(price: str, region: str = "r", start: date | None = None) -> ListPrice:
+    return ListPrice(
+        region=region, instance_type="t", purchase_option="on_demand", price_per_hour=Decimal(price), currency="USD",
+        source="test", effective_start=start,
+    )  # fmt: skip
 
 
 def test_of_several_prices_for_one_thing_the_newest_then_the_dearest_counts() -> None:
-    prices = [
-        list_price("3", effective_start=date(2025, 1, 1)),
-        list_price("1"),
-        list_price("2", effective_start=DAY),
-    ]
-    assert [price.price_per_hour for price in one_of_each(prices)] == [2]
-    assert [price.price_per_hour for price in one_of_each([list_price("1"), list_price("2")])] == [2]
+    dated = [list_price("3", start=date(2025, 1, 1)), list_price("1"), list_price("2", start=DAY)]
+    for prices in (dated, [list_price("1"), list_price("2")]):
+        assert [price.price_per_hour for price in one_of_each(prices)] == [2]
 
 
 def test_facts_enter_the_store_once_a_day(tmp_path: Path) -> None:
@@ -278,27 +247,21 @@ def test_facts_enter_the_store_once_a_day(tmp_path: Path) -> None:
     types = [InstanceType("t", "L4", 0.125, None, 4, None, "test")]
     parts = [ComponentPrice("r", "gpu/L4", "spot", 0, Decimal("0.1"), "USD", "test")]
 
-    def load(price: str, region: str = "r", day: int = 21) -> None:
-        answer = ProviderPrices(
-            "aws", [region], [list_price(price, region=region)], parts if region == "r" else [], types
-        )
+    for price, region, day in (
+        ("1.0000000000001", "r", 21),
+        ("2", "r", 21),
+        ("3", "other", 21),
+        ("4", "r", 22),
+    ):
+        components = parts if region == "r" else []
+        answer = ProviderPrices("aws", [region], [list_price(price, region)], components, types)
         load_prices(store, answer, NOW.replace(day=day))
-
-    load("1.0000000000001")
-    load("2")
-    load("3", region="other")
-    load("4", day=22)
+    first, second = date(2026, 11, 21), date(2026, 11, 22)
     facts = store.query("SELECT region, price_per_hour, price_as_of FROM list_prices ORDER BY ALL")[1]
-    assert facts == [
-        ("other", Decimal(3), date(2026, 11, 21)),
-        ("r", Decimal(2), date(2026, 11, 21)),
-        ("r", Decimal(4), date(2026, 11, 22)),
-    ]
+    assert facts == [("other", 3, first), ("r", 2, first), ("r", 4, second)]
     assert store.query("SELECT count(*) FROM component_prices")[1] == [(2,)]
-    assert store.query("SELECT gpu_count, memory_gib, seen_on FROM instance_types ORDER BY ALL")[1] == [
-        (0.125, None, date(2026, 11, 21)),
-        (0.125, None, date(2026, 11, 22)),
-    ]
+    facts = store.query("SELECT gpu_count, memory_gib, seen_on FROM instance_types ORDER BY ALL")[1]
+    assert facts == [(0.125, None, first), (0.125, None, second)]
     loads = store.query("SELECT kind, source, to_ms - from_ms, rows FROM loads ORDER BY load_id")[1]
     assert loads[0] == ("prices", "aws", 9 * 3_600_000, 3) and len(loads) == 4
     assert store.query("SELECT count(*) FROM collect_runs WHERE finished_at IS NULL")[1] == [(0,)]

@@ -31,13 +31,11 @@ class Fake:
 
     def __init__(self) -> None:
         self.results = [DONE]
-        self.providers: list[str] = []
-        self.regions: list[str] = []
 
     def __call__(
         self, _config: Any, _store: Any, providers: list[str], regions: list[str], _now: Any, tell: Any
-    ) -> list[PriceResult]:
-        self.providers, self.regions = providers, regions
+    ) -> Any:
+        self.asked = providers, list(regions)
         tell("aws: us-east-1: instance types")
         return self.results
 
@@ -56,7 +54,7 @@ collect = partial(call, "collect", "prices")
 
 def test_all_clouds_by_default(fake: Fake) -> None:
     out, err = collect()
-    assert fake.providers == ["aws", "gcp", "azure", "oci", "runpod", "vast"]
+    assert fake.asked == (["aws", "gcp", "azure", "oci", "runpod", "vast"], [])
     assert out == (
         "azure: 1,234 prices of 87 instance types in eastus, westus3, as of 2026-11-21\n"
         "azure: 0 replace another price, 0 confirm it, 1,234 are new\n"
@@ -67,38 +65,34 @@ def test_all_clouds_by_default(fake: Fake) -> None:
 
 
 def test_what_was_replaced_is_shown_largest_change_first(fake: Fake) -> None:
-    about = {"region": "us-east-1", "currency": "USD", "old_price_as_of": date(2025, 6, 4)}
     cut = ReplacedPrices(
-        instance_type="p5.48xlarge", purchase_option="on_demand", term_years=0, payment_option="", offering="",
-        new_price_per_hour=Decimal("55.040000000000"), old_price_per_hour=Decimal("98.32"), **about,
+        region="us-east-1", instance_type="p5.48xlarge", purchase_option="on_demand", term_years=0, payment_option="",
+        offering="", currency="USD", new_price_per_hour=Decimal("55.040000000000"), old_price_per_hour=Decimal("98.32"),
+        old_price_as_of=date(2025, 6, 4),
     )  # fmt: skip
-    plan = ReplacedPrices(
-        instance_type="g5.xlarge", purchase_option="savings_plan", term_years=3, payment_option="no_upfront", offering="compute",
-        new_price_per_hour=Decimal(11), old_price_per_hour=Decimal(10), **about,
+    plan = replace(
+        cut, instance_type="g5.xlarge", purchase_option="savings_plan", term_years=3, payment_option="no_upfront",
+        offering="compute", new_price_per_hour=Decimal(11), old_price_per_hour=Decimal(10),
     )  # fmt: skip
     fake.results = [replace(DONE, replaced=(cut, *[plan] * 11), unchanged=200)]
     out, _ = collect()
+    more = (
+        "  g5.xlarge, savings plan, 3 years, no upfront, compute, us-east-1: 10 (2025-06-04) → 11 USD, +10.0%"
+    )
     assert out.splitlines()[1:] == [
         "azure: 12 replace another price, 200 confirm it, 1,022 are new",
         "  p5.48xlarge, on demand, us-east-1: 98.32 (2025-06-04) → 55.04 USD, -44.0%",
-        *[
-            "  g5.xlarge, savings plan, 3 years, no upfront, compute, us-east-1: 10 (2025-06-04) → 11 USD, +10.0%"
-        ]
-        * 9,
+        *[more] * 9,
         "  and 2 more, which -v shows",
     ]
     assert len(collect("-v")[0].splitlines()) == 14 and collect("-q")[0] == ""
-    fake.results = [PriceResult("oci", DAY, ("",), prices=2, priced_types=2)]
-    assert collect()[0].startswith("oci: 2 prices of 2 instance types, as of 2026-11-21\n")
 
 
 def test_a_region_asks_the_cloud_that_has_it(fake: Fake) -> None:
     collect("--region", "us-east-1", "--region", "eu-west-1", "--region", "eastus")
-    assert fake.providers == ["aws", "azure"]
-    assert list(fake.regions) == ["us-east-1", "eu-west-1", "eastus"]
+    assert fake.asked == (["aws", "azure"], ["us-east-1", "eu-west-1", "eastus"])
     _, err = collect("--provider", "gcp", "--region", "us-east-1", code=2)
     assert "--region us-east-1 is spelled like no region of gcp" in err
-    collect("--provider", "oracle", code=2)
 
 
 def test_what_is_skipped_and_what_fails(fake: Fake) -> None:
@@ -110,10 +104,8 @@ def test_what_is_skipped_and_what_fails(fake: Fake) -> None:
     assert err == "aws: no credentials found; skipped (aws configure)\n"
     fake.results = [SKIPPED, FAILED, DONE]
     out, err = collect(code=1)
-    assert (
-        out.startswith("azure:")
-        and "error: gcp: half an answer\nfix: gpucost collect prices --provider gcp\n" in err
-    )
+    assert out.startswith("azure:")
+    assert "error: gcp: half an answer\nfix: gpucost collect prices --provider gcp\n" in err
     fake.results = [SKIPPED]
     _, err = collect("--provider", "aws", code=1)
     assert "error: no prices were collected" in err

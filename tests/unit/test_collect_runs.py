@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,39 +35,35 @@ __all__ = ["fake", "fakes"]  # fixtures
 
 
 def test_a_killed_run_goes_on_where_it_stopped_unless_that_is_long_ago(fake: Fake, tmp_path: Path) -> None:
-    class Killed(BaseException):
-        pass
-
     def die(state: Any) -> None:
         if state.done_ms >= 3 * MS_PER_HOUR:
-            raise Killed
+            raise KeyboardInterrupt
 
     source, store = PrometheusSource(url=fake.url, max_samples=1000), Store(tmp_path / "s.duckdb")
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
         collect_prometheus(source, store, EIGHT_HOURS, Activity(), Idle(), die, retries=QUICK)
     assert 0 < len(blocks(tmp_path)) < 8
     result = collect(fake, tmp_path, max_samples=1000)
     assert result.resumed > 0 and blocks(tmp_path) == FULL
     assert query(tmp_path, "SELECT count(*), count(finished_at) FROM collect_runs") == [(1, 1)]
     with store.write() as con:
-        began = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=2)
-        con.execute("UPDATE collect_runs SET finished_at = NULL, started_at = $1", [began])
+        con.execute(
+            "UPDATE collect_runs SET finished_at = NULL, started_at = now()::TIMESTAMP - INTERVAL 2 DAY"
+        )
     assert not collect(fake, tmp_path).resumed
 
 
 def test_a_killed_run_until_now_takes_its_last_hour_up_again(fake: Fake, tmp_path: Path) -> None:
-    store, source = Store(tmp_path / "s.duckdb"), PrometheusSource(url=fake.url)
     began = datetime.now(UTC).replace(microsecond=0)
-    first, later = began - timedelta(hours=3), began + timedelta(minutes=70)
-    run = functools.partial(
-        collect_prometheus, source, store, activity=Activity(), idle=Idle(), retries=QUICK
-    )
-    run(period=Period(first, began), now=began)
-    with store.write() as con:
-        con.execute("UPDATE collect_runs SET finished_at = NULL")
-    result = run(period=Period(first, later), now=later)
-    assert result.ok and result.resumed == 1
-    minutes = -(-round((later - first.replace(minute=0, second=0)).total_seconds()) // 60)
+    first = began - timedelta(hours=3)
+    for now, resumed in ((began, 0), (began + timedelta(minutes=70), 1)):
+        source, store = PrometheusSource(url=fake.url), Store(tmp_path / "s.duckdb")
+        period = Period(first, now)
+        result = collect_prometheus(source, store, period, Activity(), Idle(), now=now, retries=QUICK)
+        assert result.ok and result.resumed == resumed
+        with store.write() as con:
+            con.execute("UPDATE collect_runs SET finished_at = NULL")
+    minutes = -(-round((now - first.replace(minute=0, second=0)).total_seconds()) // 60)
     assert query(tmp_path, "SELECT sum(samples) FROM blocks") == [(minutes,)]
 
 
@@ -89,19 +84,17 @@ def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path:
     )
     result = collect(fake, tmp_path, max_samples=1000)
     assert str(result.not_collected) == str(Period(from_ms(T0), first))
-    (lost,) = [finding for finding in result.findings if finding.code == "before_retention"]
-    assert lost.message.endswith(f"has nothing before {iso(first)}; that time is lost")
-    assert [finding.message for finding in collect(fake, tmp_path, 3).findings] == [lost.message]
+    (lost,) = [finding.message for finding in result.findings if finding.code == "before_retention"]
+    assert lost.endswith(f"has nothing before {iso(first)}; that time is lost")
+    assert [finding.message for finding in collect(fake, tmp_path, 3).findings] == [lost]
     store = Store(tmp_path / "s.duckdb")
-    assert query(tmp_path, "SELECT min(from_ms), min(from_ms) FILTER (rows > 0) FROM loads") == [
-        (T0, T0 + 5 * MS_PER_HOUR)
-    ]
+    spans = "SELECT min(from_ms), min(from_ms) FILTER (rows > 0) FROM loads"
+    assert query(tmp_path, spans) == [(T0, T0 + 5 * MS_PER_HOUR)]
     assert store.info().sources[0].start == first
     # what was found empty is not asked for again by a run without a period
     later = collect(fake, tmp_path, None, now=now, tz=ZoneInfo("UTC"))
-    assert str(later.asked) == str(
-        Period(now.replace(day=1, hour=0), now)
-    )  # the month before that was never asked for
+    month = Period(now.replace(day=1, hour=0), now)  # the month before that was never asked for
+    assert str(later.asked) == str(month)
     again = collect(fake, tmp_path, None, now=now, tz=ZoneInfo("UTC"))
     assert str(again.asked) == str(Period(from_ms(T0 + 7 * MS_PER_HOUR), now)) and again.not_collected is None
     # and does not count as collected
@@ -126,10 +119,8 @@ def test_a_server_without_any_data_is_asked_for_all_of_it_again(fake: Fake, tmp_
     empty = collect(fake, tmp_path, None, now=now)
     assert empty.ok and query(tmp_path, "SELECT count(*) FROM loads") == [(0,)]
     # the server has the metrics at this moment: nothing is to be installed
-    assert [(finding.code, finding.fix) for finding in empty.findings] == [
-        ("no_kube_state_metrics", None),
-        ("no_activity", None),
-    ]
+    found = [(finding.code, finding.fix) for finding in empty.findings]
+    assert found == [("no_kube_state_metrics", None), ("no_activity", None)]
     fake.trick = lambda _: None
     result = collect(fake, tmp_path, None, now=now)
     assert result.asked == empty.asked and result.not_collected is None
@@ -141,12 +132,8 @@ def test_hours_of_partial_answers_are_marked_and_asked_for_again(fake: Fake, tmp
         return collect(fake, tmp_path, None, now=now, partial_response="accept", late_hours=24)
 
     def partial_hours() -> list[int]:
-        return [
-            hour
-            for (hour,) in query(
-                tmp_path, "SELECT hour - 471936 FROM asked_hours WHERE is_partial ORDER BY hour"
-            )
-        ]
+        rows = query(tmp_path, "SELECT hour - 471936 FROM asked_hours WHERE is_partial ORDER BY hour")
+        return [hour for (hour,) in rows]
 
     fake.trick = lambda question: (
         question.is_range

@@ -80,29 +80,25 @@ def samples(url: str, tls: Tls | None = None) -> list[float]:
         client.close()
 
 
-@pytest.mark.parametrize("who", ["anybody", "known clients"])
-def test_a_private_authority_and_a_client_certificate(who: str, urls: dict[str, str], folder: Path) -> None:
-    tls = Tls(ca_file=folder / "ca.pem", cert_file=folder / "client.pem", key_file=folder / "client.key")
-    assert samples(urls[who], tls) == EXPECTED
-
-
-def test_an_authority_that_is_not_trusted(urls: dict[str, str], folder: Path) -> None:
-    for tls in (Tls(), Tls(ca_file=folder / "stranger.pem")):
-        with pytest.raises(SourceError, match="certificate is not trusted") as caught:
-            samples(urls["anybody"], tls)
-        assert "ca_file" in str(caught.value.fix)
-    assert samples(urls["anybody"], Tls(ca_file=folder / "ca.pem")) == EXPECTED
-
-
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-def test_a_certificate_that_is_not_checked(urls: dict[str, str]) -> None:
-    assert samples(urls["anybody"], Tls(insecure_skip_verify=True)) == EXPECTED
-
-
-def test_a_client_without_a_certificate_gets_the_fix(urls: dict[str, str], folder: Path) -> None:
-    with pytest.raises(SourceError, match="wants a client certificate") as caught:
-        samples(urls["known clients"], Tls(ca_file=folder / "ca.pem"))
-    assert "cert_file" in str(caught.value.fix)
+def test_a_private_authority_is_trusted_where_it_is_named_and_a_client_has_a_certificate(
+    urls: dict[str, str], folder: Path
+) -> None:
+    ca, client = folder / "ca.pem", {"cert_file": folder / "client.pem", "key_file": folder / "client.key"}
+    for who, tls in (
+        ("anybody", Tls(ca_file=ca)),
+        ("known clients", Tls(ca_file=ca, **client)),
+        ("anybody", Tls(insecure_skip_verify=True)),
+    ):
+        assert samples(urls[who], tls) == EXPECTED
+    for who, tls, message, fix in (
+        ("anybody", Tls(), "certificate is not trusted", "ca_file"),
+        ("anybody", Tls(ca_file=folder / "stranger.pem"), "certificate is not trusted", "ca_file"),
+        ("known clients", Tls(ca_file=ca), "wants a client certificate", "cert_file"),
+    ):
+        with pytest.raises(SourceError, match=message) as caught:
+            samples(urls[who], tls)
+        assert fix in str(caught.value.fix)
 
 
 def test_a_file_that_is_missing(tmp_path: Path) -> None:

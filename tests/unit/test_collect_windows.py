@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.collect.base import default_spans, halves, until, whole_hours
-from gpucost.collect.prometheus.queries import Selector, among, selectors
+from gpucost.collect.prometheus.queries import Selector, among, one_of, selectors
 from gpucost.config.model import Activity, ClusterHours, hours_off
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Span, intersect, merge, subtract, to_ms
@@ -20,9 +21,8 @@ from gpucost.store import runs
 from gpucost.store.connection import Store
 
 H = MS_PER_HOUR
-SPANS = st.lists(
-    st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda p: (min(p), max(p))), max_size=6
-)
+EDGES = st.integers(0, 40)
+SPANS = st.lists(st.tuples(EDGES, EDGES).map(lambda edges: (min(edges), max(edges))), max_size=6)
 
 
 def instants(spans: list[tuple[int, int]]) -> set[int]:
@@ -37,32 +37,37 @@ def test_spans_are_sets_of_instants(spans: list[tuple[int, int]], taken: list[tu
     assert all(a[1] < b[0] for a, b in pairwise(merge(spans)))
 
 
+def hours(text: str) -> list[Span]:
+    edges = [span.split("-") for span in text.split()]
+    return [(int(float(start) * H), int(float(end) * H)) for start, end in edges]
+
+
 @pytest.mark.parametrize(
-    ("month_start", "now", "asked", "loaded", "spans"),
+    ("month_and_now", "asked", "loaded", "spans"),
     [
-        (10 * H, 20 * H + 5, [], [], [(10 * H, 20 * H + 5)]),  # the first run takes the month so far
-        (10 * H, 30 * H, [(10 * H, 20 * H)], [(10 * H, 20 * H)], [(18 * H, 30 * H)]),  # later ones go on less an overlap
-        (10 * H, 30 * H, [(10 * H, 20 * H)], [(10 * H, 12 * H), (14 * H, 20 * H)], [(12 * H, 14 * H), (18 * H, 30 * H)]),  # holes
-        (100 * H, 110 * H, [], [(10 * H, 90 * H)], [(88 * H, 110 * H)]),  # a pause over the turn of a month leaves none
-        (0, 5 * H + 10, [], [(0, 4 * H + 7)], [(2 * H, 5 * H + 10)]),  # a running hour is taken up again
+        ("10-20.5", "", "", "10-20.5"),  # the first run takes the month so far
+        ("10-30", "10-20", "10-20", "18-30"),  # later ones go on less an overlap
+        ("10-30", "10-20", "10-12 14-20", "12-14 18-30"),  # holes
+        ("100-110", "", "10-90", "88-110"),  # a pause over the turn of a month leaves none
+        ("0-5.1", "", "0-4.7", "2-5.1"),  # a running hour is taken up again
     ],
-)  # fmt: skip
+)
 def test_what_a_run_without_a_period_collects(
-    month_start: int, now: int, asked: list[Span], loaded: list[Span], spans: list[Span]
+    month_and_now: str, asked: str, loaded: str, spans: str
 ) -> None:
-    assert default_spans(month_start, now, asked, loaded) == spans
+    """All in hours."""
+    ((month_start, now),) = hours(month_and_now)
+    assert default_spans(month_start, now, hours(asked), hours(loaded)) == hours(spans)
 
 
 def test_nothing_is_loaded_past_the_newest_sample_and_no_clock_runs_behind_it() -> None:
-    loaded = until([(0, 3 * H), (3 * H, 9 * H), (9 * H, 12 * H)], 5 * H + 9)
+    loaded = until(hours("0-3 3-9 9-12"), 5 * H + 9)
     assert merge(loaded) == [(0, 5 * H + 10)]
-    assert default_spans(0, 7 * H, [(0, 12 * H)], loaded) == [(3 * H, 7 * H)]
-    assert default_spans(10 * H, 20 * H, [], [(10 * H, 20 * H + 30)]) == [(18 * H, 20 * H)]
-    with pytest.raises(
-        SourceError,
-        match="the clock says 1970-01-01T19:00:00Z, but the store holds data up to 1970-01-01T20:29",
-    ):
-        default_spans(10 * H, 19 * H, [], [(10 * H, 20 * H + H // 2)])
+    assert default_spans(0, 7 * H, hours("0-12"), loaded) == hours("3-7")
+    assert default_spans(10 * H, 20 * H, [], [(10 * H, 20 * H + 30)]) == hours("18-20")
+    late = r"the clock says 1970-01-01T19:00:00Z, but the store holds data up to 1970-01-01T20:29"
+    with pytest.raises(SourceError, match=late):
+        default_spans(10 * H, 19 * H, [], hours("10-20.5"))
 
 
 def test_declared_hours_are_local_where_clocks_change() -> None:
@@ -73,9 +78,7 @@ def test_declared_hours_are_local_where_clocks_change() -> None:
     nights = ClusterHours(name="night", hours=["Mon-Fri 22:00-06:00"])
     on = [(days[0], days[0] + 6 * H), (days[0] + 22 * H, days[1] + 6 * H), (days[3] + 22 * H, days[4])]
     assert subtract([week], hours_off(nights, berlin, week)) == on
-    lived = ClusterHours.model_validate(
-        {"name": "old", "from": date(2026, 10, 24), "until": "2026-10-25T12:00"}
-    )
+    lived = ClusterHours.model_validate({"name": "old", "from": "2026-10-24", "until": "2026-10-25T12:00"})
     assert subtract([week], hours_off(lived, berlin, week)) == [(days[1], days[2] + 13 * H)]
 
 
@@ -88,42 +91,41 @@ def test_counts_agree_only_an_hour_apart_and_by_one_clock(tmp_path: Path) -> Non
             runs.log_answer(con, "p", {7: samples}, at, is_partial=partial)
             return [one.is_settled for one in runs.incomplete_hours(con, "p", 7 * H, 8 * H)]
 
-    assert settled(9, 10) == [False]
-    assert settled(9.5, 10) == [False]
-    assert settled(10, 10) == [True]
-    assert settled(10.5, 11) == [False]  # more of it came
-    assert settled(8, 11) == [False]  # the clock had been ahead
-    assert settled(9, 11) == [True]
+    for hour, samples, expected in (
+        (9, 10, False),
+        (9.5, 10, False),
+        (10, 10, True),
+        (10.5, 11, False),  # more of it came
+        (8, 11, False),  # the clock had been ahead
+        (9, 11, True),
+    ):
+        assert settled(hour, samples) == [expected]
     assert settled(9.5, 11, partial=False) == []  # a whole answer
     assert store.query("SELECT count(*) FROM asked_hours")[1] == [(1,)]
 
 
 def test_spans_are_cut_at_full_hours_and_never_reach_into_the_future() -> None:
-    assert whole_hours([(H + 1, 2 * H + 1)], 2 * H + 30) == [(H, 2 * H + 30)]
-    assert whole_hours([(H + 1, 2 * H + 1)], 9 * H) == [(H, 3 * H)]
-    assert halves((0, 5 * H)) == [(0, 2 * H), (2 * H, 5 * H)]
-    assert halves((0, H)) == [(0, H)]
+    span = [(H + 1, 2 * H + 1)]
+    assert whole_hours(span, 2 * H + 30) == [(H, 2 * H + 30)] and whole_hours(span, 9 * H) == hours("1-3")
+    assert halves((0, 5 * H)) == hours("0-2 2-5") and halves((0, H)) == hours("0-1")
     assert halves((0, H + 1)) == [(0, H), (H, H + 1)]
 
 
+def texts(*about: Any) -> list[str]:
+    return [selector.text(selector.metric) for selector in selectors(*about)]
+
+
 def test_selectors_ask_for_each_metric_once() -> None:
-    texts = [selector.text(selector.metric) for selector in selectors(Activity())]
-    assert len(set(texts)) == len(texts)
-    assert 'DCGM_FI_DEV_GPU_UTIL{GPU_I_ID=""}' in texts
-    assert not any('=~"cpu|memory' in text for text in texts)
+    plain, split = texts(Activity()), texts(Activity(), "opencost")
+    assert len(set(plain)) == len(plain) and len(set(split)) == len(split) == len(plain) + 3
+    assert 'DCGM_FI_DEV_GPU_UTIL{GPU_I_ID=""}' in plain
+    assert not any('=~"cpu|memory' in text for text in plain)
     # what no table lists is asked for, too
-    assert any(text.startswith('kube_pod_container_resource_requests{resource!~"') for text in texts)
-    split = [s.text(s.metric) for s in selectors(Activity(), "opencost")]
-    assert (
-        'kube_pod_container_resource_requests{resource=~"cpu|memory"}' in split
-        and len(set(split)) == len(texts) + 3
-    )
-    same = Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100)
-    nvidia = [s for s in selectors(same) if s.metric.startswith("DCGM")]
-    assert [s.text(s.metric) for s in nvidia] == [
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
-    ]
+    assert any(text.startswith('kube_pod_container_resource_requests{resource!~"') for text in plain)
+    assert 'kube_pod_container_resource_requests{resource=~"cpu|memory"}' in split
+    own = texts(Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100))
+    nvidia = [text for text in own if text.startswith("DCGM")]
+    assert nvidia == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"]
 
 
 def test_selectors_know_other_spellings_are_quoted_bounded_and_cut_into_shards() -> None:
@@ -133,6 +135,7 @@ def test_selectors_know_other_spellings_are_quoted_bounded_and_cut_into_shards()
     assert "DCGM_FI_DEV_GPU_UTIL" in device.spelled(None)
     pods = Selector("kube_pod_info", (), "pods", "uid")
     assert among(pods, "namespace", ["b", "a.b"]).text("x") == r'x{namespace=~"a\\.b|b"}'
+    assert one_of("a", ["x.y", 'q"b\\', "n\nl"]) == 'a=~"x\\\\.y|q\\"b\\\\\\\\|n\\\\\\nl"'
     assert among(pods, "namespace", [f"n{i}" for i in range(1000)]) == pods
     shards = Selector("m", ('a="b"',), "pods", "uid").shards()
     assert len(shards) == 17

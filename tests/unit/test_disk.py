@@ -42,24 +42,6 @@ def test_what_a_killed_run_left_is_removed_and_what_another_works_in_stays(tmp_p
     runs[1].wait()
 
 
-MANY = """
-import sys
-from pathlib import Path
-from gpucost import disk
-for number in range(300):
-    with disk.workplace(Path(sys.argv[1])) as folder:
-        (folder / "a").write_text("a")
-        assert (folder / "a").read_text() == "a"
-"""
-
-
-@pytest.mark.slow
-def test_runs_that_begin_at_once_keep_their_folders(tmp_path: Path) -> None:
-    runs = [subprocess.Popen([sys.executable, "-c", MANY, str(tmp_path)]) for _ in range(4)]
-    assert [run.wait() for run in runs] == [0] * 4
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_file_takes_its_place_whole_with_its_mode(tmp_path: Path) -> None:
     target = tmp_path / "a"
 

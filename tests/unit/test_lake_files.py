@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from datetime import UTC, date, datetime
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,9 +12,13 @@ import pytest
 
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, StoreError, UsageError
-from gpucost.lake import manifest
+from gpucost.lake import manifest, reading, steps
 from gpucost.lake.files import PARTS, LakeFiles, open_files
-from tests.lakes import GrownLake, export, opened, stored
+from gpucost.lake.tables import RAW
+from gpucost.periods import Period
+from gpucost.store.connection import scratch_store
+from tests.lakes import GrownLake, opened
+from tests.unit.command import call
 
 
 @pytest.fixture
@@ -32,43 +32,6 @@ def test_what_breaks_off_leaves_what_was_there(files: LakeFiles) -> None:
         with pytest.raises(StoreError, match="Input/output"):
             files.put(name, Path("/proc/self/mem"))
     assert files.names() == ["a/manifest.json"] and files.read("a/manifest.json") == b"before"
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 400 KB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], capture_output=True
-    ).returncode:
-        pytest.skip("nothing may be mounted here")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-@pytest.mark.slow
-def test_a_full_disk_and_one_that_cannot_be_written(small: Path, tmp_path: Path) -> None:
-    config, store = stored(tmp_path / "one")
-    (small / "other").write_bytes(bytes(98 * 4096))
-    for words, fix, free in (
-        ("No space left", "make room", lambda: (small / "other").unlink()),
-        ("Read-only", "writable", None),
-    ):
-        with pytest.raises(StoreError, match=f"{small}/lake.*: {words}") as caught:
-            export(config, store, small / "lake")
-        assert fix in str(caught.value.fix)
-        for one in manifest.load(open_files(str(small / "lake"), config)).manifests:
-            assert all(
-                open_files(str(small / "lake"), config).is_whole(file)
-                for file in one.days["2026-03-10"].values()
-            )
-        if free:
-            free()
-            export(config, store, small / "lake")
-            with store.write() as con:
-                con.execute("UPDATE loads SET loaded_at = loaded_at + INTERVAL 1 SECOND")
-            subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
 
 
 def test_a_folder_that_is_gone_or_a_file(tmp_path: Path) -> None:
@@ -122,27 +85,20 @@ def test_a_manifest_of_no_sense_is_named(files: LakeFiles) -> None:
     # numbers are numbers, and texts are texts
     changes = ((b"1,", b'"1",'), (b"1,", b"true,"), (b"2,", b"2.0,"), (b'"a"', b"5"), (b'"raw/x"', b"null"))
     wrong = [whole % file.replace(*one) for one in changes]
+    wrong += [whole.replace(*one) % file for one in ((b'"me"', b"7"), (b"[1, 2]", b'["1", 2]'))]
     wrong += [
-        whole.replace(b'"me"', b"7") % file,
-        whole.replace(b"[1, 2]", b'["1", 2]') % file,
         b"[" * 100_000,
-    ]
-    for content in (
-        *wrong,
         b"{",
         b"[]",
         b'{"format": 1}',
         b'{"format": 1, "schema": 1, "days": []}',
         b"\xff",
-    ):
+    ]
+    for content in wrong:
         files.write("_gpucost/manifests/cluster=prod/me.json", content)
-        try:
-            refused = str(manifest.read(files))
-        except StoreError as error:
-            refused = f"{error.message}; {error.fix}"
-        assert "cluster=prod/me.json is no manifest: " in refused and "delete that file" in refused, content[
-            :200
-        ]
+        with pytest.raises(StoreError, match=r"cluster=prod/me\.json is no manifest: ") as caught:
+            manifest.read(files)
+        assert "delete that file" in str(caught.value.fix), content[:200]
     files.write("_gpucost/manifests/cluster=prod/me.json", b'{"format": 99}')
     with pytest.raises(StoreError, match="newer gpucost"):
         manifest.read(files)
@@ -163,9 +119,9 @@ def test_a_file_that_is_lost_is_named(
     digest = sha256(b"rows").hexdigest()
     assert files.local("raw/x.parquet", tmp_path, 4, digest).read_bytes() == b"rows"
     # another file of that length, and one of another
-    for size in (4, 5):
+    for size, other in ((4, sha256(b"sowr").hexdigest()), (5, digest)):
         with pytest.raises(StoreError, match=r"raw/x\.parquet is not what"):
-            files.local("raw/x.parquet", tmp_path, size, sha256(b"sowr").hexdigest() if size == 4 else digest)
+            files.local("raw/x.parquet", tmp_path, size, other)
     harm(tmp_path / "lake/raw/x.parquet")
     with pytest.raises(StoreError, match=rf"raw/x\.parquet is {words}"):
         files.local("raw/x.parquet", tmp_path, 4, digest)
@@ -183,54 +139,56 @@ def test_a_file_of_figures_that_is_lost_is_named(
     assert "gpucost lake attribute" in str(caught.value.fix)
 
 
-_EXPORT = """
-import sys
-from pathlib import Path
-from gpucost.config.load import load_config
-from gpucost.lake.export import export
-from gpucost.lake.files import open_files
-from gpucost.store.connection import Store
-print("ready", flush=True)
-config = load_config(Path(sys.argv[1]), environ={}, cwd=Path(sys.argv[1]).parent)
-export(config, Store(config.store), open_files(sys.argv[2], config))
-"""
+KNOWN = [str(date.fromordinal(date(2026, 5, 10).toordinal() + day)) for day in range(150)]  # up to 2026-10-06
 
 
-@pytest.mark.slow
-def test_an_export_that_is_killed_again_and_again_ends_as_one_that_never_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, store = stored(tmp_path / "one", "node-name-reused")
-    whole, url = tmp_path / "whole", tmp_path / "lake"
-    began = time.monotonic()
-    export(config, store, whole)
-    lasts = time.monotonic() - began
-    random.seed(17)
-    for _ in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-c", _EXPORT, str(config.path), str(url)], stdout=subprocess.PIPE
-        )
-        assert process.stdout and process.stdout.readline()
-        time.sleep(random.uniform(0.1, 0.4 + lasts))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        files = open_files(str(url), config)
-        if (url / "_gpucost/manifests").exists():
-            for one in manifest.load(files).manifests:
-                assert all(files.is_whole(file) for tables in one.days.values() for file in tables.values())
-    monkeypatch.setattr("gpucost.lake.files.YOUNG_SECONDS", -60)
-    export(config, store, url)
-    lakes = [open_files(str(path), config) for path in (whole, url)]
-    days = [
-        {(one.cluster, day): {name: file.digest for name, file in tables.items()} for one in manifest.read(lake).manifests
-         for day, tables in one.days.items()}
-        for lake in lakes
-    ]  # fmt: skip
-    assert days[0] == days[1]
-    named = {
-        file.name
-        for one in manifest.read(lakes[1]).manifests
-        for tables in one.days.values()
-        for file in tables.values()
-    }
-    assert set(lakes[1].names("raw")) == named and not lakes[1].names(PARTS)
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        ("", "2026-08-01 2026-10-06"),  # the newest three months
+        ("2026-09-01 2026-09-03", "2026-07-31 2026-09-02"),  # 31 days more, for comparisons, and one
+        ("2026-08-01 2026-10-01", "2026-05-31 2026-09-30"),  # as long again where that is more
+        ("2026-06-01 2026-07-01", "2026-05-10 2026-06-30"),  # no more than there is
+        ("2026-10-01 2026-11-01", "2026-08-30 2026-10-06"),
+        ("2020-02-01 2020-03-01", "2026-05-10 2026-05-10"),  # one day, before all data and after it
+        ("2035-02-01 2035-03-01", "2026-10-06 2026-10-06"),
+    ],
+)
+def test_days_that_are_read_for_a_period(asked: str, read: str) -> None:
+    edges = [datetime.fromisoformat(day).replace(tzinfo=UTC) for day in asked.split()]
+    period = Period(*edges) if edges else None
+    assert reading._days_to_read(Config(timezone="UTC"), period, KNOWN) == tuple(read.split())
+    assert reading._days_to_read(Config(timezone="UTC"), period, []) == ("", "")
+
+
+def test_periods_within_an_hour_are_refused(tmp_path: Path) -> None:
+    period = ("--from", "2026-10-01T00:30", "--to", "2026-10-01T05:00")
+    assert "whole hours" in call("report", *period, "--lake", str(tmp_path), code=2)[1]
+
+
+def test_every_table_of_a_store_is_raw_or_made_of_it() -> None:
+    own = [
+        "schema_version",
+        "seals",
+        "collect_runs",
+        "compactions",
+        "cuts",
+        "attribution_state",
+        "attributed_days",
+    ]
+    with scratch_store() as con:
+        names = con.execute("SELECT list(table_name) FROM duckdb_tables() WHERE NOT temporary").fetchall()
+    tables, raw = set(names[0][0]), {table.name for table in RAW}
+    made = {name.split("/")[1] for step in steps.STEPS.values() for name in step.writes}
+    kept = raw - {"bill_rows"} | {"bill_lines", "bill_details"}
+    assert tables - set(own) - kept == made & tables
+    read = {name for step in steps.STEPS.values() for name in step.reads if name.startswith("raw/")}
+    assert {name.removeprefix("raw/") for name in read} <= raw
+
+
+def test_docs_show_the_tables_and_the_steps() -> None:
+    text = (Path(__file__).parents[2] / "docs/lake.md").read_text()
+    for table in RAW:
+        assert f"| `{table.name}` | {table.day} |" in text
+    for name, step in steps.STEPS.items():
+        assert f"| {name} | {step.per} | `{step.stages}` |" in text

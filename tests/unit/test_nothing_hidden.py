@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from gpucost.config.model import Activity, Config
 from gpucost.render.view import ReportView
 from gpucost.store.connection import Store
 from tests.replay.cases.words import busy, fleet, node, pod
+from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape
 from tests.side_by_side import Scene, Scenes
 from tests.unit.test_resource_shares import HOURS, answer, messages
@@ -39,21 +41,24 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
         yield answers | more
 
 
+def sliced(*held: Any) -> Fleet:
+    """Pods on GPU 0 of an L4 node that HAMi parts, for 4 h; each asks for parts of it."""
+    pods = [pod(name, "n", [0], 0, 4, asks=asks) for name, asks in held]
+    offers = {"nvidia_com_gpu": 40}
+    return fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers=offers)], pods, busy("n", [0], 0, 4))
+
+
 def scaled_memory(scaling: float, hours: float, warned: int) -> Scene:
-    """Three pods on GPU 0 of an L4 node for 4 h, each with 0.6 of its 24,576 MiB: 1.8 of what is there once."""
-    held = [pod(f"part-{n}", "n", [0], 0, 4, asks={"nvidia_com_gpumem": 14746}) for n in range(3)]
-    described = fleet(
-        HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 40})], held, busy("n", [0], 0, 4)
-    )
+    """Three pods, each with 0.6 of the GPU's 24,576 MiB: 1.8 of what is there once."""
+    described = sliced(*((f"part-{n}", {"nvidia_com_gpumem": 14746}) for n in range(3)))
     figures, view, _ = yield described, scrape(described, lean=True), f"[hami]\nmemory_scaling = {scaling}\n"
     assert figures == pytest.approx({f"part-{n}": hours for n in range(3)}, abs=0.01)
     told = messages(view, "scaled_memory")
     assert ["node n hold more memory" in text and "7.2 GPU-hours of 3 pods" in text for text in told] == [
         True
     ] * warned
-    assert [note.fix for note in view.coverage.warnings if "memory_scaling" in (note.fix or "")] == [
-        "set memory_scaling under [hami] in gpucost.toml to HAMi's deviceMemoryScaling"
-    ] * warned
+    fixes = [note.fix for note in view.coverage.warnings if "memory_scaling" in (note.fix or "")]
+    assert fixes == ["set memory_scaling under [hami] in gpucost.toml to HAMi's deviceMemoryScaling"] * warned
 
 
 @scene()
@@ -69,12 +74,9 @@ def test_memory_that_hami_scales_is_divided_by_its_setting() -> Scene:
 @scene()
 def test_cores_and_memory_of_one_gpu_may_add_up_to_more_than_it() -> Scene:
     """80 % of the cores with 20 % of the memory, and the other way around: no scaling."""
-    held = [
-        pod(name, "n", [0], 0, 4, asks={"nvidia_com_gpucores": cores, "nvidia_com_gpumem_percentage": memory})
-        for name, cores, memory in (("cores", 80, 20), ("memory", 20, 80))
-    ]
-    described = fleet(
-        HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers={"nvidia_com_gpu": 40})], held, busy("n", [0], 0, 4)
+    described = sliced(
+        ("cores", {"nvidia_com_gpucores": 80, "nvidia_com_gpumem_percentage": 20}),
+        ("memory", {"nvidia_com_gpucores": 20, "nvidia_com_gpumem_percentage": 80}),
     )
     figures, view, _ = yield described, scrape(described, lean=True)
     assert figures == pytest.approx({"cores": 3.2, "memory": 3.2}, abs=0.01)
@@ -90,13 +92,12 @@ def test_a_label_in_conflict_with_itself_counts_where_it_agrees(
 ) -> Scene:
     """kube-state-metrics renames cost-center and cost_center of one pod; the namespace's label decides nothing then."""
     both = {"cost_center_conflict1": "cc-42", "cost_center_conflict2": other}
+    nodes = [node("n", "g6.12xlarge", 0, HOURS)]
     held = [
         pod("plain", "n", [0], 0, 6, labels={"cost_center": "cc-42"}),
         pod("both", "n", [1], 0, 6, labels=both),
     ]
-    described = fleet(
-        HOURS, [node("n", "g6.12xlarge", 0, HOURS)], held, {}, namespaces={"train": {"team": "all"}}
-    )
+    described = fleet(HOURS, nodes, held, {}, namespaces={"train": {"team": "all"}})
     _, view, _ = yield described, scrape(described, lean=True), settings
     held_by = {
         row.keys["team"]: row.measures.allocated_gpu_hours for row in view.rows if row.kind == "allocated"
@@ -111,26 +112,21 @@ def test_a_label_in_conflict_with_itself_counts_where_it_agrees(
 
 @scene(
     # AKS labels spot nodes alone: one of them shows that the label is exported
-    ([("aks", "on_demand"), ("aks", "on_demand")], True),
-    ([("aks", "on_demand"), ("aks", "spot")], False),
-    ([("karpenter", "on_demand"), ("karpenter", "on_demand")], False),
+    ("aks", "on_demand", True),
+    ("aks", "spot", False),
+    ("karpenter", "on_demand", False),
     # own machines are not bought by the hour
-    ([("onprem", "on_demand"), ("onprem", "on_demand")], False),
+    ("onprem", "on_demand", False),
 )
 def test_a_node_without_a_spot_label_is_on_demand_if_the_cluster_shows_one(
-    providers: list[tuple[str, str]], unknown: bool
+    provider: str, second: str, unknown: bool
 ) -> Scene:
+    own = provider == "onprem"
+    about: dict[str, Any] = {"provider": "gke" if own else provider}
     nodes = [
-        node(
-            f"n{number}",
-            "g6.12xlarge",
-            0,
-            HOURS,
-            provider="gke" if name == "onprem" else name,
-            capacity_type=capacity,
-        )
-        | ({"provider_id": "metal"} if name == "onprem" else {})
-        for number, (name, capacity) in enumerate(providers)
+        node(f"n{number}", "g6.12xlarge", 0, HOURS, capacity_type=capacity, **about)
+        | ({"provider_id": "metal"} if own else {})
+        for number, capacity in enumerate(("on_demand", second))
     ]
     described = fleet(HOURS, nodes, [pod("p", "n0", [0], 0, 6)], {})
     _, view, _ = yield described, scrape(described, lean=True)

@@ -52,20 +52,3 @@ def test_a_page_of_ones_own(
     )
     assert "Monthly GPU report: research" in page.read_text(encoding="utf-8")
     assert page.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_page_elsewhere(
-    store: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpucost.questions.report.page.page", lambda *given: given[3])
-    monkeypatch.setenv("DISPLAY", ":0")
-    # with shared costs, as the report has them
-    (tmp_path / "gpucost.toml").write_text(
-        '[[shared_costs]]\nname = "Notebooks"\nof = "namespaces"\nnamespaces = ["ml-research"]\nsplit = "even"\n'
-    )
-    result = run(store, "--no-browser", "-o", str(tmp_path / "october.html"))
-    assert (result.stdout, opened) == (f"{tmp_path / 'october.html'}\n", [])
-    assert "Notebooks" in (tmp_path / "october.html").read_text(encoding="utf-8")
-    (tmp_path / "cache").write_text("no folder")
-    failed = run(store)
-    assert failed.exit_code == 1 and "cannot make" in failed.stderr and "-o names a file" in failed.stderr

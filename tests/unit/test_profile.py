@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gpucost import engine
 from tests.replay.cases.words import BOOK, HEADER, busy, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -34,11 +33,7 @@ def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(
     load(described, scrape(described, lean=True), write_config(described, tmp_path, tmp_path / "prices.csv"))
     first, first_err = call(*REPORT, "--profile")
     found = stages(first_err)
-    assert {
-        "inventory/30_pods.sql",
-        "price/50_node_prices.sql",
-        "attribute/74_activity_hours.sql",
-    } <= found.keys()
+    assert {"inventory/30_pods.sql", "price/50_node_prices.sql"} <= found.keys()
     runs, *_, rows = found["attribute/74_activity_hours.sql"]
     assert (runs, rows) == ("1", "3")
     assert "everything else" in first_err
@@ -47,12 +42,6 @@ def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(
     assert second == first
     assert not any(name.startswith(("inventory/", "price/", "attribute/")) for name in stages(second_err))
     assert "questions/report/30_rows.sql" in stages(second_err)
-    # nothing is measured without it or after it
-    assert ".sql" not in call(*REPORT)[1]
-    with engine.profiled() as costs:
-        pass
-    assert not costs
     # a command that fails tells what ran before
-    assert "questions/report/20_cost_rows.sql" in stages(
-        call(*REPORT, "--team", "nobody", "--profile", code=1)[1]
-    )
+    failed = call(*REPORT, "--team", "nobody", "--profile", code=1)[1]
+    assert "questions/report/20_cost_rows.sql" in stages(failed)

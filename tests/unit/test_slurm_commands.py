@@ -12,20 +12,7 @@ from gpucost.collect.slurm.live import Commands
 from gpucost.config.model import Config
 from gpucost.doctor import OK, check_slurm
 from tests.unit.command import call
-from tests.unit.slurm_words import (
-    ALL_GPUS,
-    FIELDS,
-    HEADER,
-    NODES,
-    SHORT,
-    H,
-    T,
-    job,
-    short,
-    text,
-    tres,
-    waiting,
-)
+from tests.unit.slurm_words import ALL_GPUS, FIELDS, HEADER, NODES, H, T, jobs, text
 
 DAY = ("--from", "2026-03-10", "--to", "2026-03-11")
 
@@ -54,32 +41,26 @@ def test_waits_dollars_and_fair_share() -> None:
         "Account|User|RawShares|NormShares|RawUsage|NormUsage|EffectvUsage|FairShare\n"
         "root|||0.000000|100||1.000000|\n nlp||60|0.6|75||0.75|\n  nlp|ann|1|1.0|75||0.75|0.25\n"
     )
-    late = job(2, 600, 2400, "n1", tres(2), Submit=T, State="PREEMPTED", QOS="low", Partition="debug")
-    jobs = text([job(1, 0, H, "n1", tres(4, "a100")), late, waiting(3)])
-    said = collect(jobs, NODES, shares, more=DAY)
+    told = text(jobs("""
+        job start  end nodes gpus   State     Submit QOS    Partition
+        1       0 3600 n1    a100:4 COMPLETED      0 normal gpu
+        2     600 2400 n1    2      PREEMPTED      0 low    debug
+        3       -    - -     -      PENDING        0 normal gpu"""))  # fmt: skip
+    said = collect(told, NODES, shares, more=DAY)
     assert "3 runs of jobs of hpc" in said and "2 nodes" in said
-    assert "nothing is new" in collect(jobs, NODES, shares, more=DAY)
+    assert "nothing is new" in collect(told, NODES, shares, more=DAY)
     answer = json.loads(call("queue", *DAY, "--format", "json")[0])
     waits = {(one["by"], one["name"]): one for one in answer["slurm_waits"]}
-    assert set(waits) == {
-        ("partition", "gpu"),
-        ("partition", "debug"),
-        ("qos", "normal"),
-        ("qos", "low"),
-        ("account", "nlp"),
-    }
+    names = {"partition": ("gpu", "debug"), "qos": ("normal", "low"), "account": ("nlp",)}
+    assert set(waits) == {(by, name) for by, values in names.items() for name in values}
     low = waits["qos", "low"]
     assert (low["started"], low["wait_p50_seconds"], low["preempted"]) == (1, 600, 1)
     # n1 is over-allocated for half an hour: six GPUs of four
     assert low["cost"] == low["preempted_cost"] == pytest.approx(3.6 * 0.5 * 4 * 2 / 6)
     assert waits["account", "nlp"]["wait_p95_seconds"] == pytest.approx(570)
     (account, user) = [one for one in answer["slurm_shares"] if one["account"] == "nlp"]
-    assert (account["user"], user["user"], user["fair_share"], account["cost_share"]) == (
-        None,
-        "ann",
-        0.25,
-        1.0,
-    )
+    found = (account["user"], user["user"], user["fair_share"], account["cost_share"])
+    assert found == (None, "ann", 0.25, 1.0)
     assert account["cost"] == pytest.approx(waits["account", "nlp"]["cost"]) == pytest.approx(3.6 * 4)
     collect("Cluster|Account|User|ParentName\nhpc|root||\nhpc|nlp||root\n")
     answer = json.loads(call("queue", *DAY, "--format", "json")[0])
@@ -90,18 +71,15 @@ def test_waits_dollars_and_fair_share() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_what_is_said_of_files() -> None:
-    told, cut = text([job(1, 0, 60, "n1", tres(1))]), text([job(1, 0, 60, "n1", tres(1))])[:-30]
+    told = text(jobs("1 0 60 n1 1"))
     # one file that cannot be read, and none is loaded
-    assert "line 2" in collect(told, cut, code=1)
+    assert "line 2" in collect(told, told[:-30], code=1)
     assert "there is no store" in call("report", code=1)[1]
     assert "may be cut off" in collect(told[:-1], NODES)
     assert "may be cut off" not in collect(told, NODES)
-    row = (2, "nlp", "COMPLETED", T, T + 60, "n1", tres(1))
-    assert "2 nodes" in collect(
-        short(row).partition("\n")[2], NODES, more=("--fields", ",".join(SHORT), "--cluster", "hpc")
-    )
-    pending = (1, "nlp", "PENDING", "Unknown", "Unknown", "None assigned", "")
-    assert "1 runs of jobs" in collect(short(pending, row), NODES, more=("--cluster", "hpc"))
+    fields = "JobID,Account,State,Start,End,NodeList,AllocTRES"
+    row = f"2|nlp|COMPLETED|{T}|{T + 60}|n1|gres/gpu=1\n"
+    assert "2 nodes" in collect(row, NODES, more=("--fields", fields, "--cluster", "hpc"))
 
 
 def commands(folder: Path, **printed: str) -> str:
@@ -119,7 +97,7 @@ def commands(folder: Path, **printed: str) -> str:
 
 def test_slurm_is_asked_a_day_at_a_time(folder: Path) -> None:
     sacct = commands(
-        folder / "bin", sacct=text([job(1, 0, H, "n1", tres(1))], "\x1f"), scontrol="ClusterName = hpc\n"
+        folder / "bin", sacct=text(jobs("1 0 3600 n1 1"), "\x1f"), scontrol="ClusterName = hpc\n"
     )
     said, _ = call("collect", "slurm", "--sacct", sacct, "--from", "2026-03-10", "--to", "2026-03-12")
     assert "2 runs of jobs of hpc, 2026-03-10T00:00:00Z .. 2026-03-12T00:00:00Z" in said
@@ -163,15 +141,10 @@ def test_whether_slurm_shows_everybodys_jobs(private: str, level: str, hides: st
 @pytest.mark.usefixtures("folder")
 def test_more_jobs_than_a_row_group_holds_are_all_there() -> None:
     """DuckDB 2.0 loses sight of 122,880 rows that were inserted into an empty table of the same transaction."""
-    count = 130_000
-    jobs = "\n".join(
-        f"{n}|nlp|COMPLETED|{T + n % 7000}|{T + n % 7000 + 60}|n{n % 50}|gres/gpu=1" for n in range(count)
+    lines = (
+        f"{n}|nlp|COMPLETED|{T + n % 7000}|{T + n % 7000 + 60}|n{n % 50}|gres/gpu=1" for n in range(130_000)
     )
-    collect(f"JobID|Account|State|Start|End|NodeList|AllocTRES\n{jobs}\n")
+    collect("\n".join(("JobID|Account|State|Start|End|NodeList|AllocTRES", *lines, "")))
     answer = json.loads(call("report", *DAY, "--by", "namespace", "--format", "json")[0])
-    held = {
-        row["namespace"]: row["allocated_gpu_hours"] * H
-        for row in answer["rows"]
-        if row["kind"] == "allocated"
-    }
-    assert held == pytest.approx({"nlp": count * 60})
+    (held,) = [row["allocated_gpu_hours"] for row in answer["rows"] if row["kind"] == "allocated"]
+    assert held * H == pytest.approx(130_000 * 60)

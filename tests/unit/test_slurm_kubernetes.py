@@ -13,19 +13,19 @@ from tests.replay.edits import move, relabel
 from tests.replay.load import load
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
-from tests.unit.slurm_words import Clusters, H, Job, down, job, text, tres
+from tests.unit.slurm_words import Clusters, Job, down, jobs, rows, text
 
 BOOK = ",,,p4d.24xlarge,on_demand,32,USD,,,node\n,,,,on_demand,2,USD,,partition=metal,gpu"
 
-#: A node of Slurm, the owner and the name of the pod that it is, if any, and what proves it. NUMBER stands for the scene's.
-INSIDE: dict[str, tuple[str, list[str] | None, str | None, str]] = {
-    "slinky": ("gpuNUMBER-0", ["NodeSet", "gpu"], "hpc-worker-gpuNUMBER-0", ""),
-    "soperator, by setting": ("workerNUMBER-0", ["StatefulSet", "worker"], "workerNUMBER-0", "setting"),
-    "soperator, by hpc_job": ("workerNUMBER-0", ["StatefulSet", "worker"], "workerNUMBER-0", "hpc_job"),
-    "beside the kubelet, by setting": ("kNUMBER-0", None, None, "setting"),
-    "beside the kubelet, by hpc_job": ("kNUMBER-0", None, None, "hpc_job"),
-    "beside the kubelet, by its GPUs": ("kNUMBER-0", None, None, "gpus"),
-}
+#: A node of Slurm, the owner and the name of the pod that it is, if any, and what proves it. N stands for the scene's number.
+INSIDE = rows("""
+    scene                         told     owner              pod                proof
+    slinky                        gpuN-0   NodeSet/gpu        hpc-worker-gpuN-0  -
+    soperator_by_setting          workerN-0 StatefulSet/worker workerN-0         setting
+    soperator_by_hpc_job          workerN-0 StatefulSet/worker workerN-0         hpc_job
+    beside_the_kubelet_by_setting kN-0     -                  -                  setting
+    beside_the_kubelet_by_hpc_job kN-0     -                  -                  hpc_job
+    beside_the_kubelet_by_gpus    kN-0     -                  -                  gpus""")
 SETTINGS = '[slurm]\nin_kubernetes = ["worker1-?", "k3-?"]\n'
 
 
@@ -42,26 +42,27 @@ def dcgm(series: list[Series]) -> list[Series]:
     return [one for one in series if one.labels["__name__"].startswith("DCGM_")]
 
 
-def inside(number: int, told: str, owner: list[str] | None, worker: str | None, proof: str) -> Scene:
+def inside(number: int, told: str, owner: str, worker: str, proof: str) -> Scene:
     """A Kubernetes node of 8 GPUs for two hours: a pod has two, a node of Slurm four, and its jobs three for an hour."""
-    place, name = f"k{number}-0", told.replace("NUMBER", str(number))
+    place = f"k{number}-0"
     pods = [pod("p", place, [4, 5], 0, 2, "web")]
     if worker:
-        pods.append(
-            pod(worker.replace("NUMBER", str(number)), place, [0, 1, 2, 3], 0, 2, "slurm", owner=owner)
-        )
+        pods.append(pod(worker, place, [0, 1, 2, 3], 0, 2, "slurm", owner=owner.split("/")))
     series = scrape(fleet(2, [node(place, "p4d.24xlarge", 0, 2)], pods, {}))
     if proof == "hpc_job":
         series = relabel(series, "DCGM_.*", {"hpc_job": "1"}, {"UUID": f"GPU-{place}-0"})
     series = move(series, f"kube{number}x")
     if proof == "gpus":
         series += relabel(dcgm(series), ".*", {"cluster": f"hpc{number}x"})
-    jobs = [job(1, 900, 4500, name, tres(2, "a100")), job(2, 1800, 5400, name, tres(1, "a100"), Account="cv")]
-    return Scene(
-        series,
-        jobs,
-        [f"NodeName={name} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n", down((name, 6300, 7200, "DRAIN"))],
-    )
+    told_jobs = jobs(f"""
+        job start  end nodes  gpus   Account
+        1     900 4500 {told} a100:2 nlp
+        2    1800 5400 {told} a100:1 cv""")
+    facts = [
+        f"NodeName={told} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n",
+        down((told, 6300, 7200, "DRAIN")),
+    ]
+    return Scene(series, told_jobs, facts)
 
 
 def alone(
@@ -74,17 +75,16 @@ def alone(
         fleet(2, [node(place, "p4d.24xlarge", 0, 2)], [pod(called, place, devices, 0, 2, namespace)], busy)
     )
     moved = [*move(series, f"kube{number}x"), *(move(dcgm(series), f"hpc{number}x") if other else [])]
-    return Scene(
-        moved, [job(1, 0, 2 * H, told, tres(1))], [f"NodeName={told} Gres=gpu:{gpus} Partitions=metal\n"]
-    )
+    return Scene(moved, jobs(f"1 0 7200 {told} 1"), [f"NodeName={told} Gres=gpu:{gpus} Partitions=metal\n"])
 
 
 SCENES = {
-    **{name: inside(number, *words) for number, (name, words) in enumerate(INSIDE.items())},
+    **{row["scene"]: inside(number, *(row[name].replace("N-", f"{number}-") for name in ("told", "owner", "pod", "proof")))
+       for number, row in enumerate(INSIDE)},
     "one name": alone(6, "1", [0], "nlp", "k6-0", 8),
     "one name, other GPUs": alone(7, "1", [0], "nlp", "k7-0", 8, other=True),
     "a pod of that name": alone(8, "gpu8-0", [0, 1], "web", "gpu8-0", 4),
-}
+}  # fmt: skip
 NUMBERS = {name: number for number, name in enumerate(SCENES)}
 
 
@@ -115,7 +115,7 @@ def answer(clusters: Clusters, name: str, by: str) -> tuple[ReportView, NodeTota
     return view, view.node_totals
 
 
-@pytest.mark.parametrize("name", INSIDE)
+@pytest.mark.parametrize("name", [row["scene"] for row in INSIDE])
 def test_slurm_inside_kubernetes_counts_once(name: str, clusters: Clusters) -> None:
     view, totals = answer(clusters, name, "namespace,workload")
     held = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,18 +15,23 @@ import pytest
 
 from gpucost.collect.slurm.sacct import Notes, SacctFormat, expand_nodes, read_sacct
 from gpucost.errors import DataError
-from tests.unit.slurm_words import FIELDS, Job, job, text, tres
+from tests.unit.slurm_words import FIELDS, T, jobs, text
+
+WHOLE = text(jobs("1 0 60 n1 1"))
+HELD = "cpu=1,gres/gpu=1,node=1"
 
 
 def read(folder: Path, content: str | bytes, **form: Any) -> tuple[dict[str, list[Any]], Notes]:
-    path = folder / "told"
+    """What a file tells of runs and, as `step_…`, of steps."""
+    path, notes = folder / "told", Notes()
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    notes = Notes()
-    runs: dict[str, list[Any]] = defaultdict(list)
+    told: dict[str, list[Any]] = defaultdict(list)
     for batch in read_sacct(path, SacctFormat(**form), notes):
         for name, values in batch.runs.items():
-            runs[name] += values
-    return runs, notes
+            told[name] += values
+        for name, values in batch.steps.items():
+            told[f"step_{name}"] += values
+    return told, notes
 
 
 @pytest.mark.parametrize("mark", ["|", "\x1f", "\t", ";"])
@@ -41,27 +47,40 @@ def test_names_hold_what_they_like(tmp_path: Path, mark: str) -> None:
         " spaces ",
     ):
         name = pattern.format(mark)
-        jobs = [job(n, 0, 60, "n1", tres(1), JobName=name if n == 2 else "other") for n in (1, 2, 3)]
-        runs, notes = read(tmp_path, text(jobs, mark))
-        repaired = 1 if mark in name or "\n" in name else 0
-        assert (runs["name"], runs["job_id"], notes.repaired) == (
-            ["other", name, "other"],
-            [1, 2, 3],
-            repaired,
-        )
+        first, second, third = jobs("1 0 60 n1 1\n2 0 60 n1 1\n3 0 60 n1 1")
+        told, notes = read(tmp_path, text([first, second | {"JobName": name}, third], mark))
+        assert (told["name"], told["job_id"]) == (["job-1", name, "job-3"], [1, 2, 3])
+        assert notes.repaired == int(mark in name or "\n" in name)
 
 
-def test_text_may_be_closed_by_delimiters_end_lines_as_windows_does_and_be_zipped(tmp_path: Path) -> None:
-    jobs = [job(1, 0, 60, "n1", tres(1)), job(2, 0, 60, "n1", tres(1), JobName="a|b")]
-    plain, _ = read(tmp_path, text(jobs))
-    assert read(tmp_path, text(jobs).replace("\n", "|\n"))[0] == plain
-    assert read(tmp_path, text(jobs, end="\r\n"))[0] == plain
-    (tmp_path / "told.gz").write_bytes(gzip.compress(text(jobs).encode()))
+@pytest.mark.parametrize("mark", ["^", "^|^", "@", "~~", ";", "\x1e"])
+def test_text_of_one_table_is_read_alike_in_every_form(tmp_path: Path, mark: str) -> None:
+    told = jobs("""
+        job start end nodes  gpus JobName
+        1       0  60 n1        1 job-1
+        2       0  60 n[1-2]    4 a;b@c""")
+    lines = text(told, mark)
+    plain, notes = read(tmp_path, lines, delimiter=mark)
+    assert plain["job_id"] == [1, 2] and not notes.is_open
+    assert read(tmp_path, lines[:-1])[1].is_open  # the last line has no end
+    headless = lines.partition("\n")[2]
+    fields = {"fields": tuple(FIELDS)}
+    forms: list[tuple[str | bytes, dict[str, Any]]] = [
+        (lines, {}),
+        ("\ufeff" + lines, {}),
+        (lines.replace("\n", f"{mark}\n"), {}),
+        (text(told, mark, end="\r\n"), {}),
+        (lines, fields),
+        (headless, fields if mark in (";", "\x1e") else fields | {"delimiter": mark}),
+    ]
+    for content, form in forms:
+        assert read(tmp_path, content, **form)[0] == plain, (content, form)
+
+
+def test_zipped_text_is_read(tmp_path: Path) -> None:
+    (tmp_path / "told.gz").write_bytes(gzip.compress(WHOLE.encode()))
     (batch,) = read_sacct(tmp_path / "told.gz", SacctFormat(), Notes())
-    assert batch.runs == plain
-    headless = text(jobs).partition("\n")[2]
-    assert read(tmp_path, headless, fields=tuple(FIELDS))[0] == plain
-    assert read(tmp_path, text(jobs), fields=tuple(FIELDS))[0] == plain
+    assert batch.runs["job_id"] == [1]
 
 
 @pytest.mark.parametrize(
@@ -69,14 +88,14 @@ def test_text_may_be_closed_by_delimiters_end_lines_as_windows_does_and_be_zippe
     [
         ("what is this\n", "no header"),
         ("JobID|State|Start|End\n1|COMPLETED|1|2\n", "no field AllocTRES"),
-        (text([job(1, 0, 60, "n1", tres(1))])[:-30], "line 2: there are"),
         ("JobID|State|Start|End|AllocTRES\n1|COMPLETED|1|2|gres/gpu=1\n", "no field NodeList"),
-        (text([job(1, 0, 60, "n1", tres(1))])[:-12], "line 2: the file ends within"),
-        (text([job(1, 0, 60, "n1", tres(1), State="gpu")]), "line 2: 'gpu' is no state"),
-        (text([job(1, 0, 60, tres(1), "n1")]), "line 2: 'n1' is no alloctres"),
+        (WHOLE[:-30], "line 2: there are"),
+        (WHOLE[:-12], "line 2: the file ends within"),
+        (WHOLE.replace("COMPLETED", "gpu"), "line 2: 'gpu' is no state"),
+        (WHOLE.replace(f"n1|{HELD}", f"{HELD}|n1"), "line 2: 'n1' is no alloctres"),
+        (WHOLE.replace(f"|{T}|{T + 60}|", f"|soon|{T + 60}|"), "line 2: 'soon' is no time"),
+        (WHOLE.replace("|n1|", "|n[1-|"), "no list of nodes"),
         ("       JobID      State  Start\n------------ ---------- ------\n", "columns for people"),
-        (text([job(1, 0, 60, "n1", tres(1), Start="soon")]), "line 2: 'soon' is no time"),
-        (text([job(1, 0, 60, "n[1-", tres(1))]), "no list of nodes"),
         ('{"jobs": [', "no whole JSON"),
         ('{"errors": [{"error": "no rights"}], "jobs": []}', "no rights"),
         ('{"partitions": []}', "has no jobs"),
@@ -88,108 +107,86 @@ def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, content: str,
     assert words in error.value.message
 
 
-@pytest.mark.parametrize("mark", ["^", "^|^", "@", "~~", ";", "\x1e"])
-def test_a_header_tells_its_delimiter_and_fields_the_one_of_files_without(tmp_path: Path, mark: str) -> None:
-    told = text([job(1, 0, 60, "n1", tres(1)), job(2, 0, 60, "n[1-2]", tres(4), JobName="a;b c")], mark)
-    plain, _ = read(tmp_path, told, delimiter=mark)
-    assert plain["job_id"] == [1, 2]
-    assert read(tmp_path, told)[0] == plain == read(tmp_path, "\ufeff" + told)[0]
-    if mark in (";", "\x1e"):
-        assert read(tmp_path, told.partition("\n")[2], fields=tuple(FIELDS))[0] == plain
-
-
-def test_a_file_that_does_not_end_its_last_line_is_told_of(tmp_path: Path) -> None:
-    told = text([job(1, 0, 60, "n1", tres(1))])
-    assert [read(tmp_path, content)[1].is_open for content in (told[:-1], told)] == [True, False]
-
-
 def test_local_times_count_in_a_zone_and_an_hour_that_comes_twice_is_refused(tmp_path: Path) -> None:
     start, end = "2026-10-25T01:30:00", "2026-10-25T04:30:00"  # clocks went back at three: four hours
-    told = job(1, 0, 60, "n1", tres(1), Submit=start, Start=start, End=end, ElapsedRaw=4 * 3600)
-    runs, notes = read(tmp_path, text([told]), timezone=ZoneInfo("Europe/Berlin"))
+    (run,) = jobs("1 0 60 n1 1")
+    told = text([run | {"Submit": start, "Start": start, "End": end, "ElapsedRaw": 4 * 3600}])
+    runs, notes = read(tmp_path, told, timezone=ZoneInfo("Europe/Berlin"))
     assert notes.has_local_times
     assert runs["start_ms"] == [datetime(2026, 10, 24, 23, 30, tzinfo=UTC).timestamp() * 1000]
     with pytest.raises(DataError, match="line 2: from Start to End is an hour off Elapsed"):
-        read(tmp_path, text([told]))
-    assert not read(tmp_path, text([job(1, 0, 60, "n1", tres(1), Start="2026-10-25T01:30:00+0200")]))[
-        1
-    ].has_local_times
+        read(tmp_path, told)
+    assert not read(tmp_path, text([run | {"Start": f"{start}+0200"}]))[1].has_local_times
 
 
 def test_lists_of_nodes() -> None:
-    assert expand_nodes("r[1-2]n[01-03,7],login") == [
-        *(f"r{r}n{n}" for r in (1, 2) for n in ("01", "02", "03", "7")),
-        "login",
-    ]
+    names = "r1n01 r1n02 r1n03 r1n7 r2n01 r2n02 r2n03 r2n7 login"
+    assert expand_nodes("r[1-2]n[01-03,7],login") == names.split()
     assert expand_nodes("None assigned") == expand_nodes("") == []
 
 
-def _json(jobs: list[Job], *, newer: bool) -> str:
-    def number(value: float) -> Any:
-        return {"set": True, "infinite": False, "number": value} if newer else value
-
-    def one(told: Job) -> dict[str, Any]:
-        items = [item.partition("=") for item in told["AllocTRES"].split(",")]
-        allocated = [
-            {"type": kind.partition("/")[0], "name": kind.partition("/")[2] or None, "count": int(count)}
-            for kind, _, count in items
-        ]
-        state: Any = [told["State"]] if newer else told["State"]
-        end = told["End"] if isinstance(told["End"], int) else 0
-        return {
-            "job_id": told["JobID"], "name": told["JobName"], "cluster": told["Cluster"], "account": told["Account"],
-            "user": told["User"], "partition": told["Partition"], "qos": told["QOS"], "nodes": told["NodeList"],
-            "state": {"current": state, "reason": "None"}, "array": {"job_id": 0, "task_id": {"set": False} if newer else None},
-            "het": {"job_id": 0, "job_offset": None}, "reservation": {"id": 0, "name": 0},
-            "tres": {"allocated": allocated, "requested": []},
-            "time": {"submission": number(told["Submit"]), "start": told["Start"], "end": end,
-                     "elapsed": told["ElapsedRaw"], "eligible": told["Submit"], "suspended": 0},
-            "steps": [],
-        }  # fmt: skip
-
-    return json.dumps({"meta": {}, "errors": [], "jobs": [one(told) for told in jobs]})
+#: A job that is over on two nodes, with a name that text could not hold plainly, and one that still runs.
+OLDER = f"""{{"meta": {{}}, "errors": [], "jobs": [
+    {{"job_id": 1, "name": "a|b\\nc", "cluster": "hpc", "account": "nlp", "user": "ann", "partition": "gpu", "qos": "normal",
+      "nodes": "n[1-2]", "state": {{"current": "COMPLETED", "reason": "None"}}, "array": {{"job_id": 0, "task_id": null}},
+      "het": {{"job_id": 0, "job_offset": null}}, "reservation": {{"id": 0, "name": 0}},
+      "tres": {{"allocated": [{{"type": "cpu", "name": null, "count": 1}}, {{"type": "gres", "name": "gpu:a100", "count": 4}},
+          {{"type": "gres", "name": "gpu", "count": 4}}, {{"type": "node", "name": null, "count": 1}}], "requested": []}},
+      "time": {{"submission": {T}, "start": {T}, "end": {T + 60}, "elapsed": 60, "eligible": {T}, "suspended": 0}}, "steps": []}},
+    {{"job_id": 2, "name": "job-2", "cluster": "hpc", "account": "nlp", "user": "ann", "partition": "gpu", "qos": "normal",
+      "nodes": "n1", "state": {{"current": "RUNNING", "reason": "None"}}, "array": {{"job_id": 0, "task_id": null}},
+      "het": {{"job_id": 0, "job_offset": null}}, "reservation": {{"id": 0, "name": 0}},
+      "tres": {{"allocated": [{{"type": "cpu", "name": null, "count": 1}}, {{"type": "gres", "name": "gpu", "count": 2}},
+          {{"type": "node", "name": null, "count": 1}}], "requested": []}},
+      "time": {{"submission": {T + 60}, "start": {T + 60}, "end": 0, "elapsed": 7140, "eligible": {T + 60}, "suspended": 0}},
+      "steps": []}}]}}"""
+NEWER = re.sub(r'"current": ("\w+")', r'"current": [\1]', OLDER).replace(
+    '"task_id": null', '"task_id": {"set": false}'
+)
+NEWER = re.sub(r'"submission": (\d+)', r'"submission": {"set": true, "infinite": false, "number": \1}', NEWER)
 
 
 def test_a_job_in_json_without_an_end_ran_and_was_suspended(tmp_path: Path) -> None:
-    told = json.loads(_json([job(1, 0, 600, "n1", tres(1))], newer=True))
+    told = json.loads(NEWER)
     told["jobs"][0]["time"] |= {"end": 0, "elapsed": 360, "suspended": 240}
     runs, _ = read(tmp_path, json.dumps(told))
     assert (runs["end_ms"][0] - runs["start_ms"][0], runs["suspended_ms"][0]) == (600_000, 240_000)
 
 
-@pytest.mark.parametrize("newer", [False, True])
-def test_json_says_what_text_does(tmp_path: Path, newer: bool) -> None:
-    jobs = [job(1, 0, 60, "n[1-2]", tres(4, "a100"), JobName="a|b\nc"), job(2, 60, None, "n1", tres(1))]
-    told, _ = read(tmp_path, _json(jobs, newer=newer))
-    plain, _ = read(tmp_path, text(jobs))
-    same = set(plain) - {"alloc_tres", "eligible_ms", "reason", "req_tres"}
-    assert {name: told[name] for name in same} == {name: plain[name] for name in same}
-    assert [set(one.split(",")) for one in told["alloc_tres"]] == [
-        set(one.split(",")) for one in plain["alloc_tres"]
-    ]
+@pytest.mark.parametrize("told", [OLDER, NEWER], ids=["older", "newer"])
+def test_json_says_what_text_does(tmp_path: Path, told: str) -> None:
+    first, second = jobs("1 0 60 n[1-2] a100:4\n2 60 - n1 2")
+    plain, _ = read(tmp_path, text([first | {"JobName": "a|b\nc"}, second]))
+    found, _ = read(tmp_path, told)
+    for name in set(plain) - {"eligible_ms", "reason", "req_tres"}:
+        assert found[name] == plain[name], name
 
 
-@pytest.mark.parametrize(
-    ("total", "average", "util"),
-    [
-        ({"gpuutil": 90, "gpumem": 1}, {}, 45), ({"gpuutil": 0, "gpumem": 5}, {}, 1e-9), ({"gpuutil": 0, "gpumem": 0}, {}, 0),
-        ({"gpuutil": 2**64 - 1}, {"gpuutil": 90}, None), ({"gpuutil": -1}, {}, None), ({}, {"gpuutil": 2**32 - 1}, None),
-        ({"gpuutil": {"set": True, "infinite": True, "number": 0}}, {"gpuutil": 7}, None), ({"gpumem": 7}, {}, None),
-        ({"gpuutil": 0, "gpumem": 2**64 - 1}, {}, 0), ({}, {"gpuutil": 40}, 40), ({}, {"gpuutil": 150}, 75), ({}, {}, None),
-    ],
-)  # fmt: skip
-def test_usage_in_json(
-    tmp_path: Path, total: dict[str, Any], average: dict[str, Any], util: float | None
-) -> None:
-    """Two GPUs: slurmrestd writes "infinite" as all bits set, as -1, or as a flag."""
-    told = json.loads(_json([job(1, 0, 60, "n1", tres(2))], newer=True))
-    (one,) = told["jobs"]
+#: Sums and means over tasks, and what they say of two GPUs: slurmrestd writes "infinite" as all bits set, as -1, or as a flag.
+USAGE = """
+{"gpuutil": 90, "gpumem": 1} | {} | 45
+{"gpuutil": 0, "gpumem": 5} | {} | 1e-9
+{"gpuutil": 0, "gpumem": 0} | {} | 0
+{"gpuutil": 18446744073709551615} | {"gpuutil": 90} | null
+{"gpuutil": -1} | {} | null
+{} | {"gpuutil": 4294967295} | null
+{"gpuutil": {"set": true, "infinite": true, "number": 0}} | {"gpuutil": 7} | null
+{"gpumem": 7} | {} | null
+{"gpuutil": 0, "gpumem": 18446744073709551615} | {} | 0
+{} | {"gpuutil": 40} | 40
+{} | {"gpuutil": 150} | 75
+{} | {} | null"""
+
+
+@pytest.mark.parametrize("row", USAGE.strip().splitlines())
+def test_usage_in_json(tmp_path: Path, row: str) -> None:
+    told, (total, average, util) = json.loads(NEWER), map(json.loads, row.split("|"))
+    one = told["jobs"].pop()
     usage = {
         kind: [{"type": "gres", "name": name, "count": count} for name, count in used.items()]
         for kind, used in (("total", total), ("average", average))
     }
     tree = {"allocated": one["tres"]["allocated"], "requested": usage}
-    one["steps"] = [{"step": {"id": "1.batch"}, "time": one["time"], "nodes": {"list": ["n1"]}, "tres": tree}]
-    (tmp_path / "told").write_text(json.dumps(told))
-    (batch,) = read_sacct(tmp_path / "told", SacctFormat(), Notes())
-    assert batch.steps["gpu_util"] == [util]
+    one["steps"] = [{"step": {"id": "2.batch"}, "time": one["time"], "nodes": {"list": ["n1"]}, "tres": tree}]
+    found, _ = read(tmp_path, json.dumps(told | {"jobs": [one]}))
+    assert found["step_gpu_util"] == [util]

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -17,7 +18,6 @@ import pytest
 from gpucost.errors import StoreError, UsageError
 from gpucost.store import connection
 from gpucost.store.connection import Store
-from gpucost.store.schema import latest_version
 
 pytestmark = pytest.mark.usefixtures("own_migrations")
 
@@ -30,14 +30,6 @@ with Store(Path(sys.argv[1])).write() as con:
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
 """
-
-
-def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None and process.stdout.readline() == "held\n"
-    return process
 
 
 @pytest.fixture(scope="module")
@@ -58,20 +50,10 @@ def test_a_missing_store_says_how_to_get_one(tmp_path: Path) -> None:
     assert caught.value.fix == "gpucost collect prometheus"
 
 
-def test_an_exception_rolls_back(store: Store) -> None:
-    def fail() -> None:
-        with store.write() as con:
-            con.execute("INSERT INTO cuts VALUES (2)")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert store.query("SELECT at_ms FROM cuts") == (["at_ms"], [(1,)])
-
-
-def test_a_failed_statement_shows_its_own_error(store: Store) -> None:
+def test_an_exception_rolls_back_and_a_failed_statement_shows_its_own_error(store: Store) -> None:
     with pytest.raises(duckdb.BinderException), store.write() as con:
-        con.execute("SELECT nothing_like_it FROM cuts")
+        con.execute("INSERT INTO cuts VALUES (2); SELECT nothing_like_it FROM cuts")
+    assert store.query("SELECT at_ms FROM cuts") == (["at_ms"], [(1,)])
 
 
 def test_readers_cannot_write(store: Store) -> None:
@@ -80,11 +62,11 @@ def test_readers_cannot_write(store: Store) -> None:
 
 
 def test_who_holds_the_file_is_named_and_others_wait_until_it_is_free(store: Store) -> None:
-    other = hold(store.path, 1)
-    with (
-        pytest.raises(StoreError, match=rf"in use by .*python.* \(PID {other.pid}\)"),
-        Store(store.path, 0).write(),
-    ):
+    words = [sys.executable, "-c", HOLD, str(store.path), "1"]
+    other = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None and other.stdout.readline() == "held\n"
+    held = rf"in use by .*python.* \(PID {other.pid}\)"
+    with pytest.raises(StoreError, match=held), Store(store.path, 0).write():
         pass
     assert store.query("SELECT count(*) FROM cuts")[1] == [(2,)]
     assert other.wait() == 0
@@ -125,12 +107,8 @@ def test_a_file_system_without_locks_is_refused_at_once(
 ) -> None:
     """What DuckDB says where fcntl sets no lock: nobody holds the file, and there is nothing to wait for."""
 
-    def refused(path: str, **_: Any) -> duckdb.DuckDBPyConnection:
-        raise duckdb.IOException(
-            f'IO Error: Could not set lock on file "{path}": {reason} See also https://duckdb.org'
-        )
-
-    monkeypatch.setattr(duckdb, "connect", refused)
+    error = duckdb.IOException(f"IO Error: Could not set lock on file: {reason} See also https://duckdb.org")
+    monkeypatch.setattr(duckdb, "connect", Mock(side_effect=error))
     begun = time.monotonic()
     with pytest.raises(StoreError) as caught:
         write_a_row(Store(tmp_path / "a.duckdb"))
@@ -143,19 +121,15 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
     text.write_text("not a database\n" * 1000)
     with duckdb.connect(str(foreign)) as con:
         con.execute("CREATE TABLE theirs (a INTEGER)")
-    for path, message in (
-        (text, "cannot be opened as a store"),
-        (tmp_path, "is a directory"),
-        (tmp_path / "no" / "where", "no directory"),
-        (foreign, "not a gpucost store"),
-    ):
+    files = {"cannot be opened as a store": text, "is a directory": tmp_path, "no directory": tmp_path / "no" / "where",
+             "not a gpucost store": foreign}  # fmt: skip
+    for message, path in files.items():
         with pytest.raises(StoreError, match=message), Store(path).write():
             pass
 
 
 def test_a_store_that_was_cut_short_is_refused_and_not_touched(store: Store) -> None:
-    with store.write() as con:
-        con.execute("INSERT INTO cuts SELECT (hash(range) >> 2)::BIGINT FROM range(200000)")
+    fill(store)
     left = store.path.read_bytes()[: int(store.path.stat().st_size * 0.999)]
     store.path.write_bytes(left)
     for use in (store.info, lambda: store.query("SELECT sum(at_ms) FROM cuts"), lambda: write_a_row(store)):
@@ -166,8 +140,7 @@ def test_a_store_that_was_cut_short_is_refused_and_not_touched(store: Store) -> 
 
 
 def test_a_block_that_is_damaged_is_said_where_it_is_read(store: Store) -> None:
-    with store.write() as con:
-        con.execute("INSERT INTO cuts SELECT (hash(range) >> 2)::BIGINT FROM range(200000)")
+    fill(store)
     with store.read() as con:
         (block,) = con.execute("SELECT max(block_id) FROM pragma_storage_info('cuts')").fetchall()[0]
     with store.path.open("r+b") as file:
@@ -180,8 +153,7 @@ def test_a_block_that_is_damaged_is_said_where_it_is_read(store: Store) -> None:
 
 
 def test_a_store_that_gave_space_back_is_not_damaged(store: Store) -> None:
-    with store.write() as con:
-        con.execute("INSERT INTO cuts SELECT 10 + hash(range) // 4 FROM range(500000)")
+    fill(store)
     with store.write() as con:
         con.execute("DELETE FROM cuts WHERE at_ms > 9")
     for at in (2, 3):
@@ -194,47 +166,15 @@ def write_a_row(store: Store, at: int = 2) -> None:
         con.execute("INSERT INTO cuts VALUES ($1)", [at])
 
 
-WRITE = """
-import sys
-from pathlib import Path
-from gpucost.errors import StoreError
-from gpucost.store import Store
-try:
-    with Store(Path(sys.argv[1])).write() as con:
-        con.execute("INSERT INTO cuts VALUES (2)")
-except StoreError as error:
-    print(error.message, error.fix, sep="\\n")
-"""
-
-
-@pytest.mark.slow
-def test_a_directory_that_cannot_be_written(store: Store) -> None:
-    # root may write anywhere, unless it gives that up
-    as_anybody = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-    store.path.parent.chmod(0o555)
-    try:
-        output = subprocess.check_output(
-            [*as_anybody, sys.executable, "-c", WRITE, str(store.path)], text=True
-        )
-    finally:
-        store.path.parent.chmod(0o755)
-    message, fix = output.splitlines()
-    assert message == f"cannot write the store {store.path}: permission denied"
-    assert str(store.path.parent) in fix
-    assert store.query("SELECT at_ms FROM cuts")[1] == [(1,)]
+def fill(store: Store) -> None:
+    with store.write() as con:
+        con.execute("INSERT INTO cuts SELECT 10 + hash(range) // 4 FROM range(200000)")
 
 
 @pytest.mark.parametrize("sql", ["", " ;", "-- nothing", "SELECT 1; SELECT 2"])
 def test_one_statement_is_answered(only_read: Store, sql: str) -> None:
     with pytest.raises(UsageError, match="statement"):
         only_read.query(sql)
-
-
-def failure(store: Store, sql: str) -> str:
-    try:
-        return f"answered {store.query(sql)}"
-    except StoreError as error:
-        return error.message
 
 
 COPY = "WITH x AS (COPY cuts TO '{file}') FROM x"
@@ -259,8 +199,8 @@ def test_statements_that_do_more_than_read_are_refused(
     for file in (catalog, only_read.path):
         catalog.write_text("as it was")
         before = file.read_bytes()
-        with only_read.read():
-            assert "read-only" in failure(only_read, sql.format(file=file))
+        with only_read.read(), pytest.raises(StoreError, match="read-only"):
+            only_read.query(sql.format(file=file))
         assert file.read_bytes() == before
 
 
@@ -288,11 +228,9 @@ def test_writing_in_with_is_found_in_storage_of_any_version(sql: str) -> None:
 def test_a_statement_sees_no_folder_and_ends_in_time(only_read: Store) -> None:
     ((folders,),) = only_read.query("SELECT current_setting('allowed_directories')")[1]
     assert folders == [f"{only_read.path}.tmp/"]
-    long = "SELECT sleep_ms(20) FROM range(100)"
-    assert (
-        failure(Store(only_read.path, statement_seconds=0.1), long)
-        == "the statement took longer than 0.1 s and was ended"
-    )
+    ended = r"^the statement took longer than 0\.1 s and was ended$"
+    with pytest.raises(StoreError, match=ended):
+        Store(only_read.path, statement_seconds=0.1).query("SELECT sleep_ms(20) FROM range(100)")
 
 
 def test_a_store_of_a_newer_program_is_refused(store: Store) -> None:
@@ -301,14 +239,6 @@ def test_a_store_of_a_newer_program_is_refused(store: Store) -> None:
     with pytest.raises(StoreError, match="newer gpucost") as caught, store.read():
         pass
     assert caught.value.fix == "pip install --upgrade gpucost"
-
-
-def test_info_says_what_there_is(store: Store) -> None:
-    info = store.info()
-    assert info.schema_version == latest_version()
-    assert info.storage_version.startswith("v1.4")
-    assert info.size > 0 and info.samples == 0 and info.sources == []
-    assert {"series", "states", "blocks", "loads"} <= {table.name for table in info.tables}
 
 
 @pytest.mark.parametrize("written", [b"", b"DU", b"\0" * 8 + b"DUCK" + b"\0" * 8180])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store import metrics
-from gpucost.store.connection import Store
 from gpucost.store.metrics import (
     Labels,
     LoadResult,
@@ -29,47 +27,51 @@ from tests.unit.price_nodes import empty_store
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 T0 = 472_222 * MS_PER_HOUR
 MINUTE = 60_000
-Points = Sequence[tuple[int, float]]
+Points = list[tuple[int, float]]
 Con = duckdb.DuckDBPyConnection
-
-
-def answer(*series: tuple[dict[str, str], Points]) -> ReadAnswer:
-    index = np.concatenate([np.full(len(points), i, np.int32) for i, (_, points) in enumerate(series)])
-    flat = [point for _, points in series for point in points]
-    times = np.array([t for t, _ in flat], np.int64)
-    return ReadAnswer(
-        [labels for labels, _ in series], index, times, np.array([v for _, v in flat], np.float64)
-    )
+GPU = {"__name__": UTIL, "UUID": "GPU-1"}
+NODE = {"__name__": "kube_node_info", "node": "n1", "job": "ksm", "instance": "k:1"}
 
 
 def load(
-    con: Con, answers: list[ReadAnswer], hours: tuple[int, int] = (0, 4), idle: float = 5, source: str = "p"
+    con: Con,
+    *series: tuple[dict[str, str], Points],
+    hours: tuple[int, int] = (0, 4),
+    idle: float = 5,
+    source: str = "p",
 ) -> LoadResult:
+    """A window of hours, with an answer for each series."""
+    answers = []
+    for labels, points in series:
+        times, values = (
+            np.array([t for t, _ in points], np.int64),
+            np.array([v for _, v in points], np.float64),
+        )
+        answers.append(ReadAnswer([labels], np.zeros(len(points), np.int32), times, values))
     start, end = (T0 + hour * MS_PER_HOUR for hour in hours)
     window = SampleWindow(source, 1, start, end, "cluster", "home", {UTIL: Threshold(idle, 0, 100)}, answers)
     return load_window(con, window)
 
 
-def gpu(uuid: str = "GPU-1", **labels: str) -> dict[str, str]:
-    return {"__name__": UTIL, "UUID": uuid, **labels}
+def every(step: int, start: float, end: float, value: float = 1.0, offset: int = 15_000) -> Points:
+    """A sample each `step` ms, from one hour to another."""
+    times = range(int(start * MS_PER_HOUR) + offset, int(end * MS_PER_HOUR), step)
+    return [(T0 + time, value) for time in times]
 
 
-def node(name: str = "n1", **labels: str) -> dict[str, str]:
-    return {"__name__": "kube_node_info", "node": name, "job": "ksm", "instance": "k:1", **labels}
+def found(con: Con, sql: str) -> list[tuple[Any, ...]]:
+    return con.execute(sql).fetchall()
 
 
-def every(
-    step: int, hours: tuple[float, float], value: float = 1.0, offset: int = 15_000
-) -> list[tuple[int, float]]:
-    return [
-        (T0 + t, value)
-        for t in range(int(hours[0] * MS_PER_HOUR) + offset, int(hours[1] * MS_PER_HOUR), step)
-    ]
-
-
-def contents(con: Con) -> list[list[tuple[object, ...]]]:
+def contents(con: Con) -> list[list[tuple[Any, ...]]]:
     tables = ("series", "states", "blocks", "scrape_gaps", "dropped_samples")
-    return [con.execute(f"SELECT * FROM {table} ORDER BY ALL").fetchall() for table in tables]  # noqa: S608
+    return [found(con, f"FROM {table} ORDER BY ALL") for table in tables]
+
+
+def spans(con: Con) -> list[tuple[float, int, int]]:
+    """Value, first and last ms of states."""
+    states = found(con, "SELECT value, first_ms, last_ms FROM states ORDER BY first_ms")
+    return [(value, first - T0, last - T0) for value, first, last in states]
 
 
 def test_blocks_say_what_plain_python_says(con: Con) -> None:
@@ -79,12 +81,13 @@ def test_blocks_say_what_plain_python_says(con: Con) -> None:
         times = sorted(rnd.sample(range(0, 3 * MS_PER_HOUR, 5_000), rnd.choice([1, 2, 5, 90])))
         if i % 2:
             times = list(range(i * 1000, 3 * MS_PER_HOUR, 30_000))
-        series.append((gpu(f"GPU-{i}"), [(T0 + t, float(rnd.randint(0, 100))) for t in times]))
-    load(con, [answer(*series)])
-    rows = con.execute(
+        series.append((GPU | {"UUID": f"GPU-{i}"}, [(T0 + t, float(rnd.randint(0, 100))) for t in times]))
+    load(con, *series)
+    rows = found(
+        con,
         "SELECT labels['UUID'], hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, offsets_ms,"
-        " gap_ms, last_offset_ms, last_value, vals FROM blocks JOIN series USING (series_id)"
-    ).fetchall()
+        " gap_ms, last_offset_ms, last_value, vals FROM blocks JOIN series USING (series_id)",
+    )
     expected = []
     for labels, points in series:
         for hour in range(3):
@@ -105,47 +108,43 @@ def test_blocks_say_what_plain_python_says(con: Con) -> None:
 
 
 def test_loading_twice_changes_nothing(con: Con) -> None:
-    answers = [answer((gpu(), every(MINUTE, (0, 4), 50)), (gpu("GPU-2"), [(T0 + 5, 1.0), (T0 + 9, 150.0)])),
-               answer((node(), every(30_000, (0.2, 3.9))))]  # fmt: skip
-    load(con, answers)
+    series = [(GPU, every(MINUTE, 0, 4, 50)), (GPU | {"UUID": "2"}, [(T0 + 5, 1.0), (T0 + 9, 150.0)]),
+              (NODE, every(30_000, 0.2, 3.9))]  # fmt: skip
+    load(con, *series)
     before = contents(con)
-    assert load(con, answers).new_series == 0
+    assert load(con, *series).new_series == 0
     assert contents(con) == before
-    assert con.execute("SELECT count(*) FROM loads").fetchall() == [(2,)]
+    assert found(con, "SELECT count(*) FROM loads") == [(2,)]
 
 
 def test_windows_in_any_order_and_size_give_the_same() -> None:
-    points = every(MINUTE, (0, 6), 1.0)
-    states = [*every(30_000, (0, 2.5)), *every(30_000, (2.5, 3.1), 0.0), *every(30_000, (4, 6))]
+    states = [*every(30_000, 0, 2.5), *every(30_000, 2.5, 3.1, 0.0), *every(30_000, 4, 6)]
     digests = []
     for cuts in ([(0, 6)], [(0, 2), (2, 4), (4, 6)], [(4, 6), (0, 2), (2, 4)], [(0, 4), (2, 6), (1, 3)]):
         with empty_store() as con:
             for cut in cuts:
-                load(con, [answer((gpu(), points)), answer((node(), states))], cut)
+                load(con, (GPU, every(MINUTE, 0, 6)), (NODE, states), hours=cut)
             digests.append(contents(con))
+            assert [value for value, *_ in spans(con)] == [1, 0, 1]
     assert all(digest == digests[0] for digest in digests)
-    assert sorted(str(row[1]) for row in digests[0][1]) == ["0.0", "1.0", "1.0"]
 
 
 def test_samples_outside_the_window_and_duplicates_are_left_out(con: Con) -> None:
     points = [(T0 - 1, 9.0), (T0, 10.0), (T0, 10.0), (T0 + MS_PER_HOUR - 1, 20.0), (T0 + MS_PER_HOUR, 30.0)]
-    result = load(con, [answer((gpu(), points)), answer((gpu(), points))], (0, 1))
-    assert result.rows == 2
-    assert con.execute("SELECT vals FROM blocks").fetchall() == [([10.0, 20.0],)]
+    assert load(con, (GPU, points), (GPU, points), hours=(0, 1)).rows == 2
+    assert found(con, "SELECT vals FROM blocks") == [([10.0, 20.0],)]
 
 
-def test_fewer_samples_do_not_replace_more(con: Con) -> None:
-    load(con, [answer((gpu(), every(MINUTE, (0, 1), 50)))], (0, 1))
-    load(con, [answer((gpu(), every(2 * MINUTE, (0, 1), 70)))], (0, 1))
-    assert con.execute("SELECT samples, last_value FROM blocks").fetchall() == [(60, 50.0)]
-    load(con, [answer((gpu(), every(30_000, (0, 1), 70)))], (0, 1))
-    assert con.execute("SELECT samples, last_value FROM blocks").fetchall() == [(120, 70.0)]
-
-
-def test_a_new_threshold_replaces_blocks(con: Con) -> None:
-    for idle in (5, 60):
-        load(con, [answer((gpu(), every(MINUTE, (0, 1), 50)))], (0, 1), idle)
-    assert con.execute("SELECT idle_samples, idle_threshold FROM blocks").fetchall() == [(59, 60.0)]
+def test_fewer_samples_do_not_replace_more_and_a_new_threshold_does(con: Con) -> None:
+    for step, value, idle, expected in (
+        (MINUTE, 50, 5, (60, 50, 0, 5)),
+        (2 * MINUTE, 70, 5, (60, 50, 0, 5)),
+        (30_000, 70, 5, (120, 70, 0, 5)),
+        (30_000, 70, 80, (120, 70, 119, 80)),
+    ):
+        load(con, (GPU, every(step, 0, 1, value)), hours=(0, 1), idle=idle)
+        block = "SELECT samples, last_value, idle_samples, idle_threshold FROM blocks"
+        assert found(con, block) == [expected]
 
 
 def test_impossible_values_are_dropped_and_counted(con: Con) -> None:
@@ -153,135 +152,71 @@ def test_impossible_values_are_dropped_and_counted(con: Con) -> None:
     wrong = [float("nan"), *blanks, -1.0, 101.0, float("inf")]
     points = [(T0 + i * MINUTE, v) for i, v in enumerate([50.0, *wrong, 60.0])]
     states = [(T0, 1.0), (T0 + MINUTE, float("nan")), (T0 + 2 * MINUTE, 1.7e9)]
-    result = load(con, [answer((gpu(), points)), answer((node(), states))], (0, 1))
+    result = load(con, (GPU, points), (NODE, states), hours=(0, 1))
     assert result.rows == 4
-    assert result.dropped == {
+    counts = {
         (UTIL, "nan"): 1,
         (UTIL, "sentinel"): 5,
         (UTIL, "out_of_range"): 3,
         ("kube_node_info", "nan"): 1,
     }
-    assert con.execute("SELECT vals FROM blocks").fetchall() == [([50.0, 60.0],)]
-    load(con, [answer((gpu(), points[:3])), answer((node(), states))], (0, 1))
-    dropped = "SELECT source, reason, samples FROM dropped_samples WHERE metric = $$DCGM_FI_DEV_GPU_UTIL$$ ORDER BY 2"
-    assert con.execute(dropped).fetchall() == [("p", "nan", 1), ("p", "sentinel", 1)]
+    assert result.dropped == counts
+    assert found(con, "SELECT vals FROM blocks") == [([50.0, 60.0],)]
+    load(con, (GPU, points[:3]), (NODE, states), hours=(0, 1))
+    dropped = "SELECT source, reason, samples FROM dropped_samples WHERE metric LIKE 'DCGM%' ORDER BY 2"
+    assert found(con, dropped) == [("p", "nan", 1), ("p", "sentinel", 1)]
     # a series of nothing else is known, but has no block
-    assert load(con, [answer((gpu("GPU-2"), [(T0, 2147483632.0)]))]).new_series == 1
-    assert con.execute("SELECT count(DISTINCT series_id) FROM blocks").fetchall() == [(1,)]
+    assert load(con, (GPU | {"UUID": "GPU-2"}, [(T0, 2147483632.0)])).new_series == 1
+    assert found(con, "SELECT count(DISTINCT series_id) FROM blocks") == [(1,)]
 
 
 def test_a_state_is_one_row_until_it_changes_or_falls_silent(con: Con) -> None:
-    load(
-        con,
-        [
-            answer(
-                (
-                    node(),
-                    [(T0, 1.0), (T0 + 10 * MINUTE, 1.0), (T0 + 21 * MINUTE, 1.0), (T0 + 22 * MINUTE, 0.0)],
-                )
-            )
-        ],
-    )
-    spans = con.execute("SELECT value, first_ms, last_ms FROM states ORDER BY first_ms").fetchall()
-    assert [(v, (a - T0) // MINUTE, (b - T0) // MINUTE) for v, a, b in spans] == [
-        (1, 0, 10),
-        (1, 21, 21),
-        (0, 22, 22),
-    ]
+    minutes = ((0, 1.0), (10, 1.0), (21, 1.0), (22, 0.0))
+    load(con, (NODE, [(T0 + minute * MINUTE, value) for minute, value in minutes]))
+    assert spans(con) == [(1, 0, 600_000), (1, 1_260_000, 1_260_000), (0, 1_320_000, 1_320_000)]
 
 
 def test_an_answer_that_holds_less_takes_no_states_away(con: Con) -> None:
-    load(con, [answer((node(), every(MINUTE, (0, 4))))])
+    load(con, (NODE, every(MINUTE, 0, 4)))
     before = contents(con)
-    load(con, [answer((node(), [*every(MINUTE, (0, 1)), *every(MINUTE, (2, 4))]))])
+    load(con, (NODE, [*every(MINUTE, 0, 1), *every(MINUTE, 2, 4)]))
     assert contents(con) == before
     # of what it does hold it is right
-    load(
-        con, [answer((node(), [*every(MINUTE, (0, 1)), *every(MINUTE, (2, 3), 0.0), *every(MINUTE, (3, 4))]))]
-    )
-    assert [row[0] for row in con.execute("SELECT value FROM states ORDER BY first_ms").fetchall()] == [
-        1,
-        0,
-        1,
-    ]
+    load(con, (NODE, [*every(MINUTE, 0, 1), *every(MINUTE, 2, 3, 0.0), *every(MINUTE, 3, 4)]))
+    assert [value for value, *_ in spans(con)] == [1, 0, 1]
 
 
 def test_late_states_win_within_their_span(con: Con) -> None:
-    load(con, [answer((node(), every(MINUTE, (0, 4), 1.0, 0)))])
-    load(con, [answer((node(), every(MINUTE, (1, 2), 0.0, 0)))], (1, 2))
-    spans = con.execute("SELECT value, first_ms, last_ms FROM states ORDER BY first_ms").fetchall()
-    hour = [(v, round((a - T0) / MS_PER_HOUR, 1), round((b - T0) / MS_PER_HOUR, 1)) for v, a, b in spans]
-    assert hour == [(1, 0, 1), (0, 1, 2), (1, 2, 4)]
+    load(con, (NODE, every(MINUTE, 0, 4, 1.0, 0)))
+    load(con, (NODE, every(MINUTE, 1, 2, 0.0, 0)), hours=(1, 2))
+    assert spans(con) == [(1, 0, 3_599_999), (0, 3_600_000, 7_140_000), (1, 7_140_001, 14_340_000)]
 
 
 def test_clusters_come_from_the_label_or_the_default(con: Con) -> None:
-    result = load(
-        con,
-        [answer((node(), [(T0, 1.0)]), (node("n1", cluster="west"), [(T0 + 9, 1.0)]), (gpu(), [(T0, 1.0)]))],
-    )
+    west = NODE | {"cluster": "west"}
+    result = load(con, (NODE, [(T0, 1.0)]), (west, [(T0 + 9, 1.0)]), (GPU, [(T0, 1.0)]))
+    nodes = result.metrics["kube_node_info"]
     assert (result.rows, result.new_series, result.metrics[UTIL].samples) == (3, 3, 1)
-    assert (result.metrics["kube_node_info"].first_ms, result.metrics["kube_node_info"].last_ms) == (
-        T0,
-        T0 + 9,
-    )
-    assert con.execute(
-        "SELECT cluster, labels FROM series WHERE metric = 'kube_node_info' ORDER BY 1"
-    ).fetchall() == [
-        ("home", {"instance": "k:1", "job": "ksm", "node": "n1"}),
-        ("west", {"cluster": "west", "instance": "k:1", "job": "ksm", "node": "n1"}),
-    ]
+    assert (nodes.first_ms, nodes.last_ms) == (T0, T0 + 9)
+    labels = {"instance": "k:1", "job": "ksm", "node": "n1"}
+    series = found(con, "SELECT cluster, labels FROM series WHERE metric = 'kube_node_info' ORDER BY 1")
+    assert series == [("home", labels), ("west", {"cluster": "west", **labels})]
 
 
 def test_sources_and_labels_tell_series_apart(con: Con) -> None:
-    load(con, [answer((gpu(pod=""), every(MINUTE, (0, 1))))])
-    assert load(con, [answer((gpu(), every(MINUTE, (0, 1))))]).new_series == 0
-    assert load(con, [answer((gpu(pod="a"), every(MINUTE, (0, 1))))]).new_series == 1
-    assert load(con, [answer((gpu(), every(MINUTE, (0, 1))))], source="q").new_series == 1
+    points = every(MINUTE, 0, 1)
+    load(con, (GPU | {"pod": ""}, points))
+    assert load(con, (GPU, points)).new_series == 0
+    assert load(con, (GPU | {"pod": "a"}, points)).new_series == 1
+    assert load(con, (GPU, points), source="q").new_series == 1
 
 
 def test_scrape_gaps_are_lower_medians_by_target_and_hour(con: Con) -> None:
-    slow, quick = node("n1"), node("n2", instance="k:2")
-    load(
-        con,
-        [answer((slow, every(MINUTE, (0, 2))), (quick, [*every(30_000, (0, 1)), *every(10_000, (1, 1.5))]))],
-    )
-    assert con.execute(
-        "SELECT cluster, job, instance, hour - 472222, gap_ms FROM scrape_gaps ORDER BY ALL"
-    ).fetchall() == [
-        ("home", "ksm", "k:1", 0, 60_000),
-        ("home", "ksm", "k:1", 1, 60_000),
-        ("home", "ksm", "k:2", 0, 30_000),
-        ("home", "ksm", "k:2", 1, 10_000),
-    ]
-
-
-@pytest.mark.slow
-def test_eight_bit_samples_take_less_than_a_byte(tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
-    gpus, hours = 400, 96
-    count = hours * 60
-    level = np.repeat(
-        np.where(rng.random((gpus, hours // 8)) < 0.4, 0, rng.integers(30, 100, (gpus, hours // 8))),
-        8 * 60,
-        axis=1,
-    )
-    values = np.where(level == 0, 0, np.clip(level + rng.integers(-6, 7, (gpus, count)), 0, 100)).astype(
-        np.float64
-    )
-    times = T0 + 15_000 + np.arange(count) * MINUTE
-    many = ReadAnswer(
-        [gpu(f"GPU-{i}") for i in range(gpus)],
-        np.repeat(np.arange(gpus, dtype=np.int32), count),
-        np.tile(times, gpus),
-        values.ravel(),
-    )
-    store = Store(tmp_path / "s.duckdb")
-    with store.write() as con:
-        load(con, [many], (0, hours))
-    used = store.query(
-        "SELECT count(DISTINCT block_id) * 262144 FROM pragma_storage_info('blocks') WHERE block_id >= 0"
-    )[1][0][0]
-    assert int(str(used)) / many.values.size <= 1.0
+    quick = [*every(30_000, 0, 1), *every(10_000, 1, 1.5)]
+    load(con, (NODE, every(MINUTE, 0, 2)), (NODE | {"node": "n2", "instance": "k:2"}, quick))
+    gaps = found(con, "SELECT cluster, job, instance, hour - 472222, gap_ms FROM scrape_gaps ORDER BY ALL")
+    expected = (("k:1", 0, 60_000), ("k:1", 1, 60_000), ("k:2", 0, 30_000), ("k:2", 1, 10_000))
+    assert gaps == [("home", "ksm", *row) for row in expected]
 
 
 def test_labels_that_threads_share_have_the_key_of_each_source(monkeypatch: pytest.MonkeyPatch) -> None:
