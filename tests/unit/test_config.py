@@ -213,7 +213,14 @@ prometheus.url = "https://u:hunter/2hunter2@host"  -> [prometheus.basic_auth]
 prometheus.url = "http://host?token=hunter2"  -> without ?
 azure.retail_prices_url = 1712  -> azure.retail_prices_url
 aws.exports = [["s3://me:hunter2@b"]]  -> aws.exports
-engine.spark_options.a = 1712  -> engine.spark_options.a"""
+engine.spark_options.a = 1712  -> engine.spark_options.a
+shared_costs = [{ name = "n", of = "storage", split = "owner" }]  -> split = "owner" needs owner
+shared_costs = [{ name = "n", of = "storage", owner = "x" }]  -> owner needs split = "owner"
+shared_costs = [{ name = "n", of = "namespaces" }]  -> of = "namespaces" needs namespaces
+shared_costs = [{ name = "n", of = "storage", namespaces = ["x"] }]  -> namespaces needs of = "namespaces"
+shared_costs = [{ name = "n", of = "namespaces", namespaces = ["x"], provider = "aws" }]  -> provider is about bills
+shared_costs = [{ name = "n", of = "gpus" }]  -> shared_costs
+shared_costs = [{ name = "n", of = "storage" }, { name = "n", of = "storage" }]  -> two are called n"""
 
 
 @pytest.mark.parametrize(("file", "expected"), table(REFUSED))

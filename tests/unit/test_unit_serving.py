@@ -31,8 +31,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
 
 
 # The rows of a workload in some hours. Of eight million prompt tokens of `cached` four were computed: at a quarter each they
-# weigh what the generated million does. Seconds of one phase are no split. A mapping says what a prompt token weighs (`weighed`). Days
-# without work cost, too (`days`), and models that served nothing (`idle`) or nothing then (`quiet`: only changes are stored).
+# weigh what the generated million does. Seconds of one phase are no split. A mapping says what a prompt token weighs (`weighed`).
+# Days without work cost, too (`days`), and models that served nothing (`idle`) or nothing then (`quiet`).
 ROWS = """
 engines  requests    0-24   amount=12000 failed=56 cost=96 cost_per_1000=8 idle_cost=48
 copies   requests    0-24   amount=730 cost=92
