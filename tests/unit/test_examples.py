@@ -164,13 +164,6 @@ def test_every_example_can_be_parsed() -> None:
         parse(words_of(line)[0])
 
 
-def test_what_is_not_run_is_in_the_docs() -> None:
-    lines = [line for page in EXAMPLES.values() for line in page]
-    assert len(lines) > 200
-    used = {max(not_run(line), key=len) for line in lines if not_run(line)}
-    assert set(NOT_RUN) - used == set()
-
-
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if "```toml" in page.read_text()], ids=lambda page: page.name
 )
@@ -180,10 +173,3 @@ def test_settings_in_the_docs_are_settings(page: Path, tmp_path: Path) -> None:
         file.write_text(block, encoding="utf-8")
         load_config(file, environ={})
         assert tomllib.loads(block)
-
-
-def test_links_of_the_readme_lead_somewhere() -> None:
-    """Those of docs/ mkdocs checks."""
-    targets = re.findall(r"\]\(([^)#:]+)", PAGES[0].read_text(encoding="utf-8"))
-    assert len(targets) > 10
-    assert [target for target in targets if not (ROOT / target).exists()] == []
