@@ -107,24 +107,9 @@ def test_rows_of_csv_and_parquet_are_the_same(file: Path) -> None:
 
 
 def test_the_command_lists_and_prints_schemas() -> None:
-    def asked(*words: str, code: int = 0) -> str:
-        result = CliRunner().invoke(app, ["schema", *words])
-        assert result.exit_code == code
-        return result.output
-
-    assert asked().split() == [*SCHEMAS]
+    assert CliRunner().invoke(app, ["schema"]).stdout.split() == [*SCHEMAS]
     for name in SCHEMAS:
-        assert json.loads(asked(name))["title"] == f"gpucost.{name}/1"
-    assert "takes one of: report," in asked("nothing", code=2)
-
-
-def test_rows_that_cannot_be_written_so_are_wrong_usage() -> None:
-    for words, said in (
-        ("config show --format parquet", "it needs a file"),
-        ("waste --findings 2 --format csv", "findings --format csv"),
-    ):
-        result = CliRunner().invoke(app, words.split())
-        assert result.exit_code == 2 and said in result.stderr
+        assert json.loads(CliRunner().invoke(app, ["schema", name]).stdout)["title"] == f"gpucost.{name}/1"
 
 
 def test_what_is_no_number_has_no_place_in_json() -> None:

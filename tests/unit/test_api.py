@@ -84,15 +84,6 @@ def test_frames_hold_what_the_command_says(name: str, small: Path, monkeypatch: 
     }.items() <= frame.attrs.items()
 
 
-def test_a_report_has_one_figure_for_cost(small: Path) -> None:
-    config = str(small)
-    frame = api.answer("report", month="2026-10", by="team", config=config)
-    assert frame["cost"].sum() == pytest.approx(frame.attrs["totals"]["node_cost"])
-    assert frame["cost"].tolist() == pytest.approx(
-        api.report(month="2026-10", by="team", config=config)["cost"].tolist()
-    )
-
-
 def test_what_others_print_meanwhile_is_theirs(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = threading.Event()
     handlers = list(logging.getLogger().handlers)

@@ -64,35 +64,24 @@ def run(store: Path, *options: str) -> Result:
 def test_rows_and_parts_add_up_to_the_change(store: Path, by: str) -> None:
     result = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06", "--by", by, "--format", "json")
     told = json.loads(result.stdout)
-    assert told["schema"] == "gpucost.diff/1"
+    change = told["cost_change"]
     assert (told["before"]["days"], told["after"]["days"]) == (2.0, 3.0)
-    assert told["before"]["cost"] == pytest.approx((24.48 + 9.36 + 1.4 + 0.805) * 48)
-    assert told["cost_change"] == pytest.approx((24.48 + 9.36 + 1.4 + 0.805) * 24)
+    assert (told["before"]["cost"], change) == pytest.approx((36.045 * 48, 36.045 * 24))
     assert told["cost_change_per_day"] == pytest.approx(0)
-    assert sum(told["parts"].values()) == pytest.approx(told["cost_change"])
-    assert sum(row["cost_change"] for row in told["rows"]) == pytest.approx(told["cost_change"])
+    assert sum(told["parts"].values()) == pytest.approx(change)
+    assert sum(row["cost_change"] for row in told["rows"]) == pytest.approx(change)
     assert told["parts"]["gone"] < 0  # vision left after two days
     for row in told["rows"]:
         assert sum(row[name] for name in PARTS) == pytest.approx(row["cost_change"])
 
 
-def test_tables_for_people_name_both_periods_and_a_team_is_in_one_of_them(store: Path) -> None:
-    shown = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06").stdout
-    assert shown.startswith(
-        "What changed: all teams, 2026-10-01 to 2026-10-02 against 2026-10-03 to 2026-10-05\n2 days to 3 days\n"
-    )
-    assert "Change a day" in shown
-    assert "Pod/ocr-1" in shown
+def test_a_team_is_in_one_of_the_periods(store: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(run(store, "2026-10-01", "2026-10-05", "--format", "csv").stdout)))
     assert {row["kind"] for row in rows} == {"allocated", "unallocated"}
     assert sum(D(row["cost_change"]) for row in rows) == 0
     told = json.loads(run(store, "2026-10-01", "2026-10-05", "--team", "vision", "--format", "json").stdout)
-    assert told["by"] == ["workload"]
-    assert told["after"]["cost"] == 0
+    assert (told["by"], told["after"]["cost"]) == (["workload"], 0)
     assert told["parts"]["gone"] == told["cost_change"] < 0
-    nobody = run(store, "2026-10-01", "2026-10-05", "--team", "visoin")
-    assert nobody.exit_code == 1 and "no team 'visoin'" in nobody.stderr
-    assert "vision" not in nobody.stdout
 
 
 @pytest.mark.parametrize("width", [60, 160])
@@ -101,17 +90,11 @@ def test_a_table_shows_all_parts_of_a_change_or_says_that_it_has_none(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     shown = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06").stdout
-    _, by_team, workloads = shown.partition("\nCoverage")[0].split("\n\n")[1:4]
-    for table in (by_team, workloads):
-        head, said = (
-            table.splitlines()[1],
-            " ".join(table.partition("Left out for lack of room: ")[2].split()),
-        )
+    for table in shown.partition("\nCoverage")[0].split("\n\n")[2:4]:
+        head, said = table.splitlines()[1], table.partition("Left out for lack of room: ")[2]
         for group in (("Volume", "Gone", "Unallocated"), ("Before", "After")):
             assert len({name in head for name in group}) == 1
             assert all((name in said) != (name in head) for name in group)
-    research = next(line for line in by_team.splitlines() if "research" in line)
-    assert research.count("$0.00") == 1  # the change a day: parts that there are none of are blank
 
 
 @pytest.mark.parametrize(
