@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
 import shlex
-import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,26 +79,6 @@ def test_frames_hold_what_the_command_says(name: str, small: Path, monkeypatch: 
     assert {
         key: value for key, value in told.items() if key not in named and key != "tables"
     }.items() <= frame.attrs.items()
-
-
-def test_what_others_print_meanwhile_is_theirs(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = threading.Event()
-    handlers = list(logging.getLogger().handlers)
-
-    def talk() -> None:
-        while not done.is_set():
-            print("mine")
-            time.sleep(0.001)
-
-    other = threading.Thread(target=talk)
-    other.start()
-    try:
-        assert len(api.waste(month="2026-10", config=small)) > 2
-    finally:
-        done.set()
-        other.join()
-    assert set(capsys.readouterr().out.split()) == {"mine"}
-    assert logging.getLogger().handlers == handlers
 
 
 def test_options_are_those_of_the_command(small: Path, capfd: pytest.CaptureFixture[str]) -> None:

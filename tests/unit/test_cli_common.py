@@ -159,11 +159,6 @@ def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
     assert os.read(reader, 100_000).startswith(b"PAR1")
     os.close(reader)
     assert pipe.is_fifo()
-    reader, writer = os.pipe()
-    write_text("nothing to see", Path(f"/dev/fd/{writer}"))
-    assert os.read(reader, 100) == b"nothing to see"
-    os.close(reader)
-    os.close(writer)
 
 
 def test_a_link_keeps_pointing_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

@@ -87,32 +87,6 @@ def test_all_teams_add_up_to_what_the_nodes_cost(con: Connection) -> None:
     assert view.totals.spot_ratio == pytest.approx(spot, abs=1e-6)
 
 
-RATIOS = """
-Job/llama-finetune          0.96  0.95  0.864  1.0
-Pod/ocr-1                   None  0.0   None   None
-StatefulSet/jupyter-alice   0.1   1.0   0.09   0.0"""
-
-
-def test_ratios_of_workloads(con: Connection) -> None:
-    """Efficiency, measured ratio, average utilization and spot ratio."""
-    rows = {row.keys["workload"]: row.measures for row in ask(con, "workload").rows}
-    for line in RATIOS.strip().splitlines():
-        name, *ratios = line.split()
-        found = rows[name]
-        values = (found.efficiency, found.measured_ratio, found.avg_utilization, found.spot_ratio)
-        assert [str(value) for value in values] == ratios
-
-
-def test_one_team_has_no_node_side(con: Connection) -> None:
-    view = ask(con, teams=("vision",))
-    assert (view.by, [row.kind for row in view.rows]) == (("namespace",), ["allocated"])
-    assert view.totals.cost == sum(row.measures.cost for row in ask(con).rows if row.keys["team"] == "vision")
-    names = "capacity_gpu_hours unallocated_gpu_hours unavailable_gpu_hours over_allocated_gpu_hours unallocated_cost node_cost"
-    assert {to_dict(view)["totals"][name] for name in names.split()} == {None}
-    assert [(source.name, source.share) for source in view.coverage.price_sources] == [("catalog", 1.0)]
-    assert str(view.coverage.price_as_of) == "2026-08-01"
-
-
 FAST = ("team", "workload", "node", "day")
 
 
