@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from functools import partial
 from pathlib import Path
@@ -92,23 +93,26 @@ def test_options_are_those_of_the_command(small: Path, capfd: pytest.CaptureFixt
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message", "fix"),
-    [
-        ("reprot", {}, "'reprot' is no command that answers", "did you mean report?"),
-        ("waste", {"tema": "x"}, "No such option: --tema", "gpucost waste --help"),
-        ("waste", {"team": True}, "team takes a value, not True", "gpucost waste --help"),
-        ("waste", {"month": "October"}, "--month 'October' is no month", "2026-10"),
-        ("explain team", {}, "Missing argument", "gpucost explain team --help"),
-        ("waste", {"store": "none.duckdb"}, "none.duckdb", "gpucost collect"),
-    ],
-)
-def test_what_is_refused_is_said_as_by_the_command(
-    name: str, options: dict[str, str], message: str, fix: str, small: Path
-) -> None:
+REFUSED = """
+reprot        -                   'reprot' is no command that answers > did you mean report?
+waste         tema=x              No such option: --tema > gpucost waste --help
+waste         month=October       --month 'October' is no month > 2026-10
+explain team  -                   Missing argument > gpucost explain team --help
+waste         store=none.duckdb   none.duckdb > gpucost collect"""
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_what_is_refused_is_said_as_by_the_command(line: str, small: Path) -> None:
+    name, options, words = re.split("  +", line)
+    message, fix = words.split(" > ")
     with pytest.raises(GpucostError) as raised:
-        api.answer(name, config=str(small), **options)
+        api.answer(name, config=str(small), **dict(re.findall(r"(\w+)=(\S+)", options)))
     assert message in raised.value.message and fix in str(raised.value.fix)
+
+
+def test_a_flag_is_no_value(small: Path) -> None:
+    with pytest.raises(GpucostError, match="team takes a value, not True"):
+        api.answer("waste", config=str(small), team=True)
 
 
 def test_a_command_that_there_is_not() -> None:

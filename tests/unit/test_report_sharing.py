@@ -94,22 +94,17 @@ def ask(
     *by: str,
     rules: tuple[SharedCost, ...] = (),
     share: Any = None,
-    fx: dict[str, Decimal] | None = None,
+    fx: str = "1.1",
     span: tuple[int, int] = (0, 24),
-    with_sections: bool = False,
-    **filters: tuple[str, ...],
+    **options: Any,
 ) -> ReportView:
-    period = Period(*(datetime.fromtimestamp((OCTOBER + hour * HOUR) / 1000, UTC) for hour in span))
+    period = Period(*(datetime.fromtimestamp(OCTOBER / 1000 + hour * 3600, UTC) for hour in span))
     query = Query(
-        period=period,
-        period_name="a day",
-        by=by,
-        now=NOW,
+        **{"period": period, "period_name": "a day", "by": by, "now": NOW, "with_sections": False} | options,
         share_unallocated=share,
-        with_sections=with_sections,
-        **filters,
-    )  # type: ignore[arg-type]
-    config = Config(shared_costs=list(rules), prices=Prices(fx={"EUR": Decimal("1.1")} if fx is None else fx))
+    )
+    rates = {"EUR": Decimal(fx)} if fx else {}
+    config = Config(shared_costs=list(rules), prices=Prices(fx=rates))
     price.load_fx_rates(con, config)
     return build(con, config, query)
 
@@ -198,39 +193,30 @@ def test_any_dimension_adds_up_to_the_same(
         assert sums(parts) == sums([row])
 
 
-EVERYTHING = rule("namespaces", namespaces=["*"])
+EVERYTHING = (rule("namespaces", namespaces=["*"]), rule("storage"))
 KUBE = rule("namespaces", "kube", namespaces=["kube-*"])
 OTHERS = rule("namespaces", "all", namespaces=["*-system", "monitoring"])
 AWS, NIMBUS = rule("support", "of aws", provider="aws"), rule("support", "of nimbus", provider="nimbus")
 # Of support 12 of 24 hours and 5 EUR are of the period; of the commitment 12 of 48 hours, and what is charged for an instant. The
-# cost of kube-system (24) and of monitoring (48) moves to train (96) and serve (24 + 48); a namespace is the first rule's; where
-# nobody else is left, it stays.
-CHARGED: list[tuple[str, tuple[SharedCost, ...], str, dict[str | None, Any]]] = [
-    ("team", RULES, "support", {"research": "10.5"}),
-    ("team", RULES, "commitment_waste", {"finops": 2}),
-    ("namespace", RULES, "storage", {"train": "0.171428572", "serve": "0.128571428"}),
-    ("namespace", RULES, "network", {"train": "0.025", "serve": "0.025"}),
-    (
-        "namespace",
-        RULES,
-        "namespaces",
-        {"kube-system": -24, "monitoring": -48, "train": "41.142857143", "serve": "30.857142857"},
-    ),
-    ("cluster", (AWS, NIMBUS), "of aws", {}),
-    ("team", (EVERYTHING, rule("storage")), "namespaces", {}),
-    ("team", (EVERYTHING, rule("storage")), "storage", {None: "0.3"}),
-]
+# cost of kube-system (24) and of monitoring (48) moves to train (96) and serve (24 + 48); a namespace is the first rule's.
+CHARGED = """
+team       support           research=10.5
+team       commitment_waste  finops=2
+namespace  storage           serve=0.128571428 train=0.171428572
+namespace  network           serve=0.025 train=0.025
+namespace  namespaces        kube-system=-24 monitoring=-48 serve=30.857142857 train=41.142857143"""
 
 
-@pytest.mark.parametrize(("by", "rules", "name", "expected"), CHARGED)
-def test_what_rules_charge(
-    con: duckdb.DuckDBPyConnection,
-    by: str,
-    rules: tuple[SharedCost, ...],
-    name: str,
-    expected: dict[str | None, Any],
-) -> None:
-    assert charges(ask(con, by, rules=rules), name) == {key: Decimal(cost) for key, cost in expected.items()}
+@pytest.mark.parametrize("line", CHARGED.strip().splitlines())
+def test_what_rules_charge(con: duckdb.DuckDBPyConnection, line: str) -> None:
+    by, name, *expected = line.split()
+    found = charges(ask(con, by, rules=RULES), name)
+    assert found == {key: Decimal(cost) for key, cost in (word.split("=") for word in expected)}
+
+
+def test_namespaces_without_anybody_else_keep_their_cost(con: duckdb.DuckDBPyConnection) -> None:
+    view = ask(con, rules=EVERYTHING)
+    assert (charges(view, "namespaces"), charges(view, "storage")) == ({}, {None: Decimal("0.3")})
 
 
 def test_what_is_billed_of_gpu_machines_in_the_period(con: duckdb.DuckDBPyConnection) -> None:
@@ -278,9 +264,9 @@ def test_a_bill_without_a_rate_is_refused(con: duckdb.DuckDBPyConnection) -> Non
     with pytest.raises(
         PriceError, match="shared cost support is billed in EUR: there is no rate from EUR to USD"
     ) as error:
-        ask(con, rules=(rule("support"),), fx={})
+        ask(con, rules=(rule("support"),), fx="")
     assert "set [prices] fx = { EUR" in str(error.value.fix)
-    assert ask(con, rules=(rule("storage"),), fx={}).totals_shared
+    assert ask(con, rules=(rule("storage"),), fx="").totals_shared
 
 
 def test_an_owner_without_gpus_has_a_row_of_its_own(con: duckdb.DuckDBPyConnection) -> None:
