@@ -55,12 +55,13 @@ BUILDS = {"requests": units.requests, "batch_item": BATCHES, "tokens": units.tok
 
 
 def shown(row: dict[str, Any], names: str) -> str:
-    """Columns of a row that a text names, with their values."""
-    values = {name: row[name] for name in re.findall(r"(\w+)=", names)}
-    return " ".join(
-        f"{name}={value if value is None or isinstance(value, str) else f'{float(value):.9g}'}"
-        for name, value in values.items()
-    )
+    """Columns of a row that a text names, with their values to the last digit."""
+    found = []
+    for name in re.findall(r"(\w+)=", names):
+        value = row[name]
+        is_number = value is not None and not isinstance(value, str)
+        found.append(f"{name}={f'{Decimal(str(value)).normalize():f}' if is_number else value}")
+    return " ".join(found)
 
 
 @pytest.mark.parametrize("workload", dict.fromkeys(line[0] for line in ASKED))
