@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,39 +35,104 @@ def on_nodes(nodes: dict[str, list[tuple[str, list[int], float, float]]], hours:
     return fleet(hours, [node(name, "g6.12xlarge", 0, hours) for name in nodes], told, util, scrape=600)
 
 
-GPUS = [0, 1, 2, 3]
-# pods of other scenes hold their node for a day
-PODS: dict[str, list[tuple[str, list[int], float, float]]] = {
-    "engines": [("engines-0", [0, 1], 0, 24), ("engines-1", [2, 3], 0, 24)],
-    "copies": [("copies-0", GPUS, 0, 10), ("copies-1", GPUS, 11, 24)],
-    "pools": [("pool-prefill-0", [0], 0, 24), ("pool-decode-0", [1, 2, 3], 0, 24)],
-    "mixed": [("mixed-0", [0, 1], 0, 48), ("big-0", [2, 3], 0, 48)],
-    **{name: [(f"{name}-0", GPUS, 0, 48)] for name in ("days", "idle", "odd")},
-    **{name: [(f"{name}-0", GPUS, 0, 2)] for name in ("trace", "lines", "plurals")},
-}
-CRASHES = {
+# pods, their GPUs of L4 nodes of their own, and their hours
+PODS = """
+engines: engines-0 01 0-24, engines-1 23 0-24
+copies: copies-0 0123 0-10, copies-1 0123 11-24
+pools: pool-prefill-0 0 0-24, pool-decode-0 123 0-24
+mixed: mixed-0 01 0-48, big-0 23 0-48
+days: days-0 0123 0-48
+idle: idle-0 0123 0-48
+odd: odd-0 0123 0-48
+trace: trace-0 0123 0-2
+lines: lines-0 0123 0-2
+plurals: plurals-0 0123 0-2"""
+ALONE = "triton cached phase weighed quiet workers alike again restart crash-5 crash-3 crash-odd"
+PODS += "".join(f"\n{name}: {name}-0 0123 0-24" for name in ALONE.split())
+# what a pod counted: amounts at hours
+COUNTED = """
+request engines-0 model=qwen engine=0 finished_reason=stop | 0:10 12:1010 23:2010
+request engines-0 model=qwen engine=0 finished_reason=length | 0:10 12:510 23:1010
+request engines-0 model=qwen engine=0 finished_reason=abort | 0:10 12:17 23:24
+request engines-0 model=qwen engine=1 finished_reason=stop | 0:10 12:1010 23:2010
+request engines-0 model=qwen engine=1 finished_reason=length | 0:10 12:510 23:1010
+request engines-0 model=qwen engine=1 finished_reason=abort | 0:10 12:17 23:24
+request engines-1 model=qwen engine=0 finished_reason=stop | 0:10 12:1010 23:2010
+request engines-1 model=qwen engine=0 finished_reason=length | 0:10 12:510 23:1010
+request engines-1 model=qwen engine=0 finished_reason=abort | 0:10 12:17 23:24
+request engines-1 model=qwen engine=1 finished_reason=stop | 0:10 12:1010 23:2010
+request engines-1 model=qwen engine=1 finished_reason=length | 0:10 12:510 23:1010
+request engines-1 model=qwen engine=1 finished_reason=abort | 0:10 12:17 23:24
+
+the second replica is behind, misses the restart at 5 and comes back later
+request copies-0 prometheus_replica=a | 0:100 2:300 4:500 5:0 6:50 9:200
+request copies-0 prometheus_replica=b | 0.01:100 2.01:290 4.01:500 6.01:49 9.01:200
+scraped by two jobs; it began within the collected time, so it counted from 0
+request copies-1 job=one | 11.2:30 20:130
+request copies-1 job=two | 11.2:30 20:130
+
+batch_item triton-0 model=a | 0:0 8:100
+batch_item triton-0 model=b | 0:0 8:200
+request triton-0 model=a | 0:0 8:9
+
+prompt_token cached-0 model=m | 0:0 5:8e6
+cached_token cached-0 model=m | 0:0 5:4e6
+generation_token cached-0 model=m | 0:0 5:1e6
+prefill_second cached-0 model=m | 0:0 5:30
+decode_second cached-0 model=m | 0:0 5:90
+prompt_token phase-0 model=m | 0:0 5:8e6
+generation_token phase-0 model=m | 0:0 5:1e6
+decode_second phase-0 model=m | 0:0 5:90
+prompt_token weighed-0 model=m mapping=weighed | 0:0 5:3
+generation_token weighed-0 model=m | 0:0 5:1
+prompt_token days-0 model=m | 0:0 5:3e6
+generation_token days-0 model=m | 0:0 5:1e6
+prompt_token idle-0 model=m | 0:0 5:100 40:100
+prompt_token quiet-0 model=a | 0:0 5:100 12:100 20:107 23:107
+prompt_token quiet-0 model=b | 0:0 5:100 12:100 20:100 23:100
+
+of the prompt, which it counts again, all came over from the other pod
+prompt_token pool-prefill-0 model=m | 0:0 5:8e6
+cached_token pool-prefill-0 model=m | 0:0 5:2e6
+generation_token pool-prefill-0 model=m | 0:0 5:100
+prompt_token pool-decode-0 model=m | 0:0 5:8e6
+cached_token pool-decode-0 model=m | 0:0 5:8e6
+generation_token pool-decode-0 model=m | 0:0 5:1e6
+
+prompt_token mixed-0 model=small | 0:0 5:5e6 29:15e6
+generation_token mixed-0 model=small | 0:0 5:5e6 29:10e6
+prompt_token mixed-0 model=tiny | 0:0 5:2e6 29:6e6
+generation_token mixed-0 model=tiny | 0:0 5:2e6 29:4e6
+prompt_token big-0 model=small | 0:0 5:9e6 29:27e6
+generation_token big-0 model=small | 0:0 5:9e6 29:18e6
+
+prompt_token odd-0 model=m0 mapping=odd | 0:0 9:1e12 33:1e12
+cached_token odd-0 model=m0 | 0:0 9:0 33:0
+generation_token odd-0 model=m0 | 0:0 9:1 33:78
+prefill_second odd-0 model=m0 | 0:0 9:7 33:8
+decode_second odd-0 model=m0 | 0:0 9:0 33:1
+prompt_token odd-0 model=m1 mapping=odd | 0:0 9:3 33:4
+cached_token odd-0 model=m1 | 0:0 9:5 33:6
+generation_token odd-0 model=m1 | 0:0 9:0 33:1
+prefill_second odd-0 model=m1 | 0:0 9:0 33:0
+decode_second odd-0 model=m1 | 0:0 9:9 33:9
+prompt_token odd-0 model=m2 mapping=odd | 0:0 9:0 33:0
+cached_token odd-0 model=m2 | 0:0 9:0 33:0
+generation_token odd-0 model=m2 | 0:0 9:0 33:0
+prefill_second odd-0 model=m2 | 0:0 9:0 33:0
+decode_second odd-0 model=m2 | 0:0 9:0 33:0"""
+WEIGHTS = {"weighed": 1.0, "odd": 7.3}  # what a prompt token weighs, by mapping
+Points = list[tuple[float, float]]
+CRASHES: dict[str, tuple[Points, int | None]] = {
     # one restart at 2 h: what was counted since; then a crash every five scrapes, alike or not
     "restart": ([(minute / 60, minute % 120 * 10) for minute in range(240)], 1190 + 1190),
     "crash-5": ([(minute / 60, minute % 5 * 100) for minute in range(240)], 48 * 400),
     "crash-3": ([(minute / 60, minute % 3 * 100) for minute in range(240)], 80 * 200),
     "crash-odd": ([(minute / 60, minute % 5 * (100 + minute % 7) + 3) for minute in range(240)], None),
 }
-# amounts at five o'clock
-COUNTS = {
-    "cached": {"prompt_token": 8_000_000, "cached_token": 4_000_000, "generation_token": 1_000_000, "prefill_second": 30,
-               "decode_second": 90},
-    "phase": {"prompt_token": 8_000_000, "generation_token": 1_000_000, "decode_second": 90},
-    "weighed": {"prompt_token": 3, "generation_token": 1},
-    "pool-prefill": {"prompt_token": 8_000_000, "cached_token": 2_000_000, "generation_token": 100},
-    # of the prompt, which it counts again, all came over from the other pod
-    "pool-decode": {"prompt_token": 8_000_000, "cached_token": 8_000_000, "generation_token": 1_000_000},
-    "days": {"prompt_token": 3_000_000, "generation_token": 1_000_000},
-}  # fmt: skip
-MAPPED = {"weighed": 1.0, "odd": 7.3}  # what a prompt token weighs, by mapping
-Told = list[tuple[ProgressSeries, Sequence[tuple[float, float]]]]
 
 
-def processes(starts: list[int], rates: list[int]) -> list[tuple[float, int]]:
+def processes(starts: list[int], rates: list[int]) -> Points:
     """What scrapes find, a minute apart: each the counter of one of the workers, which add their rate a minute."""
     picked = random.Random(4)
     chosen = [(minute, picked.randrange(len(starts))) for minute in range(240)]
@@ -78,58 +143,18 @@ STARTS = [10_000, 20_000, 40_000, 90_000]
 WORKERS = processes(STARTS, [1, 2, 3, 4])
 
 
-def told_of_requests() -> Told:
-    told: Told = []
-    for name in ("engines-0", "engines-1"):
-        for engine in ("0", "1"):
-            for reason, rate in (("stop", 1000), ("length", 500), ("abort", 7)):
-                labels = {"engine": engine, "finished_reason": reason}
-                series = counter(
-                    "request", name, "chat", model="qwen", labels=labels, is_failure=reason == "abort"
-                )
-                told.append((series, [(0, 10), (12, 10 + rate), (23, 10 + 2 * rate)]))
-    for name, points in (
-        # the second replica is behind, misses the restart at 5 and comes back later
-        ("a", [(0.0, 100), (2, 300), (4, 500), (5, 0), (6, 50), (9, 200)]),
-        ("b", [(0.01, 100), (2.01, 290), (4.01, 500), (6.01, 49), (9.01, 200)]),
-    ):
-        told.append((counter("request", "copies-0", "chat", labels={"prometheus_replica": name}), points))
-    for job in (
-        "one",
-        "two",
-    ):  # scraped by two jobs; it began within the collected time, so it counted from 0
-        told.append((counter("request", "copies-1", "chat", labels={"job": job}), [(11.2, 30), (20, 130)]))
-    for unit, model, amount in (("batch_item", "a", 100), ("batch_item", "b", 200), ("request", "a", 9)):
-        told.append((counter(unit, "triton-0", "chat", model=model), [(0, 0), (8, amount)]))
-    told.append((counter("request", "workers-0", "chat"), WORKERS))
-    told.append((counter("request", "alike-0", "chat"), processes([0, 0, 0, 0], [60, 61, 59, 60])))
-    return told + [(counter("request", f"{name}-0", "chat"), points) for name, (points, _) in CRASHES.items()]
-
-
-def told_of_tokens() -> Told:
-    told: Told = []
-    for workload, counts in COUNTS.items():
-        for unit, count in counts.items():
-            series = counter(unit, f"{workload}-0", "chat", model="m")
-            mapped = unit == "prompt_token" and workload in MAPPED
-            told.append((series._replace(mapping=workload) if mapped else series, [(0, 0), (5, count)]))
-    for (name, model), count in {
-        ("mixed-0", "small"): 5,
-        ("mixed-0", "tiny"): 2,
-        ("big-0", "small"): 9,
-    }.items():
-        for unit, scale in (("prompt_token", 3), ("generation_token", 2)):
-            told.append(
-                (
-                    counter(unit, name, "chat", model=model),
-                    [(0, 0), (5, count * 1e6), (29, count * scale * 1e6)],
-                )
-            )
-    told.append((counter("prompt_token", "idle-0", "chat", model="m"), [(0, 0), (5, 100), (40, 100)]))
-    for model, more in (("a", 7), ("b", 0)):
-        points = [(0, 0), (5, 100), (12, 100), (20, 100 + more), (23, 100 + more)]
-        told.append((counter("prompt_token", "quiet-0", "chat", model=model), points))
-    return told
+def told() -> list[tuple[ProgressSeries, Points]]:
+    found = []
+    for unit, name, words, amounts in re.findall(r"^(\w+) (\S+-\d)(.*) \| (.+)$", COUNTED, re.M):
+        labels = dict(re.findall(r"(\w+)=(\S+)", words))
+        known = {key: labels.pop(key) for key in ("model", "mapping") if key in labels}
+        is_failure = labels.get("finished_reason") == "abort"
+        series = counter(unit, name, "chat", labels=labels, is_failure=is_failure)._replace(**known)
+        points = [amount.split(":") for amount in amounts.split()]
+        found.append((series, [(float(hour), float(count)) for hour, count in points]))
+    computed = {"workers": WORKERS, "alike": processes([0, 0, 0, 0], [60, 61, 59, 60])}
+    computed |= {name: points for name, (points, _) in CRASHES.items()}
+    return [*found, *((counter("request", f"{name}-0", "chat"), points) for name, points in computed.items())]
 
 
 @dataclass
@@ -156,44 +181,22 @@ class Served:
         return import_files(self.store, [path], self.config.tz)[0]
 
 
-# days of models of prompt, cached and generated tokens and seconds of both phases
-Days = list[list[tuple[int, ...]]]
-ODD: Days = [[(10**12, 0, 1, 7, 0), (3, 5, 0, 0, 9), (0, 0, 0, 0, 0)], [(0, 0, 77, 1, 1), (1, 1, 1, 0, 0)]]
-
-
-def odd_counts(days: Days, workload: str) -> Told:
-    told: Told = []
-    for model in range(max(map(len, days))):
-        for number, name in enumerate(
-            ("prompt_token", "cached_token", "generation_token", "prefill_second", "decode_second")
-        ):
-            level, points = 0, [(0.0, 0.0)]
-            for day, models in enumerate(days):
-                level += models[model][number] if model < len(models) else 0
-                points.append((day * 24 + 9.0, float(level)))
-            mapping = workload if name == "prompt_token" else name
-            told.append(
-                (counter(name, f"{workload}-0", "chat", model=f"m{model}")._replace(mapping=mapping), points)
-            )
-    return told
-
-
 def served_at(folder: Path) -> Served:
     """All scenes in one store, each on a node of its own."""
-    alone = ("triton", "cached", "phase", "weighed", "quiet", "workers", "alike", "again", *CRASHES)
-    config, store = stored(
-        on_nodes(PODS | {name: [(f"{name}-0", GPUS, 0, 24)] for name in alone}, 48), folder
-    )
+    nodes: dict[str, list[tuple[str, list[int], float, float]]] = {}
+    for where, pods in re.findall(r"(\S+): (.+)", PODS):
+        nodes[where] = [
+            (name, [*map(int, gpus)], float(start), float(end))
+            for name, gpus, start, end in re.findall(r"(\S+) (\d+) (\d+)-(\d+)", pods)
+        ]
+    config, store = stored(on_nodes(nodes, 48), folder)
     mapped = [
         UnitSettings(name=name, unit="prompt_token", metric="m", prompt_weight=weight)
-        for name, weight in MAPPED.items()
+        for name, weight in WEIGHTS.items()
     ]
     config = config.model_copy(update={"units": mapped})
-    put(store, [*told_of_requests(), *told_of_tokens(), *odd_counts(ODD, "odd")], 48)
+    put(store, told(), 48)
     for last in (100, 100, 160):
-        put(
-            store,
-            [(counter("request", "again-0", "chat"), [(1, 0), (2, 40), (3, 40), (4, 40), (9, last)])],
-            source="again",
-        )
+        again = counter("request", "again-0", "chat")
+        put(store, [(again, [(1, 0), (2, 40), (3, 40), (4, 40), (9, last)])], source="again")
     return Served(config, store, folder)

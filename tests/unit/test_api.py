@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
+import re
 import shlex
-import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,35 +82,6 @@ def test_frames_hold_what_the_command_says(name: str, small: Path, monkeypatch: 
     }.items() <= frame.attrs.items()
 
 
-def test_a_report_has_one_figure_for_cost(small: Path) -> None:
-    config = str(small)
-    frame = api.answer("report", month="2026-10", by="team", config=config)
-    assert frame["cost"].sum() == pytest.approx(frame.attrs["totals"]["node_cost"])
-    assert frame["cost"].tolist() == pytest.approx(
-        api.report(month="2026-10", by="team", config=config)["cost"].tolist()
-    )
-
-
-def test_what_others_print_meanwhile_is_theirs(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = threading.Event()
-    handlers = list(logging.getLogger().handlers)
-
-    def talk() -> None:
-        while not done.is_set():
-            print("mine")
-            time.sleep(0.001)
-
-    other = threading.Thread(target=talk)
-    other.start()
-    try:
-        assert len(api.waste(month="2026-10", config=small)) > 2
-    finally:
-        done.set()
-        other.join()
-    assert set(capsys.readouterr().out.split()) == {"mine"}
-    assert logging.getLogger().handlers == handlers
-
-
 def test_options_are_those_of_the_command(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config = str(small)
     few = api.waste(start="2026-10-01", end="2026-10-02", team=["research", "vision"], top=3, config=config)
@@ -124,23 +93,26 @@ def test_options_are_those_of_the_command(small: Path, capfd: pytest.CaptureFixt
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message", "fix"),
-    [
-        ("reprot", {}, "'reprot' is no command that answers", "did you mean report?"),
-        ("waste", {"tema": "x"}, "No such option: --tema", "gpucost waste --help"),
-        ("waste", {"team": True}, "team takes a value, not True", "gpucost waste --help"),
-        ("waste", {"month": "October"}, "--month 'October' is no month", "2026-10"),
-        ("explain team", {}, "Missing argument", "gpucost explain team --help"),
-        ("waste", {"store": "none.duckdb"}, "none.duckdb", "gpucost collect"),
-    ],
-)
-def test_what_is_refused_is_said_as_by_the_command(
-    name: str, options: dict[str, str], message: str, fix: str, small: Path
-) -> None:
+REFUSED = """
+reprot        -                   'reprot' is no command that answers > did you mean report?
+waste         tema=x              No such option: --tema > gpucost waste --help
+waste         month=October       --month 'October' is no month > 2026-10
+explain team  -                   Missing argument > gpucost explain team --help
+waste         store=none.duckdb   none.duckdb > gpucost collect"""
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_what_is_refused_is_said_as_by_the_command(line: str, small: Path) -> None:
+    name, options, words = re.split("  +", line)
+    message, fix = words.split(" > ")
     with pytest.raises(GpucostError) as raised:
-        api.answer(name, config=str(small), **options)
+        api.answer(name, config=str(small), **dict(re.findall(r"(\w+)=(\S+)", options)))
     assert message in raised.value.message and fix in str(raised.value.fix)
+
+
+def test_a_flag_is_no_value(small: Path) -> None:
+    with pytest.raises(GpucostError, match="team takes a value, not True"):
+        api.answer("waste", config=str(small), team=True)
 
 
 def test_a_command_that_there_is_not() -> None:

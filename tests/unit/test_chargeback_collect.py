@@ -31,7 +31,7 @@ def store(october: Path, tmp_path: Path, in_an_empty_folder: Path) -> Path:
     return Path(copyfile(october, tmp_path / "store.duckdb"))
 
 
-def priced(store: Path, spot: tuple[str, date | None], on_demand: tuple[str, date | None]) -> None:
+def priced(store: Path, spot: tuple[str, str | None], on_demand: tuple[str, str | None]) -> None:
     """Price all nodes by these sources, as of these days."""
     with duckdb.connect(str(store)) as con:
         con.execute("DELETE FROM node_prices")
@@ -49,24 +49,21 @@ def wanting(store: Path) -> list[tuple[str, str]]:
         return price.missing_price_sources(con, MONTH, NOW, 90)
 
 
-@pytest.mark.parametrize(
-    ("spot", "on_demand", "sources"),
-    [
-        (("price_book", None), ("bill", None), []),
-        (("spot_history", None), ("price_book", None), [("spot", "aws")]),
-        (("bill", None), ("catalog", date(2026, 10, 1)), []),
-        (("bill", None), ("catalog", date(2026, 7, 1)), [("prices", "aws")]),
-        (("none", None), ("price_book", None), [("prices", "aws"), ("spot", "aws")]),
-    ],
-)
-def test_prices_are_wanting_where_nothing_better_is_there(
-    store: Path,
-    spot: tuple[str, date | None],
-    on_demand: tuple[str, date | None],
-    sources: list[tuple[str, str]],
-) -> None:
+# what prices spot nodes and others, as of which day, and what is asked for
+WANTING = """
+price_book           bill                  -
+spot_history         price_book            spot
+bill                 catalog=2026-10-01    -
+bill                 catalog=2026-07-01    prices
+none                 price_book            prices,spot"""
+
+
+@pytest.mark.parametrize("line", WANTING.strip().splitlines())
+def test_prices_are_wanting_where_nothing_better_is_there(store: Path, line: str) -> None:
+    *sources, asked = line.split()
+    spot, on_demand = ((name, day or None) for name, _, day in (source.partition("=") for source in sources))
     priced(store, spot, on_demand)
-    assert wanting(store) == sources
+    assert wanting(store) == [(kind, "aws") for kind in asked.strip("-").split(",") if kind]
 
 
 def test_list_prices_are_asked_for_once_a_day(store: Path) -> None:
@@ -101,17 +98,8 @@ class Clouds:
 
 
 def chargeback(store: Path) -> Result:
-    words = [
-        "chargeback",
-        "--month",
-        "2026-10",
-        "--out",
-        str(store.parent / "out"),
-        "--store",
-        str(store),
-        "--collect",
-    ]
-    return CliRunner().invoke(app, words)
+    words = ["chargeback", "--month", "2026-10", "--collect", "--out"]
+    return CliRunner().invoke(app, [*words, str(store.parent / "out"), "--store", str(store)])
 
 
 def test_a_cloud_that_gives_no_prices_has_its_line_and_the_bundle_is_written(

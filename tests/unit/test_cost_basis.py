@@ -21,19 +21,22 @@ REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
 
 # The share of GPUs in an instance's price: by OpenCost's defaults, by AWS' 9 : 1 weights, and by the list price less the host at
 # Google's prices of the family, or of A2 for other clouds (worked out apart from gpucost, in July 2026).
+SHARES = """
+aws    p5.48xlarge                 0.3401  0.1601  0.7321
+aws    p4d.24xlarge                0.4898  0.2632  0.6395
+aws    g5.xlarge                   0.8302  0.6338  0.8069
+aws    g6.xlarge                   0.8302  0.6338  0.7587
+aws    g5.16xlarge                 0.2341  0.0976  0.2413
+gcp    a2-highgpu-1g               0.5623  0.3180  0.7987
+gcp    a2-ultragpu-1g              0.4635  0.2446  0.7831
+gcp    a3-highgpu-8g               0.3438  0.1613  0.8931
+gcp    g2-standard-4               0.8302  0.6338  0.7923
+gcp    g2-standard-32              0.3794  0.1779  0.3229
+azure  Standard_ND96amsr_A100_v4   0.4067  0.2067  0.6617
+azure  Standard_NC24ads_A100_v4    0.3597  0.1711  0.5397"""
 KNOWN = [
-    ("aws", "p5.48xlarge", 0.3401, 0.1601, 0.7321),
-    ("aws", "p4d.24xlarge", 0.4898, 0.2632, 0.6395),
-    ("aws", "g5.xlarge", 0.8302, 0.6338, 0.8069),
-    ("aws", "g6.xlarge", 0.8302, 0.6338, 0.7587),
-    ("aws", "g5.16xlarge", 0.2341, 0.0976, 0.2413),
-    ("gcp", "a2-highgpu-1g", 0.5623, 0.3180, 0.7987),
-    ("gcp", "a2-ultragpu-1g", 0.4635, 0.2446, 0.7831),
-    ("gcp", "a3-highgpu-8g", 0.3438, 0.1613, 0.8931),
-    ("gcp", "g2-standard-4", 0.8302, 0.6338, 0.7923),
-    ("gcp", "g2-standard-32", 0.3794, 0.1779, 0.3229),
-    ("azure", "Standard_ND96amsr_A100_v4", 0.4067, 0.2067, 0.6617),
-    ("azure", "Standard_NC24ads_A100_v4", 0.3597, 0.1711, 0.5397),
+    (provider, name, [*map(float, shares)])
+    for provider, name, *shares in map(str.split, SHARES.strip().splitlines())
 ]
 OWN = "our-own-box"
 Splits = dict[str, tuple[dict[str, tuple[bool, float, float]], list[tuple[Any, ...]]]]
@@ -72,13 +75,13 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
 @pytest.mark.parametrize("basis", BASES)
 def test_shares_are_those_that_are_known(basis: str, splits: Splits) -> None:
     shares_of, warnings = splits[basis]
-    for provider, name, *shares in KNOWN:
+    for provider, name, shares in KNOWN:
         is_fallback, gpu, _ = shares_of[name]
         assert gpu == pytest.approx(shares[BASES.index(basis)], abs=5e-5), name
         assert is_fallback == (basis == "sku" and provider != "gcp")
     fallen = set()
     if basis == "sku":  # our own box has no list price, so list prices do not split it
-        fallen = {OWN, *(name for provider, name, *_ in KNOWN if provider != "gcp")}
+        fallen = {OWN, *(name for provider, name, _ in KNOWN if provider != "gcp")}
         assert OWN not in shares_of
     assert warnings == [("basis_fallback", name) for name in sorted(fallen)]
 

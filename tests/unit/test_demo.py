@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import os
-import re
-import subprocess
-import sys
-from collections import defaultdict
+import shutil
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
-from typing import cast
 
 import duckdb
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.collect.slurm.sacct import DELIMITER, FIELDS
 from gpucost.config.model import Config
 from gpucost.demo import fixture
 from gpucost.demo.build import build, last_months, prepare
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.publish.chargeback import LEDGER_BY
 from gpucost.questions.queue.waits import slurm
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report import reading
@@ -102,96 +92,60 @@ def test_a_moved_bill_is_of_its_month_alone(moved: Path) -> None:
 
 
 def test_moved_jobs_are_as_sacct_tells_of_them_at_the_end_of_the_period(moved: Path) -> None:
-    lines = (moved / "slurm-jobs.psv").read_text().splitlines()
-    rows = [dict(zip(FIELDS, line.split(DELIMITER), strict=True)) for line in lines[1:]]
+    head, *lines = (line.split(DELIMITER) for line in (moved / "slurm-jobs.psv").read_text().splitlines())
+    rows = [dict(zip(FIELDS, line, strict=True)) for line in lines]
     start, end = FEBRUARY.start_ms // 1000, MARCH.end_ms // 1000
-    assert lines[0].split(DELIMITER) == list(FIELDS)
+    assert head == list(FIELDS)
     assert {row["State"] for row in rows} >= {"COMPLETED", "FAILED", "PREEMPTED", "RUNNING", "TIMEOUT"}
     for row in rows:
         assert int(row["Submit"]) <= int(row["Eligible"]) < end
+        times = (row["Start"], row["End"], row["ElapsedRaw"], row["AllocTRES"])
         if row["State"] == "PENDING":
-            assert (row["Start"], row["End"], row["ElapsedRaw"], row["AllocTRES"]) == (
-                "Unknown",
-                "Unknown",
-                "0",
-                "",
-            )
-            assert row["JobID"].replace("_", "").isdigit()
+            assert times == ("Unknown", "Unknown", "0", "") and row["JobID"].replace("_", "").isdigit()
         elif row["State"] == "RUNNING":
-            assert row["End"] == "Unknown" and int(row["ElapsedRaw"]) == end - int(row["Start"]) > 0
+            assert times[1] == "Unknown" and int(times[2]) == end - int(times[0]) > 0
         else:
-            assert start < int(row["End"]) <= end
-            assert int(row["ElapsedRaw"]) == int(row["End"]) - int(row["Start"])
+            assert start < int(times[1]) <= end and int(times[2]) == int(times[1]) - int(times[0])
 
 
-# with 28, 29, 30 and 31 days, of which the first begin on each day of the week, and a change of the clocks
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "today",
-    [
-        pytest.param("2028-04-02", marks=pytest.mark.ci),
-        *("2027-04-01", "2026-05-31", "2027-02-01", "2029-09-10", "2026-08-05", "2027-01-15"),
-    ],
-)
-def test_it_is_as_good_in_any_two_months(today: str, tmp_path: Path) -> None:
-    billed, estimated = last_months(datetime.fromisoformat(today).replace(tzinfo=UTC))
-    config = build(tmp_path, billed, estimated, lambda _: None)
+def check_report(config: Config, month: Period, sources: set[str]) -> ReportView:
     store = Store(config.store)
-    for month, priced in ((billed, {"bill", "price_book"}), (estimated, {"price_book"})):
-        view = reading.report(config, store, Query(period=month, period_name="", by=("team",)))
-        assert {row.keys["team"] for row in view.rows if row.kind == "allocated"} == {*TEAMS, "unassigned"}
-        assert 0.7 < view.totals.efficiency < 0.76
-        assert 0.5 < view.totals.spot_ratio < 0.55
-        assert not view.coverage.of_kind("not_collected")
-        assert [warning.code for warning in view.coverage.warnings] == ["unassigned_namespace"]
-        assert {told.name for told in view.coverage.price_sources} == priced
-    account = reconciliation(config, store, f"{billed.start:%Y-%m}")
-    assert (account.problems, account.is_final, account.not_collected) == ((), True, ())
-    assert not unpaid(store)
-
-
-# own nodes are on no bill
-@pytest.mark.parametrize(
-    ("month", "sources"), [(BILLED, {"bill", "price_book"}), (ESTIMATED, {"price_book"})]
-)
-def test_its_report_is_worth_reading(demo: Config, month: Period, sources: set[str]) -> None:
-    store = Store(demo.store)
-    view = reading.report(demo, store, Query(period=month, period_name="a month", by=("team",)))
+    view = reading.report(config, store, Query(period=month, period_name="a month", by=("team",)))
     assert {row.keys["team"] for row in view.rows if row.kind == "allocated"} == {*TEAMS, "unassigned"}
     assert 0.55 < view.totals.efficiency < 0.8
     assert 0.5 < view.totals.spot_ratio < 0.8
+    assert view.node_totals is not None
     assert view.totals.cost + view.node_totals.unallocated_cost == view.node_totals.node_cost
-    assert not view.coverage.of_kind("not_collected")
+    assert [warning.code for warning in view.coverage.warnings] == ["unassigned_namespace"]
     assert {told.name for told in view.coverage.price_sources} == sources
     assert not unpaid(store)
+    return view
+
+
+# own nodes are on no bill
+SOURCES = [(BILLED, {"bill", "price_book"}), (ESTIMATED, {"price_book"})]
+
+
+@pytest.mark.parametrize(("month", "sources"), SOURCES)
+def test_its_report_is_worth_reading(demo: Config, month: Period, sources: set[str]) -> None:
+    check_report(demo, month, sources)
+
+
+KINDS = "instance storage network support tax credit refund other commitment_fee commitment_unused reserved_unused"
+COUNTED = """
+SELECT count(*) FILTER (pricing_category = 'Dynamic') > 0, count(*) FILTER (instance_hours < 1) > 0,
+    count(*) FILTER (charge_description = 'enterprise discount' AND billed_cost < 0) > 0,
+    list_sort(list(DISTINCT coalesce(commitment_discount_type, '-')) FILTER (kind = 'instance'))
+FROM charges"""
 
 
 def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(demo: Config) -> None:
     store = Store(demo.store)
-    _, kinds = store.query("SELECT DISTINCT kind FROM charges")
-    assert {kind for (kind,) in kinds} >= {
-        "instance",
-        "storage",
-        "network",
-        "support",
-        "tax",
-        "credit",
-        "refund",
-        "other",
-    }
-    assert {kind for (kind,) in kinds} >= {"commitment_fee", "commitment_unused", "reserved_unused"}
-    _, commitments = store.query(
-        "SELECT DISTINCT commitment_discount_type FROM charges WHERE kind = 'instance' ORDER BY ALL"
-    )
-    assert commitments == [("Reserved Instance",), ("Savings Plan",), (None,)]
-    _, ((spot, partial, discounts),) = store.query(
-        "SELECT count(*) FILTER (pricing_category = 'Dynamic'), count(*) FILTER (instance_hours < 1), "
-        "count(*) FILTER (charge_description = 'enterprise discount' AND billed_cost < 0) FROM charges"
-    )
-    assert min(cast("int", spot), cast("int", partial), cast("int", discounts)) > 0
-    account = reconciliation(demo, Store(demo.store), "2026-09")
-    assert account.problems == ()
-    assert (account.is_final, account.not_collected) == (True, ())
+    assert {kind for (kind,) in store.query("SELECT DISTINCT kind FROM charges")[1]} >= {*KINDS.split()}
+    (row,) = store.query(COUNTED)[1]
+    assert row == (True, True, True, ["-", "Reserved Instance", "Savings Plan"])
+    account = reconciliation(demo, store, "2026-09")
+    assert (account.problems, account.is_final, account.not_collected) == ((), True, ())
     assert [machine.name for machine in account.unbilled] == ["gpu01", "gpu02", "gpu03"]
     # a machine that never joined its cluster, and somebody's own
     assert {machine.instance_type for machine in account.unseen} == {"p5.48xlarge", "g5.4xlarge"}
@@ -207,70 +161,34 @@ def test_commitments_hold_in_both_months(demo: Config, month: Period, told_by: s
     assert found.covered["aws", "us-east-1", "p4d.24xlarge"].curve.mean == pytest.approx(24 / 15.84, abs=1e-3)
 
 
-def test_one_ledger_over_kubernetes_and_slurm_adds_up(demo: Config) -> None:
-    """What each cluster's teams are charged is what they are charged of both, and with what nobody held all that nodes cost."""
-    store, paid = Store(demo.store), Decimal(0)
-
-    def view(*clusters: str, by: tuple[str, ...] = ("team",)) -> ReportView:
-        query = Query(period=BILLED, period_name="", by=by, clusters=clusters, with_sections=False)
-        return reading.report(demo, store, query)
-
-    charged, parts = defaultdict[str | None, Decimal](Decimal), defaultdict[str | None, Decimal](Decimal)
-    ledger = [row for row in view(by=LEDGER_BY).rows if row.kind == "allocated"]
-    for row in ledger:
-        charged[row.keys["team"]] += row.measures.cost
-    for cluster in ("demo", "hpc"):
-        part = view(cluster)
-        assert part.node_totals is not None
-        assert part.totals.cost + part.node_totals.unallocated_cost == part.node_totals.node_cost
-        paid += part.node_totals.node_cost
-        for row in part.rows:
-            if row.kind == "allocated":
-                parts[row.keys["team"]] += row.measures.cost
-    assert charged == parts
-    assert {row.keys["cluster"] for row in ledger} == {"demo", "hpc"}
-    both = view(by=("account", "partition", "user"))
-    assert both.node_totals is not None and both.node_totals.node_cost == paid
-    told = {tuple(row.keys.values()) for row in both.rows if row.kind == "allocated" and row.keys["account"]}
-    assert told >= {("ai", "gpu", "mira"), ("life-science", "scavenge", "priya")}
+STATES = "COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY PREEMPTED NODE_FAIL RUNNING"
+RUNS = """
+SELECT count(DISTINCT array_job_id) > 0, count(*) FILTER (len(nodes) = 2) > 0, count(*) > count(DISTINCT job_id)
+FROM slurm_runs"""
 
 
 def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
     """Every ending, arrays, a job on two nodes, closed and reserved time, waits of both partitions, and preemption."""
     store = Store(demo.store)
     states = {state for (state,) in store.query("SELECT DISTINCT state FROM slurm_runs")[1]}
-    assert states >= {
-        "COMPLETED",
-        "FAILED",
-        "CANCELLED",
-        "TIMEOUT",
-        "OUT_OF_MEMORY",
-        "PREEMPTED",
-        "NODE_FAIL",
-        "RUNNING",
-    }
-    _, ((arrays, wide, requeued),) = store.query(
-        "SELECT count(DISTINCT array_job_id), count(*) FILTER (len(nodes) = 2), count(*) - count(DISTINCT job_id) FROM slurm_runs"
-    )
-    assert min(cast("int", arrays), cast("int", wide), cast("int", requeued)) > 0
+    assert states >= {*STATES.split()}
+    assert store.query(RUNS)[1] == [(True, True, True)]
     queues = pipeline.read_attributed(
         demo, store, lambda con: slurm(con, ESTIMATED, 7 * 24 * MS_PER_HOUR, ())[0]
     )
-    waits = {(one.by, one.name): one for one in queues}
-    assert {name for by, name in waits if by == "partition"} == {"gpu", "scavenge"}
-    assert waits["partition", "scavenge"].preempted_cost > 0
+    waits = {one.name: one for one in queues if one.by == "partition"}
+    assert set(waits) == {"gpu", "scavenge"} and waits["scavenge"].preempted_cost > 0
     view = reading.report(demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))
     assert view.node_totals is not None and view.node_totals.unavailable_gpu_hours > 0
     assert view.node_totals.over_allocated_gpu_hours == 0
 
 
-@pytest.mark.slow
-def test_an_earlier_demo_makes_way_but_nothing_else_does(tmp_path: Path) -> None:
-    build(tmp_path, BILLED, ESTIMATED, lambda _: None)
-    (tmp_path / "cur-2025-12.parquet").touch()
-    prepare(tmp_path)
-    assert not list(tmp_path.iterdir())
-    other = tmp_path / "other"
+def test_an_earlier_demo_makes_way_but_nothing_else_does(demo: Config, tmp_path: Path) -> None:
+    earlier, other = tmp_path / "earlier", tmp_path / "other"
+    shutil.copytree(demo.store.parent, earlier)
+    (earlier / "cur-2025-12.parquet").touch()
+    prepare(earlier)
+    assert not list(earlier.iterdir())
     other.mkdir()
     (other / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match=r"thesis\.txt"):
@@ -278,53 +196,19 @@ def test_an_earlier_demo_makes_way_but_nothing_else_does(tmp_path: Path) -> None
     assert (other / "thesis.txt").exists()
 
 
+# with 28, 29, 30 and 31 days, of which the first begin on each day of the week, and a change of the clocks
 @pytest.mark.slow
-def test_every_line_that_it_ends_with_works_as_it_is_printed(tmp_path: Path) -> None:
-    """In a shell that does not find gpucost, at an empty home: its lines, and those of the demo that one keeps."""
-    program = Path(sys.executable).with_name("gpucost")
-    environment = {"HOME": str(tmp_path), "PATH": os.defpath}
-    shell = subprocess.Popen(
-        ["bash"],
-        cwd=tmp_path,
-        env=environment,
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-
-    def run(line: str) -> tuple[int, str]:
-        assert shell.stdin and shell.stdout
-        shell.stdin.write(f"{line} >out 2>&1 </dev/null; echo $?; cat out | base64 -w 0; echo\n")
-        shell.stdin.flush()
-        code, printed = shell.stdout.readline(), shell.stdout.readline()
-        return int(code), base64.b64decode(printed).decode()
-
-    def lines(printed: str) -> list[str]:
-        return re.findall("^  (.+)$", printed.partition("\nto look around in it:\n")[2], re.M)
-
-    with shell:
-        code, printed = run(f"{program} demo")
-        first, keep, begin = lines(printed)
-        assert code == 0 and first == f'export PATH={program.parent}:"$PATH"'
-        assert run(first)[0] == 0
-        code, printed = run(keep)
-        assert code == 0 and run(begin)[0] == 0
-        assert (tmp_path / "gpucost.toml").exists()
-        after = lines(printed)
-        assert after[0] == "cd gpucost-demo" and len(after) > 10
-        failed = {line: printed for line in after for code, printed in [run(line)] if code != 0}
-        # the fleet is over its budget, which is no failure
-        assert set(failed) <= {"gpucost budget check"}, failed
-
-
-@pytest.mark.slow
-def test_kept_in_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["demo", "-q", "--keep", "./a/demo"])
-    assert result.exit_code == 0, result.output
-    assert {path.name for path in (tmp_path / "a" / "demo").iterdir()} == {
-        "gpucost.duckdb", "gpucost.toml", "prices.csv", "slurm-jobs.psv", "slurm-nodes.txt", "slurm-reservations.txt",
-        "slurm-events.psv", "slurm-accounts.psv", "slurm-shares.psv",
-        f"cur-{last_months(datetime.now(UTC))[0].start:%Y-%m}.parquet",
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    "today",
+    [
+        pytest.param("2028-04-02", marks=pytest.mark.ci),
+        *("2027-04-01", "2026-05-31", "2027-02-01", "2029-09-10", "2026-08-05", "2027-01-15"),
+    ],
+)
+def test_it_is_as_good_in_any_two_months(today: str, tmp_path: Path) -> None:
+    months = last_months(datetime.fromisoformat(today).replace(tzinfo=UTC))
+    config = build(tmp_path, *months, lambda _: None)
+    for month, (_, sources) in zip(months, SOURCES, strict=True):
+        check_report(config, month, sources)
+    account = reconciliation(config, Store(config.store), f"{months[0].start:%Y-%m}")
+    assert (account.problems, account.is_final, account.not_collected) == ((), True, ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -28,66 +29,55 @@ UTC_ZONE = ZoneInfo("UTC")
 NOW = datetime(2026, 11, 3, 12, 20, tzinfo=UTC)
 
 
-def spans(tz: ZoneInfo, **options: str) -> tuple[str, str, str]:
-    parsed = parse_period(tz, NOW, **options)
-    assert parsed is not None
-    period, name = parsed
-    return iso(period.start), iso(period.end), name
+def parsed(options: str) -> tuple[Period, str] | None:
+    """Of words such as `month=2026-10`."""
+    return parse_period(BERLIN, NOW, **dict(re.findall(r"(\w+)=(\S+)", options)))
 
 
-def test_no_option_means_no_period() -> None:
-    assert parse_period(UTC_ZONE, NOW) is None
+PERIODS = """
+month=2026-10                                 2026-09-30T22:00:00Z 2026-10-31T23:00:00Z October 2026
+month=2026-11                                 2026-10-31T23:00:00Z 2026-11-30T23:00:00Z November 2026 so far
+start=2026-10-01 end=2026-11-01               2026-09-30T22:00:00Z 2026-10-31T23:00:00Z October 2026
+start=2026-10-24 end=2026-10-26               2026-10-23T22:00:00Z 2026-10-25T23:00:00Z 2026-10-24 to 2026-10-25
+start=2026-10-25 end=2026-10-26               2026-10-24T22:00:00Z 2026-10-25T23:00:00Z 2026-10-25
+start=2026-10-01T06:30 end=2026-10-01T06:00Z  2026-10-01T04:30:00Z 2026-10-01T06:00:00Z 2026-10-01 06:30 to 2026-10-01 08:00
+start=2026-11-03                              2026-11-02T23:00:00Z 2026-11-03T13:00:00Z 2026-11-03 00:00 to 2026-11-03 14:00
+last=7d                                       2026-10-26T23:00:00Z 2026-11-02T23:00:00Z 2026-10-27 to 2026-11-02
+last=2w                                       2026-10-19T22:00:00Z 2026-11-02T23:00:00Z 2026-10-20 to 2026-11-02
+last=24h                                      2026-11-02T12:00:00Z 2026-11-03T12:00:00Z 2026-11-02 13:00 to 2026-11-03 13:00"""
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"month": "2026-10"}, ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z", "October 2026")),
-        ({"month": "2026-11"}, ("2026-10-31T23:00:00Z", "2026-11-30T23:00:00Z", "November 2026 so far")),
-        (
-            {"start": "2026-10-01", "end": "2026-11-01"},
-            ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z", "October 2026"),
-        ),
-        (
-            {"start": "2026-10-24", "end": "2026-10-26"},
-            ("2026-10-23T22:00:00Z", "2026-10-25T23:00:00Z", "2026-10-24 to 2026-10-25"),
-        ),
-        (
-            {"start": "2026-10-25", "end": "2026-10-26"},
-            ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", "2026-10-25"),
-        ),
-        (
-            {"start": "2026-10-01T06:30", "end": "2026-10-01T06:00Z"},
-            ("2026-10-01T04:30:00Z", "2026-10-01T06:00:00Z", "2026-10-01 06:30 to 2026-10-01 08:00"),
-        ),
-        (
-            {"start": "2026-11-03"},
-            ("2026-11-02T23:00:00Z", "2026-11-03T13:00:00Z", "2026-11-03 00:00 to 2026-11-03 14:00"),
-        ),
-        ({"last": "7d"}, ("2026-10-26T23:00:00Z", "2026-11-02T23:00:00Z", "2026-10-27 to 2026-11-02")),
-        ({"last": "2w"}, ("2026-10-19T22:00:00Z", "2026-11-02T23:00:00Z", "2026-10-20 to 2026-11-02")),
-        (
-            {"last": "24h"},
-            ("2026-11-02T12:00:00Z", "2026-11-03T12:00:00Z", "2026-11-02 13:00 to 2026-11-03 13:00"),
-        ),
-    ],
-)
-def test_periods_follow_local_time(options: dict[str, str], expected: tuple[str, str, str]) -> None:
-    assert spans(BERLIN, **options) == expected
+@pytest.mark.parametrize("line", PERIODS.strip().splitlines())
+def test_periods_follow_local_time(line: str) -> None:
+    options, expected = re.split("  +", line)
+    period, name = parsed(options) or pytest.fail("no period")
+    assert f"{iso(period.start)} {iso(period.end)} {name}" == expected
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"month": "2026-13"}, {"month": "October"}, {"month": "0001-01"}, {"month": "9999-12"}, {"start": "0001-01-01"},
-        {"month": "2026-10", "last": "7d"}, {"month": "2026-10", "start": "2026-10-01"}, {"last": "7"}, {"last": "0d"},
-        {"last": "99999w"}, {"start": "yesterday"}, {"start": "2026-02-30"}, {"end": "2026-10-01"},
-        {"start": "2026-10-02", "end": "2026-10-01"}, {"start": "2026-10-02", "end": "2026-10-02"}, {"start": "2026-12-01"},
-    ],
-)  # fmt: skip
-def test_what_cannot_be_a_period_is_wrong_usage(options: dict[str, str]) -> None:
+WRONG = """
+month=2026-13
+month=October
+month=0001-01
+month=9999-12
+start=0001-01-01
+month=2026-10 last=7d
+month=2026-10 start=2026-10-01
+last=7
+last=0d
+last=99999w
+start=yesterday
+start=2026-02-30
+end=2026-10-01
+start=2026-10-02 end=2026-10-01
+start=2026-10-02 end=2026-10-02
+start=2026-12-01"""
+
+
+@pytest.mark.parametrize("options", WRONG.strip().splitlines())
+def test_what_cannot_be_a_period_is_wrong_usage(options: str) -> None:
+    assert parsed("") is None
     with pytest.raises(UsageError) as error:
-        parse_period(UTC_ZONE, NOW, **options)
+        parsed(options)
     assert error.value.fix
 
 
@@ -120,19 +110,17 @@ def test_days_of_a_clock_change_have_23_and_25_hours() -> None:
     assert [hours.get(day) for day in ("2026-03-28", "2026-03-29", "2026-10-25")] == [24, 23, 25]
 
 
-def test_the_hour_that_clocks_show_twice_is_two_hours() -> None:
-    day = Period(local_midnight(date(2026, 10, 25), BERLIN), local_midnight(date(2026, 10, 26), BERLIN))
-    names = [part.hour for part in time_buckets(day, BERLIN, ("hour",))]
-    assert len(names) == 25
-    assert "2026-10-25T02:00:00+02:00" in names
-    assert "2026-10-25T02:00:00+01:00" in names
-
-
-def test_hours_half_an_hour_off_are_cut_at_local_midnight() -> None:
-    day = Period(local_midnight(date(2026, 10, 2), KOLKATA), local_midnight(date(2026, 10, 3), KOLKATA))
-    names = [part.hour for part in time_buckets(day, KOLKATA, ("hour",))]
-    assert names[:2] == ["2026-10-02T00:00:00+05:30", "2026-10-02T00:30:00+05:30"]
-    assert len(names) == 25
+@pytest.mark.parametrize(
+    ("tz", "day", "at", "hours"),
+    [
+        (BERLIN, 25, 2, ["2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"]),  # clocks show it twice
+        (KOLKATA, 2, 0, ["2026-10-02T00:00:00+05:30", "2026-10-02T00:30:00+05:30"]),  # cut at local midnight
+    ],
+)
+def test_odd_hours_have_names_of_their_own(tz: ZoneInfo, day: int, at: int, hours: list[str]) -> None:
+    start, end = (local_midnight(date(2026, 10, number), tz) for number in (day, day + 1))
+    names = [part.hour for part in time_buckets(Period(start, end), tz, ("hour",))]
+    assert len(names) == 25 and names[at : at + 2] == hours
 
 
 def test_names() -> None:

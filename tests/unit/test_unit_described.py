@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -24,23 +23,27 @@ def asked(words: str, code: int = 0) -> str:
     return result.output
 
 
-def price(words: str) -> dict[str, Any]:
-    return dict(json.loads(asked(f"{words} --format json")))
-
-
-def test_what_is_described_has_its_price() -> None:
-    tokens = price("tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40")
-    # 20 an hour for 9,000 × 3,600 × 0.4 tokens
-    assert (tokens["schema"], tokens["cost_per_hour"], tokens["per"]) == (
-        "gpucost.unit.price/1",
-        20,
-        1_000_000,
-    )
-    assert tokens["cost"] == pytest.approx(20 / (9000 * 3600 * 0.4) * 1e6, abs=1e-9)
-    requests = price("requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40")
-    assert requests["cost"] == pytest.approx(2.4 / (15 * 3600 * 0.4) * 1000, abs=1e-9)
-    epochs = price("epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 3 --planned-epochs 20")
-    assert (epochs["cost"], epochs["planned_hours"], epochs["planned_cost"]) == (144, 60, 2880)
+# 20 an hour for 9,000 × 3,600 × 0.4 tokens
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            "tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40",
+            {"cost_per_hour": 20, "per": 1_000_000, "cost": 20 / (9000 * 3600 * 0.4) * 1e6},
+        ),
+        (
+            "requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40",
+            {"cost": 2.4 / (15 * 3600 * 0.4) * 1000},
+        ),
+        (
+            "epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 3 --planned-epochs 20",
+            {"cost": 144, "planned_hours": 60, "planned_cost": 2880},
+        ),
+    ],
+)
+def test_what_is_described_has_its_price(words: str, expected: dict[str, float]) -> None:
+    answer = json.loads(asked(f"{words} --format json"))
+    assert {name: answer[name] for name in expected} == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
