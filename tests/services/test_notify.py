@@ -1,4 +1,4 @@
-"""`gpucost notify` and the Pushgateway, against servers on loopback that speak HTTP and SMTP. What messages say is in frozen answers."""
+"""`gpucost notify` and the Pushgateway, against servers on loopback that speak HTTP and SMTP. Texts are frozen answers."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Mail:
         return "250 taken"
 
     def last(self) -> Any:
-        return message_from_bytes(self.mails[-1].content or b"", policy=policy.default)
+        return message_from_bytes(self.mails[-1].original_content or b"", policy=policy.default)
 
 
 @pytest.fixture(scope="module")
