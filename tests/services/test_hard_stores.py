@@ -60,9 +60,9 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(
 
     def attribute(store: Store) -> None:
         pipeline.attribute(write_config(described, tmp_path, tmp_path / "prices.csv"), store)
-        day = f"WHERE from_ms < {at(24) * 1000} ORDER BY ALL"
-        texts = (f"FROM cost_hourly {day}", f"SELECT fingerprint FROM attributed_days {day}")
-        states.append([store.query(text)[1] for text in texts])
+        days = ("FROM cost_hourly", "SELECT from_ms, fingerprint FROM attributed_days")
+        first = [[row for row in store.query(text)[1] if int(str(row[0])) < at(24) * 1000] for text in days]
+        states.append(list(map(sorted, first)))
 
     own_store(tmp_path, described, series, attribute)
     assert len(states) == 3
