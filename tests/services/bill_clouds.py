@@ -124,7 +124,7 @@ class BigQuery:
 
 
 class CostManagement:
-    """Rows behind the query API, in pages behind `nextLink`. `refusals` are answered, one each, where they are not None; `asked` are the bodies."""
+    """Rows behind the query API, in pages behind `nextLink`. `refusals` come first, unless None."""
 
     def __init__(self, pages: list[list[list[Any]]], columns: list[str]) -> None:
         self.pages = pages

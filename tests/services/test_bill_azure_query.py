@@ -18,18 +18,9 @@ from tests.unit.bills import Bills
 from tests.unit.test_bill_azure import SET, SUB
 
 COLUMNS = [
-    "Cost",
-    "UsageQuantity",
-    "UsageDate",
-    "ResourceId",
-    "ResourceLocation",
-    "MeterCategory",
-    "Meter",
-    "ChargeType",
-    "PricingModel",
-    "ReservationId",
-    "Currency",
-]
+    "Cost", "UsageQuantity", "UsageDate", "ResourceId", "ResourceLocation", "MeterCategory", "Meter", "ChargeType",
+    "PricingModel", "ReservationId", "Currency",
+]  # fmt: skip
 
 
 def machine(day: int) -> list[Any]:

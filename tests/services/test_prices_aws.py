@@ -192,11 +192,6 @@ def test_regions_come_from_nodes_where_none_are_configured(cloud: Cloud, store: 
     assert result.ok and result.regions == ("eu-west-1",)
 
 
-def test_a_profile_that_does_not_exist(cloud: Cloud, store: Store) -> None:
-    result = collected("aws", Config(aws=Aws(endpoint_url=cloud.url, profile="nobody")), store)
-    assert result.error is not None and "nobody" in result.error.message
-
-
 def test_without_credentials_the_public_lists_are_asked(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.collect.prices import PriceResult, public
+from gpucost.collect.prices import PriceResult
 from gpucost.config.model import Azure, Config
 from gpucost.store.connection import Store
 from tests.services.price_clouds import Cloud, Reply, azure_cloud, azure_item, check_failure, collected, rows
@@ -82,11 +82,8 @@ def test_all_ways_to_buy_a_machine(cloud: Cloud, store: Store) -> None:
     before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
     assert collect(cloud, store, "eastus").ok
     assert rows(store, "SELECT * FROM list_prices ORDER BY ALL") == before
-
-
-def test_one_region_in_the_currency_of_the_configuration(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store, "westeurope", currency="EUR").ok
-    assert rows(store, "SELECT region, currency FROM list_prices") == [("westeurope", "EUR")]
+    assert rows(store, "SELECT region FROM list_prices WHERE currency = 'EUR'") == [("westeurope",)]
 
 
 def test_throttling_waits_as_long_as_it_is_told(
@@ -137,12 +134,3 @@ def test_a_region_without_prices_fails_the_whole_provider(cloud: Cloud, store: S
         "azure: there are no prices of GPU machines in marscentral",
     )
     assert not store.exists
-
-
-def test_nobody_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(public, "_ATTEMPTS", 2)
-    result = collected(
-        "azure", Config(azure=Azure(retail_prices_url="http://127.0.0.1:9/api/retail/prices")), store
-    )
-    check_failure(result, "azure: cannot be reached")
-    assert len(str(result.error)) < 180

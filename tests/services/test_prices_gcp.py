@@ -59,15 +59,8 @@ MEGA = [
 OTHERS = [
     gcp_sku("A4 Nvidia B200 (1 gpu slice) running in Americas", "GPU", "16.11"),
     gcp_sku("Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas", "GPU", "4.9542"),
-    gcp_sku("Commitment v1: N1 Custom Instance Core in Americas for 1 Year", "CPU", "7", usage="Commit1Yr"),
-    gcp_sku("A2 Sole Tenancy Instance Core running in Americas", "CPU", "7"),
     gcp_sku("A2 Custom Instance Core running in Americas", "CPU", "7"),
-    gcp_sku("Commitment v1: A2 Cpu in Americas for 5 Years", "CPU", "7", usage="Commit5Yr"),
-    gcp_sku("N1 Predefined Instance Core running in Americas", "N1Standard", "0.031611"),
-    gcp_sku("N1 Predefined Instance Ram running in Americas", "N1Standard", "0.004237", unit="GiBy.h"),
-    gcp_sku("Nvidia Tesla T4 GPU running in Americas", "GPU", "0.35"),
     gcp_sku("Nvidia L4 GPU running in Tokyo", "GPU", "0.7", regions=("asia-northeast1",)),
-    gcp_sku("Network Internet Egress", "PremiumInternetEgress", "0.1", unit="GiBy"),
     gcp_sku("A2 Instance Core running in Sydney", "CPU", "0", regions=("australia-southeast1",)),
 ]
 
@@ -171,10 +164,6 @@ def test_a_region_without_prices_of_machines(cloud: Cloud, store: Store) -> None
         "gcp: there are no prices of GPU machines in asia-northeast1",
     )
     assert not store.exists
-
-
-def test_nobody_there(store: Store) -> None:
-    check_failure(collected("gcp", Config(gcp=Gcp(endpoint="127.0.0.1:9")), store), "gcp: cannot be reached")
 
 
 def test_without_credentials_gcp_is_skipped(
