@@ -46,7 +46,7 @@ def test_the_command_reads_all_files_below_a_prefix_together(
     bills: Bills, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f'exports = ["gs://bills/exports"]\nstorage_endpoint = "{endpoint}"\n'
-    bills.write("gpucost.toml", f"[gcp]\n{place}")
+    bills.write("gpucost.toml", f'store = "store.duckdb"\n[gcp]\n{place}')
     monkeypatch.chdir(bills.directory)
     result = CliRunner().invoke(app, ["collect", "gcp"])
     assert result.exit_code == 0 and "2026-03: 5 rows" in result.stdout, result.output

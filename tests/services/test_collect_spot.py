@@ -22,7 +22,7 @@ from gpucost.store.connection import Store
 from gpucost.store.prices import EvictionRate, load_eviction_rates
 from gpucost.whatif.spot.market import Place, read_market
 from tests.services import price_clouds
-from tests.services.price_clouds import Cloud, Handler, Reply, rows
+from tests.services.price_clouds import Cloud, Handler, Reply, rows, shown, words
 from tests.services.price_clouds_aws import models_read_once
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -113,10 +113,10 @@ def test_pages_and_throttling(aws_login: None, store: Store) -> None:
         loaded = run(store, settings)["aws us-east-1"].load
         again = run(store, settings, now=NOW + timedelta(hours=6))["aws us-east-1"].load
     assert loaded is not None and (loaded.rows, loaded.new) == (2, 2)
-    columns = "zone, at_ms, price_per_hour::DOUBLE, source, region, provider"
-    assert rows(store, f"FROM spot_prices SELECT {columns} ORDER BY ALL") == [
-        ("us-east-1a", 1790812800000, 9.1, "aws us-east-1", "us-east-1", "aws"),
-        ("us-east-1b", 1790899200000, 9.2, "aws us-east-1", "us-east-1", "aws"),
+    columns = "zone, at_ms, price_per_hour, source, region, provider"
+    assert shown(store, columns, "spot_prices") == [
+        ["us-east-1a", "1790812800000", "9.1", "aws us-east-1", "us-east-1", "aws"],
+        ["us-east-1b", "1790899200000", "9.2", "aws us-east-1", "us-east-1", "aws"],
     ]
     first = forms[1]
     assert first["Filter.1.Name"] == ["instance-type"]
@@ -229,19 +229,19 @@ def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatc
         settings = Azure(management_url=url, subscriptions=["s-1"], regions=["eastus", "westeurope"])
         result = run(store, azure=settings)["azure"]
     assert result.error is None and result.load is not None and result.load.new == 3
-    columns = "region, zone, instance_type, product, price_per_hour::VARCHAR"
-    assert rows(store, f"FROM spot_prices SELECT {columns} ORDER BY ALL") == [
-        ("eastus", "", A100, "Linux/UNIX", "1.250000000000"),
-        ("eastus", "", A100, "Linux/UNIX", "1.500000000000"),
-        ("westeurope", "", A100, "Linux/UNIX", "0.000050000000"),
-    ]
+    assert shown(store, "region, zone, instance_type, product, price_per_hour", "spot_prices") == words("""
+        eastus     - Standard_NC24ads_A100_v4 Linux/UNIX 1.25
+        eastus     - Standard_NC24ads_A100_v4 Linux/UNIX 1.5
+        westeurope - Standard_NC24ads_A100_v4 Linux/UNIX 0.00005
+    """)
     assert asked[1]["subscriptions"] == ["s-1"] and "'eastus', 'westeurope'" in asked[1]["query"]
     assert asked[2]["options"]["$skipToken"] == "more"
-    columns = "provider, region, instance_type, band_low_percent, seen_on::VARCHAR"
-    assert rows(store, f"FROM spot_eviction_rates SELECT {columns} ORDER BY ALL") == [
-        ("azure", "eastus", A100, 5, "2026-11-01"),
-        ("azure", "westeurope", A100, 20, "2026-11-01"),
-    ]
+    assert shown(
+        store, "provider, region, instance_type, band_low_percent, seen_on", "spot_eviction_rates"
+    ) == words("""
+        azure eastus     Standard_NC24ads_A100_v4 5  2026-11-01
+        azure westeurope Standard_NC24ads_A100_v4 20 2026-11-01
+    """)
     with store.write() as con:
         load_eviction_rates(con, [EvictionRate("azure", "eastus", A100, 20)], date(2026, 10, 31))
     with store.read() as con:

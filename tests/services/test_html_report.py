@@ -180,24 +180,6 @@ def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, host
     assert browser.value("window.hit") is None and browser.messages == []
 
 
-@pytest.mark.slow
-def test_names_lead_to_their_workloads_and_to_pages_of_teams(browser: Browser, hostile: Path) -> None:
-    browser.view(1280)
-    browser.open(hostile)
-    clicked = "[...document.querySelectorAll('{}')].find((one) => one.textContent === '{}').click()"
-    browser.value(clicked.format("#part-1 tbody th a", "team-042"))
-    assert browser.value(_FOUND).startswith("1 of ")
-    assert browser.value("document.querySelector('#search select').value") == "team-042"
-    browser.value(clicked.format("#every-workload th a", "Deployment/team-042"))
-    field = "document.querySelector('#search input[data-of=workload]').value"
-    assert browser.value(field) == '"Deployment/team-042"'
-    assert browser.value(_FOUND).startswith("1 of ")
-    _type(browser, "workload", '"Deployment/team-04"')
-    assert browser.value(_FOUND).startswith("0 of ")
-    links = "[...document.querySelectorAll('#part-1 tbody th a')]"
-    assert browser.value(f"{links}.filter((one) => one.getAttribute('href') === '#no').length") == 2
-
-
 def test_all_charts_are_drawn(browser: Browser, page: Path) -> None:
     browser.view(1280)
     browser.open(page)

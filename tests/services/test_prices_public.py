@@ -14,7 +14,7 @@ import pytest
 from gpucost.collect.prices import PriceResult, public
 from gpucost.config.model import Aws, Config, PriceLists
 from gpucost.store.connection import Store
-from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows
+from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows, shown, words
 from tests.services.price_lists import aws_bulk, oci_product, oci_shape, offer, plan, price_lists, reserved
 
 EAST = "us-east-1"
@@ -117,36 +117,35 @@ def collect(
 def test_aws_without_a_login(cloud: Cloud, store: Store) -> None:
     result = collect(cloud, store, "aws")
     assert result.ok, result.error
-    columns = "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour, source"
-    prices = rows(store, f"FROM list_prices SELECT {columns} ORDER BY ALL")
-    assert [row[:-1] for row in prices] == [
-        ("p5.48xlarge", "on_demand", 0, "", "", Decimal("55.04")),
-        ("p5.48xlarge", "reserved", 1, "no_upfront", "standard", Decimal("39")),
-        ("p5.48xlarge", "reserved", 3, "partial_upfront", "standard", Decimal("20")),
-        ("p5.48xlarge", "savings_plan", 1, "no_upfront", "compute", Decimal("44.1")),
-        ("p5.48xlarge", "savings_plan", 3, "all_upfront", "ec2_instance", Decimal("41.2")),
-    ]
-    assert {row[-1] for row in prices} == {"aws bulk price list", "aws bulk savings plans"}
+    assert shown(
+        store, "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour"
+    ) == words("""
+        p5.48xlarge on_demand    0 -               -            55.04
+        p5.48xlarge reserved     1 no_upfront      standard     39
+        p5.48xlarge reserved     3 partial_upfront standard     20
+        p5.48xlarge savings_plan 1 no_upfront      compute      44.1
+        p5.48xlarge savings_plan 3 all_upfront     ec2_instance 41.2
+    """)
+    sources = words("aws bulk price list\naws bulk savings plans")
+    assert [row[0].split() for row in shown(store, "DISTINCT source")] == sources
     assert not any(question for _, question in cloud.questions)
 
 
 def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store, "oci").ok
-    assert rows(
-        store, "SELECT region, instance_type, purchase_option, price_per_hour FROM list_prices ORDER BY ALL"
-    ) == [
-        ("", "BM.GPU.GB200.4", "on_demand", Decimal(64)),
-        ("", "BM.GPU.H100.8", "on_demand", Decimal(80)),
-        ("", "BM.GPU.MI455X.8", "on_demand", Decimal(72)),
-        ("", "VM.GPU3.1", "on_demand", Decimal("2.95")),
-        ("", "VM.GPU3.1", "spot", Decimal("1.475")),
-    ]
-    assert rows(store, "SELECT instance_type, gpu_model, gpu_count FROM instance_types ORDER BY ALL") == [
-        ("BM.GPU.GB200.4", "GB200", 4),
-        ("BM.GPU.H100.8", "H100-80GB-HBM3", 8),
-        ("BM.GPU.MI455X.8", "MI455X", 8),
-        ("VM.GPU3.1", "V100-SXM2-16GB", 1),
-    ]
+    assert shown(store, "region, instance_type, purchase_option, price_per_hour") == words("""
+        - BM.GPU.GB200.4  on_demand 64
+        - BM.GPU.H100.8   on_demand 80
+        - BM.GPU.MI455X.8 on_demand 72
+        - VM.GPU3.1       on_demand 2.95
+        - VM.GPU3.1       spot      1.475
+    """)
+    assert shown(store, "instance_type, gpu_model, gpu_count", "instance_types") == words("""
+        BM.GPU.GB200.4  GB200          4.0
+        BM.GPU.H100.8   H100-80GB-HBM3 8.0
+        BM.GPU.MI455X.8 MI455X         8.0
+        VM.GPU3.1       V100-SXM2-16GB 1.0
+    """)
     assert collect(cloud, store, "oci", currency="EUR", now=NOW.replace(day=22)).ok
     assert rows(
         store,
@@ -156,18 +155,17 @@ def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
 
 def test_gpu_clouds_price_a_gpu(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store, "runpod").ok and collect(cloud, store, "vast").ok
-    prices = "SELECT provider, instance_type, purchase_option, price_per_hour FROM list_prices ORDER BY ALL"
-    assert rows(store, prices) == [
-        ("runpod", "1x_A100-80GB-PCIe_COMMUNITY", "on_demand", Decimal("1.19")),
-        ("runpod", "1x_A100-80GB-PCIe_SECURE", "on_demand", Decimal("1.59")),
-        ("runpod", "1x_H100-SXM_COMMUNITY", "on_demand", Decimal("2.69")),
-        ("runpod", "1x_H100-SXM_SECURE", "on_demand", Decimal("3.49")),
-        ("runpod", "1x_MI300X_SECURE", "on_demand", Decimal("2.19")),
-        ("vast", "1x_A100-PCIE-40GB", "on_demand", Decimal("0.5")),
-        ("vast", "1x_A100-PCIE-40GB", "spot", Decimal("0.25")),
-        ("vast", "1x_H100-SXM", "on_demand", Decimal("2.2")),
-        ("vast", "1x_H100-SXM", "spot", Decimal(2)),
-    ]
+    assert shown(store, "provider, instance_type, purchase_option, price_per_hour") == words("""
+        runpod 1x_A100-80GB-PCIe_COMMUNITY on_demand 1.19
+        runpod 1x_A100-80GB-PCIe_SECURE    on_demand 1.59
+        runpod 1x_H100-SXM_COMMUNITY       on_demand 2.69
+        runpod 1x_H100-SXM_SECURE          on_demand 3.49
+        runpod 1x_MI300X_SECURE            on_demand 2.19
+        vast   1x_A100-PCIE-40GB           on_demand 0.5
+        vast   1x_A100-PCIE-40GB           spot      0.25
+        vast   1x_H100-SXM                 on_demand 2.2
+        vast   1x_H100-SXM                 spot      2
+    """)
     assert rows(store, "SELECT DISTINCT gpu_model FROM instance_types WHERE instance_type LIKE '%H100%'") == [
         ("H100-80GB-HBM3",)
     ]
