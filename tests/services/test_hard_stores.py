@@ -60,9 +60,9 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(
 
     def attribute(store: Store) -> None:
         pipeline.attribute(write_config(described, tmp_path, tmp_path / "prices.csv"), store)
-        days = ("FROM cost_hourly", "SELECT from_ms, fingerprint FROM attributed_days")
+        days = ("FROM cost_hourly SELECT from_ms, *", "SELECT from_ms, fingerprint FROM attributed_days")
         first = [[row for row in store.query(text)[1] if int(str(row[0])) < at(24) * 1000] for text in days]
-        states.append(list(map(sorted, first)))
+        states.append([sorted(rows, key=str) for rows in first])
 
     own_store(tmp_path, described, series, attribute)
     assert len(states) == 3
