@@ -14,6 +14,17 @@ from tests.loopback import Quiet
 
 Answer = tuple[int, dict[str, str], Any]
 Handler = Callable[[str, str, dict[str, list[str]], Any], Answer]
+COLUMNS = [
+    "billing_account_id",
+    "service",
+    "sku",
+    "usage_start_time",
+    "usage_end_time",
+    "cost",
+    "credits",
+    "invoice",
+    "brand_new",
+]
 
 
 @contextmanager
@@ -24,16 +35,13 @@ def serving(handle: Handler) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:
-            url = urlsplit(self.path)
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, headers, answer = handle(
-                self.command, url.path, parse_qs(url.query), json.loads(body) if body else None
-            )
+            url, length = urlsplit(self.path), int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            status, headers, answer = handle(self.command, url.path, parse_qs(url.query), body)
             text = json.dumps(answer).encode()
             self.send_response(status)
-            for name, value in (
-                {"Content-Type": "application/json", "Content-Length": str(len(text))} | headers
-            ).items():
+            own = {"Content-Type": "application/json", "Content-Length": str(len(text))}
+            for name, value in (own | headers).items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(text)
@@ -47,140 +55,97 @@ def serving(handle: Handler) -> Iterator[str]:
 class BigQuery:
     """A table of JSON texts by invoice month, behind jobs.insert, jobs.get, jobs.getQueryResults and tables.get.
 
-    `refusals` are answered, one each, before anything else is; `jobs` are the configurations asked for.
+    `refusals` are answered, one each, before anything else is; `jobs` are the configurations asked for. Reading takes 3 GiB.
     """
 
-    def __init__(self, rows: dict[str, list[str]], *, page: int = 2, bytes_read: int = 3 << 30) -> None:
-        self.rows = rows
-        self.page = page
-        self.bytes_read = bytes_read
+    page, read = 2, 3 << 30
+
+    def __init__(self, rows: dict[str, list[str]]) -> None:
+        self.rows, self.fields = rows, COLUMNS
         self.refusals: list[Answer] = []
         self.jobs: list[dict[str, Any]] = []
-        self.fields = [
-            "billing_account_id",
-            "service",
-            "sku",
-            "usage_start_time",
-            "usage_end_time",
-            "cost",
-            "credits",
-        ]
-        self.fields += ["invoice", "brand_new"]
-        self.partitioning: dict[str, str] | None = {"type": "DAY"}
+        self.partitioning = {"type": "DAY"}
 
     def __call__(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Answer:
         if self.refusals:
             return self.refusals.pop(0)
         if "/tables/" in path:
             return 200, {}, self._table()
-        if method == "POST" and path.endswith("/jobs"):
-            return self._insert(body)
-        found = re.search(r"/(?:queries|jobs)/([^/]+)$", path)
-        if not found:
-            return 404, {}, _error(404, "notFound", f"no {path}")
-        job = self.jobs[int(found.group(1).rpartition("-")[2])]
+        if method == "POST":
+            job = body["configuration"]
+            if int(job["query"].get("maximumBytesBilled", self.read)) < self.read:
+                return error(400, "bytesBilledLimitExceeded")
+            self.jobs.append(job)
+            return 200, {}, self._job(len(self.jobs) - 1)
+        number = int(path.rpartition("-")[2])
         if "/jobs/" in path:
-            return 200, {}, self._job(job)
-        return 200, {}, self._results(job, query)
+            return 200, {}, self._job(number)
+        return 200, {}, self._results(number, query)
 
     def _table(self) -> dict[str, Any]:
-        reference = {
+        schema = {"fields": [{"name": name, "type": "STRING", "mode": "NULLABLE"} for name in self.fields]}
+        rows = str(sum(map(len, self.rows.values())))
+        place = {
             "projectId": "ml-proj",
             "datasetId": "billing",
             "tableId": "gcp_billing_export_resource_v1_X",
         }
-        schema = {"fields": [{"name": name, "type": "STRING", "mode": "NULLABLE"} for name in self.fields]}
-        rows = str(sum(map(len, self.rows.values())))
-        table = {"kind": "bigquery#table", "tableReference": reference, "schema": schema, "numRows": rows}
-        return table | ({"timePartitioning": self.partitioning} if self.partitioning else {})
-
-    def _insert(self, body: Any) -> Answer:
-        job = body["configuration"]
-        if "maximumBytesBilled" in job["query"] and int(job["query"]["maximumBytesBilled"]) < self.bytes_read:
-            return 400, {}, _error(400, "bytesBilledLimitExceeded", "Query exceeded limit for bytes billed")
-        job["number"] = len(self.jobs)
-        self.jobs.append(job)
-        return 200, {}, self._job(job)
-
-    def _job(self, job: dict[str, Any]) -> dict[str, Any]:
-        reference = {"projectId": "ml-proj", "jobId": f"job-{job['number']}", "location": "US"}
-        statistics = {
-            "totalBytesProcessed": str(self.bytes_read),
-            "query": {"totalBytesProcessed": str(self.bytes_read), "statementType": "SELECT"},
+        return {
+            "tableReference": place,
+            "schema": schema,
+            "numRows": rows,
+            "timePartitioning": self.partitioning,
         }
-        configuration = {key: value for key, value in job.items() if key != "number"}
-        return {"kind": "bigquery#job", "jobReference": reference, "configuration": configuration, "status": {"state": "DONE"},
-                "statistics": statistics}  # fmt: skip
 
-    def _results(self, job: dict[str, Any], query: dict[str, list[str]]) -> dict[str, Any]:
-        month = next(
-            one["parameterValue"]["value"]
-            for one in job["query"]["queryParameters"]
-            if one["name"] == "month"
-        )
-        lines = self.rows.get(month, [])
-        start = int(query.get("pageToken", ["0"])[0])
-        most = int(query.get("maxResults", [str(self.page)])[0])
-        end = min(start + min(most, self.page), len(lines))
-        reference = {"projectId": "ml-proj", "jobId": f"job-{job['number']}", "location": "US"}
-        answer: dict[str, Any] = {
-            "kind": "bigquery#getQueryResultsResponse",
+    def _job(self, number: int) -> dict[str, Any]:
+        reference = {"projectId": "ml-proj", "jobId": f"job-{number}", "location": "US"}
+        read = {"totalBytesProcessed": str(self.read), "query": {"totalBytesProcessed": str(self.read)}}
+        return {
             "jobReference": reference,
-            "jobComplete": True,
+            "configuration": self.jobs[number],
+            "status": {"state": "DONE"},
+            "statistics": read,
         }
-        answer |= {"totalRows": str(len(lines)), "schema": {"fields": [{"name": "line", "type": "STRING"}]}}
-        answer["rows"] = [{"f": [{"v": line}]} for line in lines[start:end]]
-        return answer | ({"pageToken": str(end)} if end < len(lines) else {})
+
+    def _results(self, number: int, query: dict[str, list[str]]) -> dict[str, Any]:
+        parameters = {
+            one["name"]: one["parameterValue"]["value"]
+            for one in self.jobs[number]["query"]["queryParameters"]
+        }
+        lines = self.rows.get(parameters["month"], [])
+        start, most = (
+            int(query.get(name, [other])[0]) for name, other in (("pageToken", "0"), ("maxResults", "9"))
+        )
+        end = start + min(most, self.page)
+        return self._job(number) | {
+            "jobComplete": True, "totalRows": str(len(lines)), "schema": {"fields": [{"name": "line", "type": "STRING"}]},
+            "rows": [{"f": [{"v": line}]} for line in lines[start:end]], "pageToken": str(end) if end < len(lines) else None,
+        }  # fmt: skip
 
 
 class CostManagement:
-    """Rows behind the query API, in pages behind `nextLink`; `refusals` come first, `asked` are the bodies."""
+    """Rows behind the query API, in pages behind `nextLink`. `refusals` come first, unless None."""
 
     def __init__(self, pages: list[list[list[Any]]], columns: list[str]) -> None:
         self.pages = pages
         self.columns = columns
-        self.refusals: list[Answer] = []
+        self.refusals: list[Answer | None] = []
         self.asked: list[tuple[str, Any]] = []
         self.url = ""
 
     def __call__(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Answer:
-        assert method == "POST" and path.endswith("/providers/Microsoft.CostManagement/query")
+        assert method == "POST" and re.search("/providers/Microsoft.CostManagement/query$", path)
         self.asked.append((path, body))
-        if self.refusals:
-            return self.refusals.pop(0)
+        if self.refusals and (refusal := self.refusals.pop(0)):
+            return refusal
         page = int(query.get("$skiptoken", ["0"])[0])
-        more = (
-            f"{self.url}{path}?api-version=2025-03-01&$skiptoken={page + 1}"
-            if page + 1 < len(self.pages)
-            else None
-        )
-        properties = {
-            "nextLink": more,
-            "columns": [{"name": name, "type": "String"} for name in self.columns],
-            "rows": self.pages[page],
-        }
-        return (
-            200,
-            {},
-            {"id": "x", "name": "y", "type": "Microsoft.CostManagement/query", "properties": properties},
-        )
+        more = f"{self.url}{path}?api-version=2025-03-01&$skiptoken={page + 1}"
+        columns = [{"name": name, "type": "String"} for name in self.columns]
+        link = more if page + 1 < len(self.pages) else None
+        return 200, {}, {"properties": {"nextLink": link, "columns": columns, "rows": self.pages[page]}}
 
 
-def _error(code: int, reason: str, message: str) -> dict[str, Any]:
-    return {
-        "error": {
-            "code": code,
-            "message": message,
-            "errors": [{"reason": reason, "message": message, "domain": "global"}],
-        }
-    }
-
-
-def throttled(seconds: str = "1") -> Answer:
-    """What Google answers to too many requests."""
-    return 429, {"Retry-After": seconds}, _error(429, "rateLimitExceeded", "Exceeded rate limits")
-
-
-def expired() -> Answer:
-    """What Google answers to a token of yesterday."""
-    return 401, {}, _error(401, "authError", "Request had invalid authentication credentials.")
+def error(code: int, reason: str, **headers: str) -> Answer:
+    """What Google answers where it refuses."""
+    told = {"reason": reason, "message": reason, "domain": "global"}
+    return code, headers, {"error": {"code": code, "message": reason, "errors": [told]}}

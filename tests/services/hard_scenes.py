@@ -10,76 +10,78 @@ import pytest
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import Store
-from tests.oracle import Figures
-from tests.oracle.calculation import PodKey
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total
+from tests.replay.scrape import scrape
 from tests.replay.series import Series
 
 HOURS = 5
-PLAIN = {"resource": "nvidia_com_gpu"}
-REQUESTS = "kube_pod_container_resource_.*"
 SPAN = (at(0) * 1000, at(HOURS) * 1000)
 _TEAMS = """
     SELECT team, sum(allocated_gpu_ms) FROM cost_hourly JOIN nodes USING (node_id)
     WHERE kind = 'allocated' AND to_ms <= $end AND cluster SIMILAR TO $cluster
     GROUP BY ALL HAVING sum(allocated_gpu_ms) > 0
 """
-_MESSAGES = "SELECT message FROM warnings WHERE cluster = $cluster"
 
 
 class Answers:
-    """What the product says of a fleet's hours, in GPU-hours."""
+    """What the product says of a fleet's hours."""
 
     def __init__(self, config: Config, store: Store, cluster: str = ".*") -> None:
         self.config, self.store, self.cluster = config, store, cluster
 
-    def pods(self) -> dict[PodKey, Figures]:
-        return by_pod(self.store, *SPAN, self.cluster)
+    def shows(self, expected: str, within: float = 0.035) -> None:
+        """Lines of a pod's uid, `total` or `teams`, and figures: GPU-hours, but for `cost`; within a scrape or two each."""
+        for line in expected.strip().splitlines():
+            name, *words = line.split()
+            figures = dict(zip(words[::2], map(float, words[1::2]), strict=True))
+            if name == "teams":
+                found = {team: ms / MS_PER_HOUR for team, ms in self.query(_TEAMS, end=SPAN[1])}
+                assert found == pytest.approx(figures, abs=0.02)
+                continue
+            row: Any = total(self.store, *SPAN, self.cluster)
+            if name != "total":
+                row = next(f for key, f in by_pod(self.store, *SPAN, self.cluster).items() if key[3] == name)
+            told = {one: float(getattr(row, one if one == "cost" else f"{one}_gpu_hours")) for one in figures}
+            assert told == pytest.approx(figures, abs=within), name
 
-    def pod(self, uid: str, *measures: str) -> list[float]:
-        figures = next(f for key, f in self.pods().items() if key[3] == uid)
-        return [float(getattr(figures, measure)) for measure in measures]
-
-    def total(self, *measures: str) -> list[float]:
-        figures = total(self.store, *SPAN, self.cluster)
-        return [float(getattr(figures, measure)) for measure in measures]
+    def held(self) -> list[float]:
+        """The GPU-hours of each pod that held any."""
+        pods = by_pod(self.store, *SPAN, self.cluster).values()
+        return sorted(float(figures.allocated_gpu_hours) for figures in pods if figures.allocated_gpu_hours)
 
     def query(self, sql: str, **params: int) -> list[tuple[Any, ...]]:
         """Rows of a statement in which $cluster stands."""
         with self.store.read() as con:
             return con.execute(sql, {"cluster": self.cluster, **params}).fetchall()
 
-    def teams(self) -> dict[str, Any]:
-        return {
-            team: pytest.approx(ms / MS_PER_HOUR, abs=0.02) for team, ms in self.query(_TEAMS, end=SPAN[1])
-        }
-
     def warnings(self, code: str) -> list[str]:
         """What the stored warnings of a kind say."""
-        rows = self.query(
-            f"SELECT message FROM warnings WHERE code = '{code}' AND cluster SIMILAR TO $cluster"  # noqa: S608
-        )
-        return [message for (message,) in rows]
+        rows = self.query("SELECT code, message FROM warnings WHERE cluster SIMILAR TO $cluster")
+        return [message for kind, message in rows if kind == code]
 
 
-def own_store(folder: Path, described: Fleet, series: list[Series]) -> tuple[Config, Store]:
+def lean(described: Fleet) -> list[Series]:
+    """What is scraped of a fleet, but for metrics that decide nothing."""
+    return scrape(described, lean=True)
+
+
+def on_w(pods: list[Any], util: dict[str, Any], kind: str = "g6.12xlarge", **more: Any) -> Fleet:
+    """A fleet of one node, w, that is up all the time."""
+    return fleet(HOURS, [node("w", kind, 0, HOURS)], pods, util, **more)
+
+
+def of_team(name: str, **more: Any) -> Fleet:
+    """One GPU held all the time in a namespace labeled with a team."""
+    return on_w([pod("a", "w", [0], 0, HOURS)], {}, namespaces={"train": {"team": name}}, **more)
+
+
+def own_store(
+    folder: Path, described: Fleet, series: list[Series], after: Any = None
+) -> tuple[Config, Store]:
     """A fleet whose figures others in one store with it would change."""
     (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
     config = write_config(described, folder, folder / "prices.csv")
-    return config, load(described, series, config)
-
-
-def near(*hours: float) -> Any:
-    """These figures, each within a scrape or two."""
-    return pytest.approx(list(hours), abs=0.035)
-
-
-def of_team(name: str, start: float = 0, **more: Any) -> Fleet:
-    """One GPU held all the time in a namespace labeled with a team."""
-    nodes = [node("w", "g6.12xlarge", start, HOURS)]
-    return fleet(
-        HOURS, nodes, [pod("a", "w", [0], start, HOURS)], {}, namespaces={"train": {"team": name}}, **more
-    )
+    return config, load(described, series, config, after=after)

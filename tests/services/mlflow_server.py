@@ -6,22 +6,17 @@ The real one is 0.8 GB to install, so it is no test dependency: MLFLOW_PROGRAM n
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
 from tests.loopback import Quiet, serving
+from tests.programs import program
 from tests.replay.server import free_port, stop
 
 _PAGE = 2
@@ -41,124 +36,103 @@ def call(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def real(folder: Path) -> Iterator[str]:
     """The URL of PyPI's server, alive within the `with`. Skips where it is not installed."""
-    program = os.environ.get("MLFLOW_PROGRAM") or shutil.which("mlflow")
-    if program is None:
-        pytest.skip("MLFLOW_PROGRAM names no mlflow, and none is installed")
     port = free_port()
-    command = [
-        program,
-        "server",
-        "--backend-store-uri",
-        f"sqlite:///{folder}/mlflow.db",
-        "--host",
-        "127.0.0.1",
-    ]
+    words = (
+        f"server --backend-store-uri sqlite:///{folder}/mlflow.db --host 127.0.0.1 --port {port} --workers 1"
+    )
+    command = [program("MLFLOW_PROGRAM", "mlflow"), *words.split()]
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [*command, "--port", str(port), "--workers", "1"], stdout=log, stderr=log, cwd=folder
-        )
-    url = f"http://127.0.0.1:{port}"
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 180
     try:
-        _wait(url, process)
+        while True:
+            with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310
+                break
+            assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
+            time.sleep(0.5)
         yield url
     finally:
         stop(process)
 
 
-def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 180
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310
-                return
-        except (urllib.error.URLError, TimeoutError, ConnectionError):
-            time.sleep(0.5)
-    raise RuntimeError("mlflow did not become ready")
-
-
-def _nothing(path: str, headers: dict[str, str]) -> tuple[int, dict[str, str]] | None:
-    """Every request is answered."""
-    return None
-
-
 class StandIn:
-    """Experiments and runs in memory; pages hold two items. `before` may answer a request with a status instead."""
+    """Experiments and runs in memory; pages hold two items. `refusals`: statuses that are answered instead, one each."""
 
     def __init__(self) -> None:
         self.experiments: list[dict[str, Any]] = [{"experiment_id": "0", "name": "Default"}]
         self.runs: dict[str, dict[str, Any]] = {}
         self.history: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        self.before: Callable[[str, dict[str, str]], tuple[int, dict[str, str]] | None] = _nothing
+        self.refusals: list[int] = []
+        self.logins: list[str | None] = []
 
     def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """What the endpoint answers."""
-        if path == "experiments/create":
-            self.experiments.append({"experiment_id": str(len(self.experiments)), "name": body["name"]})
-            return {"experiment_id": self.experiments[-1]["experiment_id"]}
-        if path == "runs/create":
-            run_id = f"{len(self.runs):032x}"
-            info = {
-                "run_id": run_id,
-                "run_name": body["run_name"],
-                "status": "RUNNING",
-                "start_time": body["start_time"],
-            }
-            info["experiment_id"] = body["experiment_id"]
-            self.runs[run_id] = {"info": info, "data": {"tags": body["tags"], "params": [], "metrics": []}}
-            return {"run": self.runs[run_id]}
-        if path == "runs/log-batch":
-            run = self.runs[body["run_id"]]
-            run["data"]["params"] += body.get("params", [])
-            for metric in body.get("metrics", []):
-                self.history.setdefault((body["run_id"], metric["key"]), []).append(metric)
-                others = [one for one in run["data"]["metrics"] if one["key"] != metric["key"]]
-                run["data"]["metrics"] = [*others, metric]
-            return {}
-        if path == "runs/update":
-            self.runs[body["run_id"]]["info"] |= {"status": body["status"], "end_time": body["end_time"]}
-            return {}
-        if path == "experiments/search":
-            return self._page("experiments", self.experiments, body)
-        if path == "runs/search":
-            return self._page(
-                "runs",
-                [run for run in self.runs.values() if run["info"]["experiment_id"] in body["experiment_ids"]],
-                body,
-            )
-        return self._page("metrics", self.history.get((body["run_id"], body["metric_key"]), []), body)
+        run = self.runs.get(body.get("run_id", ""), {})
+        match path:
+            case "experiments/create":
+                made = {"experiment_id": str(len(self.experiments)), "name": body["name"]}
+                self.experiments.append(made)
+                return made
+            case "runs/create":
+                info = {name: body[name] for name in ("run_name", "start_time", "experiment_id")}
+                info |= {"run_id": f"{len(self.runs):032x}", "status": "RUNNING"}
+                self.runs[info["run_id"]] = {
+                    "info": info,
+                    "data": {"tags": body["tags"], "params": [], "metrics": []},
+                }
+                return {"run": {"info": info}}
+            case "runs/log-batch":
+                run["data"]["params"] += body.get("params", [])
+                for metric in body.get("metrics", []):
+                    self.history.setdefault((body["run_id"], metric["key"]), []).append(metric)
+                    others = [one for one in run["data"]["metrics"] if one["key"] != metric["key"]]
+                    run["data"]["metrics"] = [*others, metric]
+                return {}
+            case "runs/update":
+                run["info"] |= {"status": body["status"], "end_time": body["end_time"]}
+                return {}
+            case "experiments/search":
+                return _page("experiments", self.experiments, body)
+            case "runs/search":
+                experiments, runs = body["experiment_ids"], self.runs.values()
+                return _page(
+                    "runs", [run for run in runs if run["info"]["experiment_id"] in experiments], body
+                )
+        return _page("metrics", self.history.get((body["run_id"], body["metric_key"]), []), body)
 
-    @staticmethod
-    def _page(key: str, items: list[dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
-        start = int(body.get("page_token") or 0)
-        more = {"next_page_token": str(start + _PAGE)} if start + _PAGE < len(items) else {}
-        return {key: items[start : start + _PAGE], **more}
+
+def _page(key: str, items: list[dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
+    start = int(body.get("page_token") or 0)
+    more = {"next_page_token": str(start + _PAGE)} if start + _PAGE < len(items) else {}
+    return {key: items[start : start + _PAGE], **more}
 
 
 @contextmanager
-def stand_in(server: StandIn | None = None) -> Iterator[str]:
+def stand_in(state: StandIn) -> Iterator[str]:
     """The URL of a stand-in, alive within the `with`."""
-    state = server or StandIn()
 
-    class Handler(Quiet, BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            self._reply(parts.path, {key: values[0] for key, values in parse_qs(parts.query).items()})
+    class Handler(Quiet):
+        def do_GET(self) -> None:  # noqa: N802
+            url = urlsplit(self.path)
+            self._reply(url.path, {key: values[0] for key, values in parse_qs(url.query).items()})
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802
             self._reply(self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
         def _reply(self, path: str, body: dict[str, Any]) -> None:
-            path = path.removeprefix("/api/2.0/mlflow/")
-            refused = state.before(path, dict(self.headers))
-            status, headers = refused or (200, {})
-            text = json.dumps(state.answer(path, body) if refused is None else {"message": "no"}).encode()
+            state.logins.append(self.headers["Authorization"])
+            status = state.refusals.pop(0) if state.refusals else 200
+            answer = (
+                state.answer(path.removeprefix("/api/2.0/mlflow/"), body)
+                if status == 200
+                else {"message": "no"}
+            )
+            text = json.dumps(answer).encode()
             self.send_response(status)
-            for name, value in {
-                "Content-Type": "application/json",
-                "Content-Length": str(len(text)),
-                **headers,
-            }.items():
-                self.send_header(name, value)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            if status == 429:
+                self.send_header("Retry-After", "0")
             self.end_headers()
             self.wfile.write(text)
 

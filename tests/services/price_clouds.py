@@ -59,6 +59,19 @@ def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
     return store.query(sql)[1]
 
 
+def shown(store: Store, columns: str, table: str = "list_prices") -> list[list[str]]:
+    """Rows in order, each cell as a word: numbers without the zeros that they end with, - for an empty text."""
+    found = rows(store, f"FROM {table} SELECT {columns} ORDER BY ALL")
+    return [
+        [f"{cell.normalize():f}" if isinstance(cell, Decimal) else str(cell) or "-" for cell in row]
+        for row in found
+    ]
+
+
+def words(table: str) -> list[list[str]]:
+    return [line.split() for line in table.strip().splitlines()]
+
+
 def check_failure(result: PriceResult, message: str) -> None:
     """It is one line, which begins like this, and a fix."""
     assert result.error is not None and result.error.message.startswith(message), result.error
@@ -108,20 +121,17 @@ class _AzureHandler(Handler):
         assert "serviceName eq 'Virtual Machines'" in condition
         region = re.search(r"armRegionName eq '(\w+)'", condition)
         prefix = re.search(r"startswith\(armSkuName, '(\w+)'\)", condition)
+        currency = question["currencyCode"]
         items = [
-            {**item, "currencyCode": question["currencyCode"]}
+            item | {"currencyCode": currency}
             for item in self.cloud.facts["items"]
             if (not region or item["armRegionName"] == region[1])
             and (not prefix or item["armSkuName"].startswith(prefix[1]))
         ]
         page, more = page_of(items, question.get("$skip"))
         link = f"{self.cloud.url}?{urlencode({**question, '$skip': more})}" if more else None
-        about = {
-            "BillingCurrency": question["currencyCode"],
-            "CustomerEntityId": "Default",
-            "CustomerEntityType": "Retail",
-        }
-        self.reply(Reply(200, {**about, "Items": page, "NextPageLink": link, "Count": len(page)}))
+        answer = {"BillingCurrency": currency, "Items": page, "NextPageLink": link, "Count": len(page)}
+        self.reply(Reply(200, answer))
 
 
 @contextmanager
@@ -182,6 +192,12 @@ def gcp_cloud(skus: list[Any]) -> Iterator[Cloud]:
         server.stop(None).wait()
 
 
+def gcp_skus(table: str) -> list[Any]:
+    """SKUs by price, group, usage and description."""
+    cells = [[cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()]
+    return [gcp_sku(text, group, price, usage=usage) for price, group, usage, text in cells]
+
+
 def gcp_sku(
     description: str,
     group: str,
@@ -196,29 +212,18 @@ def gcp_sku(
 
     def tier(start: float, text: str) -> dict[str, Any]:
         whole, nanos = divmod(int(Decimal(text) * 1_000_000_000), 1_000_000_000)
-        return {
-            "start_usage_amount": start,
-            "unit_price": {"currency_code": "USD", "units": whole, "nanos": nanos},
-        }
+        unit_price = {"currency_code": "USD", "units": whole, "nanos": nanos}
+        return {"start_usage_amount": start, "unit_price": unit_price}
 
     units = {"RAM": "GiBy.h", "LocalSSD": "GiBy.mo"}
+    rates = [tier(*of) for of in tiers or ((0, price),)]
+    expression = {"usage_unit": unit or units.get(group, "h"), "tiered_rates": rates}
+    effective = {"effective_time": datetime(2026, 11, 20, 8, tzinfo=UTC), "pricing_expression": expression}
+    family = "Storage" if group == "LocalSSD" else "Compute"
+    category = {
+        "service_display_name": "Compute Engine", "resource_family": family, "resource_group": group, "usage_type": usage,
+    }  # fmt: skip
     return {
-        "sku_id": "0000-0000-0000",
-        "description": description,
-        "category": {
-            "service_display_name": "Compute Engine",
-            "resource_family": "Storage" if group == "LocalSSD" else "Compute",
-            "resource_group": group,
-            "usage_type": usage,
-        },
-        "service_regions": list(regions),
-        "pricing_info": [
-            {
-                "effective_time": datetime(2026, 11, 20, 8, tzinfo=UTC),
-                "pricing_expression": {
-                    "usage_unit": unit or units.get(group, "h"),
-                    "tiered_rates": [tier(*of) for of in tiers or ((0, price),)],
-                },
-            }
-        ],
-    }
+        "sku_id": "0000-0000-0000", "description": description, "category": category, "service_regions": list(regions),
+        "pricing_info": [effective],
+    }  # fmt: skip

@@ -15,28 +15,10 @@ from urllib.parse import parse_qs, urlsplit
 from tests.services.price_clouds import Cloud, Handler, Reply, page_of, serving
 
 # Some of the 1,400 types that moto knows: all would take seconds to write and to read.
-EC2_TYPES = {
-    *(
-        "g4dn.xlarge",
-        "g5.xlarge",
-        "g6.xlarge",
-        "g6f.large",
-        "g6f.4xlarge",
-        "g6e.xlarge",
-        "p3.2xlarge",
-        "p4d.24xlarge",
-    ),
-    *(
-        "p4de.24xlarge",
-        "p5.48xlarge",
-        "inf1.xlarge",
-        "inf2.xlarge",
-        "trn1.2xlarge",
-        "vt1.3xlarge",
-        "m7i.large",
-        "c7g.xlarge",
-    ),
-}
+EC2_TYPES = """
+g4dn.xlarge g5.xlarge g6.xlarge g6f.large g6f.4xlarge g6e.xlarge p3.2xlarge p4d.24xlarge p4de.24xlarge p5.48xlarge inf1.xlarge
+inf2.xlarge trn1.2xlarge vt1.3xlarge m7i.large c7g.xlarge
+"""
 
 
 class _AwsHandler(Handler):
@@ -115,7 +97,7 @@ def aws_cloud(products: list[Any], rates: list[Any]) -> Iterator[Cloud]:
     moto.start()
     cloud = Cloud(facts={"products": products, "rates": rates})
     backend = instance_types.InstanceTypeBackend
-    few = [item for item in backend.instance_types if item.name in EC2_TYPES]
+    few = [item for item in backend.instance_types if item.name in EC2_TYPES.split()]
     try:
         host, port = moto.get_host_and_port()
         with (
@@ -134,40 +116,38 @@ def aws_product(
     """A product as get_products tells it; `reserved` holds (term, class, payment, upfront, per hour)."""
     sku = f"{abs(hash((name, region, tuple(about.items())))):016X}"[:16]
 
-    def dimension(code: str, unit: str, price: str) -> dict[str, Any]:
-        return {
-            "unit": unit,
-            "rateCode": code,
-            "description": "…",
-            "appliesTo": [],
-            "pricePerUnit": {"USD": price},
+    def term(code: str, dimensions: dict[str, tuple[str, str]], **attributes: str) -> dict[str, Any]:
+        priced = {
+            f"{sku}.{code}.{key}": {
+                "unit": unit,
+                "rateCode": key,
+                "appliesTo": [],
+                "pricePerUnit": {"USD": price},
+            }
+            for key, (unit, price) in dimensions.items()
         }
-
-    def term(code: str, dimensions: dict[str, tuple[str, str]], attributes: dict[str, str]) -> dict[str, Any]:
         return {
-            "priceDimensions": {f"{sku}.{code}.{key}": dimension(key, *of) for key, of in dimensions.items()},
-            "sku": sku,
-            "effectiveDate": "2026-11-01T00:00:00Z",
-            "offerTermCode": code,
+            "priceDimensions": priced, "sku": sku, "effectiveDate": "2026-11-01T00:00:00Z", "offerTermCode": code,
             "termAttributes": attributes,
-        }
+        }  # fmt: skip
 
     commitments = {}
     for number, (length, kind, payment, upfront, hourly) in enumerate(reserved):
-        dimensions = {"6YS6EN2CT7": ("Hrs", hourly)} | (
-            {"2TG2D8R56U": ("Quantity", upfront)} if upfront else {}
+        dimensions = {"6YS6EN2CT7": ("Hrs", hourly)}
+        if upfront:
+            dimensions["2TG2D8R56U"] = ("Quantity", upfront)
+        commitments[f"{sku}.R{number}"] = term(
+            f"R{number}", dimensions, LeaseContractLength=length, OfferingClass=kind, PurchaseOption=payment
         )
-        attributes = {"LeaseContractLength": length, "OfferingClass": kind, "PurchaseOption": payment}
-        commitments[f"{sku}.R{number}"] = term(f"R{number}", dimensions, attributes)
     attributes = {
         "instanceType": name, "regionCode": region, "operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA",
         "capacitystatus": "Used", "operation": "RunInstances", "marketoption": "OnDemand", **about,
     }  # fmt: skip
-    on_demand = {f"{sku}.JRTCKXETXF": term("JRTCKXETXF", {"6YS6EN2CT7": ("Hrs", per_hour)}, {})}
+    terms = {"OnDemand": {f"{sku}.JRTCKXETXF": term("JRTCKXETXF", {"6YS6EN2CT7": ("Hrs", per_hour)})}}
     return {
         "product": {"productFamily": "Compute Instance", "attributes": attributes, "sku": sku},
         "serviceCode": "AmazonEC2",
-        "terms": {"OnDemand": on_demand} | ({"Reserved": commitments} if commitments else {}),
+        "terms": terms | ({"Reserved": commitments} if commitments else {}),
     }
 
 

@@ -12,19 +12,65 @@ from urllib.parse import urlsplit
 
 from tests.services.price_clouds import Cloud, Handler, Reply, serving
 
-# As AWS heads its files; columns that are of no account are left out.
-_OFFER = (
-    "SKU", "OfferTermCode", "RateCode", "TermType", "PriceDescription", "EffectiveDate", "StartingRange", "EndingRange", "Unit",
-    "PricePerUnit", "Currency", "RelatedTo", "LeaseContractLength", "PurchaseOption", "OfferingClass", "Product Family",
-    "serviceCode", "Location", "Location Type", "Instance Type", "Tenancy", "Operating System", "License Model", "usageType",
-    "operation", "CapacityStatus", "MarketOption", "Pre Installed S/W", "Region Code", "serviceName",
-)  # fmt: skip
-_PLANS = (
-    "SKU", "RateCode", "Unit", "EffectiveDate", "DiscountedRate", "Currency", "DiscountedSKU", "DiscountedServiceCode",
-    "DiscountedUsageType", "DiscountedOperation", "PurchaseOption", "LeaseContractLength", "LeaseContractLengthUnit",
-    "ServiceCode", "UsageType", "Operation", "Description", "Instance Family", "Location", "Location Type", "Granularity",
-    "Product Family", "DiscountedRegionCode", "DiscountedInstanceType",
-)  # fmt: skip
+# As AWS heads its files, with the values of an hour on demand and of a Compute Savings Plan; columns of no account are left out.
+_OFFER = """
+SKU                | SKU-{name}
+OfferTermCode      | JRTCKXETXF
+RateCode           | SKU-{name}.JRTCKXETXF.6YS6EN2CT7
+TermType           | OnDemand
+PriceDescription   | ${price} per On Demand Linux {name} Instance Hour
+EffectiveDate      | 2026-11-01
+StartingRange      | 0
+EndingRange        | Inf
+Unit               | Hrs
+PricePerUnit       | {price}
+Currency           | USD
+RelatedTo          |
+LeaseContractLength |
+PurchaseOption     |
+OfferingClass      |
+Product Family     | Compute Instance
+serviceCode        | AmazonEC2
+Location           |
+Location Type      | AWS Region
+Instance Type      | {name}
+Tenancy            | Shared
+Operating System   | Linux
+License Model      | No License required
+usageType          | BoxUsage:{name}
+operation          | RunInstances
+CapacityStatus     | Used
+MarketOption       | OnDemand
+Pre Installed S/W  | NA
+Region Code        | {region}
+serviceName        |
+"""
+_PLAN = """
+SKU                | PLAN{years}{payment[0]}
+RateCode           | PLAN{years}{payment[0]}.SKU-{name}
+Unit               | Hrs
+EffectiveDate      | 2026-11-01T07:36:03Z
+DiscountedRate     | {price}
+Currency           | USD
+DiscountedSKU      | SKU-{name}
+DiscountedServiceCode | AmazonEC2
+DiscountedUsageType | BoxUsage:{name}
+DiscountedOperation | RunInstances
+PurchaseOption     | {payment}
+LeaseContractLength | {years}
+LeaseContractLengthUnit | year
+ServiceCode        | ComputeSavingsPlans
+UsageType          | ComputeSP:{years}yr{payment}
+Operation          |
+Description        | {years} year {payment} Compute Savings Plan
+Instance Family    |
+Location           | Any
+Location Type      | AWS Region
+Granularity        | hourly
+Product Family     | ComputeSavingsPlans
+DiscountedRegionCode | {region}
+DiscountedInstanceType | {name}
+"""
 _ABOUT = (
     ("FormatVersion", "v1.0"),
     ("Disclaimer", "This pricing list is for informational purposes only."),
@@ -67,30 +113,24 @@ def aws_bulk(
         for name in ("af-south-1", "eu-west-3")
     ]
     return {
-        f"/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv": _file(
-            "AmazonEC2", _OFFER, offers, quoted=True
-        ),
+        f"/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv": _file("AmazonEC2", offers, quoted=True),
         "/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/current/region_index.json": {
             "disclaimer": "This pricing list is for informational purposes only.",
             "publicationDate": "2026-11-20T16:02:58Z",
             "regions": [*others, {"regionCode": region, "versionUrl": f"{version}.json"}],
         },
-        f"{version}.csv": _file("AmazonComputeSavingsPlan", _PLANS, plans, quoted=False),
+        f"{version}.csv": _file("AmazonComputeSavingsPlan", plans or [plan("", "", "")], quoted=False),
     }
+
+
+def _row(columns: str, **words: Any) -> dict[str, str]:
+    cells = [line.partition("|") for line in columns.strip().splitlines()]
+    return {name.strip(): value.strip().format(**words) for name, _, value in cells}
 
 
 def offer(name: str, region: str, price: str, **about: str) -> dict[str, str]:
     """A row of the list of EC2: an hour on demand, unless `about` (by the names of columns) tells otherwise."""
-    row = {
-        "SKU": f"SKU-{name}", "OfferTermCode": "JRTCKXETXF", "RateCode": f"SKU-{name}.JRTCKXETXF.6YS6EN2CT7",
-        "TermType": "OnDemand", "PriceDescription": f"${price} per On Demand Linux {name} Instance Hour",
-        "EffectiveDate": "2026-11-01", "StartingRange": "0", "EndingRange": "Inf", "Unit": "Hrs", "PricePerUnit": price,
-        "Currency": "USD", "Product Family": "Compute Instance", "serviceCode": "AmazonEC2", "Location Type": "AWS Region",
-        "Instance Type": name, "Tenancy": "Shared", "Operating System": "Linux", "License Model": "No License required",
-        "usageType": f"BoxUsage:{name}", "operation": "RunInstances", "CapacityStatus": "Used", "MarketOption": "OnDemand",
-        "Pre Installed S/W": "NA", "Region Code": region,
-    }  # fmt: skip
-    return row | about
+    return _row(_OFFER, name=name, region=region, price=price) | about
 
 
 def reserved(
@@ -113,27 +153,13 @@ def plan(
     name: str, region: str, rate: str, *, years: int = 1, payment: str = "No Upfront", **about: str
 ) -> dict[str, str]:
     """A row of the list of Savings Plans: a Compute Savings Plan, unless `about` tells otherwise."""
-    sku = f"PLAN{years}{payment[0]}"
-    row = {
-        "SKU": sku, "RateCode": f"{sku}.SKU-{name}", "Unit": "Hrs", "EffectiveDate": "2026-11-01T07:36:03Z",
-        "DiscountedRate": rate, "Currency": "USD", "DiscountedSKU": f"SKU-{name}", "DiscountedServiceCode": "AmazonEC2",
-        "DiscountedUsageType": f"BoxUsage:{name}", "DiscountedOperation": "RunInstances", "PurchaseOption": payment,
-        "LeaseContractLength": str(years), "LeaseContractLengthUnit": "year", "ServiceCode": "ComputeSavingsPlans",
-        "UsageType": f"ComputeSP:{years}yr{payment.replace(' ', '')}",
-        "Description": f"{years} year {payment} Compute Savings Plan", "Location": "Any", "Location Type": "AWS Region",
-        "Granularity": "hourly", "Product Family": "ComputeSavingsPlans", "DiscountedRegionCode": region,
-        "DiscountedInstanceType": name,
-    }  # fmt: skip
-    return row | about
+    return _row(_PLAN, name=name, region=region, price=rate, years=years, payment=payment) | about
 
 
-def _file(
-    offer_code: str, columns: tuple[str, ...], rows: Iterable[dict[str, str]], *, quoted: bool
-) -> bytes:
-    text = io.StringIO()
+def _file(offer_code: str, rows: Iterable[dict[str, str]], *, quoted: bool) -> bytes:
+    text, listed = io.StringIO(), list(rows)
     writer = csv.writer(text, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL, lineterminator="\n")
-    writer.writerows([*_ABOUT, ("OfferCode", offer_code), columns])
-    writer.writerows([row.get(column, "") for column in columns] for row in rows)
+    writer.writerows([*_ABOUT, ("OfferCode", offer_code), listed[0], *(row.values() for row in listed)])
     return text.getvalue().encode()
 
 

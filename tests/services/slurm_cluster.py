@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,13 +19,6 @@ CLUSTER = "testcluster"
 #: Users that every Debian has.
 USERS = {"games": "team-nlp", "news": "team-cv", "www-data": "product", "root": "team-nlp"}
 _SECONDS = 60
-
-
-def missing() -> list[str]:
-    """The programs that are not there."""
-    return [name for name in PROGRAMS if shutil.which(name) is None] + (
-        [] if PLUGINS.is_dir() else [str(PLUGINS)]
-    )
 
 
 def _free_ports(count: int) -> list[int]:
@@ -57,22 +49,8 @@ class SlurmCluster:
 
     def submit(self, user: str, name: str, script: str, *options: str) -> str:
         """The number of a job that `user` submits."""
-        account = USERS[user]
-        words = (
-            "sbatch",
-            "--parsable",
-            f"--uid={user}",
-            "-A",
-            account,
-            "-D",
-            "/",
-            "-o",
-            "/dev/null",
-            "--mem=100",
-            "-J",
-            name,
-        )
-        return self.run(*words, *options, "--wrap", script).strip()
+        words = f"sbatch --parsable --uid={user} -A {USERS[user]} -D / -o /dev/null --mem=100 -J".split()
+        return self.run(*words, name, *options, "--wrap", script).strip()
 
     def wait(self, what: str, is_there: Callable[[], bool], seconds: float = _SECONDS) -> None:
         """Wait until something is so. Raises TimeoutError, with the last words of the daemons, where it does not come."""
@@ -106,18 +84,8 @@ class SlurmCluster:
         self._spawn("slurmctld", str(base / "bin" / "slurmctld"), "-D", "-c", "-f", str(base / "slurm.conf"))
         self.wait("slurmctld", lambda: "UP" in self.run("scontrol", "ping", check=False))
         for node in ("n1", "n2"):
-            step = str(base / "bin" / "slurmstepd")
-            self._spawn(
-                f"slurmd-{node}",
-                str(base / "bin" / "slurmd"),
-                "-D",
-                "-N",
-                node,
-                "-f",
-                str(base / "slurm.conf"),
-                "-d",
-                step,
-            )
+            flags = f"-D -N {node} -f {base}/slurm.conf -d {base}/bin/slurmstepd"
+            self._spawn(f"slurmd-{node}", str(base / "bin" / "slurmd"), *flags.split())
         self.wait("both nodes", lambda: self.run("sinfo", "-h", "-N", "-o", "%N %T").count("idle") >= 2)
 
     def stop(self) -> None:
@@ -141,38 +109,16 @@ class SlurmCluster:
         oldest = f"unix_timestamp() - {back + 7200}"
         rollups = ", ".join(f"{name}_rollup = {oldest}" for name in ("hourly", "daily", "monthly"))
         changes.append(f"update {CLUSTER}_last_ran_table set {rollups}")  # noqa: S608
-        self.run(
-            "mysql",
-            "--no-defaults",
-            "-uroot",
-            "-S",
-            f"{self.base}/db.sock",
-            "slurm_acct_db",
-            "-e",
-            "; ".join(changes),
-        )
+        words = f"mysql --no-defaults -uroot -S {self.base}/db.sock slurm_acct_db -e"
+        self.run(*words.split(), "; ".join(changes))
         self._spawn("slurmdbd", str(self.base / "bin" / "slurmdbd"), "-D")
 
         def report() -> dict[str, int]:
             moments = (time.gmtime(time.time() - ago) for ago in (back + 7200, 0))
             start, end = (time.strftime("%Y-%m-%dT%H:00:00", moment) for moment in moments)
-            words = (
-                "-n",
-                "-P",
-                "-t",
-                "seconds",
-                "-T",
-                "gres/gpu",
-                "cluster",
-                "AccountUtilizationByUser",
-                f"start={start}",
-                f"end={end}",
-            )
-            rows = [
-                line.split("|")
-                for line in self.run("sreport", *words, check=False).splitlines()
-                if line.count("|") == 5
-            ]
+            words = "sreport -n -P -t seconds -T gres/gpu cluster AccountUtilizationByUser"
+            lines = self.run(*words.split(), f"start={start}", f"end={end}", check=False).splitlines()
+            rows = [line.split("|") for line in lines if line.count("|") == 5]
             return {row[1].strip(): int(row[5]) for row in rows if not row[2]}
 
         self.wait("sreport", lambda: bool(report()), 120)
@@ -277,15 +223,15 @@ class SlurmCluster:
         self.run("mysql", *client, "-e", f"create database slurm_acct_db; {grants}")
 
     def _add_users(self) -> None:
-        def manage(*words: str) -> None:
-            self.run("sacctmgr", "-i", *words)
-
-        manage("add", "qos", "high", "set", "priority=1000")
-        manage("modify", "qos", "high", "set", "preempt=normal")
-        manage("add", "account", "research", "Fairshare=60")
-        manage("add", "account", "team-nlp", "parent=research")
-        manage("add", "account", "team-cv", "parent=research")
-        manage("add", "account", "product", "Fairshare=40")
+        commands = """
+        add qos high set priority=1000
+        modify qos high set preempt=normal
+        add account research Fairshare=60
+        add account team-nlp parent=research
+        add account team-cv parent=research
+        add account product Fairshare=40
+        """
         for user, account in USERS.items():
-            manage("add", "user", user, f"account={account}")
-            manage("modify", "user", user, "set", "qos=normal,high")
+            commands += f"add user {user} account={account}\nmodify user {user} set qos=normal,high\n"
+        for command in commands.strip().splitlines():
+            self.run("sacctmgr", "-i", *command.split())

@@ -16,10 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpucost.config.model import Config
-from tests.programs import require
+from tests.programs import program, require
 from tests.replay.server import free_port
 
 _CHECKOUT = Path(__file__).parents[2]
@@ -29,15 +27,7 @@ _OPTIONS = {"spark.executor.memory": "600m", "spark.ui.enabled": "false", "spark
 def spark_python() -> str:
     """A Python that has pyspark. Skips the test where there is none; fails it under CI=true."""
     require("java", package="openjdk-17-jre-headless")
-    python = os.environ.get("GPUCOST_SPARK_PYTHON")
-    if python is None:
-        message = (
-            'GPUCOST_SPARK_PYTHON names no Python that has pyspark: eval "$(.ci/install-programs FOLDER)"'
-        )
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    return python
+    return program("GPUCOST_SPARK_PYTHON", "spark-python")
 
 
 class SparkCluster:
@@ -69,35 +59,17 @@ class SparkCluster:
         """End a worker with all that it runs, as if its machine was gone."""
         kill_session(self.workers.pop(0))
 
-    def python_workers(self) -> list[int]:
-        """The processes that run tasks."""
-        forked = {
-            pid: parent
-            for worker in self.workers
-            for pid, parent, command in _session(worker.pid)
-            if b"pyspark.daemon" in command
-        }
-        return [pid for pid, parent in forked.items() if parent in forked]
-
     def ask(self, config: Config, url: Path, pairs: int = 1_200_000) -> None:
         """Let the driver attribute a lake, `pairs` of (GPU, hour) a task."""
         if self._driver is None or self._driver.poll() is not None:
-            command = [
-                self.python,
-                "-m",
-                "tests.services.spark_driver",
-                f"spark://{self.master}",
-                json.dumps(self.options),
-            ]
-            self._driver = self._start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._driver.stdin is not None
-        self._driver.stdin.write(
-            json.dumps({"config": str(config.path), "url": str(url), "pairs": pairs}) + "\n"
-        )
-        self._driver.stdin.flush()
+            words = ("-m", "tests.services.spark_driver", f"spark://{self.master}", json.dumps(self.options))
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            self._driver = self._start([self.python, *words], **pipes)
+        question = {"config": str(config.path), "url": str(url), "pairs": pairs}
+        print(json.dumps(question), file=self._driver.stdin, flush=True)
 
     def answer(self) -> dict[str, Any]:
-        """What came of it."""
+        """What came of it: what the run came to, or its `error` and `fix`."""
         assert self._driver is not None and self._driver.stdout is not None
         line = self._driver.stdout.readline()
         assert line, self.log()
@@ -105,7 +77,7 @@ class SparkCluster:
         return answer
 
     def attribute(self, config: Config, url: Path, pairs: int = 1_200_000) -> dict[str, Any]:
-        """What the run came to, or its `error` and `fix`."""
+        """Ask, and the answer."""
         self.ask(config, url, pairs)
         return self.answer()
 
@@ -142,22 +114,19 @@ class SparkCluster:
         return process
 
 
-def _session(leader: int) -> Iterator[tuple[int, int, bytes]]:
-    """The processes of a session: number, parent's number and command."""
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            fields = (path / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[3]) == leader:
-                yield int(path.name), int(fields[1]), (path / "cmdline").read_bytes()
-
-
 def kill_session(leader: subprocess.Popen[Any]) -> None:
-    """End a process and all that it started, at once."""
-    while running := [pid for pid, _, command in _session(leader.pid) if command]:
-        for pid in running:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    """End a process and all of its session, at once."""
+    while True:
+        running = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                session = (path / "stat").read_text().rpartition(")")[2].split()[3]
+                if int(session) == leader.pid and (path / "cmdline").read_bytes():
+                    running.append(int(path.name))
+                    os.kill(running[-1], signal.SIGKILL)
         leader.wait()
+        if not running:
+            return
 
 
 @contextmanager

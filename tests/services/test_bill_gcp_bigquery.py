@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from gpucost.clouds import NoCredentials
 from gpucost.collect.bill.gcp import BigQueryTree
 from gpucost.collect.bill.load import BillRun, collect_bills
 from gpucost.errors import ConfigError
-from tests.services.bill_clouds import BigQuery, expired, serving, throttled
+from tests.services.bill_clouds import BigQuery, error, serving
 from tests.unit.bills import Bills
 from tests.unit.test_bill_gcp import CORE, row
 
@@ -22,8 +23,15 @@ TABLE = "ml-proj.billing.gcp_billing_export_resource_v1_X"
 SOURCE = f"bigquery://{TABLE}"
 
 
-def table(hours: int = 5, **changed: object) -> BigQuery:
-    return BigQuery({"202603": [json.dumps(row(CORE, 0.36, hour, **changed)) for hour in range(hours)]})
+@pytest.fixture
+def served() -> BigQuery:
+    return BigQuery({"202603": [json.dumps(row(CORE, 0.36, hour)) for hour in range(5)]})
+
+
+@pytest.fixture
+def url(served: BigQuery) -> Iterator[str]:
+    with serving(served) as url:
+        yield url
 
 
 def collect(
@@ -34,86 +42,56 @@ def collect(
     return collect_bills(bills.store, [tree], "gcp"), heard
 
 
-def test_a_month_is_read_whole_in_pages_after_its_estimate(bills: Bills) -> None:
-    served = table()
-    with serving(served) as url:
-        run, heard = collect(bills, url)
+def test_a_month_is_read_whole_in_pages_after_its_estimate(bills: Bills, served: BigQuery, url: str) -> None:
+    run, heard = collect(bills, url)
     assert not run.errors, run.errors
     assert bills.sums() == [(SOURCE, "2026-03", 5, pytest.approx(1.8), pytest.approx(1.8))]
     assert "3.00 GiB, about $0.02" in heard[0]
     dry, real = served.jobs
     assert dry["dryRun"] is True and real["query"]["maximumBytesBilled"] == str(100 << 30)
     query = real["query"]["query"]
-    assert (
-        f"FROM `{TABLE}`" in query
-        and "_PARTITIONTIME >= @since" in query
-        and "invoice.month = @month" in query
-    )
-    # Columns of ours that the table has, and no others.
+    assert f"FROM `{TABLE}`" in query
+    assert "_PARTITIONTIME >= @since" in query and "invoice.month = @month" in query
+    # columns of ours that the table has, and no others
     assert "credits" in query and "brand_new" not in query and "consumption_model" not in query
     parameters = {one["name"]: one["parameterValue"]["value"] for one in real["query"]["queryParameters"]}
     assert parameters["month"] == "202603" and parameters["since"].startswith("2026-03-01")
 
 
-def test_corrections_replace_the_month(bills: Bills) -> None:
-    served = table()
-    with serving(served) as url:
-        collect(bills, url)
-        served.rows["202603"].append(json.dumps(row(CORE, -0.36, 2, export_time="2026-03-20T00:00:00Z")))
-        collect(bills, url)
-        asked = len(served.jobs)
-        run, _ = collect(bills, url)
-        assert not run.errors and len(served.jobs) == asked, "a table as it was is not queried again"
+def test_corrections_replace_the_month(bills: Bills, served: BigQuery, url: str) -> None:
+    served.partitioning = {"type": "DAY", "field": "usage_start_time"}
+    collect(bills, url)
+    assert "@since" not in served.jobs[1]["query"]["query"], "partitions of usage time are all read"
+    served.rows["202603"].append(json.dumps(row(CORE, -0.36, 2, export_time="2026-03-20T00:00:00Z")))
+    collect(bills, url)
+    asked = len(served.jobs)
+    run, _ = collect(bills, url)
+    assert not run.errors and len(served.jobs) == asked, "a table as it was is not queried again"
     assert bills.sums() == [(SOURCE, "2026-03", 6, pytest.approx(1.44), pytest.approx(1.44))]
 
 
-def test_throttling_is_waited_for(bills: Bills, monkeypatch: pytest.MonkeyPatch) -> None:
-    served, waits = table(), list[float]()
+def test_throttling_is_waited_for(
+    bills: Bills, served: BigQuery, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[float]()
     monkeypatch.setattr("google.api_core.retry.retry_unary.time.sleep", waits.append)
-    with serving(served) as url:
-        tree = BigQueryTree(TABLE, ["2026-03"], max_gib=100, tell=lambda _: None, endpoint=url)
-        tree.entries()
-        served.refusals = [throttled(), throttled()]
-        run = collect_bills(bills.store, [tree], "gcp")
+    served.refusals = [error(429, "rateLimitExceeded")] * 2
+    run, _ = collect(bills, url)
     assert not run.errors and run.results[0].rows == 5 and len(waits) == 2
 
 
-def test_an_expired_login_says_so_at_once(bills: Bills) -> None:
-    served = table()
-    served.refusals = [expired()]
-    started = time.monotonic()
-    with serving(served) as url:
-        run, _ = collect(bills, url)
-    assert "expired" in run.errors[0].message and run.errors[0].fix == "gcloud auth application-default login"
-    assert time.monotonic() - started < 30
-
-
-def test_a_query_over_the_cap_is_never_run(bills: Bills) -> None:
-    served = table()
-    with serving(served) as url:
-        run, _ = collect(bills, url, max_gib=2)
-    assert "more than the cap of 2 GiB; nothing was read" in run.errors[0].message and "--max-gib 4" in (
-        run.errors[0].fix or ""
+def test_what_is_refused_is_said_at_once(bills: Bills, served: BigQuery, url: str) -> None:
+    served.refusals = [error(401, "authError")]
+    expired = collect(bills, url)[0].errors[0]
+    assert "expired" in expired.message and expired.fix == "gcloud auth application-default login"
+    capped = collect(bills, url, max_gib=2)[0].errors[0]
+    assert "more than the cap of 2 GiB; nothing was read" in capped.message and "--max-gib 4" in str(
+        capped.fix
     )
     assert [job.get("dryRun") for job in served.jobs] == [True]
-
-
-def test_partitions_of_usage_time_are_all_read(bills: Bills) -> None:
-    served = table()
-    served.partitioning = {"type": "DAY", "field": "usage_start_time"}
-    with serving(served) as url:
-        run, _ = collect(bills, url)
-    assert not run.errors and "@since" not in served.jobs[1]["query"]["query"]
-
-
-def test_a_table_that_is_no_export_and_a_month_without_rows(bills: Bills) -> None:
-    served = table()
-    with serving(served) as url:
-        run, _ = collect(bills, url, month="2026-02")
-        assert "no rows of invoice month 2026-02" in run.errors[0].message
-        served.fields = ["a", "b"]
-        run, _ = collect(bills, url)
-        assert "is no usage cost export" in run.errors[0].message
+    assert "no rows of invoice month 2026-02" in collect(bills, url, "2026-02")[0].errors[0].message
+    served.fields = ["a", "b"]
+    assert "is no usage cost export" in collect(bills, url)[0].errors[0].message
     with pytest.raises(ConfigError, match="is no BigQuery table"):
         BigQueryTree("billing; drop table", ["2026-03"], max_gib=1, tell=print)
 
@@ -129,18 +107,14 @@ def test_no_credentials_end_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert time.monotonic() - started < 30
 
 
-def test_the_command_tells_the_estimate_and_loads(bills: Bills, monkeypatch: pytest.MonkeyPatch) -> None:
-    served = table()
-    with serving(served) as url:
-        bills.write("gpucost.toml", f'[gcp]\nbilling_table = "{TABLE}"\nbigquery_endpoint = "{url}"\n')
-        monkeypatch.chdir(bills.directory)
-        result = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-03", "--estimate"])
-        assert (
-            result.exit_code == 0
-            and "3.00 GiB" in result.stderr
-            and [job.get("dryRun") for job in served.jobs] == [True]
-        )
-        result = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-03"])
-        assert result.exit_code == 0 and f"{SOURCE} 2026-03: 5 rows" in result.stdout, result.output
-        result = CliRunner().invoke(app, ["collect", "gcp", "--month", "2026-13"])
-        assert result.exit_code == 2 and "2026-13 is no month" in result.stderr
+def test_the_command_tells_the_estimate_and_loads(
+    bills: Bills, served: BigQuery, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bills.write("gpucost.toml", f'[gcp]\nbilling_table = "{TABLE}"\nbigquery_endpoint = "{url}"\n')
+    monkeypatch.chdir(bills.directory)
+    command = ["collect", "gcp", "--month", "2026-03"]
+    result = CliRunner().invoke(app, [*command, "--estimate"])
+    assert result.exit_code == 0 and "3.00 GiB" in result.stderr
+    assert [job.get("dryRun") for job in served.jobs] == [True]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0 and f"{SOURCE} 2026-03: 5 rows" in result.stdout, result.output

@@ -11,10 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.opening import BucketTree
-from gpucost.config.model import Config, Gcp
-from gpucost.errors import UsageError
 from tests.services.gcs_server import gcs_server
 from tests.unit.bills import Bills
 from tests.unit.test_bill_gcp import CORE, flat, row
@@ -25,10 +21,6 @@ def buckets(endpoint: str) -> Any:
     import boto3
 
     return boto3.Session("test", "test", region_name="us-east-1").resource("s3", endpoint_url=endpoint)
-
-
-def tree(address: str, endpoint: str) -> BucketTree:
-    return BucketTree(address, Config(gcp=Gcp(storage_endpoint=endpoint)))
 
 
 @pytest.fixture(scope="module")
@@ -50,31 +42,17 @@ def bills(tmp_path: Path, endpoint: str) -> Bills:
     return Bills(tmp_path)
 
 
-@pytest.mark.slow
-def test_all_files_below_a_prefix_load_together_and_once(bills: Bills, endpoint: str) -> None:
-    for _ in range(2):
-        run = collect_bills(bills.store, [tree("gs://bills/exports", endpoint)], "gcp")
-        assert not run.errors, run.errors
-    assert bills.sums() == [
-        ("gcp/01AAAA-BBBBBB-CCCCCC", "2026-03", 5, pytest.approx(1.8), pytest.approx(1.8))
-    ]
-    assert {charge["source_file"] for charge in bills.charges()} == {
-        f"gs://bills/exports/2026-03/00{name}" for name in ("0.json", "1.csv")
-    }
-
-
-def test_the_command_reads_a_bucket(bills: Bills, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    bills.write("gpucost.toml", f'[gcp]\nexports = ["gs://bills/exports"]\nstorage_endpoint = "{endpoint}"\n')
+def test_the_command_reads_all_files_below_a_prefix_together(
+    bills: Bills, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f'exports = ["gs://bills/exports"]\nstorage_endpoint = "{endpoint}"\n'
+    bills.write("gpucost.toml", f'store = "store.duckdb"\n[gcp]\n{place}')
     monkeypatch.chdir(bills.directory)
     result = CliRunner().invoke(app, ["collect", "gcp"])
     assert result.exit_code == 0 and "2026-03: 5 rows" in result.stdout, result.output
-
-
-@pytest.mark.slow
-def test_a_bucket_that_is_not_there(bills: Bills, endpoint: str) -> None:
-    run = collect_bills(bills.store, [tree("gs://nobody/exports", endpoint)], "gcp")
-    assert run.errors[0].message == "there is no bucket gs://nobody"
-    run = collect_bills(bills.store, [tree("gs://bills/nothing", endpoint)], "gcp")
-    assert run.errors[0].message == "there is nothing at gs://bills/nothing"
-    with pytest.raises(UsageError):
-        BucketTree("gs://", Config())
+    cost = pytest.approx(1.8)
+    assert bills.sums() == [("gcp/01AAAA-BBBBBB-CCCCCC", "2026-03", 5, cost, cost)]
+    files = {charge["source_file"] for charge in bills.charges()}
+    assert files == {f"gs://bills/exports/2026-03/00{name}" for name in ("0.json", "1.csv")}
+    result = CliRunner().invoke(app, ["collect", "gcp", "gs://nobody/exports"])
+    assert result.exit_code == 1 and "there is no bucket gs://nobody" in result.stderr, result.output

@@ -57,32 +57,30 @@ UNREADABLE = {"aws_cost_report.csv"}
 NO_CURRENCY = {"sample-cur20.csv", "sample-legacy-csv.csv"}
 
 
-def _numbers(table: pd.DataFrame, name: str) -> pd.Series[Any]:
+def _column(table: pd.DataFrame, name: str) -> pd.Series[Any] | None:
     same = [column for column in table.columns if column.replace("/", "").replace("_", "").lower() == name]
-    if not same:
+    return table[same[0]] if same else None
+
+
+def _numbers(table: pd.DataFrame, name: str) -> pd.Series[Any]:
+    column = _column(table, name)
+    if column is None:
         return pd.Series(float("nan"), index=table.index)
-    return pd.to_numeric(table[same[0]].replace({"None": "", "NULL": ""}), errors="coerce").astype(float)
+    return pd.to_numeric(column.replace({"None": "", "NULL": ""}), errors="coerce").astype(float)
 
 
 def _effective(table: pd.DataFrame) -> float:
     """The rules once more, row by row: what AWS calls amortized cost."""
-    kinds = [
-        column
-        for column in table.columns
-        if column.replace("/", "").replace("_", "").lower() == "lineitemlineitemtype"
-    ]
-    kind = table[kinds[0]] if kinds else pd.Series("Usage", index=table.index)
-    unblended = _numbers(table, "lineitemunblendedcost")
+    kind = _column(table, "lineitemlineitemtype")
+    cost = unblended = _numbers(table, "lineitemunblendedcost")
+    if kind is None:
+        return float(cost.sum())
     used = _numbers(table, "savingsplanusedcommitment").fillna(0)
-    cost = unblended.copy()
-    cost[kind == "SavingsPlanCoveredUsage"] = _numbers(table, "savingsplansavingsplaneffectivecost").fillna(
-        unblended
-    )
-    cost[kind == "DiscountedUsage"] = _numbers(table, "reservationeffectivecost").fillna(unblended)
-    cost[kind == "SavingsPlanNegation"] = 0.0
-    cost[kind == "SavingsPlanRecurringFee"] = (
-        _numbers(table, "savingsplantotalcommitmenttodate").fillna(0) - used
-    )
+    fee = _numbers(table, "savingsplantotalcommitmenttodate").fillna(0) - used
+    covered = _numbers(table, "savingsplansavingsplaneffectivecost").fillna(unblended)
+    discounted = _numbers(table, "reservationeffectivecost").fillna(unblended)
+    cost = cost.mask(kind == "SavingsPlanCoveredUsage", covered).mask(kind == "DiscountedUsage", discounted)
+    cost = cost.mask(kind == "SavingsPlanNegation", 0.0).mask(kind == "SavingsPlanRecurringFee", fee)
     return float(cost.sum())
 
 

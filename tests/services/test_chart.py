@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -54,22 +52,18 @@ def cronjob(*words: str) -> dict[tuple[str, str], Any]:
 def known_to_kubernetes(text: str, file: Path) -> int:
     """How many objects of `text` fit Kubernetes' own schema, down to the names of fields."""
     file.write_text(text)
-    validate = program("GPUCOST_KUBERNETES_VALIDATE", "kubernetes-validate")
-    done = subprocess.run([validate, "--strict", str(file)], capture_output=True, text=True, check=False)
+    words = [program("GPUCOST_KUBERNETES_VALIDATE", "kubernetes-validate"), "--strict", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return (done.stdout + done.stderr).count(" passed for resource ")
 
 
-def test_it_passes_helms_lint(chart: Path) -> None:
-    assert "0 chart(s) failed" in helm("lint", "--strict", str(chart))
-
-
 def test_as_it_is_it_makes_what_export_cronjob_prints(chart: Path, tmp_path: Path) -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(chart))
     text = rendered(chart)
     made = objects(text)
-    assert made["PersistentVolumeClaim", "gpucost-data"]["metadata"].pop("annotations") == {
-        "helm.sh/resource-policy": "keep"
-    }
+    kept = made["PersistentVolumeClaim", "gpucost-data"]["metadata"].pop("annotations")
+    assert kept == {"helm.sh/resource-policy": "keep"}
     config = made.pop(("ConfigMap", "gpucost-config"))["data"]["gpucost.toml"]
     charging = "chargeback --collect --out /data/reports"
     month = ("--name", "gpucost-chargeback", "--schedule", "0 6 3 * *", "--run", charging)
@@ -78,67 +72,46 @@ def test_as_it_is_it_makes_what_export_cronjob_prints(chart: Path, tmp_path: Pat
     assert known_to_kubernetes(text, tmp_path / "made.yml") == 4
 
 
+VALUES = """
+jobs:
+  chargeback: null
+  collect:
+    schedule: "@hourly"
+    run: [[collect, prometheus], [notify, slack, --link, "https://x/$(HOME)?a&b <c>"]]
+files: {prices.csv: "provider,region\\n"}
+secret: tokens
+claim: {storageClass: fast, size: 1Ti}
+serviceAccount: {create: true, name: finops, annotations: {eks.amazonaws.com/role-arn: "arn:aws:iam::1:role/x"}}
+resources: {memory: 8Gi}
+pod: {nodeSelector: {pool: small}, imagePullSecrets: [{name: pull}]}
+ruleLabels: {release: prometheus}
+"""
+
+
 def test_each_value_does_what_the_option_of_its_name_does(chart: Path, tmp_path: Path) -> None:
-    steps = ("collect prometheus", "notify slack --link 'https://x/$(HOME)?a&b <c>'")
-    account = {
-        "create": True,
-        "name": "finops",
-        "annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/x"},
-    }
-    values = {
-        "jobs": {
-            "chargeback": None,
-            "collect": {"schedule": "@hourly", "run": [shlex.split(step) for step in steps]},
-        },
-        "files": {"prices.csv": "provider,region\n"},
-        "secret": "tokens",
-        "claim": {"storageClass": "fast", "size": "1Ti"},
-        "serviceAccount": account,
-        "resources": {"memory": "8Gi"},
-        "pod": {"nodeSelector": {"pool": "small"}, "imagePullSecrets": [{"name": "pull"}]},
-        "ruleLabels": {"release": "prometheus"},
-    }
-    (tmp_path / "values.yml").write_text(json.dumps(values))
+    values = yaml.safe_load(VALUES)
+    (tmp_path / "values.yml").write_text(VALUES)
     rules = CliRunner().invoke(app, ["export", "alerts"]).stdout
     (tmp_path / "alerts.yml").write_text(rules)
     text = rendered(
-        chart, "-f", str(tmp_path / "values.yml"), "--set-file", f"rules.alerts={tmp_path / 'alerts.yml'}"
+        chart, "-f", f"{tmp_path}/values.yml", "--set-file", f"rules.alerts={tmp_path}/alerts.yml"
     )
     made = objects(text)
     rule = made.pop(("PrometheusRule", "gpucost-alerts"))
     assert rule["spec"] == yaml.safe_load(rules) and rule["metadata"]["labels"]["release"] == "prometheus"
-    assert made.pop(("ServiceAccount", "finops"))["metadata"]["annotations"] == account["annotations"]
+    account = made.pop(("ServiceAccount", "finops"))["metadata"]["annotations"]
+    assert account == values["serviceAccount"]["annotations"]
     assert set(made.pop(("ConfigMap", "gpucost-config"))["data"]) == {"gpucost.toml", "prices.csv"}
     pod = made["CronJob", "gpucost-collect"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert {name: pod.pop(name) for name in values["pod"]} == values["pod"]
     del made["PersistentVolumeClaim", "gpucost-data"]["metadata"]["annotations"]
-    words = [
-        "--name",
-        "gpucost-collect",
-        "--schedule",
-        "@hourly",
-        "--secret",
-        "tokens",
-        "--storage-class",
-        "fast",
-    ]
-    words += ["--claim-size", "1Ti", "--service-account", "finops", "--memory", "8Gi"]
-    assert made == cronjob(*words, *(word for step in steps for word in ("--run", step)))
+    words = "--name gpucost-collect --schedule @hourly --secret tokens --storage-class fast --claim-size 1Ti"
+    steps = ("--run", "collect prometheus", "--run", "notify slack --link 'https://x/$(HOME)?a&b <c>'")
+    assert made == cronjob(*words.split(), "--service-account", "finops", "--memory", "8Gi", *steps)
     assert known_to_kubernetes(text, tmp_path / "made.yml") == 4  # and the operator's own
 
     made = objects(
         rendered(chart, "--set", "claim.existing=there,existingConfigMap=ours,jobs.chargeback=null")
     )
-    job = cronjob("--name", "gpucost-collect", "--existing-claim", "--claim", "there", "--config-map", "ours")
-    assert made == job
-
-
-def test_wrong_values_are_refused_before_anything_is_made(chart: Path) -> None:
-    done = subprocess.run(
-        [program("GPUCOST_HELM", "helm"), "template", str(chart), "--set", "immage=a,claim.size=10GB"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "immage" in done.stderr and "/claim/size" in done.stderr
+    words = "--name gpucost-collect --existing-claim --claim there --config-map ours"
+    assert made == cronjob(*words.split())

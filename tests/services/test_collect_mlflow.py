@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,39 +25,32 @@ DAY = Period(datetime.fromtimestamp(at(0), UTC), datetime.fromtimestamp(at(24), 
 LOGGED = [(4, 1), (8, 2), (14, 2), (18, 3), (22, 4)]
 
 
-def _run(
-    url: str, experiment: str, name: str, start: float, end: float, tags: dict[str, str], parent: str = ""
-) -> str:
-    named = {**tags, **({"mlflow.parentRunId": parent} if parent else {}), "mlflow.runName": name}
-    body = {
-        "experiment_id": experiment,
-        "run_name": name,
-        "start_time": at(start) * 1000,
-        "tags": [{"key": key, "value": value} for key, value in named.items()],
-    }
-    run_id = str(call(url, "runs/create", body)["run"]["info"]["run_id"])
-    call(url, "runs/update", {"run_id": run_id, "status": "FINISHED", "end_time": at(end) * 1000})
-    return run_id
-
-
-def _log(url: str, run_id: str, metric: str, points: list[tuple[float, float]]) -> None:
-    metrics = [
-        {"key": metric, "value": value, "timestamp": at(hour) * 1000, "step": int(value)}
-        for hour, value in points
-    ]
-    call(url, "runs/log-batch", {"run_id": run_id, "metrics": metrics})
-
-
 def tell(url: str) -> None:
     """A run of 8 A100s that fails at hour 9 and goes on at 10 from its first checkpoint; a sweep of three trials elsewhere."""
-    experiment = str(call(url, "experiments/create", {"name": "llm"})["experiment_id"])
-    llama = _run(url, experiment, "llama", 0, 22, {"gpucost.namespace": "train", "gpucost.workload": "run-a"})
-    _log(url, llama, "epoch", LOGGED)
-    call(url, "runs/log-batch", {"run_id": llama, "params": [{"key": "max_epochs", "value": "6"}]})
-    sweep = _run(url, experiment, "sweep", 0, 12, {"namespace": "train", "pod": "sweep-0"})
+    experiment = call(url, "experiments/create", {"name": "llm"})["experiment_id"]
+
+    def run(name: str, start: float, end: float, **named: str) -> str:
+        """A run that has these tags."""
+        tags = {**named, "mlflow.runName": name}
+        told = [{"key": key.replace("_", "."), "value": value} for key, value in tags.items()]
+        body = {"experiment_id": experiment, "run_name": name, "start_time": at(start) * 1000, "tags": told}
+        run_id = str(call(url, "runs/create", body)["run"]["info"]["run_id"])
+        call(url, "runs/update", {"run_id": run_id, "status": "FINISHED", "end_time": at(end) * 1000})
+        return run_id
+
+    def log(run_id: str, metric: str, points: list[tuple[float, float]], **more: Any) -> None:
+        metrics = [
+            {"key": metric, "value": value, "timestamp": at(hour) * 1000, "step": int(value)}
+            for hour, value in points
+        ]
+        call(url, "runs/log-batch", {"run_id": run_id, "metrics": metrics, **more})
+
+    llama = run("llama", 0, 22, gpucost_namespace="train", gpucost_workload="run-a")
+    log(llama, "epoch", LOGGED, params=[{"key": "max_epochs", "value": "6"}])
+    sweep = run("sweep", 0, 12, namespace="train", pod="sweep-0")
     for name, start, end, loss in (("t1", 0, 4, 0.5), ("t2", 4, 8, 0.3), ("t3", 6, 10, 0.4)):
-        _log(url, _run(url, experiment, name, start, end, {}, sweep), "val_loss", [(end, loss)])
-    _run(url, experiment, "lost", 1, 2, {"pod": "nowhere"})
+        log(run(name, start, end, mlflow_parentRunId=sweep), "val_loss", [(end, loss)])
+    run("lost", 1, 2, pod="nowhere")
 
 
 def placed(folder: Path) -> tuple[Any, Store]:
@@ -77,10 +69,8 @@ def placed(folder: Path) -> tuple[Any, Store]:
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     folder = tmp_path / "mlflow"
     folder.mkdir()
-    manager: AbstractContextManager[str] = (
-        mlflow_server.real(folder) if request.param == "real" else mlflow_server.stand_in()
-    )
-    with manager as url:
+    real = request.param == "real"
+    with mlflow_server.real(folder) if real else mlflow_server.stand_in(StandIn()) as url:
         yield url
 
 
@@ -124,46 +114,30 @@ def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     assert view.totals["allocated_cost"] == Decimal(23 * 24 + 13 * 4)
 
 
-def test_credentials_and_failures_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state, store = StandIn(), Store(tmp_path / "store.duckdb")
-    seen: list[str] = []
+#: Variables that are set, what the server answers, and what comes of it: the login that it is sent, or an error.
+REFUSALS: list[tuple[dict[str, str], list[int], str | None, str | None]] = [
+    ({}, [401] * 99, None, "refuses access"),
+    ({"TOKEN": "secret"}, [429] * 2, "Bearer secret", None),
+    ({"TOKEN": "secret", "USERNAME": "me"}, [503] * 3, "Basic bWU6", None),
+    ({}, [503] * 99, None, "HTTP 503"),
+    ({}, [404] * 99, None, "HTTP 404"),
+]
 
-    def refuse(status: int, times: int) -> None:
-        left = iter(range(times))
 
-        def before(path: str, headers: dict[str, str]) -> tuple[int, dict[str, str]] | None:
-            seen.append(headers.get("Authorization", ""))
-            return (
-                (status, {"Retry-After": "0"} if status == 429 else {})
-                if next(left, None) is not None
-                else None
-            )
-
-        state.before = before
-
-    def collect() -> int:
-        return collect_mlflow(Mlflow(url=url), store, DAY, pause=0.001).runs
-
-    with mlflow_server.stand_in(state) as url:
-        for name in ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
-            monkeypatch.delenv(name, raising=False)
-        refuse(401, 99)
-        with pytest.raises(SourceError, match="refuses access") as error:
-            collect()
-        assert "MLFLOW_TRACKING_TOKEN" in str(error.value.fix)
-        monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
-        refuse(429, 2)
-        assert collect() == 0
-        assert seen[-1] == "Bearer secret"
-        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
-        refuse(503, 3)
-        assert collect() == 0
-        assert seen[-1].startswith("Basic ")
-        refuse(503, 99)
-        with pytest.raises(SourceError, match="HTTP 503"):
-            collect()
-        refuse(404, 99)
-        with pytest.raises(SourceError, match="HTTP 404"):
-            collect()
+def test_credentials_and_failures_are_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variables, refusals, login, message in REFUSALS:
+        for name in ("TOKEN", "USERNAME", "PASSWORD"):
+            monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", variables.get(name, ""))
+        state = StandIn()
+        state.refusals = list(refusals)
+        with mlflow_server.stand_in(state) as url:
+            settings = Mlflow(url=url)
+            if message is None:
+                assert collect_mlflow(settings, store, DAY, pause=0.001).runs == 0
+                assert state.logins[-1] == login
+                continue
+            with pytest.raises(SourceError, match=message) as error:
+                collect_mlflow(settings, store, DAY, pause=0.001)
+            assert message != "refuses access" or "MLFLOW_TRACKING_TOKEN" in str(error.value.fix)
     with pytest.raises(SourceError, match="nothing answers"):
-        collect()
+        collect_mlflow(settings, store, DAY, pause=0.001)

@@ -9,6 +9,7 @@ import select
 import signal
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -23,20 +24,20 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 store = stored(hours=60, team="vision lab")
 
 # what is typed before Tab, and what then stands there; each has one way to go on
-COMMANDS = {
-    "gpucost rep": "gpucost report",
-    "gpucost export cha": "gpucost export chart",
-    "gpucost report --tea": "gpucost report --team",
-    "gpucost prices H100 --reg": "gpucost prices H100 --region",
-    "gpucost report --format mark": "gpucost report --format markdown",
-    "gpucost report --by team,nam": "gpucost report --by team,namespace",
-}
-VALUES = {
-    "gpucost report --namespace nlp": "gpucost report --namespace nlp-eval",
-    "gpucost waste --team uni -q --cluster pr": "gpucost waste --team uni -q --cluster prod",
-    "gpucost report --month 20": "gpucost report --month 2026-10",
-}
-SHELLS = {"bash": ["bash", "-i"], "zsh": ["zsh", "-i"], "fish": ["fish", "-i"]}
+COMMANDS = """
+gpucost rep                      -> gpucost report
+gpucost export cha               -> gpucost export chart
+gpucost report --tea             -> gpucost report --team
+gpucost prices H100 --reg        -> gpucost prices H100 --region
+gpucost report --format mark     -> gpucost report --format markdown
+gpucost report --by team,nam     -> gpucost report --by team,namespace
+gpucost report --namespace nlp   -> gpucost report --namespace nlp
+"""
+VALUES = """
+gpucost report --namespace nlp   -> gpucost report --namespace nlp-eval
+gpucost waste --team uni -q --cluster pr -> gpucost waste --team uni -q --cluster prod
+gpucost report --month 20        -> gpucost report --month 2026-10
+"""
 
 
 class Terminal:
@@ -54,7 +55,7 @@ class Terminal:
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             os.chdir(home)
-            os.execvpe(SHELLS[shell][0], SHELLS[shell], environment)  # noqa: S606
+            os.execvpe(shell, [shell, "-i"], environment)  # noqa: S606
         self.run("true")
 
     def close(self) -> None:
@@ -98,30 +99,26 @@ class Terminal:
         pytest.fail(f"no answer in {text!r}")
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_it_completes_commands_options_and_values(shell: str, tmp_path: Path, store: Path) -> None:
     require(shell, package=shell)
     (tmp_path / ".zshrc").touch()  # without it zsh begins with questions
-    terminal = Terminal(shell, tmp_path)
-    try:
+    with closing(Terminal(shell, tmp_path)) as terminal:
         assert "completion installed" in terminal.run("gpucost --install-completion")
-    finally:
-        terminal.close()
-    terminal = Terminal(shell, tmp_path)
-    try:
+    with closing(Terminal(shell, tmp_path)) as terminal:
+
+        def check(table: str) -> None:
+            for line in table.strip().splitlines():
+                typed, expected = map(str.strip, line.split("->"))
+                assert terminal.completed(typed) == expected
+
         if shell == "zsh":
             terminal.completed("gpucost ")  # the first Tab in a new zsh only loads the function (README)
-        for typed, expected in COMMANDS.items():
-            assert terminal.completed(typed) == expected
-        # no store, no words
-        assert terminal.completed("gpucost report --namespace nlp") == "gpucost report --namespace nlp"
+        check(COMMANDS)  # there is no store, and so no word of one
         (tmp_path / "gpucost.toml").write_text(f'store = "{store}"\n')
-        for typed, expected in VALUES.items():
-            assert terminal.completed(typed) == expected
+        check(VALUES)
         # while another process writes, nobody waits and nothing is said
         with Store(store).write():
-            assert terminal.completed("gpucost report --namespace nlp") == "gpucost report --namespace nlp"
+            check(COMMANDS.splitlines()[-1])
         with duckdb.connect(str(store)) as con:  # nobody holds it
             assert con.execute("SELECT count(*) > 0 FROM nodes").fetchone() == (True,)
-    finally:
-        terminal.close()

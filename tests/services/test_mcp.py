@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from gpucost.mcp import tools, use
+from gpucost.mcp import tools
 from gpucost.texts import visible
 
 if TYPE_CHECKING:
@@ -56,113 +55,71 @@ def printed(config: Path, *words: str) -> Any:
 
 def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
     listed = {tool.name: tool for tool in talk(config, lambda session: session.list_tools()).tools}
-    assert (
-        set(listed)
-        == set(tools())
-        >= {"report", "waste", "findings", "prices", "whatif_spot", "whatif_schedule", "unit_tokens"}
-    )
+    assert set(listed) == set(tools()) >= {"report", "waste", "findings", "whatif_spot", "unit_tokens"}
+    withheld = {"config", "store", "lake", "output", "save", "trace", "file", "junit", "rules"}
     for name, tool in listed.items():
         assert tool.annotations is not None and tool.annotations.read_only_hint, name
-        assert tool.description
         Draft202012Validator.check_schema(tool.input_schema)
         taken = tool.input_schema["properties"]
-        assert all(one["description"] for one in taken.values())
-        assert not set(taken) & {
-            "config",
-            "store",
-            "lake",
-            "output",
-            "save",
-            "trace",
-            "file",
-            "junit",
-            "rules",
-        }, name
+        assert tool.description and all(one["description"] for one in taken.values())
+        assert not set(taken) & withheld, name
     assert listed["explain_team"].input_schema["required"] == ["name"]
-    assert listed["report"].input_schema["properties"]["share_unallocated"]["enum"] == [
-        "proportional",
-        "even",
-    ]
+
+
+#: A tool, what it is given, and the command that says the same.
+ASKED: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "report",
+        {"month": "2026-10", "by": ["team", "gpu_model"]},
+        "report --month 2026-10 --by team,gpu_model",
+    ),
+    ("waste", {"from": "2026-10-01", "to": "2026-10-08"}, "waste --from 2026-10-01 --to 2026-10-08"),
+    ("prices", {"name": "L40S"}, "prices L40S"),
+    (
+        "whatif_schedule",
+        {"month": "2026-10", "idle_minutes": 30},
+        "whatif schedule --month 2026-10 --idle-minutes 30",
+    ),
+    ("budget_check", {"month": "2026-10"}, "budget check --month 2026-10"),
+]
+#: A tool, what is no agent's to choose, and how that is refused.
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("report", {"config": "other.toml"}, "report takes no config"),
+    ("report", {"output": "out.md"}, "report takes no output"),
+    ("report", {"month": "October"}, "--month 'October' is no month"),
+    ("whatif_spot", {"trace": "/etc/passwd"}, "whatif_spot takes no trace"),
+    ("explain_team", {"name": "--config=other.toml"}, "no team '--config="),
+    ("report", {"team": ["x\x1b[2J\u202e\u3164"]}, "no team 'x"),
+    ("report", {"team": True}, "team takes a value, not True"),
+    ("report", {"max_rows": 0}, "max_rows is 0"),
+    ("sql", {"statement": "SELECT 1"}, "there is no tool 'sql'"),
+    ("collect_prometheus", {}, "there is no tool 'collect_prometheus'"),
+]
 
 
 @pytest.mark.ci
-def test_answers_are_those_of_the_commands(config: Path) -> None:
-    asked = [
-        (
-            "report",
-            {"month": "2026-10", "by": ["team", "gpu_model"]},
-            "report --month 2026-10 --by team,gpu_model",
-        ),
-        ("waste", {"from": "2026-10-01", "to": "2026-10-08"}, "waste --from 2026-10-01 --to 2026-10-08"),
-        ("prices", {"name": "L40S"}, "prices L40S"),
-        (
-            "whatif_schedule",
-            {"month": "2026-10", "idle_minutes": 30},
-            "whatif schedule --month 2026-10 --idle-minutes 30",
-        ),
-        ("budget_check", {"month": "2026-10"}, "budget check --month 2026-10"),
-    ]
-
-    async def every(session: ClientSession) -> list[Any]:
-        return [await session.call_tool(name, {**given, "max_rows": 500}) for name, given, _ in asked]
-
-    for answer, (name, _, words) in zip(talk(config, every), asked, strict=True):
-        assert not answer.is_error, name
-        assert json.loads(answer.content[0].text)["answer"] == printed(config, *words.split()), name
-
-
-def test_every_tool_takes_the_places_of_the_server(config: Path) -> None:
-    given = {
-        "purchase_price": 250000,
-        "gpus_per_node": 8,
-        "gpu_watts": 700,
-        "years": 4,
-        "price_per_kwh": 0.12,
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(config.parent)
-        answer = use("prices_tco", dict(given), str(config), str(config.parent / "gpucost.duckdb"))
-    assert answer["answer"]["parts"]
-
-
-def test_long_answers_are_cut_and_say_so(config: Path) -> None:
-    whole = printed(config, "diff", "2026-09", "2026-10")
-    answer = talk(
-        config, lambda one: one.call_tool("diff", {"before": "2026-09", "after": "2026-10", "max_rows": 3})
-    )
-    told = json.loads(answer.content[0].text)
-    assert told["answer"]["workloads"] == whole["workloads"][:3]
-    assert told["left_out"]["workloads"] == len(whole["workloads"]) - 3
-
-
-def test_what_is_no_agents_to_choose_is_refused(config: Path, tmp_path: Path) -> None:
+def test_answers_are_those_of_the_commands_and_nothing_else_is_taken(config: Path) -> None:
     before = sorted(path.name for path in config.parent.rglob("*"))
-    other = Path(shutil.copy(config, tmp_path / "other.toml"))
-    asked: list[tuple[str, dict[str, Any], str]] = [
-        ("report", {"config": str(other)}, "report takes no config"),
-        ("report", {"output": str(tmp_path / "out.md")}, "report takes no output"),
-        ("report", {"month": "October"}, "--month 'October' is no month"),
-        ("whatif_spot", {"trace": "/etc/passwd"}, "whatif_spot takes no trace"),
-        ("explain_team", {"name": f"--config={other}"}, "no team '--config="),
-        ("report", {"team": ["x --output=y"]}, "no team 'x --output=y'"),
-        ("report", {"team": ["x\x1b[2J\u202e\u3164"]}, "no team 'x"),
-        ("report", {"team": True}, "team takes a value, not True"),
-        ("report", {"max_rows": 0}, "max_rows is 0"),
-        ("sql", {"statement": "SELECT 1"}, "there is no tool 'sql'"),
-        ("collect_prometheus", {}, "there is no tool 'collect_prometheus'"),
-    ]
 
     async def every(session: ClientSession) -> list[Any]:
-        return [await session.call_tool(name, given) for name, given, _ in asked]
+        good = [await session.call_tool(name, {**given, "max_rows": 500}) for name, given, _ in ASKED]
+        cut = await session.call_tool("report", {"month": "2026-10", "by": ["workload"], "max_rows": 3})
+        return [*good, cut, *[await session.call_tool(name, given) for name, given, _ in REFUSED]]
 
-    for answer, (name, _, message) in zip(talk(config, every), asked, strict=True):
-        assert answer.is_error, name
-        assert message in answer.content[0].text
-        assert visible(answer.content[0].text) == answer.content[0].text
-    assert (
-        sorted(path.name for path in config.parent.rglob("*")) == before
-        and not (tmp_path / "out.md").exists()
+    heard = talk(config, every)
+    answers, cut, refused = heard[: len(ASKED)], heard[len(ASKED)], heard[len(ASKED) + 1 :]
+    for answer, (name, _, words) in zip(answers, ASKED, strict=True):
+        assert json.loads(answer.content[0].text)["answer"] == printed(config, *words.split()), name
+    whole, told = (
+        printed(config, "report", "--month", "2026-10", "--by", "workload"),
+        json.loads(cut.content[0].text),
     )
+    assert told["answer"]["rows"] == whole["rows"][:3]
+    assert told["left_out"]["rows"] == len(whole["rows"]) - 3
+    for answer, (name, _, message) in zip(refused, REFUSED, strict=True):
+        text = answer.content[0].text
+        assert answer.is_error and message in text and visible(text) == text, name
+    assert sorted(path.name for path in config.parent.rglob("*")) == before
 
 
 def test_without_the_sdk_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,20 +17,18 @@ import pytest
 from gpucost import objects
 from gpucost.collect.bill.opening import BucketTree
 from gpucost.config.model import Aws, Config, Gcp
-from gpucost.errors import GpucostError, SourceError, UsageError
+from gpucost.errors import SourceError, UsageError
 from gpucost.objects import open_address
+from tests.loopback import Quiet, serving
 from tests.services.test_bill_s3 import endpoint, s3  # noqa: F401 - fixtures
 
 MD5 = "5d41402abc4b2a76b9719d911017c592"
 
 
-class Broken(BaseHTTPRequestHandler):
+class Broken(Quiet):
     """Cloud Storage with one file of 1,000 bytes; each bucket answers in its own way."""
 
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        """Keep quiet."""
 
     def _answer(self, body: str, status: int = 200, size: int | None = None, **headers: str) -> None:
         self.send_response(status)
@@ -42,7 +39,7 @@ class Broken(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
         self.close_connection = size is not None
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         bucket = self.path.strip("/").split("/")[0].partition("?")[0]
         if "list-type" in self.path:
             if bucket.isdigit():
@@ -65,10 +62,8 @@ class Broken(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def broken() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Broken)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with serving(Broken) as url:
+        yield url
 
 
 @pytest.mark.parametrize(
@@ -193,11 +188,3 @@ def test_signal_ends_the_wait_for_a_silent_server() -> None:
         assert time.monotonic() - began < 10
     finally:
         signal.signal(signal.SIGUSR1, before)
-
-
-@pytest.mark.slow
-def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpucost.clouds.find_spec", lambda name: None if name == "obstore" else name)
-    with pytest.raises(GpucostError, match="aws: its libraries are not installed") as caught:
-        open_address("s3://bucket", Config())[0].read("a")
-    assert caught.value.fix == "pip install 'gpucost[aws]'"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpucost.collect.prices import PriceResult, public
 from gpucost.config.model import Aws, Config, PriceLists
 from gpucost.store.connection import Store
-from tests.loopback import Quiet, serving
-from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows
+from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows, shown, words
 from tests.services.price_lists import aws_bulk, oci_product, oci_shape, offer, plan, price_lists, reserved
 
 EAST = "us-east-1"
@@ -59,43 +60,38 @@ PRODUCTS = [
     oci_product("B98415", 10), oci_product("B110979", 16), oci_product("B89734", 2.95), oci_product("B999999", 9),
     oci_product("B93113", 0.025), oci_product("B0", 100, kind="MONTH"),
 ]  # fmt: skip
-GPUS = [
-    {
-        "id": "NVIDIA H100 80GB HBM3",
-        "displayName": "H100 SXM",
-        "memoryInGb": 80,
-        "securePrice": 3.49,
-        "communityPrice": 2.69,
-    },
-    {
-        "id": "NVIDIA A100 80GB PCIe",
-        "displayName": "A100 PCIe",
-        "memoryInGb": 80,
-        "securePrice": 1.59,
-        "communityPrice": 1.19,
-    },
-    {
-        "id": "AMD Instinct MI300X OAM",
-        "displayName": "MI300X",
-        "memoryInGb": 192,
-        "securePrice": 2.19,
-        "communityPrice": None,
-    },
-    {"id": "unknown", "displayName": "unknown", "memoryInGb": 0, "securePrice": 0, "communityPrice": 0},
-]
-OFFERED = [
-    {"id": 1, "gpu_name": "H100 SXM", "gpu_ram": 81559, "num_gpus": 1, "dph_base": 2.0, "min_bid": 1.0},
-    {"id": 2, "gpu_name": "H100 SXM", "gpu_ram": 81559, "num_gpus": 1, "dph_base": 2.2, "min_bid": None},
-    {"id": 3, "gpu_name": "H100 SXM", "gpu_ram": 81559, "num_gpus": 1, "dph_base": 9.0, "min_bid": 3.0},
-    {"id": 4, "gpu_name": "A100 PCIE", "gpu_ram": 40960, "num_gpus": 1, "dph_base": 0.5, "min_bid": 0.25},
-    {"id": 5, "gpu_name": "H100 SXM", "gpu_ram": 81559, "num_gpus": 8, "dph_base": 16.0, "min_bid": 8.0},
-]
+#: RunPod: id, name, memory in GB, secure and community price.
+GPUS = """
+NVIDIA H100 80GB HBM3  | H100 SXM  | 80  | 3.49 | 2.69
+NVIDIA A100 80GB PCIe  | A100 PCIe | 80  | 1.59 | 1.19
+AMD Instinct MI300X OAM | MI300X   | 192 | 2.19 | null
+unknown                | unknown   | 0   | 0    | 0
+"""
+#: Vast.ai: name, memory in MB, number of GPUs, price and least bid of an offer.
+OFFERED = """
+H100 SXM  | 81559 | 1 | 2.0  | 1.0
+H100 SXM  | 81559 | 1 | 2.2  | null
+H100 SXM  | 81559 | 1 | 9.0  | 3.0
+A100 PCIE | 40960 | 1 | 0.5  | 0.25
+H100 SXM  | 81559 | 8 | 16.0 | 8.0
+"""
+
+
+def listed(table: str, *names: str) -> list[dict[str, Any]]:
+    """Rows as JSON: each word that is no number or null is a text."""
+    rows = [[cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()]
+    quoted = [[cell if cell == "null" or cell[0].isdigit() else f'"{cell}"' for cell in row] for row in rows]
+    return [dict(zip(names, map(json.loads, row), strict=True)) for row in quoted]
+
+
+RUNPOD = listed(GPUS, "id", "displayName", "memoryInGb", "securePrice", "communityPrice")
+VAST = listed(OFFERED, "gpu_name", "gpu_ram", "num_gpus", "dph_base", "min_bid")
 FILES = {
     **aws_bulk(EAST, OFFERS, PLANS),
     "/oci/shapes.json": {"items": SHAPES},
     "/oci/products.json": {"items": PRODUCTS},
-    "/graphql": {"data": {"gpuTypes": GPUS}},
-    "/bundles/": {"offers": OFFERED},
+    "/graphql": {"data": {"gpuTypes": RUNPOD}},
+    "/bundles/": {"offers": VAST},
 }
 
 
@@ -121,36 +117,35 @@ def collect(
 def test_aws_without_a_login(cloud: Cloud, store: Store) -> None:
     result = collect(cloud, store, "aws")
     assert result.ok, result.error
-    columns = "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour, source"
-    prices = rows(store, f"FROM list_prices SELECT {columns} ORDER BY ALL")
-    assert [row[:-1] for row in prices] == [
-        ("p5.48xlarge", "on_demand", 0, "", "", Decimal("55.04")),
-        ("p5.48xlarge", "reserved", 1, "no_upfront", "standard", Decimal("39")),
-        ("p5.48xlarge", "reserved", 3, "partial_upfront", "standard", Decimal("20")),
-        ("p5.48xlarge", "savings_plan", 1, "no_upfront", "compute", Decimal("44.1")),
-        ("p5.48xlarge", "savings_plan", 3, "all_upfront", "ec2_instance", Decimal("41.2")),
-    ]
-    assert {row[-1] for row in prices} == {"aws bulk price list", "aws bulk savings plans"}
+    assert shown(
+        store, "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour"
+    ) == words("""
+        p5.48xlarge on_demand    0 -               -            55.04
+        p5.48xlarge reserved     1 no_upfront      standard     39
+        p5.48xlarge reserved     3 partial_upfront standard     20
+        p5.48xlarge savings_plan 1 no_upfront      compute      44.1
+        p5.48xlarge savings_plan 3 all_upfront     ec2_instance 41.2
+    """)
+    sources = words("aws bulk price list\naws bulk savings plans")
+    assert [row[0].split() for row in shown(store, "DISTINCT source")] == sources
     assert not any(question for _, question in cloud.questions)
 
 
 def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store, "oci").ok
-    assert rows(
-        store, "SELECT region, instance_type, purchase_option, price_per_hour FROM list_prices ORDER BY ALL"
-    ) == [
-        ("", "BM.GPU.GB200.4", "on_demand", Decimal(64)),
-        ("", "BM.GPU.H100.8", "on_demand", Decimal(80)),
-        ("", "BM.GPU.MI455X.8", "on_demand", Decimal(72)),
-        ("", "VM.GPU3.1", "on_demand", Decimal("2.95")),
-        ("", "VM.GPU3.1", "spot", Decimal("1.475")),
-    ]
-    assert rows(store, "SELECT instance_type, gpu_model, gpu_count FROM instance_types ORDER BY ALL") == [
-        ("BM.GPU.GB200.4", "GB200", 4),
-        ("BM.GPU.H100.8", "H100-80GB-HBM3", 8),
-        ("BM.GPU.MI455X.8", "MI455X", 8),
-        ("VM.GPU3.1", "V100-SXM2-16GB", 1),
-    ]
+    assert shown(store, "region, instance_type, purchase_option, price_per_hour") == words("""
+        - BM.GPU.GB200.4  on_demand 64
+        - BM.GPU.H100.8   on_demand 80
+        - BM.GPU.MI455X.8 on_demand 72
+        - VM.GPU3.1       on_demand 2.95
+        - VM.GPU3.1       spot      1.475
+    """)
+    assert shown(store, "instance_type, gpu_model, gpu_count", "instance_types") == words("""
+        BM.GPU.GB200.4  GB200          4.0
+        BM.GPU.H100.8   H100-80GB-HBM3 8.0
+        BM.GPU.MI455X.8 MI455X         8.0
+        VM.GPU3.1       V100-SXM2-16GB 1.0
+    """)
     assert collect(cloud, store, "oci", currency="EUR", now=NOW.replace(day=22)).ok
     assert rows(
         store,
@@ -160,18 +155,17 @@ def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
 
 def test_gpu_clouds_price_a_gpu(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store, "runpod").ok and collect(cloud, store, "vast").ok
-    prices = "SELECT provider, instance_type, purchase_option, price_per_hour FROM list_prices ORDER BY ALL"
-    assert rows(store, prices) == [
-        ("runpod", "1x_A100-80GB-PCIe_COMMUNITY", "on_demand", Decimal("1.19")),
-        ("runpod", "1x_A100-80GB-PCIe_SECURE", "on_demand", Decimal("1.59")),
-        ("runpod", "1x_H100-SXM_COMMUNITY", "on_demand", Decimal("2.69")),
-        ("runpod", "1x_H100-SXM_SECURE", "on_demand", Decimal("3.49")),
-        ("runpod", "1x_MI300X_SECURE", "on_demand", Decimal("2.19")),
-        ("vast", "1x_A100-PCIE-40GB", "on_demand", Decimal("0.5")),
-        ("vast", "1x_A100-PCIE-40GB", "spot", Decimal("0.25")),
-        ("vast", "1x_H100-SXM", "on_demand", Decimal("2.2")),
-        ("vast", "1x_H100-SXM", "spot", Decimal(2)),
-    ]
+    assert shown(store, "provider, instance_type, purchase_option, price_per_hour") == words("""
+        runpod 1x_A100-80GB-PCIe_COMMUNITY on_demand 1.19
+        runpod 1x_A100-80GB-PCIe_SECURE    on_demand 1.59
+        runpod 1x_H100-SXM_COMMUNITY       on_demand 2.69
+        runpod 1x_H100-SXM_SECURE          on_demand 3.49
+        runpod 1x_MI300X_SECURE            on_demand 2.19
+        vast   1x_A100-PCIE-40GB           on_demand 0.5
+        vast   1x_A100-PCIE-40GB           spot      0.25
+        vast   1x_H100-SXM                 on_demand 2.2
+        vast   1x_H100-SXM                 spot      2
+    """)
     assert rows(store, "SELECT DISTINCT gpu_model FROM instance_types WHERE instance_type LIKE '%H100%'") == [
         ("H100-80GB-HBM3",)
     ]
@@ -221,28 +215,6 @@ def test_a_failure_is_one_line_and_nothing_is_written(
     assert not store.exists
 
 
-def test_a_list_that_fails_once_is_asked_again(cloud: Cloud, store: Store) -> None:
-    cloud.trick = lambda _path, number: Reply(503, b"") if number == 1 else None
-    assert collect(cloud, store, "aws").ok
-
-
 def test_a_list_without_end_is_left(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(public, "_CSV_BYTES", 100)
     check_failure(collect(cloud, store, "aws"), f"aws: {cloud.url} answers with more than 0 MiB")
-
-
-def test_no_password_of_netrc_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login somebody password secret\n")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    sent: list[str | None] = []
-
-    class Listed(Quiet):
-        def do_GET(self) -> None:  # noqa: N802 - http.server calls it so
-            sent.append(self.headers["Authorization"])
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"[]")
-
-    with serving(Listed) as url:
-        assert public.PublicList("here", "the list", "", url).json(url) == []
-    assert sent == [None]

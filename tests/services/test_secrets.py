@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import keyring
@@ -17,7 +16,7 @@ from typer.testing import CliRunner
 
 from gpucost import texts
 from gpucost.cli.app import app
-from gpucost.config.model import Config
+from gpucost.collect.prometheus.client import session
 from tests.golden.report_fleet import stored
 from tests.loopback import Quiet, serving
 from tests.replay.server import free_port
@@ -26,60 +25,41 @@ pytestmark = pytest.mark.services
 
 SECRET = "planted/s3cret+0f=the owner"  # noqa: S105
 PARTS = ("planted/", "s3cret+0f")
-PROMETHEUS, MLFLOW, SLURM = (
-    ("collect prometheus --from 2026-10-01 --to 2026-10-02",),
-    ("collect progress --source mlflow",),
-    ("collect slurm",),
-)
+MONTH = "--month 2026-10"
+PROMETHEUS = "collect prometheus --from 2026-10-01 --to 2026-10-02"
 EVERYWHERE = (
-    "config show",
-    "config show --format json",
-    "doctor",
-    "store info --format json",
-    "report --month 2026-10",
-)
+    "config show", "config show --format json", "doctor", "store info --format json", f"report {MONTH}",
+)  # fmt: skip
+MANNERS = ("error", "text", "nonsense", "redirect", "reason", "gone")
 
 store = stored(hours=4)
 
-
-@dataclass(frozen=True)
-class Way:
-    """A setting: what stands in the configuration before and after the secret's place, and the commands that use it."""
-
-    config: str
-    commands: tuple[str, ...]
-    by: tuple[str, ...] = ("_file", "_env", "keyring")
-    environment: dict[str, str] = field(default_factory=dict)
-
-
+#: How a secret's place is spelled, by what holds it; without one it is in a variable of this name.
+PLACES = {
+    "file": '_file = "../secret"', "env": '_env = "PLANTED"', "keyring": '_env = "keyring:service/of/me"',
+    "header": ' = "PLANTED"', "keyring header": ' = "keyring:service/of/me"',
+}  # fmt: skip
+HOLDERS, HEADERS = ("file", "env", "keyring"), ("header", "keyring header")
+#: By setting: the configuration around the secret's place, the command that uses it, and what may hold it.
 WAYS = {
-    "prometheus token": Way('[prometheus]\nurl = "{url}"\nbearer_token{place}\n', PROMETHEUS),
-    "prometheus password": Way(
-        '[prometheus]\nurl = "{url}"\n[prometheus.basic_auth]\nusername = "me"\npassword{place}\n', PROMETHEUS
+    "prometheus token": ('[prometheus]\nurl = "{url}"\nbearer_token{place}', PROMETHEUS, HOLDERS),
+    "prometheus password": (
+        '[prometheus]\nurl = "{url}"\n[prometheus.basic_auth]\nusername = "me"\npassword{place}', PROMETHEUS, HOLDERS,
     ),
-    "prometheus header": Way(
-        '[prometheus]\nurl = "{url}"\nheaders_env = {{ X-Key{place} }}\n',
-        PROMETHEUS,
-        ("header", "keyring header"),
-    ),
-    "mlflow token": Way('[mlflow]\nname = "mlflow"\nurl = "{url}"\ntoken{place}\n', MLFLOW),
-    "mlflow token of its own": Way(
-        '[mlflow]\nname = "mlflow"\nurl = "{url}"\n',
-        MLFLOW,
+    "prometheus header": ('[prometheus]\nurl = "{url}"\nheaders_env = {{ X-Key{place} }}', PROMETHEUS, HEADERS),
+    "mlflow token": ('[mlflow]\nname = "mlflow"\nurl = "{url}"\ntoken{place}', "collect progress --source mlflow", HOLDERS),
+    "mlflow token of its own": (
+        '[mlflow]\nname = "mlflow"\nurl = "{url}"', "collect progress --source mlflow",
         ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD"),
-        {"MLFLOW_TRACKING_USERNAME": ""},
     ),
-    "slurm token": Way('[slurm]\nslurmrestd = "{url}"\ntoken{place}\n', SLURM),
-    "slurm token of its own": Way('[slurm]\nslurmrestd = "{url}"\n', SLURM, ("SLURM_JWT",)),
-    "slack": Way("[notify.slack]\nwebhook_url{place}\n", ("notify slack --month 2026-10",)),
-    "webhook": Way("[notify.webhook]\nurl{place}\n", ("notify webhook --month 2026-10",)),
-    "webhook header": Way(
-        '[notify.webhook]\nurl = "{url}"\nheaders_env = {{ Authorization{place} }}\n',
-        ("notify webhook --month 2026-10",),
-        ("header", "keyring header"),
+    "slurm token": ('[slurm]\nslurmrestd = "{url}"\ntoken{place}', "collect slurm", HOLDERS),
+    "slurm token of its own": ('[slurm]\nslurmrestd = "{url}"', "collect slurm", ("SLURM_JWT",)),
+    "slack": ("[notify.slack]\nwebhook_url{place}", f"notify slack {MONTH}", HOLDERS),
+    "webhook": ("[notify.webhook]\nurl{place}", f"notify webhook {MONTH}", HOLDERS),
+    "webhook header": (
+        '[notify.webhook]\nurl = "{url}"\nheaders_env = {{ Authorization{place} }}', f"notify webhook {MONTH}", HEADERS,
     ),
-}
-URLS = ("slack", "webhook")
+}  # fmt: skip
 
 
 class Kept(KeyringBackend):
@@ -145,33 +125,9 @@ def check_nowhere(text: bytes, where: object) -> None:
     assert leaked == [], (where, leaked, text[:2000])
 
 
-#: Each setting in one of its ways, by turns, and one command that needs no secret; with all ways and commands it is slow.
-QUICK = [
-    pytest.param(
-        name, way.by[number % len(way.by)], ("error", "text", "redirect", "reason"), EVERYWHERE[:1], id=name
-    )
-    for number, (name, way) in enumerate(WAYS.items())
-]
-MANNERS = ("error", "text", "nonsense", "redirect", "reason", "gone")
-ALL = [
-    pytest.param(name, by, MANNERS, EVERYWHERE, id=f"{name} by {by}", marks=pytest.mark.slow)
-    for name, way in WAYS.items()
-    for by in way.by
-]
-
-
-@pytest.mark.parametrize(("name", "by", "manners", "everywhere"), [*QUICK, *ALL])
-def test_a_planted_secret_comes_out_nowhere(
-    name: str,
-    by: str,
-    manners: tuple[str, ...],
-    everywhere: tuple[str, ...],
-    url: str,
-    store: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    way, folder = WAYS[name], tmp_path / "work"
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
     for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TMPDIR"):
@@ -181,29 +137,34 @@ def test_a_planted_secret_comes_out_nowhere(
     monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
     monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     monkeypatch.setattr(texts, "_SECRETS", set())
-    for manner in manners:
+    monkeypatch.setattr(keyring.core, "_keyring_backend", Kept())
+    return folder
+
+
+def every_way() -> Iterator[Any]:
+    """Each setting in each of its ways; all but one of each, by turns, are slow."""
+    for number, (name, (_, _, holders)) in enumerate(WAYS.items()):
+        for at, by in enumerate(holders):
+            marks = [] if at == number % len(holders) else [pytest.mark.slow]
+            yield pytest.param(name, by, id=f"{name} by {by}", marks=marks)
+
+
+@pytest.mark.parametrize(("name", "by"), list(every_way()))
+def test_a_planted_secret_comes_out_nowhere(
+    name: str, by: str, url: str, store: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, command, _ = WAYS[name]
+    for manner in MANNERS:
         at = f"http://127.0.0.1:{free_port()}" if manner == "gone" else url
-        secret = f"{at}/{SECRET.replace(' ', '-')}" if name in URLS else SECRET
-        (tmp_path / "secret").write_text(secret)
-        monkeypatch.setattr(keyring.core, "_keyring_backend", Kept())
+        secret = f"{at}/{SECRET.replace(' ', '-')}" if name in ("slack", "webhook") else SECRET
+        folder.with_name("secret").write_text(secret)
         Kept.held = {("service/of", "me"): secret}
-        for variable, value in ({"PLANTED": secret} | way.environment).items():
-            monkeypatch.setenv(variable, value)
-        if by.isupper():
-            monkeypatch.setenv(by, secret)
-            if by == "MLFLOW_TRACKING_PASSWORD":
-                monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
-        place = {
-            "_file": f'_file = "{tmp_path}/secret"',
-            "_env": '_env = "PLANTED"',
-            "keyring": '_env = "keyring:service/of/me"',
-            "header": ' = "PLANTED"',
-            "keyring header": ' = "keyring:service/of/me"',
-        }.get(by, "")
-        (folder / "gpucost.toml").write_text(way.config.format(url=at, place=place))
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me" if by.endswith("PASSWORD") else "")
+        monkeypatch.setenv("PLANTED" if by in PLACES else by, secret)
+        (folder / "gpucost.toml").write_text(config.format(url=at, place=PLACES.get(by, "")))
         Echo.manner, Echo.heard[:] = manner, []
         texts._SECRETS.clear()
-        for words in (*way.commands, *(everywhere if manner == "error" else ())):
+        for words in (command, *(EVERYWHERE if manner == "error" else ())):
             result = CliRunner().invoke(app, [*words.split(), "-v", "--store", str(store)])
             assert result.exit_code in (0, 1, 4), (words, result.output)
             check_nowhere(result.output.encode(), (words, manner))
@@ -215,55 +176,20 @@ def test_a_planted_secret_comes_out_nowhere(
 
 
 def test_an_unexpected_error_is_told_without_the_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PLANTED", SECRET)
-    monkeypatch.setattr(texts, "_SECRETS", set())
-    (tmp_path / "gpucost.toml").write_text(
+    (folder / "gpucost.toml").write_text(
         '[prometheus]\nurl = "http://127.0.0.1:1"\nbearer_token_env = "PLANTED"\n'
     )
 
-    def fail(source: object, store: object, *_: object, **__: object) -> None:
-        from gpucost.collect.prometheus.client import session
-
-        raise RuntimeError(f"defect with {dict(session(source).headers)}")  # type: ignore[arg-type]
+    def fail(source: Any, *_: object, **__: object) -> None:
+        raise RuntimeError(f"defect with {dict(session(source).headers)}")
 
     monkeypatch.setattr("gpucost.collect.prometheus.collector.collect_prometheus", fail)
     result = CliRunner().invoke(app, ["collect", "prometheus", "-v"])
     assert result.exit_code == 1 and "Traceback" in result.stderr and "***" in result.stderr
     check_nowhere(result.output.encode(), "traceback")
-
-
-def secret_settings() -> set[str]:
-    """Every setting that names where a secret is, by the configuration's own model."""
-
-    def below(model: type, path: str) -> Iterator[str]:
-        for name, one in model.model_fields.items():  # type: ignore[attr-defined]
-            inner = [
-                part
-                for part in (one.annotation, *getattr(one.annotation, "__args__", ()))
-                if hasattr(part, "model_fields")
-            ]
-            if inner:
-                yield from below(inner[0], f"{path}{one.alias or name}.")
-            elif name.endswith(("_env", "token_file", "password_file", "url_file")):
-                yield f"{path}{name}"
-
-    return set(below(Config, ""))
-
-
-def test_every_setting_of_a_secret_is_planted() -> None:
-    planted = {
-        *(f"prometheus.{name}" for name in ("bearer_token_file", "bearer_token_env", "headers_env")),
-        *(f"prometheus.basic_auth.{name}" for name in ("password_file", "password_env")),
-        *(f"{section}.token_{kind}" for section in ("mlflow", "slurm") for kind in ("file", "env")),
-        *(f"notify.slack.webhook_url_{kind}" for kind in ("file", "env")),
-        *(f"notify.webhook.{name}" for name in ("url_file", "url_env", "headers_env")),
-        # tests/services/test_notify.py plants this one, in a server that speaks SMTP
-        *(f"notify.email.password_{kind}" for kind in ("file", "env")),
-    }
-    assert secret_settings() == planted
 
 
 @pytest.mark.parametrize(
@@ -274,13 +200,9 @@ def test_every_setting_of_a_secret_is_planted() -> None:
         ("keyring:service/two", "holds more than one line"),
     ],
 )
-def test_a_keyring_that_holds_nothing_says_what_to_do(
-    place: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(keyring.core, "_keyring_backend", Kept())
+def test_a_keyring_that_holds_nothing_says_what_to_do(place: str, said: str, folder: Path) -> None:
     Kept.held = {("service", "two"): "one\ntwo"}
-    (tmp_path / "gpucost.toml").write_text(
+    (folder / "gpucost.toml").write_text(
         f'[prometheus]\nurl = "http://127.0.0.1:1"\nbearer_token_env = "{place}"\n'
     )
     result = CliRunner().invoke(app, ["collect", "prometheus"])
