@@ -24,9 +24,9 @@ from gpucost.store.progress import ProgressBatch, ProgressRun, load_runs
 from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
-from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
+from tests.replay.cases.words import BOOK, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
-from tests.replay.load import load
+from tests.replay.load import load, write_book
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.replay.work import put
@@ -118,7 +118,7 @@ NODES = "NodeName=n1 Gres=gpu:a100:4 Partitions=gpu State=MIXED\nNodeName=n2 Gre
 def estimated(folder: Path) -> None:
     """Two weeks in two clusters: training, serving, notebooks, spot nodes, a dear day, work done and queues; no bill."""
     write(folder, "gpucost.toml", ESTIMATED_CONFIG)
-    write(folder, "prices.csv", "\n".join([HEADER, *(line for line in BOOK if "p5." not in line)]) + "\n")
+    write_book(folder, (line for line in BOOK if "p5." not in line))
     write(folder, "broken.toml", "[idle]\nthreshold = 5\n")
     write(folder, "onprem.toml", ONPREM)
     write(folder, "plan.toml", PLAN)
@@ -152,7 +152,7 @@ def billed(folder: Path) -> None:
     """Three machines over two days, and their bill: spot, a savings plan, a reservation, on demand."""
     write(folder, "gpucost.toml", BILLED_CONFIG + SIGNED)
     write(folder, "unsigned.toml", BILLED_CONFIG)
-    write(folder, "prices.csv", "\n".join([HEADER, *BOOK]) + "\n")
+    write_book(folder)
     described = machines("p4de.24xlarge")
     told = list(charges(described, rate, booting=600))
     write(folder, "cur.csv", bill_files.aws_cur(told))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.prices import PROVIDERS
+from tests.replay.kube import PROVIDERS
 
 #: GPUs, cores and GiB of an instance, as its cloud sells it.
 SIZES = {
@@ -27,40 +27,38 @@ def parts(fleet: dict[str, Any], node: dict[str, Any]) -> dict[str, Fraction]:
     basis = fleet.get("cost_basis", "node")
     if basis == "node":
         return WHOLE
-    size = SIZES[node["instance_type"]]
-    if basis in ("opencost", "scad"):
-        weights = [
-            amount * each
-            for amount, each in zip(size, OPENCOST if basis == "opencost" else SCAD, strict=True)
-        ]
+    kind = node["instance_type"]
+    _, cores, memory = size = SIZES[kind]
+    if basis == "sku":
+        family = f"{PROVIDERS[node['provider']]}/{node['region']}/{kind.split('-')[0]}"
+        prices = fleet["unit_prices"].get(family, fleet["unit_prices"][REFERENCE])
+        host = [amount * Fraction(price) for amount, price in zip((cores, memory), prices, strict=True)]
+        weights = [max(Fraction(fleet["list_prices"][kind]) - sum(host), Fraction(0)), *host]
     else:
-        family = f"{PROVIDERS[node['provider']]}/{node['region']}/{node['instance_type'].split('-')[0]}"
-        core, gib = (
-            Fraction(price) for price in fleet["unit_prices"].get(family, fleet["unit_prices"][REFERENCE])
-        )
-        listed = Fraction(fleet["list_prices"][node["instance_type"]])
-        weights = [max(listed - size[1] * core - size[2] * gib, Fraction(0)), size[1] * core, size[2] * gib]
-    return dict(zip(("gpu", "cpu", "memory"), (weight / sum(weights) for weight in weights), strict=True))
+        rates = OPENCOST if basis == "opencost" else SCAD
+        weights = [amount * each for amount, each in zip(size, rates, strict=True)]
+    return dict(zip(WHOLE, (weight / sum(weights) for weight in weights), strict=True))
 
 
 def offered(node: dict[str, Any], part: str) -> Fraction:
     """Cores or GiB that the node says it has, else those its cloud sells."""
-    size = SIZES[node["instance_type"]]
-    return (
-        Fraction(str(node.get("vcpus", 64)))
-        if part == "cpu"
-        else Fraction(str(node.get("memory_gib", size[2])))
-    )
+    if part == "cpu":
+        return Fraction(str(node.get("vcpus", 64)))
+    return Fraction(str(node.get("memory_gib", SIZES[node["instance_type"]][2])))
 
 
 def requested(pod: dict[str, Any], part: str) -> Fraction:
-    """Cores or GiB that a pod holds: its containers and sidecars together, or its largest init container."""
-    key = "cpu" if part == "cpu" else "memory_gib"
-    if "containers" not in pod:
-        return Fraction(str(pod.get(key, 0)))
-    lasting = sum(
-        (Fraction(str(c.get(key, 0))) for c in pod["containers"] if c.get("role") != "init"), Fraction(0)
-    )
-    return max(
-        [lasting, *(Fraction(str(c.get(key, 0))) for c in pod["containers"] if c.get("role") == "init")]
-    )
+    """Cores or GiB that a pod holds."""
+    return together(pod, "cpu" if part == "cpu" else "memory_gib")
+
+
+def together(pod: dict[str, Any], key: str) -> Fraction:
+    """What its containers and sidecars ask for together, or its largest init container."""
+    lasting, first = Fraction(0), [Fraction(0)]
+    for container in pod.get("containers", [pod]):
+        amount = Fraction(str(container.get(key, 0)))
+        if container.get("role") == "init":
+            first.append(amount)
+        else:
+            lasting += amount
+    return max(lasting, *first)

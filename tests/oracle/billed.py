@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.prices import Row, Steps, price_steps
+from tests.oracle.exact.prices import Row
+from tests.oracle.prices import Steps, price_steps
 from tests.replay.billing import Charge
 from tests.replay.kube import provider_id
 

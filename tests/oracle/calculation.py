@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
 from tests.oracle.activity import Timeline, sampled, told
-from tests.oracle.basis import WHOLE, offered, parts, requested
+from tests.oracle.basis import WHOLE, offered, parts, requested, together
+from tests.oracle.exact.catalog import slices_of
 from tests.oracle.prices import Book, price_steps
-from tests.replay.fleet import device_key, is_on, period_of
+from tests.replay.fleet import device_key, has_cluster_label, is_on, period_of
+from tests.replay.kube import resources_of
 from tests.replay.series import Series
 
 MS_PER_HOUR = 3_600_000
@@ -20,8 +22,7 @@ PodKey = tuple[str, str, str, str]  # cluster, namespace, pod, uid
 HOST_PARTS = ("cpu", "memory")
 NodeKey = tuple[str, str, float]  # cluster, name, from
 
-#: GPU instances with other than seven compute slices (NVIDIA MIG user guide, supported profiles).
-SLICES = {"NVIDIA A30": 4, "NVIDIA RTX PRO 6000 Blackwell Server Edition": 4}
+Activity = Callable[[dict[str, Any], dict[str, Any]], Timeline]
 
 
 @dataclass
@@ -82,22 +83,23 @@ def calculate(
     (docs/attribution.md).
     """
     start, end = period or period_of(fleet)
-    lines = sampled(series, fleet["scrape"], threshold) if series is not None else None
-    split = {n["cluster"]: series is None or _asks_for_hosts(series, n["cluster"]) for n in fleet["nodes"]}
+    lines = sampled(series, threshold) if series is not None else None
+    clusters = {node["cluster"] for node in fleet["nodes"]}
+
+    def activity(node: dict[str, Any], device: dict[str, Any]) -> Timeline:
+        if lines is None:
+            return told(fleet, node, device, threshold)
+        where = node["cluster"] if has_cluster_label(fleet) else ""
+        return lines.get((where, node["name"], device_key(device)), [])
+
+    split = {cluster: series is None or _asks_for_hosts(series, cluster) for cluster in clusters}
     bill = Bill()
     for node in fleet["nodes"]:
         since, until = (max(node["from"], fleet["start"], start), min(node["to"], fleet["end"], end))
         if since < until:
-            _node(
-                bill,
-                fleet,
-                book,
-                node,
-                (round(since * 1000), round(until * 1000)),
-                threshold,
-                lines,
-                parts(fleet, node) if split[node["cluster"]] else WHOLE,
-            )
+            up = (round(since * 1000), round(until * 1000))
+            fractions = parts(fleet, node) if split[node["cluster"]] else WHOLE
+            _node(bill, fleet, book, node, up, activity, fractions)
     return bill
 
 
@@ -125,24 +127,21 @@ def _node(
     book: Book,
     node: dict[str, Any],
     up: tuple[int, int],
-    threshold: float,
-    lines: dict[tuple[str, str, str], Timeline] | None,
+    activity: Activity,
     fractions: dict[str, Fraction],
 ) -> None:
     known = fleet.get("node_labels", True)
     steps = [(at * 1000, price) for at, price in price_steps(book, node, known)]
     capacity = Fraction(len(node["gpus"]))
     host = {part: offered(node, part) for part in HOST_PARTS if fractions[part]}
-    holds = [_hold(fleet, node, pod, up, threshold, lines) for pod in fleet["pods"] if is_on(pod, node)]
-    holds = [hold for hold in holds if hold.since < hold.until]
+    holds = [_hold(fleet, node, pod, up, activity) for pod in fleet["pods"] if is_on(pod, node)]
     out_of_reach = [*node.get("cordoned", []), *node.get("not_ready", [])]
     edges = {*up, *(at for at, _ in steps)}
     edges |= {round(e * 1000) for span in [*out_of_reach, *node.get("allocatable", [])] for e in span[:2]}
     for hold in holds:
         edges |= {hold.since, hold.until, *(e for line in hold.devices for span in line for e in span[:2])}
-    moments = sorted(e for e in edges if up[0] <= e <= up[1])
     mine = bill.nodes[node["cluster"], node["name"], node["from"]]
-    for since, until in itertools.pairwise(moments):
+    for since, until in itertools.pairwise(sorted(e for e in edges if up[0] <= e <= up[1])):
         hours = Fraction(until - since, MS_PER_HOUR)
         price = next((p for at, p in reversed(steps) if at <= since), Fraction(0))
         holding = [hold for hold in holds if hold.since <= since < hold.until]
@@ -170,9 +169,9 @@ def _count(figures: Figures, hold: _Hold, since: int, hours: Fraction, rate: Fra
     figures.allocated_gpu_hours += time
     figures.spot_gpu_hours += time if spot else 0
     figures.cost += time * rate
-    for line in hold.devices:
+    for line in hold.devices or [[]]:
         state = next((active for a, b, active in line if a <= since < b), None)
-        part = time / len(hold.devices)
+        part = time / max(len(hold.devices), 1)
         if state is None:
             figures.unmeasured_gpu_hours += part
         elif state:
@@ -180,62 +179,33 @@ def _count(figures: Figures, hold: _Hold, since: int, hours: Fraction, rate: Fra
         else:
             figures.idle_gpu_hours += part
             figures.idle_cost += part * rate
-    if not hold.devices:
-        figures.unmeasured_gpu_hours += time
 
 
 def _unreachable(node: dict[str, Any], spans: list[list[float]], since: int, capacity: Fraction) -> Fraction:
     if any(span[0] * 1000 <= since < span[1] * 1000 for span in spans):
         return capacity
-    lost = [
-        _lost(node, *cut[2:]) for cut in node.get("allocatable", []) if cut[0] * 1000 <= since < cut[1] * 1000
-    ]
-    return sum(lost, Fraction(0))
+    cuts = (cut[2:] for cut in node.get("allocatable", []) if cut[0] * 1000 <= since < cut[1] * 1000)
+    return sum((_lost(node, *cut) for cut in cuts), Fraction(0))
 
 
 def _lost(node: dict[str, Any], left: int, resource: str = "") -> Fraction:
     if not resource:
         return Fraction(len(node["gpus"]) - left)
-    profiles = [part["profile"] for parts in node["mig"].values() for part in parts]
-    slices = len([p for p in profiles if resource == "nvidia_com_mig_" + p.replace(".", "_")])
-    return (slices - left) * unit_share(node, resource)
+    return (resources_of(node)[resource] - left) * unit_share(node, resource)
 
 
 def _hold(
-    fleet: dict[str, Any],
-    node: dict[str, Any],
-    pod: dict[str, Any],
-    up: tuple[int, int],
-    threshold: float,
-    lines: dict[tuple[str, str, str], Timeline] | None,
+    fleet: dict[str, Any], node: dict[str, Any], pod: dict[str, Any], up: tuple[int, int], activity: Activity
 ) -> _Hold:
     gpus = held_gpus(node, pod)
-    devices = list(_known_devices(fleet, node, pod, gpus))
-    if lines is None:
-        timelines = [told(fleet, node, device, threshold) for device in devices]
-    else:
-        where = (
-            node["cluster"]
-            if len({n["cluster"] for n in fleet["nodes"]}) > 1 or fleet.get("cluster_label")
-            else ""
-        )
-        timelines = [lines.get((where, node["name"], device_key(device)), []) for device in devices]
-    key = (pod["cluster"], pod["namespace"], pod["name"], pod["uid"])
     return _Hold(
-        key,
+        (pod["cluster"], pod["namespace"], pod["name"], pod["uid"]),
         gpus,
         max(up[0], round(pod["scheduled"] * 1000)),
         min(up[1], round(pod["to"] * 1000)),
-        timelines,
+        [activity(node, device) for device in _known_devices(fleet, node, pod, gpus)],
         {part: requested(pod, part) for part in HOST_PARTS},
     )
-
-
-def _units(pod: dict[str, Any]) -> int:
-    if "containers" not in pod:
-        return int(pod["count"])
-    first = [c.get("count", 0) for c in pod["containers"] if c.get("role") == "init"]
-    return max(sum(c.get("count", 0) for c in pod["containers"] if c.get("role") != "init"), *first, 0)
 
 
 def _known_devices(
@@ -257,7 +227,7 @@ def held_gpus(node: dict[str, Any], pod: dict[str, Any]) -> Fraction:
     """GPUs that a pod holds on a node: as its devices' parts are told, else by what a unit of its resource is."""
     if any("part" in device for device in pod["devices"]):
         return sum((Fraction(device["part"]) for device in pod["devices"]), Fraction(0))
-    return _units(pod) * unit_share(node, pod["resource"])
+    return together(pod, "count") * unit_share(node, pod["resource"])
 
 
 def unit_share(node: dict[str, Any], resource: str) -> Fraction:
@@ -269,4 +239,4 @@ def unit_share(node: dict[str, Any], resource: str) -> Fraction:
         slots = Fraction(1, node.get("mig_replicas", {}).get(profile, 1))
     if not profile:
         return slots
-    return Fraction(int(profile.split("g.")[0]), SLICES.get(node["gpu_model"], 7)) * slots
+    return Fraction(int(profile.split("g.")[0]), slices_of(node["gpu_model"])) * slots

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from gpucost.config.model import Config
 from gpucost.periods import Period, from_ms, iso
 from tests.oracle.basis import REFERENCE, SIZES
-from tests.replay.cases.words import HEADER, MORNING, SHAPES
+from tests.replay.cases.words import MORNING, SHAPES
 from tests.replay.fleet import Fleet, is_on
-from tests.replay.load import write_config
+from tests.replay.load import write_book, write_config
 
 Draw = st.DrawFn
 PERCENTS = (0, 1, 4.9, 5, 5.1, 40, 100)
@@ -45,9 +45,7 @@ def many(test: Any, drawn: Callable[[Any], Any], base: settings, examples: int =
 def priced(fleet: Fleet, book: list[str]) -> Iterator[Config]:
     """The fleet's configuration with a price book of these rows, in a folder that is gone afterwards."""
     with TemporaryDirectory(prefix="fleet-") as folder:
-        prices = Path(folder) / "prices.csv"
-        prices.write_text("\n".join([HEADER, *book]) + "\n")
-        yield write_config(fleet, Path(folder), prices)
+        yield write_config(fleet, Path(folder), write_book(Path(folder), book))
 
 
 def period(start: int, end: int) -> Period:

@@ -9,9 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.prices import PROVIDERS
 from tests.replay.fleet import Fleet
-from tests.replay.kube import provider_id
+from tests.replay.kube import PROVIDERS, provider_id
 
 HOUR, DAY = 3600, 86_400
 

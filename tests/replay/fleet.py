@@ -81,3 +81,8 @@ def is_on(pod: dict[str, Any], node: dict[str, Any]) -> bool:
     """Whether the pod was bound to this very node, and not to another that bore its name before or after."""
     same = pod["node"] == node["name"] and pod["cluster"] == node["cluster"]
     return same and node.get("created", node["from"]) <= pod["scheduled"] < node["to"]
+
+
+def has_cluster_label(fleet: Fleet) -> bool:
+    """Whether series name their cluster."""
+    return bool(fleet.get("cluster_label")) or len({node["cluster"] for node in fleet["nodes"]}) > 1

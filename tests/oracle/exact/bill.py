@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,7 +17,7 @@ from tests.oracle.exact.devices import DeviceSeries, Speech, device_series
 from tests.oracle.exact.identities import identified
 from tests.oracle.exact.nodes import Node, count_gpus, is_accelerator, lives
 from tests.oracle.exact.pods import Pod, pods
-from tests.oracle.exact.prices import NANO, Row, steps
+from tests.oracle.exact.prices import NANO, Steps
 from tests.oracle.exact.states import HOUR, State, states, valid
 from tests.oracle.exact.teams import Teams
 from tests.replay.series import Series
@@ -29,7 +29,7 @@ Spans = list[tuple[int, int]]
 class Rules:
     """What a bill depends on besides samples: prices, and settings."""
 
-    book: list[Row]
+    prices: Callable[[Node], Steps]
     cluster: str
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     teams: list[dict[str, Any]] = field(default_factory=list)
@@ -139,7 +139,7 @@ class _NodeBill:
     def __init__(self, bill: Bill, node: Node, holders: list[Pod], rules: Rules, teams: Teams) -> None:
         self.bill, self.node, self.rules, self.teams = bill, node, rules, teams
         self.holders = sorted(holders, key=lambda pod: pod.since)
-        self.prices = steps(rules.book, node, rules.zone)
+        self.prices = rules.prices(node)
         on: dict[tuple[str, str], list[DeviceSeries]] = defaultdict(list)
         for device in node.devices:
             on[device.uuid, device.instance].append(device)

@@ -1,8 +1,7 @@
-"""The few words in which cases are told. Hours count from the morning of 2026-03-10, UTC."""
+"""The few words in which fleets are described. Hours count from the morning of 2026-03-10, UTC."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 MORNING = 1_773_100_800  # 2026-03-10T00:00:00Z
@@ -41,19 +40,6 @@ PLACES = {
     "gke": ("europe-west4", "europe-west4-a"),
     "aks": ("westeurope", "westeurope-1"),
 }
-
-
-@dataclass(frozen=True)
-class Case:
-    """A fleet, its price book and the totals that a person worked out."""
-
-    name: str
-    description: str
-    fleet: dict[str, Any]
-    hand: dict[str, str]
-    book: list[str]
-    header: str = HEADER
-    by_day: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def at(hours: float) -> int:
