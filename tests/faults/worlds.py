@@ -131,16 +131,8 @@ class World:
 
     def report(self, config: Config) -> Answer:
         """The report on the fleet's whole time, row by row; 4 where it is incomplete."""
-        return run(
-            config,
-            "report",
-            *self.span,
-            "--by",
-            "hour,cluster,namespace,pod,node",
-            "--format",
-            "json",
-            "--strict",
-        )
+        ways = ("--by", "hour,cluster,namespace,pod,node", "--format", "json", "--strict")
+        return run(config, "report", *self.span, *ways)
 
 
 @dataclass(frozen=True)

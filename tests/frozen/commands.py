@@ -12,30 +12,28 @@ from typing import Any
 from typer.main import get_command
 
 from gpucost.cli.app import app
+from tests.text_tables import rows
 
 _PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 #: Neither offers formats; what they print is told in tests of their own, and the demo's figures in those of README and docs.
 # of lakes tests/unit/test_lake.py asks
-ELSEWHERE = {
-    "demo",
-    "export chart",
-    "mcp",
-    "open",
-    "chargeback verify",
-    "store backup",
-    "store log",
-    "store compact",
-    *(f"lake {name}" for name in ("export", "attribute", "info")),
-}
+ELSEWHERE = set(
+    """demo
+export chart
+mcp
+open
+chargeback verify
+store backup
+store log
+store compact
+lake export
+lake attribute
+lake info""".splitlines()
+)
 
 
-def _table(text: str) -> dict[str, str]:
-    """Names and the words of commands."""
-    rows = (line.split(" | ") for line in text.strip().splitlines())
-    return {name.strip(): words for name, words in rows}
-
-
-ESTIMATED = _table("""
+ESTIMATED = dict(
+    rows("""
 report                    | report
 report-by                 | report --month 2026-03 --by team,gpu_model --top 3
 report-shared             | report --month 2026-03 --share-unallocated proportional
@@ -125,7 +123,9 @@ whatif-plan               | whatif plan plan.toml --month 2026-03
 whatif-plan-example       | whatif plan --example
 whatif-compare            | whatif compare ten.json six.json
 """)
-BILLED = _table("""
+)
+BILLED = dict(
+    rows("""
 report             | report --month 2026-03 --by namespace
 report-focus       | report --month 2026-03 --format focus
 reconcile          | reconcile --month 2026-03
@@ -142,6 +142,7 @@ collect-focus      | collect focus focus.csv --store new.duckdb
 collect-gcp        | collect gcp gcp.jsonl --store new.duckdb
 collect-azure      | collect azure azure.csv --store new.duckdb
 """)
+)
 #: Those that the fast tests ask at a terminal; the slow ones ask them without one, too, where tables have any width.
 QUICK = {
     "estimated": {
