@@ -35,17 +35,6 @@ _COLUMNS = [
     "provider", "region", "zone", "instance_type", "purchase_option", "term_years", "payment_option", "price_per_hour",
     "currency", "price_as_of",
 ]  # fmt: skip
-    "provider",
-    "region",
-    "zone",
-    "instance_type",
-    "purchase_option",
-    "term_years",
-    "payment_option",
-    "price_per_hour",
-    "currency",
-    "price_as_of",
-]
 
 
 def write(directory: Path) -> Path:

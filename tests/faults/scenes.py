@@ -48,8 +48,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "collect into nothing": (*COLLECT, "2026-03-11T00:00Z"),
     "collect": (*COLLECT, LAST),
     "bill": ("collect", "aws", "new.csv"),
-    "attribute": tuple(
-        ["report", "--month", "2026-03", "--by", "day,team,pod", "--format", "json", "-o", "report.json"]
+    "attribute": (
+        "report",
+        "--month",
+        "2026-03",
+        "--by",
+        "day,team,pod",
+        "--format",
+        "json",
+        "-o",
+        "report.json",
     ),
     "chargeback": ("chargeback", "--month", "2026-03", "--out", "bundles"),
     "lake export": ("lake", "export", "lake"),
