@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +12,7 @@ from gpucost import pipeline
 from gpucost.engine import dicts
 from tests.property.fleets import RARELY_SLOW, period, priced
 from tests.replay.cases.words import at, fleet, node, pod
-from tests.replay.edits import move
+from tests.replay.edits import drop, move
 from tests.replay.fleet import Fleet
 from tests.replay.load import load
 from tests.replay.scrape import scrape
@@ -40,18 +38,8 @@ def notebooks(draw: st.DrawFn) -> Fleet:
         spans = []
         while hour < HOURS - 1 and len(spans) < 4:
             end = min(hour + draw(st.sampled_from([0.1, 0.4, 1.0, 2.5, 8.0])), float(HOURS))
-            restarts_at_once = draw(st.booleans())
-            pods.append(
-                pod(
-                    f"jupyter-{name}",
-                    name,
-                    [0],
-                    hour,
-                    end,
-                    keep_until=at(end) + (0 if restarts_at_once else 420),
-                )
-                | {"owner": ["StatefulSet", f"jupyter-{name}"]}
-            )
+            owner, listed = ["StatefulSet", f"jupyter-{name}"], draw(st.sampled_from([0, 420]))
+            pods.append(pod(owner[1], name, [0], hour, end, keep_until=at(end) + listed, owner=owner))
             spans.append([at(hour), at(end), draw(st.sampled_from([0, 3, 60]))])
             hour = end + draw(st.sampled_from([0.15, 0.3, 0.6, 1.5, 3.0, 16.0]))
         util[f"GPU-{name}-0"] = spans
@@ -64,13 +52,9 @@ def gaps(described: Fleet, series: list[Series]) -> list[dict[str, Any]]:
     with priced(described, BOOK) as config:
         store = load(described, series, config)
         pipeline.attribute(config, store, period(described["start"], described["end"]))
+        inside = "FROM coverage_gaps WHERE from_ms > $start AND to_ms < $end"
         with store.read() as con:
-            return dicts(
-                con.execute(
-                    "FROM coverage_gaps WHERE from_ms > $start AND to_ms < $end",
-                    {"start": described["start"] * 1000, "end": described["end"] * 1000},
-                )
-            )
+            return dicts(con.execute(inside, {edge: described[edge] * 1000 for edge in ("start", "end")}))
 
 
 def notebook(*spans: tuple[float, float], **more: Any) -> Fleet:
@@ -94,14 +78,8 @@ Gaps = dict[str, list[tuple[str, list[str], float, float]]]
 
 def stopped(whole: Fleet, *families: str) -> list[Series]:
     """Return what is scraped of a fleet where these families stop for ten hours."""
-    lost, (first, last) = (
-        "|".join(FAMILIES[family] for family in families),
-        (at(hour) * 1000 for hour in STOPS),
-    )
-    return [
-        without(one, first, last) if re.fullmatch(lost, one.labels["__name__"]) else one
-        for one in scrape(whole, lean=True)
-    ]
+    lost = "|".join(FAMILIES[family] for family in families)
+    return drop(scrape(whole, lean=True), lost, hours=STOPS)
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +121,3 @@ def test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing(found: Ga
 @given(described=notebooks())
 def test_time_in_which_every_family_is_exported_is_collected(described: Fleet) -> None:
     assert gaps(described, scrape(described, lean=True)) == []
-
-
-def without(series: Series, first_ms: int, last_ms: int) -> Series:
-    """Return the series without its samples of a span."""
-    keep = (series.times < first_ms) | (series.times >= last_ms)
-    return Series(series.labels, series.times[keep], np.asarray(series.values)[keep])
