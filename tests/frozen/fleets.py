@@ -219,15 +219,7 @@ def _two_weeks() -> Fleet:
     pods: list[Any] = []
 
     def held(
-        name: str,
-        where: str,
-        gpus: list[int],
-        start: float,
-        end: float,
-        percent: float,
-        namespace: str,
-        owner: str,
-        **more: Any,
+        name: str, where: str, gpus: list[int], start: float, end: float, percent: float, **more: Any
     ) -> None:
         for key, spans in busy(where, gpus, start, end, percent).items():
             util.setdefault(key, []).extend(spans)

@@ -17,6 +17,7 @@ from gpucost.store.prices import SpotPrice, load
 T0 = 1_800_000_000_000
 SPAN = 100_000
 NOW = T0 + 10 * SPAN
+_PLACE = ("aws", "us-east-1", "us-east-1a")
 
 moments = st.integers(min_value=-SPAN, max_value=2 * SPAN)
 prices = st.integers(min_value=1, max_value=10**9).map(lambda n: Decimal(n) / 10**6)
@@ -45,19 +46,7 @@ def plain(facts: dict[int, Decimal]) -> tuple[list[tuple[int, int, Decimal]], De
 @given(changes, st.integers(min_value=1, max_value=3))
 def test_histories_weigh_as_a_plain_calculation_does(facts: dict[int, Decimal], parts: int) -> None:
     rows = [
-        SpotPrice(
-            "aws",
-            "us-east-1",
-            "us-east-1a",
-            "p3.2xlarge",
-            "Linux/UNIX",
-            "",
-            T0 + at,
-            None,
-            f"{price:f}",
-            "USD",
-            "test",
-        )
+        SpotPrice(*_PLACE, "p3.2xlarge", "Linux/UNIX", "", T0 + at, None, f"{price:f}", "USD", "test")
         for at, price in facts.items()
     ]
     with TemporaryDirectory() as folder:
