@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from gpucost.config.model import Config
 from gpucost.periods import Period, from_ms, iso
-from tests.oracle.basis import REFERENCE, SIZES
 from tests.replay.cases import words
 from tests.replay.cases.words import MORNING
 from tests.replay.fleet import Fleet, device_key, is_on
@@ -25,6 +24,10 @@ Draw = st.DrawFn
 PERCENTS = (0, 1, 4.9, 5, 5.1, 40, 100)
 NONSENSE = (2147483632, 4294967295, 9.223372036854776e18, 140737488355330, "NaN", 101, -1)
 CUT = [{"gi": 7, "profile": "1g.10gb"}, {"gi": 3, "profile": "2g.20gb"}, {"gi": 1, "profile": "3g.40gb"}]
+
+#: GPUs, cores and GiB of an instance, as its cloud sells it; and whose list prices stand for any host's.
+SIZES = {"g5.xlarge": (1, 4, 16), "g6.12xlarge": (4, 48, 192), "p5.48xlarge": (8, 192, 2048)}
+REFERENCE = "gcp/us-central1/a2"
 
 RARELY_SLOW = settings(
     max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True

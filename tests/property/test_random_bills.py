@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from decimal import Decimal
-from itertools import groupby
 from typing import Any
 
 from hypothesis import given
@@ -18,13 +16,11 @@ from gpucost.store.connection import Store
 from tests.oracle import read_book
 from tests.oracle.billed import billed_book
 from tests.oracle.exact.compare import unequal
-from tests.oracle.exact.nodes import Node
-from tests.oracle.exact.prices import NANO, Steps
+from tests.oracle.exact.prices import NANO
 from tests.property.fleets import ONE, books, fleets, involved, many, period, priced
 from tests.replay.bill_files import aws_cur, focus
 from tests.replay.billing import Charge, Rate, charges
 from tests.replay.fleet import Fleet
-from tests.replay.kube import provider_id
 from tests.replay.load import load
 from tests.replay.result import unpaid
 from tests.replay.scrape import scrape
@@ -55,21 +51,6 @@ def bills(draw: st.DrawFn, fleet: Fleet) -> list[Charge]:
     )
 
 
-def billed(fleet: Fleet, book: Callable[..., Any]) -> Callable[[Node], Steps]:
-    """The prices of a described node as the exact bill reads them."""
-    nodes = {provider_id(node): node for node in fleet["nodes"]}
-
-    def steps(node: Node) -> Steps:
-        assert node.machine
-        found = [
-            (at * 1000, (Decimal(price.numerator) / price.denominator).quantize(NANO))
-            for at, price in book(nodes[node.machine], True)
-        ]
-        return [next(alike) for _, alike in groupby(found, key=lambda step: step[1])]
-
-    return steps
-
-
 WAYS = {"pooled": st.booleans(), "write": st.sampled_from([aws_cur, focus])}
 
 
@@ -92,7 +73,7 @@ def test_costs_are_those_of_an_exact_calculation_from_the_bill(
         assert not unpaid(store)
         assert config.prices.book is not None
         book = billed_book(told, read_book(config.prices.book), pooled=pooled)
-        wrong = unequal(fleet, series, config, store, billed(fleet, book), 2 * NANO)
+        wrong = unequal(fleet, series, config, store, book, 2 * NANO)
         assert not wrong, "\n".join(wrong[:40])
         _check_hours(store, told, pooled)
 
