@@ -125,7 +125,7 @@ def lake_attribute(path: str, lake: str) -> int:
 
 def attribute(path: str) -> dict[str, Any]:
     """Attribute a store: CPU seconds of all, of each part, and of the statements that took most."""
-    parts: dict[str, float] = {}
+    parts = {}
 
     def timed(name: str, stage: Callable[..., None]) -> Callable[..., None]:
         def run(*args: Any, **named: Any) -> None:

@@ -227,7 +227,7 @@ def digest(path: Path) -> str | None:
 
 def lake(folder: Path) -> dict[str, Any]:
     """What the manifests of a lake name: by cluster and day, the digests of its tables' rows; each file is there and whole."""
-    found: dict[str, Any] = {}
+    found = {}
     for path in sorted((folder / "_gpucost" / "manifests").rglob("*.json")):
         manifest = json.loads(path.read_text())
         for day, tables in manifest["days"].items():
@@ -265,7 +265,7 @@ def _made(folder: Path, described: dict[str, Any], url: str) -> dict[str, Scene]
         )
         (place / f"{name}.csv").write_text(aws_cur(billed))
     world = Collected(folder, described, Lag(HOURS, HOURS), Proxy(), folder, ExitStack())
-    found: dict[str, Scene] = {}
+    found = {}
     for name, words in COMMANDS.items():
         if name == "bill":
             for more in (

@@ -89,7 +89,7 @@ class Figures:
             for row, figures in lines
             for column, text in zip(columns, figures, strict=True)
         }
-        found: dict[tuple[str, ...], Fraction] = defaultdict(Fraction)
+        found = defaultdict(Fraction)
         start, end = (1000 * (MORNING + 3600 * hour) for hour in case.hours)
         for row in self._rows[case.cluster]:
             if start <= row["from_ms"] < end:
@@ -117,7 +117,7 @@ class Figures:
         return found
 
     def _warned(self, case: Case) -> list[str]:
-        found: dict[str, list[str]] = defaultdict(list)
+        found = defaultdict(list)
         for cluster, code, message, fix in self._warnings:
             if cluster == case.cluster:
                 found[code].append(f"{message}; fix: {fix}".replace(case.cluster, "CLUSTER"))

@@ -162,7 +162,7 @@ def test_a_server_that_never_answered_is_missed_once_it_is_configured(fleets: Fl
                 name for (name,) in con.execute("SELECT DISTINCT cluster FROM coverage_gaps").fetchall()
             } - clusters
 
-    clusters: set[str] = set()
+    clusters = set()
     clusters = missed()
     assert missed('cluster = "b"') == {"b"}
     assert missed('name = "c"') == set()  # nor did any other that is configured answer

@@ -215,8 +215,8 @@ def _two_weeks() -> Fleet:
         node(name, kind, float(start), float(end), bought, cluster=cluster)
         for name, kind, start, end, bought, cluster in rows(NODES_UP)
     ]
-    util: dict[str, list[list[float]]] = {}
-    pods: list[Any] = []
+    util = {}
+    pods = []
 
     def held(
         name: str, where: str, gpus: list[int], start: float, end: float, percent: float, **more: Any

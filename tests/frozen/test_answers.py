@@ -189,7 +189,7 @@ def test_every_command_says_what_it_misses(
     name: str, options: str, fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     option = options.split()[0]
-    asked: dict[str, str] = {}
+    asked = {}
     for words in (ESTIMATED | BILLED).values():
         if option not in words:
             asked.setdefault(command_of(shlex.split(words)), words)

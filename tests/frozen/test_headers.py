@@ -104,7 +104,7 @@ def touched_by(con: duckdb.DuckDBPyConnection, path: Path) -> Touched:
             ((answer,),) = con.execute("SELECT json_serialize_sql($1)", [query]).fetchall()
             tree = json.loads(answer)
             assert not tree["error"], f"{path}: {tree['error_message']}: {query}"
-            reads: set[str] = set()
+            reads = set()
             _read(tree["statements"], frozenset(), reads, found.calls)
             found.reads |= reads - made
     return found

@@ -20,9 +20,9 @@ def billed_book(told: Iterable[Charge], book: list[Row], *, pooled: bool = True)
 
     With `pooled`, machines of one kind share their cost of a charge period by hours.
     """
-    own: dict[str, list[Charge]] = defaultdict(list)
-    cost: dict[Any, Fraction] = defaultdict(Fraction)
-    hours: dict[Any, Fraction] = defaultdict(Fraction)
+    own = defaultdict(list)
+    cost = defaultdict(Fraction)
+    hours = defaultdict(Fraction)
 
     def pool(charge: Charge) -> Any:
         return charge.kind if pooled else (charge.machine, charge.start, charge.length)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -38,7 +37,7 @@ class Together:
 
 
 def together() -> list[Together]:
-    groups: list[Together] = []
+    groups = []
     for case in ON_GPUS_ALONE:
         fleet = read_fleet(case)
         header, *lines = (case / "prices.csv").read_text().splitlines()
@@ -84,8 +83,8 @@ def side_by_side(group: Together, folder: Path) -> tuple[Fleet, list[Series], Pa
     lines = [str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]
     prices.write_text("\n".join(lines) + "\n")
     fleets = {case.name: read_fleet(case) for case in group.cases}
-    series: list[Series] = []
-    nodes: list[dict[str, Any]] = []
+    series = []
+    nodes = []
     for name, fleet in fleets.items():
         cluster = fleet["nodes"][0]["cluster"]
         for one in scrape(fleet, lean=True):

@@ -62,7 +62,7 @@ def fleets(draw: Draw) -> Fleet:
     """A fleet of one to six hours with one to three nodes, some of which may hold more than there is."""
     scrape = draw(st.sampled_from([30, 60, 300]))
     end = MORNING + draw(st.integers(1, 6)) * 3600
-    fleet: Fleet = {
+    fleet = {
         "start": MORNING,
         "end": end,
         "scrape": scrape,
@@ -212,7 +212,7 @@ def _node(
 @st.composite
 def _fill(draw: Draw, fleet: Fleet, node: dict[str, Any]) -> None:
     """Puts pods, one after the other, on some of the node's devices and slots."""
-    slots: list[tuple[list[dict[str, Any]], str]] = []
+    slots = []
     for uuid in node["gpus"]:
         if uuid in node["mig"]:
             slots += [

@@ -62,7 +62,7 @@ def line(kind: str, hour: int, cost: Decimal, **more: str) -> Row:
 def bill(seed: int) -> list[Row]:
     """Machines of two accounts on demand, spot, under a plan or a reservation, with corrections, fees and unused parts."""
     dice = random.Random(seed)
-    rows: list[Row] = []
+    rows = []
     used = kept = Decimal(0)
 
     def money() -> Decimal:
@@ -121,7 +121,7 @@ def bill(seed: int) -> list[Row]:
 def discounted(rows: list[Row], seed: int) -> tuple[list[Row], Decimal]:
     """10 % off what is billed, by net costs, by rows with or without what names it, or not at all; and what is off in sum."""
     dice = random.Random(seed)
-    result: list[Row] = []
+    result = []
     deduction = Decimal(0)
     for row in rows:
         cost, kind = Decimal(row["line_item_unblended_cost"]), row["line_item_line_item_type"]

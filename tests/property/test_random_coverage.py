@@ -37,8 +37,7 @@ def notebooks(draw: st.DrawFn) -> Fleet:
             spans.append([at(hour), at(end), draw(st.sampled_from([0, 3, 60]))])
             hour = end + draw(st.sampled_from([0.15, 0.3, 0.6, 1.5, 3.0, 16.0]))
         util[f"GPU-{name}-0"] = spans
-    found: Fleet = fleet(HOURS, nodes, pods, util, scrape=draw(st.sampled_from([60, 300])))
-    return found
+    return fleet(HOURS, nodes, pods, util, scrape=draw(st.sampled_from([60, 300])))
 
 
 def gaps(described: Fleet, series: list[Series]) -> list[dict[str, Any]]:

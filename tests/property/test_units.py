@@ -72,7 +72,7 @@ def test_intervals_cover_a_run_without_gap_or_overlap(
         assert part.from_ms == moment
         moment = part.to_ms
     assert moment == 900_000
-    last: dict[int, int] = {}
+    last = {}
     for number, part in enumerate(found):
         if part.status == "done" and part.epoch is not None:
             assert part.epoch not in last, "an epoch is done once"

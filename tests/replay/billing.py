@@ -78,7 +78,7 @@ def charges(fleet: Fleet, rate: Rate, booting: int = 0) -> Iterator[Charge]:
 
 def by_day(hours: Iterable[Charge]) -> list[Charge]:
     """The same cost by UTC day, as Azure exports it."""
-    days: dict[tuple[Any, ...], list[Charge]] = defaultdict(list)
+    days = defaultdict(list)
     for charge in hours:
         days[charge.machine, charge.option, charge.start // DAY].append(charge)
     return [

@@ -28,11 +28,11 @@ def check_figures(case: Path, store: Store) -> None:
 def wrong_figures(case: Path, pods: Mapping[PodKey, Figures], everything: Figures) -> list[str]:
     """One line per figure of a pod, a namespace or the total that is not true."""
     fleet, expected = read_fleet(case), read_expected(case)
-    namespaces: dict[tuple[str, ...], Figures] = defaultdict(Figures)
+    namespaces = defaultdict(Figures)
     for key, figures in pods.items():
         namespaces[key[:2]] += figures
-    wrong: list[str] = []
-    slacks: dict[tuple[str, ...], list[tuple[float, float, int]]] = defaultdict(list)
+    wrong = []
+    slacks = defaultdict(list)
     others = {key for key, figures in pods.items() if figures.allocated_gpu_hours or figures.cost}
     for told in expected["by_pod"]:
         key = (told["cluster"], told["namespace"], told["pod"], told["uid"])

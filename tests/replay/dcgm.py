@@ -47,7 +47,7 @@ def _device(
     for since, until in itertools.pairwise(sorted({node["from"], node["to"], *edges})):
         here = ticks.slice(since, until)
         percent, shown, engine = _values(fleet, device, ticks, here)
-        pods: list[Item | None] = [p for p in holders if p["scheduled"] <= since < p["to"]]
+        pods = [p for p in holders if p["scheduled"] <= since < p["to"]]
         for pod in (pods[:1] if fleet.get("label_one") else pods) or [None]:
             named = {**labels, **_holder(fleet, node, pod)}
             times = ticks.times[here]

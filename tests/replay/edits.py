@@ -116,6 +116,6 @@ def _changed(one: Series, changes: Labels) -> Series:
 def _merged(parts: list[Series]) -> list[Series]:
     out = Recorder()
     for part in parts:
-        labels: dict[str, object] = dict(sorted(part.labels.items()))
+        labels = dict(sorted(part.labels.items()))
         out.add(str(labels.pop("__name__")), labels, part.times, part.values)
     return out.series()

@@ -46,14 +46,12 @@ CASES = Path(__file__).parent / "cases"
 
 def read_fleet(case: Path) -> Fleet:
     """The fleet described in a case's folder."""
-    fleet: Fleet = json.loads((case / "fleet.json").read_text())
-    return fleet
+    return json.loads((case / "fleet.json").read_text())
 
 
 def read_expected(case: Path) -> dict[str, Any]:
     """The true figures of a case."""
-    expected: dict[str, Any] = json.loads((case / "expected.json").read_text())
-    return expected
+    return json.loads((case / "expected.json").read_text())
 
 
 def all_cases() -> list[Path]:

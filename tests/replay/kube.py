@@ -146,7 +146,7 @@ class _Target:
             put("completion_time", {}, at, max(seen, at), min(until, gone))
 
     def namespaces(self) -> None:
-        lives: dict[tuple[str, str], list[float]] = {}
+        lives = {}
         for pod in self.fleet["pods"]:
             life = lives.setdefault((pod["cluster"], pod["namespace"]), [])
             life += [pod.get("created", pod["scheduled"]), pod.get("keep_until", pod["to"])]

@@ -60,7 +60,7 @@ def answers(series: list[Series], from_ms: int, to_ms: int) -> Iterator[ReadAnsw
     """The samples in [from_ms, to_ms) as a collector hands them to the store: one answer per metric."""
     from gpucost.store.metrics import ReadAnswer
 
-    by_metric: dict[str, list[Series]] = {}
+    by_metric = {}
     for one in series:
         by_metric.setdefault(one.labels["__name__"], []).append(one)
     for found in by_metric.values():

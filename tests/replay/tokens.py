@@ -62,7 +62,7 @@ class Work:
 
     def samples(self) -> list[tuple[int, int]]:
         """What is seen of it: Unix seconds and values."""
-        found: list[tuple[int, int]] = []
+        found = []
         value, falls = self.first, dict(self.falls)
         for second in range(at(self.seen[0]) + self.lag, at(self.seen[1]), STEP):
             hour = (second - self.lag - at(0)) / 3600

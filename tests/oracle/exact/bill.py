@@ -92,7 +92,7 @@ def exact_bill(series: list[Series], rules: Rules) -> Bill:
     for node in nodes:
         node.gpus = count_gpus(node)
     nodes = [node for node in nodes if node.gpus > 0]
-    holders: dict[Node, list[Pod]] = defaultdict(list)
+    holders = defaultdict(list)
     for pod in pods(told, nodes, exporters):
         holders[pod.node].append(pod)
     seen = collected(told, exporters)
@@ -108,7 +108,7 @@ def exact_bill(series: list[Series], rules: Rules) -> Bill:
 def _place(nodes: list[Node], exporters: list[DeviceSeries], told: list[State]) -> None:
     """Puts each series on the node that its exporter names, else on that of the pod it names."""
     names = defaultdict(set)
-    by_name: dict[tuple[str, str], list[Node]] = defaultdict(list)
+    by_name = defaultdict(list)
     for node in nodes:
         names[node.cluster].add(node.name)
         by_name[node.cluster, node.name].append(node)
@@ -140,7 +140,7 @@ class _NodeBill:
         self.bill, self.node, self.rules, self.teams = bill, node, rules, teams
         self.holders = sorted(holders, key=lambda pod: pod.since)
         self.prices = rules.prices(node)
-        on: dict[tuple[str, str], list[DeviceSeries]] = defaultdict(list)
+        on = defaultdict(list)
         for device in node.devices:
             on[device.uuid, device.instance].append(device)
         self.speech = {key: Speech(series, rules.threshold) for key, series in on.items()}
@@ -167,10 +167,7 @@ class _NodeBill:
         capacity = self.node.gpus * (until - since)
         held = {pod: pod.gpus * (min(pod.until, until) - max(pod.since, since)) for pod in here}
         free = capacity - sum(billed.values(), Fraction(0))
-        shares: dict[Pod | None, Fraction] = {
-            **{pod: billed[pod] / capacity for pod in here},
-            None: free / capacity,
-        }
+        shares = {**{pod: billed[pod] / capacity for pod in here}, None: free / capacity}
         costs, in_doubt = amounts(node_cost, shares)
         in_doubt += doubtful
         for pod in here:
@@ -215,7 +212,7 @@ class _NodeBill:
             scale = min(Fraction(1), self.node.gpus / held) if held else Fraction(1)
             for pod in holding:
                 billed[pod] += pod.gpus * scale * (end - start)
-            causes: dict[str, Fraction] = {}
+            causes = {}
             for cause, absent_from, absent_to, gpus in self.absences:
                 if absent_from <= start < absent_to:
                     causes[cause] = max(gpus, causes.get(cause, Fraction(0)))
