@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from gpucost.store.connection import Store
 
 def ask_findings_once(patch: pytest.MonkeyPatch) -> None:
     """Until `patch` ends, commands that show findings ask once for each store and period."""
-    known: dict[tuple[Path, Period], Findings] = {}
+    known = {}
     ask = of_findings.read_findings
 
     def cached(config: Config, store: Store, period: Period, tell: Any = None) -> Findings:

@@ -35,7 +35,7 @@ class Browser:
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         """What the browser answers to one command."""
         self._last_id += 1
-        message: dict[str, Any] = {"id": self._last_id, "method": method, "params": params}
+        message = {"id": self._last_id, "method": method, "params": params}
         if self._session:
             message["sessionId"] = self._session
         os.write(self._writing, json.dumps(message).encode() + b"\0")
@@ -43,8 +43,7 @@ class Browser:
             answer = self._next()
             if answer.get("id") == self._last_id:
                 assert "error" not in answer, f"{method}: {answer['error']}"
-                result: dict[str, Any] = answer["result"]
-                return result
+                return answer["result"]
             self._note(answer)
 
     def open(self, page: Path) -> None:
@@ -95,8 +94,7 @@ class Browser:
             assert part, "the browser ended"
             self._buffer += part
         message, _, self._buffer = self._buffer.partition(b"\0")
-        found: dict[str, Any] = json.loads(message)
-        return found
+        return json.loads(message)
 
     def _note(self, event: dict[str, Any]) -> None:
         method, params = event.get("method"), event.get("params", {})

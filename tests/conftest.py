@@ -9,11 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, suppress
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 from gpucost.store import schema
@@ -76,8 +79,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_thread_each(request: pytest.FixtureRequest) -> Iterator[None]:
-    """DuckDB works with one thread, since pytest has a worker per core; who measures speed has them all."""
+def quick_stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """DuckDB works with one thread, since pytest has a worker per core, a new store begins as a copy of one that was migrated,
+    and stores that were read stay open for the next reader. Who measures speed has stores as the product has them; tests of
+    the migrations use `own_migrations`, those of how stores are opened `opened_anew`.
+    """
     if request.config.option.markexpr == "bench":
         yield
         return
@@ -87,21 +93,6 @@ def one_thread_each(request: pytest.FixtureRequest) -> Iterator[None]:
         *args: Any, config: dict[str, Any] | None = None, **more: Any
     ) -> duckdb.DuckDBPyConnection:
         return connect(*args, config={"threads": 1, **(config or {})}, **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duckdb, "connect", connect_alone)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def migrated_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A new store begins as a copy of one that was migrated; tests of the migrations use `own_migrations`."""
-    if request.config.option.markexpr == "bench":
-        yield
-        return
-    empty = Store(tmp_path_factory.mktemp("empty") / "store.duckdb")
-    with empty.write():
-        pass
 
     def open_copy(
         store: Store, folders: tuple[Path, ...] | None, *, read_only: bool
@@ -118,18 +109,13 @@ def migrated_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         return CONNECT(store, folders, read_only=read_only)
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duckdb, "connect", connect_alone)
+        empty = Store(tmp_path_factory.mktemp("empty") / "store.duckdb")
+        with empty.write():
+            pass
         patch.setattr(Store, "_connect", open_copy)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def opened_once(request: pytest.FixtureRequest, one_thread_each: None, migrated_once: None) -> Iterator[None]:
-    """Stores that were read stay open for the next reader; tests of how they are opened use `opened_anew`."""
-    if request.config.option.markexpr == "bench":
-        yield
-        return
-    with kept_open():
-        yield
+        with kept_open():
+            yield
 
 
 @pytest.fixture
@@ -140,10 +126,11 @@ def opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Which stores were checked is noted in a folder of this run."""
+def own_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Which stores were checked is noted in a folder of this run, and CliRunner puts all commands together once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
         yield
 
 
@@ -176,21 +163,9 @@ def prometheus_server(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], str
     """
     require_prometheus()
     with ExitStack() as stack:
-        count = iter(range(100))
+        numbers = count()
 
         def serve(fleet: dict[str, Any]) -> str:
-            return stack.enter_context(prometheus_over(fleet, tmp_path / f"prometheus-{next(count)}"))
+            return stack.enter_context(prometheus_over(fleet, tmp_path / f"prometheus-{next(numbers)}"))
 
         yield serve
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_command_line() -> Iterator[None]:
-    """CliRunner puts all commands together for each invocation; once is enough."""
-    from functools import cache
-
-    import typer.testing
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
-        yield

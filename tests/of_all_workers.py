@@ -29,7 +29,7 @@ def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
         base = base.parent
     place = base / f"made-{name}"
     place.mkdir(exist_ok=True)
-    touched: set[str] = getattr(sys.modules.get("tests.touched"), "_touched", set())
+    touched = getattr(sys.modules.get("tests.touched"), "_touched", set())
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (place / "touched.json").exists():
@@ -53,5 +53,4 @@ def shared(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], T]
     def keep(folder: Path) -> None:
         (folder / "answer.pickle").write_bytes(pickle.dumps(make(folder)))
 
-    answer: T = pickle.loads((made(factory, name, keep) / "answer.pickle").read_bytes())  # noqa: S301 - of our own making
-    return answer
+    return pickle.loads((made(factory, name, keep) / "answer.pickle").read_bytes())  # noqa: S301 - of our own making

@@ -12,34 +12,29 @@ import pytest
 from gpucost import catalog
 from gpucost.resources import pricing_dir
 from gpucost.store import connection
+from tests.text_tables import rows
 
-# provider, region, zone, instance type, purchase option, term, payment, price, currency, as of
-PRICES = (
-    ("aws", "us-east-1", "", "p5.48xlarge", "on_demand", "", "", "55.04", "USD", "2026-11-01"),
-    ("aws", "us-west-2", "", "p5.48xlarge", "on_demand", "", "", "60", "USD", "2026-11-01"),
-    ("aws", "us-east-1", "use1-az1", "p5.48xlarge", "spot", "", "", "55.04", "USD", "2025-11-30"),
-    ("aws", "us-east-1", "use1-az2", "p5.48xlarge", "spot", "", "", "13.76", "USD", "2025-11-30"),
-    ("aws", "us-west-2", "usw2-az1", "p5.48xlarge", "spot", "", "", "15", "USD", "2025-11-30"),
-    ("aws", "cn-north-1", "", "p5.48xlarge", "on_demand", "", "", "400", "CNY", "2026-11-01"),
-    ("aws", "us-east-1", "", "g6f.large", "on_demand", "", "", "0.202", "USD", "2026-11-01"),
-    ("azure", "eastus", "", "Standard_ND96isr_H100_v5", "on_demand", "", "", "98.32", "USD", "2026-11-01"),
-    ("gcp", "us-central1", "", "a3-highgpu-8g", "on_demand", "", "", "88.49", "USD", "2026-11-01"),
-    ("gcp", "us-central1", "", "a3-highgpu-8g", "cud", "3", "no_upfront", "38.864", "USD", "2026-11-01"),
-    ("gcp", "us-central1", "", "a3-highgpu-8g", "on_demand", "", "", "90", "USD", "2026-06-01"),
-    ("lambda", "", "", "gpu_1x_h100_pcie", "on_demand", "", "", "3.29", "USD", "2025-06-30"),
-)
-_COLUMNS = (
-    "provider",
-    "region",
-    "zone",
-    "instance_type",
-    "purchase_option",
-    "term_years",
-    "payment_option",
-    "price_per_hour",
-    "currency",
-    "price_as_of",
-)
+PRICES = [
+    tuple(row)
+    for row in rows("""
+aws    | us-east-1   |          | p5.48xlarge              | on_demand |   |            | 55.04  | USD | 2026-11-01
+aws    | us-west-2   |          | p5.48xlarge              | on_demand |   |            | 60     | USD | 2026-11-01
+aws    | us-east-1   | use1-az1 | p5.48xlarge              | spot      |   |            | 55.04  | USD | 2025-11-30
+aws    | us-east-1   | use1-az2 | p5.48xlarge              | spot      |   |            | 13.76  | USD | 2025-11-30
+aws    | us-west-2   | usw2-az1 | p5.48xlarge              | spot      |   |            | 15     | USD | 2025-11-30
+aws    | cn-north-1  |          | p5.48xlarge              | on_demand |   |            | 400    | CNY | 2026-11-01
+aws    | us-east-1   |          | g6f.large                | on_demand |   |            | 0.202  | USD | 2026-11-01
+azure  | eastus      |          | Standard_ND96isr_H100_v5 | on_demand |   |            | 98.32  | USD | 2026-11-01
+gcp    | us-central1 |          | a3-highgpu-8g            | on_demand |   |            | 88.49  | USD | 2026-11-01
+gcp    | us-central1 |          | a3-highgpu-8g            | cud       | 3 | no_upfront | 38.864 | USD | 2026-11-01
+gcp    | us-central1 |          | a3-highgpu-8g            | on_demand |   |            | 90     | USD | 2026-06-01
+lambda |             |          | gpu_1x_h100_pcie         | on_demand |   |            | 3.29   | USD | 2025-06-30
+""")
+]
+_COLUMNS = [
+    "provider", "region", "zone", "instance_type", "purchase_option", "term_years", "payment_option", "price_per_hour",
+    "currency", "price_as_of",
+]  # fmt: skip
 
 
 def write(directory: Path) -> Path:

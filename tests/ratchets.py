@@ -85,7 +85,7 @@ def counts() -> dict[str, float]:
         "comprehensions_of_several_for",
         "nested_comprehensions",
     )
-    found: dict[str, float] = dict.fromkeys(("python_tokens", "cli_tokens", *names, "banned_words"), 0)
+    found = dict.fromkeys(("python_tokens", "cli_tokens", *names, "banned_words"), 0)
     lines = 0
     for path in sorted((ROOT / "gpucost").rglob("*.py")):
         text = path.read_text(encoding="utf-8")

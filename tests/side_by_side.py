@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.store.connection import Store
-from tests.replay.cases.words import BOOK, HEADER, at
+from tests.replay.cases.words import at
 from tests.replay.edits import move
 from tests.replay.fleet import Fleet
-from tests.replay.load import load, write_config
+from tests.replay.load import load, write_book, write_config
 from tests.replay.result import unpaid
 from tests.replay.series import Series
 
@@ -63,13 +62,8 @@ class Scenes:
             settings += "".join(more)
             nodes += [{**node, "cluster": name} for node in described["nodes"]]
             series += move(scraped, name)
-        prices = folder / "prices.csv"
-        prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
         everything = {**described, "nodes": nodes}
-        config = write_config(everything, folder, prices)
-        assert config.path is not None
-        config.path.write_text(config.path.read_text() + settings)
-        config = load_config(config.path, environ={}, cwd=folder)
+        config = write_config(everything, folder, write_book(folder), settings=settings)
         store = load(everything, series, config)
         pipeline.attribute(
             config, store, Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, hours)))

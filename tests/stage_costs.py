@@ -69,9 +69,9 @@ def stage_costs(fleets: Sequence[Fleet]) -> list[Costs]:
 
 def _load(con: DuckDBPyConnection, fleets: Sequence[Fleet]) -> None:
     """Fill nodes, node_prices, allocations, allocation_teams and collected."""
-    nodes: dict[str, list[Any]] = {name: [] for name in ("id", "cluster", "node", "from_ms", "to_ms", "gpus")}
-    prices: dict[str, list[Any]] = {name: [] for name in ("id", "from_ms", "to_ms", "price")}
-    pods: dict[str, list[Any]] = {
+    nodes = {name: [] for name in ("id", "cluster", "node", "from_ms", "to_ms", "gpus")}
+    prices = {name: [] for name in ("id", "from_ms", "to_ms", "price")}
+    pods = {
         name: []
         for name in ("id", "node", "cluster", "namespace", "workload", "uid", "gpus", "from_ms", "to_ms")
     }

@@ -5,17 +5,27 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
+_PAGE = """# Performance
+
+Written by `make bench` on {:%Y-%m-%d}, of commit {}: {}.
+Steps run in processes of their own, beside the usual way or the limit in the same run. Seconds are of CPU,
+of all threads, where nothing else is said; only ratios carry over to other machines.
+
+{}
+
+{}Measured once, and not in this run: over one Prometheus of 800 GPUs and 3,135 pods the leading open peer
+took 46.7 s for 7 days (82 s of CPU with the server's) by hours, and 7.8 s (12.5 s) by days.
+"""
 
 
 class Ran(NamedTuple):
@@ -51,11 +61,11 @@ class Row:
     """A line of the page; `why` is told where the target is missed."""
 
     step: str
-    ours: str
-    beside: str
-    ratio: str
     target: str
     met: bool
+    ours: str
+    beside: str = ""
+    ratio: str = ""
     why: str = ""
 
 
@@ -65,19 +75,10 @@ class Page:
 
     rows: list[Row] = field(default_factory=list)
 
-    @contextmanager
-    def row(self, name: str, target: str, why: str = "") -> Iterator[dict[str, str]]:
-        """A line of the page, of what the block puts into the dict: `ours`, `beside`, `ratio`.
-
-        The block asserts the target; where that fails, the line says so and why, and the bench fails.
-        """
-        told = {"ours": "", "beside": "", "ratio": ""}
-        try:
-            yield told
-        except AssertionError:
-            self.rows.append(Row(name, **told, target=target, met=False, why=why))
-            raise
-        self.rows.append(Row(name, **told, target=target, met=True))
+    def row(self, step: str, target: str, met: bool, *cells: str, why: str = "") -> bool:
+        """Adds a line of the page, `cells` as in `Row`; whether the target is met."""
+        self.rows.append(Row(step, target, met, *cells, why="" if met else why))
+        return met
 
     def write(self, path: Path) -> None:
         """The page as Markdown."""
@@ -87,25 +88,16 @@ class Page:
             for row in self.rows
         ]
         missed = [f"- **{row.step}**: {row.why}" for row in self.rows if row.why]
-        path.write_text(
-            "\n".join(
-                [
-                    "# Performance",
-                    "",
-                    f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}, of commit {_commit()}: {_machine()}.",
-                    "Steps run in processes of their own, beside the usual way or the limit in the same run. Seconds are of CPU,",
-                    "of all threads, where nothing else is said; only ratios carry over to other machines.",
-                    "",
-                    *("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *lines)),
-                    "",
-                    *(["## Missed targets, and why", "", *missed, ""] if missed else []),
-                    "Measured once, and not in this run: over one Prometheus of 800 GPUs and 3,135 pods the leading open peer",
-                    "took 46.7 s for 7 days (82 s of CPU with the server's) by hours, and 7.8 s (12.5 s) by days.",
-                    "",
-                ]
-            ),
-            encoding="utf-8",
+        table = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *lines)]
+        reasons = ["## Missed targets, and why", "", *missed, ""] if missed else []
+        written = _PAGE.format(
+            datetime.now(UTC),
+            _commit(),
+            _machine(),
+            "\n".join(table),
+            "".join(f"{line}\n" for line in reasons),
         )
+        path.write_text(written, encoding="utf-8")
 
 
 def _commit() -> str:
@@ -119,10 +111,6 @@ def _machine() -> str:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [
-            line.split(":", 1)[1].strip()
-            for line in info.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        cpu = names[0] if names else cpu
+        name = re.search(r"(?m)^model name\s*:\s*(.*)$", info.read_text())
+        cpu = name[1] if name else cpu
     return f"{os.cpu_count()} cores of {cpu}, Python {platform.python_version()}"

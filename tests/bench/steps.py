@@ -125,7 +125,7 @@ def lake_attribute(path: str, lake: str) -> int:
 
 def attribute(path: str) -> dict[str, Any]:
     """Attribute a store: CPU seconds of all, of each part, and of the statements that took most."""
-    parts: dict[str, float] = {}
+    parts = {}
 
     def timed(name: str, stage: Callable[..., None]) -> Callable[..., None]:
         def run(*args: Any, **named: Any) -> None:
@@ -167,19 +167,24 @@ def merge_asof(gpus: str, days: str) -> dict[str, float]:
     import pandas as pd
 
     fleet = Fleet(gpus=int(gpus), days=int(days))
-    answer, which = fleet.activity()
-    spans = fleet.pods()
-    pods = pd.DataFrame(
-        {
-            "gpu": [gpu for gpu, _, _ in spans],
-            "start": [start * 1000 for _, start, _ in spans],
-            "stop": [stop * 1000 for _, _, stop in spans],
-            "namespace": [f"team-{gpu % 40}" for gpu, _, _ in spans],
-            "price": [PRICE["spot" if gpu // 8 % 3 else "on_demand"] / 8 for gpu, _, _ in spans],
-        }
-    ).sort_values("start")
-    gpu_of = np.array([gpu for gpu, _, _ in spans])
-    samples = pd.DataFrame({"gpu": gpu_of[which], "at": answer.ts_ms, "value": answer.values})
+    series = fleet.activity()
+    rows = [
+        (
+            gpu,
+            start * 1000,
+            stop * 1000,
+            f"team-{gpu % 40}",
+            PRICE["spot" if gpu // 8 % 3 else "on_demand"] / 8,
+        )
+        for gpu, start, stop in fleet.pods()
+    ]
+    pods = pd.DataFrame(rows, columns=["gpu", "start", "stop", "namespace", "price"])
+    gpus = np.repeat(pods["gpu"], [len(one.times) for one in series]).to_numpy()
+    times, values = (
+        np.concatenate(parts) for parts in zip(*((one.times, one.values) for one in series), strict=True)
+    )
+    samples = pd.DataFrame({"gpu": gpus, "at": times, "value": values})
+    pods = pods.sort_values("start")
     began = time.process_time()
     joined = pd.merge_asof(samples.sort_values("at"), pods, left_on="at", right_on="start", by="gpu")
     joined = joined[joined["at"] < joined["stop"]]
@@ -192,8 +197,10 @@ def merge_asof(gpus: str, days: str) -> dict[str, float]:
 
 
 STEPS: dict[str, Callable[..., Any]] = {
-    "fill": fill, "large": large, "billed": billed, "attribute": attribute, "compact": compact, "bare": bare,
-    "merge_asof": merge_asof, "hourly_bill": hourly_bill, "lake_export": lake_export, "lake_attribute": lake_attribute,
+    step.__name__: step
+    for step in (
+        fill, large, billed, attribute, compact, bare, merge_asof, hourly_bill, lake_export, lake_attribute,
+    )
 }  # fmt: skip
 
 if __name__ == "__main__":

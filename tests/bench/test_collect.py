@@ -9,11 +9,10 @@ import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 import duckdb
-import numpy as np
 import pytest
 from prometheus_api_client import MetricRangeDataFrame, PrometheusConnect
 
@@ -23,6 +22,7 @@ from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.bench.fleets import START_S, Fleet
 from tests.bench.measured import Page
+from tests.replay.scrape import write_openmetrics
 from tests.replay.server import (
     free_port,
     prometheus_over_text,
@@ -40,27 +40,10 @@ COLLECT, BYTES, SENT, SERVER = 12, 1.0, 4, 3
 START = datetime.fromtimestamp(START_S, UTC)
 
 
-def write(out: TextIO) -> None:
-    """The fleet's activity series as OpenMetrics text."""
-    answer, which = FLEET.activity()
-    edges = np.flatnonzero(np.diff(which)) + 1
-    out.write("# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n")
-    for times, values, number in zip(
-        np.split(answer.ts_ms, edges), np.split(answer.values, edges), np.unique(which), strict=True
-    ):
-        labels = ",".join(
-            f'{key}="{value}"' for key, value in answer.series[number].items() if key != "__name__"
-        )
-        out.writelines(
-            f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} {value:.0f} {at / 1000:.3f}\n"
-            for at, value in zip(times, values, strict=True)
-        )
-    out.write("# EOF\n")
-
-
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     require_prometheus()
+    write = partial(write_openmetrics, FLEET.activity())
     with prometheus_over_text(write, tmp_path_factory.mktemp("prometheus")) as address:
         yield address
 
@@ -97,36 +80,20 @@ def test_collect_beside_the_data_frame(url: str, tmp_path: Path, page: Page) -> 
     seconds = time.perf_counter() - started
     ours, usual = result.samples / seconds / 1e6, slow_samples / slow_seconds / 1e6
     size = store.path.stat().st_size / result.samples
-    answer, _ = FLEET.activity()
-    assert result.samples == len(answer.ts_ms)
+    assert result.samples == sum(len(one.times) for one in FLEET.activity())
     why = "the rest is the server's answer in JSON, its parsing and the sorted insert, one after the other."
-    with page.row("Prometheus to store, activity", f"≥ {COLLECT} ×", why) as told:
-        told |= {
-            "ours": f"{ours:.2f} M samples/s (wall)",
-            "beside": f"prometheus-api-client, data frame, DuckDB {usual:.3f}",
-        }
-        told["ratio"] = f"{ours / usual:.1f} ×"
-        assert ours >= COLLECT * usual
-    with page.row("bytes a sample, as collected", f"≤ {BYTES}", "`store compact` is not there yet.") as told:
-        told["ours"] = f"{size:.2f}"
-        assert size <= BYTES
-
-
-def write_states(out: TextIO) -> None:
-    """What kube-state-metrics tells of a fleet of 800 GPUs in a day, as OpenMetrics text: a sample each minute."""
-    answer = Fleet(gpus=800, days=1, pod_hours=20).states()
-    edges = np.flatnonzero(np.diff(answer.series_index)) + 1
-    by_name: dict[str, list[str]] = {}
-    for times, values, labels in zip(
-        np.split(answer.ts_ms, edges), np.split(answer.values, edges), answer.series, strict=True
-    ):
-        text = ",".join(f'{key}="{value}"' for key, value in labels.items() if key != "__name__")
-        moments = range(int(times[0]), int(times[-1]) + 1, 60_000)
-        lines = [f"{labels['__name__']}{{{text}}} {values[0]:.0f} {at / 1000:.3f}\n" for at in moments]
-        by_name.setdefault(labels["__name__"], []).extend(lines)
-    for name, lines in by_name.items():
-        out.writelines([f"# TYPE {name} gauge\n", *lines])
-    out.write("# EOF\n")
+    speed = page.row(
+        "Prometheus to store, activity",
+        f"≥ {COLLECT} ×",
+        ours >= COLLECT * usual,
+        f"{ours:.2f} M samples/s (wall)",
+        f"prometheus-api-client, data frame, DuckDB {usual:.3f}",
+        f"{ours / usual:.1f} ×",
+        why=why,
+    )
+    why = "`store compact` is not there yet."
+    cells = ("bytes a sample, as collected", f"≤ {BYTES}", size <= BYTES, f"{size:.2f}")
+    assert all([speed, page.row(*cells, why=why)])
 
 
 def spent(pid: int) -> tuple[float, int]:
@@ -140,7 +107,8 @@ def test_states_cost_the_server_less_than_their_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Page
 ) -> None:
     require_prometheus()
-    write_blocks(write_states, tmp_path / "prometheus")
+    states = Fleet(gpus=800, days=1, pod_hours=20).states(step_s=60)
+    write_blocks(partial(write_openmetrics, states), tmp_path / "prometheus")
     port = free_port()
     process = start_prometheus(tmp_path / "prometheus", port)
     costs = {}
@@ -162,18 +130,10 @@ def test_states_cost_the_server_less_than_their_samples(
         stop(process)
     (cpu, sent, samples), (raw_cpu, raw_sent, raw_samples) = costs["hours"], costs["samples"]
     assert samples == raw_samples
-    with page.row("bytes asked of Prometheus, kube-state-metrics", f"≤ 1/{SENT}") as told:
-        told |= {
-            "ours": f"{sent / 1e6:.1f} MB",
-            "beside": f"raw samples {raw_sent / 1e6:.1f} MB",
-            "ratio": f"1/{raw_sent / sent:.1f}",
-        }
-        assert sent * SENT <= raw_sent
+    raw_mb = f"raw samples {raw_sent / 1e6:.1f} MB"
+    cells = f"{sent / 1e6:.1f} MB", raw_mb, f"1/{raw_sent / sent:.1f}"
+    name = "bytes asked of Prometheus, kube-state-metrics"
+    asked = page.row(name, f"≤ 1/{SENT}", sent * SENT <= raw_sent, *cells)
     why = "the server still reads every chunk once for each metric: its count, and its value where that can change."
-    with page.row("its CPU", f"≤ 1/{SERVER}", why) as told:
-        told |= {
-            "ours": f"{cpu:.2f} s",
-            "beside": f"raw samples {raw_cpu:.2f} s",
-            "ratio": f"1/{raw_cpu / cpu:.1f}",
-        }
-        assert cpu * SERVER <= raw_cpu
+    cells = f"{cpu:.2f} s", f"raw samples {raw_cpu:.2f} s", f"1/{raw_cpu / cpu:.1f}"
+    assert all([asked, page.row("its CPU", f"≤ 1/{SERVER}", cpu * SERVER <= raw_cpu, *cells, why=why)])

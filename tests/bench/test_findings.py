@@ -26,23 +26,16 @@ def test_findings_are_linear_in_workloads(tmp_path: Path, page: Page) -> None:
         step("fill", store, gpus, 7)
         config = folder / "gpucost.toml"
         config.write_text('store = "store.duckdb"\n[prices]\nbook = "prices.csv"\n')
-        words = (
-            sys.executable,
-            "-c",
-            RUN,
-            "findings",
-            "--from",
-            "2026-10-01",
-            "--to",
-            "2026-10-08",
-            "--config",
-            str(config),
-        )
-        run(*words)
-        taken.append(run(*words).cpu)
+        words = f"findings --from 2026-10-01 --to 2026-10-08 --config {config}".split()
+        for _ in "ab":
+            ran = run(sys.executable, "-c", RUN, *words)
+        taken.append(ran.cpu)
     slope = math.log(taken[1] / taken[0]) / math.log(SIZES[1] / SIZES[0])
-    with page.row(
-        f"findings, {SIZES[0] * 4:,} and {SIZES[1] * 4:,} one-pod workloads", f"exponent ≤ {EXPONENT}"
-    ) as told:
-        told |= {"ours": ", ".join(f"{seconds:.2f} s" for seconds in taken), "ratio": f"exponent {slope:.2f}"}
-        assert slope <= EXPONENT
+    assert page.row(
+        f"findings, {SIZES[0] * 4:,} and {SIZES[1] * 4:,} one-pod workloads",
+        f"exponent ≤ {EXPONENT}",
+        slope <= EXPONENT,
+        ", ".join(f"{seconds:.2f} s" for seconds in taken),
+        "",
+        f"exponent {slope:.2f}",
+    )

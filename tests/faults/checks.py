@@ -27,7 +27,7 @@ def check_said(its: World, config: Config, report: Answer, what: object) -> set[
     assert not missing or coverage["warnings"], (coverage, what)
     assert report.code == (4 if missing else 0), (report.err, coverage, what)
     figures, truth = held(config, its), held(its.calm, its)
-    wrong: list[str] = []
+    wrong = []
     for hour in range(its.hours):
         for cluster in sorted({node["cluster"] for node in its.fleet["nodes"]}):
             reported, true = (
@@ -65,7 +65,7 @@ def check_undisturbed(its: World, report: Answer, what: object) -> None:
 
 def _hours_of(its: World, gaps: list[dict[str, str]]) -> dict[str, set[int]]:
     """The hours of the fleet that gaps touch, by cluster; under "" those of any."""
-    by_cluster: dict[str, set[int]] = {}
+    by_cluster = {}
     for gap in gaps:
         start, end = (
             (datetime.fromisoformat(gap[edge]) - its.at(0)) / timedelta(hours=1) for edge in ("from", "to")

@@ -215,22 +215,32 @@ def _login(handler: Handler, body: bytes, dice: random.Random) -> None:
     handler.send(200, page, dice.choice(("text/html; charset=utf-8", JSON, "text/plain")))
 
 
+_SHAPES = """
+[]
+null
+"ok"
+7
+{}
+{"status": "success"}
+{"status": "error"}
+{"status": "success", "data": "x"}
+{"status": "success", "data": {"resultType": "streams", "result": [{"stream": {}, "values": [["1", "line"]]}]}}
+{"status": "success", "data": {"resultType": "matrix", "result": [null]}}
+{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": null, "values": [[1, "1"]]}]}}
+{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": [[1]]}]}}
+{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": [["x", "y"]]}]}}
+{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": {"1": "1"}}]}}
+{"status": "success", "data": {"resultType": "matrix", "result": {"metric": {}}}}
+{"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "x"]}]}}
+{"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": []}]}}
+{"status": "success", "data": [{"a": "b"}, 3]}
+""".strip().splitlines()
+
+
 def _other_json(handler: Handler, body: bytes, dice: random.Random) -> None:
-    shapes: list[Any] = [
-        [], None, "ok", 7, {}, {"status": "success"}, {"status": "error"}, {"status": "success", "data": "x"},
-        {"status": "success", "data": {"resultType": "streams", "result": [{"stream": {}, "values": [["1", "line"]]}]}},
-        {"status": "success", "data": {"resultType": "matrix", "result": [None]}},
-        {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": None, "values": [[1, "1"]]}]}},
-        {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": [[1]]}]}},
-        {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": [["x", "y"]]}]}},
-        {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": {"1": "1"}}]}},
-        {"status": "success", "data": {"resultType": "matrix", "result": {"metric": {}}}},
-        {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "x"]}]}},
-        {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": []}]}},
-        {"status": "success", "data": [{"a": "b"}, 3]},
-    ]  # fmt: skip
-    text = json.dumps(dice.choice(shapes), separators=dice.choice([(",", ":"), (", ", ": ")]))
-    handler.send(200, text.encode())
+    document = json.loads(dice.choice(_SHAPES))
+    separators = dice.choice([(",", ":"), (", ", ": ")])
+    handler.send(200, json.dumps(document, separators=separators).encode())
 
 
 def _garbled(handler: Handler, body: bytes, dice: random.Random) -> None:

@@ -30,7 +30,8 @@ from tests.faults.worlds import Lag, World
 from tests.lakes import FIGURES, RAW
 from tests.replay.bill_files import aws_cur
 from tests.replay.billing import charges
-from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
+from tests.replay.cases.words import at, fleet, node, pod
+from tests.replay.load import write_book
 from tests.replay.server import prometheus_over, require_prometheus
 
 HOURS = 36
@@ -226,7 +227,7 @@ def digest(path: Path) -> str | None:
 
 def lake(folder: Path) -> dict[str, Any]:
     """What the manifests of a lake name: by cluster and day, the digests of its tables' rows; each file is there and whole."""
-    found: dict[str, Any] = {}
+    found = {}
     for path in sorted((folder / "_gpucost" / "manifests").rglob("*.json")):
         manifest = json.loads(path.read_text())
         for day, tables in manifest["days"].items():
@@ -252,7 +253,7 @@ def scenes(folder: Path) -> Iterator[dict[str, Scene]]:
 def _made(folder: Path, described: dict[str, Any], url: str) -> dict[str, Scene]:
     place = folder / "place"
     place.mkdir()
-    (place / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
+    write_book(place)
     (place / "gpucost.toml").write_text(
         f'store = "{STORE}"\n[[prometheus]]\nurl = "{url}"\ncluster = "main"\nmax_samples = 50000\n'
         '[prices]\nbook = "prices.csv"\n[lake]\nwriter = "one"\n'
@@ -264,7 +265,7 @@ def _made(folder: Path, described: dict[str, Any], url: str) -> dict[str, Scene]
         )
         (place / f"{name}.csv").write_text(aws_cur(billed))
     world = Collected(folder, described, Lag(HOURS, HOURS), Proxy(), folder, ExitStack())
-    found: dict[str, Scene] = {}
+    found = {}
     for name, words in COMMANDS.items():
         if name == "bill":
             for more in (

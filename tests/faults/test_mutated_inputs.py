@@ -153,12 +153,21 @@ name = "epochs"
 metric = "training_epochs_total"
 unit = "epoch"
 """
-SPOT = json.dumps({"SpotPriceHistory": [
-    {"AvailabilityZone": "us-east-1a", "InstanceType": "p4d.24xlarge", "ProductDescription": "Linux/UNIX",
-     "SpotPrice": "9.1", "Timestamp": f"2026-03-05T1{hour}:00:00+00:00"} for hour in range(3)
-]})  # fmt: skip
-ANSWER = json.dumps({"schema": "gpucost.whatif/1", "kind": "spot", "title": "t", "today": {"cost": 1.5, "currency": "USD"},
-                     "scenario": {"cost": 1.0, "currency": "USD"}, "saving": 0.5, "assumptions": []})  # fmt: skip
+SPOT = b"""{"SpotPriceHistory": [
+ {"AvailabilityZone": "us-east-1a", "InstanceType": "p4d.24xlarge", "ProductDescription": "Linux/UNIX", "SpotPrice": "9.1",
+  "Timestamp": "2026-03-05T10:00:00+00:00"},
+ {"AvailabilityZone": "us-east-1a", "InstanceType": "p4d.24xlarge", "ProductDescription": "Linux/UNIX", "SpotPrice": "9.1",
+  "Timestamp": "2026-03-05T11:00:00+00:00"}
+]}"""
+ANSWER = b"""{"schema": "gpucost.whatif/1", "kind": "spot", "title": "t", "today": {"cost": 1.5, "currency": "USD"},
+ "scenario": {"cost": 1.0, "currency": "USD"}, "saving": 0.5, "assumptions": []}"""
+SACCT_JSON = b"""{"jobs": [{"job_id": 17, "cluster": "c1", "account": "ml", "partition": "gpu", "user": "ann",
+ "state": {"current": ["COMPLETED"]},
+ "time": {"submission": 1772704800, "start": 1772704860, "end": 1772712000, "elapsed": 7140},
+ "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 8}], "requested": []}, "nodes": "n1", "steps": []}]}"""
+WORK_JSON = b"""{"time": "2026-03-05T10:00:00Z", "unit": "request", "value": 3, "workload": "Job/a"}
+{"time": "2026-03-05T11:00:00Z", "unit": "request", "value": 3, "workload": "Job/a"}
+"""
 PARSERS = {
     "config": Parser(
         lambda path: load_config(path, environ={}),
@@ -197,10 +206,8 @@ PARSERS = {
         {"speeds.csv": lines("gpu_model,relative_speed", "A100-SXM4-80GB,1", "H100-80GB-HBM3,2.2")},
         200,
     ),
-    "spot prices": Parser(read_path, {"spot.json": SPOT.encode()}, 400),
-    "saved answers": Parser(
-        lambda path: read_answer(str(path), path.parent), {"answer.json": ANSWER.encode()}, 400
-    ),
+    "spot prices": Parser(read_path, {"spot.json": SPOT}, 400),
+    "saved answers": Parser(lambda path: read_answer(str(path), path.parent), {"answer.json": ANSWER}, 400),
     "policy": Parser(read_rules, {"policy.toml": shipped_rules().encode()}),
     "progress": Parser(
         progress,
@@ -210,52 +217,12 @@ PARSERS = {
                 "2026-03-05T10:00:00Z,epoch,1,Job/a,ml",
                 "2026-03-05T11:00:00Z,epoch,1,Job/a,ml",
             ),
-            "work.jsonl": lines(
-                *(
-                    json.dumps(
-                        {
-                            "time": f"2026-03-05T1{n}:00:00Z",
-                            "unit": "request",
-                            "value": 3,
-                            "workload": "Job/a",
-                        }
-                    )
-                    for n in range(3)
-                )
-            ),
+            "work.jsonl": WORK_JSON,
         },
     ),
     "sacct": Parser(
         lambda path: list(sacct.read_sacct(path, FORM, Notes())),
-        {
-            "jobs.psv": lines(JOB, RUN, RUN.replace("17|", "18|")),
-            "jobs.json": json.dumps(
-                {
-                    "jobs": [
-                        {
-                            "job_id": 17,
-                            "cluster": "c1",
-                            "account": "ml",
-                            "partition": "gpu",
-                            "user": "ann",
-                            "state": {"current": ["COMPLETED"]},
-                            "time": {
-                                "submission": 1772704800,
-                                "start": 1772704860,
-                                "end": 1772712000,
-                                "elapsed": 7140,
-                            },
-                            "tres": {
-                                "allocated": [{"type": "gres", "name": "gpu", "count": 8}],
-                                "requested": [],
-                            },
-                            "nodes": "n1",
-                            "steps": [],
-                        }
-                    ]
-                }
-            ).encode(),
-        },
+        {"jobs.psv": lines(JOB, RUN, RUN.replace("17|", "18|")), "jobs.json": SACCT_JSON},
         200,
     ),
     "Slurm nodes": Parser(

@@ -45,7 +45,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
     """The world of a fleet by its case's name; its servers run until the module is through."""
     require_prometheus()
     with proxy() as one, ExitStack() as stack:
-        known: dict[str, World] = {}
+        known = {}
 
         def made(name: str) -> World:
             if name not in known:

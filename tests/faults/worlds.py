@@ -97,8 +97,7 @@ class World:
     @cached_property
     def truth(self) -> dict[str, Any]:
         """The report on the calm store."""
-        figures: dict[str, Any] = self.report(self.calm).json()
-        return figures
+        return self.report(self.calm).json()
 
     @property
     def end(self) -> datetime:
@@ -131,16 +130,8 @@ class World:
 
     def report(self, config: Config) -> Answer:
         """The report on the fleet's whole time, row by row; 4 where it is incomplete."""
-        return run(
-            config,
-            "report",
-            *self.span,
-            "--by",
-            "hour,cluster,namespace,pod,node",
-            "--format",
-            "json",
-            "--strict",
-        )
+        ways = ("--by", "hour,cluster,namespace,pod,node", "--format", "json", "--strict")
+        return run(config, "report", *self.span, *ways)
 
 
 @dataclass(frozen=True)
@@ -174,7 +165,7 @@ def collect(patch: pytest.MonkeyPatch, config: Config, now: datetime, *words: st
 
 def held(config: Config, world: World) -> dict[int, dict[tuple[Any, ...], dict[str, float]]]:
     """By hour of the fleet: what everybody, and nobody, held and cost."""
-    by_hour: dict[int, dict[tuple[Any, ...], dict[str, float]]] = {}
+    by_hour = {}
     with Store(config.store).read() as con:
         rows = con.execute(_HOURS, {"start": world.fleet["start"]})
         names = [column[0] for column in rows.description or []]
@@ -217,8 +208,7 @@ def _since(moment: int, fleet: Fleet) -> Fleet:
         is_time = isinstance(value, int | float) and abs(value - fleet["start"]) < 10 * 86_400
         return value + moment - fleet["start"] if is_time else value
 
-    moved: Fleet = shifted(fleet)
-    return moved
+    return shifted(fleet)
 
 
 def _until(series: list[Series], start: int, lag: Lag) -> list[Series]:

@@ -31,7 +31,7 @@ PROFILED = ("usual", "scad")
 
 def _asked(items: list[pytest.Item], cases: Sequence[Case]) -> list[Case]:
     """Those cases that tests are collected for; all, if others of these tests look at the whole store."""
-    asked: set[str] = set()
+    asked = set()
     for item in items:
         if item.path.parent == Path(__file__).parent:
             if item.originalname != "test_fleet":

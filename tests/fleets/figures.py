@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -13,15 +14,14 @@ from typing import Any
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
-from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.store.connection import Store
 from tests.fleets.case import Case
 from tests.profiles import profiled_stages
 from tests.replay.bill_files import ACCOUNT, PAYER
-from tests.replay.cases.words import HEADER, MORNING
+from tests.replay.cases.words import MORNING
 from tests.replay.edits import move, relabel
-from tests.replay.load import load, write_config
+from tests.replay.load import load, write_book, write_config
 from tests.replay.result import unpaid
 
 KEYS = {
@@ -83,63 +83,52 @@ class Figures:
         (keys, columns), *lines = (
             [part.split() for part in line.split("|")] for line in table.strip().splitlines()
         )
+        units = {column: 3_600_000 if COLUMNS[column].endswith("_ms") else 1 for column in columns}
         expected = {
-            tuple(row): dict(zip(columns, map(Fraction, figures), strict=True)) for row, figures in lines
-        }
-        slack = {
-            tuple(row): {c for c, text in zip(columns, figures, strict=True) if "/" in text}
+            (*row, column): text
             for row, figures in lines
+            for column, text in zip(columns, figures, strict=True)
         }
-        found: dict[tuple[str, ...], dict[str, Fraction]] = defaultdict(
-            lambda: dict.fromkeys(columns, Fraction(0))
-        )
+        found = defaultdict(Fraction)
         start, end = (1000 * (MORNING + 3600 * hour) for hour in case.hours)
         for row in self._rows[case.cluster]:
             if start <= row["from_ms"] < end:
                 row["hour"] = (row["from_ms"] // 1000 - MORNING) // 3600
-                figures = found[tuple(_text(row.get(key)) for key in keys)]
+                name = tuple(_text(row.get(key)) for key in keys)
                 for column in columns:
-                    if column in row:
-                        figures[column] += Fraction(row[column]) / (
-                            3_600_000 if COLUMNS[column].endswith("_ms") else 1
-                        )
-        zero = dict.fromkeys(columns, Fraction(0))
-        return [
-            f"{' '.join(key) or 'all'}: {column} expected {float(expected.get(key, zero)[column]):.9f}, got {float(got):.9f}"
-            for key in sorted(set(expected) | set(found))
-            for column, got in found[key].items()
-            if abs(got - expected.get(key, zero)[column])
-            > (Fraction("1e-6") if COLUMNS[column].endswith("_ms") or column in slack.get(key, ()) else 0)
-        ]
+                    found[*name, column] += Fraction(row.get(column, 0)) / units[column]
+        wrong = []
+        for key in sorted({*expected, *found}):
+            text, got, column = expected.get(key, "0"), found[key], key[-1]
+            slack = Fraction("1e-6") if units[column] > 1 or "/" in text else 0
+            if abs(got - Fraction(text)) > slack:
+                wrong.append(f"{' '.join(key)}: expected {text}, got {float(got):.9f}")
+        return wrong
 
     def gaps(self, case: Case) -> list[str]:
         """Gaps of coverage, as cases write them."""
         found = []
         first, last = case.fleet["start"], case.fleet["end"]
-        for _, start, end, kind, families, reason, by, why in (
-            row for row in self._gaps if row[0] == case.cluster
-        ):
-            is_edge = end <= 1000 * (first + 60) or start >= 1000 * (last - 60)
-            if not is_edge:
+        for cluster, start, end, kind, families, reason, by, why in self._gaps:
+            is_inside = start < 1000 * (last - 60) and 1000 * (first + 60) < end
+            if cluster == case.cluster and is_inside:
                 signed = f"; {by}: {why}" if by else ""
                 found.append(f"{kind} {_hour(start)} {_hour(end)} {' '.join(families)}: {reason}{signed}")
         return found
 
     def _warned(self, case: Case) -> list[str]:
-        found: dict[str, list[str]] = defaultdict(list)
+        found = defaultdict(list)
         for cluster, code, message, fix in self._warnings:
             if cluster == case.cluster:
                 found[code].append(f"{message}; fix: {fix}".replace(case.cluster, "CLUSTER"))
-        others = {
-            code: texts for code, texts in found.items() if code not in case.warnings and code not in ORDINARY
-        }
-        wrong = [f"warning {code}: none expected, got {texts}" for code, texts in others.items()]
-        for code, words in case.warnings.items():
+        wrong = []
+        for code in {*found, *case.warnings} - (ORDINARY - {*case.warnings}):
+            words = case.warnings.get(code, ())
             words = (words,) if isinstance(words, str) else words
             texts = found[code]
-            parts = [word.split(" … ") for word in words]
+            pairs = zip(words, texts, strict=False)
             if len(texts) != len(words) or not all(
-                p in text for part, text in zip(parts, texts, strict=True) for p in part
+                part in text for word, text in pairs for part in word.split(" … ")
             ):
                 wrong.append(f"warning {code}: expected {list(words)}, got {texts}")
         return wrong
@@ -163,25 +152,16 @@ def build(
     for account, case in enumerate(cases, start=100_000_000_000):
         nodes += [{**node, "cluster": case.cluster} for node in case.fleet["nodes"]]
         moved = move(case.scraped(case.fleet), case.cluster, provider_ids=not case.bill)
-        series += (
-            relabel(moved, ".*", {"cluster": f"{case.cluster}-stray"}, None, case.strays)
-            if case.strays
-            else moved
-        )
+        if case.strays:
+            moved = relabel(moved, ".*", {"cluster": f"{case.cluster}-stray"}, None, case.strays)
+        series += moved
         settings += case.settings.replace("CLUSTER", case.cluster)
         if case.bill:
-            bills.append(
-                case.bill.replace(ACCOUNT, str(account))
-                .replace(PAYER, str(account))
-                .replace("SECOND-ACCOUNT", str(account + 10**11))
-            )
-    (folder / "prices.csv").write_text("\n".join([HEADER, *book]) + "\n")
+            bill = case.bill.replace("SECOND-ACCOUNT", str(account + 10**11))
+            bills.append(re.sub(f"{ACCOUNT}|{PAYER}", str(account), bill))
     ends = max(case.fleet["end"] for case in cases)
     everything = {**cases[0].fleet, "nodes": nodes, "end": ends}
-    path = write_config(everything, folder, folder / "prices.csv").path
-    assert path is not None
-    path.write_text(path.read_text() + settings)
-    config = load_config(path, environ={}, cwd=folder)
+    config = write_config(everything, folder, write_book(folder, book), settings=settings)
     store = load(everything, series, config)
     if bills:
         (folder / "cur.csv").write_text(bills[0] + "".join(bill.partition("\n")[2] for bill in bills[1:]))

@@ -84,7 +84,7 @@ def odd(name: str, resource: str, count: int, end: float, **more: Any) -> dict[s
 
 
 def unlisted(instance_type: str, worth: str) -> Case:
-    where: dict[str, Any] = {"instance_type": instance_type, "offers": {"example_com_npu": 8}}
+    where = {"instance_type": instance_type, "offers": {"example_com_npu": 8}}
     if instance_type != L4:
         where |= {"gpus": [], "gfd": False, "dcgm": False}
     nodes = [node("w", L4, 0, 6) | where, node("g", "g5.xlarge", 0, 6)]

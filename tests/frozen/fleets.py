@@ -24,12 +24,13 @@ from gpucost.store.progress import ProgressBatch, ProgressRun, load_runs
 from tests.bill_table import change_bill_rows
 from tests.replay import bill_files
 from tests.replay.billing import by_day, charges
-from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
+from tests.replay.cases.words import BOOK, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
-from tests.replay.load import load
+from tests.replay.load import load, write_book
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.replay.work import put
+from tests.text_tables import rows
 from tests.unit.spot import answer, change
 from tests.unit.test_price_bill_fleets import machines, rate
 
@@ -118,7 +119,7 @@ NODES = "NodeName=n1 Gres=gpu:a100:4 Partitions=gpu State=MIXED\nNodeName=n2 Gre
 def estimated(folder: Path) -> None:
     """Two weeks in two clusters: training, serving, notebooks, spot nodes, a dear day, work done and queues; no bill."""
     write(folder, "gpucost.toml", ESTIMATED_CONFIG)
-    write(folder, "prices.csv", "\n".join([HEADER, *(line for line in BOOK if "p5." not in line)]) + "\n")
+    write_book(folder, (line for line in BOOK if "p5." not in line))
     write(folder, "broken.toml", "[idle]\nthreshold = 5\n")
     write(folder, "onprem.toml", ONPREM)
     write(folder, "plan.toml", PLAN)
@@ -152,7 +153,7 @@ def billed(folder: Path) -> None:
     """Three machines over two days, and their bill: spot, a savings plan, a reservation, on demand."""
     write(folder, "gpucost.toml", BILLED_CONFIG + SIGNED)
     write(folder, "unsigned.toml", BILLED_CONFIG)
-    write(folder, "prices.csv", "\n".join([HEADER, *BOOK]) + "\n")
+    write_book(folder)
     described = machines("p4de.24xlarge")
     told = list(charges(described, rate, booting=600))
     write(folder, "cur.csv", bill_files.aws_cur(told))
@@ -185,67 +186,62 @@ def write(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text, encoding="utf-8")
 
 
+#: Name, type, from hour, to hour, how it is bought, cluster.
+NODES_UP = """
+train  | p4de.24xlarge |   0   | 336 | on_demand | main
+spot-1 | p4de.24xlarge |  20   | 200 | spot      | main
+spot-2 | p4de.24xlarge | 230.5 | 336 | spot      | main
+serve  | g6.12xlarge   |   0   | 336 | on_demand | main
+dev    | g6.12xlarge   |  12   | 336 | on_demand | main
+dear   | p5.48xlarge   | 264   | 282 | on_demand | main
+west   | a2-highgpu-2g |   0   | 336 | on_demand | west
+"""
+#: Name, node, how many GPUs from which on, from hour, to hour, how busy they are, whose it is.
+PODS_HELD = """
+run-a-0     | train  | 8 | 0 |   1 |  60    | 77 | train | Job/run-a
+run-b-0     | train  | 8 | 0 |  70 | 150.25 |  3 | train | Job/run-b
+run-c-0     | train  | 4 | 0 | 160 | 310    | 88 | train | PyTorchJob/run-c
+sweep-1-0   | spot-1 | 4 | 0 |  24 |  60    | 91 | train | Job/sweep-1
+sweep-2-0   | spot-1 | 8 | 0 |  61 | 100    | 64 | train | Job/sweep-2
+sweep-3-0   | spot-1 | 8 | 0 | 101 | 199    | 70 | train | Job/sweep-3
+sweep-4-0   | spot-2 | 8 | 0 | 232 | 336    | 70 | train | Job/sweep-4
+dear-0      | dear   | 8 | 0 | 264 | 282    | 50 | train | Job/dear
+embed-77c-0 | dev    | 1 | 1 |  14 | 336    | 12 | serve | ReplicaSet/embed-77c
+"""
+
+
 def _two_weeks() -> Fleet:
     nodes = [
-        node("train", "p4de.24xlarge", 0, HOURS),
-        node("spot-1", "p4de.24xlarge", 20, 200, "spot"),
-        node("spot-2", "p4de.24xlarge", 230.5, HOURS, "spot"),
-        node("serve", "g6.12xlarge", 0, HOURS),
-        node("dev", "g6.12xlarge", 12, HOURS),
-        node("dear", "p5.48xlarge", 264, 282),
-        node("west", "a2-highgpu-2g", 0, HOURS, cluster="west"),
+        node(name, kind, float(start), float(end), bought, cluster=cluster)
+        for name, kind, start, end, bought, cluster in rows(NODES_UP)
     ]
-    every = list(range(8))
-    util: dict[str, list[list[float]]] = {}
+    util = {}
+    pods = []
 
     def held(
-        name: str,
-        where: str,
-        numbers: list[int],
-        start: float,
-        end: float,
-        percent: float,
-        *more: str,
-        **also: Any,
-    ) -> Any:
-        for key, spans in busy(where, numbers, start, end, percent).items():
+        name: str, where: str, gpus: list[int], start: float, end: float, percent: float, **more: Any
+    ) -> None:
+        for key, spans in busy(where, gpus, start, end, percent).items():
             util.setdefault(key, []).extend(spans)
-        return pod(name, where, numbers, start, end, *more, **also)
+        pods.append(pod(name, where, gpus, start, end, **more))
 
-    pods = [
-        held("run-a-0", "train", every, 1, 60, 77, owner=["Job", "run-a"]),
-        held("run-b-0", "train", every, 70, 150.25, 3, owner=["Job", "run-b"]),
-        held("run-c-0", "train", [0, 1, 2, 3], 160, 310, 88, owner=["PyTorchJob", "run-c"]),
-        held("sweep-1-0", "spot-1", [0, 1, 2, 3], 24, 60, 91, owner=["Job", "sweep-1"]),
-        held("sweep-2-0", "spot-1", every, 61, 100, 64, owner=["Job", "sweep-2"]),
-        held("sweep-3-0", "spot-1", every, 101, 199, 70, owner=["Job", "sweep-3"], end_phase="Failed"),
-        held("sweep-4-0", "spot-2", every, 232, HOURS, 70, owner=["Job", "sweep-4"]),
-        held("dear-0", "dear", every, 264, 282, 50, owner=["Job", "dear"]),
-        held("embed-77c-0", "dev", [1], 14, HOURS, 12, "serve", owner=["ReplicaSet", "embed-77c"]),
+    for name, where, count, first, start, end, percent, namespace, owner in rows(PODS_HELD):
+        gpus = list(range(int(first), int(first) + int(count)))
+        owned = {"namespace": namespace, "owner": owner.split("/")}
+        held(name, where, gpus, float(start), float(end), int(percent), **owned)
+    pods[5]["end_phase"] = "Failed"
+    pods += [
         pod("ann-0", "dev", [0], 13, 330, "labs", owner=["StatefulSet", "ann-notebook"]),
         pod("big", None, [], 200, 206, "train", count=4, keep_until=at(206), owner=["Job", "big"]),
     ]
-    pods += [
-        pod(f"chat-5d8-{i}", "serve", [i], 0, HOURS, "serve", owner=["ReplicaSet", "chat-5d8"])
-        for i in range(3)
-    ]
+    for number in range(3):
+        owner = ["ReplicaSet", "chat-5d8"]
+        pods.append(pod(f"chat-5d8-{number}", "serve", [number], 0, HOURS, "serve", owner=owner))
+        util[f"GPU-serve-{number}"] = [[at(24 * day + 8), at(24 * day + 18), 55] for day in range(DAYS)]
     for day in range(DAYS):
         noon = 24 * day
-        pods.append(
-            held(
-                f"nightly-{day}",
-                "west",
-                [0],
-                noon + 2,
-                noon + 5,
-                80,
-                "eval-nightly",
-                cluster="west",
-                owner=["Job", "nightly"],
-            )
-        )
-        for number in range(3):
-            util.setdefault(f"GPU-serve-{number}", []).append([at(noon + 8), at(noon + 18), 55])
+        where = {"namespace": "eval-nightly", "owner": ["Job", "nightly"], "cluster": "west"}
+        held(f"nightly-{day}", "west", [0], noon + 2, noon + 5, 80, **where)
         if day < 5:
             util.setdefault("GPU-dev-0", []).append([at(max(noon + 9, 13)), at(noon + 17), 40])
     return fleet(HOURS, nodes, pods, util, scrape=900, cluster_label=True)

@@ -13,12 +13,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 import duckdb
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
@@ -79,12 +77,11 @@ class Fleet:
         return {str(path): (stat.st_mtime_ns, stat.st_size) for path, stat in found.items()}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def world() -> Iterator[pytest.MonkeyPatch]:
+@contextmanager
+def alone() -> Iterator[pytest.MonkeyPatch]:
+    """A world that stands still, in which findings are asked once and the environment says nothing."""
     with standing_still() as patch:
         ask_findings_once(patch)
-        # built anew for each call it would take a third of the time
-        patch.setattr("typer.testing._get_command", cache(get_command))
         for name in os.environ:
             if name.startswith(
                 ("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")
@@ -95,8 +92,8 @@ def world() -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.fixture(scope="module")
-def fleets(world: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
-    with made_once("frozen", tmp_path_factory) as found:
+def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
+    with alone(), made_once("frozen", tmp_path_factory) as found:
         yield found
 
 
@@ -192,7 +189,7 @@ def test_every_command_says_what_it_misses(
     name: str, options: str, fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     option = options.split()[0]
-    asked: dict[str, str] = {}
+    asked = {}
     for words in (ESTIMATED | BILLED).values():
         if option not in words:
             asked.setdefault(command_of(shlex.split(words)), words)

@@ -10,26 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pytest
 
 import gpucost
 
 PACKAGE = Path(gpucost.__file__).parent
-#: Run by BigQuery, in its dialect: what it reads is not a table of ours.
-_FOREIGN: set[str] = set()
 _TOKEN = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\"[^\"]*\"|[A-Za-z_$][\w$]*|\s+|.", re.DOTALL)
 #: What is changed where it lies is not read, as far as anybody else has to have written it before.
 _CHANGED = "SELECT * FROM (VALUES (1)) AS changed "
 _NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_]+)?")
-
-
-def files() -> list[Path]:
-    """Every .sql file of ours."""
-    return [
-        path
-        for path in sorted(PACKAGE.rglob("*.sql"))
-        if path.relative_to(PACKAGE).as_posix() not in _FOREIGN
-    ]
 
 
 def words(statement: str) -> list[tuple[int, str]]:
@@ -116,7 +104,7 @@ def touched_by(con: duckdb.DuckDBPyConnection, path: Path) -> Touched:
             ((answer,),) = con.execute("SELECT json_serialize_sql($1)", [query]).fetchall()
             tree = json.loads(answer)
             assert not tree["error"], f"{path}: {tree['error_message']}: {query}"
-            reads: set[str] = set()
+            reads = set()
             _read(tree["statements"], frozenset(), reads, found.calls)
             found.reads |= reads - made
     return found
@@ -166,7 +154,7 @@ def _names(clause: str) -> Iterator[str]:
 def test_headers_say_what_their_statements_read_and_write() -> None:
     wrong = []
     with duckdb.connect() as con:
-        for path in files():
+        for path in sorted(PACKAGE.rglob("*.sql")):
             touched = touched_by(con, path)
             reads, writes = header(path)
             # what is changed where it lies may be named as read, and so may a macro
@@ -181,45 +169,3 @@ def test_headers_say_what_their_statements_read_and_write() -> None:
                 if lacks or has
             ]
     assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.parametrize(
-    ("statement", "reads", "writes"),
-    [
-        (
-            "CREATE OR REPLACE TEMP TABLE x AS WITH a AS (FROM b) FROM a JOIN c USING (i) WHERE i IN (SELECT i FROM d)",
-            "b c d",
-            "x",
-        ),
-        ("CREATE TEMP TABLE nodes AS WITH nodes AS (FROM main.nodes) FROM nodes", "nodes", "nodes"),
-        (
-            "CREATE TABLE x (i INT DEFAULT 1); INSERT INTO x BY NAME SELECT i FROM y ON CONFLICT DO NOTHING",
-            "y",
-            "x",
-        ),
-        ("DELETE FROM x USING y WHERE x.i = y.i AND x.i NOT IN (SELECT i FROM z)", "y z", "x"),
-        (
-            "UPDATE x SET i = (SELECT max(i) FROM z), j = 2 FROM y WHERE x.i IS DISTINCT FROM y.i -- FROM nothing",
-            "y z",
-            "x",
-        ),
-        ("MERGE INTO x USING y USING (i) WHEN MATCHED THEN UPDATE SET j = y.j", "y", "x"),
-        (
-            "CREATE TEMP MACRO f(i) AS (SELECT max(j) FROM x WHERE k = i); SET VARIABLE v = (SELECT f(1) FROM y)",
-            "x y",
-            "f",
-        ),
-        ("COPY (SELECT '; FROM a' FROM x, LATERAL (SELECT x.i + 1)) TO 'file.csv'", "x", ""),
-        (
-            "CREATE TEMP TABLE x AS FROM y; CREATE TEMP VIEW z AS FROM x; SELECT * FROM z WHERE i = $i",
-            "y",
-            "x z",
-        ),
-    ],
-)
-def test_what_statements_touch(statement: str, reads: str, writes: str, tmp_path: Path) -> None:
-    path = tmp_path / "statement.sql"
-    path.write_text(statement)
-    with duckdb.connect() as con:
-        touched = touched_by(con, path)
-    assert (touched.reads, touched.writes) == (set(reads.split()), set(writes.split()))

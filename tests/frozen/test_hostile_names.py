@@ -16,10 +16,11 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -28,11 +29,9 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.store.progress import ProgressRun, ProgressSeries
-from tests.asked_once import ask_findings_once
 from tests.frozen import fleets
 from tests.frozen.commands import Answer, answers
-from tests.frozen.test_answers import GOLDEN, WIDTH, Fleet, made_once
-from tests.frozen.world import standing_still
+from tests.frozen.test_answers import GOLDEN, WIDTH, Fleet, alone, made_once
 from tests.golden import report_fleet
 from tests.golden.report_fleet import HOUR, OCTOBER
 from tests.replay.series import Series
@@ -141,35 +140,16 @@ def harmful_file(name: str, text: str) -> str:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
-    with standing_still() as patch:
-        ask_findings_once(patch)
-        for name in os.environ:
-            if name.startswith(
-                ("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")
-            ):
-                patch.delenv(name)
-        patch.setenv("XDG_CACHE_HOME", "/dev/null")
-        load, write, put, run = fleets.load, fleets.write, fleets.put, fleets.load_runs
-        patch.setattr(
-            fleets,
-            "load",
-            lambda fleet, series, *more, **how: load(fleet, map(harmful_labels, series), *more, **how),
-        )
-        patch.setattr(
-            fleets, "write", lambda folder, name, text: write(folder, name, harmful_file(name, text))
-        )
-        patch.setattr(
-            fleets,
-            "put",
-            lambda store, told, hours: put(
-                store, [(harmful_series(one), values) for one, values in told], hours
-            ),
-        )
-        patch.setattr(
-            fleets,
-            "load_runs",
-            lambda con, kind, span, runs, batch: run(con, kind, span, list(map(harmful_run, runs)), batch),
-        )
+    def harm(name: str, at: int, change: Callable[..., Any]) -> None:
+        """Changes one argument of a function that the fleets are made with."""
+        own = getattr(fleets, name)
+        patch.setattr(fleets, name, lambda *a, **how: own(*a[:at], change(*a[: at + 1]), *a[at + 1 :], **how))
+
+    with alone() as patch:
+        harm("load", 1, lambda _, series: map(harmful_labels, series))
+        harm("write", 2, lambda _, name, text: harmful_file(name, text))
+        harm("put", 1, lambda _, told: [(harmful_series(one), values) for one, values in told])
+        harm("load_runs", 3, lambda *_: list(map(harmful_run, _[3])))
         with made_once("hostile", tmp_path_factory) as found:
             yield found
 

@@ -24,7 +24,7 @@ OCTOBER = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
 OCTOBER_END = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
-ATTRIBUTED = (
+TABLES = (
     "nodes",
     "allocations",
     "node_hourly",
@@ -39,13 +39,22 @@ SILENT = "kube-state-metrics was silent"
 EVER = (0, 2**63 - 1)
 
 
+ZERO = Decimal(0)
+
+
+def _nano(money: Decimal) -> Decimal:
+    return money.quantize(Decimal("0.000000001"))
+
+
+def _exact(number: float) -> Decimal:
+    return Decimal(str(number))
+
+
 @dataclass
 class Fleet:
     """Rows to insert, by table; made by `node`, `pod` and `cell`."""
 
-    rows: dict[str, list[tuple[Any, ...]]] = field(
-        default_factory=lambda: {table: [] for table in ATTRIBUTED}
-    )
+    rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {table: [] for table in TABLES})
     prices: dict[int, tuple[Decimal, float, str, date | None]] = field(default_factory=dict)
 
     def node(
@@ -98,56 +107,32 @@ class Fleet:
         end = until or at + HOUR
         span = end - at
         price, gpus, source, as_of = self.prices[node_id]
-        node_cost = (price * span / HOUR).quantize(Decimal("0.000000001"))
+        node_cost = _nano(price * span / HOUR)
         left, used = node_cost, 0.0
         for allocation_id, team, count, measured, active in held:
             time = count * span
-            cost = (node_cost * Decimal(str(count)) / Decimal(str(gpus))).quantize(Decimal("0.000000001"))
-            idle = time * measured * (1 - active)
-            idle_cost = (cost * Decimal(str(measured * (1 - active)))).quantize(Decimal("0.000000001"))
-            times = (
-                time,
-                time * measured * active,
-                idle,
-                time * (1 - measured),
-                time * measured * active * 0.9,
-            )
-            costs = (cost, idle_cost, Decimal(0), cost)
+            cost, idle = _nano(node_cost * _exact(count) / _exact(gpus)), measured * (1 - active)
+            busy = time * measured * active
+            times = (time, busy, time * idle, time * (1 - measured), busy * 0.9, 0.0, 0.0)
+            costs = (cost, _nano(cost * _exact(idle)), ZERO, cost, 0.0, ZERO)
             self.rows["cost_hourly"].append(
-                (
-                    "allocated",
-                    at,
-                    end,
-                    node_id,
-                    allocation_id,
-                    team,
-                    *times,
-                    0.0,
-                    0.0,
-                    *costs,
-                    0.0,
-                    Decimal(0),
-                )
+                ("allocated", at, end, node_id, allocation_id, team, *times, *costs)
             )
             left -= cost
             used += count
         if used < gpus:
             free = (gpus - used) * span
-            gone = free if used == 0 and node_id == 4 else 0.0
-            self.rows["cost_hourly"].append(
-                (
-                    "unallocated", at, end, node_id, None, None, 0.0, 0.0, 0.0, 0.0, 0.0, free, gone, Decimal(0), Decimal(0),
-                    left, left, 0.0, Decimal(0),
-                )
-            )  # fmt: skip
+            times = (*(0.0,) * 5, free, free if used == 0 and node_id == 4 else 0.0)
+            costs = (ZERO, ZERO, left, left, 0.0, ZERO)
+            self.rows["cost_hourly"].append(("unallocated", at, end, node_id, None, None, *times, *costs))
         self.rows["node_hourly"].append((at, end, node_id, gpus * span, 0.0, node_cost, source, as_of))
 
     def unseen(self, at: int, node_id: int, *, until: int | None = None) -> None:
         """One cell of a node that is billed, and of which nobody saw who held it."""
         end = until or at + HOUR
         price, gpus, _, as_of = self.prices[node_id]
-        cost = (price * (end - at) / HOUR).quantize(Decimal("0.000000001"))
-        nothing = (0.0,) * 7 + (Decimal(0),) * 4
+        cost = _nano(price * (end - at) / HOUR)
+        nothing = (0.0,) * 7 + (ZERO,) * 4
         self.rows["cost_hourly"].append(
             ("not_collected", at, end, node_id, None, None, *nothing, gpus * (end - at), cost)
         )
@@ -179,13 +164,12 @@ class Fleet:
             at = EVER[0]
             for start, end in [*sorted(row[1:] for row in covers if row[0] == cluster), (EVER[1], EVER[1])]:
                 if start > at:
-                    reason = (
-                        "before its first sample"
-                        if at == EVER[0]
-                        else "after its last sample"
-                        if start == EVER[1]
-                        else SILENT
-                    )
+                    edges = {
+                        EVER[0]: "before its first sample",
+                        start: SILENT,
+                        EVER[1]: "after its last sample",
+                    }
+                    reason = edges[at if at == EVER[0] else start]
                     found.append((cluster, at, start, "not_collected", FAMILIES, reason, None, None))
                 at = max(at, end)
         return found
@@ -197,10 +181,9 @@ class Fleet:
             with cell_tables(con):
                 for table, rows in self.rows.items():
                     if len(rows) > 200:  # an hour's rows, without maps and lists
-                        columns = [pa.array(values) for values in zip(*rows, strict=True)]
+                        columns = zip(*rows, strict=True)
                         con.register(
-                            "incoming",
-                            pa.table(columns, names=[f"c{number}" for number in range(len(columns))]),
+                            "incoming", pa.table({f"c{at}": pa.array(v) for at, v in enumerate(columns)})
                         )
                         con.execute(f"INSERT INTO {table} FROM incoming")
                         con.unregister("incoming")

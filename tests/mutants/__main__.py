@@ -62,13 +62,13 @@ class Touching:
     def read(cls) -> Touching:
         """Tests of one module share what they touch: it may be kept from one to the next."""
         rows = [json.loads(line) for path in RECORD.glob("*.jsonl") for line in path.read_text().splitlines()]
-        tests: dict[str, list[str]] = {}
-        touched: dict[str, set[str]] = {}
+        tests = {}
+        touched = {}
         for row in rows:
             module = row["test"].partition("::")[0]
             tests.setdefault(module, []).append(row["test"])
             touched.setdefault(module, set()).update(row["files"])
-        files: dict[str, list[str]] = {}
+        files = {}
         for module, known in touched.items():
             for file in known:
                 files.setdefault(file, []).extend(tests[module])
@@ -78,7 +78,7 @@ class Touching:
 
     def order(self, file: str, first: str | None) -> list[str]:
         """Tests that touch a file, the one that is likely to notice first, then module by module: most tests per second first."""
-        modules: dict[str, list[str]] = {}
+        modules = {}
         # what runs at import alone is touched by no test
         touching = self.files.get(file) or [
             test for one in importers(file) for test in self.files.get(one, ())

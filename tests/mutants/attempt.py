@@ -64,7 +64,7 @@ class _Outcome:
         if call.excinfo is not None and report.failed and self.test is None:
             self.test = item.nodeid
             # hypothesis raises several at once
-            error: BaseException = call.excinfo.value
+            error = call.excinfo.value
             while isinstance(error, BaseExceptionGroup):
                 error = error.exceptions[0]
             last = call.excinfo.traceback[-1].path

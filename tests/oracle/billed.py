@@ -4,47 +4,46 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from tests.oracle.prices import Row, Steps, price_steps
+from tests.oracle.exact.nodes import Node
+from tests.oracle.exact.prices import NANO, Row, Steps, steps
 from tests.replay.billing import Charge
-from tests.replay.kube import provider_id
 
 
-def billed_book(
-    told: Iterable[Charge], book: list[Row], *, pooled: bool = True
-) -> Callable[[dict[str, Any], bool], Steps]:
-    """Steps of prices for `calculate`: those of the charges, and of the price book for hours without any.
+def billed_book(told: Iterable[Charge], book: list[Row], *, pooled: bool = True) -> Callable[[Node], Steps]:
+    """Steps of prices: those of the charges, and of the price book for hours without any.
 
     With `pooled`, machines of one kind share their cost of a charge period by hours.
     """
-    charges = list(told)
-    own: dict[str, list[Charge]] = defaultdict(list)
-    cost: dict[Any, Fraction] = defaultdict(Fraction)
-    hours: dict[Any, Fraction] = defaultdict(Fraction)
+    own = defaultdict(list)
+    cost = defaultdict(Fraction)
+    hours = defaultdict(Fraction)
 
     def pool(charge: Charge) -> Any:
         return charge.kind if pooled else (charge.machine, charge.start, charge.length)
 
-    for charge in charges:
+    for charge in told:
         own[charge.machine].append(charge)
         cost[pool(charge)] += Fraction(charge.cost)
         hours[pool(charge)] += charge.hours
 
-    def steps(node: dict[str, Any], known: bool) -> Steps:
-        mine = own.get(provider_id(node), [])
-        listed = price_steps(book, node, known)
-        edges = {at for at, _ in listed} | {e for c in mine for e in (c.start, c.start + c.length)}
-        found: Steps = []
-        for at in sorted(edges):
-            covering = next((c for c in mine if c.start <= at < c.start + c.length), None)
-            if covering is not None:
-                found.append((at, cost[pool(covering)] / hours[pool(covering)]))
-            else:
-                found.append(
-                    (at, next((price for begins, price in reversed(listed) if begins <= at), Fraction(0)))
-                )
-        return found
+    def billed(node: Node) -> Steps:
+        listed = steps(book, node, ZoneInfo("UTC"))
+        spans = [(1000 * one.start, 1000 * (one.start + one.length), one) for one in own[node.machine or ""]]
+        found = []
+        for at in sorted({at for at, _ in listed} | {edge for span in spans for edge in span[:2]}):
+            price = next((price for begins, price in reversed(listed) if begins <= at), Decimal(0))
+            for since, until, charge in spans:
+                if since <= at < until:
+                    exact = cost[pool(charge)] / hours[pool(charge)]
+                    price = (Decimal(exact.numerator) / exact.denominator).quantize(NANO)
+            found.append((at, price))
+        # a price that goes on begins nothing: money is rounded once for both
+        return [next(alike) for _, alike in groupby(found, key=lambda step: step[1])]
 
-    return steps
+    return billed

@@ -1,27 +1,35 @@
-"""The bill of a fleet by exact interval arithmetic: node by node, moment by moment, no hours, no samples, no SQL."""
+"""The exact bill of a described fleet: sums by pod, and of everything."""
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from tests.oracle.activity import Timeline, sampled, told
-from tests.oracle.basis import WHOLE, offered, parts, requested
-from tests.oracle.prices import Book, price_steps
-from tests.replay.fleet import device_key, is_on, period_of
+from tests.oracle.exact.bill import Rules, exact_bill
+from tests.oracle.exact.nodes import Node
+from tests.oracle.exact.prices import Row, Steps, steps
+from tests.replay.fleet import period_of
+from tests.replay.scrape import scrape
 from tests.replay.series import Series
 
 MS_PER_HOUR = 3_600_000
 PodKey = tuple[str, str, str, str]  # cluster, namespace, pod, uid
-HOST_PARTS = ("cpu", "memory")
-NodeKey = tuple[str, str, float]  # cluster, name, from
-
-#: GPU instances with other than seven compute slices (NVIDIA MIG user guide, supported profiles).
-SLICES = {"NVIDIA A30": 4, "NVIDIA RTX PRO 6000 Blackwell Server Edition": 4}
+_TIMES = (
+    "allocated",
+    "active",
+    "idle",
+    "unmeasured",
+    "unallocated",
+    "unavailable",
+    "capacity",
+    "over_allocated",
+)
+_MONEY = ("cost", "idle_cost", "unallocated_cost")
 
 
 @dataclass
@@ -52,221 +60,49 @@ class Figures:
 
 @dataclass
 class Bill:
-    """What was calculated: per pod, and per node what nobody held and what it cost."""
+    """What was calculated: per pod, and with what nobody held and what nodes cost."""
 
     pods: dict[PodKey, Figures] = field(default_factory=lambda: defaultdict(Figures))
-    nodes: dict[NodeKey, Figures] = field(default_factory=lambda: defaultdict(Figures))
-
-    @property
-    def total(self) -> Figures:
-        return sum([*self.pods.values(), *self.nodes.values()], Figures())
-
-    @property
-    def namespaces(self) -> dict[tuple[str, str], Figures]:
-        found: dict[tuple[str, str], Figures] = defaultdict(Figures)
-        for (cluster, namespace, _, _), figures in self.pods.items():
-            found[cluster, namespace] += figures
-        return found
+    total: Figures = field(default_factory=Figures)
 
 
 def calculate(
     fleet: dict[str, Any],
-    book: Book,
+    book: list[Row] | Callable[[Node], Steps],
     period: tuple[float, float] | None = None,
-    threshold: float = 5,
     series: list[Series] | None = None,
 ) -> Bill:
-    """The bill for a period (Unix seconds; default: the fleet's own).
-
-    Activity is what the description says; with `series`, what their samples say by the rule of how long one speaks
-    (docs/attribution.md).
-    """
-    start, end = period or period_of(fleet)
-    lines = sampled(series, fleet["scrape"], threshold) if series is not None else None
-    split = {n["cluster"]: series is None or _asks_for_hosts(series, n["cluster"]) for n in fleet["nodes"]}
+    """The bill of `series`, or of what is scraped of the fleet, for a period (Unix seconds; default: the fleet's own)."""
+    start, end = (round(second * 1000) for second in period or period_of(fleet))
+    zone = ZoneInfo(fleet.get("timezone", "UTC"))
+    prices = book if callable(book) else partial(steps, book, zone=zone)
+    rules = Rules(prices, fleet["nodes"][0]["cluster"], zone, fleet.get("teams", []), (start, end))
+    exact = exact_bill(series or scrape(fleet, lean=True), rules)
+    names = {
+        (pod["cluster"], pod["uid"]): (pod["cluster"], pod["namespace"], pod["name"], pod["uid"])
+        for pod in fleet["pods"]
+    }
+    spot = {
+        (node["cluster"], node["name"], round(node.get("created", node["from"]) * 1000))
+        for node in fleet["nodes"]
+        if node["capacity_type"] == "spot" and fleet.get("node_labels", True)
+    }
     bill = Bill()
-    for node in fleet["nodes"]:
-        since, until = (max(node["from"], fleet["start"], start), min(node["to"], fleet["end"], end))
-        if since < until:
-            _node(
-                bill,
-                fleet,
-                book,
-                node,
-                (round(since * 1000), round(until * 1000)),
-                threshold,
-                lines,
-                parts(fleet, node) if split[node["cluster"]] else WHOLE,
-            )
+    for (cell, uid), row in exact.rows.items():
+        if start <= cell[0] and cell[1] <= end:
+            figures = _figures(row)
+            figures.spot_gpu_hours = figures.allocated_gpu_hours * (cell[2:] in spot)
+            bill.total += figures
+            if uid:
+                bill.pods[names[cell[2], uid]] += figures
+    for cell, whole in exact.nodes.items():
+        if start <= cell[0] and cell[1] <= end:
+            figures = _figures(whole)
+            figures.node_cost, figures.cost = figures.cost, Fraction(0)
+            bill.total += figures
     return bill
 
 
-def _asks_for_hosts(series: list[Series], cluster: str) -> bool:
-    """Whether a pod of the cluster was ever seen to request cores or memory: docs/metrics.md, what is missing without it."""
-    asked = [s.labels for s in series if s.labels["__name__"].endswith("container_resource_requests")]
-    return any(a["resource"] in HOST_PARTS and a.get("cluster", cluster) == cluster for a in asked)
-
-
-@dataclass
-class _Hold:
-    """A pod on a node: how many GPUs, cores and GiB it holds from when to when, and the timelines of its devices."""
-
-    pod: PodKey
-    gpus: Fraction
-    since: int
-    until: int
-    devices: list[Timeline]
-    host: dict[str, Fraction]
-
-
-def _node(
-    bill: Bill,
-    fleet: dict[str, Any],
-    book: Book,
-    node: dict[str, Any],
-    up: tuple[int, int],
-    threshold: float,
-    lines: dict[tuple[str, str, str], Timeline] | None,
-    fractions: dict[str, Fraction],
-) -> None:
-    known = fleet.get("node_labels", True)
-    steps = [(at * 1000, price) for at, price in price_steps(book, node, known)]
-    capacity = Fraction(len(node["gpus"]))
-    host = {part: offered(node, part) for part in HOST_PARTS if fractions[part]}
-    holds = [_hold(fleet, node, pod, up, threshold, lines) for pod in fleet["pods"] if is_on(pod, node)]
-    holds = [hold for hold in holds if hold.since < hold.until]
-    out_of_reach = [*node.get("cordoned", []), *node.get("not_ready", [])]
-    edges = {*up, *(at for at, _ in steps)}
-    edges |= {round(e * 1000) for span in [*out_of_reach, *node.get("allocatable", [])] for e in span[:2]}
-    for hold in holds:
-        edges |= {hold.since, hold.until, *(e for line in hold.devices for span in line for e in span[:2])}
-    moments = sorted(e for e in edges if up[0] <= e <= up[1])
-    mine = bill.nodes[node["cluster"], node["name"], node["from"]]
-    for since, until in itertools.pairwise(moments):
-        hours = Fraction(until - since, MS_PER_HOUR)
-        price = next((p for at, p in reversed(steps) if at <= since), Fraction(0))
-        holding = [hold for hold in holds if hold.since <= since < hold.until]
-        held = sum((hold.gpus for hold in holding), Fraction(0))
-        free = max(capacity - held, Fraction(0))
-        mine.node_cost += price * hours
-        mine.capacity_gpu_hours += capacity * hours
-        mine.over_allocated_gpu_hours += max(held - capacity, Fraction(0)) * hours
-        mine.unallocated_gpu_hours += free * hours
-        mine.unavailable_gpu_hours += min(free, _unreachable(node, out_of_reach, since, capacity)) * hours
-        mine.unallocated_cost += price * fractions["gpu"] * free / capacity * hours
-        for hold in holding:
-            rate = price * fractions["gpu"] / max(capacity, held)
-            _count(bill.pods[hold.pod], hold, since, hours, rate, known and node["capacity_type"] == "spot")
-        for part, units in host.items():
-            asked = sum((hold.host[part] for hold in holding), Fraction(0))
-            each = price * fractions[part] * hours / max(units, asked)
-            mine.unallocated_cost += max(units - asked, Fraction(0)) * each
-            for hold in holding:
-                bill.pods[hold.pod].cost += hold.host[part] * each
-
-
-def _count(figures: Figures, hold: _Hold, since: int, hours: Fraction, rate: Fraction, spot: bool) -> None:
-    time = hold.gpus * hours
-    figures.allocated_gpu_hours += time
-    figures.spot_gpu_hours += time if spot else 0
-    figures.cost += time * rate
-    for line in hold.devices:
-        state = next((active for a, b, active in line if a <= since < b), None)
-        part = time / len(hold.devices)
-        if state is None:
-            figures.unmeasured_gpu_hours += part
-        elif state:
-            figures.active_gpu_hours += part
-        else:
-            figures.idle_gpu_hours += part
-            figures.idle_cost += part * rate
-    if not hold.devices:
-        figures.unmeasured_gpu_hours += time
-
-
-def _unreachable(node: dict[str, Any], spans: list[list[float]], since: int, capacity: Fraction) -> Fraction:
-    if any(span[0] * 1000 <= since < span[1] * 1000 for span in spans):
-        return capacity
-    lost = [
-        _lost(node, *cut[2:]) for cut in node.get("allocatable", []) if cut[0] * 1000 <= since < cut[1] * 1000
-    ]
-    return sum(lost, Fraction(0))
-
-
-def _lost(node: dict[str, Any], left: int, resource: str = "") -> Fraction:
-    if not resource:
-        return Fraction(len(node["gpus"]) - left)
-    profiles = [part["profile"] for parts in node["mig"].values() for part in parts]
-    slices = len([p for p in profiles if resource == "nvidia_com_mig_" + p.replace(".", "_")])
-    return (slices - left) * unit_share(node, resource)
-
-
-def _hold(
-    fleet: dict[str, Any],
-    node: dict[str, Any],
-    pod: dict[str, Any],
-    up: tuple[int, int],
-    threshold: float,
-    lines: dict[tuple[str, str, str], Timeline] | None,
-) -> _Hold:
-    gpus = held_gpus(node, pod)
-    devices = list(_known_devices(fleet, node, pod, gpus))
-    if lines is None:
-        timelines = [told(fleet, node, device, threshold) for device in devices]
-    else:
-        where = (
-            node["cluster"]
-            if len({n["cluster"] for n in fleet["nodes"]}) > 1 or fleet.get("cluster_label")
-            else ""
-        )
-        timelines = [lines.get((where, node["name"], device_key(device)), []) for device in devices]
-    key = (pod["cluster"], pod["namespace"], pod["name"], pod["uid"])
-    return _Hold(
-        key,
-        gpus,
-        max(up[0], round(pod["scheduled"] * 1000)),
-        min(up[1], round(pod["to"] * 1000)),
-        timelines,
-        {part: requested(pod, part) for part in HOST_PARTS},
-    )
-
-
-def _units(pod: dict[str, Any]) -> int:
-    if "containers" not in pod:
-        return int(pod["count"])
-    first = [c.get("count", 0) for c in pod["containers"] if c.get("role") == "init"]
-    return max(sum(c.get("count", 0) for c in pod["containers"] if c.get("role") != "init"), *first, 0)
-
-
-def _known_devices(
-    fleet: dict[str, Any], node: dict[str, Any], pod: dict[str, Any], gpus: Fraction
-) -> Iterator[dict[str, Any]]:
-    """The devices that metrics tie to the pod: those it is labeled on, or that it can only be on."""
-    obvious = len(node["gpus"]) == 1 or gpus == len(node["gpus"])
-    for device in pod["devices"]:
-        others = [
-            p
-            for p in fleet["pods"]
-            if is_on(p, node) and any(device_key(d) == device_key(device) for d in p["devices"])
-        ]
-        if obvious or not fleet.get("label_one") or others[0] is pod:
-            yield device
-
-
-def held_gpus(node: dict[str, Any], pod: dict[str, Any]) -> Fraction:
-    """GPUs that a pod holds on a node: as its devices' parts are told, else by what a unit of its resource is."""
-    if any("part" in device for device in pod["devices"]):
-        return sum((Fraction(device["part"]) for device in pod["devices"]), Fraction(0))
-    return _units(pod) * unit_share(node, pod["resource"])
-
-
-def unit_share(node: dict[str, Any], resource: str) -> Fraction:
-    """How much of a GPU one unit of a resource is on this node."""
-    slots = Fraction(1, node.get("gke_shared_clients", 1) * node.get("replicas", 1))
-    profile = node.get("mig_single") or node.get("gke_partition")
-    if resource.startswith("nvidia_com_mig_"):
-        profile = resource.removeprefix("nvidia_com_mig_").replace("_", ".")
-        slots = Fraction(1, node.get("mig_replicas", {}).get(profile, 1))
-    if not profile:
-        return slots
-    return Fraction(int(profile.split("g.")[0]), SLICES.get(node["gpu_model"], 7)) * slots
+def _figures(row: Any) -> Figures:
+    times = {f"{name}_gpu_hours": Fraction(getattr(row, name, 0)) / MS_PER_HOUR for name in _TIMES}
+    return Figures(**times, **{name: Fraction(getattr(row, name, 0)) for name in _MONEY})

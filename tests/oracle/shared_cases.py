@@ -25,7 +25,7 @@ def shared_cases() -> list[str]:
 def replayed(fleet: Fleet) -> list[Series]:
     """Every series that a bill is made of, as the replay would hand it to Prometheus."""
     replay = _replay()
-    chunks: dict[tuple[tuple[str, str], ...], tuple[list[int], list[float]]] = {}
+    chunks = {}
 
     class Writer(replay.Writer):  # type: ignore[misc, name-defined]
         """Keeps samples instead of writing them as text."""

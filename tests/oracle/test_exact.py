@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.shared import shared
 
+ZONES = ("Asia/Kolkata", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
 #: Where cores and memory are charged too, or a pod reserves GPUs for others (KAI), the bill from the fleet's description is the
 #: only other one.
 ON_GPUS_ALONE = [
@@ -37,16 +37,15 @@ class Together:
 
 
 def together() -> list[Together]:
-    groups: list[Together] = []
+    groups = []
     for case in ON_GPUS_ALONE:
         fleet = read_fleet(case)
-        since, until = period_of(fleet)
         header, *lines = (case / "prices.csv").read_text().splitlines()
         place = header.split(",").index("instance_type")
         types = {node["instance_type"] for node in fleet["nodes"]} | {""}
         book = {kind: [line for line in lines if line.split(",")[place] == kind] for kind in types}
-        alone = case.name if since % 3600 or until % 3600 or fleet.get("teams") else ""
-        alike = (header, fleet.get("timezone", "UTC"), alone)
+        is_alone = fleet.get("teams") or any(edge % 3600 for edge in period_of(fleet))
+        alike = (header, fleet.get("timezone", "UTC"), case.name if is_alone else "")
         for group in groups:
             if group.alike == alike and all(group.book.get(kind, own) == own for kind, own in book.items()):
                 break
@@ -73,9 +72,6 @@ def tier(group: Together) -> list[pytest.MarkDecorator]:
     return [pytest.mark.ci] * (len(group.cases) < 5)
 
 
-GROUPS = [pytest.param(group, marks=tier(group)) for group in together()]
-
-
 def name_of(group: Together) -> str:
     """What a test of the group is called."""
     return f"{group.cases[0].name} and {len(group.cases) - 1} more"
@@ -83,30 +79,35 @@ def name_of(group: Together) -> str:
 
 def side_by_side(group: Together, folder: Path) -> tuple[Fleet, list[Series], Path]:
     """The group as one fleet, what is scraped of it, and its price book below `folder`; clusters are named after their cases."""
-    cases, prices = group.cases, folder / "book.csv"
-    prices.write_text(
-        "\n".join([str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]) + "\n"
-    )
-    fleets = [read_fleet(case) for case in cases]
-    series: list[Series] = []
-    nodes: list[dict[str, Any]] = []
-    for case, fleet in zip(cases, fleets, strict=True):
-        scraped = scrape(fleet, lean=True)
-        for cluster in dict.fromkeys(node["cluster"] for node in fleet["nodes"]):
-            own = [one for one in scraped if one.labels.get("cluster", cluster) == cluster]
-            series += move(own, f"{case.name} {cluster}")
-        nodes += [{**node, "cluster": f"{case.name} {node['cluster']}"} for node in fleet["nodes"]]
-    end = max(fleet["end"] for fleet in fleets)
-    described = {**fleets[0], "nodes": nodes, "end": end}
-    if len(cases) > 1:
-        assert {period_of(fleet) == (fleet["start"], fleet["end"]) for fleet in fleets} == {True}
-        assert len({fleet["start"] for fleet in fleets}) == 1
-    return described, series, prices
+    prices = folder / "book.csv"
+    lines = [str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]
+    prices.write_text("\n".join(lines) + "\n")
+    fleets = {case.name: read_fleet(case) for case in group.cases}
+    series = []
+    nodes = []
+    for name, fleet in fleets.items():
+        cluster = fleet["nodes"][0]["cluster"]
+        for one in scrape(fleet, lean=True):
+            series += move([one], f"{name} {one.labels.get('cluster', cluster)}")
+        nodes += [{**node, "cluster": f"{name} {node['cluster']}"} for node in fleet["nodes"]]
+    end = max(fleet["end"] for fleet in fleets.values())
+    return {**fleets[group.cases[0].name], "nodes": nodes, "end": end}, series, prices
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=name_of)
+GROUPS = together()
+
+
+@pytest.mark.parametrize("group", [pytest.param(group, marks=tier(group)) for group in GROUPS], ids=name_of)
 def test_stored_cells_are_those_of_the_exact_bill(group: Together, tmp_path: Path) -> None:
     _compare(*side_by_side(group, tmp_path), tmp_path)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("group", GROUPS, ids=name_of)
+def test_stored_cells_of_other_time_zones_are_those_of_the_exact_bill(
+    group: Together, tmp_path: Path
+) -> None:
+    _compare(*side_by_side(group, tmp_path), tmp_path, zones=ZONES)
 
 
 @pytest.mark.shared
@@ -121,13 +122,19 @@ def test_stored_cells_of_shared_fleets_are_those_of_the_exact_bill(name: str, tm
 
 
 def _compare(
-    fleet: Fleet, series: list[Series], prices: Path, folder: Path, known: list[Series] | None = None
+    fleet: Fleet,
+    series: list[Series],
+    prices: Path,
+    folder: Path,
+    known: list[Series] | None = None,
+    zones: tuple[str, ...] = (),
 ) -> None:
     """The stored cells are those of the exact bill of `known`: `series`, or the same as another exporter reports them."""
     config = write_config(fleet, folder, prices)
     store = load(fleet, series, config)
-    pipeline.attribute(
-        config, store, Period(*(datetime.fromtimestamp(second, UTC) for second in period_of(fleet)))
-    )
-    wrong = unequal(fleet, known or series, config, store)
-    assert not wrong, "\n".join(wrong[:40])
+    period = Period(*(datetime.fromtimestamp(second, UTC) for second in period_of(fleet)))
+    for zone in zones or (config.timezone,):
+        in_zone = config.model_copy(update={"timezone": zone})
+        pipeline.attribute(in_zone, store, period)
+        wrong = unequal(fleet, known or series, in_zone, store)
+        assert not wrong, "\n".join([str(zone), *wrong[:40]])

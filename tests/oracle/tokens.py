@@ -59,7 +59,7 @@ def increases(
     """
     found = []
     for work in works:
-        before: int | None = None
+        before = None
         for second, value in work.samples():
             if before is None:
                 bound = held_from.get(work.pod)
@@ -87,7 +87,7 @@ def rows_of(
     """
     rows = []
     for day, start, end, bill in days:
-        cost: dict[tuple[str, str], list[Money]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
+        cost = defaultdict(lambda: [Fraction(0), Fraction(0)])
         for (_, namespace, pod, _), figures in bill.pods.items():
             if figures.allocated_gpu_hours:
                 cost[namespace, workload_of(pod)][0] += figures.cost
@@ -145,7 +145,7 @@ def _share(models: list[Row], cost: Money, idle: Money) -> None:
 def _joined(rows: list[Row], pools: dict[str, str], keeps_idle: bool) -> list[Row]:
     """With the two pools of a model in one row: prompts and the cache are the first one's, what is generated the second one's."""
     found = [row for row in rows if row.workload not in pools]
-    apart: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
+    apart = defaultdict(dict)
     for row in rows:
         if row.workload in pools:
             apart[row.namespace, row.model, row.day][pools[row.workload]] = row

@@ -15,15 +15,19 @@ from hypothesis import strategies as st
 
 from gpucost.config.model import Config
 from gpucost.periods import Period, from_ms, iso
-from tests.oracle.basis import REFERENCE, SIZES
-from tests.replay.cases.words import HEADER, MORNING, SHAPES
-from tests.replay.fleet import Fleet, is_on
-from tests.replay.load import write_config
+from tests.replay.cases import words
+from tests.replay.cases.words import MORNING
+from tests.replay.fleet import Fleet, device_key, is_on
+from tests.replay.load import write_book, write_config
 
 Draw = st.DrawFn
 PERCENTS = (0, 1, 4.9, 5, 5.1, 40, 100)
 NONSENSE = (2147483632, 4294967295, 9.223372036854776e18, 140737488355330, "NaN", 101, -1)
 CUT = [{"gi": 7, "profile": "1g.10gb"}, {"gi": 3, "profile": "2g.20gb"}, {"gi": 1, "profile": "3g.40gb"}]
+
+#: GPUs, cores and GiB of an instance, as its cloud sells it; and whose list prices stand for any host's.
+SIZES = {"g5.xlarge": (1, 4, 16), "g6.12xlarge": (4, 48, 192), "p5.48xlarge": (8, 192, 2048)}
+REFERENCE = "gcp/us-central1/a2"
 
 RARELY_SLOW = settings(
     max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
@@ -45,9 +49,7 @@ def many(test: Any, drawn: Callable[[Any], Any], base: settings, examples: int =
 def priced(fleet: Fleet, book: list[str]) -> Iterator[Config]:
     """The fleet's configuration with a price book of these rows, in a folder that is gone afterwards."""
     with TemporaryDirectory(prefix="fleet-") as folder:
-        prices = Path(folder) / "prices.csv"
-        prices.write_text("\n".join([HEADER, *book]) + "\n")
-        yield write_config(fleet, Path(folder), prices)
+        yield write_config(fleet, Path(folder), write_book(Path(folder), book))
 
 
 def period(start: int, end: int) -> Period:
@@ -60,7 +62,7 @@ def fleets(draw: Draw) -> Fleet:
     """A fleet of one to six hours with one to three nodes, some of which may hold more than there is."""
     scrape = draw(st.sampled_from([30, 60, 300]))
     end = MORNING + draw(st.integers(1, 6)) * 3600
-    fleet: Fleet = {
+    fleet = {
         "start": MORNING,
         "end": end,
         "scrape": scrape,
@@ -76,24 +78,18 @@ def fleets(draw: Draw) -> Fleet:
         "util": {},
         "invalid": {},
         "silent": [],
-        # collected time begins with the first sample: let there be one at the start
-        "ksm_silent": [draw(_span(MORNING + 2 * scrape, end, 20 * 60))] if draw(st.booleans()) else [],
     }
+    # collected time begins with the first sample: let there be one at the start
+    silent = draw(st.lists(_span(MORNING + 2 * scrape, end, 20 * 60), max_size=1))
     for number in range(draw(st.integers(1, 3))):
         start, stop = draw(_life(end))
-        first = draw(_node(f"n{number}", start, stop))
-        fleet["nodes"].append(first)
+        fleet["nodes"].append(draw(_node(f"n{number}", start, stop)))
         if stop + 900 < end and draw(st.booleans()):
-            again = {
-                **draw(_node(f"n{number}", stop + draw(st.integers(2 * scrape, 890)), end)),
-                "cluster": "main",
-            }
-            again["gpus"] = [uuid.replace("GPU", "GPU-again") for uuid in again["gpus"]]
-            again["mig"] = {uuid.replace("GPU", "GPU-again"): parts for uuid, parts in again["mig"].items()}
-            fleet["nodes"].append(again)
+            begins = stop + draw(st.integers(2 * scrape, 890))
+            fleet["nodes"].append(draw(_node(f"n{number}", begins, end, "GPU-again")))
     # nor is it known when the first node came if nobody saw it come
     first = min(node["from"] for node in fleet["nodes"])
-    fleet["ksm_silent"] = [silence for silence in fleet["ksm_silent"] if silence[0] >= first + 2 * scrape]
+    fleet["ksm_silent"] = [span for span in silent if span[0] >= first + 2 * scrape]
     for node in fleet["nodes"]:
         draw(_fill(fleet, node))
     return fleet
@@ -107,39 +103,17 @@ def lived_in(draw: Draw, fleet: Fleet) -> Fleet:
     three or four scrapes; the other's slots are shared. Local midnight is at 02:30.
     """
     end = max(fleet["end"], MORNING + 4 * 3600)
-    scrape = fleet["scrape"]
-    whole = {
-        **draw(_node("whole", MORNING, end)),
-        "gpus": [f"GPU-whole-{i}" for i in range(4)],
-        "mig": {},
-        "replicas": 1,
-    }
-    whole |= {"instance_type": "g6.12xlarge", "gpu_model": SHAPES["g6.12xlarge"][0]}
-    slots = {
-        **draw(_node("slots", MORNING, end)),
-        "gpus": ["GPU-slots-0"],
-        "mig": {},
-        "replicas": draw(st.sampled_from([3, 4])),
-    }
-    slots |= {"instance_type": "g5.xlarge", "gpu_model": SHAPES["g5.xlarge"][0]}
+    whole = draw(_node("whole", MORNING, end, kind="g6.12xlarge"))
+    slots = draw(_node("slots", MORNING, end, kind="g5.xlarge")) | {"replicas": draw(st.sampled_from([3, 4]))}
     lived = {
         **fleet, "end": end, "timezone": "America/St_Johns", "nodes": [*fleet["nodes"], whole, slots],
         "pods": list(fleet["pods"]), "util": dict(fleet["util"]), "silent": list(fleet["silent"]),
     }  # fmt: skip
     for number in range(2):
         begins = MORNING + draw(st.integers(0, 1800))
+        ends = draw(st.integers(begins + 3 * 3600, end))
         devices = [{"uuid": f"GPU-whole-{2 * number + i}"} for i in range(2)]
-        draw(
-            _pod(
-                lived,
-                whole,
-                devices,
-                "nvidia_com_gpu",
-                begins,
-                draw(st.integers(begins + 3 * 3600, end)),
-                number,
-            )
-        )
+        draw(_pod(lived, whole, devices, "nvidia_com_gpu", begins, ends, number))
         for device in devices:
             lived["util"][device["uuid"]] = draw(_percents(lived))
     for number in range(draw(st.integers(2, slots["replicas"]))):
@@ -148,21 +122,35 @@ def lived_in(draw: Draw, fleet: Fleet) -> Fleet:
         draw(_pod(lived, slots, [{"uuid": "GPU-slots-0"}], "nvidia_com_gpu", begins, ends, number))
     lived["util"]["GPU-slots-0"] = draw(_percents(lived))
     quiet = draw(st.integers(MORNING + 3600, end - 3600))
-    lived["silent"].append(["whole", quiet, quiet + draw(st.sampled_from([2, 3])) * scrape + 1])
+    scrapes = draw(st.sampled_from([2, 3]))
+    lived["silent"].append(["whole", quiet, quiet + scrapes * fleet["scrape"] + 1])
     return lived
 
 
 @st.composite
 def by_basis(draw: Draw, fleet: Fleet) -> Fleet:
     """The same fleet under another cost basis: hosts that are known, and requests of them, some by pods without GPUs."""
-    nodes = [{**node, **_host(draw, node)} for node in fleet["nodes"]]
+    nodes = []
+    for node in fleet["nodes"]:
+        _, cores, gib = SIZES[node["instance_type"]]
+        nodes.append({**node, "vcpus": cores, "memory_gib": draw(st.sampled_from([gib, gib - 1]))})
     pods = []
     for pod in fleet["pods"]:
         node = next(n for n in nodes if is_on(pod, n))
-        pods.append({**pod, **draw(_requests(node))})
+        requests = st.fixed_dictionaries(
+            {"cpu": st.integers(0, node["vcpus"] * 8).map(lambda tenths: tenths / 10),
+             "memory_gib": st.integers(0, node["memory_gib"])}
+        )  # fmt: skip
+        pods.append({**pod, **draw(requests)})
         if draw(st.booleans()):
+            # the first one asks for something: a pod that asks for nothing is not on the bill
+            containers = [
+                {"name": "main", "role": "main", "cpu": draw(st.integers(1, 20)) / 10, "memory_gib": 1}
+            ]
+            for role in draw(st.lists(st.sampled_from(["main", "sidecar", "init"]), max_size=2)):
+                containers.append({"name": f"c{len(containers)}", "role": role, **draw(requests)})
             alone = {"name": f"{pod['name']}-host", "uid": f"{pod['uid']}-host", "count": 0, "devices": []}
-            pods.append({**pod, **alone, "containers": draw(_containers(node))})
+            pods.append({**pod, **alone, "containers": containers})
     return {
         **fleet,
         "nodes": nodes,
@@ -171,28 +159,6 @@ def by_basis(draw: Draw, fleet: Fleet) -> Fleet:
         "list_prices": {kind: draw(_price()) for kind in sorted({n["instance_type"] for n in nodes})},
         "unit_prices": {REFERENCE: [draw(_price()), draw(_price())]},
     }
-
-
-def _host(draw: Draw, node: dict[str, Any]) -> dict[str, Any]:
-    _, cores, gib = SIZES[node["instance_type"]]
-    return {"vcpus": cores, "memory_gib": draw(st.sampled_from([gib, gib - 1]))}
-
-
-@st.composite
-def _requests(draw: Draw, node: dict[str, Any]) -> dict[str, Any]:
-    tenths, gib = st.integers(0, node["vcpus"] * 8), st.integers(0, node["memory_gib"])
-    return {"cpu": draw(tenths) / 10, "memory_gib": draw(gib)}
-
-
-@st.composite
-def _containers(draw: Draw, node: dict[str, Any]) -> list[dict[str, Any]]:
-    # the first one asks for something: a pod that asks for nothing is not on the bill
-    first = {"name": "main", "role": "main", "cpu": draw(st.integers(1, 20)) / 10, "memory_gib": 1}
-    roles = draw(st.lists(st.sampled_from(["main", "sidecar", "init"]), max_size=2))
-    return [
-        first,
-        *({"name": f"c{i}", "role": role, **draw(_requests(node))} for i, role in enumerate(roles)),
-    ]
 
 
 @st.composite
@@ -222,24 +188,22 @@ def _life(draw: Draw, end: int) -> tuple[int, int]:
 
 
 @st.composite
-def _node(draw: Draw, name: str, start: int, stop: int) -> dict[str, Any]:
-    kind = draw(st.sampled_from(["g6.12xlarge", "g5.xlarge", "p5.48xlarge"]))
-    model, count, provider = SHAPES[kind]
-    uuids = [f"GPU-{name}-{i}" for i in range(count)]
+def _node(
+    draw: Draw, name: str, start: int, stop: int, gpu: str = "GPU", kind: str | None = None
+) -> dict[str, Any]:
+    """A node of a kind; where none is given, one that may be cut or shared."""
+    chosen = kind or draw(st.sampled_from(["g6.12xlarge", "g5.xlarge", "p5.48xlarge"]))
+    described = words.node(name, chosen, 0, 0, draw(st.sampled_from(["on_demand", "spot"])))
+    uuids = [uuid.replace("GPU", gpu) for uuid in described["gpus"]]
+    is_cut = chosen == "p5.48xlarge" and draw(st.booleans())
     return {
-        "cluster": "main",
-        "name": name,
-        "instance_type": kind,
-        "region": "us-west-2",
-        "zone": "us-west-2b",
-        "capacity_type": draw(st.sampled_from(["on_demand", "spot"])),
-        "provider": draw(st.sampled_from([provider, "eks"])),
-        "gpu_model": model,
-        "gpus": uuids,
-        "replicas": draw(st.sampled_from([1, 3])) if kind == "g5.xlarge" else 1,
-        "mig": {uuids[0]: CUT} if kind == "p5.48xlarge" and draw(st.booleans()) else {},
+        **described,
         "from": start,
         "to": stop,
+        "provider": draw(st.sampled_from(["karpenter", "eks"])),
+        "gpus": uuids,
+        "replicas": draw(st.sampled_from([1, 3])) if chosen == "g5.xlarge" and not kind else 1,
+        "mig": {uuids[0]: CUT} if is_cut else {},
         "cordoned": draw(st.lists(_span(start, stop, 7200), max_size=1)),
         "not_ready": draw(st.lists(_span(start, stop, 1800), max_size=1)),
     }
@@ -248,7 +212,7 @@ def _node(draw: Draw, name: str, start: int, stop: int) -> dict[str, Any]:
 @st.composite
 def _fill(draw: Draw, fleet: Fleet, node: dict[str, Any]) -> None:
     """Puts pods, one after the other, on some of the node's devices and slots."""
-    slots: list[tuple[list[dict[str, Any]], str]] = []
+    slots = []
     for uuid in node["gpus"]:
         if uuid in node["mig"]:
             slots += [
@@ -263,30 +227,24 @@ def _fill(draw: Draw, fleet: Fleet, node: dict[str, Any]) -> None:
         slots = [slot for slot in slots if slot[0][0] not in pair] + [(pair, "nvidia_com_gpu")]
     once = draw(st.sampled_from([True, True, False]))
     lanes = draw(st.lists(st.sampled_from(range(len(slots))), max_size=4, unique=once))
+    moments, scrape = st.integers(node["from"], node["to"]), fleet["scrape"]
     for lane, (devices, resource) in enumerate(slots[number] for number in lanes):
         moment = node["from"] + draw(st.integers(0, 1800))
         for _ in range(draw(st.integers(1, 3))):
-            length = draw(st.one_of(st.integers(20, 400), st.integers(400, 9000)))
+            end = moment + draw(st.one_of(st.integers(20, 400), st.integers(400, 9000)))
             if moment + 20 >= node["to"]:
                 break
-            moment = draw(
-                _pod(fleet, node, devices, resource, moment, min(moment + length, node["to"]), lane)
-            ) + draw(st.integers(0, 1500))
+            free = draw(_pod(fleet, node, devices, resource, moment, min(end, node["to"]), lane, once))
+            moment = free + draw(st.integers(0, 1500))
         for device in devices:
-            key = device["uuid"] if "gi" not in device else f"{device['uuid']}/{device['gi']}"
+            key = device_key(device)
             fleet["util"][key] = draw(_percents(fleet))
             if draw(st.integers(0, 5)) == 0:
-                since = draw(st.integers(node["from"], node["to"]))
-                fleet["invalid"][key] = [
-                    [
-                        since,
-                        since + draw(st.integers(5, 20)) * fleet["scrape"],
-                        draw(st.sampled_from(NONSENSE)),
-                    ]
-                ]
+                since, scrapes = draw(moments), draw(st.integers(5, 20))
+                fleet["invalid"][key] = [[since, since + scrapes * scrape, draw(st.sampled_from(NONSENSE))]]
     if draw(st.integers(0, 3)) == 0:
-        since = draw(st.integers(node["from"], node["to"]))
-        fleet["silent"].append([node["name"], since, since + draw(st.integers(5, 30)) * fleet["scrape"]])
+        since = draw(moments)
+        fleet["silent"].append([node["name"], since, since + draw(st.integers(5, 30)) * scrape])
 
 
 @st.composite
@@ -299,35 +257,31 @@ def _pod(
     start: int,
     end: int,
     lane: int,
+    once: bool = True,
 ) -> int:
     """Adds a pod; returns from when on its devices are surely free.
 
-    The end of a pod that is not listed after it is an estimate, and gives way to a successor: tests/fleets/exact.py.
+    The end of a pod that is not listed after it is an estimate, and gives way to a successor (tests/fleets/exact.py): where pods
+    are on their devices `once`, there is none before.
     """
     number = len(fleet["pods"])
-    listed = draw(st.sampled_from([0, 0, 200, 2000]))
-    fleet["pods"].append(
-        {
-            "cluster": node["cluster"],
-            "namespace": draw(st.sampled_from(["a", "b", "c"])),
-            "name": draw(
-                st.sampled_from([f"p{number}", f"same-{devices[0]['uuid']}-{devices[0].get('gi')}-{lane}"])
-            ),
-            "uid": f"u{number}",
-            "container": "main",
-            "node": node["name"],
-            "resource": resource,
-            "count": len(devices),
-            "devices": devices,
-            "scheduled": start,
-            "from": start + draw(st.integers(0, min(300, end - start))),
-            "to": end,
-            "keep_until": end + listed,
-            "end_phase": draw(st.sampled_from(["Succeeded", "Failed"])),
-            "restarts": draw(st.lists(st.integers(start, end), max_size=2)),
-            "timestamps": draw(st.sampled_from([True, True, False])),
-        }
-    )
+    listed = draw(st.sampled_from([0, 0, 200, 2000] if once else [200, 2000]))
+    reused = f"same-{devices[0]['uuid']}-{devices[0].get('gi')}-{lane}"
+    name, namespace = draw(st.sampled_from([f"p{number}", reused])), draw(st.sampled_from(["a", "b", "c"]))
+    facts = {
+        "uid": f"u{number}",
+        "resource": resource,
+        "count": len(devices),
+        "devices": devices,
+        "scheduled": start,
+        "from": start + draw(st.integers(0, min(300, end - start))),
+        "to": end,
+        "keep_until": end + listed,
+        "end_phase": draw(st.sampled_from(["Succeeded", "Failed"])),
+        "restarts": draw(st.lists(st.integers(start, end), max_size=2)),
+        "timestamps": draw(st.sampled_from([True, True, False])),
+    }
+    fleet["pods"].append(words.pod(name, node["name"], [], 0, 0, namespace, **facts))
     return end if listed else end + 2 * fleet["scrape"]
 
 

@@ -18,6 +18,7 @@ from gpucost.config.model import Bills, Config
 from gpucost.store import sqlfiles
 from tests.bill_table import change_bill_rows
 from tests.property.fleets import RARELY_SLOW, many
+from tests.text_tables import cells
 from tests.unit.price_nodes import empty_store
 
 Row = dict[str, str]
@@ -38,102 +39,89 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def line(kind: str, hour: int, cost: Decimal, **more: str) -> Row:
-    told = {
-        "line_item_line_item_type": kind,
-        "line_item_usage_start_date": f"2026-03-05T{hour:02}:00:00Z",
-        "line_item_usage_end_date": f"2026-03-05T{hour + 1:02}:00:00Z",
-        "line_item_unblended_cost": str(cost),
-        "line_item_usage_account_id": "1",
-        "line_item_product_code": "AmazonEC2",
-        "line_item_usage_type": "BoxUsage:p4d.24xlarge",
-        "line_item_operation": "RunInstances",
-        "line_item_usage_amount": "1",
-        "line_item_currency_code": "USD",
-        "bill_billing_period_start_date": "2026-03-01T00:00:00Z",
-        "pricing_unit": "Hrs",
-        "product_region": "us-east-1",
-    }
-    return told | more
+    return (
+        cells(f"""
+        line_item_line_item_type         {kind}
+        line_item_usage_start_date       2026-03-05T{hour:02}:00:00Z
+        line_item_usage_end_date         2026-03-05T{hour + 1:02}:00:00Z
+        line_item_unblended_cost         {cost}
+        line_item_usage_account_id       1
+        line_item_product_code           AmazonEC2
+        line_item_usage_type             BoxUsage:p4d.24xlarge
+        line_item_operation              RunInstances
+        line_item_usage_amount           1
+        line_item_currency_code          USD
+        bill_billing_period_start_date   2026-03-01T00:00:00Z
+        pricing_unit                     Hrs
+        product_region                   us-east-1
+    """)
+        | more
+    )
 
 
 def bill(seed: int) -> list[Row]:
     """Machines of two accounts on demand, spot, under a plan or a reservation, with corrections, fees and unused parts."""
     dice = random.Random(seed)
-    money = lambda: Decimal(dice.randint(1, 5_000_000)) / 100_000  # noqa: E731
-    rows: list[Row] = []
+    rows = []
     used = kept = Decimal(0)
-    for hour in range(dice.randint(1, 3)):
+
+    def money() -> Decimal:
+        return Decimal(dice.randint(1, 5_000_000)) / 100_000
+
+    def add(kind: str, cost: Decimal, **more: str) -> None:
+        rows.append(line(kind, hour, cost, **(on | more)))
+
+    for hour in range(dice.randint(1, 3)):  # noqa: B007 - `add` reads it
         for number in range(dice.randint(1, 4)):
             on = {"line_item_resource_id": f"i-0{number}", "line_item_usage_account_id": str(number % 2)}
             cost, option = money(), dice.choice(["Usage", "Usage", "spot", "plan", "reserved"])
             if option == "spot":
-                rows.append(
-                    line("Usage", hour, cost, **(on | {"line_item_usage_type": "SpotUsage:p4d.24xlarge"}))
-                )
+                add("Usage", cost, line_item_usage_type="SpotUsage:p4d.24xlarge")
             elif option == "plan":
                 used += cost
-                by = on | {"savings_plan_savings_plan_a_r_n": PLAN}
-                rows.append(
-                    line(
-                        "SavingsPlanCoveredUsage",
-                        hour,
-                        cost * 2,
-                        **by,
-                        savings_plan_savings_plan_effective_cost=str(cost),
-                    )
-                )
-                rows.append(
-                    line("SavingsPlanNegation", hour, -cost * 2, **(by | {"line_item_resource_id": ""}))
-                )
+                on["savings_plan_savings_plan_a_r_n"] = PLAN
+                effective = {"savings_plan_savings_plan_effective_cost": str(cost)}
+                add("SavingsPlanCoveredUsage", cost * 2, **effective)
+                add("SavingsPlanNegation", -cost * 2, line_item_resource_id="")
             elif option == "reserved":
                 kept += cost
-                by = on | {"reservation_reservation_a_r_n": RESERVED}
-                rows.append(
-                    line("DiscountedUsage", hour, Decimal(0), **by, reservation_effective_cost=str(cost))
-                )
+                on["reservation_reservation_a_r_n"] = RESERVED
+                add("DiscountedUsage", Decimal(0), reservation_effective_cost=str(cost))
             else:
-                rows.append(line("Usage", hour, cost, **on))
+                add("Usage", cost)
                 if dice.random() < 0.3:
-                    rows.append(line("Usage", hour, -cost / 4, **on, line_item_usage_amount="0"))
-            if dice.random() < 0.3:
-                fee = {
-                    "line_item_usage_type": "EKS-Auto:p4d.24xlarge-management-hours",
-                    "line_item_product_code": "AmazonEKS",
-                }
-                rows.append(line("Usage", hour, money() / 10, **(on | fee)))
-            if dice.random() < 0.3:
-                rows.append(
-                    line(
-                        "Usage",
-                        hour,
-                        money() / 10,
-                        **(on | {"line_item_usage_type": "DataTransfer-Out-Bytes"}),
-                    )
-                )
-    unused, upfront = money(), money()
-    plan = {
-        "line_item_product_code": "ComputeSavingsPlans",
-        "line_item_usage_type": "ComputeSP:1yr",
-        "line_item_resource_id": PLAN,
-        "savings_plan_savings_plan_a_r_n": PLAN,
-        "savings_plan_total_commitment_to_date": str(used + unused),
-        "savings_plan_used_commitment": str(used),
-    }
-    rows.append(line("SavingsPlanRecurringFee", 0, used + unused, **plan))
-    by = {
-        "reservation_reservation_a_r_n": RESERVED,
-        "line_item_resource_id": RESERVED,
-        "line_item_usage_type": "HeavyUsage:p4d.24xlarge",
-    }
-    rows.append(line("Fee", 0, upfront, **by))
-    rows.append(line("RIFee", 0, kept + unused, **by, reservation_unused_recurring_fee=str(unused)))
+                    add("Usage", -cost / 4, line_item_usage_amount="0")
+            on = {name: on[name] for name in ("line_item_resource_id", "line_item_usage_account_id")}
+            for usage, product in (
+                ("EKS-Auto:p4d.24xlarge-management-hours", "AmazonEKS"),
+                ("DataTransfer-Out-Bytes", "AmazonEC2"),
+            ):
+                if dice.random() < 0.3:
+                    add("Usage", money() / 10, line_item_usage_type=usage, line_item_product_code=product)
+    hour, unused, upfront = 0, money(), money()
+    on = cells(f"""
+        line_item_product_code                 ComputeSavingsPlans
+        line_item_usage_type                   ComputeSP:1yr
+        line_item_resource_id                  {PLAN}
+        savings_plan_savings_plan_a_r_n        {PLAN}
+        savings_plan_total_commitment_to_date  {used + unused}
+        savings_plan_used_commitment           {used}
+    """)
+    add("SavingsPlanRecurringFee", used + unused)
+    on = cells(f"""
+        reservation_reservation_a_r_n  {RESERVED}
+        line_item_resource_id          {RESERVED}
+        line_item_usage_type           HeavyUsage:p4d.24xlarge
+    """)
+    add("Fee", upfront)
+    add("RIFee", kept + unused, reservation_unused_recurring_fee=str(unused))
     return rows
 
 
 def discounted(rows: list[Row], seed: int) -> tuple[list[Row], Decimal]:
     """10 % off what is billed, by net costs, by rows with or without what names it, or not at all; and what is off in sum."""
     dice = random.Random(seed)
-    result: list[Row] = []
+    result = []
     deduction = Decimal(0)
     for row in rows:
         cost, kind = Decimal(row["line_item_unblended_cost"]), row["line_item_line_item_type"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +13,9 @@ from gpucost.config.model import Config
 from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
-from tests.property.fleets import ONE, books, fleets
-from tests.replay.cases.words import HEADER
+from tests.property.fleets import ONE, books, fleets, priced
 from tests.replay.fleet import Fleet
-from tests.replay.load import windows, write_config
+from tests.replay.load import windows
 from tests.replay.scrape import scrape
 
 TABLES = (
@@ -31,13 +28,10 @@ TABLES = (
 @settings(ONE, max_examples=5)
 @given(data=st.data(), fleet=fleets())
 def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: st.DataObject, fleet: Fleet) -> None:
-    with tempfile.TemporaryDirectory(prefix="orders-") as folder:
-        prices = Path(folder) / "prices.csv"
-        prices.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
-        config = write_config(fleet, Path(folder), prices)
+    with priced(fleet, data.draw(books(fleet))) as config:
         hourly = list(windows(fleet, scrape(fleet, lean=True), config, 1))
         assume(len(hourly) > 1)
-        grown = Store(Path(folder) / "grown.duckdb")
+        grown = Store(config.store.with_name("grown.duckdb"))
         # by number: a failure then prints the order, not the samples
         *first, last = data.draw(st.permutations(range(len(hourly))))
         for number in first:
@@ -52,7 +46,7 @@ def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: st.DataObje
         # A changed threshold makes every day anew: without a change, the last window alone has to.
         pipeline.attribute(config, grown)
         _load(grown, hourly[last])
-        anew = Store(Path(folder) / "anew.duckdb")
+        anew = Store(config.store.with_name("anew.duckdb"))
         for window in hourly:
             _load(anew, window)
         assert _stored(config, grown) == _stored(config, anew)

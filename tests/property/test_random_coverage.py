@@ -1,11 +1,9 @@
-"""Random notebooks: time in which every family was exported is collected, whatever pods do; a family that stops is a gap."""
+"""Random notebooks: time in which every family was exported is collected, whatever pods do."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +12,7 @@ from gpucost import pipeline
 from gpucost.engine import dicts
 from tests.property.fleets import RARELY_SLOW, period, priced
 from tests.replay.cases.words import at, fleet, node, pod
-from tests.replay.edits import move
+from tests.replay.edits import drop, move
 from tests.replay.fleet import Fleet
 from tests.replay.load import load
 from tests.replay.scrape import scrape
@@ -22,12 +20,6 @@ from tests.replay.series import Series
 
 HOURS = 30
 BOOK = [",,,g5.xlarge,,1.00,USD,"]
-FAMILIES = {
-    "nodes": r"kube_node_.*",
-    "pods": r"kube_pod_info",
-    "phases": r"kube_pod_status_phase",
-    "requests": r"kube_pod_(init_)?container_resource_(requests|limits)",
-}
 
 
 @st.composite
@@ -40,23 +32,12 @@ def notebooks(draw: st.DrawFn) -> Fleet:
         spans = []
         while hour < HOURS - 1 and len(spans) < 4:
             end = min(hour + draw(st.sampled_from([0.1, 0.4, 1.0, 2.5, 8.0])), float(HOURS))
-            restarts_at_once = draw(st.booleans())
-            pods.append(
-                pod(
-                    f"jupyter-{name}",
-                    name,
-                    [0],
-                    hour,
-                    end,
-                    keep_until=at(end) + (0 if restarts_at_once else 420),
-                )
-                | {"owner": ["StatefulSet", f"jupyter-{name}"]}
-            )
+            owner, listed = ["StatefulSet", f"jupyter-{name}"], draw(st.sampled_from([0, 420]))
+            pods.append(pod(owner[1], name, [0], hour, end, keep_until=at(end) + listed, owner=owner))
             spans.append([at(hour), at(end), draw(st.sampled_from([0, 3, 60]))])
             hour = end + draw(st.sampled_from([0.15, 0.3, 0.6, 1.5, 3.0, 16.0]))
         util[f"GPU-{name}-0"] = spans
-    found: Fleet = fleet(HOURS, nodes, pods, util, scrape=draw(st.sampled_from([60, 300])))
-    return found
+    return fleet(HOURS, nodes, pods, util, scrape=draw(st.sampled_from([60, 300])))
 
 
 def gaps(described: Fleet, series: list[Series]) -> list[dict[str, Any]]:
@@ -64,13 +45,9 @@ def gaps(described: Fleet, series: list[Series]) -> list[dict[str, Any]]:
     with priced(described, BOOK) as config:
         store = load(described, series, config)
         pipeline.attribute(config, store, period(described["start"], described["end"]))
+        inside = "FROM coverage_gaps WHERE from_ms > $start AND to_ms < $end"
         with store.read() as con:
-            return dicts(
-                con.execute(
-                    "FROM coverage_gaps WHERE from_ms > $start AND to_ms < $end",
-                    {"start": described["start"] * 1000, "end": described["end"] * 1000},
-                )
-            )
+            return dicts(con.execute(inside, {edge: described[edge] * 1000 for edge in ("start", "end")}))
 
 
 def notebook(*spans: tuple[float, float], **more: Any) -> Fleet:
@@ -86,56 +63,29 @@ PAUSES = {
     "over an hour's edge": notebook((2, 2.2), (2.5, 2.6), (3.4, 3.9)),
     "one sample on each side": notebook((0, 1.05), (1.9, 3), scrape=300),
 }
-#: A pod that runs all the time; and one that the exporter names until it ends at hour 15, the next starts at 22.
-RUNS, NAMED = notebook((0, HOURS)), notebook((0, 15), (22, 26))
-STOPS = (10, 20)
-Gaps = dict[str, list[tuple[str, list[str], float, float]]]
-
-
-def stopped(whole: Fleet, *families: str) -> list[Series]:
-    """Return what is scraped of a fleet where these families stop for ten hours."""
-    lost, (first, last) = (
-        "|".join(FAMILIES[family] for family in families),
-        (at(hour) * 1000 for hour in STOPS),
-    )
-    return [
-        without(one, first, last) if re.fullmatch(lost, one.labels["__name__"]) else one
-        for one in scrape(whole, lean=True)
-    ]
+#: The exporter names a pod until it ends at hour 15, the next starts at 22.
+NAMED = notebook((0, 15), (22, 26))
+LOST = r"kube_pod_(info|status_phase|(init_)?container_resource_(requests|limits))"
 
 
 @pytest.fixture(scope="module")
-def found() -> Gaps:
-    """Return the gaps of each fleet in hours: kind, families, start and end. All are clusters of one store."""
+def found() -> dict[str, list[tuple[str, list[str]]]]:
+    """Return the kind and families of each fleet's gaps. All are clusters of one store."""
     series = {name: scrape(described, lean=True) for name, described in PAUSES.items()}
-    series |= {name: stopped(RUNS, name) for name in FAMILIES}
-    series["pods that are named"] = stopped(NAMED, "pods", "phases", "requests")
-    hour = lambda ms: (ms / 1000 - at(0)) / 3600  # noqa: E731
-    rows = gaps(RUNS, [one for name, own in series.items() for one in move(own, name)])
+    series["named"] = drop(scrape(NAMED, lean=True), LOST, hours=(10, 20))
+    rows = gaps(NAMED, [one for name, own in series.items() for one in move(own, name)])
     return {
-        name: [
-            (row["kind"], row["families"], hour(row["from_ms"]), hour(row["to_ms"]))
-            for row in rows
-            if row["cluster"] == name
-        ]
-        for name in series
+        name: [(row["kind"], row["families"]) for row in rows if row["cluster"] == name] for name in series
     }
 
 
 @pytest.mark.parametrize("name", PAUSES)
-def test_pause_of_a_notebook_is_collected(name: str, found: Gaps) -> None:
+def test_pause_of_a_notebook_is_collected(name: str, found: Any) -> None:
     assert found[name] == []
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_family_that_stops_for_hours_is_not_collected(family: str, found: Gaps) -> None:
-    ((kind, families, *span),) = found[family]
-    assert (kind, families) == ("not_collected", [family])
-    assert span == pytest.approx(STOPS, abs=1 / 30)
-
-
-def test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing(found: Gaps) -> None:
-    assert [gap[:2] for gap in found["pods that are named"]] == [("not_collected", ["pods", "requests"])]
+def test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing(found: Any) -> None:
+    assert found["named"] == [("not_collected", ["pods", "requests"])]
 
 
 @pytest.mark.slow
@@ -143,9 +93,3 @@ def test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing(found: Ga
 @given(described=notebooks())
 def test_time_in_which_every_family_is_exported_is_collected(described: Fleet) -> None:
     assert gaps(described, scrape(described, lean=True)) == []
-
-
-def without(series: Series, first_ms: int, last_ms: int) -> Series:
-    """Return the series without its samples of a span."""
-    keep = (series.times < first_ms) | (series.times >= last_ms)
-    return Series(series.labels, series.times[keep], np.asarray(series.values)[keep])

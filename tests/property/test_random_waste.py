@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +20,7 @@ OWNERS = st.sampled_from(["PyTorchJob", "CronJob", "ReplicaSet", "Notebook", "St
 @st.composite
 def _typed(draw: st.DrawFn, fleet: Fleet) -> Fleet:
     """The same fleet with owners of every type, slow starts, and pods that wait."""
-    pods: list[dict[str, Any]] = []
+    pods = []
     for one in fleet["pods"]:
         owner = [draw(OWNERS), draw(st.sampled_from(["x", "y"]))]
         begins = draw(st.one_of(st.just(one["from"]), st.integers(one["scheduled"], one["to"])))

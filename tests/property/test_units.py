@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from itertools import groupby
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import duckdb
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +13,7 @@ from gpucost.periods import Period, from_ms
 from gpucost.questions.report.processes import processes as find_processes
 from gpucost.questions.units.work import Levels, intervals
 from gpucost.store.connection import scratch_store
-from tests.replay.cases.words import at
-from tests.replay.work import asked, counter, put, stored, training
+from tests.replay.work import counter
 
 # what a process counts between two looks; None: it started over before that look
 steps = st.lists(st.one_of(st.integers(0, 500), st.none()), min_size=1, max_size=30)
@@ -77,35 +72,8 @@ def test_intervals_cover_a_run_without_gap_or_overlap(
         assert part.from_ms == moment
         moment = part.to_ms
     assert moment == 900_000
-    last: dict[int, int] = {}
+    last = {}
     for number, part in enumerate(found):
         if part.status == "done" and part.epoch is not None:
             assert part.epoch not in last, "an epoch is done once"
             last[part.epoch] = number
-
-
-hours = st.integers(0, 22 * 3600).map(lambda second: second / 3600)
-
-
-@settings(max_examples=4)
-@given(st.lists(st.lists(hours, min_size=1, max_size=6), min_size=1, max_size=4))
-@pytest.mark.slow
-def test_epochs_and_what_is_outside_sum_to_the_cost(runs: list[list[float]]) -> None:
-    with TemporaryDirectory() as folder:
-        config, store = stored(training([(0.3, 9.7), (10.1, 23.4)]), Path(folder))
-        told = [
-            (
-                counter("epoch", f"run-a-{number % 2}", run_id=f"r{number}"),
-                [(hour, float(n)) for n, hour in enumerate(sorted(set(points)))],
-            )
-            for number, points in enumerate(runs)
-        ]
-        put(store, told)
-        view = asked(config, store, hours=(1.37, 23))
-        with store.read() as con:
-            span = [at(1.37) * 1000, at(23) * 1000]
-            (cost,) = con.execute(
-                "SELECT sum(cost) FROM cost_hourly WHERE from_ms >= $1 AND from_ms < $2", span
-            ).fetchall()[0]
-        assert view.totals["allocated_cost"] == cost
-        assert sum((row["cost"] for row in view.rows), Decimal(0)) + view.totals["cost_without_work"] == cost

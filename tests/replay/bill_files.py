@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from tests.replay.billing import DAY, HOUR, Charge
+from tests.text_tables import cells
 from tests.unit.bills import csv_text, snake
 
 ACCOUNT = "444455556666"
@@ -32,103 +33,103 @@ def aws_cur(charges: Iterable[Charge], *, legacy: bool = False) -> str:
     return csv_text(rows if legacy else snake(rows))
 
 
+_COVERED = {"savings_plan": "SavingsPlanCoveredUsage", "reservation": "DiscountedUsage"}
+_USAGE = {"spot": "SpotUsage"}
+
+
 def _aws_rows(charge: Charge) -> list[Cells]:
-    kind = charge.node["instance_type"]
-    usage = "SpotUsage" if charge.option == "spot" else "BoxUsage"
-    line_type = {"savings_plan": "SavingsPlanCoveredUsage", "reservation": "DiscountedUsage"}.get(
-        charge.option, "Usage"
-    )
-    row = _aws_base(charge) | {
-        "lineItem/LineItemType": line_type,
-        "lineItem/UsageType": f"USW2-{usage}:{kind}",
-        "lineItem/UsageAmount": f"{float(charge.hours):.10f}",
-        "lineItem/UnblendedCost": str(charge.cost),
-        "pricing/publicOnDemandCost": str(charge.list_cost),
-        "pricing/unit": "Hrs",
-        "product/instanceType": kind,
-    }
+    kind, listed = charge.node["instance_type"], charge.list_cost
+    row = _aws_base(charge) | cells(f"""
+        lineItem/LineItemType       {_COVERED.get(charge.option, "Usage")}
+        lineItem/UsageType          USW2-{_USAGE.get(charge.option, "BoxUsage")}:{kind}
+        lineItem/UsageAmount        {float(charge.hours):.10f}
+        lineItem/UnblendedCost      {charge.cost}
+        pricing/publicOnDemandCost  {listed}
+        pricing/unit                Hrs
+        product/instanceType        {kind}
+    """)
+    # a volume's and a transfer's cost on the id of the instance
     beside = [
-        # a volume's and a transfer's cost on the id of the instance
         row
-        | {
-            "lineItem/UsageType": "USW2-EBSOptimized:" + kind,
-            "lineItem/UnblendedCost": "0.11",
-            "pricing/publicOnDemandCost": "",
-        },
-        row
-        | {
-            "lineItem/UsageType": "USW2-EBS:VolumeUsage.gp3",
-            "lineItem/UnblendedCost": "0.07",
-            "pricing/unit": "GB-Mo",
-        },
-        row
-        | {
-            "lineItem/UsageType": "USW2-DataTransfer-Out-Bytes",
-            "lineItem/UnblendedCost": "0.03",
-            "pricing/unit": "GB",
-        },
-    ]
-    for extra in beside:
-        extra |= {"lineItem/LineItemType": "Usage", "lineItem/Operation": "Other"}
-    if charge.option == "savings_plan":
-        listed = str(charge.list_cost)
-        row |= {
-            "lineItem/UnblendedCost": listed,
-            "savingsPlan/SavingsPlanARN": PLAN,
-            "savingsPlan/SavingsPlanEffectiveCost": str(charge.cost),
-        }
-        beside.append(
-            row | {"lineItem/LineItemType": "SavingsPlanNegation", "lineItem/UnblendedCost": f"-{listed}"}
+        | cells(f"""
+            lineItem/LineItemType   Usage
+            lineItem/Operation      Other
+            lineItem/UsageType      USW2-{usage}
+            lineItem/UnblendedCost  {cost}
+            pricing/unit            {unit}
+        """)
+        for usage, cost, unit in (
+            (f"EBSOptimized:{kind}", "0.11", "Hrs"),
+            ("EBS:VolumeUsage.gp3", "0.07", "GB-Mo"),
+            ("DataTransfer-Out-Bytes", "0.03", "GB"),
         )
+    ]
+    beside[0]["pricing/publicOnDemandCost"] = ""
+    if charge.option == "savings_plan":
+        row |= cells(f"""
+            lineItem/UnblendedCost                {listed}
+            savingsPlan/SavingsPlanARN            {PLAN}
+            savingsPlan/SavingsPlanEffectiveCost  {charge.cost}
+        """)
+        negation = {"lineItem/LineItemType": "SavingsPlanNegation", "lineItem/UnblendedCost": f"-{listed}"}
+        beside.append(row | negation)
     if charge.option == "reservation":
-        row |= {
-            "lineItem/UnblendedCost": "0",
-            "reservation/ReservationARN": RESERVATION,
-            "reservation/EffectiveCost": str(charge.cost),
-        }
+        row |= cells(f"""
+            lineItem/UnblendedCost      0
+            reservation/ReservationARN  {RESERVATION}
+            reservation/EffectiveCost   {charge.cost}
+        """)
     return [row, *beside]
 
 
 def _aws_rest(told: list[Charge]) -> list[Cells]:
     """A credit and tax of the account, and the commitments' fees, of which a part was not used."""
+    used, reserved = (sum(c.cost for c in told if c.option == option) for option in _COVERED)
     base = _aws_base(told[0]) | {"lineItem/ResourceId": "", "lineItem/UsageType": "", "pricing/unit": ""}
-    used = sum((c.cost for c in told if c.option == "savings_plan"), Decimal(0))
-    reserved = sum((c.cost for c in told if c.option == "reservation"), Decimal(0))
-    fee = {"lineItem/LineItemType": "SavingsPlanRecurringFee", "savingsPlan/SavingsPlanARN": PLAN}
-    fee |= {"savingsPlan/TotalCommitmentToDate": str(used + 5), "savingsPlan/UsedCommitment": str(used)}
-    reservation = {"lineItem/LineItemType": "RIFee", "reservation/ReservationARN": RESERVATION}
-    unused = {
-        "reservation/UnusedAmortizedUpfrontFeeForBillingPeriod": "0",
-        "reservation/UnusedRecurringFee": "3",
-    }
-    return [
-        base
-        | {
-            "lineItem/LineItemType": "Credit",
-            "lineItem/UnblendedCost": "-20",
-            "lineItem/LineItemDescription": "Credit",
-        },
-        base | {"lineItem/LineItemType": "Tax", "lineItem/UnblendedCost": "17.5", "lineItem/TaxType": "VAT"},
-        base | fee | {"lineItem/UnblendedCost": str(used + 5)},
-        base | reservation | unused | {"lineItem/UnblendedCost": str(reserved + 3)},
-    ]
+    rows = (
+        """
+        lineItem/LineItemType         Credit
+        lineItem/UnblendedCost        -20
+        lineItem/LineItemDescription  Credit
+        """,
+        """
+        lineItem/LineItemType   Tax
+        lineItem/UnblendedCost  17.5
+        lineItem/TaxType        VAT
+        """,
+        f"""
+        lineItem/LineItemType              SavingsPlanRecurringFee
+        savingsPlan/SavingsPlanARN         {PLAN}
+        savingsPlan/TotalCommitmentToDate  {used + 5}
+        savingsPlan/UsedCommitment         {used}
+        lineItem/UnblendedCost             {used + 5}
+        """,
+        f"""
+        lineItem/LineItemType                                  RIFee
+        reservation/ReservationARN                             {RESERVATION}
+        reservation/UnusedAmortizedUpfrontFeeForBillingPeriod  0
+        reservation/UnusedRecurringFee                         3
+        lineItem/UnblendedCost                                 {reserved + 3}
+        """,
+    )
+    return [base | cells(row) for row in rows]
 
 
 def _aws_base(charge: Charge) -> Cells:
-    return {
-        "bill/BillingPeriodStartDate": f"{_utc(charge.start):%Y-%m-01T00:00:00Z}",
-        "bill/PayerAccountId": PAYER,
-        "bill/InvoiceId": "",
-        "lineItem/UsageStartDate": f"{_utc(charge.start):%Y-%m-%dT%H:%M:%SZ}",
-        "lineItem/UsageEndDate": f"{_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}",
-        "lineItem/UsageAccountId": ACCOUNT,
-        "lineItem/ProductCode": "AmazonEC2",
-        "lineItem/Operation": "RunInstances",
-        "lineItem/AvailabilityZone": charge.node["zone"],
-        "lineItem/ResourceId": charge.instance_id,
-        "lineItem/CurrencyCode": "USD",
-        "product/region": charge.node["region"],
-    }
+    return cells(f"""
+        bill/BillingPeriodStartDate  {_utc(charge.start):%Y-%m-01T00:00:00Z}
+        bill/PayerAccountId          {PAYER}
+        bill/InvoiceId
+        lineItem/UsageStartDate      {_utc(charge.start):%Y-%m-%dT%H:%M:%SZ}
+        lineItem/UsageEndDate        {_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}
+        lineItem/UsageAccountId      {ACCOUNT}
+        lineItem/ProductCode         AmazonEC2
+        lineItem/Operation           RunInstances
+        lineItem/AvailabilityZone    {charge.node["zone"]}
+        lineItem/ResourceId          {charge.instance_id}
+        lineItem/CurrencyCode        USD
+        product/region               {charge.node["region"]}
+    """)
 
 
 #: vCPUs, GiB and GPUs of machine types.
@@ -234,62 +235,54 @@ def _gcp_credits(cost: Decimal) -> list[dict[str, Any]]:
 
 def azure_amortized(days: Iterable[Charge]) -> str:
     """An amortized cost export of an Enterprise agreement, by day, with scale sets as AKS bills them."""
-    told = list(days)
-    rows = [row for charge in told for row in _azure_rows(charge)]
-    if told:
-        rows.append(
-            rows[0]
-            | {
-                "ChargeType": "UnusedReservation",
-                "ResourceId": "",
-                "AdditionalInfo": "",
-                "CostInBillingCurrency": "2.5",
-            }
-        )
-    return csv_text(rows)
+    rows = [row for charge in days for row in _azure_rows(charge)]
+    unused = cells("""
+        ChargeType             UnusedReservation
+        ResourceId
+        AdditionalInfo
+        CostInBillingCurrency  2.5
+    """)
+    return csv_text([*rows, *(row | unused for row in rows[:1])])
 
 
 def _azure_rows(charge: Charge) -> list[Cells]:
     assert charge.length == DAY
     # …/virtualMachineScaleSets/gpu/virtualMachines/3: the export names the set, and the machine in the additional info
     scale_set = charge.machine.removeprefix("azure://").rpartition("/virtualMachines/")[0]
-    kind, spot = charge.node["instance_type"], charge.option == "spot"
-    info = {
-        "ServiceType": kind,
-        "VMName": f"{scale_set.rpartition('/')[2]}_{charge.instance_id}",
-        "UsageType": "ComputeHR",
-    }
-    row = {
-        "SubscriptionId": "38f1d748-3ac7-4b7f-a5ae-8b5ff16db82c",
-        "BillingAccountId": "89086162",
-        "BillingPeriodStartDate": f"{_utc(charge.start):%m/01/%Y}",
-        "Date": f"{_utc(charge.start):%m/%d/%Y}",
-        "ProductName": f"Virtual Machines {kind}",
-        "MeterCategory": "Virtual Machines",
-        "MeterSubCategory": "NCads A100 v4 Series",
-        "MeterName": "NC24ads A100 v4" + (" Spot" if spot else ""),
-        "MeterId": "55555555-4444-3333-2222-111111111118",
-        "UnitOfMeasure": "1 Hour",
-        "Quantity": f"{float(charge.hours):.10f}",
-        "CostInBillingCurrency": str(charge.cost),
-        "BillingCurrency": "USD",
-        "ResourceId": scale_set.upper(),
-        "ResourceLocation": charge.node["region"],
-        "ChargeType": "Usage",
-        "PricingModel": {"spot": "Spot", "savings_plan": "SavingsPlan", "reservation": "Reservation"}.get(
-            charge.option, "OnDemand"
-        ),
-        "ReservationId": "a-reservation" if charge.is_covered else "",
-        "AdditionalInfo": json.dumps(info),
-        "Tags": '"aks-managed-poolName": "gpu"',
-    }
-    disk = {
-        "MeterCategory": "Storage",
-        "MeterName": "P10 LRS Disk",
-        "CostInBillingCurrency": "0.6",
-        "PricingModel": "OnDemand",
-    }
-    return [row, row | disk | {"ReservationId": ""}]
+    kind, spot = charge.node["instance_type"], " Spot" if charge.option == "spot" else ""
+    models = {"spot": "Spot", "savings_plan": "SavingsPlan", "reservation": "Reservation"}
+    vm_name = f"{scale_set.rpartition('/')[2]}_{charge.instance_id}"
+    info = {"ServiceType": kind, "VMName": vm_name, "UsageType": "ComputeHR"}
+    row = cells(f"""
+        SubscriptionId          38f1d748-3ac7-4b7f-a5ae-8b5ff16db82c
+        BillingAccountId        89086162
+        BillingPeriodStartDate  {_utc(charge.start):%m/01/%Y}
+        Date                    {_utc(charge.start):%m/%d/%Y}
+        ProductName             Virtual Machines {kind}
+        MeterCategory           Virtual Machines
+        MeterSubCategory        NCads A100 v4 Series
+        MeterName               NC24ads A100 v4{spot}
+        MeterId                 55555555-4444-3333-2222-111111111118
+        UnitOfMeasure           1 Hour
+        Quantity                {float(charge.hours):.10f}
+        CostInBillingCurrency   {charge.cost}
+        BillingCurrency         USD
+        ResourceId              {scale_set.upper()}
+        ResourceLocation        {charge.node["region"]}
+        ChargeType              Usage
+        PricingModel            {models.get(charge.option, "OnDemand")}
+        ReservationId           {"a-reservation" if charge.is_covered else ""}
+        AdditionalInfo          {json.dumps(info)}
+        Tags                    "aks-managed-poolName": "gpu"
+    """)
+    disk = cells("""
+        MeterCategory          Storage
+        MeterName              P10 LRS Disk
+        CostInBillingCurrency  0.6
+        PricingModel           OnDemand
+        ReservationId
+    """)
+    return [row, row | disk]
 
 
 def focus(charges: Iterable[Charge]) -> str:
@@ -298,47 +291,47 @@ def focus(charges: Iterable[Charge]) -> str:
 
 
 def _focus_rows(charge: Charge) -> list[Cells]:
-    kind, covered = charge.node["instance_type"], charge.is_covered
-    usage = "SpotUsage" if charge.option == "spot" else "BoxUsage"
-    row = {
-        "BilledCost": "0" if covered else str(charge.cost),
-        "EffectiveCost": str(charge.cost),
-        "ListCost": str(charge.list_cost),
-        "BillingAccountId": PAYER,
-        "SubAccountId": ACCOUNT,
-        "BillingCurrency": "USD",
-        "BillingPeriodStart": f"{_utc(charge.start):%Y-%m-01T00:00:00Z}",
-        "BillingPeriodEnd": f"{_utc(charge.start + 31 * DAY):%Y-%m-01T00:00:00Z}",
-        "ChargeCategory": "Usage",
-        "ChargeDescription": f"{usage} {kind} Instance Hour",
-        "ChargePeriodStart": f"{_utc(charge.start):%Y-%m-%dT%H:%M:%SZ}",
-        "ChargePeriodEnd": f"{_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}",
-        "CommitmentDiscountId": PLAN if covered else "",
-        "CommitmentDiscountStatus": "Used" if covered else "",
-        "CommitmentDiscountCategory": {"savings_plan": "Spend", "reservation": "Usage"}.get(
-            charge.option, ""
-        ),
-        "CommitmentDiscountType": {"savings_plan": "Savings Plan", "reservation": "Reserved Instance"}.get(
-            charge.option, ""
-        ),
-        "ConsumedQuantity": f"{float(charge.hours):.10f}",
-        "ConsumedUnit": "Hours",
-        "PricingCategory": "Committed" if covered else "Dynamic" if charge.option == "spot" else "Standard",
-        "ProviderName": "AWS",
-        "RegionId": charge.node["region"],
-        "ResourceId": f"arn:aws:ec2:{charge.node['region']}:{ACCOUNT}:instance/{charge.instance_id}",
-        "ResourceType": "Instance",
-        "ServiceCategory": "Compute",
-        "ServiceName": "Amazon Elastic Compute Cloud",
-        "x_UsageType": f"USW2-{usage}:{kind}",
-    }
-    disk = {
-        "ServiceCategory": "Storage",
-        "ChargeDescription": "gp3",
-        "x_UsageType": "USW2-EBS:VolumeUsage.gp3",
-        "ConsumedUnit": "GB-Months",
-    }
-    return [row, row | disk | {"BilledCost": "0.07", "EffectiveCost": "0.07"}]
+    kind, covered, region = charge.node["instance_type"], charge.is_covered, charge.node["region"]
+    usage = _USAGE.get(charge.option, "BoxUsage")
+    commitments = {"savings_plan": ("Spend", "Savings Plan"), "reservation": ("Usage", "Reserved Instance")}
+    category, commitment = commitments.get(charge.option, ("", ""))
+    row = cells(f"""
+        BilledCost                  {0 if covered else charge.cost}
+        EffectiveCost               {charge.cost}
+        ListCost                    {charge.list_cost}
+        BillingAccountId            {PAYER}
+        SubAccountId                {ACCOUNT}
+        BillingCurrency             USD
+        BillingPeriodStart          {_utc(charge.start):%Y-%m-01T00:00:00Z}
+        BillingPeriodEnd            {_utc(charge.start + 31 * DAY):%Y-%m-01T00:00:00Z}
+        ChargeCategory              Usage
+        ChargeDescription           {usage} {kind} Instance Hour
+        ChargePeriodStart           {_utc(charge.start):%Y-%m-%dT%H:%M:%SZ}
+        ChargePeriodEnd             {_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}
+        CommitmentDiscountId        {PLAN if covered else ""}
+        CommitmentDiscountStatus    {"Used" if covered else ""}
+        CommitmentDiscountCategory  {category}
+        CommitmentDiscountType      {commitment}
+        ConsumedQuantity            {float(charge.hours):.10f}
+        ConsumedUnit                Hours
+        PricingCategory             {"Committed" if covered else "Dynamic" if charge.option == "spot" else "Standard"}
+        ProviderName                AWS
+        RegionId                    {region}
+        ResourceId                  arn:aws:ec2:{region}:{ACCOUNT}:instance/{charge.instance_id}
+        ResourceType                Instance
+        ServiceCategory             Compute
+        ServiceName                 Amazon Elastic Compute Cloud
+        x_UsageType                 USW2-{usage}:{kind}
+    """)
+    disk = cells("""
+        ServiceCategory    Storage
+        ChargeDescription  gp3
+        x_UsageType        USW2-EBS:VolumeUsage.gp3
+        ConsumedUnit       GB-Months
+        BilledCost         0.07
+        EffectiveCost      0.07
+    """)
+    return [row, row | disk]
 
 
 def _utc(second: int) -> datetime:

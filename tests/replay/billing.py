@@ -9,9 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.prices import PROVIDERS
 from tests.replay.fleet import Fleet
-from tests.replay.kube import provider_id
+from tests.replay.kube import PROVIDERS, provider_id
 
 HOUR, DAY = 3600, 86_400
 
@@ -79,7 +78,7 @@ def charges(fleet: Fleet, rate: Rate, booting: int = 0) -> Iterator[Charge]:
 
 def by_day(hours: Iterable[Charge]) -> list[Charge]:
     """The same cost by UTC day, as Azure exports it."""
-    days: dict[tuple[Any, ...], list[Charge]] = defaultdict(list)
+    days = defaultdict(list)
     for charge in hours:
         days[charge.machine, charge.option, charge.start // DAY].append(charge)
     return [

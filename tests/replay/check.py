@@ -1,13 +1,15 @@
-"""Holds a store's figures against a case's true ones."""
+"""Holds figures against a case's true ones, within what scraping can know."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpucost.store.connection import Store
 from tests.oracle import Figures
-from tests.oracle.calculation import held_gpus
+from tests.oracle.calculation import PodKey
 from tests.replay.compare import FLEET_HOURS, FLEET_MONEY, HOURS, MONEY, differences, slack_of_pods
 from tests.replay.fleet import Fleet, is_on, period_of, read_expected, read_fleet
 from tests.replay.result import by_pod, total, unpaid
@@ -15,59 +17,55 @@ from tests.replay.result import by_pod, total, unpaid
 
 def check_figures(case: Path, store: Store) -> None:
     """Fails with one line per figure of a pod, a namespace or the total that is not true."""
-    fleet, expected = read_fleet(case), read_expected(case)
-    start, end = (second * 1000 for second in period_of(fleet))
-    pods, everything = by_pod(store, start, end), total(store, start, end)
-    wrong: list[str] = []
-    slacks: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
-    for told in expected["by_pod"]:
-        key = (told["cluster"], told["namespace"], told["pod"], told["uid"])
-        held, edges = _held(fleet, told["uid"], told["cluster"])
-        rate = told.get("cost", 0) / told.get("allocated_gpu_hours", 1)
-        slacks.setdefault(key[:2], []).append((held, rate, edges))
-        wrong += differences(
-            told["uid"],
-            _told(pods.pop(key, Figures())),
-            told,
-            (*HOURS, *MONEY),
-            slack_of_pods(fleet, [(held, rate, edges)]),
-        )
-    wrong += [
-        f"{key}: was not there, and has {_told(figures)}"
-        for key, figures in pods.items()
-        if figures.allocated_gpu_hours or figures.cost
-    ]
-    names = by_pod(store, start, end)
-    for told in expected["by_namespace"]:
-        where = (told["cluster"], told["namespace"])
-        figures = sum((f for key, f in names.items() if key[:2] == where), Figures())
-        wrong += differences(
-            told["namespace"], _told(figures), told, (*HOURS, *MONEY), slack_of_pods(fleet, slacks[where])
-        )
-    slack = slack_of_pods(fleet, [pod for pods_held in slacks.values() for pod in pods_held])
-    slack |= slack_of_nodes(fleet, expected, slack)
-    wrong += differences(
-        "total", _told(everything), expected["total"], (*HOURS, *MONEY, *FLEET_HOURS, *FLEET_MONEY), slack
-    )
+    start, end = (second * 1000 for second in period_of(read_fleet(case)))
+    everything = total(store, start, end)
+    wrong = wrong_figures(case, by_pod(store, start, end), everything)
     assert not wrong, "\n".join(wrong)
     assert not unpaid(store)
     assert abs(everything.cost + everything.unallocated_cost - everything.node_cost) <= 1e-6
 
 
-def _told(figures: Figures) -> dict[str, Any]:
-    return figures.rounded()
+def wrong_figures(case: Path, pods: Mapping[PodKey, Figures], everything: Figures) -> list[str]:
+    """One line per figure of a pod, a namespace or the total that is not true."""
+    fleet, expected = read_fleet(case), read_expected(case)
+    namespaces = defaultdict(Figures)
+    for key, figures in pods.items():
+        namespaces[key[:2]] += figures
+    wrong = []
+    slacks = defaultdict(list)
+    others = {key for key, figures in pods.items() if figures.allocated_gpu_hours or figures.cost}
+    for told in expected["by_pod"]:
+        key = (told["cluster"], told["namespace"], told["pod"], told["uid"])
+        edges = _edges(fleet, told)
+        slacks[key[:2]].append(edges)
+        figures = pods.get(key, Figures()).rounded()
+        wrong += differences(told["uid"], figures, told, (*HOURS, *MONEY), slack_of_pods(fleet, [edges]))
+        others -= {key}
+    wrong += [f"{key}: was not there, and has {pods[key].rounded()}" for key in others]
+    for told in expected["by_namespace"]:
+        where = (told["cluster"], told["namespace"])
+        slack = slack_of_pods(fleet, slacks[where])
+        figures = namespaces[where].rounded()
+        wrong += differences(told["namespace"], figures, told, (*HOURS, *MONEY), slack)
+    slack = slack_of_pods(fleet, [edges for held in slacks.values() for edges in held])
+    slack |= slack_of_nodes(fleet, expected, slack)
+    measures = (*HOURS, *MONEY, *FLEET_HOURS, *FLEET_MONEY)
+    return wrong + differences("total", everything.rounded(), expected["total"], measures, slack)
 
 
-def _held(fleet: Fleet, uid: str, cluster: str) -> tuple[float, int]:
-    """GPUs that a pod holds, and how many of its two edges no timestamp metric fixes."""
-    pod = next(p for p in fleet["pods"] if p["uid"] == uid and p["cluster"] == cluster)
+def _edges(fleet: Fleet, told: dict[str, Any]) -> tuple[float, float, int]:
+    """GPUs that a pod holds, what one costs in an hour, and how many of its two edges no timestamp metric fixes."""
+    pod = next(p for p in fleet["pods"] if (p["uid"], p["cluster"]) == (told["uid"], told["cluster"]))
     node = next(n for n in fleet["nodes"] if is_on(pod, n))
-    gpus = float(held_gpus(node, pod))
+    start, end = period_of(fleet)
+    seconds = min(pod["to"], node["to"], end) - max(pod["scheduled"], node["from"], start)
+    hours = told.get("allocated_gpu_hours", 0)
     listed = min(pod["keep_until"], fleet["end"])
     ends_known = pod["to"] >= fleet["end"] or (
         listed - pod["to"] > 2 * fleet["scrape"] and pod["to"] < node["to"]
     )
-    return gpus, (not pod.get("timestamps", True)) + (not ends_known)
+    edges = (not pod.get("timestamps", True)) + (not ends_known)
+    return hours * 3600 / max(seconds, 1), told.get("cost", 0) / (hours or 1), edges
 
 
 def slack_of_nodes(fleet: Fleet, expected: dict[str, Any], pods: dict[str, float]) -> dict[str, float]:

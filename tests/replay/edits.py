@@ -14,7 +14,13 @@ from tests.replay.cases.words import MORNING
 from tests.replay.series import Recorder, Series
 
 Labels = Mapping[str, str | None]
+Hours = tuple[float, float]
 ALWAYS = (-math.inf, math.inf)
+#: What is another on every machine and GPU.
+_OWN = {
+    "UUID", "uuid", "gpu_uuid", "device_uuid", "deviceuuid", "serial_number", "accelerator_id", "instance_id", "system_uuid",
+    "provider_id",
+}  # fmt: skip
 
 
 def relabel(
@@ -22,33 +28,25 @@ def relabel(
     metrics: str,
     changes: Labels,
     where: Mapping[str, str] | None = None,
-    hours: tuple[float, float] = ALWAYS,
+    hours: Hours = ALWAYS,
 ) -> list[Series]:
     """Changes labels (None takes one away) of the samples in [from, to) hours of the series that are meant.
 
     Meant are those whose metric matches `metrics` and whose labels match `where`, both regular expressions.
     """
-    return _edited(
-        series, metrics, where, hours, lambda part: [replace(part, labels=_changed(part.labels, changes))]
-    )
+    return _edited(series, metrics, where, hours, lambda part: [_changed(part, changes)])
 
 
 def move(series: list[Series], cluster: str, provider_ids: bool = True) -> list[Series]:
     """The same in a cluster of this name, on machines and GPUs of its own; machines of bills keep their provider ids."""
-    devices = ("UUID", "uuid", "gpu_uuid", "device_uuid", "deviceuuid", "serial_number", "accelerator_id")
-    own = (*devices, "instance_id", "system_uuid", *(("provider_id",) if provider_ids else ()))
+    own = _OWN if provider_ids else _OWN - {"provider_id"}
     digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
-    return [
-        replace(
-            one,
-            labels={
-                name: f"{value}{digest}" if name in own and value else value
-                for name, value in one.labels.items()
-            }
-            | {"cluster": cluster},
-        )
-        for one in series
-    ]
+
+    def moved(one: Series) -> Series:
+        changes = {name: f"{value}{digest}" for name, value in one.labels.items() if name in own and value}
+        return replace(one, labels={**one.labels, **changes, "cluster": cluster})
+
+    return [moved(one) for one in series]
 
 
 def revalue(
@@ -56,7 +54,7 @@ def revalue(
     metrics: str,
     value: float,
     where: Mapping[str, str] | None = None,
-    hours: tuple[float, float] = ALWAYS,
+    hours: Hours = ALWAYS,
 ) -> list[Series]:
     """Gives the samples that are meant another value."""
     return _edited(
@@ -70,10 +68,7 @@ def scale(series: list[Series], metrics: str, factor: float) -> list[Series]:
 
 
 def drop(
-    series: list[Series],
-    metrics: str,
-    where: Mapping[str, str] | None = None,
-    hours: tuple[float, float] = ALWAYS,
+    series: list[Series], metrics: str, where: Mapping[str, str] | None = None, hours: Hours = ALWAYS
 ) -> list[Series]:
     """Takes the samples that are meant away."""
     return _edited(series, metrics, where, hours, lambda _: [])
@@ -81,13 +76,7 @@ def drop(
 
 def duplicate(series: list[Series], metrics: str, changes: Labels) -> list[Series]:
     """Adds a copy with other labels of every series that is meant."""
-    return _edited(
-        series,
-        metrics,
-        None,
-        ALWAYS,
-        lambda part: [part, replace(part, labels=_changed(part.labels, changes))],
-    )
+    return _edited(series, metrics, None, ALWAYS, lambda part: [part, _changed(part, changes)])
 
 
 def switch(before: list[Series], after: list[Series], hour: float) -> list[Series]:
@@ -95,45 +84,38 @@ def switch(before: list[Series], after: list[Series], hour: float) -> list[Serie
     return _merged([*drop(before, ".*", hours=(hour, math.inf)), *drop(after, ".*", hours=(-math.inf, hour))])
 
 
+def thin(series: list[Series], seconds: int, hours: Hours) -> list[Series]:
+    """Leaves of the samples in [from, to) hours those that a scrape every so many seconds would have brought."""
+    return _edited(series, ".*", None, hours, lambda part: [part.where(part.times % (1000 * seconds) == 0)])
+
+
 def _edited(
     series: list[Series],
     metrics: str,
     where: Mapping[str, str] | None,
-    hours: tuple[float, float],
+    hours: Hours,
     edit: Callable[[Series], list[Series]],
 ) -> list[Series]:
     since, until = (1000 * (MORNING + 3600 * hour) for hour in hours)
+    tests = {"__name__": metrics, **(where or {})}
     parts = []
     for one in series:
-        tests = {"__name__": metrics, **(where or {})}
         if all(re.fullmatch(pattern, one.labels.get(label, "")) for label, pattern in tests.items()):
             inside = (one.times >= since) & (one.times < until)
-            parts.append(Series(one.labels, one.times[~inside], one.values[~inside]))
-            parts += edit(Series(one.labels, one.times[inside], one.values[inside]))
+            parts += [one.where(~inside), *edit(one.where(inside))]
         else:
             parts.append(one)
     return _merged(parts)
 
 
-def _changed(labels: dict[str, str], changes: Labels) -> dict[str, str]:
-    return {label: value for label, value in {**labels, **changes}.items() if value is not None}
+def _changed(one: Series, changes: Labels) -> Series:
+    labels = {label: value for label, value in {**one.labels, **changes}.items() if value is not None}
+    return replace(one, labels=labels)
 
 
 def _merged(parts: list[Series]) -> list[Series]:
     out = Recorder()
     for part in parts:
-        labels: dict[str, object] = {
-            label: part.labels[label] for label in sorted(part.labels) if label != "__name__"
-        }
-        out.add(part.labels["__name__"], labels, part.times, part.values)
+        labels = dict(sorted(part.labels.items()))
+        out.add(str(labels.pop("__name__")), labels, part.times, part.values)
     return out.series()
-
-
-def thin(series: list[Series], seconds: int, hours: tuple[float, float]) -> list[Series]:
-    """Leaves of the samples in [from, to) hours those that a scrape every so many seconds would have brought."""
-    since, until = (1000 * (MORNING + 3600 * hour) for hour in hours)
-    kept = [
-        (one, (one.times < since) | (one.times >= until) | (one.times % (1000 * seconds) == 0))
-        for one in series
-    ]
-    return [Series(one.labels, one.times[keep], one.values[keep]) for one, keep in kept if keep.any()]

@@ -46,14 +46,12 @@ CASES = Path(__file__).parent / "cases"
 
 def read_fleet(case: Path) -> Fleet:
     """The fleet described in a case's folder."""
-    fleet: Fleet = json.loads((case / "fleet.json").read_text())
-    return fleet
+    return json.loads((case / "fleet.json").read_text())
 
 
 def read_expected(case: Path) -> dict[str, Any]:
     """The true figures of a case."""
-    expected: dict[str, Any] = json.loads((case / "expected.json").read_text())
-    return expected
+    return json.loads((case / "expected.json").read_text())
 
 
 def all_cases() -> list[Path]:
@@ -81,3 +79,8 @@ def is_on(pod: dict[str, Any], node: dict[str, Any]) -> bool:
     """Whether the pod was bound to this very node, and not to another that bore its name before or after."""
     same = pod["node"] == node["name"] and pod["cluster"] == node["cluster"]
     return same and node.get("created", node["from"]) <= pod["scheduled"] < node["to"]
+
+
+def has_cluster_label(fleet: Fleet) -> bool:
+    """Whether series name their cluster."""
+    return bool(fleet.get("cluster_label")) or len({node["cluster"] for node in fleet["nodes"]}) > 1

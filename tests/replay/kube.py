@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.replay.fleet import Fleet, plain_resource
+from tests.replay.fleet import Fleet, has_cluster_label, plain_resource
 from tests.replay.series import Clock, Recorder
 
 Item = dict[str, Any]
@@ -27,6 +27,7 @@ CAPACITY_LABELS: dict[str, tuple[str, dict[str, str]]] = {
 }
 GIB = 2**30
 UNITS = {"cpu": "core", "memory": "byte"}
+PROVIDERS = {"karpenter": "aws", "eks": "aws", "gke": "gcp", "aks": "azure", "onprem": ""}
 PROVIDER_IDS = {
     "karpenter": "aws:///{zone}/i-{digest:.17}",
     "eks": "aws:///{zone}/i-{digest:.17}",
@@ -60,158 +61,99 @@ def kube_state(fleet: Fleet, out: Recorder, base: Item, ticks: Clock) -> None:
 class _Target:
     def __init__(self, out: Recorder, base: Item, ticks: Clock, fleet: Fleet) -> None:
         self.out, self.base, self.ticks, self.fleet = out, base, ticks, fleet
-        self.clusters = len({n["cluster"] for n in fleet["nodes"]}) > 1 or fleet.get("cluster_label", False)
 
-    def put(self, name: str, cluster: str, labels: Item, value: float, start: float, end: float) -> None:
-        where = {"cluster": cluster} if self.clusters else {}
-        self.out.add(
-            name, {**self.base, **where, **labels}, self.ticks.times[self.ticks.slice(start, end)], value
-        )
+    def of(self, prefix: str, cluster: str, start: float, end: float, **names: Any) -> Callable[..., None]:
+        """What records a metric of an object: more of its labels, and a value in [start, end)."""
+        where = {"cluster": cluster} if has_cluster_label(self.fleet) else {}
+
+        def put(metric: str, labels: Item, value: float = 1, start: float = start, end: float = end) -> None:
+            times = self.ticks.times[self.ticks.slice(start, end)]
+            self.out.add(f"kube_{prefix}_{metric}", {**self.base, **where, **names, **labels}, times, value)
+
+        return put
 
     def node(self, node: Item) -> None:
-        cluster, name, start, end = (node["cluster"], {"node": node["name"]}, node["from"], node["to"])
-        created = node.get("created", start)
-        info = {
-            **name,
-            "provider_id": provider_id(node),
-            "system_uuid": _digest(node)[:32],
-            "kubelet_version": "v1.34.1",
-        }
-        self.put("kube_node_info", cluster, info, 1, start, end)
-        self.put("kube_node_created", cluster, name, created, start, end)
+        start, end = node["from"], node["to"]
+        put = self.of("node", node["cluster"], start, end, node=node["name"])
+        info = {"provider_id": provider_id(node), "system_uuid": _digest(node)[:32]}
+        put("info", {**info, "kubelet_version": "v1.34.1"})
+        put("created", {}, node.get("created", start))
         if self.fleet.get("node_labels", True):
-            self.put("kube_node_labels", cluster, {**name, **node_labels(node)}, 1, start, end)
-        for since, until, on in _switched(node.get("cordoned", []), start, end):
-            self.put("kube_node_spec_unschedulable", cluster, name, on, since, until)
-        for since, until, bad in _switched(node.get("not_ready", []), start, end):
+            put("labels", node_labels(node))
+        for since, until, on in _valued(node.get("cordoned", []), start, end):
+            put("spec_unschedulable", {}, on, since, until)
+        for since, until, bad in _valued(node.get("not_ready", []), start, end):
             for status, value in (("true", 1 - bad), ("false", 0), ("unknown", bad)):
-                self.put(
-                    "kube_node_status_condition",
-                    cluster,
-                    {**name, "condition": "Ready", "status": status},
-                    value,
-                    since,
-                    until,
-                )
-        for resource, count in {
-            **resources_of(node),
-            **node.get("offers", {}),
-            "cpu": node.get("vcpus", 64),
-            **({"memory": round(node["memory_gib"] * GIB)} if "memory_gib" in node else {}),
-        }.items():
-            labels = {**name, "resource": resource, "unit": UNITS.get(resource, "integer")}
-            self.put("kube_node_status_capacity", cluster, labels, count, start, end)
+                put("status_condition", {"condition": "Ready", "status": status}, value, since, until)
+        offered = {**resources_of(node), **node.get("offers", {}), "cpu": node.get("vcpus", 64)}
+        if "memory_gib" in node:
+            offered["memory"] = round(node["memory_gib"] * GIB)
+        for resource, count in offered.items():
+            labels = {"resource": resource, "unit": UNITS.get(resource, "integer")}
+            put("status_capacity", labels, count)
             cuts = [
                 cut[:3]
                 for cut in node.get("allocatable", [])
                 if resource == (cut[3:] or [plain_resource(node)])[0]
             ]
             for since, until, reduced in _valued(cuts, start, end, count):
-                self.put("kube_node_status_allocatable", cluster, labels, reduced, since, until)
+                put("status_allocatable", labels, reduced, since, until)
 
     def pod(self, pod: Item) -> None:
-        cluster, node, scheduled = pod["cluster"], pod["node"], pod["scheduled"]
+        node, scheduled, containers = pod["node"], pod["scheduled"], containers_of(pod)
         seen, gone = pod.get("created", scheduled), pod.get("keep_until", pod["to"])
-        ident = {"namespace": pod["namespace"], "pod": pod["name"], "uid": pod["uid"]}
+        names = {"namespace": pod["namespace"], "pod": pod["name"], "uid": pod["uid"]}
+        put = self.of("pod", pod["cluster"], seen, gone, **names)
         kind, owner = pod.get("owner", ["<none>", "<none>"])
-        bound = (
-            [(seen, min(scheduled, gone), ""), (max(seen, scheduled), gone, node)]
-            if node
-            else [(seen, gone, "")]
-        )
-        for since, until, where in bound:
-            info = {
-                **ident,
-                "node": where,
-                "host_ip": "10.8.0.4",
-                "created_by_kind": kind,
-                "created_by_name": owner,
-            }
-            self.put("kube_pod_info", cluster, info, 1, since, until)
-            for container in containers_of(pod):
+        of_owner = {"created_by_kind": kind, "created_by_name": owner}
+        bound = min(scheduled, gone) if node else gone
+        for where, since, until in (("", seen, bound), (node, max(seen, bound), gone)):
+            put("info", {"node": where, "host_ip": "10.8.0.4", **of_owner}, 1, since, until)
+            for container in containers:
                 init = "" if container["role"] == "main" else "init_"
                 for resource, units in _asked(pod, container).items():
-                    asked = {
-                        **ident,
-                        "container": container["name"],
-                        "node": where,
-                        "resource": resource,
-                        "unit": UNITS.get(resource, "integer"),
-                    }
-                    for what in ("requests", "limits") if resource not in UNITS else ("requests",):
-                        self.put(
-                            f"kube_pod_{init}container_resource_{what}", cluster, asked, units, since, until
-                        )
-        for container in containers_of(pod) if "image" in pod else ():
-            image = {**ident, "container": container["name"], "image": pod["image"], "image_id": ""}
-            self.put("kube_pod_container_info", cluster, image, 1, seen, gone)
-        for container in containers_of(pod):
-            if container["role"] != "main":
-                policy = "Always" if container["role"] == "sidecar" else ""
-                labels = {**ident, "container": container["name"], "restart_policy": policy}
-                self.put("kube_pod_init_container_info", cluster, labels, 1, seen, gone)
-        owned = {**ident, "owner_kind": kind, "owner_name": owner, "owner_is_controller": "true"}
-        self.put("kube_pod_owner", cluster, owned, 1, seen, gone)
-        if pod.get("labels"):
-            self.put(
-                "kube_pod_labels",
-                cluster,
-                {**ident, **{f"label_{k}": v for k, v in pod["labels"].items()}},
-                1,
-                seen,
-                gone,
-            )
-        if pod.get("annotations"):
-            annotations = {f"annotation_{k}": v for k, v in pod["annotations"].items()}
-            self.put("kube_pod_annotations", cluster, {**ident, **annotations}, 1, seen, gone)
+                    asked = {"container": container["name"], "node": where, "resource": resource}
+                    asked["unit"] = UNITS.get(resource, "integer")
+                    for what in ("requests",) if resource in UNITS else ("requests", "limits"):
+                        put(f"{init}container_resource_{what}", asked, units, since, until)
+        for container in containers:
+            named, role = {"container": container["name"]}, container["role"]
+            if "image" in pod:
+                put("container_info", {**named, "image": pod["image"], "image_id": ""})
+            if role != "main":
+                put("init_container_info", {**named, "restart_policy": "Always" if role == "sidecar" else ""})
+        put("owner", {"owner_kind": kind, "owner_name": owner, "owner_is_controller": "true"})
+        for what in ("label", "annotation"):
+            if pod.get(f"{what}s"):
+                put(f"{what}s", {f"{what}_{key}": value for key, value in pod[f"{what}s"].items()})
         for claim in pod.get("claims", []):
-            named = {
-                **ident,
-                "claim_name": "gpu",
-                "resourceclaim_name": claim,
-                "resourceclaim_template_name": "",
-            }
-            self.put("kube_pod_resourceclaim_info", cluster, named, 1, seen, gone)
-        self._phases(pod, ident, seen, gone)
-        if node and pod.get("timestamps", True):
-            self.put("kube_pod_status_scheduled_time", cluster, ident, scheduled, max(seen, scheduled), gone)
-            self.put("kube_pod_start_time", cluster, ident, scheduled, max(seen, scheduled), gone)
-        ends = [
-            *sorted(r for r in pod.get("restarts", []) if r < pod["to"]),
-            *([pod["to"]] if pod.get("completes", True) else []),
-            gone,
-        ]
-        for ended, until in itertools.pairwise(ends):
-            self.put("kube_pod_completion_time", cluster, ident, ended, max(seen, ended), min(until, gone))
-
-    def _phases(self, pod: Item, ident: Item, seen: float, gone: float) -> None:
-        started, ended = (pod["from"], pod["to"]) if pod["node"] else (gone, gone)
+            put("resourceclaim_info", {"claim_name": "gpu", "resourceclaim_name": claim})
+        started, ended = (pod["from"], pod["to"]) if node else (gone, gone)
+        last = pod.get("end_phase", "Succeeded")
         for phase, since, until in (
             ("Pending", seen, started),
             ("Running", started, ended),
-            (pod.get("end_phase", "Succeeded"), ended, gone),
+            (last, ended, gone),
         ):
             for one in ("Pending", "Running", "Succeeded", "Failed", "Unknown"):
-                labels = {**ident, "phase": one}
-                self.put(
-                    "kube_pod_status_phase",
-                    pod["cluster"],
-                    labels,
-                    int(one == phase),
-                    max(seen, since),
-                    min(until, gone),
-                )
+                put("status_phase", {"phase": one}, int(one == phase), max(seen, since), min(until, gone))
+        if node and pod.get("timestamps", True):
+            put("status_scheduled_time", {}, scheduled, max(seen, scheduled))
+            put("start_time", {}, scheduled, max(seen, scheduled))
+        ends = sorted(r for r in pod.get("restarts", []) if r < pod["to"])
+        ends += [pod["to"]] if pod.get("completes", True) else []
+        for at, until in itertools.pairwise([*ends, gone]):
+            put("completion_time", {}, at, max(seen, at), min(until, gone))
 
     def namespaces(self) -> None:
-        lives: dict[tuple[str, str], list[float]] = {}
+        lives = {}
         for pod in self.fleet["pods"]:
             life = lives.setdefault((pod["cluster"], pod["namespace"]), [])
             life += [pod.get("created", pod["scheduled"]), pod.get("keep_until", pod["to"])]
         for (cluster, namespace), life in lives.items():
-            labels = {f"label_{k}": v for k, v in self.fleet.get("namespaces", {}).get(namespace, {}).items()}
-            self.put(
-                "kube_namespace_labels", cluster, {"namespace": namespace, **labels}, 1, min(life), max(life)
-            )
+            labels = self.fleet.get("namespaces", {}).get(namespace, {})
+            put = self.of("namespace", cluster, min(life), max(life), namespace=namespace)
+            put("labels", {f"label_{key}": value for key, value in labels.items()})
 
 
 def node_labels(node: Item) -> Item:
@@ -289,16 +231,12 @@ def _asked(pod: Item, container: Item) -> dict[str, float]:
     return {resource: units for resource, units in asked.items() if units}
 
 
-def _switched(spans: list[list[float]], start: float, end: float) -> Iterator[tuple[float, float, int]]:
-    for since, until, value in _valued([[*span, 1] for span in spans], start, end, 0):
-        yield since, until, int(value)
-
-
 def _valued(
-    spans: list[list[float]], start: float, end: float, usual: float
+    spans: list[list[float]], start: float, end: float, usual: float = 0
 ) -> Iterator[tuple[float, float, float]]:
-    for since, until, value in sorted(spans):
+    """[from, to) of each value: the usual one outside of the spans; a span that names none has 1."""
+    for since, until, *value in sorted(spans):
         yield start, since, usual
-        yield since, until, value
+        yield since, until, *(value or [1])
         start = until
     yield start, end, usual

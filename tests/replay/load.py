@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from gpucost.collect.prometheus.collector import thresholds
@@ -12,16 +12,29 @@ from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
-from tests.oracle.prices import PROVIDERS
+from tests.replay.cases.words import BOOK, HEADER
 from tests.replay.fleet import Fleet
+from tests.replay.kube import PROVIDERS
 from tests.replay.scrape import answers
 from tests.replay.series import Series
 
 
+def write_book(folder: Path, rows: Iterable[str] = BOOK) -> Path:
+    """Writes a price book of these rows into `folder`."""
+    path = folder / "prices.csv"
+    path.write_text("\n".join([HEADER, *rows]) + "\n")
+    return path
+
+
 def write_config(
-    fleet: Fleet, folder: Path, prices: Path, url: str = "http://127.0.0.1:9", **prometheus: object
+    fleet: Fleet,
+    folder: Path,
+    prices: Path,
+    url: str = "http://127.0.0.1:9",
+    settings: str = "",
+    **prometheus: object,
 ) -> Config:
-    """Writes and loads a configuration for the fleet into `folder`, which the store lies in, too."""
+    """Writes and loads a configuration for the fleet into `folder`, which the store lies in, too; `settings` end it."""
     lines = [
         'store = "gpucost.duckdb"',
         f"timezone = {json.dumps(fleet.get('timezone', 'UTC'))}",
@@ -34,6 +47,7 @@ def write_config(
             f"[[teams]]\nname = {json.dumps(t['name'])}\nnamespaces = {json.dumps(t['namespaces'])}"
             for t in fleet.get("teams", [])
         ),
+        settings,
     ]
     path = folder / "gpucost.toml"
     path.write_text("\n".join(lines) + "\n")

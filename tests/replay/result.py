@@ -38,7 +38,7 @@ _BROKEN = """
 
 def by_pod(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> dict[PodKey, Figures]:
     """Figures of every pod in the period, by (cluster, namespace, pod, uid)."""
-    found: dict[PodKey, Figures] = defaultdict(Figures)
+    found = defaultdict(Figures)
     with store.read() as con:
         for (
             where,

@@ -12,7 +12,7 @@ import numpy as np
 from tests.replay.dcgm import dcgm
 from tests.replay.fleet import Fleet
 from tests.replay.kube import kube_state
-from tests.replay.series import Clock, Recorder, Series, clock
+from tests.replay.series import Recorder, Series, clock
 
 if TYPE_CHECKING:
     from gpucost.store.metrics import ReadAnswer
@@ -24,33 +24,17 @@ _KSM_LAG, _PROMETHEUS_LAG = 0.31, 0.43
 def scrape(fleet: Fleet, lean: bool = False) -> list[Series]:
     """Every series of the fleet; `lean` leaves out the metrics that no figure is made of."""
     out = Recorder()
-    replicas = len(_ksm_scrapes(fleet))
-    for number, kube_clock in enumerate(kube_clocks(fleet)):
-        base = {"job": "kube-state-metrics", "instance": f"10.4.0.{30 + number % replicas}:8080"}
-        kube_state(fleet, out, {**base, **_replica(fleet, number // replicas)}, kube_clock)
-    for number in range(fleet.get("prometheus_replicas", 1)):
-        dcgm(fleet, out, _replica(fleet, number), clock(fleet, number * _PROMETHEUS_LAG), lean)
+    steps = fleet.get("ksm_scrapes") or [fleet["scrape"]] * fleet.get("ksm_replicas", 1)
+    replicas = fleet.get("prometheus_replicas", 1)
+    for number in range(replicas):
+        name = {"prometheus_replica": f"prometheus-{number}"} if replicas > 1 else {}
+        lag = number * _PROMETHEUS_LAG
+        for replica, step in enumerate(steps):
+            target = {"job": "kube-state-metrics", "instance": f"10.4.0.{30 + replica}:8080"}
+            ticks = clock({**fleet, "scrape": step}, lag + replica * _KSM_LAG)
+            kube_state(fleet, out, {**target, **name}, ticks.without(fleet.get("ksm_silent", [])))
+        dcgm(fleet, out, name, clock(fleet, lag), lean)
     return out.series()
-
-
-def kube_clocks(fleet: Fleet) -> list[Clock]:
-    """When each kube-state-metrics was scraped: all of them by the first Prometheus, then by the next."""
-    return [
-        clock({**fleet, "scrape": step}, number * _PROMETHEUS_LAG + replica * _KSM_LAG).without(
-            fleet.get("ksm_silent", [])
-        )
-        for number in range(fleet.get("prometheus_replicas", 1))
-        for replica, step in enumerate(_ksm_scrapes(fleet))
-    ]
-
-
-def _ksm_scrapes(fleet: Fleet) -> list[int]:
-    steps: list[int] = fleet.get("ksm_scrapes") or [fleet["scrape"]] * fleet.get("ksm_replicas", 1)
-    return steps
-
-
-def _replica(fleet: Fleet, number: int) -> dict[str, str]:
-    return {"prometheus_replica": f"prometheus-{number}"} if fleet.get("prometheus_replicas", 1) > 1 else {}
 
 
 def write_openmetrics(series: list[Series], out: TextIO, *, ends: bool = True) -> None:
@@ -76,7 +60,7 @@ def answers(series: list[Series], from_ms: int, to_ms: int) -> Iterator[ReadAnsw
     """The samples in [from_ms, to_ms) as a collector hands them to the store: one answer per metric."""
     from gpucost.store.metrics import ReadAnswer
 
-    by_metric: dict[str, list[Series]] = {}
+    by_metric = {}
     for one in series:
         by_metric.setdefault(one.labels["__name__"], []).append(one)
     for found in by_metric.values():

@@ -24,6 +24,10 @@ class Series:
     times: Times
     values: Values
 
+    def where(self, keep: npt.NDArray[np.bool_]) -> Series:
+        """The series with some of its samples."""
+        return Series(self.labels, self.times[keep], self.values[keep])
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:

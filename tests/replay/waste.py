@@ -40,7 +40,7 @@ def check_waste(config: Config, store: Store, period: Period) -> None:
         }
         gpu_ms, idle_ms, unmeasured_ms, unavailable_ms = con.execute(_HOURS, span).fetchall()[0]
     whole, by_hour = anatomy(config, store, period), anatomy(config, store, period, "cluster", "node", "hour")
-    paid: dict[tuple[str | None, str | None, int], Decimal] = defaultdict(Decimal)
+    paid = defaultdict(Decimal)
     starts = {slot.hour: slot.from_ms for slot in time_buckets(period, config.tz, ("hour",))}
     for row in by_hour.rows:
         assert row.cost >= 0 and row.gpu_hours > -1e-9

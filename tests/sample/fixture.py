@@ -70,7 +70,7 @@ def tables() -> dict[str, pa.Table]:
 
 def _samples(fleet: DemoFleet) -> pa.Table:
     """A row for each series, with a value for each scrape from its first sample to its last; NaN for missing ones."""
-    rows: Rows = []
+    rows = []
     for labels, times, values in samples(fleet):
         metric = labels["__name__"]
         seconds = times[times < START + SECONDS] - START
@@ -87,7 +87,7 @@ def _samples(fleet: DemoFleet) -> pa.Table:
 
 
 def _work(work: Work) -> pa.Table:
-    rows: Rows = []
+    rows = []
     for source, batch in (("demo", work.counted), ("mlflow", work.epochs)):
         rows += [(source, *row) for row in _values(batch)]
     numbers = pa.list_(pa.int64())
@@ -107,7 +107,7 @@ def _json(series: ProgressSeries) -> str:
 
 
 def _runs(work: Work) -> pa.Table:
-    rows: Rows = []
+    rows = []
     for run in work.runs:
         started, ended = run.started_ms // 1000 - START, run.ended_ms // 1000 - START
         if started < SECONDS:
@@ -125,7 +125,7 @@ def _bill(fleet: DemoFleet) -> pa.Table:
 def _jobs(cluster: slurm.Scheduler) -> pa.Table:
     """What sacct prints, with times as numbers."""
     text = slurm.jobs(cluster).replace("Unknown", "").splitlines()
-    rows: Rows = []
+    rows = []
     for line in text[1:]:
         row = dict(zip(FIELDS, line.split(DELIMITER), strict=True))
         times = {name: int(row[name]) - START if row[name] else None for name in _TIMES}
@@ -140,7 +140,7 @@ _TIMES = ("Submit", "Eligible", "Start", "End")
 
 def _slurm(cluster: slurm.Scheduler) -> pa.Table:
     """Lines of Slurm's other commands; what has a beginning and an end has braces for both."""
-    rows: Rows = []
+    rows = []
     for name, text in slurm.facts().items():
         rows += [(name, None, None, line) for line in text.splitlines()]
     rows += [("slurm-shares.psv", None, None, line) for line in _shares(cluster).splitlines()]

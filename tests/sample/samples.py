@@ -25,7 +25,7 @@ def percent(profile: str, times: Times, start: int, end: int, dice: np.random.Ge
     hour = times % 86_400 / 3600
     rhythm = np.sin((hour - 9) / 24 * 2 * np.pi)
     ended = {"hung": 0.45, "forgotten": 0.2}.get(profile, 1)
-    busy: Floats = np.zeros(len(times))
+    busy = np.zeros(len(times))
     if profile in ("training", "narrow", "patchy"):
         mean, stalls = (74, 0.34) if profile == "patchy" else (91, 0.14)
         busy = np.maximum(normal(mean, 5), 6)
@@ -44,8 +44,7 @@ def percent(profile: str, times: Times, start: int, end: int, dice: np.random.Ge
     elif profile == "tests":
         busy = np.where(_stretches(times, 600, dice) < 0.7, normal(40, 15), 1)
     busy[times > start + (end - start) * ended] = 0
-    rounded: Floats = np.rint(np.clip(busy, 0, 100))
-    return rounded
+    return np.rint(np.clip(busy, 0, 100))
 
 
 def _stretches(times: Times, seconds: int, dice: np.random.Generator) -> Floats:
@@ -53,8 +52,7 @@ def _stretches(times: Times, seconds: int, dice: np.random.Generator) -> Floats:
     if not len(times):
         return np.zeros(0)
     stretch = (times - times[0]) // seconds
-    chosen: Floats = dice.random(int(stretch[-1]) + 1)[stretch]
-    return chosen
+    return dice.random(int(stretch[-1]) + 1)[stretch]
 
 
 _STEP = 600
@@ -102,7 +100,7 @@ def _histogram(queue: str, times: Times, jobs: list[DemoPod], waits: Floats) -> 
     admitted = np.searchsorted(starts, times, side="right")
 
     def series(suffix: str, weights: Floats, **labels: str) -> DemoSeries:
-        totals: Floats = np.concatenate(([0.0], np.cumsum(weights)))[admitted]
+        totals = np.concatenate(([0.0], np.cumsum(weights)))[admitted]
         return _of_queue(f"admission_wait_time_seconds_{suffix}", queue, times, totals, **labels)
 
     yield series("sum", waits)
@@ -120,8 +118,7 @@ def _sum(times: Times, spans: list[tuple[int, int, int]]) -> Floats:
         low, high = np.searchsorted(times, [start, end])
         total[low] += amount
         total[high] -= amount
-    summed: Floats = np.cumsum(total)[:-1]
-    return summed
+    return np.cumsum(total)[:-1]
 
 
 _KSM = {"job": "kube-state-metrics", "instance": "10.10.3.17:8080"}
@@ -188,7 +185,7 @@ def _reclaims(fleet: DemoFleet) -> Iterator[DemoSeries]:
 
 
 def _pods(fleet: DemoFleet) -> Iterator[DemoSeries]:
-    owners: dict[tuple[str, str, str], tuple[tuple[str, str], int, int]] = {}
+    owners = {}
     for pod in fleet.pods:
         state = partial(_state, namespace=pod.namespace, pod=pod.name, uid=pod.uid)
         span, queued, started = (pod.start, pod.gone), pod.start - pod.waits, pod.start + pod.pulls
@@ -224,7 +221,7 @@ _WHOLE, _SLICE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
 def _devices(fleet: DemoFleet) -> Iterator[DemoSeries]:
-    held: dict[tuple[int, Device], list[DemoPod]] = {}
+    held = {}
     for pod in fleet.pods:
         for device in pod.devices:
             held.setdefault((id(pod.node), device), []).append(pod)

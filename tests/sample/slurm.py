@@ -275,7 +275,7 @@ def jobs(cluster: Scheduler) -> str:
     """`sacct -a -D --parsable2` with steps, in order of submission."""
     known = sorted([*cluster.runs, *cluster.pending], key=lambda run: (run.submit, run.number))
     # jobs were planned by kind; Slurm numbers them as they are submitted
-    numbers: dict[int, int] = {}
+    numbers = {}
     for run in known:
         numbers.setdefault(run.number, 40_001 + len(numbers))
     lines = [DELIMITER.join(FIELDS)]
@@ -348,7 +348,7 @@ def _associations() -> str:
 
 def shares(runs: Sequence[_Run], now: int) -> str:
     """`sshare -a -P -l`: use counts half after a week, users rank by the shares of all that is above them (Fair Tree)."""
-    used: dict[tuple[str, str], float] = defaultdict(float)
+    used = defaultdict(float)
     for run in runs:
         end = run.end or now
         gpu_seconds = run.work.gpus * run.work.nodes * (end - (run.start or end))

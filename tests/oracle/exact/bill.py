@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,7 +17,7 @@ from tests.oracle.exact.devices import DeviceSeries, Speech, device_series
 from tests.oracle.exact.identities import identified
 from tests.oracle.exact.nodes import Node, count_gpus, is_accelerator, lives
 from tests.oracle.exact.pods import Pod, pods
-from tests.oracle.exact.prices import NANO, Row, steps
+from tests.oracle.exact.prices import NANO, Steps
 from tests.oracle.exact.states import HOUR, State, states, valid
 from tests.oracle.exact.teams import Teams
 from tests.replay.series import Series
@@ -29,7 +29,7 @@ Spans = list[tuple[int, int]]
 class Rules:
     """What a bill depends on besides samples: prices, and settings."""
 
-    book: list[Row]
+    prices: Callable[[Node], Steps]
     cluster: str
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     teams: list[dict[str, Any]] = field(default_factory=list)
@@ -92,7 +92,7 @@ def exact_bill(series: list[Series], rules: Rules) -> Bill:
     for node in nodes:
         node.gpus = count_gpus(node)
     nodes = [node for node in nodes if node.gpus > 0]
-    holders: dict[Node, list[Pod]] = defaultdict(list)
+    holders = defaultdict(list)
     for pod in pods(told, nodes, exporters):
         holders[pod.node].append(pod)
     seen = collected(told, exporters)
@@ -108,7 +108,7 @@ def exact_bill(series: list[Series], rules: Rules) -> Bill:
 def _place(nodes: list[Node], exporters: list[DeviceSeries], told: list[State]) -> None:
     """Puts each series on the node that its exporter names, else on that of the pod it names."""
     names = defaultdict(set)
-    by_name: dict[tuple[str, str], list[Node]] = defaultdict(list)
+    by_name = defaultdict(list)
     for node in nodes:
         names[node.cluster].add(node.name)
         by_name[node.cluster, node.name].append(node)
@@ -139,8 +139,8 @@ class _NodeBill:
     def __init__(self, bill: Bill, node: Node, holders: list[Pod], rules: Rules, teams: Teams) -> None:
         self.bill, self.node, self.rules, self.teams = bill, node, rules, teams
         self.holders = sorted(holders, key=lambda pod: pod.since)
-        self.prices = steps(rules.book, node, rules.zone)
-        on: dict[tuple[str, str], list[DeviceSeries]] = defaultdict(list)
+        self.prices = rules.prices(node)
+        on = defaultdict(list)
         for device in node.devices:
             on[device.uuid, device.instance].append(device)
         self.speech = {key: Speech(series, rules.threshold) for key, series in on.items()}
@@ -167,10 +167,7 @@ class _NodeBill:
         capacity = self.node.gpus * (until - since)
         held = {pod: pod.gpus * (min(pod.until, until) - max(pod.since, since)) for pod in here}
         free = capacity - sum(billed.values(), Fraction(0))
-        shares: dict[Pod | None, Fraction] = {
-            **{pod: billed[pod] / capacity for pod in here},
-            None: free / capacity,
-        }
+        shares = {**{pod: billed[pod] / capacity for pod in here}, None: free / capacity}
         costs, in_doubt = amounts(node_cost, shares)
         in_doubt += doubtful
         for pod in here:
@@ -215,7 +212,7 @@ class _NodeBill:
             scale = min(Fraction(1), self.node.gpus / held) if held else Fraction(1)
             for pod in holding:
                 billed[pod] += pod.gpus * scale * (end - start)
-            causes: dict[str, Fraction] = {}
+            causes = {}
             for cause, absent_from, absent_to, gpus in self.absences:
                 if absent_from <= start < absent_to:
                     causes[cause] = max(gpus, causes.get(cause, Fraction(0)))

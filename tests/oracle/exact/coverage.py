@@ -17,7 +17,7 @@ def collected(told: list[State], exporters: list[DeviceSeries]) -> dict[str, lis
     Activity alone tells nothing of who held a GPU: it counts only where nothing else was ever collected. Families of metrics that
     fall silent alone, and shards, are left to the tests of coverage.
     """
-    seen: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
+    seen = defaultdict(list)
     for state in told:
         seen[state.cluster].append((state.first, state.last, state.begin, state.end))
     known = set(seen)

@@ -101,7 +101,7 @@ def device_series(everything: Iterable[Samples]) -> list[DeviceSeries]:
             labels.get("UUID") or labels.get("uuid")
         ):
             told.append(samples)
-    scraped: dict[Target, dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    scraped = defaultdict(lambda: defaultdict(list))
     for samples in told:
         hourly = hourly_gaps(samples)
         for hour, gaps in hourly.items():
@@ -150,8 +150,8 @@ class Speech:
 
     def __init__(self, series: list[DeviceSeries], threshold: Fraction) -> None:
         scale = SCALE[series[0].labels["__name__"]]
-        values: dict[int, float] = {}
-        intervals: dict[int, int] = {}
+        values = {}
+        intervals = {}
         for one in series:
             for time, value in zip(one.times, one.values, strict=True):
                 values[time] = max(value, values.get(time, value))

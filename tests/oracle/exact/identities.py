@@ -16,7 +16,7 @@ STARTS = ("kube_pod_status_scheduled_time", "kube_pod_start_time")
 
 def identified(told: list[State]) -> Iterator[State]:
     """The same states, those of pods without a uid with the uid that they are given, each once per pod that it speaks of."""
-    nameless: dict[tuple[str, str | None, str | None], list[State]] = defaultdict(list)
+    nameless = defaultdict(list)
     for state in told:
         if (
             state.metric.startswith("kube_pod_")
@@ -49,7 +49,7 @@ def _lives(states: list[State]) -> Iterator[tuple[int, int, str | None, int]]:
     infos = sorted(
         (s for s in states if s.metric == "kube_pod_info" and s.get("node")), key=lambda s: s.first
     )
-    dated: dict[int, tuple[int, int]] = {}
+    dated = {}
     metric = next((m for m in STARTS if any(s.metric == m for s in states)), None)
     if metric:
         for state in states:

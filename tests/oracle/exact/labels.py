@@ -50,7 +50,7 @@ def spans(told: Iterable[State], *, of_node: bool = False) -> list[Span]:
     if of_node:
         telling = [stretch for stretch in stretches if GPU_LABELS & stretch[1].keys()]
         stretches = telling or [stretch for stretch in stretches if stretch[1]]
-    found: list[Span] = []
+    found = []
     for until, merged in stretches:
         if found and found[-1].labels == merged:
             found[-1] = Span(found[-1].since, until, merged)

@@ -160,7 +160,7 @@ class Node:
 
     def capacity(self, since: int, until: int) -> dict[str, Fraction]:
         """Units of each accelerator that the node offers last within a time."""
-        newest: dict[str, State] = {}
+        newest = {}
         low, high = max(self.since, since), min(self.until, until)
         for state in self.states:
             is_offer = (
@@ -272,13 +272,13 @@ def _replicas(labels: Labels) -> Fraction:
 
 def lives(told: list[State], exporters: list[DeviceSeries]) -> list[Node]:
     """All lives of nodes that metrics show, without what is on them."""
-    seen: dict[tuple[str, str], list[State]] = defaultdict(list)
+    seen = defaultdict(list)
     for state in told:
         if state.metric.startswith("kube_node_") and state.get("node"):
             seen[state.cluster, str(state.get("node"))].append(state)
     found = []
     for (cluster, name), states in seen.items():
-        created: dict[int, list[State]] = defaultdict(list)
+        created = defaultdict(list)
         for state in states:
             if state.metric == "kube_node_created":
                 created[round(state.value * 1000)].append(state)
@@ -295,7 +295,7 @@ def lives(told: list[State], exporters: list[DeviceSeries]) -> list[Node]:
                 ]
                 found.append(Node(cluster, name, machine, since, until, spans(labeled, of_node=True), states))
     known = {cluster for cluster, _ in seen}
-    bare: dict[tuple[str, str], list[DeviceSeries]] = defaultdict(list)
+    bare = defaultdict(list)
     for device in exporters:
         if device.host and device.cluster not in known:
             bare[device.cluster, device.host].append(device)
@@ -316,7 +316,7 @@ def _created(created: dict[int, list[State]]) -> list[tuple[int, int]]:
 
 def _undated(states: list[State], infos: list[State]) -> list[tuple[int, int]]:
     """Where no creation is told, a machine is a life: while it is named, from its first sample to its last plus an interval."""
-    found: dict[str | None, list[int]] = {}
+    found = {}
     for state in states:
         named = [s for s in infos if s.first < state.end and state.first < s.end]
         for machine, since, until in [
@@ -364,7 +364,7 @@ def count_gpus(node: Node) -> Fraction:
         and s.first < node.until
         and node.since <= s.last
     ]
-    most: dict[str, Fraction] = {}
+    most = {}
     for state in offered:
         most[state.resource] = max(Fraction(state.value), most.get(state.resource, Fraction(0)))
     plain = [

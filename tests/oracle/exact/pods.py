@@ -50,8 +50,8 @@ def _is_request(state: State) -> bool:
 
 def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]) -> list[Pod]:
     """All pods that held GPUs."""
-    by_uid: dict[tuple[str, str], list[State]] = defaultdict(list)
-    by_name: dict[tuple[str, str], list[Node]] = defaultdict(list)
+    by_uid = defaultdict(list)
+    by_name = defaultdict(list)
     for node in nodes:
         by_name[node.cluster, node.name].append(node)
     for state in told:
@@ -67,8 +67,8 @@ def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]
     for node in nodes:
         node.on_hami = [other for other in nodes if other.cluster == node.cluster and other.virtual]
     claimed = {(d.cluster, d.namespace, d.pod) for d in exporters if d.by_claim}
-    found: list[Pod] = []
-    claims: list[Pod] = []
+    found = []
+    claims = []
     for (cluster, uid), states in by_uid.items():
         namespace, name = str(states[0].get("namespace")), str(states[0].get("pod"))
         units = {resource: count for resource, count in requests(states).items() if is_accelerator(resource)}
@@ -110,7 +110,7 @@ def _part_of_virtual(counted: str, states: list[State], node: Node) -> Fraction 
     }  # fmt: skip
     if not any(resource in PARTS[counted] for resource, _, _ in asked):
         return None
-    parts: dict[tuple[str | None, bool], Fraction] = {}
+    parts = {}
     for container, is_init in {key[1:] for key in asked}:
         memory, percentage, cores = (asked.get((resource, container, is_init)) for resource in PARTS[counted])
         of_each = node.memory_of_each(PARTS[counted][0])
@@ -124,7 +124,7 @@ def _part_of_virtual(counted: str, states: list[State], node: Node) -> Fraction 
 
 def _claimed(claims: list[Pod]) -> list[Pod]:
     """Pods that hold devices by claims, each once per stretch of an unchanged share: a device is split among those that run."""
-    on: dict[tuple[Node, str, str], dict[Pod, DeviceSeries]] = defaultdict(dict)
+    on = defaultdict(dict)
     for pod in claims:
         for device in _named(pod):
             if device.by_claim:
@@ -173,7 +173,7 @@ def requests(states: list[State]) -> dict[str, Fraction]:
 
 def _asked(states: list[State]) -> dict[tuple[str, str | None, bool], Fraction]:
     """Units by resource, container and whether it is an init container; requests equal limits, however often they are told."""
-    asked: dict[tuple[str, str | None, bool], Fraction] = {}
+    asked = {}
     for state in states:
         if _is_request(state):
             key = (state.resource, state.get("container"), "_init_" in state.metric)
@@ -189,8 +189,8 @@ def _together(
         for s in states
         if s.metric == "kube_pod_init_container_info" and s.labels.get("restart_policy") == "Always"
     }
-    lasting: dict[str, Fraction] = defaultdict(Fraction)
-    starting: dict[str, Fraction] = defaultdict(Fraction)
+    lasting = defaultdict(Fraction)
+    starting = defaultdict(Fraction)
     for (resource, container, is_init), units in asked.items():
         if is_init and container not in sidecars:
             starting[resource] = max(starting[resource], units)
@@ -270,13 +270,13 @@ def _named(pod: Pod) -> list[DeviceSeries]:
 def _assign(found: list[Pod]) -> None:
     """Gives each pod the devices known to be its own, and how many GPUs each stands for."""
     named = {pod: _named(pod) for pod in found}
-    namesakes: dict[tuple[Node, DeviceSeries], int] = defaultdict(int)
+    namesakes = defaultdict(int)
     for pod, series in named.items():
         for one in series:
             namesakes[pod.node, one] += 1
     for pod in found:
-        spoken: dict[tuple[str, str], int] = defaultdict(int)
-        one_of: dict[tuple[str, str], DeviceSeries] = {}
+        spoken = defaultdict(int)
+        one_of = {}
         for one in named[pod]:
             # a reused name: the series must have spoken within this very pod's life
             samples = CERTAIN if namesakes[pod.node, one] == 1 else one.samples_in(pod.since, pod.until)

@@ -96,7 +96,7 @@ def lower_median(values: list[int]) -> int | None:
 
 def hourly_gaps(samples: Samples) -> dict[int, list[int]]:
     """The distances between samples of one hour, by hour."""
-    gaps: dict[int, list[int]] = defaultdict(list)
+    gaps = defaultdict(list)
     for time, following in itertools.pairwise(samples.times):
         if time // HOUR == following // HOUR:
             gaps[time // HOUR].append(following - time)
@@ -107,7 +107,7 @@ class Intervals:
     """How often targets of kube-state-metrics were scraped, hour by hour: what scraping does later changes nothing about it."""
 
     def __init__(self, everything: list[Samples]) -> None:
-        pooled: dict[Target, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        pooled = defaultdict(lambda: defaultdict(list))
         for samples in everything:
             for hour, gaps in hourly_gaps(samples).items():
                 pooled[samples.target][hour] += gaps

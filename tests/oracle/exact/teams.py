@@ -17,7 +17,7 @@ class Teams:
 
     def __init__(self, told: list[State], configured: list[dict[str, Any]]) -> None:
         self.configured = configured
-        sets: dict[tuple[str, str], list[State]] = defaultdict(list)
+        sets = defaultdict(list)
         for state in told:
             if state.metric == "kube_namespace_labels" and state.get("namespace"):
                 sets[state.cluster, str(state.get("namespace"))].append(state)

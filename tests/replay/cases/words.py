@@ -1,59 +1,49 @@
-"""The few words in which cases are told. Hours count from the morning of 2026-03-10, UTC."""
+"""The few words in which fleets are described. Hours count from the morning of 2026-03-10, UTC."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from tests.text_tables import rows
 
 MORNING = 1_773_100_800  # 2026-03-10T00:00:00Z
 
 HEADER = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start"
 
-BOOK = [
-    ",,,p4de.24xlarge,on_demand,40.00,USD,",
-    ",,,p4de.24xlarge,spot,16.00,USD,",
-    ",,,g6.12xlarge,on_demand,4.80,USD,",
-    ",,,g6.12xlarge,spot,1.80,USD,",
-    ",,,g5.xlarge,on_demand,1.20,USD,",
-    ",,,g5.xlarge,spot,0.48,USD,",
-    ",,,p5.48xlarge,on_demand,64.00,USD,",
-    ",,,p5.48xlarge,spot,24.00,USD,",
-    "gcp,,,a2-highgpu-2g,on_demand,8.40,USD,",
-    "gcp,,,a2-highgpu-2g,spot,2.80,USD,",
-    "azure,,,Standard_NC24ads_A100_v4,on_demand,3.60,USD,",
-    "azure,,,Standard_NC24ads_A100_v4,spot,1.44,USD,",
-]
+BOOK = """,,,p4de.24xlarge,on_demand,40.00,USD,
+,,,p4de.24xlarge,spot,16.00,USD,
+,,,g6.12xlarge,on_demand,4.80,USD,
+,,,g6.12xlarge,spot,1.80,USD,
+,,,g5.xlarge,on_demand,1.20,USD,
+,,,g5.xlarge,spot,0.48,USD,
+,,,p5.48xlarge,on_demand,64.00,USD,
+,,,p5.48xlarge,spot,24.00,USD,
+gcp,,,a2-highgpu-2g,on_demand,8.40,USD,
+gcp,,,a2-highgpu-2g,spot,2.80,USD,
+azure,,,Standard_NC24ads_A100_v4,on_demand,3.60,USD,
+azure,,,Standard_NC24ads_A100_v4,spot,1.44,USD,""".splitlines()
 
-SHAPES: dict[str, tuple[str, int, str]] = {
-    "p4de.24xlarge": ("NVIDIA A100-SXM4-80GB", 8, "karpenter"),
-    "p4d.24xlarge": ("NVIDIA A100-SXM4-40GB", 8, "karpenter"),
-    "p5.48xlarge": ("NVIDIA H100 80GB HBM3", 8, "karpenter"),
-    "g6.12xlarge": ("NVIDIA L4", 4, "karpenter"),
-    "g5.xlarge": ("NVIDIA A10G", 1, "karpenter"),
-    "a2-highgpu-2g": ("NVIDIA A100-SXM4-40GB", 2, "gke"),
-    "Standard_NC24ads_A100_v4": ("NVIDIA A100 80GB PCIe", 1, "aks"),
-    "trn3.48xlarge": ("Trainium3", 16, "karpenter"),
-    "metal-mi300x": ("AMD Instinct MI300X", 8, "aks"),
-    "Standard_ND96isr_MI300X_v5": ("AMD Instinct MI300X", 8, "aks"),
+#: By instance type, the model of its GPUs, how many there are, and whose machine it is.
+SHAPES = {
+    kind: (model, int(count), provider)
+    for kind, model, count, provider in rows("""
+p4de.24xlarge              | NVIDIA A100-SXM4-80GB  |  8 | karpenter
+p4d.24xlarge               | NVIDIA A100-SXM4-40GB  |  8 | karpenter
+p5.48xlarge                | NVIDIA H100 80GB HBM3  |  8 | karpenter
+g6.12xlarge                | NVIDIA L4              |  4 | karpenter
+g5.xlarge                  | NVIDIA A10G            |  1 | karpenter
+a2-highgpu-2g              | NVIDIA A100-SXM4-40GB  |  2 | gke
+Standard_NC24ads_A100_v4   | NVIDIA A100 80GB PCIe  |  1 | aks
+trn3.48xlarge              | Trainium3              | 16 | karpenter
+metal-mi300x               | AMD Instinct MI300X    |  8 | aks
+Standard_ND96isr_MI300X_v5 | AMD Instinct MI300X    |  8 | aks
+""")
 }
 PLACES = {
     "karpenter": ("us-west-2", "us-west-2b"),
     "gke": ("europe-west4", "europe-west4-a"),
     "aks": ("westeurope", "westeurope-1"),
 }
-
-
-@dataclass(frozen=True)
-class Case:
-    """A fleet, its price book and the totals that a person worked out."""
-
-    name: str
-    description: str
-    fleet: dict[str, Any]
-    hand: dict[str, str]
-    book: list[str]
-    header: str = HEADER
-    by_day: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def at(hours: float) -> int:
