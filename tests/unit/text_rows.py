@@ -6,3 +6,8 @@ from __future__ import annotations
 def text_rows(text: str) -> list[tuple[str, ...]]:
     """The cells of each line, without the spaces around them."""
     return [tuple(cell.strip() for cell in line.split("|")) for line in text.strip().splitlines()]
+
+
+def values(line: str) -> dict[str, str]:
+    """The words of a line, each a name and its value: "key=i-0abc cost=10"."""
+    return dict(word.split("=", 1) for word in line.split())
