@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 
 def text_rows(text: str) -> list[tuple[str, ...]]:
     """The cells of each line, without the spaces around them."""
@@ -11,3 +13,8 @@ def text_rows(text: str) -> list[tuple[str, ...]]:
 def values(line: str) -> dict[str, str]:
     """The words of a line, each a name and its value: "key=i-0abc cost=10"."""
     return dict(word.split("=", 1) for word in line.split())
+
+
+def cells(rows: Iterable[Mapping[str, object]], names: str) -> list[tuple[str, ...]]:
+    """These columns of each row, as text_rows() has them."""
+    return [tuple(str(row[name]) for name in names.split()) for row in rows]
