@@ -111,6 +111,9 @@ CASES = {
     "before the first list price the earliest holds": Case(
         FOUR_DAYS, "0 48 5, 48 96 6", listed="price=5 as_of=2026-10-02; price=6 as_of=2026-10-03"
     ),
+    "next month's price of a zone is not charged today": Case(
+        NODE, "33", listed="price=33 as_of=2026-01-01; price=99 as_of=2026-09-30 begins=2027-01-01 zone=us-east-1a"
+    ),
     "a list price of any region": Case(NODE, "7", listed=ANY_REGION),
     "comes after the region's zones": Case(NODE, "6", listed=OF_A_ZONE),
     "and those after the region": Case(NODE, "5", listed=PLACES),

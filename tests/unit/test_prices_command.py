@@ -123,6 +123,7 @@ FACTS = """
 price=50 as_of=2026-11-10 + price=52 as_of=2026-10-01 + price=45 as_of=2026-11-20 starts=2026-12-01 \
 | 50.0 store | 45.0 store upcoming, 52.0 store superseded, 55.04 catalog superseded
 price=1 zone=us-east-1a as_of=2026-11-20 starts=2027-01-01 | 55.04 catalog | 1.0 store upcoming
+price=11 as_of=2026-12-01 | 55.04 catalog | 11.0 store upcoming
 price=98.32 as_of=2025-01-01 | 55.04 catalog | 98.32 store superseded
 """
 
