@@ -8,10 +8,96 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpucost.collect.bill import anthropic, azure, oci, openai
+from tests.unit.stage_tables import Rule, Tables
 
 if TYPE_CHECKING:
     from gpucost.collect.bill.formats import Format
-    from tests.unit.stage_tables import Tables
+
+RULES = {
+    "each kind of commitment of google is called one": Rule(
+        "collect/bill/gcp_3_mapped",
+        """
+        gcp_rows: row_id INT, file_row_number INT, start_at TIMESTAMP, end_at TIMESTAMP, kind VARCHAR, \
+        invoice_month VARCHAR, billing_account_id VARCHAR, service_id VARCHAR, sku_id VARCHAR, sku VARCHAR, \
+        project_id VARCHAR, global_name VARCHAR, resource_name VARCHAR, region VARCHAR, tags VARCHAR, cost_type VARCHAR, \
+        adjustment VARCHAR, subscription_id VARCHAR, consumption_model VARCHAR, currency VARCHAR, project_name VARCHAR, \
+        service VARCHAR, zone VARCHAR, machine_type VARCHAR, pricing_unit VARCHAR, unit VARCHAR, reservation_name VARCHAR, \
+        instance_key VARCHAR, source_file VARCHAR, cost DECIMAL(38, 12) DEFAULT 0, usage_credits DECIMAL(38, 12) DEFAULT 0, \
+        other_credits DECIMAL(38, 12) DEFAULT 0, resource_cud DECIMAL(38, 12) DEFAULT 0, spend_cud DECIMAL(38, \
+        12) DEFAULT 0, cost_at_list DECIMAL(38, 12) DEFAULT 0, cost_at_contract DECIMAL(38, 12) DEFAULT 0, \
+        pricing_amount DECIMAL(38, 12) DEFAULT 0, amount DECIMAL(38, 12) DEFAULT 0, list_price DECIMAL(38, 12) DEFAULT 0, \
+        contract_price DECIMAL(38, 12) DEFAULT 0, units_priced DECIMAL(38, 12) DEFAULT 0, is_spot BOOLEAN DEFAULT false, \
+        has_offset BOOLEAN DEFAULT false, is_unused_reservation BOOLEAN DEFAULT false
+
+        gcp_hours: row_id INT, instance_hours DOUBLE
+
+        gcp_fees: row_id INT, is_fee BOOLEAN, is_without_fee BOOLEAN, share DECIMAL(38, 12)
+
+        gcp_rows: row_id, sku, kind, cost_type, resource_cud, spend_cud, consumption_model
+        1, 'resource', 'instance', 'regular', -1, 0, NULL
+        2, 'spend', 'instance', 'regular', 0, -1, 'Default'
+        3, 'model', 'instance', 'regular', 0, 0, 'Flex'
+        4, 'fee', 'commitment_fee', 'regular', 0, 0, NULL
+        5, 'none', 'instance', 'regular', 0, 0, 'Default'
+        """,
+        """
+        SELECT sku_description, pricing_category, commitment_discount_category, commitment_discount_type, \
+        commitment_discount_status FROM mapped
+        resource | Committed | Usage | Committed use discount | Used
+        spend | Committed | Spend | Committed use discount | Used
+        model | Committed | Spend | Committed use discount | Used
+        fee | Committed | Usage | Committed use discount | -
+        none | Standard | - | - | -
+        """,
+    ),
+    "a new price of any place takes the place of the catalog s": Rule(
+        "collect/prices/replaced_prices",
+        """
+        catalog_prices: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, purchase_option VARCHAR, \
+        term_years INT, payment_option VARCHAR, offering VARCHAR, currency VARCHAR, price_per_hour DOUBLE, price_as_of DATE
+        'oci', NULL, NULL, 'BM.GPU.8', 'on_demand', NULL, NULL, '', 'USD', 4, '2026-09-01'
+
+        list_prices: provider
+        """,
+        """
+        old_price_per_hour new_price_per_hour
+        4 | 5
+        """,
+        {
+            "provider": "oci",
+            "region": [""],
+            "zone": [""],
+            "instance_type": ["BM.GPU.8"],
+            "purchase_option": ["on_demand"],
+            "term_years": [0],
+            "payment_option": [""],
+            "offering": [""],
+            "price_per_hour": ["5"],
+            "currency": ["USD"],
+        },
+    ),
+    "what a machine was charged is no price of the market": Rule(
+        "whatif/spot/market_changes",
+        """
+        spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms, price_per_hour, currency
+        'aws', 'r', 'ra', 'P5', 'Linux/UNIX', '', 10, 4, 'USD'
+        'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 10, 3, 'USD'
+        'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 20, 3, 'USD'
+        'aws', 'r', 'ra', 'p5', 'Windows', '', 30, 5, 'USD'
+        """,
+        """
+        SELECT zone, instance_type, at_ms, price_per_hour FROM market_changes
+        ra | p5 | 10 | 4
+        """,
+        {"instance_types": ["p5"], "currency": "USD"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rule(name: str, request: pytest.FixtureRequest) -> None:
+    for found, expected in RULES[name].compare(request):
+        assert found == expected
 
 
 def _raw(tables: Tables, form: Format, *rows: dict[str, str]) -> None:
@@ -101,81 +187,6 @@ def test_a_gpu_machine_of_oci_is_known_by_its_service_in_both_reports(
     tables.run("collect/bill/oci")
     assert tables.rows("SELECT kind, service_name, instance_hours, billed_cost FROM mapped") == [
         ("instance", "COMPUTE", 1, 4)
-    ]
-
-
-def test_each_kind_of_commitment_of_google_is_called_one(tables: Tables) -> None:
-    texts = (
-        "kind invoice_month billing_account_id service_id sku_id sku project_id global_name resource_name region tags cost_type"
-        " adjustment subscription_id consumption_model currency project_name service zone machine_type pricing_unit unit"
-        " reservation_name instance_key source_file"
-    )
-    amounts = (
-        "cost usage_credits other_credits resource_cud spend_cud cost_at_list cost_at_contract pricing_amount amount list_price"
-        " contract_price units_priced"
-    )
-    flags = "is_spot has_offset is_unused_reservation"
-    tables.make(
-        "gcp_rows: row_id INT, file_row_number INT, start_at TIMESTAMP, end_at TIMESTAMP, "
-        + ", ".join(
-            f"{name} {kind}"
-            for kind, names in (
-                ("VARCHAR", texts),
-                ("DECIMAL(38, 12) DEFAULT 0", amounts),
-                ("BOOLEAN DEFAULT false", flags),
-            )
-            for name in names.split()
-        )
-    )
-    tables.make("gcp_hours: row_id INT, instance_hours DOUBLE")
-    tables.make("gcp_fees: row_id INT, is_fee BOOLEAN, is_without_fee BOOLEAN, share DECIMAL(38, 12)")
-    tables.add(
-        "gcp_rows: row_id, sku, kind, cost_type, resource_cud, spend_cud, consumption_model",
-        "1, 'resource', 'instance', 'regular', -1, 0, NULL",
-        "2, 'spend', 'instance', 'regular', 0, -1, 'Default'",
-        "3, 'model', 'instance', 'regular', 0, 0, 'Flex'",
-        "4, 'fee', 'commitment_fee', 'regular', 0, 0, NULL",
-        "5, 'none', 'instance', 'regular', 0, 0, 'Default'",
-    )
-    tables.run("collect/bill/gcp_3_mapped")
-    assert tables.rows(
-        "SELECT sku_description, pricing_category, commitment_discount_category, commitment_discount_type,"
-        " commitment_discount_status FROM mapped"
-    ) == [
-        ("resource", "Committed", "Usage", "Committed use discount", "Used"),
-        ("spend", "Committed", "Spend", "Committed use discount", "Used"),
-        ("model", "Committed", "Spend", "Committed use discount", "Used"),
-        ("fee", "Committed", "Usage", "Committed use discount", None),
-        ("none", "Standard", None, None, None),
-    ]
-
-
-def test_a_new_price_of_any_place_takes_the_place_of_the_catalog_s(tables: Tables) -> None:
-    tables.make(
-        "catalog_prices: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, purchase_option VARCHAR,"
-        " term_years INT, payment_option VARCHAR, offering VARCHAR, currency VARCHAR, price_per_hour DOUBLE, price_as_of DATE",
-        "'oci', NULL, NULL, 'BM.GPU.8', 'on_demand', NULL, NULL, '', 'USD', 4, '2026-09-01'",
-    )
-    tables.add("list_prices: provider")
-    (row,) = tables.answers(
-        "collect/prices/replaced_prices",
-        provider="oci", region=[""], zone=[""], instance_type=["BM.GPU.8"], purchase_option=["on_demand"], term_years=[0],
-        payment_option=[""], offering=[""], price_per_hour=["5"], currency=["USD"],
-    )  # fmt: skip
-    assert (row["old_price_per_hour"], row["new_price_per_hour"]) == (4, 5)
-
-
-def test_what_a_machine_was_charged_is_no_price_of_the_market(tables: Tables) -> None:
-    tables.add(
-        "spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms, price_per_hour, currency",
-        "'aws', 'r', 'ra', 'P5', 'Linux/UNIX', '', 10, 4, 'USD'",
-        "'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 10, 3, 'USD'",
-        "'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 20, 3, 'USD'",
-        "'aws', 'r', 'ra', 'p5', 'Windows', '', 30, 5, 'USD'",
-    )
-    tables.run("whatif/spot/market_changes", instance_types=["p5"], currency="USD")
-    assert tables.rows("SELECT zone, instance_type, at_ms, price_per_hour FROM market_changes") == [
-        ("ra", "p5", 10, 4)
     ]
 
 
