@@ -82,6 +82,10 @@ class Tables:
         """What a query answers."""
         return self.con.execute(sql).fetchall()
 
+    def texts(self, sql: str) -> list[tuple[str, ...]]:
+        """The same as text, as text_rows() has it."""
+        return [tuple(map(_text, row)) for row in self.rows(sql)]
+
 
 @dataclass(frozen=True)
 class Rule:

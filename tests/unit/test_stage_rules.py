@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.unit.stage_tables import Rule, Tables
-
-HOUR = 3_600_000
+from tests.unit.stage_tables import HOUR, Rule, Tables
 
 RULES = {
     "a window takes the place of what it covers and no moment more": Rule(
@@ -308,32 +308,49 @@ def test_rule(name: str, request: pytest.FixtureRequest) -> None:
         assert found == expected
 
 
+HELD = """
+allocations: allocation_id, cluster, namespace, workload, held_from_ms, held_to_ms
+1, 'c', 'ns', 'Deployment/api', 0, 9h
+2, 'c', 'ns', 'Deployment/api', 0, 9h
+3, 'c', 'ns', 'Job/x', 0, 100
+
+unit_candidates: series_id INT, allocation_id INT, cluster VARCHAR, namespace VARCHAR, workload VARCHAR
+1, 1, 'c', 'ns', 'Deployment/api'
+2, 2, 'c', 'ns', 'Deployment/api'
+
+progress_series: series_id, source, unit, kind
+1, 's', 'request', 'counter'
+2, 's', 'request', 'counter'
+
+loads: kind, source, from_ms, to_ms
+'progress', 's', 0, 9h
+
+collected: cluster, from_ms, to_ms
+'c', 0, 9h
+
+progress_values: series_id, at_ms, value
+1, 0, 5
+1, 5400000, 9
+1, 14520000, 10
+1, 9h, 10
+2, 0, 3
+2, 6h, 3
+"""
+
+
 def test_an_hour_is_quiet_if_the_counters_of_all_replicas_stand_still(tables: Tables) -> None:
     """Requests until 1:30 and one at 4:02, counted by each of two replicas; from hour 6 on one of them is not collected."""
-    held = f"'c', 'ns', 'Deployment/api', 0, {9 * HOUR}"
-    allocations = "allocations: allocation_id, cluster, namespace, workload, held_from_ms, held_to_ms"
-    tables.add(allocations, f"1, {held}", f"2, {held}", "3, 'c', 'ns', 'Job/x', 0, 100")
-    tables.make(
-        "unit_candidates: series_id INT, allocation_id INT, cluster VARCHAR, namespace VARCHAR, workload VARCHAR",
-        *(f"{number}, {number}, 'c', 'ns', 'Deployment/api'" for number in (1, 2)),
-    )
-    series = "progress_series: series_id, source, unit, kind"
-    tables.add(series, "1, 's', 'request', 'counter'", "2, 's', 'request', 'counter'")
-    tables.add("loads: kind, source, from_ms, to_ms", f"'progress', 's', 0, {9 * HOUR}")
-    tables.add("collected: cluster, from_ms, to_ms", f"'c', 0, {9 * HOUR}")
-    values = {(1, 0): 5, (1, 1.5): 9, (1, 4 + 2 / 60): 10, (1, 9): 10, (2, 0): 3, (2, 6): 3}
-    tables.add(
-        "progress_values: series_id, at_ms, value",
-        *(f"{number}, {round(hour * HOUR)}, {value}" for (number, hour), value in values.items()),
-    )
-    rows = tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)
+
+    def quiet() -> list[tuple[Any, ...]]:
+        return tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)
+
+    tables.fill(HELD)
     # the request counted at 4:02 may have come in hour 3; the first values may count requests of hour 0
-    assert [row[-1] for row in rows] == [2, 5] and {row[:3] for row in rows} == {
-        ("c", "ns", "Deployment/api")
-    }
-    # what was not collected of the cluster may hide requests
-    tables.con.execute("UPDATE temp.collected SET to_ms = ?", [5 * HOUR])
-    assert [row[-1] for row in tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)] == [2]
-    tables.con.execute("UPDATE temp.collected SET to_ms = ?", [9 * HOUR])
-    tables.con.execute("UPDATE loads SET to_ms = ?", [5 * HOUR])
-    assert [row[-1] for row in tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)] == [2]
+    assert [(*row[:3], row[-1]) for row in quiet()] == [
+        ("c", "ns", "Deployment/api", hour) for hour in (2, 5)
+    ]
+    # what was not collected of the cluster, or of requests, may hide requests
+    for table in ("temp.collected", "loads"):
+        tables.con.execute(f"UPDATE {table} SET to_ms = {5 * HOUR}")  # noqa: S608
+        assert [row[-1] for row in quiet()] == [2]
+        tables.con.execute(f"UPDATE {table} SET to_ms = {9 * HOUR}")  # noqa: S608

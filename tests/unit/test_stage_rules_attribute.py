@@ -6,12 +6,6 @@ import pytest
 
 from tests.unit.stage_tables import Rule
 
-HOUR = 3_600_000
-_HOST_PRICES = (
-    "host_prices: provider VARCHAR, region VARCHAR, family VARCHAR, gpu_model VARCHAR, currency VARCHAR, core DOUBLE,"
-    " gib DOUBLE, gpu DOUBLE"
-)
-
 RULES = {
     "the newest price of a core counts of the catalog and what was collected": Rule(
         "attribute/basis/10_host_prices",

@@ -6,8 +6,6 @@ import pytest
 
 from tests.unit.stage_tables import Rule, Tables
 
-HOUR = 3_600_000
-
 RULES = {
     "a pod ran on the first of two nodes of a name": Rule(
         "inventory/33_pod_nodes",

@@ -6,12 +6,6 @@ import pytest
 
 from tests.unit.stage_tables import Rule
 
-_ALLOCATED = (
-    "allocated: allocation_id UBIGINT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, uid VARCHAR, node_id UBIGINT,"
-    " resource VARCHAR, units DOUBLE, gpus DOUBLE, held_from_ms BIGINT, held_to_ms BIGINT, workload_kind VARCHAR,"
-    " workload VARCHAR"
-)
-
 RULES = {
     "a name is one machine at a time": Rule(
         "inventory/20_node_lifetimes",

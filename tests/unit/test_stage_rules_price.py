@@ -6,7 +6,6 @@ import pytest
 
 from tests.unit.stage_tables import Rule, Tables
 
-HOUR = 3_600_000
 _PRICE_LIST = (
     "price_list: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, zone VARCHAR,"
     " purchase_option VARCHAR, term_years INT, payment_option VARCHAR, offering VARCHAR, price_per_hour DECIMAL(24, 12),"

@@ -6,8 +6,6 @@ import pytest
 
 from tests.unit.stage_tables import Rule
 
-HOUR = 3_600_000
-_MONEY = "DECIMAL(38, 9)"
 _WORK = (
     "unit_work: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, model VARCHAR, tenant VARCHAR, day DATE,"
     " unit VARCHAR, amount DOUBLE, weight DOUBLE, failed DOUBLE"

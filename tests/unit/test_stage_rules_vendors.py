@@ -9,6 +9,7 @@ import pytest
 
 from gpucost.collect.bill import anthropic, azure, oci, openai
 from tests.unit.stage_tables import Rule, Tables
+from tests.unit.text_rows import text_rows, values
 
 if TYPE_CHECKING:
     from gpucost.collect.bill.formats import Format
@@ -158,58 +159,48 @@ def test_costs_of_openai_without_line_items_are_of_what_they_are_grouped_by(tabl
 @pytest.mark.parametrize(
     "row",
     [
-        {
-            "line_item_interval_usage_start": "2026-10-01T00:00Z",
-            "line_item_interval_usage_end": "2026-10-01T01:00Z",
-            "product_service": "COMPUTE",
-            "cost_my_cost": "4",
-        },
-        {
-            "charge_period_start": "2026-10-01T00:00Z",
-            "charge_period_end": "2026-10-01T01:00Z",
-            "billing_period_start": "2026-10-01T00:00Z",
-            "charge_category": "Usage",
-            "service_name": "COMPUTE",
-            "billed_cost": "4",
-        },
+        "line_item_interval_usage_start=2026-10-01T00:00Z line_item_interval_usage_end=2026-10-01T01:00Z "
+        "product_service=COMPUTE cost_my_cost=4",
+        "charge_period_start=2026-10-01T00:00Z charge_period_end=2026-10-01T01:00Z billing_period_start=2026-10-01T00:00Z "
+        "charge_category=Usage service_name=COMPUTE billed_cost=4",
     ],
     ids=["classic", "FOCUS"],
 )
-def test_a_gpu_machine_of_oci_is_known_by_its_service_in_both_reports(
-    tables: Tables, row: dict[str, str]
-) -> None:
-    machine = {
-        "product_resource_id": "ocid1.instance.oc1..a",
-        "cost_billing_unit_readable": "GPU Hour",
-        "usage_quantity": "1",
-    }
-    _raw(tables, oci.FORMATS[0], machine | row)
+def test_a_gpu_machine_of_oci_is_known_by_its_service_in_both_reports(tables: Tables, row: str) -> None:
+    machine = values("product_resource_id=ocid1.instance.oc1..a usage_quantity=1")
+    _raw(tables, oci.FORMATS[0], machine | values(row) | {"cost_billing_unit_readable": "GPU Hour"})
     tables.run("collect/bill/oci")
-    assert tables.rows("SELECT kind, service_name, instance_hours, billed_cost FROM mapped") == [
-        ("instance", "COMPUTE", 1, 4)
-    ]
+    found = tables.texts("SELECT kind, service_name, instance_hours, billed_cost FROM mapped")
+    assert found == [("instance", "COMPUTE", "1", "4")]
+
+
+SPOT_NODES = """
+nodes: node_id, cluster, node, provider, instance_type, zone, capacity_type, up_from_ms, up_to_ms
+1, 'c', 'a', 'aws', 'p5', NULL, 'spot', 0, 50h
+2, 'c', 'b', 'aws', 'p5', '', 'spot', 10h, 180600000
+3, 'c', 'd', 'aws', 'p5', '', 'spot', 70h, 80h
+4, 'c', 'e', 'aws', 'p5', 'ra', 'spot', 20h, 1000h
+5, 'c', 'f', 'aws', 'p5', NULL, 'on_demand', 0, 50h
+
+collected: cluster, from_ms, to_ms
+'c', 0, 1000h
+
+allocations: allocation_id, cluster, uid, node_id, gpus, held_to_ms
+1, 'c', 'u1', 1, 1, 50h
+2, 'c', 'u2', 2, 1, 180600000
+3, 'c', 'u3', 3, 1, 80h
+4, 'c', 'u4', 4, 1, 1000h
+
+series: series_id, cluster, metric, labels
+
+states: series_id, value, first_ms, last_ms
+"""
 
 
 def test_evidence_of_spot_nodes_is_by_pool_and_halves_with_age(tables: Tables) -> None:
-    hour, half_life = 3_600_000, 1000 * 3_600_000
-    tables.add(
-        "nodes: node_id, cluster, node, provider, instance_type, zone, capacity_type, up_from_ms, up_to_ms",
-        f"1, 'c', 'a', 'aws', 'p5', NULL, 'spot', 0, {50 * hour}",
-        f"2, 'c', 'b', 'aws', 'p5', '', 'spot', {10 * hour}, {50 * hour + 600_000}",  # 10 minutes later
-        f"3, 'c', 'd', 'aws', 'p5', '', 'spot', {70 * hour}, {80 * hour}",
-        f"4, 'c', 'e', 'aws', 'p5', 'ra', 'spot', {20 * hour}, {1000 * hour}",  # still there at the end
-        f"5, 'c', 'f', 'aws', 'p5', NULL, 'on_demand', 0, {50 * hour}",
-    )
-    tables.add("collected: cluster, from_ms, to_ms", f"'c', 0, {1000 * hour}")
-    tables.add(
-        "allocations: allocation_id, cluster, uid, node_id, gpus, held_to_ms",
-        *(
-            f"{node}, 'c', 'u{node}', {node}, 1, {until}"
-            for node, until in ((1, 50 * hour), (2, 50 * hour + 600_000), (3, 80 * hour), (4, 1000 * hour))
-        ),
-    )
-    tables.add("series: series_id, cluster, metric, labels")
-    tables.add("states: series_id, value, first_ms, last_ms")
+    """The second node ends 10 minutes after the first, which is one end; the fourth is still there at the end."""
+    half_life = 1000 * 3_600_000
+    tables.fill(SPOT_NODES)
     for half, weight in ((10**18, 1.0), (half_life, 0.5)):
         tables.run("whatif/spot/spot_evidence", held_within_ms=1000, half_life_ms=half)
         named, other = tables.rows(
@@ -223,50 +214,40 @@ def test_evidence_of_spot_nodes_is_by_pool_and_halves_with_age(tables: Tables) -
         assert (other[0], other[2], other[4]) == ("ra", 0, 0)
 
 
+MACHINE = "/subscriptions/S/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/VM1"
+# what a row says ("_" is a space), and its kind, hours, whether it is of spot and of a commitment, and whether a machine is named
+AZURE = f"""
+resource_id={MACHINE} meter_category=Virtual_Machines meter_name=NC24_Spot | instance | 2 | True | False | True
+resource_id={MACHINE} meter_category=Virtual_Machines product_name=NCads pricing_model=Savings_Plan | instance | 2 | False \
+| True | True
+resource_id={MACHINE} meter_category=Virtual_Machines_Licenses | instance | - | False | False | True
+resource_id={MACHINE} meter_category=Bandwidth | network | - | False | False | False
+meter_category=Storage | storage | - | False | False | False
+charge_type=Purchase reservation_id=r | commitment_fee | - | False | True | False
+charge_type=Purchase product_name=Reserved_VM_Instance | commitment_fee | - | False | True | False
+charge_type=Unused_Reservation | commitment_unused | - | False | True | False
+charge_type=Refund | refund | - | False | False | False
+charge_type=Tax | tax | - | False | False | False
+resource_id=/x/capacityReservationGroups/c meter_category=Virtual_Machines | reserved_unused | - | False | False | False
+charge_type=Usage | other | - | False | False | False
+"""
+
+
 def test_what_a_row_of_azure_is_is_told_by_its_charge_and_its_meter(tables: Tables) -> None:
-    machine = "/subscriptions/S/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/VM1"
-    usage = {
-        "date": "2026-10-01",
-        "cost": "4",
-        "quantity": "2",
-        "unit_of_measure": "1 Hour",
-        "charge_type": "Usage",
-    }
-    on_machine = usage | {"resource_id": machine, "meter_category": "Virtual Machines"}
-    rows = (
-        on_machine | {"meter_name": "NC24 Spot"},
-        on_machine | {"product_name": "NCads", "pricing_model": "Savings Plan"},
-        on_machine | {"meter_category": "Virtual Machines Licenses"},
-        usage | {"resource_id": machine, "meter_category": "Bandwidth"},
-        usage | {"meter_category": "Storage"},
-        usage | {"charge_type": "Purchase", "reservation_id": "r"},
-        usage | {"charge_type": "Purchase", "product_name": "Reserved VM Instance"},
-        usage | {"charge_type": "Unused Reservation"},
-        usage | {"charge_type": "Refund"},
-        usage | {"charge_type": "Tax"},
-        usage | {"resource_id": "/x/capacityReservationGroups/c", "meter_category": "Virtual Machines"},
-        usage,
-    )
-    _raw(tables, azure.FORMATS[0], *rows)
+    usage = values("date=2026-10-01 cost=4 quantity=2 unit_of_measure=1_Hour charge_type=Usage")
+    told = text_rows(AZURE)
+    rows = [usage | values(row) for row, *_ in told]
+    spaced = [
+        {name: value if name == "resource_id" else value.replace("_", " ") for name, value in row.items()}
+        for row in rows
+    ]
+    _raw(tables, azure.FORMATS[0], *spaced)
     tables.run("collect/bill/azure_1_rows")
-    found = tables.rows(
+    found = tables.texts(
         "SELECT kind, instance_hours, is_spot, is_of_commitment, instance_key IS NOT NULL FROM azure_rows "
         "ORDER BY file_row_number"
     )
-    assert found == [
-        ("instance", 2, True, False, True),
-        ("instance", 2, False, True, True),
-        ("instance", None, False, False, True),
-        ("network", None, False, False, False),
-        ("storage", None, False, False, False),
-        ("commitment_fee", None, False, True, False),
-        ("commitment_fee", None, False, True, False),
-        ("commitment_unused", None, False, True, False),
-        ("refund", None, False, False, False),
-        ("tax", None, False, False, False),
-        ("reserved_unused", None, False, False, False),
-        ("other", None, False, False, False),
-    ]
+    assert found == [row[1:] for row in told]
     # what tells charges apart is the same where a column is missing and where it is empty
     assert tables.rows("SELECT DISTINCT meter_subcategory FROM azure_rows") == [("",)]
     assert tables.rows("SELECT meter_name, product_name FROM azure_rows ORDER BY ALL")[0] == ("", "")
