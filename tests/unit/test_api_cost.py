@@ -160,7 +160,8 @@ CASES = {
     "tags, cost categories and names say whose it is": Case(
         "openai token_kind=prompt millions=1 sub_account_id=proj-1 team=Search-Infra; "
         "openai token_kind=prompt millions=2 tags=user:Team:vision; "
-        "openai token_kind=prompt millions=4 sub_account_id=proj-nlp-7; openai token_kind=prompt millions=8 sub_account_id=proj-3; "
+        "openai token_kind=prompt millions=4 sub_account_id=proj-nlp-7; "
+        "openai token_kind=prompt millions=8 sub_account_id=proj-3; "
         "openai token_kind=prompt millions=16 cost_categories=business_unit:Ads",
         "search invoice 2.5; vision invoice 5; nlp invoice 10; unassigned invoice 20; ads invoice 40",
         "api_unassigned", Config(teams=TEAMS),
@@ -187,7 +188,8 @@ CASES = {
         "bedrock model=anthropic.claude-sonnet-4-5-20250929-v1:0 cost=1 team=a hour=3 hours=1; "
         "bedrock model=claude-opus-4-5 cost=3 team=b hour=3 hours=1; bedrock model=claude-opus-4-5 cost=4 team=d hour=9 hours=1; "
         "anthropic token_kind=prompt millions=1 hour=3 hours=1; "
-        "anthropic token_kind=prompt millions=2 hour=3 hours=1 model=haiku; anthropic token_kind=generation millions=1 hour=20 hours=1",
+        "anthropic token_kind=prompt millions=2 hour=3 hours=1 model=haiku; "
+        "anthropic token_kind=generation millions=1 hour=20 hours=1",
         "a invoice 5; b invoice 7.5; d invoice 5",
     ),
     "a charge of an instant where the period begins": Case(
