@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +15,13 @@ from gpucost.store.connection import Store
 from tests.replay.cases.words import HEADER, fleet, node
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
-from tests.replay.work import stored, training
 
-COSTS = (
-    "SELECT node_id, allocation_id, from_ms, cost, idle_cost, unallocated_cost FROM cost_hourly ORDER BY ALL"
-)
 DAY = 24 * MS_PER_HOUR
 
 
 def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
     with store.read() as con:
         return con.execute(sql).fetchall()
-
-
-@pytest.mark.slow
-def test_a_discount_is_off_every_cost_of_gpus(tmp_path: Path) -> None:
-    config, store = stored(training([(0, 3), (4, 6)], hours=6), tmp_path)
-    before = rows(store, COSTS)
-    assert sum(row[3] for row in before) > 0 and sum(row[5] for row in before) > 0
-    discounts = [
-        Discount(percent=Decimal("99.99"), effective_start=date(2026, 3, 10)),
-        Discount(percent=Decimal(30)),
-    ]
-    pipeline.attribute(
-        config.model_copy(update={"prices": Prices(book=config.prices.book, discounts=discounts)}), store
-    )
-    after = rows(store, COSTS)
-    assert [row[:3] for row in after] == [row[:3] for row in before]
-    for full, reduced in zip(before, after, strict=True):
-        assert all(
-            abs(part - value * Decimal("0.00007")) <= Decimal("1e-8")
-            for value, part in zip(full[3:], reduced[3:], strict=True)
-        )
 
 
 @pytest.mark.ci

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import pytest
+from _pytest.mark import ParameterSet
+
 
 def text_rows(text: str) -> list[tuple[str, ...]]:
     """The cells of each line, without the spaces around them."""
     return [tuple(cell.strip() for cell in line.split("|")) for line in text.strip().splitlines()]
+
+
+def named_rows(text: str) -> list[ParameterSet]:
+    """Parameters of a test: rows whose first cell is the id."""
+    return [pytest.param(*row, id=name) for name, *row in text_rows(text)]
 
 
 def values(line: str) -> dict[str, str]:
