@@ -99,8 +99,9 @@ class Rule:
     found: str
     params: dict[str, Any] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict)
-    #: A stage that has to run before.
+    #: Stages that have to run before, and SQL before any table is made.
     after: str = ""
+    sql: str = ""
     fixture: str = "tables"
 
     def compare(
@@ -109,9 +110,10 @@ class Rule:
         """Runs the stage; the rows that it made and those that it should have made, by block."""
         tables: Tables = request.getfixturevalue(self.fixture)
         tables.know(**self.known)
+        tables.con.execute(self.sql)
         tables.fill(self.tables)
-        if self.after:
-            tables.run(self.after)
+        for stage in self.after.split():
+            tables.run(stage)
         run = tables._run(self.stage, self.params)
         # stages that write are asked by queries afterwards; of one that answers its columns are named
         answer = [] if "FROM" in self.found else dicts(run)

@@ -322,15 +322,33 @@ def focus(kind: str, millions: str, team: str = "") -> dict[str, str]:
     """A row of a FOCUS file of OpenAI's: this many million tokens of one kind."""
     priced = {"input": "prompt", "cached input": "cached", "output": "generation"}[kind]
     cost = str(KINDS[priced] * Decimal(millions))
-    return {
-        "BilledCost": cost, "EffectiveCost": cost, "ListCost": cost, "ContractedCost": cost, "BillingAccountId": "org-1",
-        "BillingCurrency": "USD", "BillingPeriodStart": "2026-03-01T00:00:00Z", "BillingPeriodEnd": "2026-04-01T00:00:00Z",
-        "ChargeCategory": "Usage", "ChargeDescription": f"gpt-4o-2024-08-06, {kind}", "ChargePeriodStart": DAY.isoformat(),
-        "ChargePeriodEnd": (DAY + timedelta(days=1)).isoformat(), "ConsumedQuantity": millions, "ConsumedUnit": "1M Tokens",
-        "ProviderName": "OpenAI", "PublisherName": "OpenAI", "InvoiceIssuerName": "OpenAI", "ServiceName": "OpenAI API",
-        "ServiceCategory": "AI and Machine Learning", "SubAccountId": "proj-a", "SubAccountName": "proj-a",
-        "SkuId": f"gpt-4o {kind}", "SkuMeter": kind, "Tags": json.dumps({"team": team}) if team else "",
-    }  # fmt: skip
+    rows = text_rows(f"""
+            BilledCost | {cost}
+            EffectiveCost | {cost}
+            ListCost | {cost}
+            ContractedCost | {cost}
+            BillingAccountId | org-1
+            BillingCurrency | USD
+            BillingPeriodStart | 2026-03-01T00:00:00Z
+            BillingPeriodEnd | 2026-04-01T00:00:00Z
+            ChargeCategory | Usage
+            ChargeDescription | gpt-4o-2024-08-06, {kind}
+            ChargePeriodStart | 2026-03-10T00:00:00Z
+            ChargePeriodEnd | 2026-03-11T00:00:00Z
+            ConsumedQuantity | {millions}
+            ConsumedUnit | 1M Tokens
+            ProviderName | OpenAI
+            PublisherName | OpenAI
+            InvoiceIssuerName | OpenAI
+            ServiceName | OpenAI API
+            ServiceCategory | AI and Machine Learning
+            SubAccountId | proj-a
+            SubAccountName | proj-a
+            SkuId | gpt-4o {kind}
+            SkuMeter | {kind}
+            Tags | {json.dumps({"team": team}) if team else ""}
+        """)
+    return dict(row[:2] for row in rows)
 
 
 @dataclass
@@ -416,16 +434,14 @@ def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path)
     assert manifest["invoice"]["difference"] == 0
     assert not [reason for reason in manifest["reasons"] if "tokens" in reason]
     assert sum(Decimal(str(line["cost"])) for line in manifest["invoice"]["lines"]) == Decimal("58.08625")
-    with (out / "focus.csv").open() as file:
-        bought = summed(
-            (row["x_gpucost_team"], Decimal(row["EffectiveCost"]))
-            for row in csv.DictReader(file)
-            if row["x_gpucost_kind"] == "api"
-        )
-    assert bought == {"chat": Decimal("3.08625"), "unassigned": 5, "search": 50}
-    with (out / "ledger.csv").open() as file:
-        charged = [row["cost"] for row in csv.DictReader(file) if row["kind"] in ("allocated", "api")]
-    assert sum(map(Decimal, charged)) == Decimal("154.08625")
+    focus_rows, ledger_rows = (
+        list(csv.DictReader((out / name).read_text().splitlines())) for name in ("focus.csv", "ledger.csv")
+    )
+    bought = [row for row in focus_rows if row["x_gpucost_kind"] == "api"]
+    costs = summed((row["x_gpucost_team"], Decimal(row["EffectiveCost"])) for row in bought)
+    assert costs == {"chat": Decimal("3.08625"), "unassigned": 5, "search": 50}
+    charged = [Decimal(row["cost"]) for row in ledger_rows if row["kind"] in ("allocated", "api")]
+    assert sum(charged) == Decimal("154.08625")
     assert "Bought tokens" in (out / "teams" / "search.md").read_text()
 
 

@@ -25,10 +25,9 @@ from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report import reading
 from gpucost.questions.report.query import Query
 from tests.bill_table import change_bill_rows
-from tests.replay.billing import by_day, charges
 from tests.shared import shared
-from tests.unit.billed_fleets import BOOTING, MONTH, copied, elsewhere
-from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
+from tests.unit.billed_fleets import MONTH, copied, elsewhere
+from tests.unit.test_price_bill_fleets import Billed
 from tests.unit.text_rows import cells, text_rows
 
 AMOUNTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost", "PricingQuantity", "ConsumedQuantity")
@@ -115,22 +114,11 @@ def told(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Bill
     return fleet
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(name, marks=[] if name in ("cur2", "told") else [pytest.mark.slow])
-        for name in ("told", *FORMATS)
-    ],
-)
-def billed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Billed]:
-    """The fleet with its bill, by the format of the export."""
-    if request.param in ("cur2", "told"):
-        return request.param, request.getfixturevalue("told" if request.param == "told" else "billed_fleet")
-    kind, file, provider, write = FORMATS[request.param]
-    fleet = Billed(tmp_path_factory.mktemp(request.param), machines(kind))
-    listed = list(charges(fleet.fleet, rate, BOOTING))
-    fleet.bill(write(by_day(listed) if request.param == "azure" else listed), file, provider)
-    return request.param, fleet
+@pytest.fixture(scope="module", params=["told", "billed_fleet"])
+def billed(request: pytest.FixtureRequest) -> Billed:
+    """The fleet with its bill, and with one that says more; of other formats tests/services/test_focus_validator.py asks."""
+    fleet: Billed = request.getfixturevalue(request.param)
+    return fleet
 
 
 AGREED = """coalesce(contracted_cost, CASE WHEN commitment_discount_id IS NULL AND pricing_category <> 'Committed'
@@ -142,10 +130,9 @@ ORIGINS = f"""SELECT source_row, [billed_cost, effective_cost, coalesce(list_cos
 FROM bill_rows WHERE kind = 'instance' AND instance_key IN (SELECT instance_key FROM billed_hours)"""  # noqa: S608
 
 
-def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: tuple[str, Billed]) -> None:
-    _, fleet = billed
-    totals, path = written(fleet)
-    origins = {number: told for number, *told in fleet.store.query(ORIGINS)[1]}
+def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: Billed) -> None:
+    totals, path = written(billed)
+    origins = {number: told for number, *told in billed.store.query(ORIGINS)[1]}
     sums: dict[int, list[Decimal]] = defaultdict(lambda: [Decimal(0)] * len(AMOUNTS))
     for row in rows(path):
         origin = row[f"{PREFIX}origin_row"]
@@ -154,27 +141,26 @@ def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: tuple[st
         assert [row[name] for name in ("ResourceId", "SkuId", "SubAccountId", "RegionId")] == names
         assert set(json.loads(row["Tags"])) >= set(tags or {})
     assert {origin: amounts for origin, (amounts, *_) in origins.items()} == sums
-    account = reconciliation(fleet.config, fleet.store, MONTH)
+    account = reconciliation(billed.config, billed.store, MONTH)
     assert totals.effective_cost["USD"] == account.effective_cost
     assert (totals.charges, totals.estimated_rows) == (len(origins), 0)
 
 
 def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_price(
-    billed: tuple[str, Billed],
+    billed: Billed, told: Billed
 ) -> None:
-    name, fleet = billed
-    found = rows(written(fleet)[1])
-    spot = [row for row in found if row["PricingCategory"] == "Dynamic"]
-    assert sum(row["EffectiveCost"] for row in spot) > 0
+    found = rows(written(billed)[1])
     saved: dict[str, Decimal] = defaultdict(Decimal)
     for row in found:
-        if name != "told" or row["ChargePeriodStart"].hour % 2:  # else what is agreed is made up
+        if billed is not told or row["ChargePeriodStart"].hour % 2:  # else what is agreed is made up
             saved[row["PricingCategory"]] += row["ContractedCost"] - row["EffectiveCost"]
         for kind in ("Contracted", "List"):
             price = row[f"{kind}UnitPrice"] * row["PricingQuantity"]
             assert abs(price - row[f"{kind}Cost"]) < Decimal("1e-9")
     assert saved["Dynamic"] == saved["Standard"] == 0
-    if name.startswith("cur"):
+    spot = [row for row in found if row["PricingCategory"] == "Dynamic"]
+    assert sum(row["EffectiveCost"] for row in spot) > 0
+    if billed is not told:
         assert saved["Committed"] > 0
         assert sum(row["ListCost"] - row["ContractedCost"] for row in spot) > 0
 
@@ -263,29 +249,24 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(
 
 
 @pytest.mark.slow
-def test_what_was_written_loads_again_and_gives_the_same_money(
-    billed: tuple[str, Billed], tmp_path: Path
-) -> None:
+def test_what_was_written_loads_again_and_gives_the_same_money(billed: Billed, tmp_path: Path) -> None:
     """The same sums, and the same cost of each team where metrics are the same."""
-    name, fleet = billed
-    costs = by_team(fleet)
-    again = Billed(tmp_path, fleet.fleet)
+    again = Billed(tmp_path, billed.fleet)
     sql = "SELECT sum(billed_cost), sum(effective_cost), sum(list_cost), sum(contracted_cost), count(*) FROM charges"
-    found = rows(save(fleet)[1])
+    found = rows(save(billed)[1])
     listed = [sum(row[column] for row in found) for column in ("ListCost", "ContractedCost")]
     for version, kind in (("1.2", "parquet"), ("1.3", "csv")):
-        totals, path = save(fleet, version, kind)
+        totals, path = save(billed, version, kind)
         run = collect_bills(again.store, [LocalTree(path)], None, force=True)
         assert not run.errors, run.errors
         amounts = (totals.billed_cost["USD"], totals.effective_cost["USD"], *listed, totals.billed_rows)
         assert again.store.query(sql)[1] == [amounts]
-    assert by_team(again) == costs, name
-
-
-def by_team(fleet: Billed) -> dict[str | None, Decimal]:
-    view = reading.report(fleet.config, fleet.store, replace(ALL, by=("team",)))
-    assert view.totals.estimated_cost == 0
-    return {row.keys["team"]: row.measures.cost for row in view.rows if row.kind == "allocated"}
+    costs = []
+    for fleet in (billed, again):
+        view = reading.report(fleet.config, fleet.store, replace(ALL, by=("team",)))
+        assert view.totals.estimated_cost == 0
+        costs.append({row.keys["team"]: row.measures.cost for row in view.rows if row.kind == "allocated"})
+    assert costs[0] == costs[1]
 
 
 def test_shares_are_those_of_the_reconciliation(fleet_as_billed: Billed) -> None:

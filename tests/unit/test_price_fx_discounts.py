@@ -34,15 +34,13 @@ def test_a_rate_holds_until_the_next_and_the_file_wins_from_its_first_date(tmp_p
     days = [date(2026, 10, day) for day in (1, 2, 3, 30)]
     converted = [str(known.convert(Decimal(2), "EUR", day, "a price")) for day in days]
     assert converted == ["2.10", "2.20", "2.40", "2.40"]
-    assert known.convert(Decimal(2), "USD", days[0], "a price") == 2
-    assert known.convert(Decimal(2), "CHF", days[0], "a price") == Decimal("2.2")
-    with pytest.raises(
-        PriceError, match=r"no rate from GBP to USD on 2026-10-02; .*fx\.csv begins on 2026-10-03"
-    ) as caught:
-        known.convert(Decimal(2), "GBP", days[1], "a price")
-    assert "[prices] fx = { GBP = … }" in (caught.value.fix or "")
-    with pytest.raises(PriceError, match="no rate from SEK to USD"):
-        known.convert(Decimal(2), "SEK", days[1], "a price")
+    for currency, worth in (("USD", "2"), ("CHF", "2.2")):
+        assert known.convert(Decimal(2), currency, days[0], "a price") == Decimal(worth)
+    missing = {"GBP": r" on 2026-10-02; .*fx\.csv begins on 2026-10-03", "SEK": ""}
+    for currency, why in missing.items():
+        with pytest.raises(PriceError, match=f"no rate from {currency} to USD{why}") as caught:
+            known.convert(Decimal(2), currency, days[1], "a price")
+        assert f"[prices] fx = {{ {currency} = … }}" in (caught.value.fix or "")
 
 
 # a row after those of FX, or a header alone

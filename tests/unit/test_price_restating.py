@@ -11,17 +11,11 @@ import pytest
 from gpucost import pipeline
 from gpucost.config.model import Discount, Prices
 from gpucost.periods import MS_PER_HOUR
-from gpucost.store.connection import Store
 from tests.replay.cases.words import HEADER, fleet, node
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 
 DAY = 24 * MS_PER_HOUR
-
-
-def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
-    with store.read() as con:
-        return con.execute(sql).fetchall()
 
 
 @pytest.mark.ci
@@ -41,33 +35,40 @@ def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> 
                 "NULL, $2, 'USD', 'aws us-west-2')",
                 [first + hour * MS_PER_HOUR, price],
             )
-            loaded(con)
+        loaded("spot")
 
-    def loaded(con: Any, kind: str = "spot") -> None:
-        con.execute(
-            "INSERT INTO loads SELECT max(load_id) + 1, 9, $1, 'aws us-west-2', $2, $3, 1, 0, now()::TIMESTAMP FROM loads",
-            [kind, first, first + 4 * DAY],
-        )
+    def loaded(kind: str) -> None:
+        with store.write() as con:
+            con.execute(
+                "INSERT INTO loads SELECT max(load_id) + 1, 9, $1, 'aws us-west-2', $2, $3, 1, 0, now()::TIMESTAMP FROM loads",
+                [kind, first, first + 4 * DAY],
+            )
 
-    def days() -> dict[int, int]:
+    before: dict[int, int] = {}
+
+    def restated() -> list[int]:
+        nonlocal before
         pipeline.attribute(config, store)
-        fingerprints = rows(store, "SELECT from_ms, fingerprint FROM attributed_days")
-        return {(start - first) // DAY: fingerprint for start, fingerprint in fingerprints}
+        after = {
+            (start - first) // DAY: digest
+            for start, digest in store.query(
+                "SELECT from_ms, fingerprint FROM attributed_days ORDER BY from_ms"
+            )[1]
+        }
+        changed = [day for day in after if after[day] != before.get(day)]
+        before = after
+        return changed
+
+    def cost() -> Any:
+        sql = "SELECT sum(node_cost) FROM node_hourly JOIN nodes USING (node_id) WHERE capacity_type = 'spot'"
+        return store.query(sql)[1][0][0]
 
     put(-5, 10)
-    before = days()
-    assert sorted(before) == [0, 1, 2, 3]
+    assert restated() == [0, 1, 2, 3]
     put(55, 20)
-    after = days()
-    assert [day for day in sorted(after) if after[day] != before[day]] == [2, 3]
-    cost = "SELECT sum(node_cost) FROM node_hourly JOIN nodes USING (node_id) WHERE capacity_type = 'spot'"
-    assert rows(store, cost) == [(10 * 55 + 20 * 41,)]
-    with store.write() as con:
-        loaded(con, "prices")
-    assert days() == after
-    config = config.model_copy(
-        update={"prices": Prices(discounts=[Discount(percent=30, effective_start=date(2026, 3, 13))])}
-    )
-    last = days()
-    assert [day for day in sorted(last) if last[day] != after[day]] == [3]
-    assert rows(store, cost) == [(10 * 55 + 20 * 17 + 14 * 24,)]
+    assert (restated(), cost()) == ([2, 3], 10 * 55 + 20 * 41)
+    loaded("prices")
+    assert restated() == []
+    discount = Discount(percent=30, effective_start=date(2026, 3, 13))
+    config = config.model_copy(update={"prices": Prices(discounts=[discount])})
+    assert (restated(), cost()) == ([3], 10 * 55 + 20 * 17 + 14 * 24)

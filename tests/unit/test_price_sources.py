@@ -9,8 +9,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpucost.periods import MS_PER_HOUR
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run, steps, told_steps
@@ -173,31 +171,3 @@ def test_the_last_price_is_carried_past_the_end_of_what_was_collected(con: duckd
     con.executemany(HISTORY, changes("at=-5 price=7 zone=us-east-1b source=again", "x9.large"))
     collected(con, 0, "again")
     assert carried(3) == told_steps("1")
-
-
-@pytest.mark.slow
-@settings(max_examples=15, deadline=None)
-@given(
-    prices=st.dictionaries(
-        st.tuples(st.integers(-30, 30), st.sampled_from("abc")), st.integers(1, 9), max_size=12
-    ),
-    zone=st.sampled_from([None, "a", "b"]),
-)
-def test_spot_history_of_every_hour_is_that_of_plain_python(
-    prices: dict[tuple[int, str], int], zone: str | None
-) -> None:
-    told = [f"at={at} price={price} zone=us-east-1{letter}" for (at, letter), price in prices.items()]
-    with empty_store() as con:
-        for row in changes("; ".join(told), "x9.large"):
-            con.execute(HISTORY, row)
-        collected(con, 30)
-        node = SPOT | {"instance_type": "x9.large", "zone": zone and f"us-east-1{zone}"}
-        result = steps(run(con, [node], []))
-    for hour in range(24):
-        in_force = {}
-        for (at, letter), price in sorted(prices.items()):
-            if at <= hour and zone in (None, letter):
-                in_force[letter] = price
-        ordered = sorted(in_force.values())
-        expected = [ordered[(len(ordered) - 1) // 2]] if ordered else []
-        assert [int(value) for start, end, value in result if start <= hour < end] == expected

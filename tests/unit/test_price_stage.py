@@ -10,13 +10,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpucost.errors import PriceError
-from gpucost.periods import MS_PER_HOUR, to_ms
-from tests.oracle.prices import price_steps
-from tests.unit.price_nodes import NODE, START, Segment, empty_store, run, steps, told_steps
+from gpucost.periods import to_ms
+from tests.unit.price_nodes import NODE, Segment, empty_store, run, steps, told_steps
 from tests.unit.text_rows import text_rows
 
 Row = dict[str, Any]
@@ -254,56 +251,3 @@ def test_nothing_is_loaded_from_a_broken_book(con: duckdb.DuckDBPyConnection) ->
     with pytest.raises(PriceError, match=r"prices\.csv:3: price_per_hour"):
         run(con, [NODE], [",,,,on_demand,5,USD", ",,,,spot,0,USD"])
     assert len(con.execute("SELECT * FROM node_prices").fetchall()) == len(before)
-
-
-def _row(*last: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Provider, region, zone and type of a row or a node, and what follows."""
-    names = ("|aws|gcp", "|us-east-1|eu-west-1", "|us-east-1a|us-east-1b", "|x1|x2")
-    return st.tuples(*(st.sampled_from(several.split("|")) for several in names), *last)
-
-
-def _unlike(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (*row[:5], row[6])
-
-
-HOURS = (-99, -5, 0, 3, 3, 10, 23, 24, 30)
-BOOKS = _row(st.sampled_from(["on_demand", "spot", "reserved"]), st.integers(1, 99), st.sampled_from(HOURS))
-FLEETS = _row(
-    st.sampled_from(["on_demand", "spot", "reserved", "unknown"]), st.integers(0, 5), st.integers(6, 26)
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=20, deadline=None)
-@given(rows=st.lists(BOOKS, max_size=14, unique_by=_unlike), fleet=st.lists(FLEETS, min_size=1, max_size=4))
-def test_the_winner_of_every_hour_is_that_of_the_oracle(
-    con: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], fleet: list[tuple[Any, ...]]
-) -> None:
-    names = ("provider", "region", "zone", "instance_type")
-    lines, book, nodes = [], [], []
-    for *fields, option, price, hour in rows:
-        at = START // 1000 + hour * 3600
-        lines.append(
-            ",".join([*fields, option, str(price), "USD", datetime.fromtimestamp(at, UTC).isoformat()])
-        )
-        book.append(
-            dict(zip(names, fields, strict=True)) | {"purchase_option": option, "at": at, "price": price}
-        )
-    for number, (provider, region, zone, kind, capacity_type, first, last) in enumerate(fleet):
-        facts = {
-            "provider": provider,
-            "region": region or "mars",
-            "zone": zone or "mars-1",
-            "instance_type": kind,
-        }
-        span = {"up_from_ms": START + first * MS_PER_HOUR, "up_to_ms": START + last * MS_PER_HOUR}
-        nodes.append(NODE | facts | span | {"node_id": number, "capacity_type": capacity_type})
-    segments = run(con, nodes, lines)
-    platforms = {"aws": "eks", "gcp": "gke", "": "onprem"}
-    for node in nodes:
-        told = price_steps(book, node | {"provider": platforms[node["provider"]], "labels": {}}, known=True)
-        for at in range(START - MS_PER_HOUR, START + 28 * MS_PER_HOUR, MS_PER_HOUR):
-            up = node["up_from_ms"] <= at < node["up_to_ms"]
-            winner = [price for since, price in told if up and since * 1000 <= at][-1:]
-            hour = (at - START) / MS_PER_HOUR
-            assert [s[3] for s in segments if s[0] == node["node_id"] and s[1] <= hour < s[2]] == winner

@@ -253,6 +253,52 @@ RULES = {
         """,
         fixture="inventory",
     ),
+    "a series that begins as its pod ends was measured where the pod ran": Rule(
+        "inventory/25_node_devices",
+        """
+        node_lifetimes: node_id INT, cluster VARCHAR, node VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT
+        1, 'c', 'n', 0, 100
+
+        device_hosts: cluster VARCHAR, host VARCHAR, node_label VARCHAR, node VARCHAR
+
+        device_series: series_id, cluster, namespace, pod, host, uuid, gpu_instance_id, first_ms, last_ms
+        1, 'c', 'ns', 'p', 'ip', 'GPU-1', '', 50, 60
+        2, 'c', 'ns', 'p', 'ip', 'GPU-2', '', 51, 60
+
+        state_intervals: cluster, metric, namespace, pod, node, first_ms, last_ms, end_ms
+        'c', 'kube_pod_info', 'ns', 'p', 'n', 0, 40, 50
+        """,
+        """
+        SELECT series_id, node_id, up_from_ms, up_to_ms FROM node_devices
+        1 | 1 | 0 | 100
+        """,
+        sql="CREATE TEMP TABLE device_series AS SELECT * EXCLUDE (node_id, up_from_ms, up_to_ms, device_id) FROM node_devices",
+        fixture="inventory",
+    ),
+    "a node of slurm is as it was described last": Rule(
+        "inventory/26_slurm_nodes",
+        """
+        loads: kind
+        'slurm'
+
+        slurm_machines: node_id INT, cluster VARCHAR, node VARCHAR, created_ms BIGINT, up_from_ms BIGINT, up_to_ms BIGINT, \
+        gpu_model VARCHAR, type VARCHAR, gpu_count DOUBLE, machine_gpus DOUBLE
+        1, 'c', 'n', NULL, 0, 100, 'A100', 'a100', 8, 8
+
+        nodes: node_id
+
+        slurm_nodes: cluster, node, instance_type, seen_ms, partitions
+        'c', 'n', 'old', 10, ['p']
+        'c', 'n', 'new', 20, ['q', 'r']
+        'c', 'n', 'older', 5, ['p']
+        """,
+        """
+        SELECT instance_type, gpu_count, labels['label_partition'] FROM nodes
+        new | 8 | q,r
+        """,
+        sql="CREATE TEMP TABLE node_facts AS SELECT *, NULL::DOUBLE AS mig_slices FROM main.nodes LIMIT 0",
+        fixture="inventory",
+    ),
 }
 
 
@@ -268,53 +314,6 @@ def test_a_number_is_above_none_and_at_most_the_most_that_makes_sense(inventory:
         "SELECT quantity(text, 100) FROM unnest(?) AS t(text)", [texts]
     ).fetchall()
     assert [number for (number,) in numbers] == [None, None, None, None, None, None, 0.5, 100]
-
-
-def test_a_series_that_begins_as_its_pod_ends_was_measured_where_the_pod_ran(inventory: Tables) -> None:
-    inventory.make(
-        "node_lifetimes: node_id INT, cluster VARCHAR, node VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT",
-        "1, 'c', 'n', 0, 100",
-    )
-    inventory.con.execute(
-        "CREATE TEMP TABLE device_series AS SELECT * EXCLUDE (node_id, up_from_ms, up_to_ms, device_id) FROM node_devices"
-    )
-    inventory.make("device_hosts: cluster VARCHAR, host VARCHAR, node_label VARCHAR, node VARCHAR")
-    inventory.add(
-        "device_series: series_id, cluster, namespace, pod, host, uuid, gpu_instance_id, first_ms, last_ms",
-        "1, 'c', 'ns', 'p', 'ip', 'GPU-1', '', 50, 60",
-        "2, 'c', 'ns', 'p', 'ip', 'GPU-2', '', 51, 60",
-    )
-    inventory.add(
-        "state_intervals: cluster, metric, namespace, pod, node, first_ms, last_ms, end_ms",
-        "'c', 'kube_pod_info', 'ns', 'p', 'n', 0, 40, 50",
-    )
-    inventory.run("inventory/25_node_devices")
-    assert inventory.rows("SELECT series_id, node_id, up_from_ms, up_to_ms FROM node_devices") == [
-        (1, 1, 0, 100)
-    ]
-
-
-def test_a_node_of_slurm_is_as_it_was_described_last(inventory: Tables) -> None:
-    inventory.add("loads: kind", "'slurm'")
-    inventory.make(
-        "slurm_machines: node_id INT, cluster VARCHAR, node VARCHAR, created_ms BIGINT, up_from_ms BIGINT, up_to_ms BIGINT,"
-        " gpu_model VARCHAR, type VARCHAR, gpu_count DOUBLE, machine_gpus DOUBLE",
-        "1, 'c', 'n', NULL, 0, 100, 'A100', 'a100', 8, 8",
-    )
-    inventory.con.execute(
-        "CREATE TEMP TABLE node_facts AS SELECT *, NULL::DOUBLE AS mig_slices FROM main.nodes LIMIT 0"
-    )
-    inventory.add("nodes: node_id")
-    inventory.add(
-        "slurm_nodes: cluster, node, instance_type, seen_ms, partitions",
-        "'c', 'n', 'old', 10, ['p']",
-        "'c', 'n', 'new', 20, ['q', 'r']",
-        "'c', 'n', 'older', 5, ['p']",
-    )
-    inventory.run("inventory/26_slurm_nodes")
-    assert inventory.rows("SELECT instance_type, gpu_count, labels['label_partition'] FROM nodes") == [
-        ("new", 8, "q,r")
-    ]
 
 
 def test_a_workload_is_of_the_type_of_the_first_rule_that_knows_it(inventory: Tables) -> None:

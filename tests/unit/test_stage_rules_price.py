@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.stage_tables import Rule, Tables
-
-_PRICE_LIST = (
-    "price_list: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, zone VARCHAR,"
-    " purchase_option VARCHAR, term_years INT, payment_option VARCHAR, offering VARCHAR, price_per_hour DECIMAL(24, 12),"
-    " currency VARCHAR, effective_start DATE, price_as_of DATE, origin VARCHAR, source VARCHAR, from_ms BIGINT, to_ms BIGINT"
-)
-_CATALOG = (
-    "catalog_instances: provider VARCHAR, instance_type VARCHAR, gpu_model VARCHAR, gpu_count DOUBLE, vcpus DOUBLE,"
-    " memory_gib DOUBLE"
-)
+from tests.unit.stage_tables import Rule
 
 RULES = {
     "a row that two commitments cover has a share of both fees": Rule(
@@ -353,6 +343,33 @@ RULES = {
         """,
         {"from_ms": 0, "to_ms": 3600000, "most": 1},
     ),
+    "a list price of an unknown machine is listed without what it holds": Rule(
+        "price/listed_prices",
+        """
+        catalog_instances: provider VARCHAR, instance_type VARCHAR, gpu_model VARCHAR, gpu_count DOUBLE, vcpus DOUBLE, \
+        memory_gib DOUBLE
+        'aws', 'p5', 'H100', 8, 192, 2048
+
+        price_list: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, zone VARCHAR, \
+        purchase_option VARCHAR, term_years INT, payment_option VARCHAR, offering VARCHAR, price_per_hour DECIMAL(24, 12), \
+        currency VARCHAR, effective_start DATE, price_as_of DATE, origin VARCHAR, source VARCHAR, from_ms BIGINT, to_ms BIGINT
+        'aws', 'p5', 'p5', 'r', NULL, 'on_demand', 0, '', '', 8, 'USD', NULL, '2026-10-01', 'collected', 'aws', 0, 4000000000000
+        'aws', 'new', 'new', 'r', NULL, 'on_demand', 0, '', '', 9, 'USD', NULL, '2026-10-01', 'collected', 'aws', 0, 4000000000000
+
+        spot_prices: provider
+
+        instance_types: provider
+
+        loads: kind, source, to_ms
+        """,
+        """
+        SELECT instance_type, price_per_hour, gpu_model, gpu_count, status FROM listed_prices ORDER BY price_per_hour
+        p5 | 8 | H100 | 8 | current
+        new | 9 | - | - | current
+        """,
+        {"today": "2026-10-05"},
+        after="price/vocabulary price/listed_instances",
+    ),
 }
 
 
@@ -360,18 +377,3 @@ RULES = {
 def test_rule(name: str, request: pytest.FixtureRequest) -> None:
     for found, expected in RULES[name].compare(request):
         assert found == expected
-
-
-def test_a_list_price_of_an_unknown_machine_is_listed_without_what_it_holds(tables: Tables) -> None:
-    tables.run("price/vocabulary")
-    tables.make(_CATALOG, "'aws', 'p5', 'H100', 8, 192, 2048")
-    row = "'r', NULL, 'on_demand', 0, '', '', {}, 'USD', NULL, '2026-10-01', 'collected', 'aws', 0, 4000000000000"
-    tables.make(_PRICE_LIST, "'aws', 'p5', 'p5', " + row.format(8), "'aws', 'new', 'new', " + row.format(9))
-    tables.add("spot_prices: provider")
-    tables.add("instance_types: provider")
-    tables.add("loads: kind, source, to_ms")
-    tables.run("price/listed_instances")
-    tables.run("price/listed_prices", today="2026-10-05")
-    assert tables.rows(
-        "SELECT instance_type, price_per_hour, gpu_model, gpu_count, status FROM listed_prices ORDER BY price_per_hour"
-    ) == [("p5", 8, "H100", 8, "current"), ("new", 9, None, None, "current")]

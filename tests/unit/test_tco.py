@@ -230,18 +230,20 @@ def test_save_needs_a_configured_book_and_a_type_of_one_line(work: Path) -> None
     assert "no price book is configured" in saved(work, "--instance-type a", code=1)[0]
 
 
-@pytest.mark.parametrize(("mark", "end"), [("", "\n"), ("\ufeff", "\r\n")])
-@pytest.mark.parametrize("selector", ["a=x", "example.com/kind=Az9,\"' ._-x"])
+@pytest.mark.parametrize(
+    ("mark", "end", "selector"), [("", "\n", "a=x"), ("\ufeff", "\r\n", "example.com/kind=Az9,\"' ._-x")]
+)
 def test_a_book_with_an_entry_still_loads_and_keeps_its_lines(
     work: Path, mark: str, end: str, selector: str
 ) -> None:
-    lines = ["price_per_hour,currency,instance_type", "# note", "3,USD,a", "", '4,USD,"b"']
-    text = mark + "".join(line + end for line in lines)
+    text = mark + end.join(
+        ["price_per_hour,currency,instance_type", "# note", "3,USD,a", "", '4,USD,"b"', ""]
+    )
     entry = BookEntry(Decimal("2.5"), "USD", node_selector=selector)
     entry.check(UTC)
     after, replaced = with_entry(text, entry, UTC)
     (work / "book.csv").write_bytes(after.encode())
-    assert [row.price_per_hour for row in read_book(work / "book.csv", "USD", UTC)] == [3, 4, Decimal("2.5")]
+    assert [float(row.price_per_hour) for row in read_book(work / "book.csv", "USD", UTC)] == [3, 4, 2.5]
     again, line = with_entry(after, replace(entry, price_per_hour=Decimal(7)), UTC)
-    assert (replaced, line) == (None, 6) and again == after.replace("2.5,USD", "7,USD")
+    assert (replaced, line, again) == (None, 6, after.replace("2.5,USD", "7,USD"))
     assert after.startswith(mark) and after.count(end) == 6
