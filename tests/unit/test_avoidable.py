@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -36,10 +35,10 @@ NODE = Node(
 )
 
 
-def covering(covered: Sequence[float], uncovered: Sequence[float], returned: str = "0") -> Commitments:
-    """Four hours of instances that cost 20 an hour on demand."""
-    cover = Cover(Curve.hourly(covered), Curve.hourly(uncovered), D(20), D(returned))
-    return Commitments(0, 4 * HOUR, {KEY: cover})
+def covering(covered: str, uncovered: str, returned: str = "0") -> Commitments:
+    """Four hours of instances, covered and not, that cost 20 an hour on demand."""
+    curves = (Curve.hourly([float(count) for count in told.split()]) for told in (covered, uncovered))
+    return Commitments(0, 4 * HOUR, {KEY: Cover(*curves, D(20), D(returned))})
 
 
 def held(*hours: tuple[int, int], node: Node = NODE) -> list[Held]:
@@ -59,14 +58,11 @@ commitment ended | 1 0 0 0 | 0 0 0 0 | 1 | 60
 
 @pytest.mark.parametrize(("covered", "uncovered", "gone", "cash"), named_rows(GONE))
 def test_instances_on_demand_go_first(covered: str, uncovered: str, gone: str, cash: str) -> None:
-    commitments = covering(
-        [float(count) for count in covered.split()], [float(count) for count in uncovered.split()]
-    )
-    assert commitments.cash(held((0, 4)) * int(gone)) == int(cash)
+    assert covering(covered, uncovered).cash(held((0, 4)) * int(gone)) == int(cash)
 
 
 def test_hours_that_are_needed_elsewhere_cost_the_on_demand_price() -> None:
-    commitments = covering([2] * 4, [1] * 4)
+    commitments = covering("2 2 2 2", "1 1 1 1")
     assert commitments.cash(held((0, 4)), held((0, 1))) == 60
     assert commitments.between(Fleet(), Fleet((NODE,))) == -80
     assert commitments.between(Fleet((NODE,)), Fleet((replace(NODE, to_ms=HOUR),))) == 60
@@ -74,27 +70,26 @@ def test_hours_that_are_needed_elsewhere_cost_the_on_demand_price() -> None:
 
 def test_other_usage_takes_what_a_plan_gives_up() -> None:
     # 20 on demand for one of them, and for the other what usage costs less that the plan covers instead
-    assert covering([1] * 4, [1] * 4, "7").cash(held((0, 4), (0, 4))) == 4 * (20 + 7)
+    assert covering("1 1 1 1", "1 1 1 1", "7").cash(held((0, 4), (0, 4))) == 4 * (20 + 7)
 
 
 @pytest.mark.parametrize("other", [{"capacity_type": "spot"}, {"region": "eu-west-1"}], ids=str)
 def test_other_nodes_leave_at_their_price(other: dict[str, Any]) -> None:
     gone = held((0, 4), node=replace(NODE, **other))
-    assert covering([1] * 4, [0] * 4).cash(gone) == NO_COMMITMENTS.cash(gone) == 60
+    assert covering("1 1 1 1", "0 0 0 0").cash(gone) == NO_COMMITMENTS.cash(gone) == 60
 
 
-@pytest.mark.parametrize(
-    ("covered", "uncovered", "returned", "why"),
-    [
-        ([1] * 4, [0] * 4, "0", "under a commitment, which is paid in any case"),
-        ([1] * 4, [0, 0, 0, 1], "0", ""),
-        ([1] * 4, [0] * 4, "1", ""),
-        ([1, 1, 1, 0], [0] * 4, "0", ""),
-    ],
-    ids=["covered", "on demand for an hour", "other usage", "ended"],
-)
+STAY = """
+covered | 1 1 1 1 | 0 0 0 0 | 0 | under a commitment, which is paid in any case
+on demand for an hour | 1 1 1 1 | 0 0 0 1 | 0 |
+other usage | 1 1 1 1 | 0 0 0 0 | 1 |
+ended | 1 1 1 0 | 0 0 0 0 | 0 |
+"""
+
+
+@pytest.mark.parametrize(("covered", "uncovered", "returned", "why"), named_rows(STAY))
 def test_nodes_that_commitments_cover_at_all_times_stay(
-    covered: list[float], uncovered: list[float], returned: str, why: str
+    covered: str, uncovered: str, returned: str, why: str
 ) -> None:
     (node,) = covering(covered, uncovered, returned).marked(Fleet((NODE,))).nodes
     assert why_not(node) == why

@@ -77,6 +77,12 @@ def test_what_kubernetes_would_refuse(option: str, value: str, message: str) -> 
     assert message in result.stderr
 
 
+WRONG = """{"immage": "a"}
+{"image": "a b"}
+{"claim": {"size": "10 GB"}}
+{"jobs": {"a": {"schedule": "daily", "run": [["x"]]}}}"""
+
+
 def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
     out = tmp_path / "charts" / "gpucost"
@@ -89,29 +95,20 @@ def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
     schema = json.loads((out / "values.schema.json").read_text())
     jsonschema.validate(values, schema)
     assert set(values) | {"global"} == set(schema["properties"])
-    for wrong in (
-        {"immage": "a"},
-        {"image": "a b"},
-        {"claim": {"size": "10 GB"}},
-        {"jobs": {"a": {"schedule": "daily", "run": [["x"]]}}},
-    ):
+    for wrong in WRONG.splitlines():
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(values | wrong, schema)
+            jsonschema.validate(values | json.loads(wrong), schema)
     scheduling = (Path(__file__).parents[2] / "docs" / "scheduling.md").read_text(encoding="utf-8")
     (of_docs,) = re.findall(r"```yaml\n(.*?)```", scheduling, re.S)
-    jsonschema.validate(values | yaml.safe_load(of_docs), schema)
+    more = yaml.safe_load(of_docs)
+    jsonschema.validate(values | more, schema)
     # what its jobs run are commands, and its config is one
-    for job in (*values["jobs"].values(), *yaml.safe_load(of_docs)["jobs"].values()):
-        assert run("export", "cronjob", "--image", "a", *_runs(job)).exit_code == 0
+    for job in (*values["jobs"].values(), *more["jobs"].values()):
+        words = [word for told in job["run"] for word in ("--run", shlex.join(told))]
+        assert run("export", "cronjob", "--image", "a", *words).exit_code == 0
     (tmp_path / "own.toml").write_text(values["config"])
-    assert (
-        load_config(tmp_path / "own.toml", environ={}).prometheus[0].url
-        == "http://prometheus-operated.monitoring:9090"
-    )
-
-
-def _runs(job: dict[str, Any]) -> list[str]:
-    return [word for words in job["run"] for word in ("--run", shlex.join(words))]
+    config = load_config(tmp_path / "own.toml", environ={})
+    assert config.prometheus[0].url == "http://prometheus-operated.monitoring:9090"
 
 
 def test_a_chart_of_others_stays_as_it_is(tmp_path: Path) -> None:

@@ -85,13 +85,15 @@ def test_prices_are_cut_where_the_rate_of_a_local_day_changes(
 
 
 def test_a_currency_without_a_rate_is_an_error(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    with pytest.raises(PriceError, match=r"prices\.csv:2: currency: is 'EUR', but the config has no rate"):
-        run(con, [NODE], [",,,p4d.24xlarge,on_demand,10,EUR"])
     (tmp_path / "fx.csv").write_text(FX)
-    with pytest.raises(PriceError, match=r"node n1 is priced in EUR \(price book line 2\): .* on 2026-10-01"):
-        run(con, [NODE], [",,,p4d.24xlarge,on_demand,10,EUR"], {"fx_rates": tmp_path / "fx.csv"})
-    with pytest.raises(PriceError, match=r"node n1 is priced in USD .*: there is no rate from USD to EUR"):
-        run(con, [NODE], [], currency="EUR")
+    book, late = [",,,p4d.24xlarge,on_demand,10,EUR"], {"fx_rates": tmp_path / "fx.csv"}
+    for lines, prices, currency, message in (
+        (book, {}, "USD", r"prices\.csv:2: currency: is 'EUR', but the config has no rate"),
+        (book, late, "USD", r"node n1 is priced in EUR \(price book line 2\): .* on 2026-10-01"),
+        ([], {}, "EUR", r"node n1 is priced in USD .*: there is no rate from USD to EUR"),
+    ):
+        with pytest.raises(PriceError, match=message):
+            run(con, [NODE], lines, prices, currency=currency)
     assert con.execute("SELECT count(*) FROM node_prices").fetchall() == [(0,)]
     # what does not win needs no rate
     assert steps(run(con, [NODE], [",,,,on_demand,5,EUR"], currency="EUR")) == told_steps("5")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from gpucost.periods import MS_PER_HOUR
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run, steps, told_steps
-from tests.unit.text_rows import values
+from tests.unit.text_rows import text_rows, values
 
 SPOT = NODE | {"capacity_type": "spot"}
 Row = dict[str, Any]
@@ -145,14 +144,20 @@ def test_what_prices_a_node(priced: dict[str, list[Segment]], name: str) -> None
 
 
 def test_segments_say_where_their_prices_are_from(priced: dict[str, list[Segment]]) -> None:
-    names = ("a spot price holds until the next change", "one that always was")
-    assert [segment[4:] for name in names for segment in priced[name]] == [
-        ("spot_history", date(2026, 9, 29)),
-        ("spot_history", date(2026, 10, 1)),
-        ("catalog", date(2026, 11, 1)),
-    ]
-    order = "the book comes before spot history and that before list prices"
-    assert [segment[4] for segment in priced[order]] == ["catalog", "spot_history", "price_book"]
+    names = (
+        "a spot price holds until the next change",
+        "one that always was",
+        "the book comes before spot history and that before list prices",
+    )
+    found = [segment[4:] for name in names for segment in priced[name]]
+    assert [(source, str(day)) for source, day in found] == text_rows("""
+        spot_history | 2026-09-29
+        spot_history | 2026-10-01
+        catalog | 2026-11-01
+        catalog | 2026-09-01
+        spot_history | 2026-10-01
+        price_book | 2026-10-01
+    """)
 
 
 def test_the_last_price_is_carried_past_the_end_of_what_was_collected(con: duckdb.DuckDBPyConnection) -> None:

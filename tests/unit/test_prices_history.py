@@ -49,7 +49,8 @@ def collect(folder: Path, told: str, name: str = "a.json") -> None:
 
 
 def test_the_mean_is_weighted_by_time_and_carried_over_the_edges(folder: Path) -> None:
-    collect(folder, "2024-08-20 1.0\n2024-09-11 2.0\n2024-09-21 4.0\n2024-10-05 9.0")
+    # a price told again is no change
+    collect(folder, "2024-08-20 1.0\n2024-09-11 2.0\n2024-09-15 2.0\n2024-09-21 4.0\n2024-10-05 9.0")
     answer = history("p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)
     columns = (
         "schema mean_price_per_hour min_price_per_hour max_price_per_hour changes "
@@ -64,12 +65,6 @@ def test_the_mean_is_weighted_by_time_and_carried_over_the_edges(folder: Path) -
         2024-09-21T00:00:00Z | 2024-10-01T00:00:00Z | 4.0
     """)
     assert [zone["zone"] for zone in answer["zones"]] == ["us-east-1a"]
-
-
-def test_a_price_told_again_is_no_change(folder: Path) -> None:
-    collect(folder, "2024-08-20 1.0\n2024-09-11 1.0\n2024-09-21 1.0")
-    answer = history("p3.2xlarge", *SEPTEMBER)
-    assert (answer["changes"], len(answer["steps"]), answer["mean_price_per_hour"]) == (0, 1, 1.0)
 
 
 def test_time_before_the_first_price_is_not_covered(folder: Path) -> None:

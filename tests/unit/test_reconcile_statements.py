@@ -166,10 +166,10 @@ def test_statements_name_what_they_hold(answers: Answers) -> None:
 
 def test_each_payer_s_invoice_is_named_in_its_own_currency(answers: Answers) -> None:
     found = [
-        ((i.account or "")[:4], i.invoice_id, i.currency, i.rows, i.billed_cost)
-        for i in answers["payers"]().invoices
+        (str(one.account)[:4], one.invoice_id, one.currency, one.billed_cost)
+        for one in answers["payers"]().invoices
     ]
-    assert found == [("1111", "A-1", "USD", 1, 10), ("1111", "A-2", "USD", 1, 2), ("2222", None, "EUR", 1, 5)]
+    assert found == [("1111", "A-1", "USD", 10), ("1111", "A-2", "USD", 2), ("2222", None, "EUR", 5)]
 
 
 def test_bought_tokens_cost_what_their_rows_do_after_discounts(con: duckdb.DuckDBPyConnection) -> None:
@@ -192,22 +192,17 @@ def test_a_machine_in_a_currency_without_a_rate_is_an_error(answers: Answers) ->
         answers["a machine in a currency without a rate"]()
 
 
-@pytest.mark.parametrize(
-    ("stated", "loaded_at", "is_final"),
-    [
+def test_a_bill_that_does_not_say_is_not_final_while_its_month_runs(con: duckdb.DuckDBPyConnection) -> None:
+    put(con, bill("machine"))
+    for stated, loaded_at, is_final in (
         (None, "2026-10-20", False),
         (None, "2026-11-01", True),
         (False, "2026-12-01", False),
         (True, "2026-10-20", True),
-    ],
-)
-def test_a_bill_that_does_not_say_is_not_final_while_its_month_runs(
-    con: duckdb.DuckDBPyConnection, stated: bool | None, loaded_at: str, is_final: bool
-) -> None:
-    put(con, bill("machine"))
-    con.execute("UPDATE bills SET is_final = $1, loaded_at = $2", [stated, loaded_at])
-    (row,) = answer_rows(con, "gpucost.questions.reconcile", "60_charges", {"month": MONTH})
-    assert row["is_final"] is is_final
+    ):
+        con.execute("UPDATE bills SET is_final = $1, loaded_at = $2", [stated, loaded_at])
+        (row,) = answer_rows(con, "gpucost.questions.reconcile", "60_charges", {"month": MONTH})
+        assert row["is_final"] is is_final
 
 
 def test_cents_that_rounding_leaves_are_a_line() -> None:

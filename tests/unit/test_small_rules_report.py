@@ -20,7 +20,6 @@ from gpucost.questions.report.rows import PricedNodes
 from gpucost.questions.report.sections import _label
 from gpucost.questions.report.series import _moment
 from gpucost.questions.units import reading as units
-from gpucost.questions.units.described import DescribedWork, unit_price
 from gpucost.render.formatting import missing_text
 from gpucost.render.view import Gap
 from gpucost.whatif.answer import Position, today_of
@@ -107,14 +106,6 @@ def test_a_week_of_one_day_is_called_by_that_day(days: int, name: str) -> None:
     start = round(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
     part = TimeBucket(start, start + 1, "2026-10", "2026-10-01", None)
     assert _moment(part, start + days * 86_400_000, "week", ZoneInfo("UTC")).name == name
-
-
-def test_work_of_gpus_that_idle_half_of_the_time_costs_twice_as_much() -> None:
-    costs = [
-        unit_price(DescribedWork("epoch", Decimal(8), Decimal(2), Decimal(4), Decimal(busy)), "USD").cost
-        for busy in (100, 50)
-    ]
-    assert costs == [4, 8]
 
 
 def test_units_of_which_nothing_was_done_have_no_section(monkeypatch: pytest.MonkeyPatch) -> None:
