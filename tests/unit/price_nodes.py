@@ -91,3 +91,13 @@ def run(
 def steps(segments: list[Segment]) -> list[tuple[float, float, Decimal]]:
     """Segments without their nodes and sources."""
     return [(start, end, value) for _, start, end, value, _, _ in segments]
+
+
+def told_steps(text: str) -> list[tuple[float, float, Decimal]]:
+    """Segments as text: "0 12 8, 12 24 9" are hours and prices; a price alone holds for all 24 hours."""
+    found = []
+    for step in filter(str.strip, text.split(",")):
+        *span, price = step.split()
+        start, end = map(float, span or ("0", "24"))
+        found.append((start, end, Decimal(price)))
+    return found

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts, run_stage
+from tests.unit.text_rows import text_rows
 
 if TYPE_CHECKING:
     import duckdb
+    import pytest
+
+HOUR = 3_600_000
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,20 @@ class Tables:
         name, _, columns = columns.partition(": ")
         self.con.execute(f"CREATE TEMP TABLE {name} ({columns})")
         self._insert(name, rows)
+
+    def fill(self, text: str) -> None:
+        """Tables parted by empty lines: a head as of add(), make() if its columns have types, or hours(), and rows.
+
+        2h is two hours in milliseconds.
+        """
+        text = re.sub(r"\b(\d+)h\b", lambda hours: str(int(hours[1]) * HOUR), text)
+        for head, rows in _blocks(text.replace("MONEY", "DECIMAL(38, 9)")):
+            name, _, columns = head.partition(": ")
+            put = self.make if " " in columns.split(", ")[0] else self.add
+            if name == "hours":
+                self.hours(columns, *rows)
+            else:
+                put(head, *rows)
 
     def hours(self, columns: str, *rows: str) -> None:
         """What `hourly_costs` answers, whatever it is asked for."""
@@ -60,3 +81,57 @@ class Tables:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """What a query answers."""
         return self.con.execute(sql).fetchall()
+
+    def texts(self, sql: str) -> list[tuple[str, ...]]:
+        """The same as text, as text_rows() has it."""
+        return [tuple(map(_text, row)) for row in self.rows(sql)]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one stage makes of a few rows.
+
+    `found` are blocks as those of tables: a query of what the stage wrote, or columns of what it answers, and the rows.
+    """
+
+    stage: str
+    tables: str
+    found: str
+    params: dict[str, Any] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
+    #: Stages that have to run before, and SQL before any table is made.
+    after: str = ""
+    sql: str = ""
+    fixture: str = "tables"
+
+    def compare(
+        self, request: pytest.FixtureRequest
+    ) -> Iterator[tuple[list[tuple[str, ...]], list[tuple[str, ...]]]]:
+        """Runs the stage; the rows that it made and those that it should have made, by block."""
+        tables: Tables = request.getfixturevalue(self.fixture)
+        tables.know(**self.known)
+        tables.con.execute(self.sql)
+        tables.fill(self.tables)
+        for stage in self.after.split():
+            tables.run(stage)
+        run = tables._run(self.stage, self.params)
+        # stages that write are asked by queries afterwards; of one that answers its columns are named
+        answer = [] if "FROM" in self.found else dicts(run)
+        for head, expected in _blocks(self.found):
+            rows = [[row[name] for name in head.split()] for row in answer] if answer else tables.rows(head)
+            yield [tuple(map(_text, row)) for row in rows], text_rows("\n".join(expected))
+
+
+def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The first line of each block that empty lines part, and its others."""
+    for block in filter(str.strip, re.split(r"\n\s*\n", text)):
+        head, *rows = [" ".join(line.split()) for line in block.strip().splitlines()]
+        yield head, rows
+
+
+def _text(value: object) -> str:
+    """A value as tables have it: 2.0 and 2.000000000 are 2, and nothing is "-"."""
+    if isinstance(value, float | Decimal):
+        exact = Decimal(str(value)).normalize()
+        return f"{exact:f}"
+    return "-" if value is None else str(value)

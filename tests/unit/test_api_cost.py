@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -44,6 +44,7 @@ from tests.replay.work import stored
 from tests.unit.bills import csv_text
 from tests.unit.price_nodes import empty_store
 from tests.unit.served import serving
+from tests.unit.text_rows import cells, text_rows, values
 
 DAY = datetime(2026, 3, 10, tzinfo=UTC)
 NOW = DAY + timedelta(days=3)
@@ -51,32 +52,37 @@ WEEKS = Period(DAY - timedelta(days=20), DAY + timedelta(days=1))
 # GPT-4o as OpenAI sold it on 2026-03-10; the figures of the tests only need prices that part the kinds of tokens
 KINDS = {"prompt": Decimal("2.5"), "cached": Decimal("1.25"), "generation": Decimal(10)}
 Row = dict[str, Any]
+# rows of OpenAI's invoice, of Anthropic's, which AWS issues unless a row says more, and of AWS's own bill
+SELLERS = {
+    "openai": "provider=openai issuer=openai vendor=openai model=gpt-4o",
+    "anthropic": "provider=anthropic issuer=aws vendor=anthropic model=claude-sonnet-4-5",
+    "bedrock": "provider=aws issuer=- vendor=anthropic token_kind=prompt millions=1 sub_account_id=444455556666",
+}
 
 
-def charge(
-    kind: str, millions: str, project: str = "", hour: float = 0, hours: float = 24, **more: Any
-) -> Row:
-    """A row of token_charges: so many million tokens of OpenAI's."""
-    start = DAY.replace(tzinfo=None) + timedelta(hours=hour)
-    team = more.pop("team", None)
-    return {
-        "bill_id": 1, "provider": "openai", "issuer": "openai", "vendor": "openai", "model": "gpt-4o", "token_kind": kind,
-        "tokens": float(millions) * 1e6, "cost": KINDS.get(kind, 0) * Decimal(millions), "billing_currency": "USD",
-        "charge_period_start": start, "charge_period_end": start + timedelta(hours=hours),
-        "tags": {"team": team} if team else {}, "cost_categories": {}, "sub_account_id": project, "billing_period": "2026-03",
-    } | more  # fmt: skip
+def charges(text: str) -> list[Row]:
+    """Rows of token_charges: a seller, and what each says; "-" is null, and tags and categories are key:value.
 
-
-def bedrock(model: str, cost: str, team: str, *span: float, **more: Any) -> Row:
-    """A row of AWS's own bill: a million input tokens of a model in Bedrock."""
-    own = {"provider": "aws", "issuer": None, "vendor": "anthropic", "model": model, "cost": Decimal(cost)}
-    return charge("prompt", "1", "444455556666", *span, team=team) | own | more
-
-
-def claude(kind: str, millions: str, project: str = "", *span: float, **more: Any) -> Row:
-    """A row of Anthropic's invoice, by default one that AWS issues."""
-    own = {"provider": "anthropic", "vendor": "anthropic", "model": "claude-sonnet-4-5", "issuer": "aws"}
-    return charge(kind, millions, project, *span, **own | more)
+    Without a cost, a million tokens of a kind cost what KINDS says. Hours count from DAY; a row is of a day.
+    """
+    rows = []
+    for line in text.split("; "):
+        seller, _, told = line.partition(" ")
+        row: Row = {
+            name: None if value == "-" else value
+            for name, value in values(f"{SELLERS[seller]} {told}").items()
+        }
+        millions, team = row.pop("millions", "0"), row.pop("team", None)
+        start = DAY.replace(tzinfo=None) + timedelta(hours=float(row.pop("hour", 0)))
+        row["charge_period_end"] = start + timedelta(hours=float(row.pop("hours", 24)))
+        for name in ("tags", "cost_categories"):
+            row[name] = dict([row[name].rsplit(":", 1)] if name in row else [])
+        row["tags"] |= {"team": team} if team else {}
+        row.setdefault("tokens", float(millions) * 1e6)
+        row.setdefault("cost", KINDS.get(row["token_kind"], 0) * Decimal(millions))
+        common = {"bill_id": 1, "billing_currency": "USD", "sub_account_id": "", "billing_period": "2026-03"}
+        rows.append(common | {"charge_period_start": start} | row)
+    return rows
 
 
 class Bought:
@@ -88,9 +94,9 @@ class Bought:
         con.execute("CREATE TEMP TABLE charges AS FROM token_charges; DROP VIEW token_charges")
         con.execute("ALTER TABLE charges RENAME TO token_charges")
 
-    def fill(self, rows: list[Row]) -> None:
+    def fill(self, text: str) -> None:
         self.con.execute("DELETE FROM token_charges")
-        for number, row in enumerate(rows):
+        for number, row in enumerate(charges(text)):
             row = row | {"source_file": "f.csv", "source_row": number}
             self.con.execute(
                 f"INSERT INTO token_charges BY NAME SELECT {', '.join(f'${name} AS {name}' for name in row)}",
@@ -136,64 +142,61 @@ TEAMS = [
     Team(name="nlp", api=["proj-nlp-*"]),
     Team(name="late", api=["proj-*-7"]),
 ]
-AWS_ROWS = [bedrock("Claude4.5Sonnet", "6", "vision"), bedrock("llama3-3-70b", "2", "search", vendor="meta")]
+AWS_ROWS = "bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta"
+TWO_MILLION = "anthropic token_kind=prompt millions=2"
 
 
 @dataclass
 class Case:
     """Charges, what each team's cost by source, and codes of what is said of them."""
 
-    rows: list[Row]
-    costs: dict[tuple[str, str], str]
-    codes: tuple[str, ...] = ()
+    rows: str
+    costs: str
+    codes: str = ""
     config: Config | None = None
 
 
 CASES = {
     "tags, cost categories and names say whose it is": Case(
-        [
-            charge("prompt", "1", "proj-1", team="Search-Infra"), charge("prompt", "2", tags={"user:Team": "vision"}),
-            charge("prompt", "4", "proj-nlp-7"), charge("prompt", "8", "proj-3"),
-            charge("prompt", "16", cost_categories={"business_unit": "Ads"}),
-        ],
-        {("search", "invoice"): "2.5", ("vision", "invoice"): "5", ("nlp", "invoice"): "10", ("unassigned", "invoice"): "20",
-         ("ads", "invoice"): "40"},
-        ("api_unassigned",), Config(teams=TEAMS),
+        "openai token_kind=prompt millions=1 sub_account_id=proj-1 team=Search-Infra; "
+        "openai token_kind=prompt millions=2 tags=user:Team:vision; "
+        "openai token_kind=prompt millions=4 sub_account_id=proj-nlp-7; "
+        "openai token_kind=prompt millions=8 sub_account_id=proj-3; "
+        "openai token_kind=prompt millions=16 cost_categories=business_unit:Ads",
+        "search invoice 2.5; vision invoice 5; nlp invoice 10; unassigned invoice 20; ads invoice 40",
+        "api_unassigned", Config(teams=TEAMS),
     ),
-    "a cloud's bill alone": Case(AWS_ROWS, {("vision", "bill"): "6", ("search", "bill"): "2"}),
+    "a cloud's bill alone": Case(AWS_ROWS, "vision bill 6; search bill 2"),
     "an account of its own with the vendor is other calls": Case(
-        [*AWS_ROWS, claude("prompt", "2", team="chat", issuer="anthropic")],
-        {("vision", "bill"): "6", ("search", "bill"): "2", ("chat", "invoice"): "5"},
+        f"{AWS_ROWS}; {TWO_MILLION} team=chat issuer=anthropic", "vision bill 6; search bill 2; chat invoice 5"
     ),
     "of an invoice that the cloud issues, its own rows tell whose it is and are not added": Case(
-        [*AWS_ROWS, claude("prompt", "2")], {("search", "bill"): "2", ("vision", "invoice"): "5"}, ("api_repeated_more",)
+        f"{AWS_ROWS}; {TWO_MILLION}", "search bill 2; vision invoice 5", "api_repeated_more"
     ),
     "the cloud's rows of a few percent more are no other sum": Case(
-        [bedrock("claude-sonnet-4-5", "5.25", "vision"), claude("prompt", "2")], {("vision", "invoice"): "5"}
+        f"bedrock model=claude-sonnet-4-5 cost=5.25 team=vision; {TWO_MILLION}", "vision invoice 5"
     ),
     "the cloud's rows count from where the invoice ends, and those of unknown makers": Case(
-        [
-            claude("prompt", "2", team="chat", hours=6), bedrock("Claude4.5Sonnet", "4", "vision", 1, 1),
-            bedrock("Claude4.5Sonnet", "600", "vision", 7, 1), bedrock("qwen3-32b", "50", "search", 2, 1, vendor=None),
-        ],
-        {("chat", "invoice"): "5", ("vision", "bill"): "600", ("search", "bill"): "50"},
+        f"{TWO_MILLION} team=chat hours=6; bedrock model=Claude4.5Sonnet cost=4 team=vision hour=1 hours=1; "
+        "bedrock model=Claude4.5Sonnet cost=600 team=vision hour=7 hours=1; "
+        "bedrock model=qwen3-32b cost=50 team=search hour=2 hours=1 vendor=-",
+        "chat invoice 5; vision bill 600; search bill 50",
     ),
-    # of the same time and model a has all; of the same time, a and b by their spend; of the month, d too
+    # of the same time and model a has all, 2.5; of the same time, a and b by their spend, 5 as 1 : 3; of the month, d too,
+    # 10 as 1 : 3 : 4
     "the nearest of the cloud's rows tell whose a line is": Case(
-        [
-            bedrock("anthropic.claude-sonnet-4-5-20250929-v1:0", "1", "a", 3, 1), bedrock("claude-opus-4-5", "3", "b", 3, 1),
-            bedrock("claude-opus-4-5", "4", "d", 9, 1),
-            claude("prompt", "1", hour=3, hours=1), claude("prompt", "2", hour=3, hours=1, model="haiku"),
-            claude("generation", "1", hour=20, hours=1),
-        ],
-        # 2.5; 5 as 1 : 3; 10 as 1 : 3 : 4
-        {("a", "invoice"): "5.0", ("b", "invoice"): "7.5", ("d", "invoice"): "5"},
+        "bedrock model=anthropic.claude-sonnet-4-5-20250929-v1:0 cost=1 team=a hour=3 hours=1; "
+        "bedrock model=claude-opus-4-5 cost=3 team=b hour=3 hours=1; bedrock model=claude-opus-4-5 cost=4 team=d hour=9 hours=1; "
+        "anthropic token_kind=prompt millions=1 hour=3 hours=1; "
+        "anthropic token_kind=prompt millions=2 hour=3 hours=1 model=haiku; "
+        "anthropic token_kind=generation millions=1 hour=20 hours=1",
+        "a invoice 5; b invoice 7.5; d invoice 5",
     ),
     "a charge of an instant where the period begins": Case(
-        [charge("generation", "1", team="search", hour=-480, hours=0)], {("search", "invoice"): "10"}
+        "openai token_kind=generation millions=1 team=search hour=-480 hours=0", "search invoice 10"
     ),
     "money of another currency has the day's rate": Case(
-        [charge("generation", "1", team="search", billing_currency="EUR")], {("search", "invoice"): "11"},
+        "openai token_kind=generation millions=1 team=search billing_currency=EUR", "search invoice 11",
         config=Config(prices=Prices(fx={"EUR": Decimal("1.1")})),
     ),
 }  # fmt: skip
@@ -205,33 +208,39 @@ def test_whose_charges_are_and_which_count(bought: Bought, name: str) -> None:
     bought.fill(case.rows)
     bought.ask(WEEKS, config=case.config)
     costs = summed(((model.team, model.source), model.cost.api_cost) for model in bought.models())
-    assert costs == {key: Decimal(cost) for key, cost in case.costs.items()}
-    assert bought.notices().keys() == set(case.codes)
+    told = [line.split() for line in case.costs.split(";")]
+    assert costs == {(team, source): Decimal(cost) for team, source, cost in told}
+    assert bought.notices().keys() == set(case.codes.split())
 
 
 def test_money_of_other_currencies_needs_a_rate(bought: Bought) -> None:
-    bought.fill([charge("generation", "1", billing_currency="EUR")])
-    with pytest.raises(
-        PriceError,
-        match=r"tokens of openai are priced in EUR: there is no rate from EUR to USD on 2026-03-10",
-    ):
+    bought.fill("openai token_kind=generation millions=1 billing_currency=EUR")
+    missing = "tokens of openai are priced in EUR: there is no rate from EUR to USD on 2026-03-10"
+    with pytest.raises(PriceError, match=missing):
         bought.ask(WEEKS)
 
 
-def test_commitments_and_money_alone_have_no_tokens(bought: Bought) -> None:
-    bought.fill([bedrock("Claude", "48", "vision") | {"token_kind": "commitment", "tokens": None}])
+@pytest.mark.parametrize(
+    ("rows", "cost", "commitment"),
+    [
+        ("bedrock model=Claude cost=48 token_kind=commitment tokens=-", "48", "48"),
+        (
+            "openai token_kind=prompt millions=1 tokens=-; openai token_kind=generation millions=1 tokens=-",
+            "12.5",
+            "0",
+        ),
+    ],
+    ids=["commitments", "money alone"],
+)
+def test_commitments_and_money_alone_have_no_tokens(
+    bought: Bought, rows: str, cost: str, commitment: str
+) -> None:
+    bought.fill(rows)
     bought.ask(WEEKS)
     (model,) = bought.models()
-    assert (model.cost.api_cost, model.cost.commitment_cost, model.cost.prompt_tokens) == (48, 48, None)
+    assert (model.cost.api_cost, model.cost.commitment_cost) == (Decimal(cost), Decimal(commitment))
+    assert (model.cost.prompt_tokens, model.cost.generation_tokens) == (None, None)
     assert model.cost_per_million_tokens is None
-    bought.fill([charge(kind, "1", tokens=None) for kind in ("prompt", "generation")])
-    bought.ask(WEEKS)
-    (model,) = bought.models()
-    assert (model.cost.api_cost, model.cost.prompt_tokens, model.cost.generation_tokens) == (
-        Decimal("12.5"),
-        None,
-        None,
-    )
 
 
 _BILL = """INSERT INTO bills BY NAME SELECT $1 AS bill_id, $2 AS provider, 's' AS source, 'focus' AS format,
@@ -254,10 +263,11 @@ def test_what_is_bought_is_known_until_the_last_bill(
     """A bill is of all its month if it is final, or was loaded two days after it."""
     bought.con.execute(_BILL, [0, "openai", is_final, f"2026-{loaded}"])
     bought.con.execute(_BILL, [1, "groq", False, "2026-03-07"])
-    used = charge("generation", "1", hour=-120, bill_id=0)  # to March 6
-    # what is charged ahead says nothing of what was used; of groq nothing is known for two months
-    old = charge("generation", "1", hour=-24 * 80, provider="groq")
-    bought.fill([used, charge("commitment", "9", bill_id=0), old])
+    # used to March 6; what is charged ahead says nothing of what was used; of groq nothing is known for two months
+    bought.fill(
+        "openai token_kind=generation millions=1 hour=-120 bill_id=0; openai token_kind=commitment millions=9 bill_id=0; "
+        "openai token_kind=generation millions=1 hour=-1920 provider=groq"
+    )
     assert api_cost.known_to(bought.con, WEEKS, NOW) == {
         "openai": datetime.fromisoformat(f"2026-{known_to}T00:00Z")
     }
@@ -268,24 +278,20 @@ def test_what_is_bought_is_known_until_the_last_bill(
 
 CUTS = st.lists(st.floats(0.01, 23.99), min_size=1, max_size=4).map(sorted)
 # amounts that no share divides, of a day, of hours and of a month, some of which only the cloud's bill names owners for
-ODD = [
-    claude("prompt", "0.333333333"),
-    claude("generation", "0.7777777", hour=3.5, hours=1),
-    claude("generation", "0.1", team="search", hour=5, hours=7),
-    claude("cached", "1.0000001", hour=-216, hours=720),
-    *(
-        bedrock("claude4.5sonnet", str(n), team, hour, 1)
-        for hour in range(24)
-        for team, n in (("a", 1), ("b", 3), ("c", 7))
-    ),
-]
+ODD = (
+    "anthropic token_kind=prompt millions=0.333333333; anthropic token_kind=generation millions=0.7777777 hour=3.5 hours=1; "
+    "anthropic token_kind=generation millions=0.1 team=search hour=5 hours=7; "
+    "anthropic token_kind=cached millions=1.0000001 hour=-216 hours=720"
+)
+OWNERS = "; bedrock model=claude4.5sonnet cost={} team={} hour={} hours=1"
 
 
 @pytest.fixture(scope="module")
 def odd() -> Any:
     with empty_store() as con:
         bought = Bought(con)
-        bought.fill(ODD)
+        owners = product(range(24), (("a", 1), ("b", 3), ("c", 7)))
+        bought.fill(ODD + "".join(OWNERS.format(cost, team, hour) for hour, (team, cost) in owners))
         yield bought
 
 
@@ -316,15 +322,33 @@ def focus(kind: str, millions: str, team: str = "") -> dict[str, str]:
     """A row of a FOCUS file of OpenAI's: this many million tokens of one kind."""
     priced = {"input": "prompt", "cached input": "cached", "output": "generation"}[kind]
     cost = str(KINDS[priced] * Decimal(millions))
-    return {
-        "BilledCost": cost, "EffectiveCost": cost, "ListCost": cost, "ContractedCost": cost, "BillingAccountId": "org-1",
-        "BillingCurrency": "USD", "BillingPeriodStart": "2026-03-01T00:00:00Z", "BillingPeriodEnd": "2026-04-01T00:00:00Z",
-        "ChargeCategory": "Usage", "ChargeDescription": f"gpt-4o-2024-08-06, {kind}", "ChargePeriodStart": DAY.isoformat(),
-        "ChargePeriodEnd": (DAY + timedelta(days=1)).isoformat(), "ConsumedQuantity": millions, "ConsumedUnit": "1M Tokens",
-        "ProviderName": "OpenAI", "PublisherName": "OpenAI", "InvoiceIssuerName": "OpenAI", "ServiceName": "OpenAI API",
-        "ServiceCategory": "AI and Machine Learning", "SubAccountId": "proj-a", "SubAccountName": "proj-a",
-        "SkuId": f"gpt-4o {kind}", "SkuMeter": kind, "Tags": json.dumps({"team": team}) if team else "",
-    }  # fmt: skip
+    rows = text_rows(f"""
+            BilledCost | {cost}
+            EffectiveCost | {cost}
+            ListCost | {cost}
+            ContractedCost | {cost}
+            BillingAccountId | org-1
+            BillingCurrency | USD
+            BillingPeriodStart | 2026-03-01T00:00:00Z
+            BillingPeriodEnd | 2026-04-01T00:00:00Z
+            ChargeCategory | Usage
+            ChargeDescription | gpt-4o-2024-08-06, {kind}
+            ChargePeriodStart | 2026-03-10T00:00:00Z
+            ChargePeriodEnd | 2026-03-11T00:00:00Z
+            ConsumedQuantity | {millions}
+            ConsumedUnit | 1M Tokens
+            ProviderName | OpenAI
+            PublisherName | OpenAI
+            InvoiceIssuerName | OpenAI
+            ServiceName | OpenAI API
+            ServiceCategory | AI and Machine Learning
+            SubAccountId | proj-a
+            SubAccountName | proj-a
+            SkuId | gpt-4o {kind}
+            SkuMeter | {kind}
+            Tags | {json.dumps({"team": team}) if team else ""}
+        """)
+    return dict(row[:2] for row in rows)
 
 
 @dataclass
@@ -368,25 +392,21 @@ def test_a_bill_of_tokens_stands_beside_gpus_and_in_no_gpu_hour(ledger: Ledger) 
     assert (view.totals, view.node_totals) == (before.totals, before.node_totals)
     rows = {row.keys["team"]: row.api for row in view.rows if row.api}
     assert {team: api.api_cost for team, api in rows.items()} == {
-        "search": Decimal(50), "unassigned": Decimal(5), "chat": Decimal("3.08625"),
-    }  # fmt: skip
+        "search": 50,
+        "unassigned": 5,
+        "chat": Decimal("3.08625"),
+    }
     search = rows["search"]
-    assert (search.prompt_tokens, search.cached_tokens, search.generation_tokens) == (
-        14_000_000,
-        4_000_000,
-        2_000_000,
-    )
+    tokens = (search.prompt_tokens, search.cached_tokens, search.generation_tokens)
+    assert tokens == (14_000_000, 4_000_000, 2_000_000)
     answer = to_dict(view)
-    assert (answer["totals"]["api_cost"], answer["totals"]["node_cost"]) == (Decimal("58.08625"), Decimal(96))
-    (one,) = [one for one in answer["bought"] if one["team"] == "search"]
-    assert (one["model"], one["provider"], one["source"]) == ("gpt-4o-2024-08-06", "openai", "invoice")
-    assert (one["prompt_cost"], one["generation_cost"], one["cost_per_million_tokens"]) == (
-        30,
-        20,
-        Decimal("3.125"),
-    )
-    lines = list(csv.DictReader(to_csv(view).splitlines()))
-    assert sum(Decimal(line["cost"]) for line in lines) == Decimal(96) + Decimal("58.08625")
+    assert cells([answer["totals"]], "api_cost node_cost") == [("58.086250000", "96.000000000")]
+    bought = [one for one in answer["bought"] if one["team"] == "search"]
+    found = cells(bought, "model provider source prompt_cost generation_cost")
+    assert found == [("gpt-4o-2024-08-06", "openai", "invoice", "30.000000000", "20.000000000")]
+    assert bought[0]["cost_per_million_tokens"] == Decimal("3.125")
+    lines = csv.DictReader(to_csv(view).splitlines())
+    assert sum(Decimal(line["cost"]) for line in lines) == Decimal("154.08625")
     plain = partial(ledger.report, with_sections=False)
     # rows by what tokens are of no part of
     assert [row.api.api_cost for row in plain(by=("gpu_model",)).rows if row.api] == [Decimal("58.08625")]
@@ -402,34 +422,25 @@ def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path)
     out = tmp_path / "out" / "2026-03"
     with replacing(out, lambda _: []) as folder:
         bundle = read_bundle(ledger.config, ledger.store, ask, folder)
-        manifest = write(
-            bundle,
-            manifest_of(bundle, ledger.config, {}, None),
-            folder,
-            dict.fromkeys((None, *bundle.teams), ()),
-        )
-    names = ("charge", "cost", "api_cost", "shared_cost")
-    assert {team["team"]: tuple(team[name] for name in names) for team in manifest["teams"]} == {
-        "chat": (99.08625, 96.0, 3.08625, 0.0), "search": (50.0, 0.0, 50.0, 0.0), "unassigned": (5.0, 0.0, 5.0, 0.0),
-    }  # fmt: skip
-    assert [manifest["totals"][name] for name in ("charge", "api_cost", "shared_cost")] == [
-        154.08625,
-        58.08625,
-        0,
-    ]
+        manifest = manifest_of(bundle, ledger.config, {}, None)
+        manifest = write(bundle, manifest, folder, dict.fromkeys((None, *bundle.teams), ()))
+    assert sorted(cells(manifest["teams"], "team charge cost api_cost shared_cost")) == text_rows("""
+        chat | 99.08625 | 96.0 | 3.08625 | 0.0
+        search | 50.0 | 0.0 | 50.0 | 0.0
+        unassigned | 5.0 | 0.0 | 5.0 | 0.0
+    """)
+    totals = cells([manifest["totals"]], "charge api_cost shared_cost")
+    assert totals == [("154.08625", "58.08625", "0.0")]
     assert manifest["invoice"]["difference"] == 0
     assert not [reason for reason in manifest["reasons"] if "tokens" in reason]
     assert sum(Decimal(str(line["cost"])) for line in manifest["invoice"]["lines"]) == Decimal("58.08625")
-    with (out / "focus.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["x_gpucost_kind"] == "api"]
-    assert {row["x_gpucost_team"]: Decimal(row["EffectiveCost"]) for row in rows if row["x_gpucost_team"] != "search"} == {
-        "chat": Decimal("3.08625"), "unassigned": Decimal(5),
-    }  # fmt: skip
-    assert sum(Decimal(row["EffectiveCost"]) for row in rows) == Decimal("58.08625")
-    with (out / "ledger.csv").open() as file:
-        charged = [
-            Decimal(row["cost"]) for row in csv.DictReader(file) if row["kind"] in ("allocated", "api")
-        ]
+    focus_rows, ledger_rows = (
+        list(csv.DictReader((out / name).read_text().splitlines())) for name in ("focus.csv", "ledger.csv")
+    )
+    bought = [row for row in focus_rows if row["x_gpucost_kind"] == "api"]
+    costs = summed((row["x_gpucost_team"], Decimal(row["EffectiveCost"])) for row in bought)
+    assert costs == {"chat": Decimal("3.08625"), "unassigned": 5, "search": 50}
+    charged = [Decimal(row["cost"]) for row in ledger_rows if row["kind"] in ("allocated", "api")]
     assert sum(charged) == Decimal("154.08625")
     assert "Bought tokens" in (out / "teams" / "search.md").read_text()
 

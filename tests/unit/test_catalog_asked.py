@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -17,46 +15,38 @@ from gpucost.price.fx import FxRates
 from gpucost.price.listing import PriceQuery, listing
 from gpucost.questions.prices import listing_notes
 from gpucost.store.connection import scratch_store
-from tests.unit.command import call
+from tests.unit.text_rows import text_rows
 
 TODAY = date(2026, 11, 22)
-AWS = {
-    "p5.48xlarge": "us-east-1 us-east-2 us-west-2 ap-northeast-1 ap-south-1 eu-north-1",
-    "p5e.48xlarge": "us-east-2 us-west-1 us-west-2 ap-northeast-1 ap-south-1 eu-north-1",
-    "p5en.48xlarge": "us-east-1 us-east-2 us-west-2 ap-northeast-1 ap-south-1 eu-north-1",
-    "p6-b200.48xlarge": "us-east-1 us-east-2 us-west-2 ap-south-1 us-gov-east-1 us-gov-west-1",
-    "p4d.24xlarge": "us-east-1 us-east-2 us-west-2 ap-northeast-1 eu-west-1 eu-central-1",
-    "g6e.48xlarge": "us-east-1 us-east-2 us-west-2 ap-northeast-1 eu-north-1 eu-central-1",
-    "g5.xlarge": "us-east-1 us-east-2 us-west-2 ap-northeast-1 eu-west-1 eu-central-1",
-    "g4dn.xlarge": "us-east-1 us-east-2 us-west-2 ap-northeast-1 eu-west-1 eu-central-1",
-}
-GCP = {
-    "a3-highgpu-8g": "us-central1 us-east4 us-west1 europe-west4 asia-northeast1 asia-southeast1",
-    "a2-highgpu-8g": "us-central1 us-east1 us-west1 europe-west4 asia-northeast1 asia-southeast1",
-    "g2-standard-4": "us-central1 us-east4 us-west1 europe-west4 asia-northeast1 asia-southeast1",
-    "a4-highgpu-8g": "us-central1",
-    "ct5lp-hightpu-4t": "us-central1 us-east1 europe-west4 asia-southeast1",
-    "ct6e-standard-4t": "us-central1 us-east1 europe-west4 asia-northeast1",
-}
-AZURE = {
-    "Standard_ND96isr_H100_v5": "eastus eastus2 westus3 swedencentral japaneast canadacentral",
-    "Standard_ND96isr_H200_v5": "eastus2 westus3 centralus francecentral japaneast australiaeast",
-    "Standard_ND96isr_MI300X_v5": "eastus2 westus3 swedencentral francecentral centralus northeurope",
-}
-ANYWHERE = {
-    "coreweave": "gd-8xh100ib-i128", "lambda": "gpu_8x_h100_sxm5", "nebius": "gpu-h100-sxm_8gpu-128vcpu-1600gb",
-    "runpod": "1x_H100-SXM_SECURE", "crusoe": "h100-80gb-sxm-ib.8x", "together": "8x_H100-SXM", "hyperstack": "1x_H100-SXM",
-    "vast": "1x_H100-SXM", "oci": "BM.GPU.H100.8",
-}  # fmt: skip
-ASKED = [
-    *(
-        (name, region)
-        for group in (AWS, GCP, AZURE)
-        for name, regions in group.items()
-        for region in regions.split()
-    ),
-    *((name, "") for name in ANYWHERE.values()),
-]
+# instance types that people rent, and where
+ASKED = """
+p5.48xlarge | us-east-1 us-east-2 us-west-2 ap-northeast-1 ap-south-1 eu-north-1
+p5e.48xlarge | us-east-2 us-west-1 us-west-2 ap-northeast-1 ap-south-1 eu-north-1
+p5en.48xlarge | us-east-1 us-east-2 us-west-2 ap-northeast-1 ap-south-1 eu-north-1
+p6-b200.48xlarge | us-east-1 us-east-2 us-west-2 ap-south-1 us-gov-east-1 us-gov-west-1
+p4d.24xlarge | us-east-1 us-east-2 us-west-2 ap-northeast-1 eu-west-1 eu-central-1
+g6e.48xlarge | us-east-1 us-east-2 us-west-2 ap-northeast-1 eu-north-1 eu-central-1
+g5.xlarge | us-east-1 us-east-2 us-west-2 ap-northeast-1 eu-west-1 eu-central-1
+g4dn.xlarge | us-east-1 us-east-2 us-west-2 ap-northeast-1 eu-west-1 eu-central-1
+a3-highgpu-8g | us-central1 us-east4 us-west1 europe-west4 asia-northeast1 asia-southeast1
+a2-highgpu-8g | us-central1 us-east1 us-west1 europe-west4 asia-northeast1 asia-southeast1
+g2-standard-4 | us-central1 us-east4 us-west1 europe-west4 asia-northeast1 asia-southeast1
+a4-highgpu-8g | us-central1
+ct5lp-hightpu-4t | us-central1 us-east1 europe-west4 asia-southeast1
+ct6e-standard-4t | us-central1 us-east1 europe-west4 asia-northeast1
+Standard_ND96isr_H100_v5 | eastus eastus2 westus3 swedencentral japaneast canadacentral
+Standard_ND96isr_H200_v5 | eastus2 westus3 centralus francecentral japaneast australiaeast
+Standard_ND96isr_MI300X_v5 | eastus2 westus3 swedencentral francecentral centralus northeurope
+gd-8xh100ib-i128 |
+gpu_8x_h100_sxm5 |
+gpu-h100-sxm_8gpu-128vcpu-1600gb |
+1x_H100-SXM_SECURE |
+h100-80gb-sxm-ib.8x |
+8x_H100-SXM |
+1x_H100-SXM |
+1x_H100-SXM |
+BM.GPU.H100.8 |
+"""
 QUERY, FX = PriceQuery(TODAY, "USD", 90), FxRates("USD", {})
 
 
@@ -74,88 +64,65 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def test_what_people_rent_has_a_price_an_age_and_a_source(con: duckdb.DuckDBPyConnection) -> None:
     models = dict(con.execute("SELECT lower(instance_type), gpu_model FROM listed_instances").fetchall())
-    wanted = {models[name.lower()] for name, _ in ASKED}
+    asked = text_rows(ASKED)
+    wanted = {models[name.lower()] for name, _ in asked}
     rows = [row for gpu in wanted for row in listing(con, gpu, replace(QUERY, all_regions=True), FX).rows]
     assert all(
         row.price_per_gpu_hour and row.price_per_gpu_hour > 0 and row.source and row.price_as_of <= TODAY
         for row in rows
     )
     sold = {(row.instance_type, row.region or "", row.purchase_option) for row in rows}
-    blocks = {"p5e.48xlarge", "p6-b200.48xlarge"}  # not sold on demand in every region
-    assert [
-        asked for asked in ASKED
-        if (*asked, "on_demand") not in sold and not (asked[0] in blocks and (*asked, "capacity_block") in sold)
-    ] == []  # fmt: skip
-    assert len(ASKED) == 102
-
-
-@pytest.mark.parametrize("name", ["H100", "H200", "B200", "MI300X", "v5e", "v6e"])
-def test_a_gpu_is_sold_by_several(con: duckdb.DuckDBPyConnection, name: str) -> None:
-    rows = listing(con, name, QUERY, FX).rows
-    assert len(rows) >= 4 and all(row.price_per_gpu_hour and row.source for row in rows)
+    places = [(name, region) for name, regions in asked for region in regions.split() or [""]]
+    assert len(places) == 102
+    # some are not sold on demand in every region
+    assert {name for name, region in places if (name, region, "on_demand") not in sold} == {
+        "p5e.48xlarge",
+        "p6-b200.48xlarge",
+    }
+    ways = ("on_demand", "capacity_block")
+    for model in ("H100-80GB-HBM3", "H200", "B200", "MI300X", "TPU-v5e", "TPU-v6e"):
+        assert sum(row.gpu_model == model for row in rows) >= 4
+    assert all(any((*place, way) in sold for way in ways) for place in places)
 
 
 BLOCKS = "p5e.48xlarge is not sold on demand by aws: sold as capacity blocks and spot (no on-demand SKU"
+# what is asked for, and what is said of it
+REFUSED = f"""
+p5e.48xlarge | purchase_options | on_demand | {BLOCKS}
+p5e.48xlarge | purchase_options | on_demand | gpucost prices p5e.48xlarge lists what it is sold as
+a4x-maxgpu-4g | providers | gcp | not sold on demand by gcp: no price is public (absent from the price sheet
+nd gb300 v6 | providers | azure | no SKU in the Retail Prices API
+p5e.48xlarge | regions | us-east-1 | for the region us-east-1; there are
+p5e.48xlarge | regions | us-east-1 | {BLOCKS}
+p5e.48xlarge | providers | gcp | {BLOCKS}
+a4-highgpu-8g | regions | us-east-1 |
+p99.xlarge | providers | aws | no GPU or instance type
+"""
 
 
-@pytest.mark.parametrize(
-    ("name", "query", "words"),
-    [
-        ("p5e.48xlarge", {"purchase_options": ("on_demand",)}, BLOCKS),
-        (
-            "p5e.48xlarge",
-            {"purchase_options": ("on_demand",)},
-            "gpucost prices p5e.48xlarge lists what it is sold as",
-        ),
-        ("a4x-maxgpu-4g", {}, "not sold on demand by gcp: no price is public (absent from the price sheet"),
-        ("nd gb300 v6", {}, "no SKU in the Retail Prices API"),
-        ("p5e.48xlarge", {"regions": ("us-east-1",)}, "for the region us-east-1; there are"),
-        ("p5e.48xlarge", {"regions": ("us-east-1",)}, BLOCKS),
-        ("p5e.48xlarge", {"providers": ("gcp",)}, BLOCKS),
-        ("a4-highgpu-8g", {"regions": ("us-east-1",)}, ""),
-        ("p99.xlarge", {}, "no GPU or instance type"),
-    ],
-)
+@pytest.mark.parametrize(("name", "field", "value", "words"), text_rows(REFUSED))
 def test_what_is_not_sold_on_demand_says_how_it_is_sold(
-    con: duckdb.DuckDBPyConnection, name: str, query: dict[str, Any], words: str
+    con: duckdb.DuckDBPyConnection, name: str, field: str, value: str, words: str
 ) -> None:
     with pytest.raises(GpucostError) as caught:
-        listing(con, name, replace(QUERY, **query), FX)
+        listing(con, name, replace(QUERY, **{field: (value,)}), FX)
     text = f"{caught.value.message} {caught.value.fix}"
     assert words in text and (words or "not sold" not in text)
 
 
-def test_the_command_says_how_it_is_sold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    answer, _ = call("prices", "p5e.48xlarge")
-    assert "capacity block" in answer and BLOCKS in answer
-
-
-def test_what_has_a_price_on_demand_is_not_called_unsold_and_an_old_price_is_named(
-    con: duckdb.DuckDBPyConnection,
-) -> None:
+def test_what_is_not_sold_on_demand_and_an_old_price_are_named(con: duckdb.DuckDBPyConnection) -> None:
     answer = listing(con, "a4-highgpu-8g", QUERY, FX)
     assert "on_demand" in {row.purchase_option for row in answer.rows}
-    assert (
-        answer.not_sold_on_demand
-        == listing(con, "p5.48xlarge", replace(QUERY, regions=("us-east-1",)), FX).not_sold_on_demand
-        == ()
-    )
-    assert {
-        row.purchase_option
-        for row in listing(con, "a3-megagpu-8g", replace(QUERY, purchase_options=("flex_start",)), FX).rows
-    } == {"flex_start"}
+    assert answer.not_sold_on_demand == ()
+    assert BLOCKS in " ".join(listing_notes(listing(con, "p5e.48xlarge", QUERY, FX)))
+    flex = listing(con, "a3-megagpu-8g", replace(QUERY, purchase_options=("flex_start",)), FX)
+    assert {row.purchase_option for row in flex.rows} == {"flex_start"}
     answer = listing(con, "p5.48xlarge", QUERY, FX)
-    assert (
-        answer.rows[0].is_stale and answer.cheapest_fresh is not None and not answer.cheapest_fresh.is_stale
-    )
+    assert answer.rows[0].is_stale and answer.cheapest_fresh and not answer.cheapest_fresh.is_stale
     (remark,) = (words for words in listing_notes(answer) if words.startswith("the first price"))
     assert (
         "p5.48xlarge spot, is 357 days old; the cheapest that is not stale: p5.48xlarge reserved, 3 years"
         in remark
     )
-    assert (
-        listing(con, "p5.48xlarge", replace(QUERY, purchase_options=("on_demand",)), FX).cheapest_fresh
-        is None
-    )
+    on_demand = replace(QUERY, purchase_options=("on_demand",))
+    assert listing(con, "p5.48xlarge", on_demand, FX).cheapest_fresh is None

@@ -6,40 +6,32 @@ import re
 from datetime import date
 from decimal import Decimal
 
-import pytest
-
 from gpucost.price.tokens import seller, token_price, token_prices
-from tests.unit.test_catalog import NEWEST, rows
+from tests.unit.test_catalog import NEWEST, key, rows
+from tests.unit.text_rows import text_rows
 
 UNITS = {
-    tuple(
-        row[name] for name in ("region", "family", "component", "gpu_model", "purchase_option", "term_years")
-    ): Decimal(row["price_per_hour"])
+    key(row, "region family component gpu_model purchase_option term_years"): Decimal(row["price_per_hour"])
     for row in rows("components.csv")
 }
 INSTANCES = {row["instance_type"]: row for row in rows("instances.csv")}
+# a part of a machine, and the column that counts it
+PARTS = {"vcpu": "vcpus", "memory_gib": "memory_gib", "gpu": "gpu_count", "local_ssd_gib": "local_ssd_gib"}
 
 
 def parts_of(
     region: str, instance_type: str, purchase_option: str = "on_demand", term_years: str = ""
-) -> dict[str, Decimal] | None:
-    """What each part of a machine costs per hour; None where a part has no price of its own."""
+) -> dict[str, Decimal]:
+    """What each part of a machine costs per hour; nothing where a part has no price of its own."""
     row, family = INSTANCES[instance_type], instance_type.split("-")[0]
-    counts = {
-        "vcpu": row["vcpus"],
-        "memory_gib": row["memory_gib"],
-        "gpu": row["gpu_count"],
-        "local_ssd_gib": row["local_ssd_gib"],
-    }
     parts = {}
-    for component, count in counts.items():
-        if Decimal(count or 0) == 0:
-            continue
+    for component, column in PARTS.items():
+        count = Decimal(row[column] or 0)
         model = row["gpu_model"] if component == "gpu" else ""
         unit = UNITS.get((region, family, component, model, purchase_option, term_years))
-        if unit is None:
-            return None
-        parts[component] = unit * Decimal(count)
+        if count and unit is None:
+            return {}
+        parts[component] = count and unit * count
     return parts
 
 
@@ -53,56 +45,45 @@ def test_every_part_of_google_is_one_of_four_and_only_gpus_name_a_model() -> Non
 def test_parts_add_up_to_the_machines_price() -> None:
     checked = set()
     for row in rows("prices.csv"):
-        instance_type = row["instance_type"]
+        region, instance_type = row["region"], row["instance_type"]
         # a3-megagpu's GPUs are another product; older months had other prices
-        if (
-            row["provider"] != "gcp"
-            or instance_type.startswith("a3-mega")
-            or row["source_id"] != "cyclenerd-gcp"
-        ):
+        if row["source_id"] != "cyclenerd-gcp" or instance_type.startswith("a3-mega"):
             continue
-        parts = parts_of(row["region"], instance_type, row["purchase_option"], row["term_years"])
-        if parts is None:
-            continue
-        assert abs(sum(parts.values()) - Decimal(row["price_per_hour"])) < Decimal("0.00005"), row
-        checked.add((row["region"], instance_type))
+        parts = parts_of(region, instance_type, row["purchase_option"], row["term_years"])
+        if parts:
+            assert abs(sum(parts.values()) - Decimal(row["price_per_hour"])) < Decimal("0.00005"), row
+            checked.add((region, instance_type))
     assert len(checked) > 200
     assert {instance_type.split("-")[0] for _, instance_type in checked} == {"a2", "a3", "g2"}
 
 
-@pytest.mark.parametrize(
-    ("instance_type", "share"),
-    [
-        ("a2-highgpu-1g", "0.7987"),
-        ("a2-ultragpu-1g", "0.775"),
-        ("a3-highgpu-8g", "0.8857"),
-        ("g2-standard-4", "0.7923"),
-        ("g2-standard-32", "0.3229"),
-    ],
-)
-def test_the_gpu_parts_share_of_a_machine(instance_type: str, share: str) -> None:
-    parts = parts_of("us-central1", instance_type)
-    assert round(parts["gpu"] / sum(parts.values()), 4) == Decimal(share)
+GPU_SHARES = """
+a2-highgpu-1g | 0.7987
+a2-ultragpu-1g | 0.7750
+a3-highgpu-8g | 0.8857
+g2-standard-4 | 0.7923
+g2-standard-32 | 0.3229
+"""
+# vCPUs, GiB, price, and the share that is not the host's
+HOSTS = """
+192 | 2048 | 55.04 | 0.7321 | p5.48xlarge
+96 | 1152 | 21.957642 | 0.6395 | p4d.24xlarge
+4 | 16 | 1.006 | 0.8069 | g5.xlarge
+64 | 256 | 4.096 | 0.2413 | g5.16xlarge
+208 | 1872 | 88.49 | 0.8361 | a3-highgpu-8g
+4 | 16 | 0.706832 | 0.7252 | g2-standard-4
+96 | 1900 | 32.77 | 0.6617 | Standard_ND96amsr_A100_v4
+"""
 
 
-@pytest.mark.parametrize(
-    ("vcpus", "memory_gib", "price", "share"),
-    [
-        (192, 2048, "55.04", "0.7321"),  # p5.48xlarge
-        (96, 1152, "21.957642", "0.6395"),  # p4d.24xlarge
-        (4, 16, "1.006", "0.8069"),  # g5.xlarge
-        (64, 256, "4.096", "0.2413"),  # g5.16xlarge
-        (208, 1872, "88.49", "0.8361"),  # a3-highgpu-8g
-        (4, 16, "0.706832", "0.7252"),  # g2-standard-4
-        (96, 1900, "32.77", "0.6617"),  # Standard_ND96amsr_A100_v4
-    ],
-)
-def test_what_a_host_at_googles_list_leaves_for_the_gpus(
-    vcpus: int, memory_gib: int, price: str, share: str
-) -> None:
-    host = vcpus * UNITS["us-central1", "a2", "vcpu", "", "on_demand", ""]
-    host += memory_gib * UNITS["us-central1", "a2", "memory_gib", "", "on_demand", ""]
-    assert round(1 - host / Decimal(price), 4) == Decimal(share)
+def test_the_gpus_share_of_a_machine_and_what_a_host_at_googles_list_leaves_for_them() -> None:
+    for instance_type, share in text_rows(GPU_SHARES):
+        parts = parts_of("us-central1", instance_type)
+        assert f"{parts['gpu'] / sum(parts.values()):.4f}" == share, instance_type
+    core, gib = (UNITS["us-central1", "a2", part, "", "on_demand", ""] for part in ("vcpu", "memory_gib"))
+    for vcpus, memory_gib, price, share, name in text_rows(HOSTS):
+        host = Decimal(vcpus) * core + Decimal(memory_gib) * gib
+        assert f"{1 - host / Decimal(price):.4f}" == share, name
 
 
 TOKEN_PRICES = ("input_price_per_million", "cached_input_price_per_million", "output_price_per_million")
@@ -123,48 +104,33 @@ def test_prices_of_tokens_are_plain_positive_and_dated() -> None:
         assert row["currency"] == "USD" and row["source_id"] == "litellm-1.110.2", row
         assert date(2026, 1, 1) <= date.fromisoformat(row["price_as_of"]) <= NEWEST, row
         assert seller(row["provider"]) == row["provider"], row
-    assert {row["provider"] for row in found} == {
-        *(
-            "anthropic",
-            "aws",
-            "azure",
-            "cerebras",
-            "cohere",
-            "deepseek",
-            "fireworks_ai",
-            "gcp",
-            "groq",
-            "mistral",
-            "moonshot",
-        ),
-        *("openai", "together_ai", "xai"),
-    }
+    sellers = "anthropic aws azure cerebras cohere deepseek fireworks_ai gcp groq mistral moonshot openai together_ai xai"
+    assert {row["provider"] for row in found} == set(sellers.split())
     assert 400 < len(found) < 700
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "prices"),
-    [
-        ("openai", "gpt-4o-mini", "0.15 0.075 0.6"),
-        ("openai", "gpt-4o-2024-08-06", "2.5 1.25 10"),
-        # retired, at another price than its model
-        ("openai", "gpt-4o-2024-05-13", "5 None 15"),
-        ("aws", "eu.anthropic.claude-haiku-4-5-20251001-v1:0", "1.1 0.11 5.5"),
-        ("openai", "gpt-5", "1.25 0.125 10"),
-        ("anthropic", "claude-sonnet-4-6", "3 0.3 15"),
-        ("aws", "anthropic.claude-opus-4-6-v1", "5 0.5 25"),
-        ("aws", "us.anthropic.claude-opus-4-6-v1", "5.5 0.55 27.5"),
-        ("aws", "amazon.nova-micro-v1:0", "0.035 0.00875 0.14"),
-        ("aws", "meta.llama3-3-70b-instruct-v1:0", "0.72 None 0.72"),
-        ("azure", "gpt-4o", "2.5 1.25 10"),
-        ("gcp", "gemini-2.5-pro", "1.25 0.125 10"),
-        ("groq", "openai/gpt-oss-120b", "0.15 0.075 0.6"),
-        ("mistral", "mistral-large-latest", "0.5 0.05 1.5"),
-        ("deepseek", "deepseek-v3.2", "0.28 0.028 0.4"),
-    ],
-)
-def test_prices_of_tokens_that_are_known(provider: str, model: str, prices: str) -> None:
-    found = token_price(provider, model, NEWEST)
-    assert found is not None
-    assert " ".join(str(getattr(found, name)) for name in TOKEN_PRICES) == prices
+# gpt-4o-2024-05-13 is retired, at another price than its model
+KNOWN = """
+openai | gpt-4o-mini | 0.15 0.075 0.6
+openai | gpt-4o-2024-08-06 | 2.5 1.25 10
+openai | gpt-4o-2024-05-13 | 5 None 15
+aws | eu.anthropic.claude-haiku-4-5-20251001-v1:0 | 1.1 0.11 5.5
+openai | gpt-5 | 1.25 0.125 10
+anthropic | claude-sonnet-4-6 | 3 0.3 15
+aws | anthropic.claude-opus-4-6-v1 | 5 0.5 25
+aws | us.anthropic.claude-opus-4-6-v1 | 5.5 0.55 27.5
+aws | amazon.nova-micro-v1:0 | 0.035 0.00875 0.14
+aws | meta.llama3-3-70b-instruct-v1:0 | 0.72 None 0.72
+azure | gpt-4o | 2.5 1.25 10
+gcp | gemini-2.5-pro | 1.25 0.125 10
+groq | openai/gpt-oss-120b | 0.15 0.075 0.6
+mistral | mistral-large-latest | 0.5 0.05 1.5
+deepseek | deepseek-v3.2 | 0.28 0.028 0.4
+"""
+
+
+def test_prices_of_tokens_that_are_known() -> None:
+    for provider, model, prices in text_rows(KNOWN):
+        found = token_price(provider, model, NEWEST)
+        assert " ".join(str(getattr(found, name)) for name in TOKEN_PRICES) == prices, model
     assert len(token_prices(NEWEST)) == len(rows("tokens.csv"))

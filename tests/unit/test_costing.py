@@ -8,56 +8,52 @@ from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from gpucost import inventory
 from gpucost.store import schema
 from gpucost.store.connection import scratch_store
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
-from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from tests.stage_costs import stage_costs
+from tests.unit.text_rows import named_rows
 
 HOUR = 3_600_000
-TRAIN = ("default", "default", "Job/train")
 
 
-def _node(name: str, price: str, hours: int = 10) -> Node:
-    return Node(name, 8, 0, hours * HOUR, (Price(Decimal(price), "option"),))
+def _fleet(nodes: str, pods: str) -> Fleet:
+    """Nodes as name, GPUs, hours and prices with the hour from which they hold; pods as node, name, GPUs, and hours."""
+    made = []
+    for name, gpus, hours, *prices in map(str.split, nodes.split(";")):
+        steps = [price.partition("@") for price in prices]
+        told = tuple(
+            Price(Decimal(price), "option", None, int(at) * HOUR if at else None) for price, _, at in steps
+        )
+        made.append(Node(name, int(gpus), 0, int(hours) * HOUR, told))
+    held = [
+        Pod(node, f"Job/{name}", int(gpus), int(first) * HOUR, int(last) * HOUR, uid=str(number))
+        for number, (node, name, gpus, first, last) in enumerate(map(str.split, pods.split(";")))
+    ]
+    return Fleet(tuple(made), tuple(held))
 
 
-def test_pods_cost_their_share_of_the_node_while_they_hold_it() -> None:
-    pods = (
-        Pod("a", "Job/train", 4, 0, 10 * HOUR, uid="1"),
-        Pod("a", "Job/train", 2, 0, 5 * HOUR, uid="2"),
-        Pod("a", "Job/late", 8, 20 * HOUR, 30 * HOUR, uid="3"),
-    )
-    costs = fleet_costs(Fleet((_node("a", "8"), _node("b", "2")), pods))
-    assert costs == Costs(Decimal(100), Decimal(50), Decimal(50), 160, 50, 20, {TRAIN: Decimal(50)})
+# nodes and pods; costs of nodes, of pods and of nobody; GPU-hours, those allocated, and node-hours; costs of workloads
+COSTS = """
+pods cost their share of the node while they hold it | a 8 10 8; b 8 10 2 | a train 4 0 10; a train 2 0 5; a late 8 20 30 \
+| 100 50 50 160 50 20 | 50
+a price holds until the next one | a 8 10 8 3@5 | a x 8 0 2; a y 8 4 6; a z 8 8 10 | 55 33 22 80 48 10 | 16 11 6
+pods that hold more than the node has share it in proportion | a 8 10 8 | a x 6 0 10; a y 6 5 10 | 80 70 10 80 90 10 | 50 20
+the largest pod of a full node takes the remainder | a 3 1 1 | a x 1 0 1; a y 1 0 1; a z 1 0 1 | 1 1 0 3 3 1 \
+| 0.333333334 0.333333333 0.333333333
+"""
 
 
-def test_a_price_holds_until_the_next_one() -> None:
-    prices = (Price(Decimal(8), "option"), Price(Decimal(3), "spot_history", None, 5 * HOUR))
-    node = Node("a", 8, 0, 10 * HOUR, prices)
-    pods = tuple(
-        Pod("a", f"Job/{start}", 8, start * HOUR, (start + 2) * HOUR, uid=str(start)) for start in (0, 4, 8)
-    )
-    costs = fleet_costs(Fleet((node,), pods))
-    assert (costs.node_cost, [*costs.by_workload.values()]) == (55, [16, 11, 6])
-
-
-def test_pods_that_hold_more_than_the_node_has_share_it_in_proportion() -> None:
-    pods = (Pod("a", "Job/a", 6, 0, 10 * HOUR, uid="1"), Pod("a", "Job/b", 6, 5 * HOUR, 10 * HOUR, uid="2"))
-    costs = fleet_costs(Fleet((_node("a", "8"),), pods))
-    assert [*costs.by_workload.values()] == [50, 20]
-    assert (costs.cost, costs.unallocated_cost, costs.allocated_gpu_hours) == (70, 10, 90)
-
-
-def test_the_largest_pod_of_a_full_node_takes_the_remainder() -> None:
-    node = Node("a", 3, 0, HOUR, (Price(Decimal(1), "option"),))
-    pods = tuple(Pod("a", f"Job/{uid}", 1, 0, HOUR, uid=str(uid)) for uid in range(3))
-    costs = fleet_costs(Fleet((node,), pods))
-    third = Decimal("0.333333333")
-    assert [*costs.by_workload.values()] == [third + Decimal("1e-9"), third, third]
-    assert costs.unallocated_cost == 0
+@pytest.mark.parametrize(("nodes", "pods", "sums", "costs"), named_rows(COSTS))
+def test_costs_of_a_fleet(nodes: str, pods: str, sums: str, costs: str) -> None:
+    found = fleet_costs(_fleet(nodes, pods))
+    names = ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours")
+    assert [getattr(found, name) for name in names] == [Decimal(value) for value in sums.split()]
+    assert [*found.by_workload.values()] == [Decimal(cost) for cost in costs.split()]
 
 
 def test_random_fleets_cost_what_the_attribution_stages_say() -> None:
@@ -65,19 +61,16 @@ def test_random_fleets_cost_what_the_attribution_stages_say() -> None:
     fleets = [_random_fleet(random.Random(seed)) for seed in range(40)]
     for fleet, stages in zip(fleets, stage_costs(fleets), strict=True):
         costs = fleet_costs(fleet)
-        most = Decimal(sum(node.length_ms for node in fleet.nodes) // HOUR + 50 * len(fleet.nodes)) * Decimal(
-            "1e-9"
-        )
+        hours = sum(node.length_ms for node in fleet.nodes) // HOUR + 50 * len(fleet.nodes)
+        most = hours * Decimal("1e-9")
         assert costs.cost + costs.unallocated_cost == costs.node_cost
         assert sum(costs.by_workload.values()) == costs.cost
-        assert abs(costs.node_cost - stages.node_cost) <= most
-        assert abs(costs.cost - stages.cost) <= most
+        amounts = [(costs.node_cost, stages.node_cost), (costs.cost, stages.cost)]
         assert costs.by_workload.keys() == stages.by_workload.keys()
-        for name, cost in costs.by_workload.items():
-            assert abs(cost - stages.by_workload[name]) <= most, (fleet, name)
-        hours = (costs.gpu_hours, costs.allocated_gpu_hours, costs.node_hours)
-        expected = (stages.gpu_hours, stages.allocated_gpu_hours, stages.node_hours)
-        assert all(abs(one - other) < 1e-5 for one, other in zip(hours, expected, strict=True))
+        amounts += [(cost, stages.by_workload[name]) for name, cost in costs.by_workload.items()]
+        assert all(abs(one - other) <= most for one, other in amounts), fleet
+        for name in ("gpu_hours", "allocated_gpu_hours", "node_hours"):
+            assert abs(getattr(costs, name) - getattr(stages, name)) < 1e-5
 
 
 def _random_fleet(draw: random.Random) -> Fleet:
@@ -136,14 +129,11 @@ def test_declared_tables_are_filled_and_a_scratch_store_has_the_whole_schema() -
 
 
 def test_positions_of_blocks() -> None:
-    groups: list[list[CostBlock]] = [
-        [CostBlock(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)],
-        [],
-        [CostBlock(0, Decimal(1))],
-    ]
-    result = [position("USD", blocks) for blocks in groups]
-    assert [(one.cost, one.gpu_hours, one.node_hours) for one in result] == [
-        (2005, 8000, 1000),
-        (0, 0, 0),
-        (0, 0, 0),
-    ]
+    several = [CostBlock(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)]
+    for blocks, sums in (
+        (several, (2005, 8000, 1000)),
+        ([], (0, 0, 0)),
+        ([CostBlock(0, Decimal(1))], (0, 0, 0)),
+    ):
+        found = position("USD", blocks)
+        assert (found.cost, found.gpu_hours, found.node_hours) == sums

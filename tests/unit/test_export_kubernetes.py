@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from gpucost import __version__
 from gpucost.cli.app import app
 from gpucost.config.load import load_config
+from tests.unit.text_rows import text_rows
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
@@ -31,64 +32,55 @@ def _manifest(*words: str) -> list[dict[str, Any]]:
 
 
 def test_a_cronjob_runs_one_command_after_the_other_or_on_a_claim_that_is_there(tmp_path: Path) -> None:
-    claim, job = _manifest(
-        "--run",
-        "gpucost collect prometheus",
-        "--run",
-        "notify slack --link 'https://x/$(HOME)?a b'",
-        "--secret",
-        "secrets",
-    )
+    runs = ("--run", "gpucost collect prometheus", "--run", "notify slack --link 'https://x/$(HOME)?a b'")
+    claim, job = _manifest(*runs, "--secret", "secrets")
     assert (claim["kind"], job["kind"], job["apiVersion"]) == ("PersistentVolumeClaim", "CronJob", "batch/v1")
-    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    assert [step["args"] for step in pod["initContainers"]] == [["collect", "prometheus"]]
-    assert pod["containers"][0]["args"] == ["notify", "slack", "--link", "https://x/$$(HOME)?a b"]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
-    assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "secrets"}}]
     assert job["spec"]["concurrencyPolicy"] == "Forbid"
-    mounts = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
-    assert mounts == {volume["name"] for volume in pod["volumes"]}
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (last,) = pod["containers"]
+    assert [step["args"] for step in pod["initContainers"]] == [["collect", "prometheus"]]
+    assert last["args"] == ["notify", "slack", "--link", "https://x/$$(HOME)?a b"]
+    assert pod["securityContext"]["runAsNonRoot"] is last["securityContext"]["readOnlyRootFilesystem"] is True
+    assert last["envFrom"] == [{"secretRef": {"name": "secrets"}}]
+    assert {mount["name"] for mount in last["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
-    (job,) = _manifest(
-        "--existing-claim",
-        "--claim",
-        "shared",
-        "--schedule",
-        "0 6 2 jan-MAR mon,*/2",
-        "--service-account",
-        "sa",
-    )
+    place = "--existing-claim --claim shared --service-account sa --schedule"
+    (job,) = _manifest(*place.split(), "0 6 2 jan-MAR mon,*/2")
     assert job["spec"]["timeZone"] == "Europe/Berlin"
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    assert pod["serviceAccountName"] == "sa"
+    assert pod["serviceAccountName"] == "sa" and "initContainers" not in pod
     assert pod["containers"][0]["args"] == ["collect", "prometheus"]
-    assert "initContainers" not in pod
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--schedule", "hourly"), "is not valid in Kubernetes"),
-        (("--schedule", "60 * * * *"), "is not valid in Kubernetes"),
-        (("--schedule", "* * * *"), "is not valid in Kubernetes"),
-        (("--schedule", "*/0 * * * *"), "is not valid in Kubernetes"),
-        (("--namespace", "Upper"), "--namespace 'Upper'"),
-        (("--name", "x" * 53), "at most 52"),
-        (("--name", "a\nb: c"), "--name"),
-        (("--secret", "a b"), "--secret"),
-        (("--claim-size", "10 GB"), "--claim-size"),
-        (("--run", "colect prometheus"), "gpucost has no such command"),
-        (("--run", "collect 'prometheus"), "is not valid: No closing quotation"),
-        (("--run", ""), "gpucost has no such command"),
-        (("--image", 'a" b'), "--image"),
-    ],
-)
-def test_what_kubernetes_would_refuse(words: tuple[str, ...], message: str) -> None:
-    result = run("export", "cronjob", "--image", "a", *words)
+REFUSED = f"""
+--schedule | hourly | is not valid in Kubernetes
+--schedule | 60 * * * * | is not valid in Kubernetes
+--schedule | * * * * | is not valid in Kubernetes
+--schedule | */0 * * * * | is not valid in Kubernetes
+--namespace | Upper | --namespace 'Upper'
+--name | {"x" * 53} | at most 52
+--name | a\0b: c | --name
+--secret | a b | --secret
+--claim-size | 10 GB | --claim-size
+--run | colect prometheus | gpucost has no such command
+--run | collect 'prometheus | is not valid: No closing quotation
+--run | | gpucost has no such command
+--image | a" b | --image
+"""
+
+
+@pytest.mark.parametrize(("option", "value", "message"), text_rows(REFUSED))
+def test_what_kubernetes_would_refuse(option: str, value: str, message: str) -> None:
+    result = run("export", "cronjob", "--image", "a", option, value.replace("\0", "\n"))
     assert result.exit_code == 2, result.output
     assert message in result.stderr
+
+
+WRONG = """{"immage": "a"}
+{"image": "a b"}
+{"claim": {"size": "10 GB"}}
+{"jobs": {"a": {"schedule": "daily", "run": [["x"]]}}}"""
 
 
 def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
@@ -103,47 +95,33 @@ def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
     schema = json.loads((out / "values.schema.json").read_text())
     jsonschema.validate(values, schema)
     assert set(values) | {"global"} == set(schema["properties"])
-    for wrong in (
-        {"immage": "a"},
-        {"image": "a b"},
-        {"claim": {"size": "10 GB"}},
-        {"jobs": {"a": {"schedule": "daily", "run": [["x"]]}}},
-    ):
+    for wrong in WRONG.splitlines():
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(values | wrong, schema)
+            jsonschema.validate(values | json.loads(wrong), schema)
     scheduling = (Path(__file__).parents[2] / "docs" / "scheduling.md").read_text(encoding="utf-8")
     (of_docs,) = re.findall(r"```yaml\n(.*?)```", scheduling, re.S)
-    jsonschema.validate(values | yaml.safe_load(of_docs), schema)
+    more = yaml.safe_load(of_docs)
+    jsonschema.validate(values | more, schema)
     # what its jobs run are commands, and its config is one
-    for job in (*values["jobs"].values(), *yaml.safe_load(of_docs)["jobs"].values()):
-        assert run("export", "cronjob", "--image", "a", *_runs(job)).exit_code == 0
+    for job in (*values["jobs"].values(), *more["jobs"].values()):
+        words = [word for told in job["run"] for word in ("--run", shlex.join(told))]
+        assert run("export", "cronjob", "--image", "a", *words).exit_code == 0
     (tmp_path / "own.toml").write_text(values["config"])
-    assert (
-        load_config(tmp_path / "own.toml", environ={}).prometheus[0].url
-        == "http://prometheus-operated.monitoring:9090"
-    )
-
-
-def _runs(job: dict[str, Any]) -> list[str]:
-    return [word for words in job["run"] for word in ("--run", shlex.join(words))]
+    config = load_config(tmp_path / "own.toml", environ={})
+    assert config.prometheus[0].url == "http://prometheus-operated.monitoring:9090"
 
 
 def test_a_chart_of_others_stays_as_it_is(tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     theirs.mkdir()
     (theirs / "Chart.yaml").write_text("apiVersion: v2\nname: prometheus\n")
-    result = run("export", "chart", "--image", "a", "--out", str(theirs))
-    assert result.exit_code == 2 and "holds no chart of gpucost" in result.stderr
-    assert [path.name for path in theirs.iterdir()] == ["Chart.yaml"]
-    assert run("export", "chart", "--image", "a", "--out", str(ours)).exit_code == 0
-    (ours / "templates" / "own.yaml").write_text("kind: Own\n")
-    again = run("export", "chart", "--image", "b", "--out", str(ours))
-    assert again.exit_code == 0 and "own.yaml" in again.stderr and (ours / "templates" / "own.yaml").is_file()
-
-
-def test_a_chart_is_written_over_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    for out in (tmp_path, tmp_path / "thesis.txt"):
+    for out in (theirs, tmp_path, tmp_path / "thesis.txt"):
         result = run("export", "chart", "--image", "a", "--out", str(out))
-        assert result.exit_code == 2 and "holds no chart" in result.stderr, result.output
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+        assert result.exit_code == 2 and "holds no chart of gpucost" in result.stderr
+    assert {path.name for path in tmp_path.rglob("*")} == {"theirs", "Chart.yaml", "thesis.txt"}
+    own = ours / "templates" / "own.yaml"
+    assert run("export", "chart", "--image", "a", "--out", str(ours)).exit_code == 0
+    own.write_text("kind: Own\n")
+    again = run("export", "chart", "--image", "b", "--out", str(ours))
+    assert again.exit_code == 0 and "own.yaml" in again.stderr and own.is_file()

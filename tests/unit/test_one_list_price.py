@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from typer.testing import CliRunner
 
@@ -27,7 +26,7 @@ from tests import own_catalog
 from tests.replay.cases.words import MORNING, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
-from tests.unit.price_nodes import NODE, empty_store, run
+from tests.unit.text_rows import text_rows
 
 P5, L4 = "p5.48xlarge", "g6.12xlarge"
 FLEET = fleet(
@@ -40,47 +39,33 @@ FLEET = fleet(
     [pod("a", "h", list(range(8)), 0, 2), pod("b", "s", list(range(4)), 0, 2, cpu=2, memory_gib=8)],
     {},
 )
-PERIOD = ("--from", "2026-03-10T00:00Z", "--to", "2026-03-10T02:00Z")
 TODAY = datetime.now(UTC).date()
 SOON, LATER = TODAY + timedelta(days=30), TODAY + timedelta(days=40)
 # zone, type, option, price, effective start, as of: what a cloud answered
-ASKED = (
-    ("", P5, "on_demand", 98, None, "2024-06-01"),
-    ("", P5, "on_demand", 55, "2026-01-01", "2026-01-02"),
-    ("", P5, "on_demand", 60, SOON, "2026-02-01"),
-    ("", P5, "on_demand", 11, None, LATER),
-    ("us-west-2a", P5, "on_demand", 57, "2026-01-01", "2026-01-02"),
-    ("us-west-2c", P5, "on_demand", 7, "2025-01-01", "2026-01-02"),
-    ("us-west-2a", L4, "spot", 3, "2026-01-01", "2026-01-02"),
-    ("us-west-2c", L4, "spot", 2, "2026-01-01", "2026-01-02"),
-    ("us-west-2c", L4, "spot", 1, SOON, "2026-02-01"),
-)
-SHIPPED = (
-    ("aws", "us-west-2", "", P5, "on_demand", "70", "2024-01-01"),
-    ("aws", "us-west-2", "", L4, "on_demand", "5", "2024-01-01"),
-)
+ASKED = f"""
+| {P5} | on_demand | 98 | | 2024-06-01
+| {P5} | on_demand | 55 | 2026-01-01 | 2026-01-02
+| {P5} | on_demand | 60 | {SOON} | 2026-02-01
+| {P5} | on_demand | 11 | | {LATER}
+us-west-2a | {P5} | on_demand | 57 | 2026-01-01 | 2026-01-02
+us-west-2c | {P5} | on_demand | 7 | 2025-01-01 | 2026-01-02
+us-west-2a | {L4} | spot | 3 | 2026-01-01 | 2026-01-02
+us-west-2c | {L4} | spot | 2 | 2026-01-01 | 2026-01-02
+us-west-2c | {L4} | spot | 1 | {SOON} | 2026-02-01
+"""
+LIST_PRICE = "INSERT INTO list_prices VALUES ('aws', $1, $2, $3, $4, 0, '', '', $5, $6, nullif($7, '')::DATE, $8, 'asked')"
+HEADER = "provider,region,zone,instance_type,purchase_option,term_years,payment_option,price_per_hour,currency,price_as_of"
+SHIPPED = f"""{HEADER},source_id
+aws,us-west-2,,{P5},on_demand,,,70,USD,2024-01-01,test
+aws,us-west-2,,{L4},on_demand,,,5,USD,2024-01-01,test
+"""
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("one-price")
     pricing = own_catalog.write(folder / "pricing")
-    with (pricing / "prices.csv").open(encoding="utf-8", newline="") as file:
-        header = next(csv.reader(file))
-    names = (
-        "provider",
-        "region",
-        "zone",
-        "instance_type",
-        "purchase_option",
-        "price_per_hour",
-        "price_as_of",
-    )
-    with (pricing / "prices.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, header, restval="", lineterminator="\n")
-        writer.writeheader()
-        for row in SHIPPED:
-            writer.writerow({**dict(zip(names, row, strict=True)), "currency": "USD", "source_id": "test"})
+    (pricing / "prices.csv").write_text(SHIPPED)
     book = folder / "prices.csv"
     book.write_text("price_per_hour,currency,instance_type\n1,USD,no-such-type\n")
     with pytest.MonkeyPatch.context() as patch:
@@ -89,11 +74,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Any:
         patch.setenv("HOME", str(folder))
         store = load(FLEET, scrape(FLEET), write_config(FLEET, folder, book), 2)
         with store.write() as con:
-            for zone, kind, option, price, start, as_of in ASKED:
-                con.execute(
-                    "INSERT INTO list_prices VALUES ('aws', 'us-west-2', ?, ?, ?, 0, '', '', ?, 'USD', ?, ?, 'asked')",
-                    [zone, kind, option, price, start, as_of],
-                )
+            for zone, kind, option, price, start, as_of in text_rows(ASKED):
+                con.execute(LIST_PRICE, ["us-west-2", zone, kind, option, price, "USD", start, as_of])
             con.execute(
                 "INSERT INTO spot_prices VALUES ('aws', 'us-west-2', 'us-west-2b', ?, 'Linux/UNIX', '', ?, NULL, 20, 'USD', 'h')",
                 [P5, MORNING * 1000],
@@ -104,17 +86,6 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def configured(folder: Path) -> tuple[Config, Store]:
     config = load_config(folder / "gpucost.toml", environ={}, cwd=folder)
     return config, Store(config.store)
-
-
-def answer(*words: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, [*words, "--format", "json", "-q"])
-    assert result.exit_code == 0, result.output
-    return dict(json.loads(result.stdout))
-
-
-def listed(kind: str, option: str, zone: str | None = None) -> float:
-    rows = answer("prices", kind, "--region", "us-west-2", "--purchase-option", option)["rows"]
-    return next(float(row["price_per_hour"]) for row in rows if row["zone"] == zone)
 
 
 def priced(work: Path, name: str) -> float:
@@ -180,125 +151,68 @@ def rules(work: Path) -> dict[tuple[str, str], float]:
     return {(p.instance_type, p.capacity_type): float(p.per_hour) for p in prices}
 
 
-TO_P5 = ("--instance-type", P5, "--region", "us-west-2")
-OWN = ("--purchase-price", "280000", "--gpu-model", "H100", "--years", "4", "--price-per-kwh", "0.12")
+PERIOD = "--from 2026-03-10T00:00Z --to 2026-03-10T02:00Z"
+TO_P5 = f"--instance-type {P5} --region us-west-2"
+OWN = "--purchase-price 280000 --gpu-model H100 --years 4 --price-per-kwh 0.12"
+# a command, where in its answer a price is, and the price: on demand 55, which has begun; of spot, without a price of the
+# region or zone, the lower median of its zones
+ANSWERS = f"""
+prices {P5} --region us-west-2 --purchase-option on_demand | rows 1 price_per_hour | 55.0
+prices {L4} --region us-west-2 --purchase-option spot | rows 0 price_per_hour | 2.0
+prices history {P5} {PERIOD} | on_demand_price_per_hour | 55.0
+whatif spot {TO_P5} --spot-price 9 --hours 9 | on_demand_price | 55.0
+whatif spot --instance-type {L4} --region us-west-2 --hours 9 | spot_price | 2.0
+whatif reserve --nodes 4 {TO_P5} --commitment-discount 1=30 | best 0 on_demand_price_per_node_hour | 55.0
+whatif buy {OWN} --nodes 8 {TO_P5} | cloud_price | 55.0
+"""
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        pytest.param(lambda _: listed(P5, "on_demand"), id="prices"),
-        pytest.param(
-            lambda _: answer("prices", "history", P5, *PERIOD)["on_demand_price_per_hour"],
-            id="prices history",
-        ),
-        pytest.param(lambda work: priced(work, "h"), id="price stage"),
-        pytest.param(lambda work: priced(work, "r"), id="price stage, reserved"),
-        pytest.param(explained, id="explain node"),
-        pytest.param(by_basis, id="cost basis"),
-        pytest.param(
-            lambda _: answer("whatif", "spot", *TO_P5, "--spot-price", "9", "--hours", "9")[
-                "on_demand_price"
-            ],
-            id="spot",
-        ),
-        pytest.param(
-            lambda _: answer("whatif", "reserve", "--nodes", "4", *TO_P5, "--commitment-discount", "1=30")[
-                "best"
-            ][0]["on_demand_price_per_node_hour"],
-            id="reserve",
-        ),
-        pytest.param(
-            lambda _: answer("whatif", "buy", *OWN, "--nodes", "8", *TO_P5)["cloud_price"], id="buy"
-        ),
-        pytest.param(lambda work: offered(work, P5, "on_demand"), id="rightsize"),
-        pytest.param(lambda work: rules(work)[P5, "on_demand"], id="recording rules"),
-        pytest.param(lambda work: rules(work)[P5, "reserved"], id="recording rules, reserved"),
-    ],
-)
-def test_all_have_the_price_on_demand_that_has_begun(work: Path, ask: Callable[[Path], float]) -> None:
-    assert ask(work) == 55
+@pytest.mark.usefixtures("work")
+@pytest.mark.parametrize(("words", "path", "price"), text_rows(ANSWERS))
+def test_every_command_has_the_same_price(words: str, path: str, price: str) -> None:
+    result = CliRunner().invoke(app, [*words.split(), "--format", "json", "-q"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    for key in path.split():
+        found = found[int(key)] if key.isdigit() else found[key]
+    assert str(found) == price
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        pytest.param(lambda work: priced(work, "s"), id="price stage"),
-        pytest.param(lambda _: listed(L4, "spot", "us-west-2c"), id="prices"),
-        pytest.param(
-            lambda _: answer(
-                "whatif", "spot", "--instance-type", L4, "--region", "us-west-2", "--hours", "9"
-            )["spot_price"],
-            id="spot",
-        ),
-        pytest.param(lambda work: offered(work, L4, "spot"), id="rightsize"),
-        pytest.param(lambda work: rules(work)[L4, "spot"], id="recording rules"),
-    ],
-)
-def test_without_a_price_of_the_region_or_zone_all_have_the_lower_median_of_its_zones(
-    work: Path, ask: Callable[[Path], float]
-) -> None:
-    assert ask(work) == 2
-
-
-def test_what_has_not_begun_is_upcoming_and_what_was_replaced_superseded(work: Path) -> None:
-    rows = answer("prices", P5, "--region", "us-west-2", "--purchase-option", "on_demand")["superseded"]
-    assert sorted((row["status"], row["price_per_hour"]) for row in rows) == [
-        ("superseded", 70), ("superseded", 98), ("upcoming", 11), ("upcoming", 60)
-    ]  # fmt: skip
-
-
-def steps(*facts: tuple[str, str, str, str, str, str, str | None, str]) -> list[tuple[Any, ...]]:
-    """price_list of facts: region, zone, type, option, price, currency, effective start, as of."""
-    with empty_store() as con:
-        for region, zone, kind, option, price, currency, start, as_of in facts:
-            con.execute(
-                "INSERT INTO list_prices VALUES ('aws', ?, ?, ?, ?, 0, '', '', ?, ?, ?, ?, 'asked')",
-                [region, zone, kind, option, price, currency, start, as_of],
-            )
-        catalog.load_catalog(con)
-        load_price_list(con, [kind for _, _, kind, *_ in facts])
-        return con.execute(
-            "SELECT region, zone, price_per_hour::INTEGER, currency, from_ms, to_ms FROM price_list ORDER BY ALL"
-        ).fetchall()
+def test_stages_and_rules_have_the_same_price(work: Path) -> None:
+    assert {
+        priced(work, "h"),
+        priced(work, "r"),
+        explained(work),
+        by_basis(work),
+        offered(work, P5, "on_demand"),
+    } == {55}
+    assert priced(work, "s") == offered(work, L4, "spot") == 2
+    prices = rules(work)
+    assert (prices[P5, "on_demand"], prices[P5, "reserved"], prices[L4, "spot"]) == (55, 55, 2)
 
 
 ALWAYS, FOREVER = -4611686018427387904, 4611686018427387904
-JANUARY, JUNE = 1767225600000, 1780272000000
+JUNE = 1780272000000
+# zone, price, currency, effective start and as of of list prices, and the steps of a zone ("*": of the region's median):
+# only a price that had begun when it was asked for reaches back, and a median is of one currency
+STEPS = f"""
+r-a 9 USD 2025-06-01 2026-01-01 | r-a 9 USD {ALWAYS} {FOREVER}
+r-a 8 USD 2026-06-01 2026-01-01 | r-a 8 USD {JUNE} {FOREVER}
+a 10 USD - 2026-01-01; b 9 EUR - 2026-01-01; c 12 USD - 2026-01-01 | * 10 USD {ALWAYS} {FOREVER}
+a 10 USD - 2026-01-01; b 9 EUR - 2026-01-01 |
+a 10 EUR - 2026-01-01; b 9 EUR - 2026-01-01 | * 9 EUR {ALWAYS} {FOREVER}
+"""
 
 
-def test_only_a_price_that_had_begun_when_it_was_asked_for_reaches_back() -> None:
-    begun = ("r", "r-a", "x.large", "on_demand", "9", "USD", "2025-06-01", "2026-01-01")
-    ahead = ("r", "r-a", "x.large", "on_demand", "8", "USD", "2026-06-01", "2026-01-01")
-    assert [row[2:] for row in steps(begun) if row[1] == "r-a"] == [(9, "USD", ALWAYS, FOREVER)]
-    assert [row[2:] for row in steps(ahead) if row[1] == "r-a"] == [(8, "USD", JUNE, FOREVER)]
-
-
-def test_next_months_price_of_a_zone_is_not_charged_today() -> None:
-    now = ("us-east-1", "", 33, None, "2026-01-01")
-    soon = ("us-east-1", "us-east-1a", 99, "2027-01-01", "2026-09-30")
-    with empty_store() as con:
-        for region, zone, price, start, as_of in (now, soon):
-            con.execute(
-                "INSERT INTO list_prices VALUES ('aws', ?, ?, 'p4d.24xlarge', 'on_demand', 0, '', '', ?, 'USD', ?, ?, 'asked')",
-                [region, zone, price, start, as_of],
-            )
-        assert [segment[3] for segment in run(con, [NODE], [])] == [33]
-
-
-@pytest.mark.parametrize(
-    ("zones", "median"),
-    [
-        ((("a", "10", "USD"), ("b", "9", "EUR"), ("c", "12", "USD")), [(10, "USD")]),
-        ((("a", "10", "USD"), ("b", "9", "EUR")), []),
-        ((("a", "10", "EUR"), ("b", "9", "EUR")), [(9, "EUR")]),
-    ],
-)
-def test_the_median_of_zones_is_of_one_currency(
-    zones: tuple[tuple[str, str, str], ...], median: list[tuple[int, str]]
-) -> None:
-    facts = [
-        ("r", zone, "x.large", "on_demand", price, currency, None, "2026-01-01")
-        for zone, price, currency in zones
-    ]
-    assert [(price, currency) for _, zone, price, currency, *_ in steps(*facts) if zone == "*"] == median
+@pytest.mark.parametrize(("facts", "expected"), text_rows(STEPS))
+def test_steps_of_list_prices(con: duckdb.DuckDBPyConnection, facts: str, expected: str) -> None:
+    for fact in facts.split(";"):
+        zone, price, currency, start, as_of = fact.split()
+        con.execute(LIST_PRICE, ["r", zone, "x.large", "on_demand", price, currency, start.strip("-"), as_of])
+    catalog.load_catalog(con)
+    load_price_list(con, ["x.large"])
+    steps = con.execute(
+        "SELECT zone, price_per_hour::INTEGER, currency, from_ms, to_ms FROM price_list WHERE zone = $1",
+        [expected.split(" ")[0] or "*"],
+    ).fetchall()
+    assert [" ".join(map(str, step)) for step in steps] == ([expected] if expected else [])

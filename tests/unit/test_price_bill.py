@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -15,24 +16,24 @@ from gpucost.config.model import Discount
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR
 from tests.bill_table import change_bill_rows
-from tests.unit.billed import bill, hours
+from tests.unit.billed import bill
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run
+from tests.unit.text_rows import text_rows, values
 
 OTHER = NODE | {"node_id": 2, "node": "n2", "machine_id": "aws:///us-east-1b/i-0def"}
 BOOK = [",,,,on_demand,7,USD,", ",,,,spot,2,USD,"]
 VM = "azure:///subscriptions/S-1/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachineScaleSets/aks-gpu-vmss/virtualMachines/{}"
-SET = VM.format("").removesuffix("/virtualMachines/").removeprefix("azure://")
-WHOLE_SET = {"key": SET, "length": 24, "type": "standard_nc24ads", "hours": 30.0, "cost": "90"}
+VM_KEY = VM.removeprefix("azure://")
+SET_KEY = VM_KEY.removesuffix("/virtualMachines/{}")
+WHOLE_SET = f"bill provider=azure; key={SET_KEY} length=24 type=standard_nc24ads hours=30 cost=90;"
 SET_NODES = (
     NODE | {"machine_id": VM.format(0)},
     OTHER | {"machine_id": VM.format(1), "up_to_ms": START + 6 * MS_PER_HOUR},
 )
-FIX = {"cost": "-2", "correction": "Correction", "pricing": None, "reservation": None}
-POOL = ({"cost": "4", "pricing": "Committed", "cause": "covered_usage"}, {"key": "i-0def", "cost": "10"},
-        {"key": "i-unseen", "hours": 0.5, "cost": "1"})  # fmt: skip
+FIX = "correction=Correction pricing=- reservation=-"
+POOL = "cost=4 pricing=Committed cause=covered_usage; key=i-0def; key=i-unseen hours=0.5 cost=1"
 RATES = {"fx": {"EUR": Decimal("1.5")}}
 Row = dict[str, Any]
-Prices = dict[int, list[tuple[float, float, float]]]
 
 
 def node_of(from_hour: float, to_hour: float, **changed: Any) -> Row:
@@ -45,176 +46,172 @@ def node_of(from_hour: float, to_hour: float, **changed: Any) -> Row:
 
 @dataclass(frozen=True)
 class Case:
-    """Nodes, the rows of a bill, and of `later` ones, and what of each node's time they price: (from, to, price)."""
+    """The rows of a bill and what of each node's time they price.
 
-    rows: tuple[Row, ...] | list[Row]
-    prices: Prices
+    A row names what is unlike ROW ("-" is null; "hour=0,1" is a row for each); "bill" begins another bill with these options.
+    A price is a node, the hours from and to which it holds, and dollars.
+    """
+
+    told: str
+    priced: str
     nodes: tuple[Row, ...] = (NODE,)
     sharing: str = "pooled"
-    options: dict[str, str] = field(default_factory=dict)
-    later: tuple[tuple[list[Row], dict[str, str]], ...] = ()
+
+    @property
+    def bills(self) -> Iterator[tuple[Row, list[Row]]]:
+        for told in ("; " + self.told).split("; bill"):
+            options, *lines = told.split(";")
+            rows = []
+            for line in filter(str.strip, lines):
+                row: Row = {name: None if value == "-" else value for name, value in values(line).items()}
+                numbers = {name: float(row[name]) for name in ("length", "hours") if row.get(name)}
+                rows += [row | numbers | {"hour": float(hour)} for hour in row.get("hour", "0").split(",")]
+            if rows:
+                yield values(options), rows
+
+    @property
+    def prices(self) -> list[tuple[float, ...]]:
+        return [tuple(map(float, price.split())) for price in filter(None, self.priced.split(";"))]
 
 
+MATCHED = f"""
+aws:///us-east-1a/i-0ABC | i-0abc
+aws:///us-east-1a/i-0abc | I-0abc
+gce://my-project/us-central1-a/GKE-pool-1 | my-project/us-central1-a/gke-pool-1
+{VM.format(3)} | {VM_KEY.format(3)}
+{VM.format(3)} | {VM_KEY.format(3)[1:].upper()}
+azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMachines/Gpu-1 | \
+/subscriptions/S/resourcegroups/R/providers/microsoft.compute/virtualmachines/gpu-1
+nimbus://vm-17 | vm-17
+ocid1.instance.oc1.iad.abc | ocid1.instance.oc1.iad.abc
+"""
 CASES = {
-    "the hours that it covers": Case([*hours(3, 4), *hours(5, cost="12")], {1: [(3, 5, 10), (5, 6, 12)]}),
+    "the hours that it covers": Case("hour=3,4; hour=5 cost=12", "1 3 5 10; 1 5 6 12"),
     "a half hour is no half price": Case(
-        [{"hours": 0.5, "cost": "5"}, *hours(1), {"hour": 2, "hours": 0.5, "cost": "5"}],
-        {1: [(0.5, 2.5, 10)]}, (node_of(0.5, 2.5),),
+        "hours=0.5 cost=5; hour=1; hour=2 hours=0.5 cost=5", "1 0.5 2.5 10", (node_of(0.5, 2.5),)
     ),
     "a machine covered in part has one price": Case(
-        [{"hours": 0.25, "cost": "1", "pricing": "Committed", "cause": "covered_usage"}, {"hours": 0.75, "cost": "7.5"}],
-        {1: [(0, 1, 8.5)]},
+        "hours=0.25 cost=1 pricing=Committed cause=covered_usage; hours=0.75 cost=7.5", "1 0 1 8.5"
     ),
     "parts without hours are part of the price": Case(
-        [{"key": "proj/us-central1-a/gke-1", "type": "a2-highgpu-1g"} | part
-         for part in ({"cost": "1"}, {"cost": "0.5", "hours": None}, {"cost": "2", "hours": None})],
-        {1: [(0, 1, 3.5)]}, (NODE | {"machine_id": "gce://Proj/us-central1-a/gke-1", "provider": "gcp"},),
-        options={"provider": "gcp"},
+        "bill provider=gcp" + "".join(f"; key=proj/us-central1-a/gke-1 type=a2-highgpu-1g cost={part}"
+                                      for part in ("1", "0.5 hours=-", "2 hours=-")),
+        "1 0 1 3.5", (NODE | {"machine_id": "gce://Proj/us-central1-a/gke-1", "provider": "gcp"},),
     ),
     **{
         f"machines are matched by provider id in any case: {key}": Case(
-            [{"key": key}, {"key": key + "4", "cost": "99", "type": "p5.48xlarge"}], {1: [(0, 1, 10)]},
-            (NODE | {"machine_id": machine},),
+            f"key={key}; key={key}4 cost=99 type=p5.48xlarge", "1 0 1 10", (NODE | {"machine_id": machine},)
         )
-        for machine, key in (
-            ("aws:///us-east-1a/i-0ABC", "i-0abc"),
-            ("aws:///us-east-1a/i-0abc", "I-0abc"),
-            ("gce://my-project/us-central1-a/GKE-pool-1", "my-project/us-central1-a/gke-pool-1"),
-            (VM.format(3), VM.format(3).removeprefix("azure://")),
-            (VM.format(3), VM.format(3).removeprefix("azure:///").upper()),
-            ("azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMachines/Gpu-1",
-             "/subscriptions/S/resourcegroups/R/providers/microsoft.compute/virtualmachines/gpu-1"),
-            ("nimbus://vm-17", "vm-17"),
-            ("ocid1.instance.oc1.iad.abc", "ocid1.instance.oc1.iad.abc"),
-        )
+        for machine, key in text_rows(MATCHED)
     },
     "of another project or number is another machine": Case(
-        [{"key": "p2/us-central1-a/gke-1"}, {"key": VM.format(33).removeprefix("azure://")}], {},
+        f"key=p2/us-central1-a/gke-1; key={VM_KEY.format(33)}", "",
         (NODE | {"machine_id": "gce://p1/us-central1-a/gke-1"}, OTHER | {"machine_id": VM.format(3)},
          NODE | {"node_id": 3, "node": "n3", "machine_id": None}),
     ),
-    "a scale set that is not split": Case(
-        [WHOLE_SET], {1: [(0, 24, 3)], 2: [(0, 6, 3)]}, SET_NODES, options={"provider": "azure"}
-    ),
+    "a scale set that is not split": Case(WHOLE_SET, "1 0 24 3; 2 0 6 3", SET_NODES),
     "a node's own row comes before its scale set's": Case(
-        [WHOLE_SET], {1: [(0, 24, 3)], 2: [(0, 6, 5)]}, SET_NODES, "as_billed", {"provider": "azure"},
-        (([WHOLE_SET | {"key": f"{SET}/virtualMachines/1", "hours": 6.0, "cost": "30"}],
-          {"provider": "azure", "told_as": "azure-cost"}),),
+        f"{WHOLE_SET} bill provider=azure told_as=azure-cost; key={VM_KEY.format(1)} length=24 hours=6 cost=30",
+        "1 0 24 3; 2 0 6 5", SET_NODES, "as_billed",
     ),
     "a day is spread over the hours that it bills": Case(
-        [{"length": 24, "hours": 6.0, "cost": "60"}, {"hour": 24, "length": 24, "hours": 6.0, "cost": "66"}],
-        {1: [(18, 24, 10), (24, 30, 11)]}, (node_of(18, 30),),
+        "length=24 hours=6 cost=60; hour=24 length=24 hours=6 cost=66", "1 18 24 10; 1 24 30 11", (node_of(18, 30),)
     ),
     **{
         f"a bill without hours is of those that its node was up: {none}": Case(
-            [{"length": 24, "hours": none, "cost": "60"}, {"key": "i-unseen", "length": 24, "hours": none, "cost": "48"}],
-            {1: [(18, 24, 10)]}, (node_of(18, 24),), "as_billed",
+            f"length=24 hours={none} cost=60; key=i-unseen length=24 hours={none} cost=48",
+            "1 18 24 10", (node_of(18, 24),), "as_billed",
         )
-        for none in (None, 0.0)
+        for none in "-0"
     },
-    "machines of one kind share commitments": Case(POOL, {1: [(0, 1, 6)], 2: [(0, 1, 6)]}, (NODE, OTHER)),
-    "or keep what they were billed": Case(POOL, {1: [(0, 1, 4)], 2: [(0, 1, 10)]}, (NODE, OTHER), "as_billed"),
+    "machines of one kind share commitments": Case(POOL, "1 0 1 6; 2 0 1 6", (NODE, OTHER)),
+    "or keep what they were billed": Case(POOL, "1 0 1 4; 2 0 1 10", (NODE, OTHER), "as_billed"),
     **{
-        f"only machines of one kind share: {other}": Case(
-            [{"cost": "4"}, {"key": "i-0def", "cost": "10"} | other], {1: [(0, 1, 4)], 2: [(0, 1, 10)]}, (NODE, OTHER)
-        )
-        for other in ({"account": "1"}, {"region": "us-east-2"}, {"type": "p4de.24xlarge"}, {"pricing": "Dynamic"},
-                      {"reservation": "cr-1"})
+        f"only machines of one kind share: {other}": Case(f"cost=4; key=i-0def {other}", "1 0 1 4; 2 0 1 10", (NODE, OTHER))
+        for other in ("account=1", "region=us-east-2", "type=p4de.24xlarge", "pricing=Dynamic", "reservation=cr-1")
     },
     # a bill that says on demand of a node that is labeled spot: its own price, shared with nobody
     "no other machine's price is a spot node's": Case(
-        [{"cost": "10"}, {"key": "i-0def", "hour": 1, "pricing": "Dynamic", "cost": "3"}, {"hour": 5},
-         {"hour": 5, "key": "i-0def", "cost": "4"}],
-        {1: [(0, 1, 10), (5, 6, 10)], 2: [(1, 2, 3), (5, 6, 4)]}, (NODE, OTHER | {"capacity_type": "spot"}),
+        "cost=10; key=i-0def hour=1 pricing=Dynamic cost=3; hour=5; hour=5 key=i-0def cost=4",
+        "1 0 1 10; 1 5 6 10; 2 1 2 3; 2 5 6 4", (NODE, OTHER | {"capacity_type": "spot"}),
     ),
     **{
         f"the bill settles an unknown capacity type: {settled}, {row}": Case(
-            [row], {1: [(0, 1, 10)]}, tuple(node | {"capacity_type": "unknown"} for node in (NODE, OTHER))
+            row, "1 0 1 10", tuple(node | {"capacity_type": "unknown"} for node in (NODE, OTHER))
         )
-        for row, settled in (({"pricing": "Dynamic"}, "spot"), ({"reservation": "cr-1"}, "reserved"), ({}, "on_demand"),
-                             ({"pricing": "Committed"}, "on_demand"))
+        for row, settled in (("pricing=Dynamic", "spot"), ("reservation=cr-1", "reserved"), ("cost=10", "on_demand"),
+                             ("pricing=Committed", "on_demand"))
     },
     # nor does it pull down what others pay
     **{
         f"a zero without a named cause is no price: {cause}": Case(
-            [*hours(0, 1, cost="0", cause=cause, type=f"zero {cause}"), {"key": "i-0def", "type": f"zero {cause}"}],
-            {2: [(0, 1, 10)]}, (NODE, OTHER),
+            f"hour=0,1 cost=0 cause={cause} type=zero:{cause}; key=i-0def type=zero:{cause}", "2 0 1 10", (NODE, OTHER)
         )
         for cause in ("zero_unexplained", "same", "reservation_cost_missing", "commitment_cost_missing", "dedicated_host")
     },
     **{
         f"an hour of which one row lacks its cost is no price: {cause}": Case(
-            [one | {"type": f"lack {cause}"}
-             for one in ({"cost": cost, "cause": cause}, {"cost": "2", "hours": None}, *hours(1))],
-            {1: [(1, 2, 10)]},
+            f"cost={cost} cause={cause} type=lack:{cause}; cost=2 hours=- type=lack:{cause}; hour=1 type=lack:{cause}",
+            "1 1 2 10",
         )
         for cost, cause in (("0", "zero_unexplained"), ("0", "reservation_cost_missing"), ("0.5", "fee_missing"))
     },
-    "a row that is free beside others lacks nothing": Case([{}, {"cost": "0", "hours": None}], {1: [(0, 1, 10)]}),
+    "a row that is free beside others lacks nothing": Case("hour=0; cost=0 hours=-", "1 0 1 10"),
     **{
-        f"a zero with a named cause is a price: {cause}": Case(hours(*range(24), cost="0", cause=cause), {1: [(0, 24, 0)]})
+        f"a zero with a named cause is a price: {cause}": Case(f"hour=0,1 cost=0 cause={cause}", "1 0 2 0")
         for cause in ("free_tier", "promotion")
     },
     "what is billed beside a machine": Case(
-        [{}, *({"kind": kind, "cost": "50"}
-               for kind in ("storage", "network", "other", "credit", "tax", "split", "reserved_unused"))],
-        {1: [(0, 1, 10)]},
+        "hour=0; kind=storage; kind=network; kind=other; kind=credit; kind=tax; kind=split; kind=reserved_unused", "1 0 1 10"
     ),
     # a lower price, told with the hours again and without
     "a later billing period corrects an hour": Case(
-        hours(0, 1), {1: [(0, 2, 8)]}, options={"period": "2026-09"},
-        later=(([FIX | {"hours": 0.0}, FIX | {"hour": 1, "hours": 1.0}], {}),),
+        f"bill period=2026-09; hour=0,1; bill; {FIX} cost=-2 hours=0; {FIX} cost=-2 hour=1 hours=1", "1 0 2 8"
     ),
     "a correction may take the hour back and charge another": Case(
-        hours(0), {1: [(0, 1, 20)]}, options={"period": "2026-09"},
-        later=(([FIX | {"cost": "-10", "hours": -1.0}, FIX | {"cost": "5", "hours": 0.25}], {}),),
+        f"bill period=2026-09; hour=0; bill; {FIX} cost=-10 hours=-1; {FIX} cost=5 hours=0.25", "1 0 1 20"
     ),
     # hours that were billed on another machine; those that were taken back share no price
     "a correction onto a machine without rows is its price": Case(
-        hours(0, 1, 2), {1: [(0, 2, 10)], 2: [(2, 3, 10)]}, (node_of(0, 2), OTHER | {"up_to_ms": START + 6 * MS_PER_HOUR}),
-        later=(([FIX | {"hour": 2, "cost": "-10", "hours": -1.0}, FIX | {"hour": 2, "key": "i-0def", "cost": "10"}],
-                {"period": "2026-11"}),),
+        f"hour=0,1,2; bill period=2026-11; {FIX} hour=2 cost=-10 hours=-1; {FIX} hour=2 key=i-0def",
+        "1 0 2 10; 2 2 3 10", (node_of(0, 2), OTHER | {"up_to_ms": START + 6 * MS_PER_HOUR}),
     ),
     "hours billed on another machine are moved within one bill": Case(
-        [*hours(0, 1, 2), {"hour": 2, "cost": "-10", "hours": -1.0}, {"hour": 2, "key": "i-0def"}],
-        {1: [(0, 2, 10)], 2: [(2, 3, 10)]}, (node_of(0, 2), OTHER),
+        "hour=0,1,2; hour=2 cost=-10 hours=-1; hour=2 key=i-0def", "1 0 2 10; 2 2 3 10", (node_of(0, 2), OTHER)
     ),
-    "corrections of a bill that is not there are no price": Case([FIX, FIX | {"hour": 1, "cost": "3"}], {}),
-    "a price is never negative": Case([{}, FIX | {"cost": "-12"}], {1: [(0, 1, 0)]}),
+    "corrections of a bill that is not there are no price": Case(f"{FIX} cost=-2; {FIX} hour=1 cost=3", ""),
+    "a price is never negative": Case(f"hour=0; {FIX} cost=-12", "1 0 1 0"),
     "of two formats that tell of the same time the newer load counts": Case(
-        hours(*range(6)), {1: [(0, 3, 11), (3, 6, 10)]}, later=((hours(*range(3), cost="11"), {"told_as": "focus"}),)
+        "hour=0,1,2,3,4,5; bill told_as=focus; hour=0,1,2 cost=11", "1 0 3 11; 1 3 6 10"
     ),
     "a day of another format": Case(
-        hours(*range(6)), {1: [(0, 24, 12)]},
-        later=(([{"length": 24, "hours": 24.0, "cost": "288"}], {"told_as": "focus-daily"}),),
+        "hour=0,1,2; bill told_as=focus-daily; length=24 hours=24 cost=288", "1 0 24 12"
     ),
-    "parts of one format add up": Case([{}], {1: [(0, 1, 11)]}, later=(([{"cost": "1", "hours": None}], {}),)),
+    "parts of one format add up": Case("hour=0; bill; cost=1 hours=-", "1 0 1 11"),
     "charges that overlap in part are one period": Case(
-        [*hours(0, 1, 2), {"hour": 1, "length": 2, "hours": None, "cost": "4"}, {"hour": 24, "cost": "1"}],
-        {1: [(0, 1, 10), (1, 3, 12)]},
+        "hour=0,1,2; hour=1 length=2 hours=- cost=4; hour=24 cost=1", "1 0 1 10; 1 1 3 12"
     ),
     "a machine with a GPU attached is one of GPUs": Case(
-        [{"key": "p/z/n1-gpu", "type": "n1-standard-8"},
-         {"key": "p/z/n1-gpu", "type": "n1-standard-8", "hours": None, "cost": "3"},
-         {"key": "p/z/n1-plain", "type": "n1-standard-8"}],
-        {}, (), options={"provider": "gcp"},
+        "bill provider=gcp; key=p/z/n1-gpu type=n1-standard-8; key=p/z/n1-gpu type=n1-standard-8 hours=- cost=3; "
+        "key=p/z/n1-plain type=n1-standard-8",
+        "", (),
     ),
-    "a bill in another currency": Case(hours(*range(24), currency="EUR"), {1: [(0, 24, 15)]}),
+    "a bill in another currency": Case("hour=0,1 currency=EUR", "1 0 2 15"),
     # the sum in both; half of the hour in each; of which a part lacks its cost: no price
     **{
-        f"a machine that is billed in two currencies: {prices}, {'back' if turn < 0 else 'forth'}": Case(
-            rows[::turn], {1: prices}
+        f"a machine that is billed in two currencies: {priced}, {'back' if turn < 0 else 'forth'}": Case(
+            ";".join(told.split(";")[::turn]), priced
         )
-        for rows, prices in (
-            ([*hours(0, 1), *hours(1, cost="2", currency="EUR", hours=None)], [(0, 1, 10), (1, 2, 13)]),
-            ([{"hours": 0.5, "cost": "5"}, {"hours": 0.5, "cost": "4", "currency": "EUR"}], [(0, 1, 11)]),
-            ([*hours(0, 1, type="two"), {"cost": "0", "currency": "EUR", "cause": "zero_unexplained", "type": "two"}],
-             [(1, 2, 10)]),
+        for told, priced in (
+            ("hour=0,1; hour=1 cost=2 currency=EUR hours=-", "1 0 1 10; 1 1 2 13"),
+            ("hours=0.5 cost=5; hours=0.5 cost=4 currency=EUR", "1 0 1 11"),
+            ("hour=0,1 type=two; cost=0 currency=EUR cause=zero_unexplained type=two", "1 1 2 10"),
         )
         for turn in (1, -1)
     },
-    "of an earlier version": Case(hours(1), {1: [(1, 2, 10)]}, options={"period": "2020-01"},
-                                  later=((hours(1, cost="0", kind="tax"), {"period": "2020-02", "provider": "gcp"}),)),
+    "of an earlier version": Case(
+        "bill period=2020-01; hour=1; bill period=2020-02 provider=gcp; hour=1 cost=0 kind=tax", "1 1 2 10"
+    ),
 }  # fmt: skip
 NUMBERS = {name: number for number, name in enumerate(CASES)}
 
@@ -238,7 +235,7 @@ class Priced:
         self.nodes: list[Row] = []
         with empty_store() as con:
             for name, case in CASES.items():
-                for rows, options in ((case.rows, case.options), *case.later):
+                for options, rows in case.bills:
                     account = {"account": f"{name} 4444"}
                     bill(
                         con,
@@ -299,53 +296,47 @@ def priced() -> Priced:
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_bill_prices(priced: Priced, name: str) -> None:
     case = CASES[name]
+    billed = []
     for node in case.nodes:
         segments = priced.segments[case.sharing][NUMBERS[name] * 10 + node["node_id"]]
-        billed = [
-            (start, end, float(value)) for _, start, end, value, source, _ in segments if source == "bill"
+        billed += [
+            (node["node_id"], start, end, float(value))
+            for _, start, end, value, source, _ in segments
+            if source == "bill"
         ]
-        assert billed == case.prices.get(node["node_id"], [])
         # all other hours are as without a bill
         assert {source for *_, source, _ in segments} <= {"bill", "price_book"}
-        assert (
-            sum(end - start for _, start, end, *_ in segments)
-            == (node["up_to_ms"] - node["up_from_ms"]) / MS_PER_HOUR
-        )
+        up = (node["up_to_ms"] - node["up_from_ms"]) / MS_PER_HOUR
+        assert sum(end - start for _, start, end, *_ in segments) == up
+    assert billed == case.prices
 
 
 def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
-    assert [
-        segment[1:] for segment in priced.segments["pooled"][NUMBERS["the hours that it covers"] * 10 + 1]
-    ] == [
-        (0, 3, Decimal(7), "price_book", None),
-        (3, 5, Decimal(10), "bill", date(2026, 10, 1)),
-        (5, 6, Decimal(12), "bill", date(2026, 10, 1)),
-        (6, 24, Decimal(7), "price_book", None),
+    segments = priced.segments["pooled"][NUMBERS["the hours that it covers"] * 10 + 1]
+    assert [segment[3:] for segment in segments] == [
+        (Decimal(7), "price_book", None),
+        (Decimal(10), "bill", date(2026, 10, 1)),
+        (Decimal(12), "bill", date(2026, 10, 1)),
+        (Decimal(7), "price_book", None),
     ]
-    assert priced.origin("a scale set that is not split") == {
-        "bill of azure, 2026-10, the scale set's cost spread over its nodes, spread over the day"
-    }
-    assert priced.origin("a day is spread over the hours that it bills") == {
-        "bill of aws, 2026-10, spread over the day"
-    }
-
-
-def test_machines_of_one_kind_share_commitments_or_keep_what_they_were_billed(priced: Priced) -> None:
-    name = "machines of one kind share commitments"
-    prices = [priced.segments["pooled"][NUMBERS[name] * 10 + node][0][3] for node in (1, 2)]
-    assert prices == [Decimal(6), Decimal(6)]
-    assert priced.origin(name) == {"bill of aws, 2026-10, shared with machines of its kind"}
-    pool = [priced.hours(name, row.get("key", "i-0abc")) for row in POOL]
-    assert (sum(row[1] for row in pool), sum(row[2] for row in pool)) == (15, 15)
+    for name, origin in {
+        "a scale set that is not split": "azure, 2026-10, the scale set's cost spread over its nodes, spread over the day",
+        "a day is spread over the hours that it bills": "aws, 2026-10, spread over the day",
+        "machines of one kind share commitments": "aws, 2026-10, shared with machines of its kind",
+    }.items():
+        assert priced.origin(name) == {f"bill of {origin}"}
 
 
 def test_hours_and_costs_of_machines(priced: Priced) -> None:
-    for none in (None, 0.0):
-        hours, _, _, price = priced.hours(
-            f"a bill without hours is of those that its node was up: {none}", "i-unseen"
-        )
-        assert (hours, price) == (24, 2)
+    for none in "-0":
+        name = f"a bill without hours is of those that its node was up: {none}"
+        assert priced.hours(name, "i-unseen")[::3] == (24, 2)
     assert priced.hours("a later billing period corrects an hour")[:2] == (2, 16)
+    pool = [
+        priced.hours("machines of one kind share commitments", key)
+        for key in ("i-0abc", "i-0def", "i-unseen")
+    ]
+    assert sum(row[1] for row in pool) == sum(row[2] for row in pool) == 15
     gpus = "a machine with a GPU attached is one of GPUs"
     assert priced.hours(gpus, "p/z/n1-gpu")[1] == 13
     assert own(gpus, "p/z/n1-plain") not in {row[0] for row in priced.answers["pooled"]["hours"]}
@@ -358,32 +349,24 @@ def test_capacity_types_and_warnings(priced: Priced) -> None:
         assert (types[f"n1 {name}"], types[f"n2 {name}"]) == (name.split(": ")[1].split(",")[0], "unknown")
     assert types["n2 no other machine's price is a spot node's"] == "spot"
     warnings = priced.answers["pooled"]["warnings"]
-    assert {row[1] for row in warnings if row[0] == "unknown_capacity_type"} == {
-        f"n2 {name}" for name in unknown
-    }
-    zeros = {row[1]: row[2:] for row in warnings if row[0] == "unexplained_zero"}
-    types_without = {
-        row["type"]
-        for case in CASES.values()
-        for row in case.rows
-        if row.get("type", "").startswith(("zero", "lack", "two"))
-    }
-    assert zeros.keys() == types_without
+    settled = [subject for code, subject, *_ in warnings if code == "unknown_capacity_type"]
+    assert settled == sorted(f"n2 {name}" for name in unknown)
+    told = ";".join(case.told for case in CASES.values())
+    zeros = {subject: texts for code, subject, *texts in warnings if code == "unexplained_zero"}
+    assert zeros.keys() == set(re.findall(r"type=(zero:\w+|lack:\w+|two)", told))
     for subject, (message, fix) in zeros.items():
         how_long = "1.0" if subject.startswith("lack") else "2.0"
         assert f"{how_long} hours of {subject} without their cost, or a part of it" in message
-        assert subject.split()[-1] in fix or subject in ("zero same", "two")
-    [(message, fix)] = [row[2:] for row in warnings if row[0] == "old_bill"]
-    assert (
-        message.startswith("the bill of aws, 2020-01, was loaded by an earlier gpucost: ")
-        and fix == "gpucost collect aws PATH"
-    )
-    assert not [row for row in priced.answers["as_billed"]["warnings"] if row[0] == "old_bill"]
+        assert subject.split(":")[-1] in fix or subject in ("zero:same", "two")
+    [(_, message, fix)] = [texts for code, *texts in warnings if code == "old_bill"]
+    assert message.startswith("the bill of aws, 2020-01, was loaded by an earlier gpucost: ")
+    assert fix == "gpucost collect aws PATH"
+    assert "old_bill" not in {code for code, *_ in priced.answers["as_billed"]["warnings"]}
 
 
 def test_a_bill_in_a_currency_without_a_rate_and_one_that_is_taken_back() -> None:
     with empty_store() as con:
-        number = bill(con, *hours(0), *hours(0, cost="2", currency="CHF", hours=None))
+        number = bill(con, {}, {"cost": "2", "currency": "CHF", "hours": None})
         with pytest.raises(PriceError, match=r"node n1 .*CHF.*bill of aws, 2026-10"):
             run(con, [NODE], BOOK, RATES)
         # of a machine that is no node, nobody asks

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,12 +20,11 @@ from gpucost.store.connection import Store
 from tests.oracle import calculate, read_book
 from tests.oracle.billed import billed_book
 from tests.replay import bill_files
-from tests.replay.billing import Charge, by_day, charges
+from tests.replay.billing import Charge, charges
 from tests.replay.cases.words import BOOK, HEADER, MORNING, busy, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total, unpaid
 from tests.replay.scrape import scrape
-from tests.unit.bills import csv_text
 
 pytestmark = pytest.mark.slow
 
@@ -128,104 +125,26 @@ class Billed:
         return dict(self.store.query(sql)[1])
 
 
-def test_time_that_a_machine_boots_is_billed_and_outside_its_nodes_life(tmp_path: Path) -> None:
-    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    told = list(charges(fleet.fleet, rate, booting=450))
-    fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
-    assert fleet.check(told, pooled=False) < sum(Fraction(charge.cost) for charge in told)
-
-
-def fingerprints(store: Store) -> dict[int, int]:
-    found = store.query("SELECT from_ms, fingerprint FROM attributed_days")[1]
-    return {(start // 1000 - MORNING) // DAY: digest for start, digest in found}
-
-
 def test_hours_without_a_bill_are_estimates_until_it_arrives_and_only_their_days_are_restated(
     tmp_path: Path,
 ) -> None:
     fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    fleet.check([])
-    assert set(fleet.sources()) == {"price_book"}
-    before = fingerprints(fleet.store)
     told = list(charges(fleet.fleet, rate))
     first = [charge for charge in told if charge.start < MORNING + DAY]
-    fleet.bill(bill_files.aws_cur(first), "cur.csv", "aws")
-    fleet.check(first)
-    assert set(fleet.sources()) == {"bill", "price_book"}
-    half = fingerprints(fleet.store)
-    assert [day for day in sorted(half) if half[day] != before[day]] == [0]
-    # the same month a day later: the first day is what it was
-    fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
-    fleet.check(told)
-    assert set(fleet.sources()) == {"bill"}
-    whole = fingerprints(fleet.store)
-    assert [day for day in sorted(whole) if whole[day] != half[day]] == [1]
     dearer = [replace(c, cost=c.cost * 2) if c.start == MORNING + 30 * 3600 else c for c in told]
-    fleet.bill(bill_files.aws_cur(dearer), "cur.csv", "aws")
-    fleet.check(dearer)
-    last = fingerprints(fleet.store)
-    assert [day for day in sorted(last) if last[day] != whole[day]] == [1]
-
-
-def corrected(text: str, factor: float) -> str:
-    """Google Cloud's correction of prices: each charge is taken back and made anew, under a later invoice."""
-    rows = []
-    for line in text.splitlines():
-        row = json.loads(line)
-        row |= {"invoice": {"month": "202604"}, "export_time": "2026-04-02T05:00:00Z"}
-        row["adjustment_info"] = {"type": "PRICE_CORRECTION", "mode": "COMPLETE_NEGATION_WITH_REMONETIZATION"}
-        usage = {
-            key: -value if isinstance(value, int | float) else value for key, value in row["usage"].items()
-        }
-        back = [{**credit, "amount": -credit["amount"]} for credit in row["credits"]]
-        rows.append(row | {"cost": -row["cost"], "usage": usage, "credits": back})
-        anew = [{**credit, "amount": credit["amount"] * factor} for credit in row["credits"]]
-        rows.append(row | {"cost": row["cost"] * factor, "credits": anew})
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
-def test_a_later_invoice_corrects_the_prices_of_a_day(tmp_path: Path) -> None:
-    fleet = Billed(tmp_path, machines("a2-highgpu-2g"))
-    told = list(charges(fleet.fleet, rate))
-    fleet.bill(bill_files.gcp_jsonl(told), "march.jsonl", "gcp")
-    fleet.check(told)
-    before = fingerprints(fleet.store)
-    second = [charge for charge in told if charge.start >= MORNING + DAY]
-    fleet.bill(corrected(bill_files.gcp_jsonl(second), 0.75), "april.jsonl", "gcp")
-    fixed = [replace(c, cost=c.cost * Decimal("0.75")) if c in second else c for c in told]
-    fleet.check(fixed)
-    after = fingerprints(fleet.store)
-    assert [day for day in sorted(after) if after[day] != before[day]] == [1]
-
-
-def test_a_bill_in_another_currency_is_converted_day_by_day(tmp_path: Path) -> None:
-    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    told = list(charges(fleet.fleet, rate))
-    fleet.bill(bill_files.aws_cur(told).replace(",USD,", ",EUR,"), "cur.csv", "aws")
-    (tmp_path / "rates.csv").write_text("date,currency,rate\n2026-03-01,EUR,1.25\n2026-03-11,EUR,1.5\n")
-    fleet.config = fleet.config.model_copy(
-        update={"prices": fleet.config.prices.model_copy(update={"fx_rates": tmp_path / "rates.csv"})}
-    )
-    worth = [replace(c, cost=c.cost * Decimal("1.25" if c.start < MORNING + DAY else "1.5")) for c in told]
-    fleet.check(worth)
-
-
-def test_actual_and_amortized_costs_of_azure_price_as_the_amortized(tmp_path: Path) -> None:
-    fleet = Billed(tmp_path, machines("Standard_NC24ads_A100_v4"))
-    told = by_day(charges(fleet.fleet, rate))
-    amortized = bill_files.azure_amortized(told)
-    rows = list(csv.DictReader(io.StringIO(amortized)))
-    actual = [
-        row | {"CostInBillingCurrency": "0" if row["ReservationId"] else row["CostInBillingCurrency"]}
-        for row in rows
-        if row["ChargeType"] == "Usage"
-    ]
-    fleet.bill(csv_text(actual), "actual.csv", "azure")
-    pipeline.attribute(fleet.config, fleet.store)
-    # what a reservation covers costs nothing there: that is no price
-    assert set(fleet.sources()) == {"bill", "price_book"}
-    assert ("unexplained_zero",) in fleet.store.query("SELECT DISTINCT code FROM warnings")[1]
-    fleet.bill(amortized, "amortized.csv", "azure")
-    fleet.check(told)
-    assert set(fleet.sources()) == {"bill"}
-    assert ("unexplained_zero",) not in fleet.store.query("SELECT DISTINCT code FROM warnings")[1]
+    before: dict[int, int] = {}
+    # no bill, one of the first day, the same month a day later, and one in which an hour changed
+    for bill, changed, sources in (
+        ([], [0, 1], {"price_book"}),
+        (first, [0], {"bill", "price_book"}),
+        (told, [1], {"bill"}),
+        (dearer, [1], {"bill"}),
+    ):
+        if bill:
+            fleet.bill(bill_files.aws_cur(bill), "cur.csv", "aws")
+        fleet.check(bill)
+        rows = fleet.store.query("SELECT from_ms, fingerprint FROM attributed_days ORDER BY from_ms")[1]
+        days = {(start // 1000 - MORNING) // DAY: digest for start, digest in rows}
+        assert [day for day in days if days[day] != before.get(day)] == changed
+        assert set(fleet.sources()) == sources
+        before = days

@@ -12,6 +12,7 @@ import pytest
 from gpucost.config.model import Config, Prices
 from gpucost.errors import PriceError
 from gpucost.price.book import BookRow, book_digest, read_book
+from tests.unit.text_rows import cells, text_rows
 
 HEADER = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start"
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -27,32 +28,19 @@ def test_reads_every_field(tmp_path: Path) -> None:
     header = HEADER + ",per,node_selector"
     line = "AWS,us-east-1,us-east-1a,P4D.24xlarge,on-demand,32.10,USD,2026-10-01T12:00:00Z,gpu,pool=a;example.com/kind=x y"
     [row] = read(tmp_path, f"{header}\n{line}\n")
-    assert row.model_dump() == {
-        "line": 2,
-        "provider": "aws",
-        "region": "us-east-1",
-        "zone": "us-east-1a",
-        "instance_type": "p4d.24xlarge",
-        "purchase_option": "on_demand",
-        "price_per_hour": Decimal("32.10"),
-        "currency": "USD",
-        "per": "gpu",
-        "node_selector": (("label_example_com_kind", "x y"), ("label_pool", "a")),
-        "effective_start": (datetime(2026, 10, 1, 12, tzinfo=UTC), date(2026, 10, 1)),
-    }
+    columns = "line provider region zone instance_type purchase_option price_per_hour currency per"
+    assert cells([vars(row)], columns) == text_rows(
+        "2 | aws | us-east-1 | us-east-1a | p4d.24xlarge | on_demand | 32.10 | USD | gpu"
+    )
+    assert row.node_selector == (("label_example_com_kind", "x y"), ("label_pool", "a"))
+    assert row.effective_start == (datetime(2026, 10, 1, 12, tzinfo=UTC), date(2026, 10, 1))
 
 
 def test_byte_order_mark_line_endings_comments_and_blank_lines(tmp_path: Path) -> None:
-    text = (
-        f"\ufeff# our contract\r\n{HEADER}\r\n\r\n# A100\r\n,,,p4d.24xlarge,spot,12,usd,\r\n,,,,,,,\r\n\r\n"
-    )
-    [row] = read(tmp_path, text)
-    assert (row.line, row.purchase_option, row.price_per_hour, row.effective_start[0]) == (
-        5,
-        "spot",
-        Decimal(12),
-        None,
-    )
+    lines = ("\ufeff# our contract", HEADER, "", "# A100", ",,,p4d.24xlarge,spot,12,usd,", ",,,,,,,", "", "")
+    [row] = read(tmp_path, "\r\n".join(lines))
+    assert (row.line, row.purchase_option, row.price_per_hour) == (5, "spot", 12)
+    assert row.effective_start[0] is None
 
 
 def test_columns_may_stand_in_any_order_and_most_may_be_missing(tmp_path: Path) -> None:
@@ -71,31 +59,31 @@ def test_decimals_are_exact(tmp_path: Path) -> None:
     assert [str(row.price_per_hour) for row in rows] == ["1E-12", "123456789.123456789012"]
 
 
-@pytest.mark.parametrize(
-    ("line", "column", "reason"),
-    [
-        (",,,a,spot,0,USD,", "price_per_hour", "above zero"),
-        (",,,a,spot,0.00,USD,", "price_per_hour", "above zero"),
-        (",,,a,spot,-1,USD,", "price_per_hour", "'-1'"),
-        (",,,a,spot,NaN,USD,", "price_per_hour", "'NaN'"),
-        (",,,a,spot,inf,USD,", "price_per_hour", "'inf'"),
-        (",,,a,spot,1e3,USD,", "price_per_hour", "'1e3'"),
-        (",,,a,spot,1_000,USD,", "price_per_hour", "'1_000'"),
-        (',,,a,spot,"1,5",USD,', "price_per_hour", "'1,5'"),
-        (",,,a,spot,$3.06,USD,", "price_per_hour", "'$3.06'"),
-        (",,,a,spot,,USD,", "price_per_hour", "empty"),
-        (",,,a,spot,0.1234567890123,USD,", "price_per_hour", "12 decimals"),
-        (",,,a,spot,1234567890,USD,", "price_per_hour", "9 digits"),
-        (",,,a,spot,1,EUR,", "currency", "'EUR'"),
-        (",,,a,spot,1,,", "currency", "empty"),
-        (",,,a,preemptible,1,USD,", "purchase_option", "'preemptible'"),
-        (",,,a,spot,1,USD,01/10/2026", "effective_start", "'01/10/2026'"),
-        (",,,a,spot,1,USD,2026-13-01", "effective_start", "'2026-13-01'"),
-        (",,,a,spot,1,USD,2026-10-01T12:00:00", "effective_start", "no time zone"),
-        (",,,a,spot,1,USD", "effective_start", "7 fields"),
-        (",,,a,spot,1,USD,,", "column 9", "9 fields"),
-    ],
-)
+BAD = """
+,,,a,spot,0,USD, | price_per_hour | above zero
+,,,a,spot,0.00,USD, | price_per_hour | above zero
+,,,a,spot,-1,USD, | price_per_hour | '-1'
+,,,a,spot,NaN,USD, | price_per_hour | 'NaN'
+,,,a,spot,inf,USD, | price_per_hour | 'inf'
+,,,a,spot,1e3,USD, | price_per_hour | '1e3'
+,,,a,spot,1_000,USD, | price_per_hour | '1_000'
+,,,a,spot,"1,5",USD, | price_per_hour | '1,5'
+,,,a,spot,$3.06,USD, | price_per_hour | '$3.06'
+,,,a,spot,,USD, | price_per_hour | empty
+,,,a,spot,0.1234567890123,USD, | price_per_hour | 12 decimals
+,,,a,spot,1234567890,USD, | price_per_hour | 9 digits
+,,,a,spot,1,EUR, | currency | 'EUR'
+,,,a,spot,1,, | currency | empty
+,,,a,preemptible,1,USD, | purchase_option | 'preemptible'
+,,,a,spot,1,USD,01/10/2026 | effective_start | '01/10/2026'
+,,,a,spot,1,USD,2026-13-01 | effective_start | '2026-13-01'
+,,,a,spot,1,USD,2026-10-01T12:00:00 | effective_start | no time zone
+,,,a,spot,1,USD | effective_start | 7 fields
+,,,a,spot,1,USD,, | column 9 | 9 fields
+"""
+
+
+@pytest.mark.parametrize(("line", "column", "reason"), text_rows(BAD))
 def test_a_bad_field_names_file_line_and_column(tmp_path: Path, line: str, column: str, reason: str) -> None:
     with pytest.raises(PriceError) as caught:
         read(tmp_path, f"{HEADER}\n,,,ok,spot,1,USD,\n{line}\n")

@@ -14,7 +14,8 @@ from gpucost.config.model import Config, Prices
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.price.fx import rates
-from tests.unit.price_nodes import DAY, NODE, START, run, steps
+from tests.unit.price_nodes import DAY, NODE, START, run, steps, told_steps
+from tests.unit.text_rows import text_rows, values
 
 FX = "date,currency,rate\n2026-10-02,EUR,1.10\n2026-10-03,EUR,1.20\n2026-10-03,GBP,1.3\n"
 
@@ -31,39 +32,37 @@ def config(tmp_path: Path, text: str | None = None, **fx: str) -> Config:
 def test_a_rate_holds_until_the_next_and_the_file_wins_from_its_first_date(tmp_path: Path) -> None:
     known = rates(config(tmp_path, FX, EUR="1.05", CHF="1.1"))
     days = [date(2026, 10, day) for day in (1, 2, 3, 30)]
-    assert [known.convert(Decimal(2), "EUR", day, "a price") for day in days] == [
-        Decimal(x) for x in ("2.10", "2.20", "2.40", "2.40")
-    ]
-    assert known.convert(Decimal(2), "USD", days[0], "a price") == 2
-    assert known.convert(Decimal(2), "CHF", days[0], "a price") == Decimal("2.2")
-    with pytest.raises(
-        PriceError, match=r"no rate from GBP to USD on 2026-10-02; .*fx\.csv begins on 2026-10-03"
-    ) as caught:
-        known.convert(Decimal(2), "GBP", days[1], "a price")
-    assert "[prices] fx = { GBP = … }" in (caught.value.fix or "")
-    with pytest.raises(PriceError, match="no rate from SEK to USD"):
-        known.convert(Decimal(2), "SEK", days[1], "a price")
+    converted = [str(known.convert(Decimal(2), "EUR", day, "a price")) for day in days]
+    assert converted == ["2.10", "2.20", "2.40", "2.40"]
+    for currency, worth in (("USD", "2"), ("CHF", "2.2")):
+        assert known.convert(Decimal(2), currency, days[0], "a price") == Decimal(worth)
+    missing = {"GBP": r" on 2026-10-02; .*fx\.csv begins on 2026-10-03", "SEK": ""}
+    for currency, why in missing.items():
+        with pytest.raises(PriceError, match=f"no rate from {currency} to USD{why}") as caught:
+            known.convert(Decimal(2), currency, days[1], "a price")
+        assert f"[prices] fx = {{ {currency} = … }}" in (caught.value.fix or "")
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (FX + "2026-10-04,EUR,0\n", ":5: rate: is 0"),
-        (FX + "2026-10-04,EUR,-1\n", ":5: rate: is '-1'"),
-        (FX + "2026-10-04,EUR,1.1e3\n", ":5: rate: is '1.1e3'"),
-        (FX + "04.10.2026,EUR,1.1\n", ":5: date: is '04.10.2026'"),
-        (FX + "2026-10-32,EUR,1.1\n", ":5: date: is '2026-10-32'"),
-        (FX + "2026-10-04,euros,1.1\n", ":5: currency: is 'euros'"),
-        (FX + "2026-10-04,USD,1\n", ":5: currency: is USD, the config's own"),
-        (FX + "2026-10-03,EUR,1.21\n", ":5: date: has a second rate of EUR"),
-        (FX + "2026-10-04,EUR\n", ":5: rate: the line has 2 fields"),
-        ("date,rate\n", ":1: currency: is missing"),
-        ("date,currency,rates\n", ":1: rates: is no column of a file of rates; did you mean rate"),
-    ],
-)
-def test_a_bad_row_names_file_line_and_column(tmp_path: Path, text: str, said: str) -> None:
+# a row after those of FX, or a header alone
+BAD = """
+2026-10-04,EUR,0 | :5: rate: is 0
+2026-10-04,EUR,-1 | :5: rate: is '-1'
+2026-10-04,EUR,1.1e3 | :5: rate: is '1.1e3'
+04.10.2026,EUR,1.1 | :5: date: is '04.10.2026'
+2026-10-32,EUR,1.1 | :5: date: is '2026-10-32'
+2026-10-04,euros,1.1 | :5: currency: is 'euros'
+2026-10-04,USD,1 | :5: currency: is USD, the config's own
+2026-10-03,EUR,1.21 | :5: date: has a second rate of EUR
+2026-10-04,EUR | :5: rate: the line has 2 fields
+date,rate | :1: currency: is missing
+date,currency,rates | :1: rates: is no column of a file of rates; did you mean rate
+"""
+
+
+@pytest.mark.parametrize(("line", "said"), text_rows(BAD))
+def test_a_bad_row_names_file_line_and_column(tmp_path: Path, line: str, said: str) -> None:
     with pytest.raises(PriceError) as caught:
-        rates(config(tmp_path, text))
+        rates(config(tmp_path, (line if line.startswith("date") else FX + line) + "\n"))
     assert caught.value.message.startswith(f"{tmp_path / 'fx.csv'}{said}")
 
 
@@ -81,83 +80,84 @@ def test_prices_are_cut_where_the_rate_of_a_local_day_changes(
     settings = {"fx": {"EUR": "1.05"}, "fx_rates": tmp_path / "fx.csv"}
     node = NODE | {"up_to_ms": START + 72 * MS_PER_HOUR}
     book = [",,,p4d.24xlarge,on_demand,10,EUR", ",,,p4d.24xlarge,on_demand,10,USD,2026-10-02T12:00:00Z"]
-    expected = [(0, 22, Decimal("10.5")), (22, 36, Decimal(11)), (36, 72, Decimal(10))]
-    assert steps(run(con, [node], book, settings, timezone="Europe/Berlin")) == expected
+    result = steps(run(con, [node], book, settings, timezone="Europe/Berlin"))
+    assert result == told_steps("0 22 10.5, 22 36 11, 36 72 10")
 
 
 def test_a_currency_without_a_rate_is_an_error(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    with pytest.raises(PriceError, match=r"prices\.csv:2: currency: is 'EUR', but the config has no rate"):
-        run(con, [NODE], [",,,p4d.24xlarge,on_demand,10,EUR"])
     (tmp_path / "fx.csv").write_text(FX)
-    with pytest.raises(PriceError, match=r"node n1 is priced in EUR \(price book line 2\): .* on 2026-10-01"):
-        run(con, [NODE], [",,,p4d.24xlarge,on_demand,10,EUR"], {"fx_rates": tmp_path / "fx.csv"})
-    with pytest.raises(PriceError, match=r"node n1 is priced in USD .*: there is no rate from USD to EUR"):
-        run(con, [NODE], [], currency="EUR")
+    book, late = [",,,p4d.24xlarge,on_demand,10,EUR"], {"fx_rates": tmp_path / "fx.csv"}
+    for lines, prices, currency, message in (
+        (book, {}, "USD", r"prices\.csv:2: currency: is 'EUR', but the config has no rate"),
+        (book, late, "USD", r"node n1 is priced in EUR \(price book line 2\): .* on 2026-10-01"),
+        ([], {}, "EUR", r"node n1 is priced in USD .*: there is no rate from USD to EUR"),
+    ):
+        with pytest.raises(PriceError, match=message):
+            run(con, [NODE], lines, prices, currency=currency)
     assert con.execute("SELECT count(*) FROM node_prices").fetchall() == [(0,)]
     # what does not win needs no rate
-    assert steps(run(con, [NODE], [",,,,on_demand,5,EUR"], currency="EUR")) == [(0, 24, Decimal(5))]
-    assert steps(run(con, [NODE], [], {"fx": {"USD": "0.5"}}, currency="EUR")) == [
-        (0, 24, Decimal("10.978821"))
-    ]
+    assert steps(run(con, [NODE], [",,,,on_demand,5,EUR"], currency="EUR")) == told_steps("5")
+    assert steps(run(con, [NODE], [], {"fx": {"USD": "0.5"}}, currency="EUR")) == told_steps("10.978821")
 
 
 BOOK = [",,,,on_demand,10,USD", ",,,,spot,5,USD"]
 
 
-FAMILIES = [
-    ("p5", "p5.48xlarge", True),
-    ("P5", "p5.48xlarge", True),
-    ("p5", "p5en.48xlarge", False),
-    ("p5", "p5", True),
-    ("p4d.24xlarge", "p4d.24xlarge", True),
-    ("p", "p5.48xlarge", True),
-    ("g1", "g16.xlarge", False),
-    ("Standard_ND", "Standard_ND96isr_H100_v5", True),
-    ("standard_nd96", "Standard_ND96isr_H100_v5", False),
-    ("Standard_N", "Standard_ND96isr_H100_v5", False),
-    ("Standard_", "Standard_ND96isr_H100_v5", True),
-    ("a3", "a3-megagpu-8g", True),
-    ("a3-mega", "a3-megagpu-8g", False),
-    ("p5", None, False),
-]
-SPOT = {"capacity_type": "spot"}
-# A node, the discounts of its day, and its price.
-DISCOUNTED: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
-    *(
-        ({"instance_type": kind}, [{"instance_family": family}], "7" if fits else "10")
-        for family, kind, fits in FAMILIES
-    ),
-    ({}, [{}, {"percent": "12.5"}], "6.125"),
-    ({}, [{"provider": "AWS"}], "7"),
-    ({}, [{"provider": "gcp"}], "10"),
-    ({}, [{"gpu_model": "nvidia a100-sxm4-40gb"}], "7"),
-    *(({"gpu_model": "T4"}, [{"gpu_model": name}], "7") for name in ("t4", "Tesla T4", "nvidia-tesla-t4")),
-    ({"gpu_model": "Own-X 9"}, [{"gpu_model": "nvidia own x9"}], "7"),
-    ({"gpu_model": "T4G"}, [{"gpu_model": "T4"}], "10"),
-    ({}, [{"gpu_model": "H200"}], "10"),
-    ({}, [{"price_sources": ["catalog"]}], "10"),
-    ({}, [{"purchase_option": "savings_plan"}], "7"),
-    (SPOT, [{"purchase_option": "on_demand"}], "5"),
-    (SPOT, [{"purchase_option": "spot"}], "3.5"),
-]
+# What of a node is unlike NODE, the discounts of its day, of 30 % unless they say more, and its price, which is 10 or for
+# spot 5 without any. Names of GPUs have an underscore for each space. A family ends where a word or number does.
+DISCOUNTED = """
+instance_type=p5.48xlarge | instance_family=p5 | 7
+instance_type=p5.48xlarge | instance_family=P5 | 7
+instance_type=p5en.48xlarge | instance_family=p5 | 10
+instance_type=p5 | instance_family=p5 | 7
+instance_type=p4d.24xlarge | instance_family=p4d.24xlarge | 7
+instance_type=p5.48xlarge | instance_family=p | 7
+instance_type=g16.xlarge | instance_family=g1 | 10
+instance_type=Standard_ND96isr_H100_v5 | instance_family=Standard_ND | 7
+instance_type=Standard_ND96isr_H100_v5 | instance_family=standard_nd96 | 10
+instance_type=Standard_ND96isr_H100_v5 | instance_family=Standard_N | 10
+instance_type=Standard_ND96isr_H100_v5 | instance_family=Standard_ | 7
+instance_type=a3-megagpu-8g | instance_family=a3 | 7
+instance_type=a3-megagpu-8g | instance_family=a3-mega | 10
+instance_type= | instance_family=p5 | 10
+ | percent=30; percent=12.5 | 6.125
+ | provider=AWS | 7
+ | provider=gcp | 10
+ | gpu_model=nvidia_a100-sxm4-40gb | 7
+gpu_model=T4 | gpu_model=t4 | 7
+gpu_model=T4 | gpu_model=Tesla_T4 | 7
+gpu_model=T4 | gpu_model=nvidia-tesla-t4 | 7
+gpu_model=Own-X_9 | gpu_model=nvidia_own_x9 | 7
+gpu_model=T4G | gpu_model=T4 | 10
+ | gpu_model=H200 | 10
+ | price_sources=catalog | 10
+ | purchase_option=savings_plan | 7
+capacity_type=spot | purchase_option=on_demand | 5
+capacity_type=spot | purchase_option=spot | 3.5
+"""
+
+
+def terms(text: str) -> dict[str, Any]:
+    named: dict[str, Any] = {name: value or None for name, value in values(text).items()}
+    if "gpu_model" in named:
+        named["gpu_model"] = named["gpu_model"].replace("_", " ")
+    return named | ({"price_sources": [named["price_sources"]]} if "price_sources" in named else {})
 
 
 def test_what_is_left_out_matches_anything_and_all_that_match_multiply(
     con: duckdb.DuckDBPyConnection,
 ) -> None:
-    """A family ends where a word or number does."""
-    nodes, discounts = [], []
-    for day, (node, terms, _) in enumerate(DISCOUNTED):
+    nodes, discounts, expected = [], [], []
+    for day, (node, told, price) in enumerate(text_rows(DISCOUNTED)):
         begins = START + day * 24 * MS_PER_HOUR
-        nodes.append(
-            NODE | node | {"node_id": day, "up_from_ms": begins, "up_to_ms": begins + 24 * MS_PER_HOUR}
-        )
-        span = {"effective_start": DAY + timedelta(day), "effective_end": DAY + timedelta(day + 1)}
-        discounts += [
-            {"percent": 30} | {name: moment.date() for name, moment in span.items()} | one for one in terms
-        ]
+        span = {"node_id": day, "up_from_ms": begins, "up_to_ms": begins + 24 * MS_PER_HOUR}
+        nodes.append(NODE | terms(node) | span)
+        first = DAY.date() + timedelta(day)
+        dated = {"percent": 30, "effective_start": first, "effective_end": first + timedelta(1)}
+        discounts += [dated | terms(one) for one in told.split(";")]
+        expected.append((day, Decimal(price)))
     prices = [(node, value) for node, _, _, value, _, _ in run(con, nodes, BOOK, {"discounts": discounts})]
-    assert prices == [(day, Decimal(price)) for day, (_, _, price) in enumerate(DISCOUNTED)]
+    assert prices == expected
 
 
 def test_a_gpu_model_that_nobody_knows_is_refused(con: duckdb.DuckDBPyConnection) -> None:
@@ -165,46 +165,57 @@ def test_a_gpu_model_that_nobody_knows_is_refused(con: duckdb.DuckDBPyConnection
         run(con, [NODE], BOOK, {"discounts": [{"percent": 30}, {"percent": 30, "gpu_model": "H2000"}]})
     assert "H200" in (caught.value.fix or "")
     own = NODE | {"gpu_model": "H2000"}
-    assert steps(run(con, [own], BOOK, {"discounts": [{"percent": 30, "gpu_model": "H2000"}]})) == [
-        (0, 24, Decimal(7))
-    ]
+    segments = run(con, [own], BOOK, {"discounts": [{"percent": 30, "gpu_model": "H2000"}]})
+    assert steps(segments) == told_steps("7")
+
+
+# a capacity type, the line that prices it at 10, and its prices on days with 30 % off on demand and 20 % off reserved, spot and
+# capacity blocks
+BOTH = """
+reserved | on_demand | 0 24 7, 24 48 8, 48 96 10
+reserved | savings_plan | 0 24 7, 24 48 8, 48 96 10
+reserved | reserved | 0 24 10, 24 48 8, 48 96 10
+reserved | | 0 24 10, 24 48 8, 48 96 10
+flex_start | flex_start | 0 96 7
+"""
 
 
 def test_reserved_capacity_that_is_paid_on_demand_has_the_discounts_of_both(
     con: duckdb.DuckDBPyConnection,
 ) -> None:
-    lines = ("on_demand", "savings_plan", "reserved", "")
-    reserved = NODE | {"capacity_type": "reserved", "up_to_ms": START + 96 * MS_PER_HOUR}
-    nodes = [reserved | {"node_id": number, "instance_type": f"x{number}"} for number in range(len(lines))]
-    nodes.append(NODE | {"node_id": 9, "capacity_type": "flex_start", "instance_type": "x1"})
-    book = [*(f",,,x{number},{line},10,USD" for number, line in enumerate(lines)), ",,,x1,flex_start,10,USD"]
-    days = {"on_demand": 30, "reserved": 20, "spot": 20, "capacity_block": 20}
-    discounts: list[dict[str, Any]] = [
-        {"percent": percent, "purchase_option": option, "effective_start": DAY.date() + timedelta(day)}
-        | {"effective_end": DAY.date() + timedelta(day + 1)}
-        for day, (option, percent) in enumerate(days.items())
+    told = text_rows(BOTH)
+    nodes = [
+        NODE
+        | {
+            "node_id": number,
+            "capacity_type": capacity,
+            "instance_type": f"x{number}",
+            "up_to_ms": START + 96 * MS_PER_HOUR,
+        }
+        for number, (capacity, *_) in enumerate(told)
     ]
-    discounts.append({"percent": 30, "purchase_option": "calendar"})
+    book = [f",,,x{number},{line},10,USD" for number, (_, line, _) in enumerate(told)]
+    discounts: list[dict[str, Any]] = [{"percent": 30, "purchase_option": "calendar"}]
+    for day, (option, percent) in enumerate(
+        (("on_demand", 30), ("reserved", 20), ("spot", 20), ("capacity_block", 20))
+    ):
+        first = DAY.date() + timedelta(day)
+        span = {"effective_start": first, "effective_end": first + timedelta(1)}
+        discounts.append({"percent": percent, "purchase_option": option, **span})
     segments = run(con, nodes, book, {"discounts": discounts})
-    prices = {(node, start): value for node, start, _, value, _, _ in segments}
-    first = {0: 7, 1: 7, 2: 10, 3: 10}
-    expected = {
-        (node, start): price for node in first for start, price in ((0, first[node]), (24, 8), (48, 10))
-    }
-    assert prices == expected | {(9, 0): 7}
+    for number, (*_, prices) in enumerate(told):
+        assert steps([segment for segment in segments if segment[0] == number]) == told_steps(prices)
 
 
 def test_a_discount_holds_for_its_local_days(con: duckdb.DuckDBPyConnection) -> None:
     node = NODE | {"up_to_ms": START + 72 * MS_PER_HOUR}
-    settings = {
-        "discounts": [
-            {"percent": 30, "effective_start": "2026-10-02", "effective_end": "2026-10-03"},
-            {"percent": 50, "effective_start": "2026-10-03"},
-            {"percent": 10, "effective_end": "2026-10-03"},
-        ]
-    }
-    result = steps(run(con, [node], BOOK, settings, timezone="Europe/Berlin"))
-    assert result == [(0, 22, Decimal(9)), (22, 46, Decimal("6.3")), (46, 72, Decimal(5))]
+    discounts = [
+        {"percent": 30, "effective_start": "2026-10-02", "effective_end": "2026-10-03"},
+        {"percent": 50, "effective_start": "2026-10-03"},
+        {"percent": 10, "effective_end": "2026-10-03"},
+    ]
+    result = steps(run(con, [node], BOOK, {"discounts": discounts}, timezone="Europe/Berlin"))
+    assert result == told_steps("0 22 9, 22 46 6.3, 46 72 5")
 
 
 def test_a_discount_is_taken_off_the_list_price(con: duckdb.DuckDBPyConnection) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import duckdb
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
@@ -28,9 +29,9 @@ from gpucost.config.model import Config, Mlflow, UnitSettings
 from gpucost.errors import SourceError, StoreError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store import runs
-from gpucost.store.connection import scratch_store
 from gpucost.store.prices import EvictionRate, load_eviction_rates
 from tests.unit.stage_tables import Tables
+from tests.unit.text_rows import cells, values
 
 
 def _fake(**fields: object) -> Any:
@@ -61,29 +62,26 @@ def test_names_of_columns_are_parted_where_a_capital_begins_a_word() -> None:
     assert [_snake(name) for name in names] == ["billed_cost", "x_gpucost_team", "already_parted", "tags"]
 
 
+ITEM = values(
+    "armSkuName=Standard_NC24ads_A100_v4 productName=NCads_A100_v4 skuName=NC24ads_A100_v4 meterName=NC24ads_A100_v4 "
+    "effectiveStartDate=2026-01-01T00:00:00Z retailPrice=3.5 currencyCode=USD type=Consumption"
+) | {"unitOfMeasure": "1 Hour", "tierMinimumUnits": 0}
+
+
 @pytest.mark.parametrize(
     ("asked", "told"), [((), ["eastus", "westus"]), (("eastus",), ["eastus"])], ids=["all", "one"]
 )
 def test_prices_of_azure_are_of_the_regions_that_they_name_unless_some_are_asked_for(
-    monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], told: list[str]
+    asked: tuple[str, ...], told: list[str]
 ) -> None:
-    item = {
-        "armSkuName": "Standard_NC24ads_A100_v4", "productName": "NCads A100 v4", "skuName": "NC24ads A100 v4",
-        "meterName": "NC24ads A100 v4", "effectiveStartDate": "2026-01-01T00:00:00Z", "tierMinimumUnits": 0,
-        "retailPrice": "3.5", "currencyCode": "USD", "type": "Consumption", "unitOfMeasure": "1 Hour",
-    }  # fmt: skip
+    def items(_: object, region: str) -> list[dict[str, Any]]:
+        return [ITEM | {"armRegionName": name} for name in ("westus", "eastus") if region in ("", name)]
 
-    def items(_: object, __: object, region: str) -> list[dict[str, Any]]:
-        return [item | {"armRegionName": name} for name in ("westus", "eastus") if region in ("", name)]
-
-    monkeypatch.setattr(AzurePrices, "_items", items)
-    prices = _fake(
-        regions=asked, config=Config.model_validate({}), day=date(2026, 10, 1), provider="azure", _items=None
+    config = Config.model_validate({})
+    answer = AzurePrices.fetch(
+        _fake(regions=asked, config=config, day=date(2026, 10, 1), provider="azure", _items=items)
     )
-    prices._items = items.__get__(prices)
-    answer = AzurePrices.fetch(prices)
-    assert sorted(price.region for price in answer.prices) == told
-    assert list(answer.regions) == told
+    assert sorted(price.region for price in answer.prices) == list(answer.regions) == told
 
 
 def test_an_entry_that_is_told_twice_at_once_is_no_epoch_done_again() -> None:
@@ -91,21 +89,11 @@ def test_an_entry_that_is_told_twice_at_once_is_no_epoch_done_again() -> None:
     assert levels([(10, 1, 1.0), (20, 1, 1.0)], "end") == ([10, 11, 20], [1, 0, 1])
 
 
-@pytest.mark.parametrize(
-    ("info", "tags", "name"),
-    [
-        ({"run_name": "mine"}, {"mlflow.runName": "tagged"}, "mine"),
-        ({}, {"mlflow.runName": "tagged"}, "tagged"),
-        ({}, {}, "r1"),
-    ],
-    ids=["its own", "a tag", "its id"],
-)
-def test_a_run_of_mlflow_is_named_by_what_says_most(
-    info: dict[str, str], tags: dict[str, str], name: str
-) -> None:
-    listed = [{"key": key, "value": value} for key, value in tags.items()]
-    run = _run({"info": {"run_id": "r1", **info}, "data": {"tags": listed}}, "e", Mlflow())
-    assert run.name == name
+def test_a_run_of_mlflow_is_named_by_what_says_most() -> None:
+    tag = {"key": "mlflow.runName", "value": "tagged"}
+    for info, tags, name in (({"run_name": "mine"}, [tag], "mine"), ({}, [tag], "tagged"), ({}, [], "r1")):
+        run = _run({"info": {"run_id": "r1", **info}, "data": {"tags": tags}}, "e", Mlflow())
+        assert run.name == name
 
 
 def test_a_unit_without_series_is_advised_by_what_was_written_of_it() -> None:
@@ -122,15 +110,9 @@ def test_a_unit_without_series_is_advised_by_what_was_written_of_it() -> None:
 
 def test_a_reservation_of_slurm_holds_the_nodes_of_its_list() -> None:
     item = {"name": "r", "start_time": 10, "end_time": 20, "node_list": "n[1-2]", "flags": ["MAINT"]}
-    (row,) = _json_reservation(item, 0)
-    assert (row["nodes"], row["from_ms"], row["to_ms"], row["flags"]) == (
-        ["n1", "n2"],
-        10_000,
-        20_000,
-        ["MAINT"],
-    )
-    (row,) = _json_reservation(item | {"node_list": None}, 0)
-    assert row["nodes"] == []
+    rows = [*_json_reservation(item, 0), *_json_reservation(item | {"node_list": None}, 0)]
+    assert [row["nodes"] for row in rows] == [["n1", "n2"], []]
+    assert cells(rows[:1], "from_ms to_ms flags") == [("10000", "20000", "['MAINT']")]
 
 
 @pytest.mark.parametrize(
@@ -152,14 +134,13 @@ def test_eviction_rate_that_is_no_band_is_named_and_left_out(
     assert f"no eviction rate of a in eastus: {rate!r}" in caplog.text
 
 
-def test_eviction_rates_replace_those_of_the_same_day() -> None:
-    with scratch_store() as con:
-        for day, band in ((1, 5), (1, 10), (2, 0)):
-            load_eviction_rates(con, [EvictionRate("azure", "eastus", "a", band)], date(2026, 11, day))
-        kept = con.execute(
-            "SELECT seen_on, band_low_percent FROM spot_eviction_rates ORDER BY ALL"
-        ).fetchall()
-    assert kept == [(date(2026, 11, 1), 10), (date(2026, 11, 2), 0)]
+def test_eviction_rates_replace_those_of_the_same_day(con: duckdb.DuckDBPyConnection) -> None:
+    for day, band in ((1, 5), (1, 10), (2, 0)):
+        load_eviction_rates(con, [EvictionRate("azure", "eastus", "a", band)], date(2026, 11, day))
+    kept = con.execute(
+        "SELECT day(seen_on), band_low_percent FROM spot_eviction_rates ORDER BY ALL"
+    ).fetchall()
+    assert kept == [(1, 10), (2, 0)]
 
 
 @pytest.mark.parametrize(
@@ -182,16 +163,12 @@ def test_a_login_to_azure_that_fails_is_an_error_where_one_is_meant(
 def test_spot_prices_are_asked_for_in_regions_of_aws_alone(
     monkeypatch: pytest.MonkeyPatch, tables: Tables
 ) -> None:
-    asked = []
-
+    asked: list[str] = []
     monkeypatch.setattr(spot, "node_regions", lambda _: ["us-central1", "eu-west-1"])
     monkeypatch.setattr(spot, "aws_login", lambda _: None)
     monkeypatch.setattr(spot, "_stored", lambda _, name, *__: asked.append(name))
-    list(
-        spot.collect_spot(
-            Config.model_validate({}), _store(tables), datetime(2026, 10, 1, tzinfo=UTC), providers=("aws",)
-        )
-    )
+    config, now = Config.model_validate({}), datetime(2026, 10, 1, tzinfo=UTC)
+    list(spot.collect_spot(config, _store(tables), now, providers=("aws",)))
     assert asked == [spot.aws.source_of("eu-west-1")]
 
 

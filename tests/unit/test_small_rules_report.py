@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gpucost.periods import Period, TimeBucket
-from gpucost.price.quote import Quantity, listed
 from gpucost.publish.chargeback import _exchange, state_of
 from gpucost.questions.budget.projection import CostSeries, Days, forecast
 from gpucost.questions.report import api_cost
@@ -21,13 +20,13 @@ from gpucost.questions.report.rows import PricedNodes
 from gpucost.questions.report.sections import _label
 from gpucost.questions.report.series import _moment
 from gpucost.questions.units import reading as units
-from gpucost.questions.units.described import DescribedWork, unit_price
 from gpucost.render.formatting import missing_text
 from gpucost.render.view import Gap
 from gpucost.whatif.answer import Position, today_of
 from gpucost.whatif.compare import compare
 from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
 from gpucost.whatif.spot.backtest import node_jobs
+from tests.unit.text_rows import cells, text_rows, values
 
 NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
 
@@ -37,34 +36,13 @@ def _fake(**fields: object) -> Any:
     return SimpleNamespace(**fields)
 
 
-def test_of_a_gpu_model_the_cheapest_place_of_each_way_to_buy_is_quoted() -> None:
-    way = {
-        "provider": "aws", "zone": None, "instance_type": "p5", "gpu_count": Decimal(8), "term_years": None,
-        "payment_option": None, "offering": None, "currency": "USD", "price_as_of": date(2026, 10, 1), "is_stale": False,
-        "source": "s",
-    }  # fmt: skip
-    rows = [
-        _fake(**way, purchase_option=option, region=region, price_per_hour=Decimal(price))
-        for option, region, price in (
-            ("on_demand", "a", 9),
-            ("on_demand", "b", 7),
-            ("on_demand", "c", 8),
-            ("spot", "a", 3),
-        )
-    ]
-    quoted = listed(_fake(name="H100", rows=rows), Quantity(Decimal(10), None, 16))
-    assert [(one.purchase_option, one.region, int(one.to_pay)) for one in quoted] == [
-        ("on_demand", "b", 140),
-        ("spot", "a", 60),
-    ]
-
-
-@pytest.mark.parametrize("is_final", [True, False])
-def test_a_month_is_final_once_its_bill_is(is_final: bool) -> None:
+def test_a_month_is_final_once_its_bill_is() -> None:
     coverage = _fake(gaps=[], estimated_cost=0, warnings=[])
-    state = state_of(True, coverage, _fake(is_final=is_final, problems=()), [])
-    told = ("final", ()) if is_final else ("estimate", ("the bill is not final yet",))
-    assert (state.name, state.reasons) == told
+    states = [
+        state_of(True, coverage, _fake(is_final=is_final, problems=()), []) for is_final in (True, False)
+    ]
+    told = [("final", ()), ("estimate", ("the bill is not final yet",))]
+    assert [(state.name, state.reasons) for state in states] == told
 
 
 def test_two_folders_change_places_at_once(tmp_path: Path) -> None:
@@ -77,22 +55,10 @@ def test_two_folders_change_places_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("count", "more"), [(3, ""), (4, "; and 1 more such times")])
 def test_more_than_three_times_that_were_not_collected_are_counted(count: int, more: str) -> None:
-    gaps = [
-        Gap(
-            "c",
-            "not_collected",
-            NOON + timedelta(days=day),
-            NOON + timedelta(days=day, hours=1),
-            1,
-            (),
-            "silent",
-            None,
-            None,
-        )
-        for day in range(count)
-    ]
-    text = missing_text(gaps)
-    assert text is not None
+    starts = [NOON + timedelta(days=day) for day in range(count)]
+    until = timedelta(hours=1)
+    gaps = [Gap("c", "not_collected", at, at + until, 1, (), "silent", None, None) for at in starts]
+    text = str(missing_text(gaps))
     assert text.count("1.0 h of c") == 3
     assert text.endswith(f"2026-10-03 13:00: silent{more}")
 
@@ -117,21 +83,21 @@ def test_weekdays_of_which_no_day_is_known_are_foretold_too() -> None:
     assert (foretold.open_days, foretold.history_days) == (26, 5)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "label"),
-    [
-        ("allocated", "team", "unknown"),
-        ("allocated", "node", "unknown"),
-        ("unallocated", "node", "unknown"),
-        ("unallocated", "team", None),
-        ("shared", "node", None),
-        ("api", "node", None),
-    ],
-)
+PLACES = """
+allocated | team | unknown
+allocated | node | unknown
+unallocated | node | unknown
+unallocated | team | None
+shared | node | None
+api | node | None
+"""
+
+
+@pytest.mark.parametrize(("kind", "name", "label"), text_rows(PLACES))
 def test_only_what_is_known_to_have_been_somewhere_is_somewhere_unknown(
-    kind: str, name: str, label: str | None
+    kind: str, name: str, label: str
 ) -> None:
-    assert _label(_fake(kind=kind, keys={name: None}), name) == label
+    assert str(_label(_fake(kind=kind, keys={name: None}), name)) == label
     assert _label(_fake(kind=kind, keys={name: "x"}), name) == "x"
 
 
@@ -142,29 +108,17 @@ def test_a_week_of_one_day_is_called_by_that_day(days: int, name: str) -> None:
     assert _moment(part, start + days * 86_400_000, "week", ZoneInfo("UTC")).name == name
 
 
-def test_work_of_gpus_that_idle_half_of_the_time_costs_twice_as_much() -> None:
-    costs = [
-        unit_price(DescribedWork("epoch", Decimal(8), Decimal(2), Decimal(4), Decimal(busy)), "USD").cost
-        for busy in (100, 50)
-    ]
-    assert costs == [4, 8]
-
-
 def test_units_of_which_nothing_was_done_have_no_section(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Units:
-        def execute(self, _: str) -> Any:
-            return _fake(fetchall=lambda: [("epoch",), ("request",), ("prompt_token",)])
-
-    sections: dict[str, dict[str, list[int]]] = {
+    con = _fake(execute=lambda _: _fake(fetchall=lambda: [("epoch",), ("request",), ("prompt_token",)]))
+    done: dict[str, Any] = {
         "epochs": {"runs": [], "without_cost": [1]},
         "requests": {"models": [1]},
         "tokens": {"models": []},
     }
-    for name, of_view in sections.items():
-        monkeypatch.setattr(units, name, lambda *_, of_view=of_view, **__: _fake(sections=of_view))
+    for name, sections in done.items():
+        monkeypatch.setattr(units, name, lambda *_, told=sections, **__: _fake(sections=told))
     monkeypatch.setattr(units, "prepare", lambda *_: None)
-    views = units.known(_fake(execute=Units().execute), _fake())
-    assert [view.sections for view in views] == [sections["requests"]]
+    assert [view.sections for view in units.known(con, _fake())] == [done["requests"]]
 
 
 @pytest.mark.parametrize(
@@ -183,13 +137,18 @@ def test_sources_of_prices_share_what_nodes_cost_or_their_time_if_that_is_nothin
 
 def test_a_pod_that_begins_as_a_part_of_its_node_ends_is_not_of_that_part() -> None:
     of_node = dict.fromkeys(("provider", "region", "zone", "zone_id", "instance_type", "gpu_model"))
-    nodes = [
-        {"node_id": 1, "node": "n", "cluster": "c", "gpu_count": 8.0, "capacity_type": "spot", "has_users": True,
-         "from_ms": first, "to_ms": last, **of_node} for first, last in ((0, 50), (50, 60), (70, 100))
-    ]  # fmt: skip
-    pod = {"node_id": 1, "cluster": "c", "uid": "u", "namespace": "ns", "workload": "w", "team": "t", "gpus": 1.0,
-           "workload_type": "", "resumes": False, "held_from_ms": 50, "held_to_ms": 70}  # fmt: skip
-    fleet = fleet_of(nodes, [], [pod])
+    of_node |= {
+        "node_id": 1,
+        "node": "n",
+        "cluster": "c",
+        "gpu_count": 8.0,
+        "capacity_type": "spot",
+        "has_users": True,
+    }
+    nodes = [of_node | {"from_ms": first, "to_ms": last} for first, last in ((0, 50), (50, 60), (70, 100))]
+    pod = values("cluster=c uid=u namespace=ns workload=w team=t workload_type=")
+    held = {"node_id": 1, "gpus": 1.0, "resumes": False, "held_from_ms": 50, "held_to_ms": 70}
+    fleet = fleet_of(nodes, [], [pod | held])
     assert [(one.node, one.from_ms, one.to_ms) for one in fleet.pods] == [("n#2", 50, 60)]
 
 
@@ -220,33 +179,40 @@ def test_of_a_fleet_that_was_asked_for_in_part_the_part_of_its_nodes_counts() ->
     )
     pods = [_fake(place="n", gpu_ms=4 * 3_600_000), _fake(place="m", gpu_ms=2 * 3_600_000)]
     fleet = _fake(by_name={"n": _fake(gpus=8), "m": _fake(gpus=4)}, pods=pods)
-    usage = _fake(fleet=fleet, currency="USD", times=1, reported=None)
-    assert today_of(usage, costs, is_held=False) == Position(Decimal(10), "USD", 16.0, 2.0)
-    assert today_of(usage, costs, is_held=True) == Position(Decimal(4), "USD", 6.0, 1.0)
-    usage.times = 3
-    assert today_of(usage, costs, is_held=True) == Position(Decimal(12), "USD", 18.0, 3.0)
+    for times, is_held, position in ((1, False, (10, 16, 2)), (1, True, (4, 6, 1)), (3, True, (12, 18, 3))):
+        usage = _fake(fleet=fleet, currency="USD", times=times, reported=None)
+        found = today_of(usage, costs, is_held=is_held)
+        assert (found.cost, found.gpu_hours, found.node_hours) == position
 
 
 def test_two_answers_are_compared_by_every_figure_and_by_assumptions_that_differ() -> None:
-    answers: list[dict[str, Any]] = [
-        {
+    def answer(today: int, nodes: int, title: str, rate: int, **more: Any) -> dict[str, Any]:
+        assumptions = [
+            {"name": "hours", "value": 730, "unit": "hours"},
+            {"name": "rate", "value": rate, "unit": ""},
+        ]
+        return {
             "today": {"cost": today, "currency": "USD", "is_whole": True}, "scenario": {"cost": 6, "more": {"nodes": nodes}},
-            "saving": today - 6, "period": "October", "title": title, "ranges": {"low": 1},
-            "assumptions": [{"name": "hours", "value": 730, "unit": "hours"}, {"name": "rate", "value": rate, "unit": ""}],
-        }
-        for today, nodes, title, rate in ((10, 3, "less", 5), (8, 4, "more", 7))
-    ]  # fmt: skip
-    answers[1]["saving_percent"] = 25
-    found = compare(("x", "y"), (answers[0], answers[1]))
-    assert found["figures"] == {
-        "today.cost": {"a": 10, "b": 8, "difference": -2},
-        "scenario.cost": {"a": 6, "b": 6, "difference": 0},
-        "saving": {"a": 4, "b": 2, "difference": -2},
-        "saving_percent": {"a": None, "b": 25, "difference": None},
-        "scenario.more.nodes": {"a": 3, "b": 4, "difference": 1},
-    }
+            "saving": today - 6, "period": "October", "title": title, "ranges": {"low": 1}, "assumptions": assumptions,
+        } | more  # fmt: skip
+
+    first = answer(10, 3, "less", 5)
+    found = compare(("x", "y"), (first, answer(8, 4, "more", 7, saving_percent=25)))
+    rows = [{"name": name, **figure} for name, figure in found["figures"].items()]
+    assert cells(rows, "name a b difference") == text_rows("""
+        today.cost | 10 | 8 | -2
+        scenario.cost | 6 | 6 | 0
+        saving | 4 | 2 | -2
+        saving_percent | None | 25 | None
+        scenario.more.nodes | 3 | 4 | 1
+    """)
     assert found["assumptions"] == [{"name": "rate", "a": "5", "b": "7"}]
-    assert found["notes"] == ["Today's costs differ: the answers are not about the same usage."]
-    later = compare(("x", "y"), (answers[0], answers[0] | {"period": "November"}))
-    assert later["notes"] == ["The periods differ (October; November): compare percentages, not money."]
-    assert compare(("x", "y"), (answers[0], answers[0]))["notes"] == []
+    for other, notes in (
+        (answer(8, 3, "", 5), ["Today's costs differ: the answers are not about the same usage."]),
+        (
+            first | {"period": "November"},
+            ["The periods differ (October; November): compare percentages, not money."],
+        ),
+        (first, []),
+    ):
+        assert compare(("x", "y"), (first, other))["notes"] == notes

@@ -2,263 +2,355 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from tests.unit.stage_tables import Tables
+import pytest
 
+from tests.unit.stage_tables import HOUR, Rule, Tables
 
-HOUR = 3_600_000
+RULES = {
+    "a window takes the place of what it covers and no moment more": Rule(
+        "store/sql/states_merged",
+        """
+        window_runs: series_id INT, value DOUBLE, first_ms BIGINT, last_ms BIGINT
+        1, 5, 100, 200
 
+        touched: series_id INT, value DOUBLE, first_ms BIGINT, last_ms BIGINT, from_ms BIGINT, to_ms BIGINT
+        1, 7, 50, 300, 100, 200
+        """,
+        """
+        SELECT value, first_ms, last_ms FROM merged ORDER BY first_ms
+        7 | 50 | 99
+        5 | 100 | 200
+        7 | 201 | 300
+        """,
+        {"silence": 1000},
+    ),
+    "the list price of a type is of the purchase that is preferred": Rule(
+        "publish/listed_prices",
+        """
+        price_offers: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, purchase_option VARCHAR, \
+        price_per_hour MONEY, is_of_region BOOLEAN, term_years INT
+        'aws', 'P5', 'p5', 'r', 'a', 3, true, 0
+        'aws', 'P5', 'p5', 'r', 'b', 8, true, 0
 
-def test_a_window_takes_the_place_of_what_it_covers_and_no_moment_more(tables: Tables) -> None:
-    run = "series_id INT, value DOUBLE, first_ms BIGINT, last_ms BIGINT"
-    tables.make(f"window_runs: {run}", "1, 5, 100, 200")
-    tables.make(f"touched: {run}, from_ms BIGINT, to_ms BIGINT", "1, 7, 50, 300, 100, 200")
-    tables.run("store/sql/states_merged", silence=1000)
-    assert tables.rows("SELECT value, first_ms, last_ms FROM merged ORDER BY first_ms") == [
-        (7, 50, 99),
-        (5, 100, 200),
-        (7, 201, 300),
-    ]
+        purchase_fits: purchase_option VARCHAR, is_list BOOLEAN, capacity_type VARCHAR, preference INT
+        'a', true, 'on_demand', 1
+        'b', true, 'on_demand', 2
 
+        catalog_instances: instance_type VARCHAR, gpu_count INT
+        'P5', 8
+        """,
+        """
+        per_hour
+        8
+        """,
+    ),
+    "a current price is the last that is known": Rule(
+        "publish/current_prices",
+        """
+        nodes: node_id, node, instance_type, region, capacity_type, up_to_ms
+        1, 'n', 'p5', 'r', 'spot', 100
 
-def test_the_list_price_of_a_type_is_of_the_purchase_that_is_preferred(tables: Tables) -> None:
-    tables.make(
-        "price_offers: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, purchase_option VARCHAR,"
-        " price_per_hour DECIMAL(38, 9), is_of_region BOOLEAN, term_years INT",
-        "'aws', 'P5', 'p5', 'r', 'a', 3, true, 0",
-        "'aws', 'P5', 'p5', 'r', 'b', 8, true, 0",
-    )
-    tables.make(
-        "purchase_fits: purchase_option VARCHAR, is_list BOOLEAN, capacity_type VARCHAR, preference INT",
-        "'a', true, 'on_demand', 1",
-        "'b', true, 'on_demand', 2",
-    )
-    tables.make("catalog_instances: instance_type VARCHAR, gpu_count INT", "'P5', 8")
-    assert [row["per_hour"] for row in tables.answers("publish/listed_prices")] == [8]
+        node_prices: node_id, from_ms, price_per_hour, price_source
+        1, 0, 4, 'bill'
+        1, 50, 0, 'none'
+        """,
+        """
+        per_hour
+        4
+        """,
+    ),
+    "bought tokens of a model are the sum of their rows": Rule(
+        "questions/report/api_cost/70_api_models",
+        """
+        api_rows: team VARCHAR, provider VARCHAR, model VARCHAR, source VARCHAR, api_cost INT, commitment_cost INT, \
+        prompt_cost INT, generation_cost INT, prompt_tokens INT, cached_tokens INT, generation_tokens INT
+        'a', 'aws', 'm', 's', 2, 0, 2, 2, 20, 2, 10
+        'a', 'aws', 'm', 's', 3, 0, 3, 3, 30, 3, 15
+        """,
+        """
+        prompt_tokens cached_tokens generation_tokens
+        50 | 5 | 25
+        """,
+        {"each_team": False},
+    ),
+    "activity whose unit is not proven is left out": Rule(
+        "store/sql/activity_devices",
+        """
+        allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms
+        5, 'c', 'ns', 'p', 1, 1, 0, 100
 
+        nodes: node_id, node, gpu_count
+        1, 'n', 8
 
-def test_a_current_price_is_the_last_that_is_known(tables: Tables) -> None:
-    tables.add(
-        "nodes: node_id, node, instance_type, region, capacity_type, up_to_ms",
-        "1, 'n', 'p5', 'r', 'spot', 100",
-    )
-    tables.add(
-        "node_prices: node_id, from_ms, price_per_hour, price_source", "1, 0, 4, 'bill'", "1, 50, 0, 'none'"
-    )
-    assert [row["per_hour"] for row in tables.answers("publish/current_prices")] == [4]
+        activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR, \
+        gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE, first_ms BIGINT
+        1, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', 100, 0
+        2, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', NULL, 0
+        3, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'compared', 1, 0
+        4, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'memory', 0.5, 0
+        """,
+        """
+        FROM activity_devices ORDER BY series_id
+        5 | 1 | GPU-1/ | activity | 1 | 10 | 90 | -
+        5 | 4 | GPU-1/ | memory | 0.5 | 10 | 90 | 1024
+        """,
+        {"from_ms": 10, "to_ms": 90},
+    ),
+    # GPU-1 is named with its pod, and without one later. Of GPU-2 pods are never named: only hours without a pod count.
+    "memory of an unheld gpu is its baseline": Rule(
+        "store/sql/activity_devices",
+        """
+        nodes: node_id, cluster, node, gpu_count
+        1, 'c', 'n', 8
+        2, 'c', 'm', 1
 
+        allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms
+        5, 'c', 'ns', 'p', 1, 1, 0, 1h
+        6, 'c', 'ns', 'q', 1, 1, 0, 9h
+        7, 'c', 'ns', 'r', 2, 1, 1h, 3h
 
-def test_bought_tokens_of_a_model_are_the_sum_of_their_rows(tables: Tables) -> None:
-    tables.make(
-        "api_rows: team VARCHAR, provider VARCHAR, model VARCHAR, source VARCHAR, api_cost INT, commitment_cost INT,"
-        " prompt_cost INT, generation_cost INT, prompt_tokens INT, cached_tokens INT, generation_tokens INT",
-        "'a', 'aws', 'm', 's', 2, 0, 2, 2, 20, 2, 10",
-        "'a', 'aws', 'm', 's', 3, 0, 3, 3, 30, 3, 15",
-    )
-    rows = tables.answers("questions/report/api_cost/70_api_models", each_team=False)
-    assert [(row["prompt_tokens"], row["cached_tokens"], row["generation_tokens"]) for row in rows] == [
-        (50, 5, 25)
-    ]
+        activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR, \
+        gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE, first_ms BIGINT
+        1, 'c', 'ns', 'p', 'n', 'GPU-1', '', 'memory', 1, 1h
+        2, 'c', NULL, NULL, 'n', 'GPU-1', '', 'memory', 1, 0
+        3, 'c', NULL, NULL, 'm', 'GPU-2', '', 'memory', 1, 0
 
+        blocks: series_id, hour, samples, value_sum
+        2, 0, 2, 140000
+        1, 1, 2, 74000
+        2, 1, 2, 3000
+        2, 2, 2, 3200
+        2, 3, 2, 60000
+        3, 0, 2, 1400
+        3, 1, 2, 40000
+        3, 2, 2, 42000
+        """,
+        """
+        SELECT series_id, empty_mib FROM activity_devices ORDER BY series_id
+        1 | 1664
+        3 | 764
+        """,
+        {"from_ms": 0, "to_ms": 32400000},
+    ),
+    "an hour is settled by answers an hour after its silence ended": Rule(
+        "store/sql/incomplete_hours",
+        """
+        asked_hours: source, hour, first_at, last_at, is_partial
+        's', 0, '2026-10-01 10:00', '2026-10-01 12:00', false
+        's', 1, '2026-10-01 11:30', '2026-10-01 12:00', true
+        's', 2, '2026-10-01 10:30', '2026-10-01 12:00', false
 
-def test_activity_whose_unit_is_not_proven_is_left_out(tables: Tables) -> None:
-    tables.add(
-        "allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms",
-        "5, 'c', 'ns', 'p', 1, 1, 0, 100",
-    )
-    tables.add("nodes: node_id, node, gpu_count", "1, 'n', 8")
-    tables.make(
-        "activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR,"
-        " gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE, first_ms BIGINT",
-        "1, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', 100, 0",
-        "2, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', NULL, 0",
-        "3, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'compared', 1, 0",
-        "4, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'memory', 0.5, 0",
-    )
-    tables.run("store/sql/activity_devices", from_ms=10, to_ms=90)
-    assert tables.rows("FROM activity_devices ORDER BY series_id") == [
-        (5, 1, "GPU-1/", "activity", 1, 10, 90, None),
-        (5, 4, "GPU-1/", "memory", 0.5, 10, 90, 1024),
-    ]
+        silences: family VARCHAR, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT
+        'gpus', 'c', 1800000, 5400000
+        'nodes', 'c', 1800000, 3599999
+        """,
+        """
+        hour family cluster from_ms to_ms is_settled
+        0 | gpus | c | 1800000 | 5400000 | False
+        0 | nodes | c | 1800000 | 3599999 | True
+        1 | gpus | c | 1800000 | 5400000 | False
+        1 | partial | - | 3600000 | 7200000 | False
+        """,
+        {"source": "s", "from_hour": 0, "to_hour": 3},
+    ),
+    "a target that is heard at the end of the time does not lag": Rule(
+        "store/sql/lagging_targets",
+        """
+        series: series_id, source, cluster, metric, labels
+        0, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'early', 'instance': 'i'}
+        1, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'late', 'instance': 'i'}
+        2, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'until then', 'instance': 'i'}
+        3, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'since then', 'instance': 'i'}
 
+        states: series_id, value, first_ms, last_ms
+        0, 1, 0, 9
+        1, 1, 0, 99
+        2, 1, 0, 100
+        3, 1, 0, 10
+        """,
+        """
+        metric cluster job instances last_ms
+        kube_node_info | c | late | ['i'] | 99
+        kube_node_info | c | since then | ['i'] | 10
+        """,
+        {"source": "s", "cluster_label": "cluster", "from_ms": 10, "to_ms": 100},
+    ),
+    "gpus are silent only while their node offers some": Rule(
+        "store/sql/silences",
+        """
+        series: series_id, source, cluster, metric, labels
+        0, 's', 'gone', 'kube_node_info', MAP {'node': 'n'}
+        1, 's', 'gone', 'kube_node_status_capacity', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
+        2, 's', 'gone', 'kube_pod_container_resource_requests', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
+        3, 's', 'gone', 'DCGM_FI_DEV_GPU_UTIL', MAP {'node': 'n', 'UUID': 'GPU-1'}
+        4, 's', 'there', 'kube_node_info', MAP {'node': 'n'}
+        5, 's', 'there', 'kube_node_status_capacity', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
+        6, 's', 'there', 'kube_pod_container_resource_requests', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
+        7, 's', 'there', 'DCGM_FI_DEV_GPU_UTIL', MAP {'node': 'n', 'UUID': 'GPU-1'}
 
-def test_memory_of_an_unheld_gpu_is_its_baseline(tables: Tables) -> None:
-    """GPU-1 is named with its pod, and without one later. Of GPU-2 pods are never named: only hours without a pod count."""
-    tables.add("nodes: node_id, cluster, node, gpu_count", "1, 'c', 'n', 8", "2, 'c', 'm', 1")
-    tables.add(
-        "allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms",
-        f"5, 'c', 'ns', 'p', 1, 1, 0, {HOUR}",
-        f"6, 'c', 'ns', 'q', 1, 1, 0, {9 * HOUR}",
-        f"7, 'c', 'ns', 'r', 2, 1, {HOUR}, {3 * HOUR}",
-    )
-    tables.make(
-        "activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR,"
-        " gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE, first_ms BIGINT",
-        f"1, 'c', 'ns', 'p', 'n', 'GPU-1', '', 'memory', 1, {HOUR}",
-        "2, 'c', NULL, NULL, 'n', 'GPU-1', '', 'memory', 1, 0",
-        "3, 'c', NULL, NULL, 'm', 'GPU-2', '', 'memory', 1, 0",
-    )
-    means = {
-        # before the exporter named pods
-        (2, 0): 70000,
-        (1, 1): 37000,
-        (2, 1): 1500,
-        (2, 2): 1600,
-        (2, 3): 30000,
-        (3, 0): 700,
-        (3, 1): 20000,
-        (3, 2): 21000,
-    }
-    tables.add(
-        "blocks: series_id, hour, samples, value_sum",
-        *(f"{series}, {hour}, 2, {2 * mean}" for (series, hour), mean in means.items()),
-    )
-    tables.run("store/sql/activity_devices", from_ms=0, to_ms=9 * HOUR)
-    # the median of 1,500, 1,600 and 30,000, a process's left behind; and 700; 64 MiB more are a pod's
-    assert tables.rows("SELECT series_id, empty_mib FROM activity_devices ORDER BY series_id") == [
-        (1, 1664),
-        (3, 764),
-    ]
+        states: series_id, value, first_ms, last_ms
+        0, 1, 0, 4h
+        1, 1, 0, 1h
+        2, 1, 0, 4h
+        4, 1, 0, 4h
+        5, 1, 0, 4h
+        6, 1, 0, 4h
 
-
-def test_an_hour_is_settled_by_answers_an_hour_after_its_silence_ended(tables: Tables) -> None:
-    day = "2026-10-01"
-    tables.add(
-        "asked_hours: source, hour, first_at, last_at, is_partial",
-        f"'s', 0, '{day} 10:00', '{day} 12:00', false",
-        f"'s', 1, '{day} 11:30', '{day} 12:00', true",
-        f"'s', 2, '{day} 10:30', '{day} 12:00', false",
-    )
-    tables.make(
-        "silences: family VARCHAR, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT",
-        f"'gpus', 'c', {HOUR // 2}, {3 * HOUR // 2}",
-        f"'nodes', 'c', {HOUR // 2}, {HOUR - 1}",
-    )
-    assert tables.run("store/sql/incomplete_hours", source="s", from_hour=0, to_hour=3) == [
-        (0, "gpus", "c", HOUR // 2, 3 * HOUR // 2, False),
-        (0, "nodes", "c", HOUR // 2, HOUR - 1, True),
-        (1, "gpus", "c", HOUR // 2, 3 * HOUR // 2, False),
-        (1, "partial", None, HOUR, 2 * HOUR, False),
-    ]
-
-
-def test_a_target_that_is_heard_at_the_end_of_the_time_does_not_lag(tables: Tables) -> None:
-    for number, (job, last) in enumerate(
-        (("early", 9), ("late", 99), ("until then", 100), ("since then", 10))
-    ):
-        tables.add(
-            "series: series_id, source, cluster, metric, labels",
-            f"{number}, 's', 'c', 'kube_node_info', MAP {{'cluster': 'c', 'job': '{job}', 'instance': 'i'}}",
-        )
-        tables.add("states: series_id, value, first_ms, last_ms", f"{number}, 1, 0, {last}")
-    targets = tables.run(
-        "store/sql/lagging_targets", source="s", cluster_label="cluster", from_ms=10, to_ms=100
-    )
-    assert targets == [
-        ("kube_node_info", "c", "late", ["i"], 99),
-        ("kube_node_info", "c", "since then", ["i"], 10),
-    ]
-
-
-def test_gpus_are_silent_only_while_their_node_offers_some(tables: Tables) -> None:
-    gpu = "'resource': 'nvidia_com_gpu'"
-    series = (
-        ("kube_node_info", "", 4 * HOUR),
-        ("kube_node_status_capacity", f", {gpu}", None),
-        # a pod still asks for what is not there any more
-        ("kube_pod_container_resource_requests", f", {gpu}", 4 * HOUR),
-        ("DCGM_FI_DEV_GPU_UTIL", ", 'UUID': 'GPU-1'", None),
-    )
-    for number, (cluster, (metric, labels, last)) in enumerate(
-        (c, s) for c in ("gone", "there") for s in series
-    ):
-        tables.add(
-            "series: series_id, source, cluster, metric, labels",
-            f"{number}, 's', '{cluster}', '{metric}', MAP {{'node': 'n'{labels}}}",
-        )
-        if metric.startswith("kube_"):
-            until = last or (HOUR if cluster == "gone" else 4 * HOUR)
-            tables.add("states: series_id, value, first_ms, last_ms", f"{number}, 1, 0, {until}")
-        else:
-            tables.add(
-                "blocks: series_id, hour, samples, first_offset_ms, last_offset_ms, gap_ms",
-                f"{number}, 0, 60, 0, 3540000, 60000",
-            )
-    tables.run("store/sql/silences", source="s", from_ms=0, to_ms=4 * HOUR, tolerance_ms=600_000)
-    assert tables.rows("FROM silences") == [("gpus", "there", 3_540_000, None)]
-
-
-def test_a_family_is_silent_from_the_last_sample_before_to_the_next(tables: Tables) -> None:
-    tables.add("series: series_id, source, metric, labels", "1, 's', 'kube_pod_info', MAP {'cluster': 'c'}")
-    tables.add(
-        "states: series_id, value, first_ms, last_ms", f"1, 1, 0, {HOUR}", f"1, 1, {2 * HOUR}, {4 * HOUR}"
-    )
-    tables.add("scrape_gaps: source, hour, gap_ms", "'s', 0, 60000")
-    stretches = tables.run(
+        blocks: series_id, hour, samples, first_offset_ms, last_offset_ms, gap_ms
+        3, 0, 60, 0, 3540000, 60000
+        7, 0, 60, 0, 3540000, 60000
+        """,
+        """
+        FROM silences
+        gpus | there | 3540000 | -
+        """,
+        {"source": "s", "from_ms": 0, "to_ms": 14400000, "tolerance_ms": 600000},
+    ),
+    "a family is silent from the last sample before to the next": Rule(
         "store/sql/silent_families",
-        source="s",
-        cluster_label="cluster",
-        from_ms=0,
-        to_ms=4 * HOUR,
-        tolerance_ms=600_000,
-    )
-    assert stretches == [("pods", "c", HOUR, 2 * HOUR)]
+        """
+        series: series_id, source, metric, labels
+        1, 's', 'kube_pod_info', MAP {'cluster': 'c'}
+
+        states: series_id, value, first_ms, last_ms
+        1, 1, 0, 1h
+        1, 1, 2h, 4h
+
+        scrape_gaps: source, hour, gap_ms
+        's', 0, 60000
+        """,
+        """
+        family cluster from_ms to_ms
+        pods | c | 3600000 | 7200000
+        """,
+        {"source": "s", "cluster_label": "cluster", "from_ms": 0, "to_ms": 14400000, "tolerance_ms": 600000},
+    ),
+    "charges of two bills are common unless both tell what parts them": Rule(
+        "store/sql/told_pairs",
+        """
+        told_sides: side INT, batch INT, provider VARCHAR, billing_period VARCHAR, file VARCHAR
+        1, 0, 'aws', '2026-10', NULL
+        2, 1, 'aws', '2026-10', NULL
+
+        told_rows: side INT, batch INT, charge_key INT, charge_period_start TIMESTAMP, line_item_id VARCHAR, \
+        resource_id VARCHAR, tags MAP(VARCHAR, VARCHAR), zone VARCHAR, sku_id VARCHAR, sku_price_id VARCHAR, \
+        charge_description VARCHAR, pricing_quantity DOUBLE
+        1, 0, 7, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
+        2, 1, 7, '2026-10-01', NULL, NULL, NULL, NULL, NULL, NULL, 'a', NULL
+        1, 0, 8, '2026-10-01', NULL, NULL, NULL, NULL, NULL, NULL, 'a', NULL
+        2, 1, 8, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
+        1, 0, 9, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
+        2, 1, 9, '2026-10-01', 'y', NULL, NULL, NULL, NULL, NULL, 'a', NULL
+        1, 0, 10, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
+        2, 1, 10, '2026-10-01', 'y', NULL, NULL, NULL, NULL, NULL, 'b', NULL
+        """,
+        """
+        common
+        3
+        """,
+        after="store/sql/bill_macros",
+    ),
+    "metrics tell of which clusters they tell quotas limits and priorities": Rule(
+        "questions/policy/facts",
+        """
+        series: series_id, cluster, metric, labels
+        0, 'c', 'kube_resourcequota', MAP {'namespace': 'a', 'resource': 'requests.nvidia.com/gpu'}
+        1, 'c', 'kube_resourcequota', MAP {'namespace': 'b', 'resource': 'requests.cpu'}
+        2, 'c', 'kube_limitrange', MAP {'exported_namespace': 'd', 'namespace': 'x', 'resource': 'nvidia.com/gpu'}
+        3, 'c', 'kube_limitrange', MAP {'namespace': 'late', 'resource': 'nvidia.com/gpu'}
+        4, 'c', 'karpenter_nodepools_limit', MAP {'nodepool': 'p', 'resource_type': 'cpu'}
+        5, 'c', 'karpenter_nodepools_usage', MAP {'nodepool': 'q', 'resource_type': 'cpu'}
+        6, 'c', 'karpenter_nodepools_usage', MAP {'nodepool': 'r', 'resource_type': 'nvidia.com/gpu'}
+        7, 'c', 'kube_pod_info', MAP {'uid': 'u1', 'priority_class': 'high'}
+        8, 'c', 'kube_pod_info', MAP {'uid': 'u2', 'priority_class': ''}
+        9, 'c', 'kube_node_info', MAP {'uid': 'u3', 'priority_class': 'x'}
+
+        states: series_id, first_ms, last_ms
+        0, 0, 50
+        1, 0, 50
+        2, 0, 50
+        3, 0, 5
+        4, 0, 50
+        5, 0, 50
+        6, 0, 50
+        7, 0, 50
+        8, 0, 50
+        9, 0, 50
+
+        nodes: node_id, cluster, labels
+        1, 'c', MAP {'label_karpenter_sh_nodepool': 'p'}
+        2, 'c', MAP {'label_karpenter_sh_provisioner_name': 'old'}
+        3, 'c', MAP {}
+        """,
+        """
+        kind cluster name
+        limit_range | c | d
+        limit_range_told | c |
+        node_pool | c | 1 p
+        node_pool | c | 2 old
+        node_pool_limit | c | p
+        node_pool_limit_told | c |
+        priority_class | c | u1
+        priority_class_told | c |
+        quota | c | a
+        quota_told | c |
+        """,
+        {"from_ms": 10, "to_ms": 90, "accelerators": "nvidia_com_gpu", "other_resources": "cpu|memory"},
+    ),
+}
 
 
-def test_charges_of_two_bills_are_common_unless_both_tell_what_parts_them(tables: Tables) -> None:
-    tables.run("store/sql/bill_macros")
-    tables.make(
-        "told_sides: side INT, batch INT, provider VARCHAR, billing_period VARCHAR, file VARCHAR",
-        *(f"{side}, {batch}, 'aws', '2026-10', NULL" for side, batch in ((1, 0), (2, 1))),
-    )
-    row = "{}, {}, {}, '2026-10-01', {}, NULL, NULL, NULL, NULL, NULL, '{}', NULL"
-    tables.make(
-        "told_rows: side INT, batch INT, charge_key INT, charge_period_start TIMESTAMP, line_item_id VARCHAR,"
-        " resource_id VARCHAR, tags MAP(VARCHAR, VARCHAR), zone VARCHAR, sku_id VARCHAR, sku_price_id VARCHAR,"
-        " charge_description VARCHAR, pricing_quantity DOUBLE",
-        *(
-            row.format(side, side - 1, key, item, words)
-            for key, *sides in (
-                # the first bill tells it, the second does, both tell the same, both tell another
-                (7, ("'x'", "a"), ("NULL", "a")),
-                (8, ("NULL", "a"), ("'x'", "a")),
-                (9, ("'x'", "a"), ("'y'", "a")),
-                (10, ("'x'", "a"), ("'y'", "b")),
-            )
-            for side, (item, words) in enumerate(sides, 1)
-        ),
-    )
-    assert [pair[0] for pair in tables.run("store/sql/told_pairs")] == [3]
+@pytest.mark.parametrize("name", RULES)
+def test_rule(name: str, request: pytest.FixtureRequest) -> None:
+    for found, expected in RULES[name].compare(request):
+        assert found == expected
+
+
+HELD = """
+allocations: allocation_id, cluster, namespace, workload, held_from_ms, held_to_ms
+1, 'c', 'ns', 'Deployment/api', 0, 9h
+2, 'c', 'ns', 'Deployment/api', 0, 9h
+3, 'c', 'ns', 'Job/x', 0, 100
+
+unit_candidates: series_id INT, allocation_id INT, cluster VARCHAR, namespace VARCHAR, workload VARCHAR
+1, 1, 'c', 'ns', 'Deployment/api'
+2, 2, 'c', 'ns', 'Deployment/api'
+
+progress_series: series_id, source, unit, kind
+1, 's', 'request', 'counter'
+2, 's', 'request', 'counter'
+
+loads: kind, source, from_ms, to_ms
+'progress', 's', 0, 9h
+
+collected: cluster, from_ms, to_ms
+'c', 0, 9h
+
+progress_values: series_id, at_ms, value
+1, 0, 5
+1, 5400000, 9
+1, 14520000, 10
+1, 9h, 10
+2, 0, 3
+2, 6h, 3
+"""
 
 
 def test_an_hour_is_quiet_if_the_counters_of_all_replicas_stand_still(tables: Tables) -> None:
     """Requests until 1:30 and one at 4:02, counted by each of two replicas; from hour 6 on one of them is not collected."""
-    held = f"'c', 'ns', 'Deployment/api', 0, {9 * HOUR}"
-    allocations = "allocations: allocation_id, cluster, namespace, workload, held_from_ms, held_to_ms"
-    tables.add(allocations, f"1, {held}", f"2, {held}", "3, 'c', 'ns', 'Job/x', 0, 100")
-    tables.make(
-        "unit_candidates: series_id INT, allocation_id INT, cluster VARCHAR, namespace VARCHAR, workload VARCHAR",
-        *(f"{number}, {number}, 'c', 'ns', 'Deployment/api'" for number in (1, 2)),
-    )
-    series = "progress_series: series_id, source, unit, kind"
-    tables.add(series, "1, 's', 'request', 'counter'", "2, 's', 'request', 'counter'")
-    tables.add("loads: kind, source, from_ms, to_ms", f"'progress', 's', 0, {9 * HOUR}")
-    tables.add("collected: cluster, from_ms, to_ms", f"'c', 0, {9 * HOUR}")
-    values = {(1, 0): 5, (1, 1.5): 9, (1, 4 + 2 / 60): 10, (1, 9): 10, (2, 0): 3, (2, 6): 3}
-    tables.add(
-        "progress_values: series_id, at_ms, value",
-        *(f"{number}, {round(hour * HOUR)}, {value}" for (number, hour), value in values.items()),
-    )
-    rows = tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)
+
+    def quiet() -> list[tuple[Any, ...]]:
+        return tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)
+
+    tables.fill(HELD)
     # the request counted at 4:02 may have come in hour 3; the first values may count requests of hour 0
-    assert [row[-1] for row in rows] == [2, 5] and {row[:3] for row in rows} == {
-        ("c", "ns", "Deployment/api")
-    }
-    # what was not collected of the cluster may hide requests
-    tables.con.execute("UPDATE temp.collected SET to_ms = ?", [5 * HOUR])
-    assert [row[-1] for row in tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)] == [2]
-    tables.con.execute("UPDATE temp.collected SET to_ms = ?", [9 * HOUR])
-    tables.con.execute("UPDATE loads SET to_ms = ?", [5 * HOUR])
-    assert [row[-1] for row in tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)] == [2]
+    assert [(*row[:3], row[-1]) for row in quiet()] == [
+        ("c", "ns", "Deployment/api", hour) for hour in (2, 5)
+    ]
+    # what was not collected of the cluster, or of requests, may hide requests
+    for table in ("temp.collected", "loads"):
+        tables.con.execute(f"UPDATE {table} SET to_ms = {5 * HOUR}")  # noqa: S608
+        assert [row[-1] for row in quiet()] == [2]
+        tables.con.execute(f"UPDATE {table} SET to_ms = {9 * HOUR}")  # noqa: S608

@@ -2,16 +2,102 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpucost.collect.bill import anthropic, azure, oci, openai
+from tests.unit.stage_tables import Rule, Tables
+from tests.unit.text_rows import named_rows, text_rows, values
 
 if TYPE_CHECKING:
     from gpucost.collect.bill.formats import Format
-    from tests.unit.stage_tables import Tables
+
+RULES = {
+    "each kind of commitment of google is called one": Rule(
+        "collect/bill/gcp_3_mapped",
+        """
+        gcp_rows: row_id INT, file_row_number INT, start_at TIMESTAMP, end_at TIMESTAMP, kind VARCHAR, \
+        invoice_month VARCHAR, billing_account_id VARCHAR, service_id VARCHAR, sku_id VARCHAR, sku VARCHAR, \
+        project_id VARCHAR, global_name VARCHAR, resource_name VARCHAR, region VARCHAR, tags VARCHAR, cost_type VARCHAR, \
+        adjustment VARCHAR, subscription_id VARCHAR, consumption_model VARCHAR, currency VARCHAR, project_name VARCHAR, \
+        service VARCHAR, zone VARCHAR, machine_type VARCHAR, pricing_unit VARCHAR, unit VARCHAR, reservation_name VARCHAR, \
+        instance_key VARCHAR, source_file VARCHAR, cost DECIMAL(38, 12) DEFAULT 0, usage_credits DECIMAL(38, 12) DEFAULT 0, \
+        other_credits DECIMAL(38, 12) DEFAULT 0, resource_cud DECIMAL(38, 12) DEFAULT 0, spend_cud DECIMAL(38, \
+        12) DEFAULT 0, cost_at_list DECIMAL(38, 12) DEFAULT 0, cost_at_contract DECIMAL(38, 12) DEFAULT 0, \
+        pricing_amount DECIMAL(38, 12) DEFAULT 0, amount DECIMAL(38, 12) DEFAULT 0, list_price DECIMAL(38, 12) DEFAULT 0, \
+        contract_price DECIMAL(38, 12) DEFAULT 0, units_priced DECIMAL(38, 12) DEFAULT 0, is_spot BOOLEAN DEFAULT false, \
+        has_offset BOOLEAN DEFAULT false, is_unused_reservation BOOLEAN DEFAULT false
+
+        gcp_hours: row_id INT, instance_hours DOUBLE
+
+        gcp_fees: row_id INT, is_fee BOOLEAN, is_without_fee BOOLEAN, share DECIMAL(38, 12)
+
+        gcp_rows: row_id, sku, kind, cost_type, resource_cud, spend_cud, consumption_model
+        1, 'resource', 'instance', 'regular', -1, 0, NULL
+        2, 'spend', 'instance', 'regular', 0, -1, 'Default'
+        3, 'model', 'instance', 'regular', 0, 0, 'Flex'
+        4, 'fee', 'commitment_fee', 'regular', 0, 0, NULL
+        5, 'none', 'instance', 'regular', 0, 0, 'Default'
+        """,
+        """
+        SELECT sku_description, pricing_category, commitment_discount_category, commitment_discount_type, \
+        commitment_discount_status FROM mapped
+        resource | Committed | Usage | Committed use discount | Used
+        spend | Committed | Spend | Committed use discount | Used
+        model | Committed | Spend | Committed use discount | Used
+        fee | Committed | Usage | Committed use discount | -
+        none | Standard | - | - | -
+        """,
+    ),
+    "a new price of any place takes the place of the catalog s": Rule(
+        "collect/prices/replaced_prices",
+        """
+        catalog_prices: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, purchase_option VARCHAR, \
+        term_years INT, payment_option VARCHAR, offering VARCHAR, currency VARCHAR, price_per_hour DOUBLE, price_as_of DATE
+        'oci', NULL, NULL, 'BM.GPU.8', 'on_demand', NULL, NULL, '', 'USD', 4, '2026-09-01'
+
+        list_prices: provider
+        """,
+        """
+        old_price_per_hour new_price_per_hour
+        4 | 5
+        """,
+        {
+            "provider": "oci",
+            "region": [""],
+            "zone": [""],
+            "instance_type": ["BM.GPU.8"],
+            "purchase_option": ["on_demand"],
+            "term_years": [0],
+            "payment_option": [""],
+            "offering": [""],
+            "price_per_hour": ["5"],
+            "currency": ["USD"],
+        },
+    ),
+    "what a machine was charged is no price of the market": Rule(
+        "whatif/spot/market_changes",
+        """
+        spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms, price_per_hour, currency
+        'aws', 'r', 'ra', 'P5', 'Linux/UNIX', '', 10, 4, 'USD'
+        'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 10, 3, 'USD'
+        'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 20, 3, 'USD'
+        'aws', 'r', 'ra', 'p5', 'Windows', '', 30, 5, 'USD'
+        """,
+        """
+        SELECT zone, instance_type, at_ms, price_per_hour FROM market_changes
+        ra | p5 | 10 | 4
+        """,
+        {"instance_types": ["p5"], "currency": "USD"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rule(name: str, request: pytest.FixtureRequest) -> None:
+    for found, expected in RULES[name].compare(request):
+        assert found == expected
 
 
 def _raw(tables: Tables, form: Format, *rows: dict[str, str]) -> None:
@@ -30,175 +116,80 @@ def _raw(tables: Tables, form: Format, *rows: dict[str, str]) -> None:
     tables.run("store/sql/bill_macros")
 
 
-_REPORT = {
-    "starting_at": "2026-10-01T00:00:00Z",
-    "ending_at": "2026-10-02T00:00:00Z",
-    "amount": "250",
-    "currency": "usd",
-}
+# a row of an export, and the format, the cost in dollars and what is said of it
+_REPORT = "starting_at=2026-10-01T00:00:00Z ending_at=2026-10-02T00:00:00Z amount=250 currency=usd"
+ANTHROPIC = """
+totals | @ | anthropic-totals | 2.5 | not_by_item
+by item | @ description=Claude | anthropic | 2.5 |
+the console | usage_date_utc=2026-10-01 cost_usd=2.5 token_type=input | anthropic-console | 2.5 |
+a day without costs | starting_at=2026-10-01T00:00:00Z | | |
+"""
 
 
-@pytest.mark.parametrize(
-    ("row", "told"),
-    [
-        (_REPORT, [("anthropic-totals", Decimal("2.5"), ["not_by_item"])]),
-        (_REPORT | {"description": "Claude"}, [("anthropic", Decimal("2.5"), [])]),
-        (
-            {"usage_date_utc": "2026-10-01", "cost_usd": "2.5", "token_type": "input"},
-            [("anthropic-console", Decimal("2.5"), [])],
-        ),
-        ({"starting_at": "2026-10-01T00:00:00Z"}, []),
-    ],
-    ids=["totals", "by item", "the console", "a day without costs"],
-)
+@pytest.mark.parametrize(("row", "form", "cost", "code"), named_rows(ANTHROPIC.replace("@", _REPORT)))
 def test_costs_of_anthropic_are_in_its_currency_and_warn_where_they_are_totals(
-    tables: Tables, row: dict[str, str], told: list[tuple[str, Decimal, list[str]]]
+    tables: Tables, row: str, form: str, cost: str, code: str
 ) -> None:
-    _raw(tables, anthropic.FORMATS[0], row)
-    codes = [answer["code"] for answer in tables.answers("collect/bill/anthropic")]
-    assert [(*charge, codes) for charge in tables.rows("SELECT format, billed_cost FROM mapped")] == told
-    assert told or not codes
+    _raw(tables, anthropic.FORMATS[0], values(row))
+    assert [answer["code"] for answer in tables.answers("collect/bill/anthropic")] == code.split()
+    assert tables.texts("SELECT format, billed_cost FROM mapped") == ([(form, cost)] if form else [])
 
 
 def test_costs_of_openai_without_line_items_are_of_what_they_are_grouped_by(tables: Tables) -> None:
     bucket = {"start_time": "1759276800", "end_time": "1759363200", "project_id": "p"}
     _raw(tables, openai.FORMATS[0], bucket | {"amount_value": "1.5", "amount_currency": "usd"}, bucket)
     assert [answer["code"] for answer in tables.answers("collect/bill/openai")] == ["not_by_item"]
-    assert tables.rows(
+    found = tables.texts(
         "SELECT format, billing_period, billed_cost, billing_currency, source_row FROM mapped"
-    ) == [("openai-projects", "2025-10", Decimal("1.5"), "USD", 1)]
+    )
+    assert found == [("openai-projects", "2025-10", "1.5", "USD", "1")]
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        {
-            "line_item_interval_usage_start": "2026-10-01T00:00Z",
-            "line_item_interval_usage_end": "2026-10-01T01:00Z",
-            "product_service": "COMPUTE",
-            "cost_my_cost": "4",
-        },
-        {
-            "charge_period_start": "2026-10-01T00:00Z",
-            "charge_period_end": "2026-10-01T01:00Z",
-            "billing_period_start": "2026-10-01T00:00Z",
-            "charge_category": "Usage",
-            "service_name": "COMPUTE",
-            "billed_cost": "4",
-        },
+        "line_item_interval_usage_start=2026-10-01T00:00Z line_item_interval_usage_end=2026-10-01T01:00Z "
+        "product_service=COMPUTE cost_my_cost=4",
+        "charge_period_start=2026-10-01T00:00Z charge_period_end=2026-10-01T01:00Z billing_period_start=2026-10-01T00:00Z "
+        "charge_category=Usage service_name=COMPUTE billed_cost=4",
     ],
     ids=["classic", "FOCUS"],
 )
-def test_a_gpu_machine_of_oci_is_known_by_its_service_in_both_reports(
-    tables: Tables, row: dict[str, str]
-) -> None:
-    machine = {
-        "product_resource_id": "ocid1.instance.oc1..a",
-        "cost_billing_unit_readable": "GPU Hour",
-        "usage_quantity": "1",
-    }
-    _raw(tables, oci.FORMATS[0], machine | row)
+def test_a_gpu_machine_of_oci_is_known_by_its_service_in_both_reports(tables: Tables, row: str) -> None:
+    machine = values("product_resource_id=ocid1.instance.oc1..a usage_quantity=1")
+    _raw(tables, oci.FORMATS[0], machine | values(row) | {"cost_billing_unit_readable": "GPU Hour"})
     tables.run("collect/bill/oci")
-    assert tables.rows("SELECT kind, service_name, instance_hours, billed_cost FROM mapped") == [
-        ("instance", "COMPUTE", 1, 4)
-    ]
+    found = tables.texts("SELECT kind, service_name, instance_hours, billed_cost FROM mapped")
+    assert found == [("instance", "COMPUTE", "1", "4")]
 
 
-def test_each_kind_of_commitment_of_google_is_called_one(tables: Tables) -> None:
-    texts = (
-        "kind invoice_month billing_account_id service_id sku_id sku project_id global_name resource_name region tags cost_type"
-        " adjustment subscription_id consumption_model currency project_name service zone machine_type pricing_unit unit"
-        " reservation_name instance_key source_file"
-    )
-    amounts = (
-        "cost usage_credits other_credits resource_cud spend_cud cost_at_list cost_at_contract pricing_amount amount list_price"
-        " contract_price units_priced"
-    )
-    flags = "is_spot has_offset is_unused_reservation"
-    tables.make(
-        "gcp_rows: row_id INT, file_row_number INT, start_at TIMESTAMP, end_at TIMESTAMP, "
-        + ", ".join(
-            f"{name} {kind}"
-            for kind, names in (
-                ("VARCHAR", texts),
-                ("DECIMAL(38, 12) DEFAULT 0", amounts),
-                ("BOOLEAN DEFAULT false", flags),
-            )
-            for name in names.split()
-        )
-    )
-    tables.make("gcp_hours: row_id INT, instance_hours DOUBLE")
-    tables.make("gcp_fees: row_id INT, is_fee BOOLEAN, is_without_fee BOOLEAN, share DECIMAL(38, 12)")
-    tables.add(
-        "gcp_rows: row_id, sku, kind, cost_type, resource_cud, spend_cud, consumption_model",
-        "1, 'resource', 'instance', 'regular', -1, 0, NULL",
-        "2, 'spend', 'instance', 'regular', 0, -1, 'Default'",
-        "3, 'model', 'instance', 'regular', 0, 0, 'Flex'",
-        "4, 'fee', 'commitment_fee', 'regular', 0, 0, NULL",
-        "5, 'none', 'instance', 'regular', 0, 0, 'Default'",
-    )
-    tables.run("collect/bill/gcp_3_mapped")
-    assert tables.rows(
-        "SELECT sku_description, pricing_category, commitment_discount_category, commitment_discount_type,"
-        " commitment_discount_status FROM mapped"
-    ) == [
-        ("resource", "Committed", "Usage", "Committed use discount", "Used"),
-        ("spend", "Committed", "Spend", "Committed use discount", "Used"),
-        ("model", "Committed", "Spend", "Committed use discount", "Used"),
-        ("fee", "Committed", "Usage", "Committed use discount", None),
-        ("none", "Standard", None, None, None),
-    ]
+SPOT_NODES = """
+nodes: node_id, cluster, node, provider, instance_type, zone, capacity_type, up_from_ms, up_to_ms
+1, 'c', 'a', 'aws', 'p5', NULL, 'spot', 0, 50h
+2, 'c', 'b', 'aws', 'p5', '', 'spot', 10h, 180600000
+3, 'c', 'd', 'aws', 'p5', '', 'spot', 70h, 80h
+4, 'c', 'e', 'aws', 'p5', 'ra', 'spot', 20h, 1000h
+5, 'c', 'f', 'aws', 'p5', NULL, 'on_demand', 0, 50h
 
+collected: cluster, from_ms, to_ms
+'c', 0, 1000h
 
-def test_a_new_price_of_any_place_takes_the_place_of_the_catalog_s(tables: Tables) -> None:
-    tables.make(
-        "catalog_prices: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, purchase_option VARCHAR,"
-        " term_years INT, payment_option VARCHAR, offering VARCHAR, currency VARCHAR, price_per_hour DOUBLE, price_as_of DATE",
-        "'oci', NULL, NULL, 'BM.GPU.8', 'on_demand', NULL, NULL, '', 'USD', 4, '2026-09-01'",
-    )
-    tables.add("list_prices: provider")
-    (row,) = tables.answers(
-        "collect/prices/replaced_prices",
-        provider="oci", region=[""], zone=[""], instance_type=["BM.GPU.8"], purchase_option=["on_demand"], term_years=[0],
-        payment_option=[""], offering=[""], price_per_hour=["5"], currency=["USD"],
-    )  # fmt: skip
-    assert (row["old_price_per_hour"], row["new_price_per_hour"]) == (4, 5)
+allocations: allocation_id, cluster, uid, node_id, gpus, held_to_ms
+1, 'c', 'u1', 1, 1, 50h
+2, 'c', 'u2', 2, 1, 180600000
+3, 'c', 'u3', 3, 1, 80h
+4, 'c', 'u4', 4, 1, 1000h
 
+series: series_id, cluster, metric, labels
 
-def test_what_a_machine_was_charged_is_no_price_of_the_market(tables: Tables) -> None:
-    tables.add(
-        "spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms, price_per_hour, currency",
-        "'aws', 'r', 'ra', 'P5', 'Linux/UNIX', '', 10, 4, 'USD'",
-        "'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 10, 3, 'USD'",
-        "'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 20, 3, 'USD'",
-        "'aws', 'r', 'ra', 'p5', 'Windows', '', 30, 5, 'USD'",
-    )
-    tables.run("whatif/spot/market_changes", instance_types=["p5"], currency="USD")
-    assert tables.rows("SELECT zone, instance_type, at_ms, price_per_hour FROM market_changes") == [
-        ("ra", "p5", 10, 4)
-    ]
+states: series_id, value, first_ms, last_ms
+"""
 
 
 def test_evidence_of_spot_nodes_is_by_pool_and_halves_with_age(tables: Tables) -> None:
-    hour, half_life = 3_600_000, 1000 * 3_600_000
-    tables.add(
-        "nodes: node_id, cluster, node, provider, instance_type, zone, capacity_type, up_from_ms, up_to_ms",
-        f"1, 'c', 'a', 'aws', 'p5', NULL, 'spot', 0, {50 * hour}",
-        f"2, 'c', 'b', 'aws', 'p5', '', 'spot', {10 * hour}, {50 * hour + 600_000}",  # 10 minutes later
-        f"3, 'c', 'd', 'aws', 'p5', '', 'spot', {70 * hour}, {80 * hour}",
-        f"4, 'c', 'e', 'aws', 'p5', 'ra', 'spot', {20 * hour}, {1000 * hour}",  # still there at the end
-        f"5, 'c', 'f', 'aws', 'p5', NULL, 'on_demand', 0, {50 * hour}",
-    )
-    tables.add("collected: cluster, from_ms, to_ms", f"'c', 0, {1000 * hour}")
-    tables.add(
-        "allocations: allocation_id, cluster, uid, node_id, gpus, held_to_ms",
-        *(
-            f"{node}, 'c', 'u{node}', {node}, 1, {until}"
-            for node, until in ((1, 50 * hour), (2, 50 * hour + 600_000), (3, 80 * hour), (4, 1000 * hour))
-        ),
-    )
-    tables.add("series: series_id, cluster, metric, labels")
-    tables.add("states: series_id, value, first_ms, last_ms")
+    """The second node ends 10 minutes after the first, which is one end; the fourth is still there at the end."""
+    half_life = 1000 * 3_600_000
+    tables.fill(SPOT_NODES)
     for half, weight in ((10**18, 1.0), (half_life, 0.5)):
         tables.run("whatif/spot/spot_evidence", held_within_ms=1000, half_life_ms=half)
         named, other = tables.rows(
@@ -212,50 +203,40 @@ def test_evidence_of_spot_nodes_is_by_pool_and_halves_with_age(tables: Tables) -
         assert (other[0], other[2], other[4]) == ("ra", 0, 0)
 
 
+MACHINE = "/subscriptions/S/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/VM1"
+# what a row says ("_" is a space), and its kind, hours, whether it is of spot and of a commitment, and whether a machine is named
+AZURE = f"""
+resource_id={MACHINE} meter_category=Virtual_Machines meter_name=NC24_Spot | instance | 2 | True | False | True
+resource_id={MACHINE} meter_category=Virtual_Machines product_name=NCads pricing_model=Savings_Plan | instance | 2 | False \
+| True | True
+resource_id={MACHINE} meter_category=Virtual_Machines_Licenses | instance | - | False | False | True
+resource_id={MACHINE} meter_category=Bandwidth | network | - | False | False | False
+meter_category=Storage | storage | - | False | False | False
+charge_type=Purchase reservation_id=r | commitment_fee | - | False | True | False
+charge_type=Purchase product_name=Reserved_VM_Instance | commitment_fee | - | False | True | False
+charge_type=Unused_Reservation | commitment_unused | - | False | True | False
+charge_type=Refund | refund | - | False | False | False
+charge_type=Tax | tax | - | False | False | False
+resource_id=/x/capacityReservationGroups/c meter_category=Virtual_Machines | reserved_unused | - | False | False | False
+charge_type=Usage | other | - | False | False | False
+"""
+
+
 def test_what_a_row_of_azure_is_is_told_by_its_charge_and_its_meter(tables: Tables) -> None:
-    machine = "/subscriptions/S/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/VM1"
-    usage = {
-        "date": "2026-10-01",
-        "cost": "4",
-        "quantity": "2",
-        "unit_of_measure": "1 Hour",
-        "charge_type": "Usage",
-    }
-    on_machine = usage | {"resource_id": machine, "meter_category": "Virtual Machines"}
-    rows = (
-        on_machine | {"meter_name": "NC24 Spot"},
-        on_machine | {"product_name": "NCads", "pricing_model": "Savings Plan"},
-        on_machine | {"meter_category": "Virtual Machines Licenses"},
-        usage | {"resource_id": machine, "meter_category": "Bandwidth"},
-        usage | {"meter_category": "Storage"},
-        usage | {"charge_type": "Purchase", "reservation_id": "r"},
-        usage | {"charge_type": "Purchase", "product_name": "Reserved VM Instance"},
-        usage | {"charge_type": "Unused Reservation"},
-        usage | {"charge_type": "Refund"},
-        usage | {"charge_type": "Tax"},
-        usage | {"resource_id": "/x/capacityReservationGroups/c", "meter_category": "Virtual Machines"},
-        usage,
-    )
-    _raw(tables, azure.FORMATS[0], *rows)
+    usage = values("date=2026-10-01 cost=4 quantity=2 unit_of_measure=1_Hour charge_type=Usage")
+    told = text_rows(AZURE)
+    rows = [usage | values(row) for row, *_ in told]
+    spaced = [
+        {name: value if name == "resource_id" else value.replace("_", " ") for name, value in row.items()}
+        for row in rows
+    ]
+    _raw(tables, azure.FORMATS[0], *spaced)
     tables.run("collect/bill/azure_1_rows")
-    found = tables.rows(
+    found = tables.texts(
         "SELECT kind, instance_hours, is_spot, is_of_commitment, instance_key IS NOT NULL FROM azure_rows "
         "ORDER BY file_row_number"
     )
-    assert found == [
-        ("instance", 2, True, False, True),
-        ("instance", 2, False, True, True),
-        ("instance", None, False, False, True),
-        ("network", None, False, False, False),
-        ("storage", None, False, False, False),
-        ("commitment_fee", None, False, True, False),
-        ("commitment_fee", None, False, True, False),
-        ("commitment_unused", None, False, True, False),
-        ("refund", None, False, False, False),
-        ("tax", None, False, False, False),
-        ("reserved_unused", None, False, False, False),
-        ("other", None, False, False, False),
-    ]
+    assert found == [row[1:] for row in told]
     # what tells charges apart is the same where a column is missing and where it is empty
     assert tables.rows("SELECT DISTINCT meter_subcategory FROM azure_rows") == [("",)]
     assert tables.rows("SELECT meter_name, product_name FROM azure_rows ORDER BY ALL")[0] == ("", "")

@@ -11,7 +11,8 @@ from duckdb import DuckDBPyConnection
 from gpucost.store.charges import find_tokens
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
-from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage
+from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, usage
+from tests.unit.text_rows import cells, text_rows
 
 
 def token_rows(bills: Bills) -> list[dict[str, Any]]:
@@ -23,82 +24,56 @@ def token_rows(bills: Bills) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in con.fetchall()]
 
 
+def facts(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    return cells(rows, "vendor model token_kind tokens")
+
+
 def bedrock(
-    usage_type: str, quantity: str, cost: str, unit: str = "1K tokens", **changed: str
+    sold: str, usage_type: str, quantity: str, unit: str, cost: str, **changed: str
 ) -> dict[str, str]:
-    """A CUR row of Amazon Bedrock."""
+    """A CUR row of a model in Amazon Bedrock, or that AWS Marketplace sells, whose product has another code."""
+    product = f"{sold} (Amazon Bedrock Edition)" if sold else "Amazon Bedrock"
     return usage(
-        ProductCode="AmazonBedrock", UsageType=usage_type, UsageAmount=quantity, UnblendedCost=cost, unit=unit, ResourceId="",
-        Operation="", AvailabilityZone="", LineItemDescription="", **{"product/ProductName": "Amazon Bedrock"}, **changed,
+        ProductCode="4a524th30q694o538qndh9ucht" if sold else "AmazonBedrock", UsageType=usage_type, UsageAmount=quantity,
+        UnblendedCost=cost, unit=unit, ResourceId="", Operation="", AvailabilityZone="", LineItemDescription="",
+        **{"product/ProductName": product}, **changed,
     )  # fmt: skip
 
 
-def marketplace(model: str, usage_type: str, quantity: str, cost: str, **changed: str) -> dict[str, str]:
-    """A CUR row of a model that AWS Marketplace sells: its product's code is not Bedrock's."""
-    return bedrock(usage_type, quantity, cost, "Units") | {
-        "lineItem/ProductCode": "4a524th30q694o538qndh9ucht", "product/ProductName": f"{model} (Amazon Bedrock Edition)",
-    } | changed  # fmt: skip
+# what Marketplace sells, usage type, quantity, unit, cost, and the facts of the row
+AWS = """
+| USE1-Claude3Sonnet-input-tokens | 2000 | 1K tokens | 6 | anthropic | claude-3-sonnet | prompt | 2000000.0
+| EUC1-NovaLite-output-tokens | 10 | 1K tokens | 0.0024 | amazon | nova-lite | generation | 10000.0
+| USW2-NovaLite-cache-read-input-token-count | 10 | 1K tokens | 0.001 | amazon | nova-lite | cached | 10000.0
+| USE1-Claude4.6Opus-cache-write-input-token-count-cross-region-global | 3 | 1M tokens | 1 \
+| anthropic | claude-opus-4-6 | prompt | 3000000.0
+| USE1-zai.glm-4.7-mantle-output-tokens-batch | 1 | 1M tokens | 1 | zai | glm-4.7 | generation | 1000000.0
+| USE1-Llama4-Maverick-17B-input-tokens-batch | 1 | 1K tokens | 1 | meta | llama4-maverick-17b | prompt | 1000.0
+| USE1-Nova2.0Lite-ProvisionedThroughput-NoCommit-ModelUnits | 1 | Hrs | 60.5 | amazon | nova-2-lite | commitment | None
+| USE1-Nova-Canvas-T2I-1024-Standard | 3 | image | 0.12 | amazon | nova-canvas-t2i-1024 | other | None
+| USE1-Guardrail-ContentPolicyUnitsConsumed | 3 | 1K text units | 0.12 | None | None | other | None
+Claude Sonnet 4.5 | USE1-MP:USE1_InputTokenCount_Global-Units | 0.02645 | Units | 0.07935 \
+| anthropic | claude-sonnet-4-5 | prompt | 26450.0
+Claude Opus 4.7 | USW2-MP:USW2_cache_read_tokens_standard-Units | 1 | Units | 0.5 \
+| anthropic | claude-opus-4-7 | cached | 1000000.0
+OpenAI GPT-5.4 | USW2-MP:USW2_output_tokens_standard-Units | 2 | Units | 30 | openai | gpt-5.4 | generation | 2000000.0
+Claude Sonnet 4.6 | USE1-MP:USE1_Reserved_1Month_InputTPM_Geo-Units | 2 | Units | 0.396 \
+| anthropic | claude-sonnet-4-6 | commitment | None
+"""
 
 
-AWS = [
-    (bedrock("USE1-Claude3Sonnet-input-tokens", "2000", "6"), "anthropic", "claude-3-sonnet", "prompt", 2e6),
-    (bedrock("EUC1-NovaLite-output-tokens", "10", "0.0024"), "amazon", "nova-lite", "generation", 1e4),
-    (bedrock("USW2-NovaLite-cache-read-input-token-count", "10", "0.001"), "amazon", "nova-lite", "cached", 1e4),
-    (
-        bedrock("USE1-Claude4.6Opus-cache-write-input-token-count-cross-region-global", "3", "1", "1M tokens"),
-        "anthropic", "claude-opus-4-6", "prompt", 3e6,
-    ),
-    (bedrock("USE1-zai.glm-4.7-mantle-output-tokens-batch", "1", "1", "1M tokens"), "zai", "glm-4.7", "generation", 1e6),
-    (bedrock("USE1-Llama4-Maverick-17B-input-tokens-batch", "1", "1"), "meta", "llama4-maverick-17b", "prompt", 1e3),
-    (
-        bedrock("USE1-Nova2.0Lite-ProvisionedThroughput-NoCommit-ModelUnits", "1", "60.5", "Hrs"),
-        "amazon", "nova-2-lite", "commitment", None,
-    ),
-    (bedrock("USE1-Nova-Canvas-T2I-1024-Standard", "3", "0.12", "image"), "amazon", "nova-canvas-t2i-1024", "other", None),
-    (bedrock("USE1-Guardrail-ContentPolicyUnitsConsumed", "3", "0.12", "1K text units"), None, None, "other", None),
-    (
-        marketplace("Claude Sonnet 4.5", "USE1-MP:USE1_InputTokenCount_Global-Units", "0.02645", "0.07935"),
-        "anthropic", "claude-sonnet-4-5", "prompt", 26450.0,
-    ),
-    (
-        marketplace("Claude Opus 4.7", "USW2-MP:USW2_cache_read_tokens_standard-Units", "1", "0.5"),
-        "anthropic", "claude-opus-4-7", "cached", 1e6,
-    ),
-    (
-        marketplace("OpenAI GPT-5.4", "USW2-MP:USW2_output_tokens_standard-Units", "2", "30"),
-        "openai", "gpt-5.4", "generation", 2e6,
-    ),
-    (
-        marketplace("Claude Sonnet 4.6", "USE1-MP:USE1_Reserved_1Month_InputTPM_Geo-Units", "2", "0.396"),
-        "anthropic", "claude-sonnet-4-6", "commitment", None,
-    ),
-]  # fmt: skip
-
-
-def facts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [(row["vendor"], row["model"], row["token_kind"], row["tokens"]) for row in rows]
-
-
-@pytest.mark.parametrize("spelled", [list, pytest.param(snake, marks=pytest.mark.slow)])
-def test_amazon_bedrock(bills: Bills, spelled: Any) -> None:
+def test_amazon_bedrock(bills: Bills) -> None:
     others = [usage(), usage(ProductCode="AmazonS3", UsageType="TimedStorage-ByteHrs", ResourceId="bucket")]
-    tax = bedrock("USE1-NovaLite-output-tokens", "1", "9", LineItemType="Tax")
-    bills.aws(spelled([*others, tax, *(row for row, *_ in AWS)]))
+    tax = bedrock("", "USE1-NovaLite-output-tokens", "1", "1K tokens", "9", LineItemType="Tax")
+    told = text_rows(AWS)
+    bills.aws([*others, tax, *(bedrock(*row[:5]) for row in told)])
     found = token_rows(bills)
-    assert facts(found) == [tuple(expected) for _, *expected in AWS]
-    assert [row["cost"] for row in found] == [Decimal(row["lineItem/UnblendedCost"]) for row, *_ in AWS]
-    first = found[0]
-    assert (first["provider"], first["issuer"], first["billing_currency"], first["billing_period"]) == (
-        "aws",
-        None,
-        "USD",
-        "2026-03",
-    )
-    assert (first["sub_account_id"], first["billing_account_id"], first["source_row"]) == (
-        "444455556666",
-        "111122223333",
-        4,
-    )
+    assert facts(found) == [row[5:] for row in told]
+    assert [row["cost"] for row in found] == [Decimal(row[4]) for row in told]
+    columns = "provider issuer billing_currency billing_period sub_account_id billing_account_id source_row"
+    assert cells(found[:1], columns) == [
+        ("aws", "None", "USD", "2026-03", "444455556666", "111122223333", "4")
+    ]
 
 
 _BILL = """
@@ -153,190 +128,163 @@ def test_those_who_sell_tokens_alone_are_known_by_name(
 
 
 def test_bills_without_tokens_have_the_same_columns(con: DuckDBPyConnection) -> None:
+    columns = "SELECT column_name, column_type FROM (DESCRIBE token_charges)"
     con.execute(_BILL)
     find_tokens(con)
-    described = con.execute("SELECT column_name, column_type FROM (DESCRIBE token_charges)").fetchall()
+    described = con.execute(columns).fetchall()
     con.execute("DELETE FROM bill_details WHERE service_code = 'AmazonBedrock'")
     assert not find_tokens(con)
-    assert (
-        con.execute("SELECT column_name, column_type FROM (DESCRIBE token_charges)").fetchall() == described
-    )
+    assert con.execute(columns).fetchall() == described
     assert con.execute("FROM token_charges").fetchall() == []
 
 
-def sku(service: str, name: str, amount: float, cost: float, unit: str = "count") -> dict[str, Any]:
+def sku(service: str, name: str, amount: str, unit: str, cost: str) -> dict[str, Any]:
     """A row of Google Cloud's export of a service that is no machine's."""
-    usage_of = {"amount": amount, "unit": unit, "amount_in_pricing_units": amount, "pricing_unit": unit}
+    used = {"unit": unit, "pricing_unit": unit} | dict.fromkeys(
+        ("amount", "amount_in_pricing_units"), float(amount)
+    )
     place = {"id": "C7E2-9256-1C43", "description": service}
-    return gcp.row(name, cost, service=place, usage=usage_of, resource=None, system_labels=[], labels=[])
+    return gcp.row(name, float(cost), service=place, usage=used, resource=None, system_labels=[], labels=[])
 
 
-GCP = [
-    (
-        sku("Vertex AI", "Gemini 2.5 Flash GA Text Input - Predictions", 1065040, 0.319512),
-        "google", "gemini-2.5-flash", "prompt", 1065040.0,
-    ),
-    (
-        sku("Vertex AI", "Gemini 2.5 Pro Thinking Text Output - Predictions", 1000, 0.01),
-        "google", "gemini-2.5-pro", "generation", 1e3,
-    ),
-    (sku("Vertex AI", "Gemini 3 Flash Text Input Caching", 500, 0.0001), "google", "gemini-3-flash", "cached", 500.0),
-    (sku("Vertex AI", "Gemini 3 Flash Text Input Caching Storage", 5e6, 0.5, "hour"), "google", "gemini-3-flash", "other", None),
-    # characters
-    (sku("Vertex AI", "Gemini 1.5 Flash Text Input - Predictions", 4000, 0.1), "google", "gemini-1.5-flash", "prompt", None),
-    (
-        sku("Gemini API", "Generate content input token count gemini 2.5 flash short input text", 1983966, 0.6),
-        "google", "gemini-2.5-flash", "prompt", 1983966.0,
-    ),
-    (
-        sku("Gemini API", "GenerateContent text output token count for Gemini 2.0 Flash", 34356, 1.6),
-        "google", "gemini-2.0-flash", "generation", 34356.0,
-    ),
-    (
-        sku("Gemini API", "Generate content cached input token count gemini 2.5 flash input image", 10, 1),
-        "google", "gemini-2.5-flash", "cached", 10.0,
-    ),
-    (sku("Gemini API", "Grounding with Google Search", 3, 1), None, None, "other", None),
-]  # fmt: skip
+# service, SKU, amount, unit, cost, and the facts of the row; the second of 1.5 Flash is of characters
+GCP = """
+Vertex AI | Gemini 2.5 Flash GA Text Input - Predictions | 1065040 | count | 0.319512 | google | gemini-2.5-flash | prompt \
+| 1065040.0
+Vertex AI | Gemini 2.5 Pro Thinking Text Output - Predictions | 1000 | count | 0.01 | google | gemini-2.5-pro | generation \
+| 1000.0
+Vertex AI | Gemini 3 Flash Text Input Caching | 500 | count | 0.0001 | google | gemini-3-flash | cached | 500.0
+Vertex AI | Gemini 3 Flash Text Input Caching Storage | 5e6 | hour | 0.5 | google | gemini-3-flash | other | None
+Vertex AI | Gemini 1.5 Flash Text Input - Predictions | 4000 | count | 0.1 | google | gemini-1.5-flash | prompt | None
+Gemini API | Generate content input token count gemini 2.5 flash short input text | 1983966 | count | 0.6 \
+| google | gemini-2.5-flash | prompt | 1983966.0
+Gemini API | GenerateContent text output token count for Gemini 2.0 Flash | 34356 | count | 1.6 \
+| google | gemini-2.0-flash | generation | 34356.0
+Gemini API | Generate content cached input token count gemini 2.5 flash input image | 10 | count | 1 \
+| google | gemini-2.5-flash | cached | 10.0
+Gemini API | Grounding with Google Search | 3 | count | 1 | None | None | other | None
+"""
 
 
 def test_google_cloud(bills: Bills) -> None:
-    training = sku(
-        "Vertex AI",
-        "Vertex AI: Training/Pipelines on N1 Predefined Instance Core running in Americas",
-        3600,
-        2,
-        "seconds",
+    pipelines = "Vertex AI: Training/Pipelines on N1 Predefined Instance Core running in Americas"
+    told = text_rows(GCP)
+    gcp.load(
+        bills,
+        [gcp.row(), sku("Vertex AI", pipelines, "3600", "seconds", "2"), *(sku(*row[:5]) for row in told)],
     )
-    gcp.load(bills, [gcp.row(), training, *(row for row, *_ in GCP)])
     found = token_rows(bills)
-    assert facts(found) == [tuple(expected) for _, *expected in GCP]
-    assert sum(row["cost"] for row in found) == sum(Decimal(str(row["cost"])) for row, *_ in GCP)
+    assert facts(found) == [row[5:] for row in told]
+    assert sum(row["cost"] for row in found) == sum(Decimal(row[4]) for row in told)
 
 
-def meter(
-    name: str, quantity: str, cost: str, unit: str = "1K", category: str = "Azure OpenAI", **changed: str
-) -> dict[str, str]:
+def meter(category: str, sold: str, name: str, quantity: str, unit: str, cost: str) -> dict[str, str]:
     """A row of an Azure export of a model's deployment."""
     return azure.row(
-        MeterCategory=category, MeterSubCategory="Azure OpenAI", ProductName="Azure OpenAI", MeterName=name, UnitOfMeasure=unit,
+        MeterCategory=category, MeterSubCategory=sold, ProductName=sold, MeterName=name, UnitOfMeasure=unit,
         Quantity=quantity, CostInBillingCurrency=cost,
-            ResourceId=f"{azure.SUB}/resourceGroups/ai/providers/Microsoft.CognitiveServices/accounts/chat",
-        AdditionalInfo="", Tags="", **changed,
+        ResourceId=f"{azure.SUB}/resourceGroups/ai/providers/Microsoft.CognitiveServices/accounts/chat",
+        AdditionalInfo="", Tags="",
     )  # fmt: skip
 
 
-AZURE = [
-    (meter("gpt 4o 0806 Inp glbl Tokens", "29.872", "0.08215"), "openai", "gpt-4o-2024-08-06", "prompt", 29872.0),
-    (meter("gpt-4o-mini-0718-Outp-glbl Tokens", "93.854", "0.0563"), "openai", "gpt-4o-mini-2024-07-18", "generation", 93854.0),
-    (meter("gpt 4.1 cached Inp glbl Tokens", "2", "0.001"), "openai", "gpt-4.1", "cached", 2000.0),
-    (meter("GPT 5.1 opt Gl 1M Tokens", "0.5", "5", "1M", "Foundry Models"), "openai", "gpt-5.1", "generation", 5e5),
-    (meter("5.4 cd inp Dz 1M Tokens", "2", "0.25", "1M", "Foundry Models"), "openai", "gpt-5.4", "cached", 2e6),
-    (meter("text-embedding-3-large-glbl Tokens", "10", "0.0013"), "openai", "text-embedding-3-large", "prompt", 1e4),
-    (meter("Provisioned Managed Global Unit", "360", "360", "1/Hour"), "openai", None, "commitment", None),
-    (
-        meter("R1 Inp glbl Tokens", "1", "1", category="Foundry Models")
-            | {"MeterSubCategory": "Azure Deepseek Models", "ProductName": "Azure Deepseek Models"},
-        "deepseek", "deepseek-r1", "prompt", 1e3,
-    ),
-    # counted by single tokens, of which the price is of 1,000
-    (meter("gpt 4.1 Inp glbl Tokens", "5000", "0.01") | {"UnitPrice": "0.002"}, "openai", "gpt-4.1", "prompt", 5000.0),
-    (meter("gpt 4.1 Outp glbl Tokens", "5", "0.04") | {"UnitPrice": "0.008"}, "openai", "gpt-4.1", "generation", 5000.0),
-]  # fmt: skip
+# category, product, meter, quantity, unit and cost, and the facts of the row
+AZURE = """
+Azure OpenAI | Azure OpenAI | gpt 4o 0806 Inp glbl Tokens | 29.872 | 1K | 0.08215 | openai | gpt-4o-2024-08-06 | prompt | 29872.0
+Azure OpenAI | Azure OpenAI | gpt-4o-mini-0718-Outp-glbl Tokens | 93.854 | 1K | 0.0563 \
+| openai | gpt-4o-mini-2024-07-18 | generation | 93854.0
+Azure OpenAI | Azure OpenAI | gpt 4.1 cached Inp glbl Tokens | 2 | 1K | 0.001 | openai | gpt-4.1 | cached | 2000.0
+Foundry Models | Azure OpenAI | GPT 5.1 opt Gl 1M Tokens | 0.5 | 1M | 5 | openai | gpt-5.1 | generation | 500000.0
+Foundry Models | Azure OpenAI | 5.4 cd inp Dz 1M Tokens | 2 | 1M | 0.25 | openai | gpt-5.4 | cached | 2000000.0
+Azure OpenAI | Azure OpenAI | text-embedding-3-large-glbl Tokens | 10 | 1K | 0.0013 | openai | text-embedding-3-large \
+| prompt | 10000.0
+Azure OpenAI | Azure OpenAI | Provisioned Managed Global Unit | 360 | 1/Hour | 360 | openai | None | commitment | None
+Foundry Models | Azure Deepseek Models | R1 Inp glbl Tokens | 1 | 1K | 1 | deepseek | deepseek-r1 | prompt | 1000.0
+"""
+# counted by single tokens, of which the price is of 1,000
+SINGLE = """
+Azure OpenAI | Azure OpenAI | gpt 4.1 Inp glbl Tokens | 5000 | 1K | 0.01 | openai | gpt-4.1 | prompt | 5000.0
+Azure OpenAI | Azure OpenAI | gpt 4.1 Outp glbl Tokens | 5 | 1K | 0.04 | openai | gpt-4.1 | generation | 5000.0
+"""
 
 
 def test_azure(bills: Bills) -> None:
-    speech = meter("Standard Text Records", "5", "5", category="Cognitive Services") | {
-        "MeterSubCategory": "Language",
-        "ProductName": "Language",
-    }
-    azure.load(bills, [azure.row(), speech, *(row for row, *_ in AZURE)])
+    speech = meter("Cognitive Services", "Language", "Standard Text Records", "5", "1K", "5")
+    told = text_rows(AZURE) + text_rows(SINGLE)
+    made = [meter(*row[:6]) for row in told]
+    for row, price in zip(made[-2:], ("0.002", "0.008"), strict=True):
+        row["UnitPrice"] = price
+    azure.load(bills, [azure.row(), speech, *made])
     found = token_rows(bills)
-    assert facts(found) == [tuple(expected) for _, *expected in AZURE]
+    assert facts(found) == [row[6:] for row in told]
     assert found[0]["resource_name"] == "chat"
-    assert sum(row["cost"] for row in found) == sum(
-        Decimal(row["CostInBillingCurrency"]) for row, *_ in AZURE
-    )
+    assert sum(row["cost"] for row in found) == sum(Decimal(row[5]) for row in told)
 
 
-def tokens_of(provider: str, quantity: str, unit: str, cost: str, **changed: str) -> dict[str, str]:
-    """A FOCUS row of a model's tokens."""
-    return FOCUS_USAGE | {
+_EMPTY = "ResourceType ResourceId ChargeDescription SkuId SkuMeter SkuPriceDetails x_UsageType PricingQuantity PricingUnit"
+
+
+def tokens_of(
+    provider: str, quantity: str, unit: str, cost: str, more: str = "", **changed: str
+) -> dict[str, str]:
+    """A FOCUS row of a model's tokens; `more`: "Column: text; Column: text"."""
+    told = dict(column.split(": ", 1) for column in more.split("; ") if column)
+    return FOCUS_USAGE | dict.fromkeys(_EMPTY.split(), "") | {
         "ProviderName": provider, "ServiceCategory": "AI and Machine Learning", "ServiceName": "API",
-        "ResourceType": "", "ResourceId": "",
         "BilledCost": cost, "EffectiveCost": cost, "ListCost": cost, "ConsumedQuantity": quantity, "ConsumedUnit": unit,
-        "ChargeDescription": "", "SkuId": "", "SkuMeter": "", "SkuPriceDetails": "", "x_UsageType": "",
-        "PricingQuantity": "", "PricingUnit": "",
-    } | changed  # fmt: skip
+    } | told | changed  # fmt: skip
 
 
-FOCUS = [
-    (
-        tokens_of("Anthropic", "5000", "Tokens", "0.015", ChargeDescription="Claude Sonnet 4 Usage - Input Tokens"),
-        "anthropic", "claude-sonnet-4", "prompt", 5000.0,
-    ),
-    (
-        tokens_of("OpenAI", "2", "1K tokens", "0.02", SkuMeter="gpt-4o-2024-08-06, output"),
-        "openai", "gpt-4o-2024-08-06", "generation", 2000.0,
-    ),
-    (
-        tokens_of("Mistral AI", "3", "1M Tokens", "6", SkuPriceDetails='{"ModelName": "mistral-large-2411"}',
-            SkuMeter="Cached input"),
-        "mistral", "mistral-large-2411", "cached", 3e6,
-    ),
-    # of another unit: the price's
-    (
-        tokens_of("Nimbus GPU Cloud", "7", "Requests", "1",
-            SkuMeter="qwen3-coder-480b output tokens", PricingQuantity="4", PricingUnit="1,000 Tokens"),
-        "alibaba", "qwen3-coder-480b", "generation", 4000.0,
-    ),
-    (tokens_of("OpenAI", "3", "Calls", "0.03", SkuMeter="web search tool calls"), "openai", None, "other", None),
-    (
-        tokens_of("OpenAI, LLC", "3", "Tokens", "6", ServiceCategory="Other", ChargeDescription="codex-mini output"),
-        "openai", "codex-mini", "generation", 3.0,
-    ),
-    (tokens_of("Nimbus GPU Cloud", "3", "Tokens", "6", SkuMeter="acme-1 input tokens"), None, "acme-1", "prompt", 3.0),
-    (tokens_of("Groq", "9", "", "0.5", ChargeDescription="llama-3.3-70b input"), "meta", "llama-3.3-70b", "prompt", None),
-    (
-        tokens_of("AWS", "4", "1K tokens", "0.5", ServiceName="Amazon Bedrock", x_UsageType="USE1-Claude3Haiku-output-tokens",
-            ChargeDescription="$0.125 per 1K"),
-        "anthropic", "claude-3-haiku", "generation", 4000.0,
-    ),
-    (
-        tokens_of("Microsoft", "4000", "Units", "0.5", ServiceName="Azure OpenAI",
-            SkuMeter="gpt 4o 0806 Inp glbl Tokens", PricingQuantity="4", PricingUnit="1K"),
-        "openai", "gpt-4o-2024-08-06", "prompt", 4000.0,
-    ),
-]  # fmt: skip
-
-
+# provider, quantity, unit, cost, more columns, and the facts of the row; of another unit than tokens the price's counts
+FOCUS = """
+Anthropic | 5000 | Tokens | 0.015 | ChargeDescription: Claude Sonnet 4 Usage - Input Tokens | anthropic | claude-sonnet-4 \
+| prompt | 5000.0
+OpenAI | 2 | 1K tokens | 0.02 | SkuMeter: gpt-4o-2024-08-06, output | openai | gpt-4o-2024-08-06 | generation | 2000.0
+Mistral AI | 3 | 1M Tokens | 6 | SkuPriceDetails: {"ModelName": "mistral-large-2411"}; SkuMeter: Cached input \
+| mistral | mistral-large-2411 | cached | 3000000.0
+Nimbus GPU Cloud | 7 | Requests | 1 | SkuMeter: qwen3-coder-480b output tokens; PricingQuantity: 4; PricingUnit: 1,000 Tokens \
+| alibaba | qwen3-coder-480b | generation | 4000.0
+OpenAI | 3 | Calls | 0.03 | SkuMeter: web search tool calls | openai | None | other | None
+OpenAI, LLC | 3 | Tokens | 6 | ServiceCategory: Other; ChargeDescription: codex-mini output | openai | codex-mini \
+| generation | 3.0
+Nimbus GPU Cloud | 3 | Tokens | 6 | SkuMeter: acme-1 input tokens | None | acme-1 | prompt | 3.0
+Groq | 9 | | 0.5 | ChargeDescription: llama-3.3-70b input | meta | llama-3.3-70b | prompt | None
+AWS | 4 | 1K tokens | 0.5 \
+| ServiceName: Amazon Bedrock; x_UsageType: USE1-Claude3Haiku-output-tokens; ChargeDescription: $0.125 per 1K \
+| anthropic | claude-3-haiku | generation | 4000.0
+Microsoft | 4000 | Units | 0.5 \
+| ServiceName: Azure OpenAI; SkuMeter: gpt 4o 0806 Inp glbl Tokens; PricingQuantity: 4; PricingUnit: 1K \
+| openai | gpt-4o-2024-08-06 | prompt | 4000.0
+"""
 # A cloud may sell what another provides; a bill with invoices of several has no one issuer.
-ISSUERS = {
-    "a": ["AWS"],
-    "b": ["Anthropic"],
-    "c": ["AWS", "Anthropic"],
-    "d": [""],
-    "e": ["Amazon Web Services, Inc."],
-}
-ISSUED = [
-    tokens_of("Anthropic", "1", "Tokens", "1", BillingAccountId=account, InvoiceIssuerName=name)
-    for account, names in ISSUERS.items()
-    for name in names
-]
+ISSUERS = """
+a | AWS | aws
+b | Anthropic | None
+c | AWS | None
+c | Anthropic | None
+d | | None
+e | Amazon Web Services, Inc. | aws
+"""
 
 
 def test_focus_and_who_issues_its_invoices(bills: Bills) -> None:
-    credit = tokens_of("OpenAI", "", "", "-5", ChargeCategory="Credit")
-    text = csv_text([FOCUS_USAGE, credit, *(row for row, *_ in FOCUS), *ISSUED])
-    run = bills.load(bills.write("focus.csv", text), provider=None)
+    told, issued = text_rows(FOCUS), text_rows(ISSUERS)
+    rows = [
+        FOCUS_USAGE,
+        tokens_of("OpenAI", "", "", "-5", ChargeCategory="Credit"),
+        *(tokens_of(*row[:5]) for row in told),
+    ]
+    for account, name, _ in issued:
+        rows.append(
+            tokens_of("Anthropic", "1", "Tokens", "1", BillingAccountId=account, InvoiceIssuerName=name)
+        )
+    run = bills.load(bills.write("focus.csv", csv_text(rows)), provider=None)
     assert not run.errors, run.errors
     found = token_rows(bills)
-    assert facts(found[: -len(ISSUED)]) == [tuple(expected) for _, *expected in FOCUS]
-    assert sum(row["cost"] for row in found[: -len(ISSUED)]) == sum(
-        Decimal(row["BilledCost"]) for row, *_ in FOCUS
-    )
+    assert facts(found[: len(told)]) == [row[5:] for row in told]
+    assert sum(row["cost"] for row in found[: len(told)]) == sum(Decimal(row[3]) for row in told)
     by_account = bills.store.query(
-        "SELECT billing_account_id, issuer FROM bills WHERE length(billing_account_id) = 1 ORDER BY 1"
+        "SELECT billing_account_id, issuer FROM bills WHERE length(billing_account_id) = 1"
     )[1]
-    assert by_account == [("a", "aws"), ("b", None), ("c", None), ("d", None), ("e", "aws")]
-    assert [row["issuer"] for row in found[-len(ISSUED) :]] == ["aws", None, None, None, None, "aws"]
+    assert {(account, str(issuer)) for account, issuer in by_account} == {row[::2] for row in issued}
+    assert [str(row["issuer"]) for row in found[len(told) :]] == [issuer for *_, issuer in issued]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import date
 from decimal import Decimal
@@ -15,6 +14,7 @@ from gpucost.price.tokens import TokenPrice, near_models, token_price, token_pri
 from gpucost.questions import prices as command
 from tests import own_catalog
 from tests.unit.command import call
+from tests.unit.text_rows import text_rows
 
 DAY = date(2026, 11, 26)
 _PRICES = "input_price_per_million,cached_input_price_per_million,output_price_per_million"
@@ -50,103 +50,80 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def used(provider: str | None, model: str, at: date = DAY) -> tuple[str, str] | None:
-    found = token_price(provider, model, at)
-    return None if found is None else (found.provider, found.model)
+def used(provider: str | None, model: str) -> str:
+    found = token_price(provider, model, DAY)
+    return f"{found.provider} {found.model}" if found else ""
 
 
 def test_the_price_of_a_day_is_the_newest_of_it_or_before() -> None:
-    def of_output(at: str) -> str:
-        found = token_price("openai", "gpt-4o", date.fromisoformat(at))
-        assert found is not None
-        return str(found.output_price_per_million)
-
     # before the first that is known, the first
-    assert [
-        of_output(at) for at in ("2020-01-01", "2024-05-13", "2026-11-24", "2026-11-25", "2030-01-01")
-    ] == [*("15", "15", "15", "10", "10")]
+    days = ("2020-01-01", "2024-05-13", "2026-11-24", "2026-11-25", "2030-01-01")
+    found = [token_price("openai", "gpt-4o", date.fromisoformat(day)) for day in days]
+    assert [str(one and one.output_price_per_million) for one in found] == ["15", "15", "15", "10", "10"]
 
 
 def test_a_price_is_what_the_file_says() -> None:
-    found = token_price("azure", "eu/gpt-4o", DAY)
-    assert found == TokenPrice(
-        "azure",
-        "eu/gpt-4o",
-        Decimal("2.75"),
-        Decimal("1.375"),
-        Decimal(11),
-        "USD",
-        date(2026, 11, 25),
-        "list",
-    )
-    assert str(found.output_price_per_million) == "11" and str(found.input_price_per_million) == "2.75"
+    prices = (Decimal("2.75"), Decimal("1.375"), Decimal("11"))
+    found = token_price("azure", " EU/gpt-4o ", DAY)
+    assert found == TokenPrice("azure", "eu/gpt-4o", *prices, "USD", date(2026, 11, 25), "list")
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "row"),
-    [
-        ("openai", "gpt-4o", "openai gpt-4o"),
-        ("OpenAI", " GPT-4o ", "openai gpt-4o"),
-        ("openai", "openai/gpt-4o", "openai gpt-4o"),
-        (None, "openai/gpt-4o", "openai gpt-4o"),
-        ("azure", "openai/gpt-4o", "azure gpt-4o"),
-        ("Azure OpenAI", "gpt-4o", "azure gpt-4o"),
-        ("az.ai.openai", "gpt-4o", "azure gpt-4o"),
-        ("aws.bedrock", "claude-opus-5", "aws anthropic.claude-opus-5"),
-        ("azure", "eu/gpt-4o", "azure eu/gpt-4o"),
-        ("azure", "azure/eu/gpt-4o", "azure eu/gpt-4o"),
-        # a place without a row costs as the model does, and others are not known
-        ("azure", "us/gpt-4o", "azure gpt-4o"),
-        ("bedrock", "global.anthropic.claude-opus-5", "aws anthropic.claude-opus-5"),
-        ("bedrock", "us.anthropic.claude-opus-5-20260401-v1:0", "aws us.anthropic.claude-opus-5"),
-        ("bedrock", "au.anthropic.claude-opus-5", None),
-        # a release: its own row, else the model's, but never another's
-        ("openai", "gpt-4o-2024-05-13", "openai gpt-4o-2024-05-13"),
-        ("openai", "gpt-4o-2024-08-06", "openai gpt-4o"),
-        ("openai", "gpt-4o-latest", "openai gpt-4o"),
-        ("deepseek", "deepseek-v3-0324", "deepseek deepseek-v3"),
-        ("aws", "claude-sonnet-3-5", "aws anthropic.claude-sonnet-3-5-20241022-v2:0"),
-        ("aws", "claude-sonnet-3-5-20240620", "aws anthropic.claude-sonnet-3-5-20240620-v1:0"),
-        ("aws", "claude-sonnet-3-5-20250101", None),
-        # makers before a name, and folders
-        ("groq", "gpt-oss-120b", "groq openai/gpt-oss-120b"),
-        ("fireworks", "meta-llama/Llama-70B", "fireworks_ai accounts/fireworks/models/llama-70b"),
-        (
-            "fireworks_ai",
-            "fireworks_ai/accounts/fireworks/models/llama-70b",
-            "fireworks_ai accounts/fireworks/models/llama-70b",
-        ),
-        # without a seller: who makes it, else the upper median of 0.8, 0.9 and 1.4
-        (None, "gpt-4o", "openai gpt-4o"),
-        (None, "claude-opus-5", "anthropic claude-opus-5"),
-        (None, "deepseek/deepseek-v3", "deepseek deepseek-v3"),
-        (None, "openai/gpt-oss-120b", "together_ai openai/gpt-oss-120b"),
-        (None, "vertex_ai/claude-opus-5", "anthropic claude-opus-5"),
-        ("anthropic", "gpt-4o", None),
-        ("nobody", "gpt-4o", None),
-        (None, "gpt-4", None),
-        (None, "", None),
-    ],
-)
-def test_names_that_are_met(provider: str | None, model: str, row: str | None) -> None:
-    found = used(provider, model)
-    assert (found and " ".join(found)) == row
+# a seller, a model, and the row that has its price. A place without a row costs as the model does, and others are not known;
+# a release has its own row, else the model's, but never another's; without a seller who makes it counts, else the upper
+# median of 0.8, 0.9 and 1.4
+MET = """
+openai | gpt-4o | openai gpt-4o
+OpenAI |  GPT-4o  | openai gpt-4o
+openai | openai/gpt-4o | openai gpt-4o
+- | openai/gpt-4o | openai gpt-4o
+azure | openai/gpt-4o | azure gpt-4o
+Azure OpenAI | gpt-4o | azure gpt-4o
+az.ai.openai | gpt-4o | azure gpt-4o
+aws.bedrock | claude-opus-5 | aws anthropic.claude-opus-5
+azure | eu/gpt-4o | azure eu/gpt-4o
+azure | azure/eu/gpt-4o | azure eu/gpt-4o
+azure | us/gpt-4o | azure gpt-4o
+bedrock | global.anthropic.claude-opus-5 | aws anthropic.claude-opus-5
+bedrock | us.anthropic.claude-opus-5-20260401-v1:0 | aws us.anthropic.claude-opus-5
+bedrock | au.anthropic.claude-opus-5 |
+openai | gpt-4o-2024-05-13 | openai gpt-4o-2024-05-13
+openai | gpt-4o-2024-08-06 | openai gpt-4o
+openai | gpt-4o-latest | openai gpt-4o
+deepseek | deepseek-v3-0324 | deepseek deepseek-v3
+aws | claude-sonnet-3-5 | aws anthropic.claude-sonnet-3-5-20241022-v2:0
+aws | claude-sonnet-3-5-20240620 | aws anthropic.claude-sonnet-3-5-20240620-v1:0
+aws | claude-sonnet-3-5-20250101 |
+groq | gpt-oss-120b | groq openai/gpt-oss-120b
+fireworks | meta-llama/Llama-70B | fireworks_ai accounts/fireworks/models/llama-70b
+fireworks_ai | fireworks_ai/accounts/fireworks/models/llama-70b | fireworks_ai accounts/fireworks/models/llama-70b
+- | gpt-4o | openai gpt-4o
+- | claude-opus-5 | anthropic claude-opus-5
+- | deepseek/deepseek-v3 | deepseek deepseek-v3
+- | openai/gpt-oss-120b | together_ai openai/gpt-oss-120b
+- | vertex_ai/claude-opus-5 | anthropic claude-opus-5
+anthropic | gpt-4o |
+nobody | gpt-4o |
+- | gpt-4 |
+- |  |
+"""
 
 
-def test_of_several_sellers_the_upper_median_counts(work: Path) -> None:
+@pytest.mark.parametrize(("provider", "model", "row"), text_rows(MET))
+def test_names_that_are_met(provider: str, model: str, row: str) -> None:
+    assert used(None if provider == "-" else provider, model) == row
+
+
+def test_of_several_sellers_the_upper_median_counts_and_of_two_names_that_with_a_price_of_cached_input(
+    work: Path,
+) -> None:
     with (work / "pricing" / "tokens.csv").open("a") as file:
         for name, generated in zip("abcd", (4, 1, 3, 2), strict=True):
             file.write(f"{name},plain,1,,{generated},USD,2026-11-01,here\n")
-    assert used(None, "plain") == ("c", "plain")
-    assert used(None, "meta-llama/Llama-70B") == ("fireworks_ai", "accounts/fireworks/models/llama-70b")
-
-
-def test_of_two_names_of_one_seller_the_one_with_a_price_of_cached_input_counts(work: Path) -> None:
-    with (work / "pricing" / "tokens.csv").open("a") as file:
-        file.write(
-            "aws,nova-lite-v1,1,,2,USD,2026-11-01,here\naws,amazon.nova-lite-v1:0,1,0.2,2,USD,2026-11-01,here\n"
-        )
-    assert used("aws", "nova-lite") == ("aws", "amazon.nova-lite-v1:0")
+        for name in ("nova-lite-v1,1,", "amazon.nova-lite-v1:0,1,0.2"):
+            file.write(f"aws,{name},2,USD,2026-11-01,here\n")
+    assert used(None, "plain") == "c plain"
+    assert used(None, "meta-llama/Llama-70B") == "fireworks_ai accounts/fireworks/models/llama-70b"
+    assert used("aws", "nova-lite") == "aws amazon.nova-lite-v1:0"
 
 
 def test_near_names_are_offered() -> None:
@@ -169,45 +146,22 @@ def test_prices_of_a_pattern() -> None:
 tokens = partial(call, "prices", "tokens")
 
 
-def test_the_list_says_prices_days_and_sources() -> None:
+def test_the_list_says_prices_days_and_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = tokens("--model", "gpt-4o", "--provider", "openai", "--provider", "azure")
-    shown = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if "gpt" in line]
-    assert shown == [
-        ["azure", "eu/gpt-4o", "$2.7500", "$1.3750", "$11.0000", "2026-11-25", "list"],
-        ["azure", "gpt-4o", "$2.6000", "$1.3000", "$10.4000", "2026-11-25", "list"],
-        ["openai", "gpt-4o", "$2.5000", "$1.2500", "$10.0000", "2026-11-25", "list"],
-    ]
+    shown = [tuple(re.split(r"\s{2,}", line.strip())) for line in out.splitlines() if "gpt" in line]
+    assert shown == text_rows("""
+        azure | eu/gpt-4o | $2.7500 | $1.3750 | $11.0000 | 2026-11-25 | list
+        azure | gpt-4o | $2.6000 | $1.3000 | $10.4000 | 2026-11-25 | list
+        openai | gpt-4o | $2.5000 | $1.2500 | $10.0000 | 2026-11-25 | list
+    """)
     assert err == ""
-
-
-def test_the_list_as_json_and_csv(monkeypatch: pytest.MonkeyPatch) -> None:
-    document = json.loads(tokens("--model", "deepseek*", "--format", "json")[0])
-    assert document == {
-        "schema": "gpucost.prices.tokens/1",
-        "today": "2026-11-26",
-        "stale_after_days": 90,
-        "rows": [
-            {
-                "provider": "deepseek", "model": "deepseek-v3", "input_price_per_million": 0.27,
-                "cached_input_price_per_million": 0.07, "output_price_per_million": 1.1, "currency": "USD",
-                "price_as_of": "2026-11-25", "source": "list",
-            }
-        ],
-    }  # fmt: skip
-    assert tokens("--provider", "groq", "--format", "csv")[0].splitlines() == [
-        HEADER.replace("source_id", "source"), "groq,openai/gpt-oss-120b,0.15,0.075,0.6,USD,2026-11-25,list",
-    ]  # fmt: skip
     monkeypatch.setattr(command, "today_in", lambda _: date(2027, 3, 1))
-    assert (
-        "1 of 1 prices are over 90 days old; a newer gpucost has newer ones"
-        in tokens("--provider", "groq")[0]
-    )
+    aged = "1 of 1 prices are over 90 days old; a newer gpucost has newer ones"
+    assert aged in tokens("--provider", "groq")[0]
 
 
 def test_a_name_without_a_price_is_told_what_there_is() -> None:
     _, err = tokens("--model", "gpt-4p", code=1)
     assert "no price of tokens of gpt-4p is known" in err and "did you mean openai/gpt-4o" in err
     _, err = tokens("--model", "gpt-4o", "--provider", "groq", code=1)
-    assert (
-        "no price of tokens of gpt-4o is known at groq" in err and "those who have it: azure, openai" in err
-    )
+    assert "known at groq" in err and "those who have it: azure, openai" in err
