@@ -109,8 +109,11 @@ SHORT = words(
 
 
 def scene(text: str, row: Callable[[str], Any] = item) -> tuple[list[Any], list[dict[str, str]]]:
-    """Rows of a file and what their charges say, from a table: a line has a row's words, a bar and its charge's words."""
-    lines = [line.partition(" | ") for line in text.strip().splitlines()]
+    """Rows of a file and what their charges say, from a table: a line has a row's words, a bar and its charge's words.
+
+    A line that begins with a blank belongs to the one before.
+    """
+    lines = [line.partition(" | ") for line in text.strip().replace("\n ", " ").splitlines()]
     return [row(left) for left, _, _ in lines], [words(right) for _, _, right in lines]
 
 

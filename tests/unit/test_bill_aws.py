@@ -61,8 +61,8 @@ machine hour=12 amount=0.5 cost=16.385      | pricing_category=Standard hours=0.
     "a running machine that costs nothing": "machine cost=0 | cause=zero_unexplained",
     "split rows inform and are never added": """
 machine | kind=instance effective=32.77 billed=32.77 split_cost=- split_parent_id=-
-machine cost= splitLineItem/ParentResourceId=j-1 splitLineItem/SplitCost=8.19 id=arn:aws:eks:us-east-1:444455556666:pod/c/ns/p/u \
- | kind=split effective=0 billed=0 split_cost=8.19 split_parent_id=j-100b""",
+machine cost= splitLineItem/ParentResourceId=j-1 splitLineItem/SplitCost=8.19 id=arn:aws:eks:us-east-1:444455556666:pod/c/ns/p/u
+    | kind=split effective=0 billed=0 split_cost=8.19 split_parent_id=j-100b""",
     "a capacity block's fee is spread over its hours, used or not": """
 block cost=99                              | kind=commitment_fee billed=99 effective=0 cause=capacity_block
 in_block                                   | kind=instance billed=0 effective=33 cause=capacity_block
@@ -122,12 +122,12 @@ machine              | effective=32.77 cause=same""",
     "tags from columns": """
 machine resourceTags/user:team=ml resourceTags/aws:createdBy= resourceTags/user:env=eu | tags='{"env": "eu", "team": "ml"}'""",
     "prices, invoices and commitments": """
-machine pricing/publicOnDemandRate=40 pricing/RateCode=SKU.JR.1 InvoiceId=INV1 lineItem/UnblendedRate=32.77 \
- lineItem/NetUnblendedRate=30 | invoice_id=INV1 list_unit_price=40 contracted_unit_price=30 sku_price_id=SKU.JR.1
-covered plan_cost=19.66 lineItem/UnblendedRate=32.77 | invoice_id=- list_unit_price=- contracted_unit_price=32.77 \
- sku_price_id=- commitment_discount_quantity=19.66 commitment_discount_unit=USD sku_price_details=-
-reserved reserved_cost=12.5 | contracted_unit_price=- commitment_discount_quantity=1 commitment_discount_unit=Hrs \
- commitment_discount_name=-""",
+machine pricing/publicOnDemandRate=40 pricing/RateCode=SKU.JR.1 InvoiceId=INV1 lineItem/UnblendedRate=32.77
+    lineItem/NetUnblendedRate=30 | invoice_id=INV1 list_unit_price=40 contracted_unit_price=30 sku_price_id=SKU.JR.1
+covered plan_cost=19.66 lineItem/UnblendedRate=32.77 | invoice_id=- list_unit_price=- contracted_unit_price=32.77
+    sku_price_id=- commitment_discount_quantity=19.66 commitment_discount_unit=USD sku_price_details=-
+reserved reserved_cost=12.5 | contracted_unit_price=- commitment_discount_quantity=1 commitment_discount_unit=Hrs
+    commitment_discount_name=-""",
     "tags whose keys differ in case alone": """
 machine resourceTags/user:Team=a resourceTags/user:team=b | tags='{"Team": "a", "team": "b"}'""",
     "only the compute charge of a machine is the machine": """
