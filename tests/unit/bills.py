@@ -132,7 +132,7 @@ def check_scene(charges: Sequence[Mapping[str, Any]], expected: Sequence[Mapping
         {name: as_text(charge[SHORT.get(name, name)]) for name in columns}
         for columns, charge in zip(expected, charges, strict=True)
     ]
-    assert found == expected
+    assert found == expected, found
 
 
 def own_text(text: str, number: int) -> str:
