@@ -56,7 +56,7 @@ def usage(hour: int = 10, /, **changed: str) -> dict[str, str]:
     return row
 
 
-#: What tables call columns of CUR, and ARNs in them.
+#: What tables call columns of CUR, and accounts and ARNs in them.
 COLUMNS = words("""
     item=LineItemType cost=UnblendedCost net=lineItem/NetUnblendedCost usage=UsageType id=ResourceId product=ProductCode
     account=UsageAccountId amount=UsageAmount zone=AvailabilityZone description=LineItemDescription
@@ -66,7 +66,8 @@ COLUMNS = words("""
     net_reserved_cost=reservation/NetEffectiveCost net_unused_fee=reservation/NetUnusedRecurringFee
     unused_upfront=reservation/UnusedAmortizedUpfrontFeeForBillingPeriod capacity=capacityReservation/CapacityReservationArn
     capacity_type=capacityReservation/CapacityReservationType""")
-ARNS = words("""
+NAMES = words("""
+    PAYER=111122223333 OTHER=999988887777
     PLAN=arn:aws:savingsplans::111122223333:savingsplan/aaaa
     RESERVATION=arn:aws:ec2:us-east-1:111122223333:reserved-instances/bbbb
     BLOCK=arn:aws:ec2:us-east-1:444455556666:capacity-reservation/cr-0aaa
@@ -94,12 +95,12 @@ ITEMS = {
 }
 
 
-def item(text: str) -> dict[str, str]:
-    """A CUR row from a word of ITEMS and what is changed in it."""
+def item(text: str, kinds: Mapping[str, str] = ITEMS) -> dict[str, str]:
+    """A CUR row from a word of `kinds` and what is changed in it."""
     kind, _, changed = text.strip().partition(" ")
-    row = words(ITEMS[kind]) | words(changed)
+    row = words(kinds[kind]) | words(changed)
     hour = int(row.pop("hour", "10"))
-    return usage(hour, **{COLUMNS.get(name, name): ARNS.get(value, value) for name, value in row.items()})
+    return usage(hour, **{COLUMNS.get(name, name): NAMES.get(value, value) for name, value in row.items()})
 
 
 #: What tables call columns of charges.
