@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -104,9 +105,9 @@ def item(text: str, kinds: Mapping[str, str] = ITEMS) -> dict[str, str]:
 
 
 #: What tables call columns of charges.
-SHORT = words(
-    "billed=billed_cost effective=effective_cost cause=cost_cause hours=instance_hours machine=instance_key"
-)
+SHORT = words("""
+    period=billing_period start=charge_period_start billed=billed_cost effective=effective_cost cause=cost_cause
+    hours=instance_hours machine=instance_key""")
 
 
 def scene(text: str, row: Callable[[str], Any] = item) -> tuple[list[Any], list[dict[str, str]]]:
@@ -124,6 +125,8 @@ def as_text(value: Any) -> str:
         return f"{(value + 0).normalize():f}"
     if isinstance(value, dict):
         return json.dumps(value, sort_keys=True)
+    if isinstance(value, datetime):
+        return value.isoformat()
     return "-" if value is None else str(value).removesuffix(".0")
 
 
@@ -165,14 +168,6 @@ def snake(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
 def _snake(name: str) -> str:
     letters = [("_" + letter.lower() if letter.isupper() else letter) for letter in name.replace("/", "_")]
     return "".join(letters).replace("__", "_")
-
-
-def check_charges(charges: Sequence[Mapping[str, Any]], columns: Mapping[str, Sequence[Any]]) -> None:
-    """Charges have just these values in these columns; costs, prices and quantities are given as text."""
-    for column, values in columns.items():
-        is_money = column.endswith(("cost", "unit_price", "discount_quantity"))
-        expected = [Decimal(value) if isinstance(value, str) and is_money else value for value in values]
-        assert [charge[column] for charge in charges] == expected, column
 
 
 # What is stored, but for what was mapped: of as many rows, all columns.

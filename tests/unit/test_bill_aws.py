@@ -14,7 +14,6 @@ import pytest
 from gpucost.collect.bill.load import BillRun
 from tests.unit.bills import (
     Bills,
-    as_text,
     check_scene,
     csv_text,
     item,
@@ -265,6 +264,6 @@ def test_parquet_with_the_types_that_data_exports_write(bills: Bills) -> None:
     assert not run.errors, run.errors
     (charge,) = bills.charges()
     expected = words("""
-        billed_cost=0.0000000181 effective_cost=0.0000000181 service_name=EC2 region=us-east-1 tags='{"team": "ml"}'
-        charge_period_start="2026-03-05 10:00:00\"""")
-    assert {name: as_text(charge[name]) for name in expected} == expected
+        billed=0.0000000181 effective=0.0000000181 service_name=EC2 region=us-east-1 tags='{"team": "ml"}'
+        start=2026-03-05T10:00:00""")
+    check_scene([charge], [expected])

@@ -110,8 +110,8 @@ RENAMED: dict[str, Any] = {
 CASES = {
     "a machine of a scale set is named as Kubernetes names it": """
 machine | kind=instance machine=KEY/virtualmachines/3 hours=24 instance_type=Standard_NC24ads_A100_v4 region=eastus billed=88.152
-    effective=88.152 tags='{"aks-managed-poolName": "gpu"}' charge_period_start="2026-03-05 00:00:00"
-    charge_period_end="2026-03-06 00:00:00" format=azure-cost""",
+    effective=88.152 tags='{"aks-managed-poolName": "gpu"}' charge_period_start=2026-03-05T00:00:00
+    charge_period_end=2026-03-06T00:00:00 format=azure-cost""",
     "the machine of a row": """
 machine vm=aks-gpu-1-vmss_12 | machine=KEY/virtualmachines/12
 machine vm=                  | machine=KEY
@@ -125,7 +125,7 @@ machine AdditionalInfo='"VMName": "aks-gpu-1-vmss_3", "UsageType": "ComputeHR"' 
 machine AdditionalInfo='{"VMName":"aks-gpu-1-vmss_3"}' | machine=KEY/virtualmachines/3""",
     # how days are written is found out for each file
     **{
-        f"days in many ways: {day}": f"machine day='{day}' | charge_period_start='2026-03-05 00:00:00'"
+        f"days in many ways: {day}": f"machine day='{day}' | charge_period_start=2026-03-05T00:00:00"
         for day in (
             "3/5/2026", "2026-03-05T00:00:00Z", "05.03.2026", "03/05/2026", "2026-03-05", "2026-03-05 00:00:00", "20260305",
         )
