@@ -92,11 +92,12 @@ def bill(month: str, way: str) -> list[Row]:
                 named = (COLUMNS["reservation"], COLUMNS["plan"], "lineItem/ResourceId")
                 discount |= dict.fromkeys(named, "")
             discounts.append(discount)
-    own = {"2026-04": "2026-05", "2026-03": "2026-04"} if month == "2026-04" else {}
-    for row in rows + discounts:
-        for old, new in own.items():
-            row |= {name: value.replace(old, new) for name, value in row.items()}
-    return rows + discounts
+    rows += discounts
+    if month == "2026-04":
+        for row in rows:
+            for name, value in row.items():
+                row[name] = value.replace("2026-04", "2026-05").replace("2026-03", "2026-04")
+    return rows
 
 
 def items(table: str) -> list[Row]:

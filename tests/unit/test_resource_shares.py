@@ -1,4 +1,4 @@
-"""Which kind each resource is, and which metrics claims have; what they are worth are fleets: tests/fleets/shares.py."""
+"""Which kind each resource is; what they are worth are fleets: tests/fleets/shares.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import re
 from datetime import UTC, datetime
 
-from gpucost.catalog import accelerators, claim_metrics, devices, other_resources
+from gpucost.catalog import accelerators, devices, other_resources
 from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.questions.report import reading
@@ -61,14 +61,3 @@ def test_a_resource_is_of_one_kind() -> None:
         (devices(), {name for name, kind in KINDS.items() if kind in of_devices}),
     ):
         assert {name for name in KINDS if re.fullmatch(pattern, name)} == expected
-
-
-def test_the_metrics_of_claims_are_those_of_the_versions_named() -> None:
-    with (pricing_dir() / "claim_series.csv").open(encoding="utf-8", newline="") as file:
-        versions = {row["metric"]: row["exporter"] for row in csv.DictReader(file)}
-    assert versions == {
-        "kube_pod_resourceclaim_info": "kube-state-metrics 2.20",
-        "kube_resourceclaim_status_reserved_for": "kube-state-metrics after 2.20",
-        "kube_resourceclaim_allocation_device_info": "kube-state-metrics after 2.20",
-    }
-    assert sorted(claim_metrics("pod") + claim_metrics("device")) == sorted(versions)
