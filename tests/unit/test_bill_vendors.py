@@ -148,7 +148,7 @@ def test_a_page_that_another_follows_is_not_all(bills: Bills) -> None:
     for bucket in last["data"]:
         bucket["results"] = []
     pages = [openai(1, more=True), last]
-    loads = [
+    loads: list[tuple[list[Any], list[str]]] = [
         ([pages], []),
         (pages, []),
         ([[pages[0], last | {"has_more": True}]], ["more_pages"]),

@@ -129,7 +129,7 @@ def test_googles_bill(tmp_path: Path) -> None:
     fleet = Billed(tmp_path, machines("a2-highgpu-2g"))
     lines = bill_files.gcp_jsonl(charges(fleet.fleet, rate)).splitlines()
     rows = [json.loads(line, parse_float=Decimal) for line in lines]
-    bare = {"credits": [], "resource": {}, "system_labels": []}
+    bare: dict[str, Any] = {"credits": [], "resource": {}, "system_labels": []}
     rest = [rows[0] | bare | one for one in json.loads(REST, parse_float=Decimal)]
     machine = rows[0]["resource"]["name"]
     for row in rows:
