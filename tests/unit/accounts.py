@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -13,10 +12,10 @@ import duckdb
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.questions.reconcile.statement import BASES, CENT, Reconciliation, reconcile
-from tests.bill_table import bill_table
 from tests.cell_tables import cell_tables
+from tests.unit import billed
 from tests.unit.billed import KEY
-from tests.unit.price_nodes import DAY, NODE, START, run
+from tests.unit.price_nodes import NODE, START, run
 
 MONTH = "2026-10"
 P5 = "p5.48xlarge"
@@ -36,45 +35,17 @@ class Bill:
 
 def put(con: duckdb.DuckDBPyConnection, bill: Bill, suffix: str = "", month: str = MONTH) -> None:
     """Puts a bill of the month into the store, its payer and machines named with a suffix."""
-    number: int = con.execute("SELECT coalesce(max(bill_id), 0) + 1 FROM bills").fetchall()[0][0]
-    con.execute(
-        "INSERT INTO bills (bill_id, provider, source, format, billing_account_id, billing_period, is_whole, is_final, digest,"
-        " load_bills, rows, load_id, loaded_at) VALUES ($1, 'aws', $2, $2, '', $3, false, true, '', 1, $4, $1, now()::TIMESTAMP)",
-        [number, bill.form, month, len(bill.rows)],
-    )
-    start = DAY.replace(tzinfo=None)
-    with bill_table(con):
-        for place, row in enumerate(bill.rows, 1):
-            cost = Decimal(row.get("cost", "10"))
-            hour, length = row.get("hour", 0), row.get("length", 1)
-            values = {
-                "bill_id": number,
-                "charge_key": place,
-                "charge_period_start": start + timedelta(hours=hour),
-                "charge_period_end": start + timedelta(hours=hour + length),
-                "charge_category": row.get("category", "Usage"),
-                "billed_cost": Decimal(row.get("billed", cost)),
-                "effective_cost": cost,
-                "billing_currency": row.get("currency", "USD"),
-                "billing_account_id": bill.payer + suffix,
-                "invoice_id": row.get("invoice"),
-                "region": "us-east-1",
-                "instance_type": row.get("type"),
-                "sku_description": row.get("sku"),
-                "service_code": row.get("service"),
-                "pricing_category": "Standard",
-                "kind": row.get("kind", "instance"),
-                "instance_hours": row.get("hours"),
-                "instance_key": row["key"] + suffix if row.get("key") else None,
-                "cost_cause": row.get("cause", "same" if "billed" not in row else "fee_amortized"),
-                # pricing takes no discount of storage off machines
-                "service_category": "Storage" if row.get("kind") == "discount" else None,
-                "source_file": f"{number}.csv",
-                "source_row": place,
-            }
-            names = ", ".join(values)
-            marks = ", ".join("$" + name for name in values)
-            con.execute(f"INSERT INTO bill_rows ({names}) VALUES ({marks})", values)  # noqa: S608 - names of our own
+    rows = []
+    for row in bill.rows:
+        own = {
+            "payer": bill.payer + suffix,
+            "key": row["key"] + suffix if row.get("key") else None,
+            "cause": row.get("cause", "fee_amortized" if "billed" in row else "same"),
+            # pricing takes no discount of storage off machines
+            "service_category": "Storage" if row.get("kind") == "discount" else None,
+        }
+        rows.append({"hours": None, "type": None, "account": None} | row | own)
+    billed.bill(con, *rows, period=month, told_as=bill.form, is_final=True)
 
 
 def machine(hour: int = 0, key: str | None = KEY, **other: Any) -> dict[str, Any]:

@@ -8,14 +8,20 @@ from typing import Any
 import duckdb
 
 from tests.bill_table import bill_table
+from tests.unit.bills import words
 from tests.unit.price_nodes import DAY
 
 KEY = "i-0abc"
 ROW: dict[str, Any] = {
     "key": KEY, "hour": 0, "length": 1.0, "hours": 1.0, "cost": "10", "currency": "USD", "type": "p4d.24xlarge",
-    "account": "444455556666", "region": "us-east-1", "pricing": "Standard", "reservation": None, "correction": None,
-    "cause": "same", "kind": "instance",
+    "account": "444455556666", "region": "us-east-1", "pricing": "Standard", "category": "Usage", "cause": "same",
+    "kind": "instance",
 }  # fmt: skip
+#: Columns of a bill's rows, by what ROW calls them.
+COLUMNS = words("""
+    key=instance_key hours=instance_hours currency=billing_currency type=instance_type account=sub_account_id
+    pricing=pricing_category category=charge_category cause=cost_cause reservation=capacity_reservation_id
+    correction=charge_class payer=billing_account_id invoice=invoice_id sku=sku_description service=service_code""")
 
 
 def bill(
@@ -24,28 +30,28 @@ def bill(
     provider: str = "aws",
     period: str = "2026-10",
     told_as: str = "aws-cur",
+    is_final: bool | None = None,
 ) -> int:
-    """Puts a bill of rows, each some of ROW's keys (hours count from DAY), and its load; returns its number."""
+    """Puts a bill of rows, each what differs from ROW (hours count from DAY), and its load; returns its number."""
     number: int = con.execute("SELECT coalesce(max(bill_id), 0) + 1 FROM bills").fetchall()[0][0]
     con.execute(
         "INSERT INTO bills (bill_id, provider, source, format, billing_account_id, billing_period, is_whole, is_final, digest,"
-        " load_bills, rows, load_id, loaded_at) VALUES ($1, $2, $2, $3, '', $4, false, NULL, '', 1, $5, $1, now()::TIMESTAMP)",
-        [number, provider, told_as, period, len(rows)],
+        " load_bills, rows, load_id, loaded_at) VALUES ($1, $2, $2, $3, '', $4, false, $6, '', 1, $5, $1, now()::TIMESTAMP)",
+        [number, provider, told_as, period, len(rows), is_final],
     )
     with bill_table(con):
         for place, told in enumerate(rows):
             row = ROW | told
             start = DAY.replace(tzinfo=None) + timedelta(hours=row.pop("hour"))
-            span = {"start": start, "end": start + timedelta(hours=row.pop("length"))}
-            con.execute(
-                "INSERT INTO bill_rows BY NAME SELECT $bill AS bill_id, $place AS charge_key, $start AS charge_period_start, "
-                "$end AS charge_period_end, 'Usage' AS charge_category, $correction AS charge_class, $cost AS billed_cost, "
-                "$cost AS effective_cost, $currency AS billing_currency, $account AS sub_account_id, $region AS region, "
-                "$type AS instance_type, $pricing AS pricing_category, $reservation AS capacity_reservation_id, $kind AS kind, "
-                "$hours AS instance_hours, $key AS instance_key, $cause AS cost_cause, 'f.csv' AS source_file, "
-                "$place AS source_row",
-                row | span | {"bill": number, "place": place},
-            )
+            own = {
+                "bill_id": number, "charge_key": place, "source_file": "f.csv", "source_row": place,
+                "charge_period_start": start, "charge_period_end": start + timedelta(hours=row.pop("length")),
+                "effective_cost": row.pop("cost"),
+            }  # fmt: skip
+            own["billed_cost"] = row.pop("billed", own["effective_cost"])
+            values = own | {COLUMNS.get(name, name): value for name, value in row.items()}
+            names, marks = ", ".join(values), ", $".join(values)
+            con.execute(f"INSERT INTO bill_rows ({names}) VALUES (${marks})", values)  # noqa: S608 - names of our own
     return number
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,24 +24,26 @@ from gpucost.errors import DataError
 from gpucost.store.charges import BillFiles, write_details
 from gpucost.store.connection import Store
 
-USAGE = {
-    "bill/BillingPeriodStartDate": "2026-03-01T00:00:00Z", "bill/PayerAccountId": "111122223333", "bill/InvoiceId": "",
-    "lineItem/LineItemType": "Usage", "lineItem/UsageStartDate": "2026-03-05T10:00:00Z",
-    "lineItem/UsageEndDate": "2026-03-05T11:00:00Z", "lineItem/UsageAccountId": "444455556666",
-    "lineItem/ProductCode": "AmazonEC2", "lineItem/UsageType": "BoxUsage:p4d.24xlarge", "lineItem/Operation": "RunInstances",
-    "lineItem/AvailabilityZone": "us-east-1a", "lineItem/ResourceId": "i-0123456789abcdef0", "lineItem/UsageAmount": "1",
-    "lineItem/CurrencyCode": "USD", "lineItem/UnblendedCost": "32.77",
-    "lineItem/LineItemDescription": "$32.77 per On Demand Linux p4d.24xlarge Instance Hour", "pricing/unit": "Hrs",
-}  # fmt: skip
 
-FOCUS_USAGE = {
-    "BilledCost": "4.00", "EffectiveCost": "4.00", "ListCost": "4.00", "BillingAccountId": "acct-1",
-    "BillingCurrency": "USD", "BillingPeriodStart": "2026-03-01T00:00:00Z", "BillingPeriodEnd": "2026-04-01T00:00:00Z",
-    "ChargeCategory": "Usage", "ChargeDescription": "GPU machine", "ChargePeriodStart": "2026-03-05T10:00:00Z",
-    "ChargePeriodEnd": "2026-03-05T11:00:00Z", "ConsumedQuantity": "1", "ConsumedUnit": "Hours",
-    "ProviderName": "Nimbus GPU Cloud", "ResourceId": "vm-1", "ResourceType": "Virtual Machine",
-    "ServiceCategory": "Compute", "ServiceName": "GPU machines",
-}  # fmt: skip
+def words(text: str) -> dict[str, str]:
+    """Names and values of a line of a table: `kind=instance id= description="two words"`."""
+    return dict(word.split("=", 1) for word in shlex.split(text))
+
+
+USAGE = words("""
+    bill/BillingPeriodStartDate=2026-03-01T00:00:00Z bill/PayerAccountId=111122223333 bill/InvoiceId=
+    lineItem/LineItemType=Usage lineItem/UsageStartDate=2026-03-05T10:00:00Z lineItem/UsageEndDate=2026-03-05T11:00:00Z
+    lineItem/UsageAccountId=444455556666 lineItem/ProductCode=AmazonEC2 lineItem/UsageType=BoxUsage:p4d.24xlarge
+    lineItem/Operation=RunInstances lineItem/AvailabilityZone=us-east-1a lineItem/ResourceId=i-0123456789abcdef0
+    lineItem/UsageAmount=1 lineItem/CurrencyCode=USD lineItem/UnblendedCost=32.77
+    lineItem/LineItemDescription="$32.77 per On Demand Linux p4d.24xlarge Instance Hour" pricing/unit=Hrs""")
+
+FOCUS_USAGE = words("""
+    BilledCost=4.00 EffectiveCost=4.00 ListCost=4.00 BillingAccountId=acct-1 BillingCurrency=USD
+    BillingPeriodStart=2026-03-01T00:00:00Z BillingPeriodEnd=2026-04-01T00:00:00Z ChargeCategory=Usage
+    ChargeDescription="GPU machine" ChargePeriodStart=2026-03-05T10:00:00Z ChargePeriodEnd=2026-03-05T11:00:00Z
+    ConsumedQuantity=1 ConsumedUnit=Hours ProviderName="Nimbus GPU Cloud" ResourceId=vm-1 ResourceType="Virtual Machine"
+    ServiceName="GPU machines" ServiceCategory=Compute""")
 
 
 def usage(hour: int = 10, /, **changed: str) -> dict[str, str]:
@@ -50,6 +55,88 @@ def usage(hour: int = 10, /, **changed: str) -> dict[str, str]:
     for name, value in changed.items():
         row[next((column for column in row if column.rpartition("/")[2] == name), name)] = value
     return row
+
+
+#: What tables call columns of CUR, and accounts and ARNs in them.
+COLUMNS = words("""
+    item=LineItemType cost=UnblendedCost net=lineItem/NetUnblendedCost usage=UsageType id=ResourceId product=ProductCode
+    account=UsageAccountId amount=UsageAmount zone=AvailabilityZone description=LineItemDescription
+    plan=savingsPlan/SavingsPlanARN plan_cost=savingsPlan/SavingsPlanEffectiveCost committed=savingsPlan/TotalCommitmentToDate
+    net_plan_cost=savingsPlan/NetSavingsPlanEffectiveCost used=savingsPlan/UsedCommitment
+    reservation=reservation/ReservationARN reserved_cost=reservation/EffectiveCost unused_fee=reservation/UnusedRecurringFee
+    net_reserved_cost=reservation/NetEffectiveCost net_unused_fee=reservation/NetUnusedRecurringFee
+    unused_upfront=reservation/UnusedAmortizedUpfrontFeeForBillingPeriod capacity=capacityReservation/CapacityReservationArn
+    capacity_type=capacityReservation/CapacityReservationType""")
+NAMES = words("""
+    PAYER=111122223333 OTHER=999988887777
+    PLAN=arn:aws:savingsplans::111122223333:savingsplan/aaaa
+    RESERVATION=arn:aws:ec2:us-east-1:111122223333:reserved-instances/bbbb
+    BLOCK=arn:aws:ec2:us-east-1:444455556666:capacity-reservation/cr-0aaa
+    CAPACITY=arn:aws:ec2:us-east-1:444455556666:capacity-reservation/cr-0bbb""")
+#: Line items by the word that a row of a table begins with.
+ITEMS = {
+    "machine": "",
+    "p5": "usage=BoxUsage:p5.48xlarge",
+    "covered": "item=SavingsPlanCoveredUsage plan=PLAN",
+    "negation": "item=SavingsPlanNegation cost=-32.77 id= plan=PLAN",
+    "plan_upfront": "item=SavingsPlanUpfrontFee cost=1000 usage=ComputeSP:1yrAllUpfront id=PLAN",
+    "plan_fee": "item=SavingsPlanRecurringFee product=ComputeSavingsPlans usage=ComputeSP:1yrNoUpfront account=111122223333 "
+    "id=PLAN plan=PLAN",
+    "plan_refund": "item=Refund usage=ComputeSP:1yrAllUpfront id=PLAN",
+    "reserved": "item=DiscountedUsage cost=0 reservation=RESERVATION",
+    "reserved_upfront": "item=Fee usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION",
+    "reserved_fee": "item=RIFee usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION",
+    "reserved_refund": "item=Refund usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION",
+    "edp": "item=EdpDiscount id=",
+    "block": "hour=0 item=Fee usage=USE1-CapacityBlock:p5.48xlarge id=BLOCK cost=100 amount= unit= "
+    'description="EC2 Capacity Block upfront fee"',
+    "in_block": "usage=BoxUsage:p5.48xlarge cost=0 capacity=BLOCK",
+    "traffic": "usage=USE1-DataTransfer-Out-Bytes unit=GB",
+    "volume": "usage=EBS:VolumeUsage.gp3 unit=GB-Mo id=vol-1",
+}
+
+
+def item(text: str, kinds: Mapping[str, str] = ITEMS) -> dict[str, str]:
+    """A CUR row from a word of `kinds` and what is changed in it."""
+    kind, _, changed = text.strip().partition(" ")
+    row = words(kinds[kind]) | words(changed)
+    hour = int(row.pop("hour", "10"))
+    return usage(hour, **{COLUMNS.get(name, name): NAMES.get(value, value) for name, value in row.items()})
+
+
+#: What tables call columns of charges.
+SHORT = words("""
+    period=billing_period start=charge_period_start billed=billed_cost effective=effective_cost cause=cost_cause
+    hours=instance_hours machine=instance_key""")
+
+
+def scene(text: str, row: Callable[[str], Any] = item) -> tuple[list[Any], list[dict[str, str]]]:
+    """Rows of a file and what their charges say, from a table: a line has a row's words, a bar and its charge's words.
+
+    A line that begins with a blank belongs to the one before.
+    """
+    lines = [line.partition(" | ") for line in text.strip().replace("\n ", " ").splitlines()]
+    return [row(left) for left, _, _ in lines], [words(right) for _, _, right in lines]
+
+
+def as_text(value: Any) -> str:
+    """A value of a charge as tables write it: "-" is none."""
+    if isinstance(value, Decimal):
+        return f"{(value + 0).normalize():f}"
+    if isinstance(value, dict):
+        return json.dumps(value, sort_keys=True)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return "-" if value is None else str(value).removesuffix(".0")
+
+
+def check_scene(charges: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, str]]) -> None:
+    """Charges say what their rows of the table do, and there are no others."""
+    found = [
+        {name: as_text(charge[SHORT.get(name, name)]) for name in columns}
+        for columns, charge in zip(expected, charges, strict=True)
+    ]
+    assert found == expected, found
 
 
 def own_text(text: str, number: int) -> str:
@@ -81,14 +168,6 @@ def snake(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
 def _snake(name: str) -> str:
     letters = [("_" + letter.lower() if letter.isupper() else letter) for letter in name.replace("/", "_")]
     return "".join(letters).replace("__", "_")
-
-
-def check_charges(charges: Sequence[Mapping[str, Any]], columns: Mapping[str, Sequence[Any]]) -> None:
-    """Charges have just these values in these columns; costs, prices and quantities are given as text."""
-    for column, values in columns.items():
-        is_money = column.endswith(("cost", "unit_price", "discount_quantity"))
-        expected = [Decimal(value) if isinstance(value, str) and is_money else value for value in values]
-        assert [charge[column] for charge in charges] == expected, column
 
 
 # What is stored, but for what was mapped: of as many rows, all columns.

@@ -5,13 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-TOKENS = [
-    b"null", b"true", b"NaN", b"Infinity", b"-1", b"1e999", b"0", b"[]", b"{}", b'""', b'"NaN"', b'"+Inf"', b'"x"',
-    b"253402300799", b"99999999999999999999", b"1" * 5000, b"[" * 2000, b'"\\ud800"', b'"\\u0000"', b"\xff", b"\x00", b" ", b"\n",
-    b",", b"]", b"}", b'"', b'{"metric":{', b',"values":[[', b'"]]},', b'"],[', b'"result":[', b'"isPartial":true,',
-    b'"warnings":["a store is gone"],', b'"warnings":"x",', b'"status":"error",', b"<html>", b"1700000000", b"1_0",
-    b"\xd9\xa1", b"0x1p3",
-]  # fmt: skip
+TOKENS = rb"""
+    null true NaN Infinity -1 1e999 0 [] {} "" "NaN" "+Inf" "x" 253402300799 99999999999999999999 "\ud800" "\u0000" , ] } "
+    {"metric":{ ,"values":[[ "]]}, "],[ "result":[ "isPartial":true, "warnings":"x", "status":"error", <html> 1700000000 1_0 0x1p3
+""".split()
+TOKENS += [
+    b"1" * 5000,
+    b"[" * 2000,
+    b"\xff",
+    b"\x00",
+    b" ",
+    b"\n",
+    b"\xd9\xa1",
+    b'"warnings":["a store is gone"],',
+]
 
 
 def mutations(text: bytes, seed: int, count: int) -> Iterator[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -18,15 +17,6 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "march.csv").write_text(csv_text(ROWS))
     return tmp_path
-
-
-def test_a_line_for_each_bill_and_the_charges_in_sql(at: Path) -> None:
-    out, err = call("collect", "aws", "march.csv")
-    assert out == "aws/111122223333 2026-03: 3 rows, billed 98.31, effective 98.31 USD, not final\n"
-    assert err == ""
-    asked = "select provider, count(*), sum(billed_cost), sum(effective_cost) from charges group by 1"
-    (row,) = json.loads(call("sql", asked, "--format", "json")[0])
-    assert list(row.values()) == ["aws", 3, 98.31, 98.31]
 
 
 def test_what_replaces_and_what_is_left_out_is_said(at: Path) -> None:
@@ -52,5 +42,4 @@ def test_paths_come_from_the_configuration_where_none_is_given_and_have_to_be_th
     assert 'set exports = ["…"] under [aws]' in call("collect", "aws", code=2)[1]
     (at / "gpucost.toml").write_text('[aws]\nexports = ["march.csv"]\n')
     assert "3 rows" in call("collect", "aws")[0]
-    for path in ("nowhere.csv", "ftp://host/x"):
-        assert path in call("collect", "aws", path, code=2)[1]
+    assert "ftp://host/x" in call("collect", "aws", "ftp://host/x", code=2)[1]

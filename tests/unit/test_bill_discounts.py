@@ -1,9 +1,12 @@
-"""Discounts and fees of a bill: whose price they lower or raise, and that nothing is taken off twice."""
+"""Discounts and fees of a bill: whose price they lower or raise, and that nothing is taken off twice.
+
+With them what AWS charges for GPUs besides on-demand hours: onto which node it goes, or what it is named where it has none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,331 +16,385 @@ import pytest
 from gpucost import price
 from gpucost.config.model import Bills as BillSettings
 from gpucost.config.model import Config
-from tests.unit.bills import Bills, csv_text, own_rows, own_text, usage
+from tests.unit.bills import ITEMS, NAMES, Bills, check_scene, item, own_rows, own_text, scene
 
-PAYER, USER, OTHER = "111122223333", "444455556666", "999988887777"
-SP_ARN = f"arn:aws:savingsplans::{PAYER}:savingsplan/aaaa"
-RI_ARN = f"arn:aws:ec2:us-east-1:{PAYER}:reserved-instances/bbbb"
-A, B, C = "i-0aaa", "i-0bbb", "i-0ccc"
-MONTH = {"UsageStartDate": "2026-03-01T00:00:00Z", "UsageEndDate": "2026-04-01T00:00:00Z"}
-NET = "lineItem/NetUnblendedCost"
 Row = dict[str, str]
+PLAN_FEE = "product=ComputeSavingsPlans usage=ComputeSP:1yrNoUpfront"
+HEAVY = "usage=HeavyUsage:p4d.24xlarge reservation=RESERVATION"
+#: Line items by the word that a row begins with: others, and three machines for $30 an hour.
+KINDS = ITEMS | {
+    "a": "id=i-0aaa cost=30",
+    "b": "id=i-0bbb cost=30",
+    "c": "id=i-0ccc cost=30",
+    "edp_month": "item=EdpDiscount id= UsageStartDate=2026-03-01T00:00:00Z UsageEndDate=2026-04-01T00:00:00Z",
+    "auto": "product=AmazonEKS usage=USE1-EKS-Auto:p4d.24xlarge-management-hours cost=3.6 "
+    "id=arn:aws:ec2:us-east-1:444455556666:instance/i-0aaa",
+    "sagemaker": "product=AmazonSageMaker cost=60 id=arn:aws:sagemaker:us-east-1:1:training-job/x",
+}
 
 
 @dataclass(frozen=True)
 class Case:
-    """The rows of a payer's bill; what a machine's hour costs, what of that discounts took off, its price where it differs.
+    """The rows of a payer's bill, what machines' hours cost, and of all what is left of discounts and the total.
 
-    `rest` is what of the discounts no machine's hour holds, `total` what all charges cost.
+    Of an hour: its cost, what of that discounts took off, and its hours and price if they are not 1 and the cost.
     """
 
     rows: list[Row]
-    costs: Mapping[tuple[str, int], tuple[float, ...]]
-    rest: str | None = None
-    total: str | None = None
+    costs: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+    sums: Mapping[str, str] = field(default_factory=dict)
     spread: bool = True
     sharing: str = "as_billed"
+
+
+def case(table: str, **settings: Any) -> Case:
+    """A case from a table: a row, and what that machine costs in that hour; the last row may be of `all`."""
+    rows, costs, sums = [], {}, {}
+    for text, told in zip(*scene(table, str), strict=True):
+        if text.strip() == "all":
+            sums = told
+            continue
+        row = item(text, KINDS)
+        rows.append(row)
+        if told:
+            key = told.pop("on", row["lineItem/ResourceId"]), int(row["lineItem/UsageStartDate"][11:13])
+            values = {"off": "0", "hours": "1", "price": told["cost"]} | told
+            costs[key] = {name: float(value) for name, value in values.items()}
+    return Case(rows, costs, sums, **settings)
 
 
 class Priced:
     """All cases in one store, each with accounts and machines of its own; those with net columns are loaded by themselves."""
 
-    def __init__(
-        self, folder: Path, cases: Mapping[str, Case], nodes: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, cases: Mapping[str, Case], nodes: Mapping[str, str]) -> None:
+        self.cases = cases
         self.numbers = {name: number for number, name in enumerate(cases)}
         self.bills = Bills(folder)
         files: dict[str, list[Row]] = {"plain.csv": [], "net.csv": []}
-        self.places: dict[str, str] = {}
-        for name, case in cases.items():
-            file = "net.csv" if any("/Net" in column for row in case.rows for column in row) else "plain.csv"
-            self.places[name] = f"{file}:{len(files[file])}"
-            files[file] += own_rows(case.rows, self.numbers[name])
+        self.places: dict[str, int] = {}
+        for name, one in cases.items():
+            columns = {column for row in one.rows for column in row}
+            file = "net.csv" if any("/Net" in column for column in columns) else "plain.csv"
+            self.places[name] = len(files[file])
+            files[file] += own_rows(one.rows, self.numbers[name])
         for file, rows in files.items():
-            run = self.bills.load(self.bills.write(file, csv_text(rows))) if rows else None
-            assert run is None or not run.errors, run
-        self._hours: dict[tuple[bool, str], dict[str, Any]] = {}
+            self.bills.aws(rows, file)
+        self._answers: dict[tuple[bool, str, str], list[Any]] = {}
         with self.bills.store.write() as con:
-            for name, machine_id in (nodes or {}).items():
+            for name, machine_id in nodes.items():
                 con.execute(
                     "INSERT INTO nodes (node_id, cluster, node, machine_id, up_from_ms, up_to_ms, provider, capacity_type, "
                     "gpu_count) VALUES (1, 'prod', 'n', $1, 0, 9e15, 'aws', 'unknown', 8)",
                     [self.own(name, machine_id)],
                 )
-            for spread, sharing in {(case.spread, case.sharing): None for case in cases.values()}:
+            for spread, sharing in {(one.spread, one.sharing) for one in cases.values()}:
                 prices: Any = {"commitment_sharing": sharing}
                 price.stage(con, Config(bills=BillSettings(spread_discounts=spread), prices=prices))
-                self._hours[spread, sharing] = {
-                    what: con.execute(sql).fetchall()
-                    for what, sql in {
-                        "hours": "SELECT instance_key, hour(epoch_ms(from_ms)), sum(effective_cost), sum(discount_cost), "
-                        "sum(instance_hours), max(price_per_hour) FROM billed_hours GROUP BY ALL ORDER BY ALL",
-                        "totals": "SELECT billing_account_id, sum(effective_cost), "
-                        "coalesce(sum(effective_cost) FILTER (kind = 'discount'), 0) FROM bill_rows GROUP BY ALL",
-                        "pools": "SELECT instance_key, capacity_type, is_unexplained, pool FROM billed_hours",
-                        "rates": "SELECT commitment, discounted_cost, discount_cost, rows, first_rows FROM discount_rates",
-                        "nodes": "SELECT instance_key, node_id FROM billed_nodes",
-                    }.items()
-                }
-        self.cases = cases
+                for what, sql in {
+                    "hours": "SELECT instance_key, hour(epoch_ms(from_ms)), sum(effective_cost), sum(discount_cost), "
+                    "sum(instance_hours), max(price_per_hour) FROM billed_hours GROUP BY ALL",
+                    "totals": "SELECT billing_account_id, sum(effective_cost), "
+                    "coalesce(sum(effective_cost) FILTER (kind = 'discount'), 0) FROM bill_rows GROUP BY ALL",
+                    "pools": "SELECT instance_key, capacity_type, is_unexplained, pool FROM billed_hours",
+                    "rates": "SELECT commitment, discounted_cost, discount_cost, rows, first_rows FROM discount_rates",
+                    "nodes": "SELECT instance_key, node_id FROM billed_nodes",
+                }.items():
+                    self._answers[spread, sharing, what] = con.execute(sql).fetchall()
 
     def own(self, name: str, text: str) -> str:
         """A name of accounts, machines or capacity reservations, as it is in a case."""
         return own_text(text, self.numbers[name])
 
     def answer(self, name: str, what: str) -> list[Any]:
-        case = self.cases[name]
-        return list(self._hours[case.spread, case.sharing][what])
+        return self._answers[self.cases[name].spread, self.cases[name].sharing, what]
 
-    def costs(self, name: str) -> dict[tuple[str, int], tuple[float, ...]]:
-        """By machine and hour, as named in the case: what it costs, what of that discounts took off, its hours and its price."""
+    def costs(self, name: str) -> dict[tuple[str, int], dict[str, float]]:
+        """By machine and hour, as named in the case."""
         end = f"{self.numbers[name]:03x}"
-        return {
-            (key.removesuffix(end), hour): tuple(float(round(value or 0, 9)) for value in values)
-            for key, hour, *values in self.answer(name, "hours")
-            if key[6:] == end
-        }
+        names, costs = ("cost", "off", "hours", "price"), {}
+        for key, hour, *values in self.answer(name, "hours"):
+            if key[6:] == end:
+                rounded = [float(round(value or 0, 9)) for value in values]
+                costs[key[:6], hour] = dict(zip(names, rounded, strict=True))
+        return costs
 
-    def totals(self, name: str) -> tuple[Decimal, Decimal]:
+    def totals(self, name: str) -> dict[str, Decimal]:
         """The effective cost of all charges, and of the discounts that no machine's hour holds."""
-        [(total, discounts)] = [
-            row[1:] for row in self.answer(name, "totals") if row[0] == self.own(name, PAYER)
-        ]
-        return total, discounts - Decimal(str(sum(values[1] for values in self.costs(name).values())))
+        payer = self.own(name, NAMES["PAYER"])
+        [(total, discounts)] = [row[1:] for row in self.answer(name, "totals") if row[0] == payer]
+        taken = sum(values["off"] for values in self.costs(name).values())
+        return {"total": total, "rest": discounts - Decimal(str(taken))}
 
     def charges(self, name: str) -> list[dict[str, Any]]:
-        return [
-            charge for charge in self.bills.charges() if charge["billing_account_id"] == self.own(name, PAYER)
-        ]
-
-    def check(self, name: str) -> None:
-        case = self.cases[name]
-        costs = {
-            key: (cost, off, 1, price[0] if price else cost)
-            for key, (cost, off, *price) in case.costs.items()
-        }
-        assert self.costs(name) == costs
-        if case.rest is not None:
-            assert self.totals(name)[1] == Decimal(case.rest)
-        if case.total is not None:
-            assert self.totals(name)[0] == Decimal(case.total)
+        payer = self.own(name, NAMES["PAYER"])
+        return [charge for charge in self.bills.charges() if charge["billing_account_id"] == payer]
 
 
-def machine(hour: int = 10, key: str = A, cost: str = "30", **more: str) -> Row:
-    return usage(hour, ResourceId=key, UnblendedCost=cost, **more)
+HOUR = """
+a hour={0}
+b hour={0} cost=7.77 usage=SpotUsage:p4d.24xlarge
+covered hour={0} id=i-0ccc cost=30 plan_cost=19.19 account=OTHER
+negation hour={0} cost=-30 account=OTHER
+plan_fee hour={0} cost=25 committed=25 used=19.19
+reserved hour={0} id=i-0ddd reserved_cost=11"""
+HOURS = 3
 
 
-def edp(cost: str, hour: int = 10, **more: str) -> Row:
-    return usage(hour, **({"LineItemType": "EdpDiscount", "UnblendedCost": cost, "ResourceId": ""} | more))
-
-
-def covered(hour: int, key: str, cost: str, **more: str) -> list[Row]:
-    """An hour that a savings plan covers: at the plan's cost, and what takes its list price back."""
-    plan = {"savingsPlan/SavingsPlanARN": SP_ARN}
-    rate = plan | {"savingsPlan/SavingsPlanEffectiveCost": cost}
-    return [
-        machine(hour, key, LineItemType="SavingsPlanCoveredUsage", **(rate | more)),
-        machine(hour, "", "-30", LineItemType="SavingsPlanNegation", **(plan | more)),
-    ]
-
-
-def plan_fee(hour: int, committed: str, used: str, **more: str) -> Row:
-    fee = {
-        "LineItemType": "SavingsPlanRecurringFee", "ProductCode": "ComputeSavingsPlans",
-        "UsageType": "ComputeSP:1yrNoUpfront", "UsageAccountId": PAYER, "ResourceId": SP_ARN, "UnblendedCost": committed,
-        "savingsPlan/SavingsPlanARN": SP_ARN, "savingsPlan/TotalCommitmentToDate": committed,
-        "savingsPlan/UsedCommitment": used,
-    }  # fmt: skip
-    return usage(hour, **(fee | more))
-
-
-TRAFFIC = {"UsageType": "USE1-DataTransfer-Out-Bytes", "unit": "GB"}
-VOLUME = {"UsageType": "EBS:VolumeUsage.gp3", "unit": "GB-Mo", "ResourceId": "vol-1"}
-PLAN_FEE = {"ProductCode": "ComputeSavingsPlans", "UsageType": "ComputeSP:1yrNoUpfront"}
-RESERVATION = {"reservation/ReservationARN": RI_ARN}
-CLUSTER = {"ProductCode": "AmazonEKS", "UsageType": "USE1-AmazonEKS-Hours:perCluster"}
-GATEWAY = {"UsageType": "USE1-NatGateway-Hours"}
-G5 = {"UsageType": "BoxUsage:g5.xlarge"}
-OF_PAYER = {"UsageAccountId": PAYER}
-STORAGE = {"ProductCode": "AmazonS3", "UsageType": "TimedStorage-ByteHrs", "ResourceId": "bucket"}
-NET_PLAN = {"savingsPlan/SavingsPlanEffectiveCost": "20", "savingsPlan/NetSavingsPlanEffectiveCost": "18"}
-
-
-def invoice(discount: str | None) -> list[Row]:
+def invoice(discount: str) -> list[Row]:
     """Hours on demand, spot, under a plan and a reservation with parts unused; with 10 % off everything, told in two ways."""
-    rows = [
-        *(machine(hour, A) for hour in range(8)),
-        *(machine(hour, B, "7.77", UsageType="SpotUsage:p4d.24xlarge") for hour in range(8)),
-        *(row for hour in range(8) for row in covered(hour, C, "19.19", UsageAccountId=OTHER)),
-        *(plan_fee(hour, "25", "19.19") for hour in range(8)),
-        *(
-            machine(
-                hour,
-                "i-0ddd",
-                "0",
-                LineItemType="DiscountedUsage",
-                **(RESERVATION | {"reservation/EffectiveCost": "11"}),
-            )
-            for hour in range(8)
-        ),
-        machine(
-            0, RI_ARN, "99", LineItemType="RIFee", **(RESERVATION | {"reservation/UnusedRecurringFee": "11"})
-        ),
-    ]
-    if discount is None:
-        return rows
+    rows = case("".join(HOUR.format(hour) for hour in range(HOURS))).rows
+    rows.append(item("reserved_fee hour=0 cost=44 unused_fee=11"))
     discounts = []
     for row in rows:
         cost = Decimal(row["lineItem/UnblendedCost"])
-        if row["lineItem/LineItemType"] not in ("SavingsPlanCoveredUsage", "SavingsPlanNegation") and cost:
-            taken = row | {"lineItem/LineItemType": "EdpDiscount", "lineItem/UnblendedCost": str(-cost / 10)}
+        is_covered = row["lineItem/LineItemType"] in ("SavingsPlanCoveredUsage", "SavingsPlanNegation")
+        if cost and not is_covered and discount != "none":
+            taken = {"lineItem/LineItemType": "EdpDiscount", "lineItem/UnblendedCost": str(-cost / 10)}
             if discount == "spread":
-                blank = (
-                    "savingsPlan/SavingsPlanARN",
-                    "reservation/ReservationARN",
-                    "lineItem/ResourceId",
-                    "lineItem/UsageType",
-                )
-                taken |= dict.fromkeys(blank, "")
-            discounts.append(taken)
+                columns = ("savingsPlan/SavingsPlanARN", "reservation/ReservationARN")
+                taken |= dict.fromkeys((*columns, "lineItem/ResourceId", "lineItem/UsageType"), "")
+            discounts.append(row | taken)
     return rows + discounts
 
 
+HYPERPOD = "a HyperPod machine that the bill names"
 CASES = {
-    "on a machine lowers that machine in that hour": Case(
-        [machine(10), machine(11), machine(10, B), edp("-3", 10, ResourceId=A)],
-        {(A, 10): (27, -3), (A, 11): (30, 0), (B, 10): (30, 0)}
-    ),
-    "a month's on a machine is over its hours by cost": Case(
-        [machine(10), machine(11, cost="60"), machine(10, B), edp("-9", ResourceId=A, **MONTH)],
-        {(A, 10): (27, -3), (A, 11): (54, -6), (B, 10): (30, 0)},
-    ),
-    "on a machine's traffic or on a volume is none on the machine": Case(
-        [machine(10), machine(10, cost="5", **TRAFFIC), usage(10, UnblendedCost="8", **VOLUME),
-         edp("-0.5", ResourceId=A, **TRAFFIC), edp("-0.8", **VOLUME)],
-        {(A, 10): (30, 0)}, rest="-1.3",
-    ),
+    "on a machine lowers that machine in that hour": case("""
+a         | cost=27 off=-3
+a hour=11 | cost=30
+b         | cost=30
+edp id=i-0aaa cost=-3"""),
+    "a month's on a machine is over its hours by cost": case("""
+a                 | cost=27 off=-3
+a hour=11 cost=60 | cost=54 off=-6
+b                 | cost=30
+edp_month id=i-0aaa cost=-9"""),
+    "on a machine's traffic or on a volume is none on the machine": case("""
+a | cost=30
+traffic id=i-0aaa cost=5
+volume cost=8
+edp id=i-0aaa cost=-0.5 usage=USE1-DataTransfer-Out-Bytes unit=GB
+edp id=vol-1 cost=-0.8 usage=EBS:VolumeUsage.gp3 unit=GB-Mo
+all | rest=-1.3"""),
     # in any account; the quarter that nothing used bears the rest
     **{
-        f"on a plan's fee lowers all that its ARN covers: {where}": Case(
-            [*covered(10, A, "20"), *covered(10, B, "10", UsageAccountId=OTHER), machine(10, C), plan_fee(10, "40", "30"),
-             edp("-4", 10, **(PLAN_FEE | OF_PAYER | {where: SP_ARN}))],
-            {(A, 10): (18, -2), (B, 10): (9, -1), (C, 10): (30, 0)}, "-1", "66", spread=False,
-        )
-        for where in ("savingsPlan/SavingsPlanARN", "ResourceId")
+        f"on a plan's fee lowers all that its ARN covers: {column}": case(f"""
+covered id=i-0aaa cost=30 plan_cost=20               | cost=18 off=-2
+negation cost=-30
+covered id=i-0bbb cost=30 plan_cost=10 account=OTHER | cost=9 off=-1
+negation cost=-30 account=OTHER
+c | cost=30
+plan_fee cost=40 committed=40 used=30
+edp cost=-4 {PLAN_FEE} account=PAYER {column}=PLAN
+all | rest=-1 total=66""", spread=False)
+        for column in ("plan", "id")
     },
-    "on an upfront fee: the month bears its part": Case(
-        [machine(0, RI_ARN, "1200", LineItemType="Fee", **RESERVATION),
-         machine(10, A, "0", LineItemType="DiscountedUsage", **(RESERVATION | {"reservation/EffectiveCost": "100"})),
-         edp("-120", **RESERVATION)],
-        {(A, 10): (90, -10)}, rest="-110",
-    ),
-    "on a month's fee: the hours so far bear their part": Case(
-        [machine(0, RI_ARN, "720", LineItemType="RIFee", **(RESERVATION | {"reservation/UnusedRecurringFee": "0"})),
-         machine(10, A, "0", LineItemType="DiscountedUsage", **(RESERVATION | {"reservation/EffectiveCost": "100"})),
-         edp("-72", **RESERVATION)],
-        {(A, 10): (90, -10)}, rest="-62",
-    ),
-    "others are spread over their product in the account": Case(
-        [machine(10), machine(11, B, "60"), machine(10, C, UsageAccountId=OTHER),
-         usage(10, UnblendedCost="10", ResourceId="arn:aws:eks:x", **CLUSTER), edp("-9", UsageType="", **MONTH)],
-        {(A, 10): (27, -3), (B, 11): (54, -6), (C, 10): (30, 0)}, rest="0",
-    ),
-    "spreading can be left off": Case(
-        [machine(10), edp("-3", UsageType="", **MONTH), edp("-1", ResourceId=A)], {(A, 10): (29, -1)}, rest="-3", spread=False
-    ),
-    "of one kind of usage is spread over that": Case(
-        [machine(10), machine(10, B, "10", **G5), usage(10, UnblendedCost="4", ResourceId="arn:aws:ec2:nat", **GATEWAY),
-         edp("-4", LineItemType="BundledDiscount", **GATEWAY), edp("-2", LineItemType="PrivateRateDiscount", **G5)],
-        {(A, 10): (30, 0), (B, 10): (8, -2)}, rest="-4",
-    ),
+    "on an upfront fee: the month bears its part": case(f"""
+reserved_upfront hour=0 cost=1200
+reserved id=i-0aaa reserved_cost=100 | cost=90 off=-10
+edp cost=-120 {HEAVY}
+all | rest=-110"""),
+    "on a month's fee: the hours so far bear their part": case(f"""
+reserved_fee hour=0 cost=720 unused_fee=0
+reserved id=i-0aaa reserved_cost=100 | cost=90 off=-10
+edp cost=-72 {HEAVY}
+all | rest=-62"""),
+    "others are spread over their product in the account": case("""
+a                 | cost=27 off=-3
+b hour=11 cost=60 | cost=54 off=-6
+c account=OTHER   | cost=30
+machine id=arn:aws:eks:x cost=10 product=AmazonEKS usage=USE1-AmazonEKS-Hours:perCluster
+edp_month cost=-9 usage=
+all | rest=0"""),
+    "spreading can be left off": case("""
+a | cost=29 off=-1
+edp_month cost=-3 usage=
+edp id=i-0aaa cost=-1
+all | rest=-3""", spread=False),
+    "of one kind of usage is spread over that": case("""
+a                                  | cost=30
+b cost=10 usage=BoxUsage:g5.xlarge | cost=8 off=-2
+machine id=arn:aws:ec2:nat cost=4 usage=USE1-NatGateway-Hours
+edp cost=-4 item=BundledDiscount usage=USE1-NatGateway-Hours
+edp cost=-2 item=PrivateRateDiscount usage=BoxUsage:g5.xlarge
+all | rest=-4"""),
     # one row a month in the management account, whose usage is in its members
-    "in the payer's account is spread over the product in all": Case(
-        [machine(10), machine(10, C, UsageAccountId=OTHER), edp("-6", **OF_PAYER, **MONTH)],
-        {(A, 10): (27, -3), (C, 10): (27, -3)}
-    ),
-    "without a type in the payer's account is of all accounts, the payer's usage alike": Case(
-        [machine(10, A, "100", **OF_PAYER), machine(10, B, "900"), edp("-100", UsageType="", **OF_PAYER)],
-        {(A, 10): (90, -10), (B, 10): (810, -90)},
-    ),
-    "where each account has its own, so has the payer's": Case(
-        [machine(10, A, "100", **OF_PAYER), machine(10, B, "900"), edp("-20", UsageType="", **OF_PAYER),
-         edp("-90", UsageType="")],
-        {(A, 10): (80, -20), (B, 10): (810, -90)},
-    ),
-    "that names no product is spread over its account": Case(
-        [machine(10), machine(10, C, UsageAccountId=OTHER), usage(10, UnblendedCost="10", **STORAGE),
-         edp("-4", ProductCode="", UsageType="")],
-        {(A, 10): (27, -3), (C, 10): (30, 0)}, rest="-1",
-    ),
-    "of what is not in the bill lowers nothing": Case(
-        [machine(10), edp("-3", ProductCode="AmazonRDS", UsageType="")], {(A, 10): (30, 0)}
-    ),
-    "net costs have the discount already": Case(
-        [machine(10, **{NET: "27"}), edp("-3", ResourceId=A, **{NET: "0"}), edp("-3", UsageType="", **{NET: ""})],
-        {(A, 10): (27, 0)}
-    ),
-    "per row either the net cost or the discount counts": Case(
-        [machine(10, **{NET: "27"}), machine(10, B, **{NET: ""}), edp("-6", UsageType="", **{NET: ""})],
-        {(A, 10): (27, 0), (B, 10): (27, -3)}, "0", "54",
-    ),
-    "what nothing used of a plan is net too": Case(
-        [machine(10, LineItemType="SavingsPlanCoveredUsage", **NET_PLAN), plan_fee(10, "40", "20", **{NET: "36"})],
-        {(A, 10): (18, 0)}, total="36",
-    ),
-    "a plan's net cost has the discount where no other net column is filled": Case(
-        [*covered(10, A, "20", **{"savingsPlan/NetSavingsPlanEffectiveCost": "18"}),
-         plan_fee(10, "40", "20", **{"savingsPlan/RecurringCommitmentForBillingPeriod": "40",
-                                     "savingsPlan/NetRecurringCommitmentForBillingPeriod": "36"}),
-         edp("-4", ResourceId=SP_ARN, **PLAN_FEE)],
-        {(A, 10): (18, 0)}, "0", "36",
-    ),
-    "a reservation's net cost has the discount too": Case(
-        [machine(10, A, "0", LineItemType="DiscountedUsage", **(RESERVATION | {"reservation/EffectiveCost": "20",
-                                                                              "reservation/NetEffectiveCost": "18"})),
-         machine(0, RI_ARN, "40", LineItemType="RIFee", **(RESERVATION | {"reservation/UnusedRecurringFee": "20",
-                                                                         "reservation/NetUnusedRecurringFee": "18"})),
-         edp("-4", **RESERVATION)],
-        {(A, 10): (18, 0)}, "0", "36",
-    ),
+    "in the payer's account is spread over the product in all": case("""
+a               | cost=27 off=-3
+c account=OTHER | cost=27 off=-3
+edp_month cost=-6 account=PAYER"""),
+    "without a type in the payer's account is of all accounts, the payer's usage alike": case("""
+a cost=100 account=PAYER | cost=90 off=-10
+b cost=900               | cost=810 off=-90
+edp cost=-100 usage= account=PAYER"""),
+    "where each account has its own, so has the payer's": case("""
+a cost=100 account=PAYER | cost=80 off=-20
+b cost=900               | cost=810 off=-90
+edp cost=-20 usage= account=PAYER
+edp cost=-90 usage="""),
+    "that names no product is spread over its account": case("""
+a               | cost=27 off=-3
+c account=OTHER | cost=30
+machine id=bucket cost=10 product=AmazonS3 usage=TimedStorage-ByteHrs
+edp cost=-4 product= usage=
+all | rest=-1"""),
+    "of what is not in the bill lowers nothing": case("""
+a | cost=30
+edp cost=-3 product=AmazonRDS usage="""),
+    "net costs have the discount already": case("""
+a net=27 | cost=27
+edp id=i-0aaa cost=-3 net=0
+edp cost=-3 usage= net="""),
+    "per row either the net cost or the discount counts": case("""
+a net=27 | cost=27
+b net=   | cost=27 off=-3
+edp cost=-6 usage= net=
+all | rest=0 total=54"""),
+    "what nothing used of a plan is net too": case("""
+covered id=i-0aaa plan_cost=20 net_plan_cost=18 | cost=18
+plan_fee cost=40 committed=40 used=20 net=36
+all | total=36"""),
+    "a plan's net cost has the discount where no other net column is filled": case(f"""
+covered id=i-0aaa cost=30 plan_cost=20 net_plan_cost=18 | cost=18
+negation cost=-30
+plan_fee cost=40 committed=40 used=20 savingsPlan/RecurringCommitmentForBillingPeriod=40
+    savingsPlan/NetRecurringCommitmentForBillingPeriod=36
+edp id=PLAN cost=-4 {PLAN_FEE}
+all | rest=0 total=36"""),
+    "a reservation's net cost has the discount too": case(f"""
+reserved id=i-0aaa reserved_cost=20 net_reserved_cost=18 | cost=18
+reserved_fee hour=0 cost=40 unused_fee=20 net_unused_fee=18
+edp cost=-4 {HEAVY}
+all | rest=0 total=36"""),
+    "EKS Auto Mode's fee is part of its machine's price and no hours": case("""
+a         | cost=33.6
+auto
+a hour=11 | cost=37.2
+b         | cost=30
+auto hour=11 cost=7.2 amount=2"""),
+    # each by the rate of its own product
+    "on EKS Auto Mode's fee lowers its machine": case("""
+a | cost=30.6 off=-3.4
+auto cost=4
+edp cost=-3
+edp cost=-0.4 product=AmazonEKS usage="""),
+    # its hours are charged nothing, and nothing says why
+    "a fee alone is no price": case("""
+a cost=0 | cost=3.24 off=-0.36 price=0
+auto
+edp id=i-0aaa cost=-0.36"""),
+    HYPERPOD: case("""
+sagemaker id=arn:aws:sagemaker:us-east-1:1:cluster/x/i-0aaa usage=USE1-Cluster:ml.p5.48xlarge | on=i-0aaa cost=60"""),
+    "only instance usage is billed hours": case("""
+a capacity=BLOCK capacity_type= | cost=30.6 off=-3
+auto
+edp id=i-0aaa cost=-3 amount=1
+machine id=BLOCK cost=0 usage=USE1-Reservation:p4d.24xlarge amount=2
+machine id=BLOCK cost=30 usage=USE1-UnusedBox:p4d.24xlarge
+machine id= cost=100 item=Fee amount=720"""),
+    "a capacity block's fee is on its hours": case("""
+block capacity=BLOCK
+a cost=0 capacity=BLOCK capacity_type=capacity-block | cost=45 off=-5
+b cost=0 capacity=BLOCK capacity_type=capacity-block | cost=45 off=-5
+c cost=0 usage=USE1-UnusedBox:p4d.24xlarge
+edp id=BLOCK cost=-10 description='EDP, Capacity Block upfront fee'"""),
+    "on a block without its id": case("""
+block id= cost=1000
+a cost=0 usage=BoxUsage:p5.48xlarge         | cost=450 off=-50
+a cost=0 hour=11 usage=BoxUsage:p5.48xlarge | cost=450 off=-50
+b cost=60 usage=BoxUsage:p5.48xlarge        | cost=60
+edp hour=0 cost=-100 usage=USE1-CapacityBlock:p5.48xlarge description='Discount on Capacity Block fee'"""),
+    "machines of one system, tenancy and capacity type share a price": case("""
+a         | cost=30 price=20
+b cost=10 | cost=10 price=20""", sharing="pooled"),
+    **{
+        f"machines share no price with others: {column}": case(f"""
+a                           | cost=30
+b cost=10 {column}={value} | cost=10""", sharing="pooled")
+        for column, value in {
+            "capacity": "BLOCK", "usage": "DedicatedUsage:p4d.24xlarge", "Operation": "RunInstances:0002", "account": "OTHER",
+        }.items()
+    },
+    "each reservation and each block shares by itself": case("""
+a capacity=BLOCK           | cost=30 price=20
+b cost=10 capacity=BLOCK   | cost=10 price=20
+c cost=6 capacity=CAPACITY | cost=6""", sharing="pooled"),
 }  # fmt: skip
-INVOICES = {
-    f"{discount or 'none'}, {sharing}": Case(invoice(discount), {}, sharing=sharing)
-    for discount in (None, "by resource", "spread")
+#: What GPUs without a node are.
+NAMED = """
+sagemaker usage=USE1-Train:ml.p5.48xlarge    | kind=managed instance_type=p5.48xlarge machine=- hours=-
+sagemaker usage=USE1-Cluster:ml.p5.48xlarge id=arn:aws:sagemaker:us-east-1:1:cluster/x
+    | kind=managed instance_type=p5.48xlarge machine=- hours=-
+sagemaker usage=USW2-Host:ml.g5.12xlarge     | kind=managed instance_type=g5.12xlarge machine=- hours=-
+sagemaker usage=USE1-Notebk:ml.g4dn.xlarge   | kind=managed instance_type=g4dn.xlarge machine=- hours=-
+sagemaker usage=USE1-Studio:KernelGateway-ml.g4dn.xlarge product_instance_type=ml.g4dn.xlarge
+    | kind=managed instance_type=g4dn.xlarge machine=- hours=-
+sagemaker usage=USE1-Train:ml.m5.xlarge      | kind=other instance_type=- machine=- hours=-
+sagemaker usage=USE1-Cluster:VolumeUsage.gp2 | kind=other instance_type=- machine=- hours=-
+auto id=arn:aws:eks:us-east-1:1:cluster/x    | kind=managed instance_type=p4d.24xlarge machine=- hours=-
+auto id= usage=USE1-EKS-Auto:m5.metal-24xl-management-hours   | kind=other instance_type=- machine=- hours=-
+machine id=BLOCK usage=USE1-UnusedBox:p5.48xlarge             | kind=reserved_unused instance_type=p5.48xlarge machine=- hours=1
+machine id=BLOCK cost=0 usage=USE1-Reservation:p5.48xlarge    | kind=other instance_type=- machine=- hours=-
+machine id=BLOCK cost=0 usage=USE1-DedicatedRes:p5.48xlarge   | kind=other instance_type=- machine=- hours=-"""
+OTHERS = {
+    f"{discount}, {sharing}": Case(invoice(discount), sharing=sharing)
+    for discount in ("none", "by resource", "spread")
     for sharing in ("pooled", "as_billed")
-}
+} | {"named": Case([item(row, KINDS) for row in scene(NAMED, str)[0]])}
 
 
 @pytest.fixture(scope="module")
-def discounted(tmp_path_factory: pytest.TempPathFactory) -> Priced:
-    return Priced(tmp_path_factory.mktemp("bills"), CASES | INVOICES)
+def priced(tmp_path_factory: pytest.TempPathFactory) -> Priced:
+    node = "aws:///use1-az4/sagemaker/cluster/hyperpod-tqci9uwuwqiz-i-0aaa"
+    return Priced(tmp_path_factory.mktemp("bills"), CASES | OTHERS, {HYPERPOD: node})
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_discount(discounted: Priced, name: str) -> None:
-    discounted.check(name)
+def test_a_discount(priced: Priced, name: str) -> None:
+    assert priced.costs(name) == CASES[name].costs
+    totals = {what: priced.totals(name)[what] for what in CASES[name].sums}
+    assert totals == {what: Decimal(cost) for what, cost in CASES[name].sums.items()}
 
 
-def test_a_rate_says_which_rows_it_is_of(discounted: Priced) -> None:
-    name = "on a plan's fee lowers all that its ARN covers: savingsPlan/SavingsPlanARN"
-    [rate] = [row for row in discounted.answer(name, "rates") if row[0] == discounted.own(name, SP_ARN)]
-    file, _, rows_before = discounted.places[name].partition(":")
-    assert rate[1:4] == (40, -4, 1) and [row.rpartition("/")[2] for row in rate[4]] == [
-        f"{file}:{int(rows_before) + 7}"
-    ]
+def test_a_rate_says_which_rows_it_is_of(priced: Priced) -> None:
+    name = "on a plan's fee lowers all that its ARN covers: plan"
+    [rate] = [row for row in priced.answer(name, "rates") if row[0] == priced.own(name, NAMES["PLAN"])]
+    assert rate[1:4] == (40, -4, 1)
+    assert [row.rpartition("/")[2] for row in rate[4]] == [f"plain.csv:{priced.places[name] + 7}"]
 
 
 @pytest.mark.parametrize("sharing", ["pooled", "as_billed"])
 @pytest.mark.parametrize("discount", ["by resource", "spread"])
-def test_ten_percent_off_is_exactly_ten_percent_off(discounted: Priced, discount: str, sharing: str) -> None:
-    name, bare = f"{discount}, {sharing}", f"none, {sharing}"
-    costs = discounted.costs(name)
-    assert len(costs) == 32
-    assert costs == {
-        key: pytest.approx((cost * 0.9, -cost / 10, 1, value * 0.9))
-        for key, (cost, _, _, value) in discounted.costs(bare).items()
-    }
-    total, rest = discounted.totals(name)
-    assert total == discounted.totals(bare)[0] * Decimal("0.9")
+def test_ten_percent_off_is_exactly_ten_percent_off(priced: Priced, discount: str, sharing: str) -> None:
+    costs, bare = priced.costs(f"{discount}, {sharing}"), priced.costs(f"none, {sharing}")
+    assert costs.keys() == bare.keys() and len(costs) == 4 * HOURS
+    for key, hour in bare.items():
+        less = {
+            "cost": hour["cost"] * 0.9,
+            "off": -hour["cost"] / 10,
+            "hours": 1,
+            "price": hour["price"] * 0.9,
+        }
+        assert costs[key] == pytest.approx(less)
+    totals = priced.totals(f"{discount}, {sharing}")
+    assert totals["total"] == priced.totals(f"none, {sharing}")["total"] * Decimal("0.9")
     # what is left of the discount is that of the unused parts
-    assert float(rest) == pytest.approx(-(8 * 5.81 + 11) / 10)
+    assert float(totals["rest"]) == pytest.approx(-(HOURS * 5.81 + 11) / 10)
+
+
+def test_what_machines_are_and_gpus_without_a_node(priced: Priced) -> None:
+    check_scene(priced.charges("named"), scene(NAMED, str)[1])
+    charges = priced.charges("EKS Auto Mode's fee is part of its machine's price and no hours")
+    fees = [charge for charge in charges if charge["kind"] == "node_fee"]
+    assert [(fee["instance_type"], fee["instance_hours"]) for fee in fees] == [("p4d.24xlarge", None)] * 2
+    assert priced.answer(HYPERPOD, "nodes") == [(priced.own(HYPERPOD, "i-0aaa"), 1)]
+
+    def pools(name: str, column: int) -> list[Any]:
+        """Of the case's hours: the capacity type, whether nothing explains their cost, or the pool."""
+        end = priced.own(name, "i-0aaa").removeprefix("i-0aaa")
+        return [row[column] for row in priced.answer(name, "pools") if row[0][6:] == end]
+
+    assert pools("only instance usage is billed hours", 1) == ["reserved"]
+    assert pools("a capacity block's fee is on its hours", 1) == ["capacity_block"] * 2
+    assert pools("a fee alone is no price", 2) == [True]
+    assert len(set(pools("each reservation and each block shares by itself", 3))) == 2

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+
+from gpucost.collect.bill import formats
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.store.connection import Store
@@ -28,3 +32,17 @@ def test_bills_of_each_format_are_read_as_they_were(tmp_path: Path) -> None:
 
 def test_stages_price_a_billed_fleet_as_they_did(billed_fleet: Billed) -> None:
     check(listed(billed_fleet.stages), STAGES / "billed.txt")
+
+
+@pytest.mark.parametrize(
+    "known", formats.all_formats(), ids=lambda known: f"{known.name}-{known.required[-1]}"
+)
+def test_columns_that_sql_reads_as_times_and_numbers_are_declared(known: formats.Format) -> None:
+    text = "".join(map(formats.sql_text, known.sql))
+    number = r"(?:bill_decimal|TRY_CAST)\((?:raw\.)?(\w+)(?: AS (?:DECIMAL|DOUBLE)[^:]*?)?\)"
+    time = r"(?:bill_moment|azure_day)\((?:raw\.)?\"?(\w+)\"?\)"
+    numbers, times = (set(re.findall(form, text)) & known.columns.keys() for form in (number, time))
+    others = {"product", "tags", "x_cost_categories", "start_time", "end_time"}
+    assert numbers - others <= set(known.numbers.split())
+    if known.name not in ("anthropic", "anthropic-console", "oci", "oci-focus"):
+        assert times <= set(known.times)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import duckdb
 import pytest
 
 from gpucost.collect.bill import opening
 from gpucost.store import charges
 from gpucost.store.charges import BillResult
-from tests.unit.bills import Bills, csv_text, usage
+from tests.unit.bills import Bills, csv_text, own_rows
+from tests.unit.test_bill_load import report, rows_of
 
-ROWS = [usage(hour) for hour in range(6)]
+ROWS = rows_of("machine 0-5")
 
 
 @pytest.fixture
@@ -31,15 +30,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(opening, "open_files", watched)
     return names
-
-
-def _of(account: str) -> str:
-    changed = {
-        "bill/PayerAccountId": account,
-        "lineItem/UsageAccountId": account,
-        "lineItem/ResourceId": f"i-{account}",
-    }
-    return csv_text([row | changed for row in ROWS])
 
 
 @pytest.fixture
@@ -71,15 +61,13 @@ def test_file_as_it_was_is_neither_read_nor_digested_again(
 
     with monkeypatch.context() as timeless:  # a disk that keeps no times
         fstat = os.fstat
-        names = ("st_dev", "st_ino", "st_size")
-        without = {"st_mtime_ns": 0, "st_ctime_ns": 0}
-        timeless.setattr(
-            opening.os,
-            "fstat",
-            lambda number: SimpleNamespace(
-                **{name: getattr(fstat(number), name) for name in names}, **without
-            ),
-        )
+
+        def stat_of(number: int) -> SimpleNamespace:
+            at = fstat(number)
+            sizes = {"st_dev": at.st_dev, "st_ino": at.st_ino, "st_size": at.st_size}
+            return SimpleNamespace(st_mtime_ns=0, st_ctime_ns=0, **sizes)
+
+        timeless.setattr(opening.os, "fstat", stat_of)
         load()
         path.write_text(csv_text(ROWS).replace("32.77,", "12.77,"))
         first = load()
@@ -88,17 +76,9 @@ def test_file_as_it_was_is_neither_read_nor_digested_again(
     monkeypatch.setattr(opening, "_AT_REST_NS", 10**18)
     again = load()
     assert again.verdict == "unchanged" and counts() == (2, 3)
-    fields = (
-        "provider",
-        "source",
-        "format",
-        "billing_account_id",
-        "billing_period",
-        "is_final",
-        "rows",
-        "amounts",
-    )
-    assert [getattr(again, name) for name in fields] == [getattr(first, name) for name in fields]
+    names = "provider source format billing_account_id billing_period is_final rows amounts"
+    for name in names.split():
+        assert getattr(again, name) == getattr(first, name)
     monkeypatch.setattr(opening, "_AT_REST_NS", 0)
     assert [load().verdict, load().verdict] == ["unchanged"] * 2 and counts() == (2, 4)
     path.chmod(0o600)
@@ -119,50 +99,38 @@ def test_new_file_is_compared_with_the_unchanged_files_of_its_run(bills: Bills, 
     """Alone the second file would stand beside the first; together nothing says which of the two holds."""
     march = bills.write("march.csv", csv_text(ROWS[:4]))
     bills.load(march)
-    other = bills.write("other.csv", csv_text([row | {"lineItem/UnblendedCost": "1"} for row in ROWS[:4]]))
+    other = bills.write("other.csv", csv_text(rows_of("machine 0-3 cost=1")))
     run = bills.load(march, other)
     assert "hold the same charges of 2026-03" in run.errors[0].message
     assert sorted(opened) == ["march.csv", "march.csv", "other.csv"]
     # a file that another one has replaced is read, too
-    bills.load(bills.write("final.csv", csv_text([row | {"bill/InvoiceId": "INV1"} for row in ROWS])))
+    bills.load(bills.write("final.csv", csv_text(rows_of("machine 0-5 InvoiceId=INV1"))))
     assert [result.verdict for result in bills.load(march).results] == ["not_final"]
     assert opened[3:] == ["final.csv", "march.csv"]
 
 
 def test_a_part_of_what_was_loaded_together_is_read(bills: Bills, opened: list[str]) -> None:
-    one, two = bills.write("one.csv", _of("111111111111")), bills.write("two.csv", _of("222222222222"))
+    one, two = [bills.write(f"{number}.csv", csv_text(own_rows(ROWS, number))) for number in (1, 2)]
     bills.load(one, two)
     del opened[:]
     assert [result.verdict for result in bills.load(one, two).results] == ["unchanged", "unchanged"]
     assert opened == []
     bills.load(one)
-    assert opened == ["one.csv"]
+    assert opened == ["1.csv"]
 
 
 def test_a_file_of_a_manifest_as_it_was_is_not_digested_again(bills: Bills, digested: list[str]) -> None:
-    manifest = {
-        "reportName": "cur", "bucket": "b", "reportKeys": ["march.csv"], "compression": "CSV", "assemblyId": "1",
-        "billingPeriod": {"start": "20260301T000000.000Z", "end": "20260401T000000.000Z"},
-    }  # fmt: skip
-    bills.write("export/march.csv", csv_text(ROWS))
-    bills.write("export/cur-Manifest.json", json.dumps(manifest))
-    bills.load(bills.directory / "export")
-    again = bills.load(bills.directory / "export")
-    assert [finding.code for finding in again.findings] == ["unchanged"]
-    assert digested == ["march.csv"]
+    bucket = report(bills, "one", one=ROWS)
+    bills.load(bucket)
+    del digested[:]
+    again = bills.load(bucket)
+    assert [finding.code for finding in again.findings] == ["unchanged"] and not digested
 
 
-@pytest.mark.parametrize("name", ["march.csv", pytest.param("march.parquet", marks=pytest.mark.slow)])
 def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(
-    bills: Bills, monkeypatch: pytest.MonkeyPatch, name: str
+    bills: Bills, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = bills.write("rows.csv", csv_text(ROWS))
-    path = bills.directory / name
-    duckdb.read_csv(str(text), all_varchar=True).write_parquet(str(path)) if name.endswith(
-        "parquet"
-    ) else path.write_bytes(text.read_bytes())
-    other = bills.directory / "other"
-    other.write_bytes(path.read_bytes())
+    path, other = (bills.write(name, csv_text(ROWS)) for name in ("march.csv", "other"))
     replace = charges.replace
 
     def replaced(*args: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which kind each resource is, and which metrics claims have; what they are worth are fleets: tests/fleets/shares.py."""
+"""Which kind each resource is; what they are worth are fleets: tests/fleets/shares.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import re
 from datetime import UTC, datetime
 
-from gpucost.catalog import accelerators, claim_metrics, devices, other_resources
+from gpucost.catalog import accelerators, devices, other_resources
 from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.questions.report import reading
@@ -16,6 +16,7 @@ from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from tests.replay.cases.words import at
 from tests.replay.result import by_pod, unpaid
+from tests.unit.bills import words
 
 HOURS = 6
 Answer = tuple[dict[str, float], ReportView]
@@ -34,22 +35,18 @@ def messages(view: ReportView, code: str) -> list[str]:
     return [notice.message for notice in view.coverage.warnings if notice.code == code]
 
 
-KINDS = {
-    "nvidia_com_gpu": "device", "nvidia_com_gpu_shared": "slot", "nvidia_com_mig_1g_5gb": "slice",
-    "nvidia_com_mig_2g_10gb_shared": "slice", "nvidia_com_gpumem": "memory", "nvidia_com_gpumem_percentage": "percentage",
-    "nvidia_com_gpucores": "cores", "nvidia_com_priority": "none", "volcano_sh_vgpu_number": "virtual",
-    "volcano_sh_vgpu_memory": "memory", "aliyun_com_gpu_mem": "total_memory", "aliyun_com_gpu_count": "device",
-    "amd_com_gpu": "device", "amd_com_cpx_nps4": "partition", "amd_com_spx_nps1": "partition", "habana_ai_gaudi": "device",
-    "aws_amazon_com_neuron": "device", "aws_amazon_com_neurondevice": "device", "aws_amazon_com_neuroncore": "core",
-    "google_com_tpu": "device", "huawei_com_Ascend910": "device", "huawei_com_Ascend910B4_1": "device",
-    "huawei_com_Ascend310P": "device", "huawei_com_Ascend310P_2c_1cpu": "unsplit",
-    "huawei_com_Ascend910B_memory": "unsplit_part", "gpu_intel_com_i915": "device", "gpu_intel_com_xe": "device",
-    "gpu_intel_com_xe_monitoring": "none", "gpu_intel_com_millicores": "unsplit_part", "cambricon_com_vmlu": "unsplit",
-    "cambricon_com_mlu_smlu_vmemory": "unsplit_part", "hygon_com_dcunum": "unsplit", "hygon_com_dcumem": "unsplit_part",
-    "cpu": "none", "memory": "none", "ephemeral_storage": "none", "hugepages_2Mi": "none", "pods": "none",
-    "attachable_volumes_aws_ebs": "none", "vpc_amazonaws_com_pod_eni": "none", "rdma_hca_shared_devices_a": "none",
-    "devices_kubevirt_io_kvm": "none",
-}  # fmt: skip
+KINDS = words("""
+    nvidia_com_gpu=device nvidia_com_gpu_shared=slot nvidia_com_mig_1g_5gb=slice nvidia_com_mig_2g_10gb_shared=slice
+    nvidia_com_gpumem=memory nvidia_com_gpumem_percentage=percentage nvidia_com_gpucores=cores nvidia_com_priority=none
+    volcano_sh_vgpu_number=virtual volcano_sh_vgpu_memory=memory aliyun_com_gpu_mem=total_memory aliyun_com_gpu_count=device
+    amd_com_gpu=device amd_com_cpx_nps4=partition amd_com_spx_nps1=partition habana_ai_gaudi=device
+    aws_amazon_com_neuron=device aws_amazon_com_neurondevice=device aws_amazon_com_neuroncore=core google_com_tpu=device
+    huawei_com_Ascend910=device huawei_com_Ascend910B4_1=device huawei_com_Ascend310P=device
+    huawei_com_Ascend310P_2c_1cpu=unsplit huawei_com_Ascend910B_memory=unsplit_part gpu_intel_com_i915=device
+    gpu_intel_com_xe=device gpu_intel_com_xe_monitoring=none gpu_intel_com_millicores=unsplit_part cambricon_com_vmlu=unsplit
+    cambricon_com_mlu_smlu_vmemory=unsplit_part hygon_com_dcunum=unsplit hygon_com_dcumem=unsplit_part cpu=none memory=none
+    ephemeral_storage=none hugepages_2Mi=none pods=none attachable_volumes_aws_ebs=none vpc_amazonaws_com_pod_eni=none
+    rdma_hca_shared_devices_a=none devices_kubevirt_io_kvm=none""")
 
 
 def test_a_resource_is_of_one_kind() -> None:
@@ -64,14 +61,3 @@ def test_a_resource_is_of_one_kind() -> None:
         (devices(), {name for name, kind in KINDS.items() if kind in of_devices}),
     ):
         assert {name for name in KINDS if re.fullmatch(pattern, name)} == expected
-
-
-def test_the_metrics_of_claims_are_those_of_the_versions_named() -> None:
-    with (pricing_dir() / "claim_series.csv").open(encoding="utf-8", newline="") as file:
-        versions = {row["metric"]: row["exporter"] for row in csv.DictReader(file)}
-    assert versions == {
-        "kube_pod_resourceclaim_info": "kube-state-metrics 2.20",
-        "kube_resourceclaim_status_reserved_for": "kube-state-metrics after 2.20",
-        "kube_resourceclaim_allocation_device_info": "kube-state-metrics after 2.20",
-    }
-    assert sorted(claim_metrics("pod") + claim_metrics("device")) == sorted(versions)
