@@ -53,13 +53,14 @@ def configured(folder: Path, chosen: dict[str, Any]) -> Config:
     return config.model_copy(update={"idle": idle, "mig": mig})
 
 
-def made(folder: Path, chosen: dict[str, Any], loads: list[Any]) -> None:
+def made(folder: Path, chosen: dict[str, Any], loads: list[Any]) -> Store:
     config = configured(folder, chosen)
     store = Store(config.store)
     with store.write() as con:
         for window in loads:
             load_window(con, window)
     pipeline.attribute(config, store)
+    return store
 
 
 def copied(file: Path, folder: Path) -> tuple[Config, Store]:
