@@ -247,3 +247,21 @@ def test_a_command_is_given_what_its_options_say(tmp_path: Path, monkeypatch: py
     assert call.period_name == "2026-10-01"
     assert (direct.period_name, direct.teams, direct.target, default) == ("October 2026", (), None, 3)
     assert "--store" not in CliRunner().invoke(program, ["--help"]).output
+
+
+def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
+    script = tmp_path / "many.py"
+    script.write_text(
+        "import typer\nfrom gpucost.cli.command import handle_errors\n"
+        "@handle_errors\ndef many() -> None:\n    for i in range(100_000): print(i)\n"
+        "typer.run(many)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(30), said) == (141, b"")

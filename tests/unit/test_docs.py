@@ -18,6 +18,7 @@ from gpucost.config.load import all_keys, load_config
 from gpucost.config.model import Budget, Config
 from gpucost.publish import openmetrics
 from gpucost.publish.rules import RulePrices, alerting_rules, recording_rules
+from gpucost.store.metrics import FAMILY_SAMPLES
 from tests import doc_pages
 from tests.unit.test_examples import parse
 
@@ -69,6 +70,25 @@ def test_the_page_of_metrics_names_everything_that_is_collected_and_checked() ->
         re.sub("[<>]", "_", label).lower() for fact in NODE_FACTS for label in fact.labels
     } - OTHER_SPELLINGS
     assert wanted - named == set()
+
+
+def test_metrics_that_inventory_reads_are_collected_and_documented() -> None:
+    """Each name in its SQL is one that is asked for, and each pattern of names is one of some that are."""
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    collected = {selector.metric for selector in selectors(Config().activity)}
+    texts = [
+        re.sub(r"--[^\n]*", "", file.read_text()) for file in (ROOT / "gpucost" / "inventory").glob("*.sql")
+    ]
+    read = {
+        name
+        for text in texts
+        for name in re.findall(r"'((?:kube|node_boot|actions|kueue|karpenter|DCGM)_[^' ]*[^'_ ])'", text)
+    }
+    assert len(read) > 20
+    read.discard(FAMILY_SAMPLES)  # what a server has samples of, in the store's own words
+    assert {name for name in read if not any(re.fullmatch(name, metric) for metric in collected)} == set()
+    matched = {metric for name in read for metric in collected if re.fullmatch(name, metric)}
+    assert {metric for metric in matched if f"`{metric}" not in page} == set()
 
 
 def test_the_starting_file_mentions_every_key_and_its_commented_defaults_are_the_defaults() -> None:
