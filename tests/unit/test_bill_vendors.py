@@ -10,7 +10,7 @@ from typing import Any
 
 from gpucost.collect.bill.load import BillRun
 from tests.unit.bills import Bills, check_scene, csv_text, words
-from tests.unit.test_token_bills import facts, token_rows
+from tests.unit.test_token_bills import token_rows
 
 OPENAI = """[
   {"object": "organization.costs.result", "amount": {"value": 0.06, "currency": "usd"}, "project_id": "proj_a",
@@ -90,6 +90,10 @@ def sums(bills: Bills) -> list[tuple[Any, ...]]:
     return bills.store.query(
         "SELECT format, count(*), sum(effective_cost) FROM charges GROUP BY 1 ORDER BY 1"
     )[1]
+
+
+def facts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(row["vendor"], row["model"], row["token_kind"], row["tokens"]) for row in rows]
 
 
 def test_openai_answers(bills: Bills) -> None:
