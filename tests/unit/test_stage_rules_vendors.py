@@ -91,6 +91,55 @@ RULES = {
         """,
         {"instance_types": ["p5"], "currency": "USD"},
     ),
+    "a load holds a bill for each account and month, final if all that costs is invoiced": Rule(
+        "store/sql/incoming_bills",
+        """
+        bills: bill_id
+        7
+        3
+
+        first_rows: detail_id INT, source_row INT
+        1, 1
+        2, 3
+        3, 4
+        4, 5
+        5, 6
+        6, 7
+        7, 8
+        8, 9
+        9, 10
+        10, 11
+        11, 12
+
+        charges_split: detail_id INT, source_row INT, source_file VARCHAR, provider VARCHAR, billing_period VARCHAR, \
+        billing_account_id VARCHAR, format VARCHAR, is_invoiced BOOLEAN, is_free BOOLEAN, issuer VARCHAR, rows INT
+        1, 1, 'f1', 'aws', '2026-09', 'acc', 'cur', true, false, NULL, 3
+        1, 2, 'f1', 'aws', '2026-09', 'acc', 'cur', false, false, NULL, 50
+        2, 3, 'f1', 'aws', '2026-09', NULL, 'cur', NULL, true, NULL, 2
+        3, 4, 'f2', 'aws', '2026-09', 'a1', 'cur', true, false, NULL, 1
+        4, 5, 'f2', 'aws', '2026-09', 'a2', 'cur', true, false, NULL, 1
+        5, 6, 'f2', 'aws', '2026-09', NULL, 'cur', false, false, NULL, 1
+        6, 7, 'f3', 'gcp', '2026-09', 'b', 'std', true, false, 'reseller', 1
+        7, 8, 'f4', 'gcp', '2026-09', 'b', 'std', NULL, false, 'reseller', 4
+        8, 9, 'f5', 'azure', '2026-09', 's', NULL, NULL, false, 'x', 1
+        9, 10, 'f5', 'azure', '2026-09', 's', NULL, NULL, false, NULL, 1
+        10, 11, 'f6', 'azure', '2026-10', 't', NULL, true, false, NULL, 1
+        11, 12, 'f6', 'azure', '2026-10', 't', NULL, false, false, NULL, 1
+        """,
+        """
+        SELECT bill_id, source, told_format, format, billing_account_id, billing_period, is_final, issuer, rows \
+        FROM incoming_bills ORDER BY bill_id
+        8 | aws | cur | cur | | 2026-09 | False | - | 1
+        9 | aws/a1 | cur | cur | a1 | 2026-09 | True | - | 1
+        10 | aws/a2 | cur | cur | a2 | 2026-09 | True | - | 1
+        11 | aws/acc | cur | cur | acc | 2026-09 | True | - | 5
+        12 | azure/s | - | given | s | 2026-09 | - | - | 2
+        13 | azure/t | - | given | t | 2026-10 | False | - | 2
+        14 | gcp/b | std | std | b | 2026-09 | False | reseller | 5
+        """,
+        {"source": None, "format": "given"},
+        sql="SET VARIABLE line_columns = ['source_row']",
+    ),
 }
 
 
