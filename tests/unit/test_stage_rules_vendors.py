@@ -110,6 +110,7 @@ RULES = {
         9, 10
         10, 11
         11, 12
+        12, 13
 
         charges_split: detail_id INT, source_row INT, source_file VARCHAR, provider VARCHAR, billing_period VARCHAR, \
         billing_account_id VARCHAR, format VARCHAR, is_invoiced BOOLEAN, is_free BOOLEAN, issuer VARCHAR, rows INT
@@ -125,6 +126,7 @@ RULES = {
         9, 10, 'f5', 'azure', '2026-09', 's', NULL, NULL, false, NULL, 1
         10, 11, 'f6', 'azure', '2026-10', 't', NULL, true, false, NULL, 1
         11, 12, 'f6', 'azure', '2026-10', 't', NULL, false, false, NULL, 1
+        12, 13, 'f1', 'aws', '2026-09', 'acc', 'cur', true, false, NULL, 1
         """,
         """
         SELECT bill_id, source, told_format, format, billing_account_id, billing_period, is_final, issuer, rows \
@@ -132,7 +134,7 @@ RULES = {
         8 | aws | cur | cur | | 2026-09 | False | - | 1
         9 | aws/a1 | cur | cur | a1 | 2026-09 | True | - | 1
         10 | aws/a2 | cur | cur | a2 | 2026-09 | True | - | 1
-        11 | aws/acc | cur | cur | acc | 2026-09 | True | - | 5
+        11 | aws/acc | cur | cur | acc | 2026-09 | True | - | 6
         12 | azure/s | - | given | s | 2026-09 | - | - | 2
         13 | azure/t | - | given | t | 2026-10 | False | - | 2
         14 | gcp/b | std | std | b | 2026-09 | False | reseller | 5
