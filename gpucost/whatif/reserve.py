@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Option, OptionGroup
@@ -24,9 +24,6 @@ from gpucost.whatif.curve import LEAST_USE, MARGIN, Curve, DescribedCurve, Evide
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, kept, to_decimal, total
 from gpucost.whatif.fleet import Fleet, Node, Price
 from gpucost.whatif.spot.formulas import bisected
-
-if TYPE_CHECKING:
-    pass
 
 KINDS = ("reserved", "savings_plan", "cud")
 PAYMENTS = ("no_upfront", "partial_upfront", "all_upfront", "monthly")

@@ -374,12 +374,13 @@ class _Outcome(NamedTuple):
 
 def _outcome(usage: Usage, then: Replay, before: Replay) -> _Outcome:
     """`before` is the fleet with every pod whole and empty nodes removed."""
-    commitments = usage.commitments
     now, whole, after = map(fleet_costs, (usage.fleet, before.fleet, then.fleet))
     today, times = today_of(usage, now, is_held=usage.is_narrowed), usage.times
     # options describe nodes that leave the bill
     from_now, from_whole = (
-        costs.node_cost - after.node_cost if usage.is_described else commitments.between(fleet, then.fleet)
+        costs.node_cost - after.node_cost
+        if usage.is_described
+        else usage.commitments.between(fleet, then.fleet)
         for costs, fleet in ((now, usage.fleet), (whole, before.fleet))
     )
     less = whole.cost - after.cost

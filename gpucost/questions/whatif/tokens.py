@@ -151,9 +151,9 @@ def _share_paid_anyway(request: WhatIfRequest, rows: list[Row]) -> Decimal:
     names = {escaped_glob(part) for row in rows for part in row["workload"].split(" + ")}
     places = {(row["cluster"], row["namespace"]) for row in rows}
     usage = request.usage(Scope(workloads=tuple(names)))
-    fleet, commitments = usage.fleet, usage.commitments
-    fleet = replace(fleet, pods=tuple(pod for pod in fleet.pods if (pod.cluster, pod.namespace) in places))
-    whole, cash = fleet_costs(fleet).cost, fleet_costs(commitments.at_cash_prices(fleet)).cost
+    pods = tuple(pod for pod in usage.fleet.pods if (pod.cluster, pod.namespace) in places)
+    fleet = replace(usage.fleet, pods=pods)
+    whole, cash = fleet_costs(fleet).cost, fleet_costs(usage.commitments.at_cash_prices(fleet)).cost
     return max(whole - cash, Decimal(0)) / whole if whole else Decimal(0)
 
 
