@@ -12,11 +12,11 @@ import pytest
 from gpucost import catalog
 from gpucost.resources import pricing_dir
 from gpucost.store import connection
-from tests.text_tables import rows
+from tests.text_tables import text_rows
 
 PRICES = [
     tuple(row)
-    for row in rows("""
+    for row in text_rows("""
 aws    | us-east-1   |          | p5.48xlarge              | on_demand |   |            | 55.04  | USD | 2026-11-01
 aws    | us-west-2   |          | p5.48xlarge              | on_demand |   |            | 60     | USD | 2026-11-01
 aws    | us-east-1   | use1-az1 | p5.48xlarge              | spot      |   |            | 55.04  | USD | 2025-11-30

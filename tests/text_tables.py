@@ -1,14 +1,41 @@
-"""Rows of text as tables that tests read."""
+"""Tables as text: a line for each row, cells parted by a bar."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable, Mapping
 
-def rows(text: str) -> list[list[str]]:
-    """The cells of each line, which bars part."""
-    return [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]
+import pytest
+from _pytest.mark import ParameterSet
 
 
-def cells(text: str) -> dict[str, str]:
+def text_rows(text: str) -> list[tuple[str, ...]]:
+    """The cells of each line that is not empty, without the spaces around them."""
+    return [tuple(cell.strip() for cell in line.split("|")) for line in text.splitlines() if line.strip()]
+
+
+def named_rows(text: str) -> list[ParameterSet]:
+    """Parameters of a test: rows whose first cell is the id."""
+    return [pytest.param(*row, id=name) for name, *row in text_rows(text)]
+
+
+def table(text: str) -> list[dict[str, str]]:
+    """The rows by the names in the first of them; empty cells are left out."""
+    head, *rows = text_rows(text)
+    return [{name: cell for name, cell in zip(head, row, strict=True) if cell} for row in rows]
+
+
+def words(text: str) -> dict[str, str]:
+    """Names and values of a line: `kind=instance id= description="two words"`."""
+    return dict(word.split("=", 1) for word in shlex.split(text))
+
+
+def columns(text: str) -> dict[str, str]:
     """The column that each line begins with, and what follows it."""
     named = (line.strip().partition(" ") for line in text.strip().splitlines())
     return {name: value.strip() for name, _, value in named}
+
+
+def cells(rows: Iterable[Mapping[str, object]], names: str) -> list[tuple[str, ...]]:
+    """These columns of each row, as text_rows() has them."""
+    return [tuple(str(row[name]) for name in names.split()) for row in rows]

@@ -12,7 +12,7 @@ from typing import Any
 from typer.main import get_command
 
 from gpucost.cli.app import app
-from tests.text_tables import rows
+from tests.text_tables import text_rows
 
 _PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 #: Neither offers formats; what they print is told in tests of their own, and the demo's figures in those of README and docs.
@@ -33,7 +33,7 @@ lake info""".splitlines()
 
 
 ESTIMATED = dict(
-    rows("""
+    text_rows("""
 report                    | report
 report-by                 | report --month 2026-03 --by team,gpu_model --top 3
 report-shared             | report --month 2026-03 --share-unallocated proportional
@@ -125,7 +125,7 @@ whatif-compare            | whatif compare ten.json six.json
 """)
 )
 BILLED = dict(
-    rows("""
+    text_rows("""
 report             | report --month 2026-03 --by namespace
 report-focus       | report --month 2026-03 --format focus
 reconcile          | reconcile --month 2026-03

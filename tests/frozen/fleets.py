@@ -30,7 +30,7 @@ from tests.replay.load import load, write_book
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.replay.work import put
-from tests.text_tables import rows
+from tests.text_tables import text_rows
 from tests.unit.spot import answer, change
 from tests.unit.test_price_bill_fleets import machines, rate
 
@@ -213,7 +213,7 @@ embed-77c-0 | dev    | 1 | 1 |  14 | 336    | 12 | serve | ReplicaSet/embed-77c
 def _two_weeks() -> Fleet:
     nodes = [
         node(name, kind, float(start), float(end), bought, cluster=cluster)
-        for name, kind, start, end, bought, cluster in rows(NODES_UP)
+        for name, kind, start, end, bought, cluster in text_rows(NODES_UP)
     ]
     util = {}
     pods = []
@@ -225,7 +225,7 @@ def _two_weeks() -> Fleet:
             util.setdefault(key, []).extend(spans)
         pods.append(pod(name, where, gpus, start, end, **more))
 
-    for name, where, count, first, start, end, percent, namespace, owner in rows(PODS_HELD):
+    for name, where, count, first, start, end, percent, namespace, owner in text_rows(PODS_HELD):
         gpus = list(range(int(first), int(first) + int(count)))
         owned = {"namespace": namespace, "owner": owner.split("/")}
         held(name, where, gpus, float(start), float(end), int(percent), **owned)

@@ -18,7 +18,7 @@ from gpucost.config.model import Bills, Config
 from gpucost.store import sqlfiles
 from tests.bill_table import change_bill_rows
 from tests.property.fleets import RARELY_SLOW, many
-from tests.text_tables import cells
+from tests.text_tables import columns
 from tests.unit.price_nodes import empty_store
 
 Row = dict[str, str]
@@ -40,7 +40,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def line(kind: str, hour: int, cost: Decimal, **more: str) -> Row:
     return (
-        cells(f"""
+        columns(f"""
         line_item_line_item_type         {kind}
         line_item_usage_start_date       2026-03-05T{hour:02}:00:00Z
         line_item_usage_end_date         2026-03-05T{hour + 1:02}:00:00Z
@@ -99,7 +99,7 @@ def bill(seed: int) -> list[Row]:
                 if dice.random() < 0.3:
                     add("Usage", money() / 10, line_item_usage_type=usage, line_item_product_code=product)
     hour, unused, upfront = 0, money(), money()
-    on = cells(f"""
+    on = columns(f"""
         line_item_product_code                 ComputeSavingsPlans
         line_item_usage_type                   ComputeSP:1yr
         line_item_resource_id                  {PLAN}
@@ -108,7 +108,7 @@ def bill(seed: int) -> list[Row]:
         savings_plan_used_commitment           {used}
     """)
     add("SavingsPlanRecurringFee", used + unused)
-    on = cells(f"""
+    on = columns(f"""
         reservation_reservation_a_r_n  {RESERVED}
         line_item_resource_id          {RESERVED}
         line_item_usage_type           HeavyUsage:p4d.24xlarge

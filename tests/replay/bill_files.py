@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from tests.replay.billing import DAY, HOUR, Charge
-from tests.text_tables import cells
+from tests.text_tables import columns
 from tests.unit.bills import csv_text, snake
 
 ACCOUNT = "444455556666"
@@ -39,7 +39,7 @@ _USAGE = {"spot": "SpotUsage"}
 
 def _aws_rows(charge: Charge) -> list[Cells]:
     kind, listed = charge.node["instance_type"], charge.list_cost
-    row = _aws_base(charge) | cells(f"""
+    row = _aws_base(charge) | columns(f"""
         lineItem/LineItemType       {_COVERED.get(charge.option, "Usage")}
         lineItem/UsageType          USW2-{_USAGE.get(charge.option, "BoxUsage")}:{kind}
         lineItem/UsageAmount        {float(charge.hours):.10f}
@@ -51,7 +51,7 @@ def _aws_rows(charge: Charge) -> list[Cells]:
     # a volume's and a transfer's cost on the id of the instance
     beside = [
         row
-        | cells(f"""
+        | columns(f"""
             lineItem/LineItemType   Usage
             lineItem/Operation      Other
             lineItem/UsageType      USW2-{usage}
@@ -66,7 +66,7 @@ def _aws_rows(charge: Charge) -> list[Cells]:
     ]
     beside[0]["pricing/publicOnDemandCost"] = ""
     if charge.option == "savings_plan":
-        row |= cells(f"""
+        row |= columns(f"""
             lineItem/UnblendedCost                {listed}
             savingsPlan/SavingsPlanARN            {PLAN}
             savingsPlan/SavingsPlanEffectiveCost  {charge.cost}
@@ -74,7 +74,7 @@ def _aws_rows(charge: Charge) -> list[Cells]:
         negation = {"lineItem/LineItemType": "SavingsPlanNegation", "lineItem/UnblendedCost": f"-{listed}"}
         beside.append(row | negation)
     if charge.option == "reservation":
-        row |= cells(f"""
+        row |= columns(f"""
             lineItem/UnblendedCost      0
             reservation/ReservationARN  {RESERVATION}
             reservation/EffectiveCost   {charge.cost}
@@ -112,11 +112,11 @@ def _aws_rest(told: list[Charge]) -> list[Cells]:
         lineItem/UnblendedCost                                 {reserved + 3}
         """,
     )
-    return [base | cells(row) for row in rows]
+    return [base | columns(row) for row in rows]
 
 
 def _aws_base(charge: Charge) -> Cells:
-    return cells(f"""
+    return columns(f"""
         bill/BillingPeriodStartDate  {_utc(charge.start):%Y-%m-01T00:00:00Z}
         bill/PayerAccountId          {PAYER}
         bill/InvoiceId
@@ -236,7 +236,7 @@ def _gcp_credits(cost: Decimal) -> list[dict[str, Any]]:
 def azure_amortized(days: Iterable[Charge]) -> str:
     """An amortized cost export of an Enterprise agreement, by day, with scale sets as AKS bills them."""
     rows = [row for charge in days for row in _azure_rows(charge)]
-    unused = cells("""
+    unused = columns("""
         ChargeType             UnusedReservation
         ResourceId
         AdditionalInfo
@@ -253,7 +253,7 @@ def _azure_rows(charge: Charge) -> list[Cells]:
     models = {"spot": "Spot", "savings_plan": "SavingsPlan", "reservation": "Reservation"}
     vm_name = f"{scale_set.rpartition('/')[2]}_{charge.instance_id}"
     info = {"ServiceType": kind, "VMName": vm_name, "UsageType": "ComputeHR"}
-    row = cells(f"""
+    row = columns(f"""
         SubscriptionId          38f1d748-3ac7-4b7f-a5ae-8b5ff16db82c
         BillingAccountId        89086162
         BillingPeriodStartDate  {_utc(charge.start):%m/01/%Y}
@@ -275,7 +275,7 @@ def _azure_rows(charge: Charge) -> list[Cells]:
         AdditionalInfo          {json.dumps(info)}
         Tags                    "aks-managed-poolName": "gpu"
     """)
-    disk = cells("""
+    disk = columns("""
         MeterCategory          Storage
         MeterName              P10 LRS Disk
         CostInBillingCurrency  0.6
@@ -295,7 +295,7 @@ def _focus_rows(charge: Charge) -> list[Cells]:
     usage = _USAGE.get(charge.option, "BoxUsage")
     commitments = {"savings_plan": ("Spend", "Savings Plan"), "reservation": ("Usage", "Reserved Instance")}
     category, commitment = commitments.get(charge.option, ("", ""))
-    row = cells(f"""
+    row = columns(f"""
         BilledCost                  {0 if covered else charge.cost}
         EffectiveCost               {charge.cost}
         ListCost                    {charge.list_cost}
@@ -323,7 +323,7 @@ def _focus_rows(charge: Charge) -> list[Cells]:
         ServiceName                 Amazon Elastic Compute Cloud
         x_UsageType                 USW2-{usage}:{kind}
     """)
-    disk = cells("""
+    disk = columns("""
         ServiceCategory    Storage
         ChargeDescription  gp3
         x_UsageType        USW2-EBS:VolumeUsage.gp3

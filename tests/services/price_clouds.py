@@ -21,6 +21,7 @@ from gpucost.config.model import Config
 from gpucost.store.connection import Store
 from tests import loopback
 from tests.loopback import Quiet
+from tests.text_tables import text_rows
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 PAGE = 2  # facts per page: everything is paged
@@ -194,8 +195,7 @@ def gcp_cloud(skus: list[Any]) -> Iterator[Cloud]:
 
 def gcp_skus(table: str) -> list[Any]:
     """SKUs by price, group, usage and description."""
-    cells = [[cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()]
-    return [gcp_sku(text, group, price, usage=usage) for price, group, usage, text in cells]
+    return [gcp_sku(text, group, price, usage=usage) for price, group, usage, text in text_rows(table)]
 
 
 def gcp_sku(

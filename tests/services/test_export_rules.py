@@ -18,6 +18,7 @@ from tests.programs import require
 from tests.replay.cases.words import fleet, node
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.text_tables import text_rows
 
 pytestmark = pytest.mark.services
 
@@ -140,22 +141,18 @@ count(gpucost:device_activity:percent) | {} 4
 """  # noqa: E501
 
 
-def rows(table: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if line]
-
-
 def check(folder: Path, config: Config, series: str, expected: str, at: str = "100m", **more: Any) -> None:
     """promtool's unit tests of the rules of a configuration: what expressions give at a time."""
     require("promtool", package="prometheus")
     (folder / "recording.yml").write_text(recording_rules(config, PRICES), encoding="utf-8")
     (folder / "alerts.yml").write_text(alerting_rules(config, date(2026, 10, 17)), encoding="utf-8")
     tests = []
-    for expression, *samples in rows(expected):
+    for expression, *samples in text_rows(expected):
         values = [sample.rpartition(" ") for sample in samples]
         told = [{"labels": labels, "value": float(value)} for labels, _, value in values]
         tests.append({"expr": expression, "eval_time": at, "exp_samples": told})
     case: dict[str, Any] = {"interval": "1m", "promql_expr_test": tests} | more
-    case["input_series"] = [{"series": name, "values": values} for name, values in rows(series)]
+    case["input_series"] = [{"series": name, "values": values} for name, values in text_rows(series)]
     files = ["recording.yml", "alerts.yml"]
     case = {"rule_files": files, "evaluation_interval": case["interval"], "tests": [case]}
     (folder / "tests.yml").write_text(yaml.safe_dump(case, allow_unicode=True))
@@ -206,7 +203,7 @@ on_demand      | karpenter_sh_capacity_type=on-demand
 
 def test_rules_and_inventory_tell_capacity_types_alike(tmp_path: Path) -> None:
     nodes, series, samples = [], "", "sum by (node, capacity_type) (gpucost:node_gpus:capacity)"
-    for number, (told, text) in enumerate(rows(BOUGHT)):
+    for number, (told, text) in enumerate(text_rows(BOUGHT)):
         labels = {f"label_{name}": value for name, value in (pair.split("=") for pair in text.split())}
         exported = {"label_karpenter_sh_capacity_type": None} | labels
         nodes.append(node(f"n{number}", "p5.48xlarge", 0, 1, "", labels=exported))
@@ -220,7 +217,7 @@ def test_rules_and_inventory_tell_capacity_types_alike(tmp_path: Path) -> None:
     with load(described, scrape(described), config, 1).write() as con:
         inventory.stage(con, Config())
         found = con.execute("SELECT capacity_type FROM nodes ORDER BY substr(node, 2)::INTEGER").fetchall()
-    assert [told for (told,) in found] == [told for told, _ in rows(BOUGHT)]
+    assert [told for (told,) in found] == [told for told, _ in text_rows(BOUGHT)]
 
 
 def longer(series: str, samples: int) -> str:

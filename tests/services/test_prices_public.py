@@ -16,6 +16,7 @@ from gpucost.config.model import Aws, Config, PriceLists
 from gpucost.store.connection import Store
 from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows, shown, words
 from tests.services.price_lists import aws_bulk, oci_product, oci_shape, offer, plan, price_lists, reserved
+from tests.text_tables import text_rows
 
 EAST = "us-east-1"
 OFFERS = [
@@ -79,8 +80,10 @@ H100 SXM  | 81559 | 8 | 16.0 | 8.0
 
 def listed(table: str, *names: str) -> list[dict[str, Any]]:
     """Rows as JSON: each word that is no number or null is a text."""
-    rows = [[cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()]
-    quoted = [[cell if cell == "null" or cell[0].isdigit() else f'"{cell}"' for cell in row] for row in rows]
+    quoted = [
+        [cell if cell == "null" or cell[0].isdigit() else f'"{cell}"' for cell in row]
+        for row in text_rows(table)
+    ]
     return [dict(zip(names, map(json.loads, row), strict=True)) for row in quoted]
 
 

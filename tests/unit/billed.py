@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from tests.bill_table import bill_table
-from tests.unit.bills import words
+from tests.text_tables import words
 from tests.unit.price_nodes import DAY
 
 KEY = "i-0abc"

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -23,12 +22,7 @@ from gpucost.collect.bill.opening import LocalTree
 from gpucost.errors import DataError
 from gpucost.store.charges import BillFiles, write_details
 from gpucost.store.connection import Store
-
-
-def words(text: str) -> dict[str, str]:
-    """Names and values of a line of a table: `kind=instance id= description="two words"`."""
-    return dict(word.split("=", 1) for word in shlex.split(text))
-
+from tests.text_tables import words
 
 USAGE = words("""
     bill/BillingPeriodStartDate=2026-03-01T00:00:00Z bill/PayerAccountId=111122223333 bill/InvoiceId=
@@ -115,8 +109,14 @@ def scene(text: str, row: Callable[[str], Any] = item) -> tuple[list[Any], list[
 
     A line that begins with a blank belongs to the one before.
     """
-    lines = [line.partition(" | ") for line in text.strip().replace("\n ", " ").splitlines()]
-    return [row(left) for left, _, _ in lines], [words(right) for _, _, right in lines]
+    lines = halves(text)
+    return [row(left) for left, _ in lines], [words(right) for _, right in lines]
+
+
+def halves(text: str) -> list[tuple[str, str]]:
+    """Each line of such a table: the row's words, and its charge's."""
+    lines = (line.partition(" | ") for line in text.strip().replace("\n ", " ").splitlines())
+    return [(left, right) for left, _, right in lines]
 
 
 def as_text(value: Any) -> str:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts, run_stage
-from tests.unit.text_rows import text_rows
+from tests.text_tables import text_rows
 
 if TYPE_CHECKING:
     import duckdb

@@ -41,10 +41,10 @@ from gpucost.store.charges import find_tokens
 from gpucost.store.connection import Store
 from tests.property.fleets import many
 from tests.replay.work import stored
+from tests.text_tables import cells, text_rows, words
 from tests.unit.bills import csv_text
 from tests.unit.price_nodes import empty_store
 from tests.unit.served import serving
-from tests.unit.text_rows import cells, text_rows, values
 
 DAY = datetime(2026, 3, 10, tzinfo=UTC)
 NOW = DAY + timedelta(days=3)
@@ -70,7 +70,7 @@ def charges(text: str) -> list[Row]:
         seller, _, told = line.partition(" ")
         row: Row = {
             name: None if value == "-" else value
-            for name, value in values(f"{SELLERS[seller]} {told}").items()
+            for name, value in words(f"{SELLERS[seller]} {told}").items()
         }
         millions, team = row.pop("millions", "0"), row.pop("team", None)
         start = DAY.replace(tzinfo=None) + timedelta(hours=float(row.pop("hour", 0)))

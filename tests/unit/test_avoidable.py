@@ -16,7 +16,7 @@ from gpucost.whatif.covered import read_commitments, read_covers
 from gpucost.whatif.curve import Curve
 from gpucost.whatif.fleet import Fleet, Node, Price
 from tests.bill_table import change_bill_rows
-from tests.unit.text_rows import named_rows
+from tests.text_tables import named_rows
 
 D = Decimal
 HOUR = MS_PER_HOUR

@@ -12,18 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpucost.collect.bill.load import BillRun
-from tests.unit.bills import (
-    Bills,
-    check_scene,
-    csv_text,
-    item,
-    own_rows,
-    own_text,
-    scene,
-    snake,
-    usage,
-    words,
-)
+from tests.text_tables import words
+from tests.unit.bills import Bills, check_scene, csv_text, item, own_rows, own_text, scene, snake, usage
 
 HOST = "id=arn:aws:ec2:us-east-2:444455556666:dedicated-host/h-{} usage=USE2-HostUsage:g4dn cost=8"
 ON_HOST = "usage=USE2-HostBoxUsage:g4dn.{} cost=0"

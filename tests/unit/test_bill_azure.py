@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gpucost.errors import DataError
-from tests.unit.bills import Bills, check_scene, csv_text, scene, words
+from tests.text_tables import words
+from tests.unit.bills import Bills, check_scene, csv_text, scene
 
 SUB = "/subscriptions/11111111-aaaa-bbbb-cccc-000000000001"
 SET = f"{SUB}/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachineScaleSets/aks-gpu-1-vmss"

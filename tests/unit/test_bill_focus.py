@@ -8,7 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.unit.bills import FOCUS_USAGE, Bills, check_scene, csv_text, scene, words
+from tests.text_tables import words
+from tests.unit.bills import FOCUS_USAGE, Bills, check_scene, csv_text, scene
 
 
 def item(text: str) -> dict[str, str]:

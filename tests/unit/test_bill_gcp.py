@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.bills import Bills, check_scene, csv_text, scene, words
+from tests.text_tables import words
+from tests.unit.bills import Bills, check_scene, csv_text, scene
 
 CORE, RAM = "A2 Instance Core running in Americas", "A2 Instance Ram running in Americas"
 GPU = "Nvidia Tesla A100 GPU running in Americas"

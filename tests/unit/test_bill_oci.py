@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.bills import Bills, check_scene, csv_text, scene, words
+from tests.text_tables import words
+from tests.unit.bills import Bills, check_scene, csv_text, scene
 
 MACHINE = "ocid1.instance.oc1.iad.aNuwc"
 

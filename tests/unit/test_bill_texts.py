@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.text_tables import words
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
 from tests.unit import test_bill_oci as oci
@@ -25,13 +26,13 @@ from tests.unit.bills import (
     Bills,
     check_scene,
     csv_text,
+    halves,
     item,
     own_rows,
     own_text,
     scene,
     snake,
     usage,
-    words,
 )
 
 Rows = Sequence[Mapping[str, Any]]
@@ -83,7 +84,7 @@ def case(table: str, count: int = 0, message: str = "") -> Case:
     """A case from a table of rows and what their charges say; some may be of no charge, where a count is given."""
     rows, _ = scene(table, row_of)
     provider = table.split(maxsplit=1)[0].replace("oci", "focus")
-    charges = [line.partition(" | ")[2] for line in table.strip().replace("\n ", " ").splitlines()]
+    charges = [right for _, right in halves(table)]
     return Case(provider, file_of(rows), charges, count or len(rows), message)
 
 

@@ -12,9 +12,10 @@ import pytest
 from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.store import charges
+from tests.text_tables import words
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
-from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, item, own_rows, own_text, words
+from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, item, own_rows, own_text
 from tests.unit.test_bill_load import rows_of
 
 Rows = list[dict[str, Any]]

@@ -12,7 +12,8 @@ import pytest
 from gpucost import price
 from gpucost.config.model import Config
 from gpucost.questions.reconcile.statement import Reconciliation, reconcile
-from tests.unit.bills import COLUMNS, NAMES, Bills, item, own_rows, own_text, words
+from tests.text_tables import words
+from tests.unit.bills import COLUMNS, NAMES, Bills, item, own_rows, own_text
 
 Row = dict[str, str]
 MONTHS = {"2026-03": 744, "2026-04": 720}

@@ -9,7 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from gpucost.collect.bill.load import BillRun
-from tests.unit.bills import Bills, check_scene, csv_text, words
+from tests.text_tables import words
+from tests.unit.bills import Bills, check_scene, csv_text
 from tests.unit.test_token_bills import token_rows
 
 OPENAI = """[

@@ -21,7 +21,7 @@ import pytest
 from gpucost.catalog import COMPONENTS, TABLES, catalog_digest, load_catalog, load_components
 from gpucost.collect.prices.base import is_region_of
 from gpucost.resources import pricing_dir
-from tests.unit.text_rows import text_rows
+from tests.text_tables import text_rows
 
 Rows = list[dict[str, str]]
 

@@ -15,7 +15,7 @@ from gpucost.price.fx import FxRates
 from gpucost.price.listing import PriceQuery, listing
 from gpucost.questions.prices import listing_notes
 from gpucost.store.connection import scratch_store
-from tests.unit.text_rows import text_rows
+from tests.text_tables import text_rows
 
 TODAY = date(2026, 11, 22)
 # instance types that people rent, and where

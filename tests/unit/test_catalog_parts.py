@@ -7,8 +7,8 @@ from datetime import date
 from decimal import Decimal
 
 from gpucost.price.tokens import seller, token_price, token_prices
+from tests.text_tables import text_rows
 from tests.unit.test_catalog import NEWEST, key, rows
-from tests.unit.text_rows import text_rows
 
 UNITS = {
     key(row, "region family component gpu_model purchase_option term_years"): Decimal(row["price_per_hour"])

@@ -16,7 +16,7 @@ from gpucost.store.connection import scratch_store
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from tests.stage_costs import stage_costs
-from tests.unit.text_rows import named_rows
+from tests.text_tables import named_rows
 
 HOUR = 3_600_000
 

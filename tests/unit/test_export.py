@@ -22,7 +22,7 @@ from gpucost.publish.rules import dashboard
 from gpucost.render.templates import literal, quoted
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import sample, stored
-from tests.unit.text_rows import text_rows
+from tests.text_tables import text_rows
 
 NAME = '<b>"x"\\ {{y}}\n|`\u202e' + "n" * 200
 

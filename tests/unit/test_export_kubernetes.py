@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from gpucost import __version__
 from gpucost.cli.app import app
 from gpucost.config.load import load_config
-from tests.unit.text_rows import text_rows
+from tests.text_tables import text_rows
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 

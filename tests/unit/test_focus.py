@@ -26,9 +26,9 @@ from gpucost.questions.report import reading
 from gpucost.questions.report.query import Query
 from tests.bill_table import change_bill_rows
 from tests.shared import shared
+from tests.text_tables import cells, text_rows
 from tests.unit.billed_fleets import MONTH, copied, elsewhere
 from tests.unit.test_price_bill_fleets import Billed
-from tests.unit.text_rows import cells, text_rows
 
 AMOUNTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost", "PricingQuantity", "ConsumedQuantity")
 

@@ -31,7 +31,8 @@ from tests.replay.billing import by_day, charges
 from tests.sample import bill
 from tests.sample.build import build
 from tests.sample.fleet import plan
-from tests.unit.bills import csv_text, words
+from tests.text_tables import words
+from tests.unit.bills import csv_text
 from tests.unit.test_price_bill_fleets import Billed, machines, rate
 
 pytestmark = pytest.mark.slow

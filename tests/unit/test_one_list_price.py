@@ -26,7 +26,7 @@ from tests import own_catalog
 from tests.replay.cases.words import MORNING, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
-from tests.unit.text_rows import text_rows
+from tests.text_tables import text_rows
 
 P5, L4 = "p5.48xlarge", "g6.12xlarge"
 FLEET = fleet(

@@ -16,9 +16,9 @@ from gpucost.config.model import Discount
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR
 from tests.bill_table import change_bill_rows
+from tests.text_tables import text_rows, words
 from tests.unit.billed import bill
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run
-from tests.unit.text_rows import text_rows, values
 
 OTHER = NODE | {"node_id": 2, "node": "n2", "machine_id": "aws:///us-east-1b/i-0def"}
 BOOK = [",,,,on_demand,7,USD,", ",,,,spot,2,USD,"]
@@ -63,11 +63,11 @@ class Case:
             options, *lines = told.split(";")
             rows = []
             for line in filter(str.strip, lines):
-                row: Row = {name: None if value == "-" else value for name, value in values(line).items()}
+                row: Row = {name: None if value == "-" else value for name, value in words(line).items()}
                 numbers = {name: float(row[name]) for name in ("length", "hours") if row.get(name)}
                 rows += [row | numbers | {"hour": float(hour)} for hour in row.get("hour", "0").split(",")]
             if rows:
-                yield values(options), rows
+                yield words(options), rows
 
     @property
     def prices(self) -> list[tuple[float, ...]]:

@@ -12,7 +12,7 @@ import pytest
 from gpucost.config.model import Config, Prices
 from gpucost.errors import PriceError
 from gpucost.price.book import BookRow, book_digest, read_book
-from tests.unit.text_rows import cells, text_rows
+from tests.text_tables import cells, text_rows
 
 HEADER = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start"
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -14,8 +14,8 @@ from gpucost.config.model import Config, Prices
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.price.fx import rates
+from tests.text_tables import text_rows, words
 from tests.unit.price_nodes import DAY, NODE, START, run, steps, told_steps
-from tests.unit.text_rows import text_rows, values
 
 FX = "date,currency,rate\n2026-10-02,EUR,1.10\n2026-10-03,EUR,1.20\n2026-10-03,GBP,1.3\n"
 
@@ -138,7 +138,7 @@ capacity_type=spot | purchase_option=spot | 3.5
 
 
 def terms(text: str) -> dict[str, Any]:
-    named: dict[str, Any] = {name: value or None for name, value in values(text).items()}
+    named: dict[str, Any] = {name: value or None for name, value in words(text).items()}
     if "gpu_model" in named:
         named["gpu_model"] = named["gpu_model"].replace("_", " ")
     return named | ({"price_sources": [named["price_sources"]]} if "price_sources" in named else {})

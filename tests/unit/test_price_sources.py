@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from gpucost.periods import MS_PER_HOUR
+from tests.text_tables import text_rows, words
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run, steps, told_steps
-from tests.unit.text_rows import text_rows, values
 
 SPOT = NODE | {"capacity_type": "spot"}
 Row = dict[str, Any]
@@ -32,7 +32,7 @@ def changes(told: str, kind: str) -> list[Row]:
     """Changes of a type's spot price: hours from START in "at" and "to", and an underscore for each space of a product."""
     rows = []
     for line in filter(None, told.split("; ")):
-        row: Row = {"instance_id": "", "to": None, "type": kind, **values(CHANGE), **values(line)}
+        row: Row = {"instance_id": "", "to": None, "type": kind, **words(CHANGE), **words(line)}
         until = row.pop("to")
         row["at"] = START + round(float(row["at"]) * MS_PER_HOUR)
         row["to_ms"] = until and START + int(until) * MS_PER_HOUR
@@ -129,7 +129,7 @@ def priced() -> dict[str, list[Segment]]:
             for row in changes(case.changes.replace("=own", f"=i-{kind}"), kind):
                 con.execute(HISTORY, row)
             for line in filter(None, case.listed.split("; ")):
-                con.execute(LIST, {"type": kind, "begins": None, **values(LISTED), **values(line)})
+                con.execute(LIST, {"type": kind, "begins": None, **words(LISTED), **words(line)})
             machine = {"machine_id": f"aws:///us-east-1a/i-{kind}"}
             nodes.append(case.node | machine | {"node_id": NUMBERS[name], "instance_type": kind})
             lines += [f",,,{kind},{case.book}"] if case.book else []

@@ -13,8 +13,8 @@ import pytest
 
 from gpucost.errors import PriceError
 from gpucost.periods import to_ms
+from tests.text_tables import text_rows
 from tests.unit.price_nodes import NODE, Segment, empty_store, run, steps, told_steps
-from tests.unit.text_rows import text_rows
 
 Row = dict[str, Any]
 SPOT = {"capacity_type": "spot"}

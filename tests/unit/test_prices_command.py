@@ -18,7 +18,7 @@ from gpucost.questions import prices as command
 from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from tests import own_catalog
-from tests.unit.text_rows import cells, text_rows, values
+from tests.text_tables import cells, text_rows, words
 
 TODAY = date(2026, 11, 21)
 
@@ -57,10 +57,10 @@ SPOT_PRICE = """INSERT INTO spot_prices VALUES
 def fill(work: Path, listed: str = "", spot: str = "") -> None:
     with Store(work / "gpucost.duckdb").write() as con:
         for line in listed.splitlines():
-            con.execute(LIST_PRICE, {"starts": None, **values(LISTED), **values(line)})
+            con.execute(LIST_PRICE, {"starts": None, **words(LISTED), **words(line)})
         for line in spot.splitlines():
-            row = values(line)
-            con.execute(SPOT_PRICE, {**values(SPOT), **row, "at": at(row["at"])})
+            row = words(line)
+            con.execute(SPOT_PRICE, {**words(SPOT), **row, "at": at(row["at"])})
 
 
 def at(moment: str) -> int:
@@ -199,8 +199,8 @@ def test_other_currencies_are_converted_only_by_a_rate(work: Path) -> None:
 
 def test_a_cheap_price_of_long_ago_says_its_age(work: Path) -> None:
     fill(work, "region=ap-south-1 price=3 as_of=2021-03-01")
-    for words in (["H100", "--purchase-option", "on_demand"], []):
-        shown, _ = call(*words)
+    for options in (["H100", "--purchase-option", "on_demand"], []):
+        shown, _ = call(*options)
         assert re.search(r"(?s)\$0\.3750.*?\(2,091d\)", shown)
         assert "prices are over 90 days old" in shown
     assert "d)" not in call("a3-highgpu-8g")[0]
@@ -216,8 +216,8 @@ A30 | no list price of A30 is known
 
 
 def test_what_means_nothing_offers_the_nearest() -> None:
-    for words, message in text_rows(NOTHING):
-        assert message in call(*words.split(), code=1)[1]
+    for options, message in text_rows(NOTHING):
+        assert message in call(*options.split(), code=1)[1]
     assert "needs a GPU" in call("--all-regions", code=2)[1]
     call("H100", "--purchase-option", "gift", code=2)
 

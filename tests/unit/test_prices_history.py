@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from gpucost.questions import schema
 from gpucost.store.connection import Store
+from tests.text_tables import cells, text_rows
 from tests.unit.spot import FEED_HEAD, change, feed_line, write
-from tests.unit.text_rows import cells, text_rows
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from gpucost.cli.app import app
 from gpucost.periods import from_ms
 from gpucost.questions.request import Request
 from tests import own_catalog
+from tests.text_tables import cells, text_rows
 from tests.unit.test_prices_command import at
-from tests.unit.text_rows import cells, text_rows
 
 OWN = 'currency = "USD"\npurchase_price = 350400\ngpus_per_node = 8\nyears = 4\nprice_per_kwh = 0\ngpu_model = "H100"\n'
 

@@ -16,10 +16,10 @@ from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
 from gpucost.questions.reconcile.statement import CLASSES, ClassRow, Reconciliation, Statement, in_cents
 from tests.property.fleets import many
+from tests.text_tables import words
 from tests.unit.accounts import EUR, GONE, MONTH, P5, Bill, Case, D, accounts, check, first_hour, of, put
 from tests.unit.billed import KEY
 from tests.unit.price_nodes import empty_store
-from tests.unit.text_rows import values
 
 # rows that others begin with: a machine's hour, tokens, a discount, and what else a seller of tokens sells
 NAMED = {
@@ -35,7 +35,7 @@ def bill(text: str, **more: str) -> Bill:
     rows = []
     for line in filter(str.strip, text.split(";")):
         told = " ".join(NAMED.get(word, word) for word in line.split())
-        row: dict[str, Any] = {name: None if value == "-" else value for name, value in values(told).items()}
+        row: dict[str, Any] = {name: None if value == "-" else value for name, value in words(told).items()}
         rows.append(row | {name: float(row[name]) for name in ("hour", "hours", "length") if row.get(name)})
     return Bill(rows, **more)
 

@@ -16,7 +16,7 @@ from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from tests.replay.cases.words import at
 from tests.replay.result import by_pod, unpaid
-from tests.unit.bills import words
+from tests.text_tables import words
 
 HOURS = 6
 Answer = tuple[dict[str, float], ReportView]

@@ -30,8 +30,8 @@ from gpucost.errors import SourceError, StoreError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store import runs
 from gpucost.store.prices import EvictionRate, load_eviction_rates
+from tests.text_tables import cells, words
 from tests.unit.stage_tables import Tables
-from tests.unit.text_rows import cells, values
 
 
 def _fake(**fields: object) -> Any:
@@ -62,7 +62,7 @@ def test_names_of_columns_are_parted_where_a_capital_begins_a_word() -> None:
     assert [_snake(name) for name in names] == ["billed_cost", "x_gpucost_team", "already_parted", "tags"]
 
 
-ITEM = values(
+ITEM = words(
     "armSkuName=Standard_NC24ads_A100_v4 productName=NCads_A100_v4 skuName=NC24ads_A100_v4 meterName=NC24ads_A100_v4 "
     "effectiveStartDate=2026-01-01T00:00:00Z retailPrice=3.5 currencyCode=USD type=Consumption"
 ) | {"unitOfMeasure": "1 Hour", "tierMinimumUnits": 0}

@@ -26,7 +26,7 @@ from gpucost.whatif.answer import Position, today_of
 from gpucost.whatif.compare import compare
 from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
 from gpucost.whatif.spot.backtest import node_jobs
-from tests.unit.text_rows import cells, text_rows, values
+from tests.text_tables import cells, text_rows, words
 
 NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
 
@@ -146,7 +146,7 @@ def test_a_pod_that_begins_as_a_part_of_its_node_ends_is_not_of_that_part() -> N
         "has_users": True,
     }
     nodes = [of_node | {"from_ms": first, "to_ms": last} for first, last in ((0, 50), (50, 60), (70, 100))]
-    pod = values("cluster=c uid=u namespace=ns workload=w team=t workload_type=")
+    pod = words("cluster=c uid=u namespace=ns workload=w team=t workload_type=")
     held = {"node_id": 1, "gpus": 1.0, "resumes": False, "held_from_ms": 50, "held_to_ms": 70}
     fleet = fleet_of(nodes, [], [pod | held])
     assert [(one.node, one.from_ms, one.to_ms) for one in fleet.pods] == [("n#2", 50, 60)]

@@ -16,8 +16,8 @@ from gpucost.collect.spot.base import region_of_zone
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import to_ms
 from gpucost.store.connection import Store
+from tests.text_tables import table
 from tests.unit.spot import FEED_HEAD, answer, at, change, feed_line, write
-from tests.unit.whatif_costs import table
 
 DAYS = [change("2026-09-01", "1.1"), change("2026-09-02", "1.2"), change("2026-09-03", "1.3")]
 

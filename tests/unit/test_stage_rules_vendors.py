@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpucost.collect.bill import anthropic, azure, oci, openai
+from tests.text_tables import named_rows, text_rows, words
 from tests.unit.stage_tables import Rule, Tables
-from tests.unit.text_rows import named_rows, text_rows, values
 
 if TYPE_CHECKING:
     from gpucost.collect.bill.formats import Format
@@ -181,7 +181,7 @@ a day without costs | starting_at=2026-10-01T00:00:00Z | | |
 def test_costs_of_anthropic_are_in_its_currency_and_warn_where_they_are_totals(
     tables: Tables, row: str, form: str, cost: str, code: str
 ) -> None:
-    _raw(tables, anthropic.FORMATS[0], values(row))
+    _raw(tables, anthropic.FORMATS[0], words(row))
     assert [answer["code"] for answer in tables.answers("collect/bill/anthropic")] == code.split()
     assert tables.texts("SELECT format, billed_cost FROM mapped") == ([(form, cost)] if form else [])
 
@@ -207,8 +207,8 @@ def test_costs_of_openai_without_line_items_are_of_what_they_are_grouped_by(tabl
     ids=["classic", "FOCUS"],
 )
 def test_a_gpu_machine_of_oci_is_known_by_its_service_in_both_reports(tables: Tables, row: str) -> None:
-    machine = values("product_resource_id=ocid1.instance.oc1..a usage_quantity=1")
-    _raw(tables, oci.FORMATS[0], machine | values(row) | {"cost_billing_unit_readable": "GPU Hour"})
+    machine = words("product_resource_id=ocid1.instance.oc1..a usage_quantity=1")
+    _raw(tables, oci.FORMATS[0], machine | words(row) | {"cost_billing_unit_readable": "GPU Hour"})
     tables.run("collect/bill/oci")
     found = tables.texts("SELECT kind, service_name, instance_hours, billed_cost FROM mapped")
     assert found == [("instance", "COMPUTE", "1", "4")]
@@ -274,9 +274,9 @@ charge_type=Usage | other | - | False | False | False
 
 
 def test_what_a_row_of_azure_is_is_told_by_its_charge_and_its_meter(tables: Tables) -> None:
-    usage = values("date=2026-10-01 cost=4 quantity=2 unit_of_measure=1_Hour charge_type=Usage")
+    usage = words("date=2026-10-01 cost=4 quantity=2 unit_of_measure=1_Hour charge_type=Usage")
     told = text_rows(AZURE)
-    rows = [usage | values(row) for row, *_ in told]
+    rows = [usage | words(row) for row, *_ in told]
     spaced = [
         {name: value if name == "resource_id" else value.replace("_", " ") for name, value in row.items()}
         for row in rows

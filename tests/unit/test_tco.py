@@ -16,7 +16,7 @@ from gpucost.cli.app import app
 from gpucost.price.book import BookRow, read_book
 from gpucost.price.onprem import BookEntry, Inputs, tco, with_entry
 from gpucost.resources import pricing_dir
-from tests.unit.text_rows import cells, text_rows, values
+from tests.text_tables import cells, text_rows, words
 
 UTC = ZoneInfo("UTC")
 
@@ -29,7 +29,7 @@ utilization_percent=50"""
 
 
 def inputs(text: str) -> dict[str, Any]:
-    return {name: Decimal(value) for name, value in values(text).items()}
+    return {name: Decimal(value) for name, value in words(text).items()}
 
 
 BY_HAND = Inputs(currency="USD", **inputs(NODE))

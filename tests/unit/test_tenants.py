@@ -19,7 +19,8 @@ from gpucost.questions.units import reading as units
 from gpucost.questions.units.query import UnitView
 from tests.replay.cases.words import busy, fleet, node, pod
 from tests.replay.work import asked, counter, put, stored
-from tests.unit.whatif_costs import figures, table
+from tests.text_tables import table
+from tests.unit.whatif_costs import figures
 
 PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 MONEY = (*PARTS, "cost", "idle_cost", "cache_saved_cost")

@@ -9,10 +9,10 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from gpucost.store.charges import find_tokens
+from tests.text_tables import cells, text_rows
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, usage
-from tests.unit.text_rows import cells, text_rows
 
 
 def token_rows(bills: Bills) -> list[dict[str, Any]]:

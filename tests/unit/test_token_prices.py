@@ -13,8 +13,8 @@ import pytest
 from gpucost.price.tokens import TokenPrice, near_models, token_price, token_prices
 from gpucost.questions import prices as command
 from tests import own_catalog
+from tests.text_tables import text_rows
 from tests.unit.command import call
-from tests.unit.text_rows import text_rows
 
 DAY = date(2026, 11, 26)
 _PRICES = "input_price_per_million,cached_input_price_per_million,output_price_per_million"

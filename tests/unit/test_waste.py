@@ -29,7 +29,8 @@ from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.replay.waste import anatomy, check_waste
 from tests.replay.work import counter, put
-from tests.unit.whatif_costs import figures, table
+from tests.text_tables import table
+from tests.unit.whatif_costs import figures
 
 PRICE = Decimal("1.20")
 

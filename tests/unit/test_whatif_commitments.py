@@ -29,7 +29,8 @@ from gpucost.whatif.fleet import Fleet, Price
 from gpucost.whatif.reserve import ON_DEMAND, Demand, ReservedUse, Terms, family_name, parse_terms, uses_of
 from tests import own_catalog
 from tests.bill_table import change_bill_rows
-from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed, shown, table
+from tests.text_tables import table
+from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed, shown
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 

@@ -15,7 +15,8 @@ from gpucost.whatif.answer import Answer, Assumption, Position
 from gpucost.whatif.downloads import Downloads, SameData, Transfer, starts_of
 from gpucost.whatif.fleet import Fleet
 from gpucost.whatif.move import Moving, Place, Work
-from tests.unit.whatif_costs import ask, figures, fleet, shown, table
+from tests.text_tables import table
+from tests.unit.whatif_costs import ask, figures, fleet, shown
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 

@@ -36,7 +36,8 @@ from gpucost.whatif.plan import (
     answer,
     read_plan,
 )
-from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed, table
+from tests.text_tables import table
+from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 

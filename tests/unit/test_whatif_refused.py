@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.whatif_costs import assert_refused, table
+from tests.text_tables import table
+from tests.unit.whatif_costs import assert_refused
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 

@@ -37,8 +37,9 @@ from gpucost.whatif.rightsize import (
     read_speeds,
     time_factor,
 )
+from tests.text_tables import table
 from tests.unit.stage_tables import Tables
-from tests.unit.whatif_costs import ask, figures, fleet, table
+from tests.unit.whatif_costs import ask, figures, fleet
 
 H = MS_PER_HOUR
 A100, H100, L4 = "A100-SXM4-40GB", "H100-80GB-HBM3", "L4"

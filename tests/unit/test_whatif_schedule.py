@@ -17,7 +17,8 @@ from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Node, Pod, Usage
 from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, replay
 from gpucost.whatif.spot.moves import SpotOptions
-from tests.unit.whatif_costs import ask, figures, fleet, shown, table
+from tests.text_tables import table
+from tests.unit.whatif_costs import ask, figures, fleet, shown
 
 H = MS_PER_HOUR
 MINUTE = 60_000

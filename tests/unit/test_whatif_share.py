@@ -17,7 +17,8 @@ from gpucost.whatif.fleet import Fleet, Level, Levels, Usage
 from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.packing import PackedPod, pack, peak, slots
 from gpucost.whatif.share import Method, Sizing, layout_name, layouts, profile_for
-from tests.unit.whatif_costs import ask, figures, fleet, shown, table
+from tests.text_tables import table
+from tests.unit.whatif_costs import ask, figures, fleet, shown
 
 A100 = "A100-SXM4-40GB"
 

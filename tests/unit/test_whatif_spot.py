@@ -24,7 +24,8 @@ from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, PriceChanges
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target, gangs
-from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, shown, table
+from tests.text_tables import table
+from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, shown
 
 # assumptions of the worked figures
 PLAIN = "--checkpoint-write-minutes 0 --restart-minutes 0 --notice-seconds 0 --capacity-wait-minutes 0"

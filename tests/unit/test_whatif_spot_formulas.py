@@ -18,7 +18,8 @@ from gpucost.whatif.spot.formulas import (
     first_order,
 )
 from gpucost.whatif.spot.interruptions import Evidence, Rate, gamma_quantile, posterior, prior_rate
-from tests.unit.whatif_costs import shown, table
+from tests.text_tables import table
+from tests.unit.whatif_costs import shown
 
 WORKS = st.builds(
     Work,

@@ -17,7 +17,7 @@ from gpucost.questions.report.query import Query
 from tests.replay.cases.words import BOOK, HEADER, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
-from tests.unit.whatif_costs import table
+from tests.text_tables import table
 
 PODS = {
     row["pod"]: row

@@ -15,6 +15,7 @@ from gpucost.cli.app import app
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from tests.text_tables import table
 
 
 def ask(what_if: str, words: str) -> dict[str, Any]:
@@ -55,12 +56,6 @@ def figures(answer: Any, names: str) -> str:
 def listed(rows: Iterable[Any], names: str) -> str:
     """Columns of rows by name, as text: a row after the other."""
     return "; ".join(figures(row, names) for row in rows)
-
-
-def table(text: str) -> list[dict[str, str]]:
-    """The rows of a table by the names in its head: cells are parted by |, empty ones are left out."""
-    head, *rows = ([cell.strip() for cell in line.split("|")] for line in text.strip().splitlines())
-    return [{name: cell for name, cell in zip(head, row, strict=True) if cell} for row in rows]
 
 
 def fleet(nodes: str, pods: str = "", start_ms: int = 0, **facts: Any) -> Fleet:

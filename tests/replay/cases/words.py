@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.text_tables import rows
+from tests.text_tables import text_rows
 
 MORNING = 1_773_100_800  # 2026-03-10T00:00:00Z
 
@@ -26,7 +26,7 @@ azure,,,Standard_NC24ads_A100_v4,spot,1.44,USD,""".splitlines()
 #: By instance type, the model of its GPUs, how many there are, and whose machine it is.
 SHAPES = {
     kind: (model, int(count), provider)
-    for kind, model, count, provider in rows("""
+    for kind, model, count, provider in text_rows("""
 p4de.24xlarge              | NVIDIA A100-SXM4-80GB  |  8 | karpenter
 p4d.24xlarge               | NVIDIA A100-SXM4-40GB  |  8 | karpenter
 p5.48xlarge                | NVIDIA H100 80GB HBM3  |  8 | karpenter
