@@ -1,5 +1,5 @@
--- reads: nodes, unlisted_nodes, collected, catalog_prices, list_prices, spot_prices, region_of, $node_id
--- writes: priced_nodes, the nodes to price, also those whose accelerators are not known (one, or all where $node_id is null), spelled as prices are
+-- reads: nodes, unlisted_nodes, collected, catalog_prices, list_prices, spot_prices, region_of, $node_id, $capacity_type
+-- writes: priced_nodes, the nodes to price, also those whose accelerators are not known (one, or all if $node_id is null), spelled as prices are; as if they were bought as $capacity_type if it is given (is_moved)
 -- invariant: one row per node life; text is lower-cased, but for labels and their values; billed_to_ms is up_to_ms, or later where the node was there when its cluster was last seen: then its bill alone tells how long it ran
 CREATE OR REPLACE TEMP TABLE priced_nodes AS
 WITH sellers AS (
@@ -26,7 +26,7 @@ SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, greatest(n.up_to_ms, coalesc
     coalesce(lower(n.provider), s.seller) AS seller,
     -- aws:///us-east-1a/i-0123
     lower(regexp_extract(n.machine_id, '[^/]+$')) AS instance_id,
-    CASE n.capacity_type WHEN 'unknown' THEN 'on_demand' ELSE n.capacity_type END AS capacity_type
+    coalesce($capacity_type, CASE n.capacity_type WHEN 'unknown' THEN 'on_demand' ELSE n.capacity_type END) AS capacity_type, $capacity_type IS NOT NULL AS is_moved
 FROM lives AS n
 LEFT JOIN silences AS g ON g.cluster = n.cluster AND n.up_to_ms BETWEEN g.from_ms - 600000 AND g.from_ms + 600000
 LEFT JOIN sellers AS s ON s.instance_type = lower(n.instance_type)

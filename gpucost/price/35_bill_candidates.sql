@@ -26,7 +26,7 @@ summed AS (
     FROM billed_hours AS h
     JOIN bills AS b USING (bill_id)
     JOIN billed_nodes AS n USING (instance_key)
-    JOIN priced_nodes AS l ON l.node_id = n.node_id AND h.from_ms < l.billed_to_ms AND l.up_from_ms < h.to_ms
+    JOIN priced_nodes AS l ON l.node_id = n.node_id AND NOT l.is_moved AND h.from_ms < l.billed_to_ms AND l.up_from_ms < h.to_ms
     WHERE h.price_per_hour IS NOT NULL
     GROUP BY l.node_id, h.from_ms
 )

@@ -5,7 +5,7 @@ CREATE OR REPLACE TEMP TABLE price_candidates AS
 WITH zones AS (
     SELECT provider, region, instance_type, from_ms, to_ms, price_per_hour, currency, price_as_of, region || ' spot history' AS origin
     FROM spot_steps AS s
-    SEMI JOIN (FROM priced_nodes WHERE zone IS NULL) AS n USING (region, instance_type, capacity_type)
+    SEMI JOIN (FROM priced_nodes WHERE zone IS NULL OR is_moved) AS n USING (region, instance_type, capacity_type)
     WHERE zone IS NOT NULL AND instance_id IS NULL
 ),
 edges AS (
@@ -18,7 +18,7 @@ pieces AS (
     FROM edges
 ),
 zone_medians AS (
-    -- the lower median of the spot prices of a region's zones at each moment, for nodes whose zone is not known
+    -- the lower median of the spot prices of a region's zones at each moment, for nodes whose zone is not known, or that may move to another
     SELECT provider, region, instance_type, p.from_ms, p.to_ms,
         quantile_disc(z.price_per_hour, 0.5) AS price_per_hour, min(z.currency) AS currency, min(z.price_as_of) AS price_as_of,
         'lower median of ' || count(*) || CASE count(*) WHEN 1 THEN ' zone' ELSE ' zones' END || ', ' || min(z.origin) AS origin
@@ -59,7 +59,7 @@ spot_candidates AS (
     FROM spot_nodes AS n
     JOIN zone_medians AS m ON m.provider = n.seller AND m.region = n.region AND m.instance_type = n.instance_type
         AND m.from_ms < n.up_to_ms AND n.up_from_ms < m.to_ms
-    WHERE n.zone IS NULL
+    WHERE n.zone IS NULL OR n.is_moved
 ),
 places AS (
     SELECT DISTINCT seller, region, zone, zone_id, instance_type, capacity_type FROM priced_nodes

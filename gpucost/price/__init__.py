@@ -73,8 +73,12 @@ def warn_of_unlisted(con: DuckDBPyConnection, config: Config) -> None:
     run_stage(con, __name__, "62_unlisted_resources", {"currency": config.currency})
 
 
-def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = None) -> None:
+def price_nodes(
+    con: DuckDBPyConnection, config: Config, node_id: int | None = None, capacity_type: str | None = None
+) -> None:
     """Create the temporary tables price_candidates and price_segments, for all nodes or one; the store is only read.
+
+    With a `capacity_type`: what nodes like these would cost if they were bought so, which no bill says.
 
     Raises PriceError for a price book, rate or discount that cannot be used, and for a price in a currency without a rate.
     """
@@ -83,7 +87,7 @@ def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = N
     # inventory makes it; who asks for one node does without
     con.execute("CREATE TEMP TABLE IF NOT EXISTS unlisted_nodes AS FROM nodes LIMIT 0")
     load_vocabulary(con)
-    run_stage(con, __name__, "10_priced_nodes", {"node_id": node_id})
+    run_stage(con, __name__, "10_priced_nodes", {"node_id": node_id, "capacity_type": capacity_type})
     load_book(con, config, fx)
     load_price_list(
         con, column(con, "SELECT DISTINCT instance_type FROM priced_nodes WHERE instance_type IS NOT NULL")
@@ -100,7 +104,7 @@ def price_nodes(con: DuckDBPyConnection, config: Config, node_id: int | None = N
         "SELECT s.currency, n.node, s.origin, s.from_ms FROM price_segments AS s JOIN priced_nodes AS n USING (node_id) "
         "WHERE s.price_per_hour IS NULL ORDER BY s.from_ms, n.node LIMIT 1"
     ).fetchone()
-    if unconverted is not None:
+    if unconverted is not None and capacity_type is None:
         currency, node, origin, at_ms = unconverted
         day = from_ms(at_ms).astimezone(config.tz).date()
         raise fx.missing(currency, f"node {node} is priced in {currency} ({origin})", day)

@@ -86,8 +86,8 @@ running AS (
     WHERE l.from_ms < l.to_ms
     GROUP BY l.node_id, l.from_ms, l.to_ms
 )
-SELECT n.node_id, n.cluster, n.node, n.gpu_count, r.from_ms, r.to_ms, n.capacity_type, n.provider, n.region, n.zone,
-    lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id, n.instance_type, n.gpu_model, has_users(n) AS has_users
+SELECT n.node_id, n.cluster, n.node, n.gpu_count, r.from_ms, r.to_ms, n.capacity_type, n.provider, n.region,
+    n.instance_type, n.gpu_model, has_users(n) AS has_users
 FROM running AS r JOIN nodes AS n USING (node_id)
 WHERE r.from_ms < r.to_ms
 ORDER BY n.cluster, n.node, r.from_ms"""

@@ -61,8 +61,6 @@ class Node:
     cluster: str = "default"
     provider: str | None = None
     region: str | None = None
-    zone: str | None = None
-    zone_id: str | None = None  # as AWS calls the zone in every account
     instance_type: str | None = None
     gpu_model: str | None = None
     has_users: bool = True  # false if nothing reports who uses its GPUs
@@ -370,8 +368,6 @@ _NODE = (
     "capacity_type",
     "provider",
     "region",
-    "zone",
-    "zone_id",
     "instance_type",
     "gpu_model",
     "has_users",
@@ -390,7 +386,7 @@ def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -
         key = (row["cluster"], row["node"])
         taken[key] += 1
         name = row["node"] if taken[key] == 1 else f"{row['node']}#{taken[key]}"
-        steps = tuple(_prices(segments[row["node_id"]], row["from_ms"], row["to_ms"]))
+        steps = tuple(price_steps(segments[row["node_id"]], row["from_ms"], row["to_ms"]))
         parts[row["node_id"]].append(
             Node(name=name, gpus=row["gpu_count"], prices=steps, **{one: row[one] for one in _NODE})
         )
@@ -408,7 +404,7 @@ def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -
     return Fleet(tuple(node for several in parts.values() for node in several), held)
 
 
-def _prices(segments: Iterable[Row], from_ms: int, to_ms: int) -> Iterator[Price]:
+def price_steps(segments: Iterable[Row], from_ms: int, to_ms: int) -> Iterator[Price]:
     """The steps of these segments in [from_ms, to_ms), of which at least one is there; nothing and `none` where none is known."""
     known_until = from_ms
     for segment in segments:

@@ -136,7 +136,7 @@ def test_sources_of_prices_share_what_nodes_cost_or_their_time_if_that_is_nothin
 
 
 def test_a_pod_that_begins_as_a_part_of_its_node_ends_is_not_of_that_part() -> None:
-    of_node = dict.fromkeys(("provider", "region", "zone", "zone_id", "instance_type", "gpu_model"))
+    of_node = dict.fromkeys(("provider", "region", "instance_type", "gpu_model"))
     of_node |= {
         "node_id": 1,
         "node": "n",

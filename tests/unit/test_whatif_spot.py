@@ -22,7 +22,7 @@ from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.advice import advise
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, Place, PriceChanges
+from gpucost.whatif.spot.market import Market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target, gangs
 from tests.text_tables import table
 from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, shown
@@ -147,7 +147,7 @@ OFTEN = exact(Work(0.1, 0.5))
 
 def on_nodes(rows: str, pods: str = "a | Job/train | 8 | 0-10 | 1") -> Fleet:
     nodes = f"name | hours | prices | capacity_type\n{rows}"
-    return fleet(nodes, f"node | workload | gpus | hours | uid\n{pods}" if pods else "", zone="us-east-1a")
+    return fleet(nodes, f"node | workload | gpus | hours | uid\n{pods}" if pods else "")
 
 
 ONE = "a | 0-10 | 20 | on_demand"
@@ -158,7 +158,7 @@ def moved(there: Fleet, price: str | None = None, market: Market | None = None, 
     usage = Usage(there, "USD", "a period", "a team", more.pop("is_narrowed", False))
     given = {"checkpoint_write_minutes": 0.0, "restart_minutes": 0.0, "notice_seconds": 0.0} | more
     options = SpotOptions(**{"given": ("checkpoint_minutes",)} | given)
-    return stored.answer(options, SpotQuery(usage, market or Market("USD"), TYPICAL, price_of(price)))
+    return stored.answer(options, SpotQuery(usage, market or Market(), TYPICAL, price_of(price)))
 
 
 def price_of(amount: str | None) -> Price | None:
@@ -175,7 +175,7 @@ def test_the_break_even_is_of_all_work_that_suits_spot_whatever_its_rate() -> No
     for rate in (0.001, 0.1):
         usage = Usage(there, "USD", "a period", "a team", is_narrowed=True)
         options = SpotOptions(checkpoint_write_minutes=0.0, restart_minutes=0.0, notice_seconds=0.0)
-        answer = stored.answer(options, SpotQuery(usage, Market("USD"), Rate(rate, "test"), price_of("5")))
+        answer = stored.answer(options, SpotQuery(usage, Market(), Rate(rate, "test"), price_of("5")))
         evens.append(answer.figures["break_even_interruptions_per_hour"])
     assert evens[0] == evens[1]
     # at the break-even both cost together what they cost on demand
@@ -184,35 +184,16 @@ def test_the_break_even_is_of_all_work_that_suits_spot_whatever_its_rate() -> No
     assert float(answer.saving) == pytest.approx(10 - 5 * exact(Work(0.1, 1)), rel=1e-6)
 
 
-def changes(zone: str, *steps: tuple[int, int]) -> list[tuple[str, PriceChanges]]:
-    """Prices from an hour on."""
-    at, prices = zip(*steps, strict=True)
-    known = PriceChanges(
-        "us-east-1", zone, tuple(hour * HOUR for hour in at), tuple(map(Decimal, prices)), 100 * HOUR
-    )
-    return [("aws", known)]
-
-
-def test_spot_steps_of_the_nodes_own_zone_times_what_interruptions_cost() -> None:
-    history = changes("us-east-1b", (-1, 1)) + changes("us-east-1a", (-1, 6), (4, 9))
-    answer = moved(on_nodes(ONE), market=Market("USD", history={"p4d.24xlarge": history}))
+def test_prices_that_change_are_multiplied_by_what_interruptions_cost() -> None:
+    columns = ["from_ms", "to_ms", "price_per_hour"]
+    rows = [dict(zip(columns, row, strict=True)) for row in ((0, 4 * HOUR, 6), (4 * HOUR, 10 * HOUR, 9))]
+    known = {"price_source": "spot history", "price_as_of": None, "is_committed": False, "is_listed": False}
+    market = Market(segments={("default", "a"): [known | row for row in rows]})
+    answer = moved(on_nodes(ONE), market=market)
     assert figures(answer, "today scenario spot_price") == shown(200, (4 * 6 + 6 * 9) * OFTEN, 7.8)
     per_gpu = answer.figures["effective_price_per_gpu_hour_exact"]
     assert per_gpu == pytest.approx(7.8 * OFTEN / 8, abs=1e-6)
-
-
-def test_a_price_of_the_option_comes_first_then_history_own_nodes_and_the_list() -> None:
-    kind = ("p4d.24xlarge", "spot")
-    listed = {kind: [("aws", "us-east-1", "*", Price(Decimal(3), "catalog", "2025-01-01"))]}
-    history, late = ({kind[0]: changes("us-east-1a", (hour, 5))} for hour in (0, 1))
-    own = {kind: Decimal(4)}
-    for market, price, expected in (
-        (Market("USD", listed), None, 30),
-        (Market("USD", listed, late, own), None, 40),  # history that begins too late prices nothing
-        (Market("USD", listed, history, own), None, 50),
-        (Market("USD", listed, history, own), "6", 60),
-    ):
-        assert figures(moved(on_nodes(ONE), price, market), "scenario") == shown(expected * OFTEN)
+    assert figures(moved(on_nodes(ONE), "6", market), "scenario") == shown(60 * OFTEN)
 
 
 def test_nodes_under_a_commitment_stay() -> None:
@@ -311,7 +292,7 @@ def test_what_is_known_of_checkpoints_makes_training_safe() -> None:
     def saving(interruptible: tuple[str, ...] = (), **changed: Any) -> Decimal:
         fleet = replace(there, pods=(replace(there.pods[0], **changed),))
         query = SpotQuery(
-            Usage(fleet, "USD", "", ""), Market("USD"), TYPICAL, price_of("10"), interruptible=interruptible
+            Usage(fleet, "USD", "", ""), Market(), TYPICAL, price_of("10"), interruptible=interruptible
         )
         return stored.answer(SpotOptions(), query).saving
 
@@ -354,27 +335,9 @@ def test_a_part_stays_on_demand() -> None:
     assert_refused("spot", EXAMPLE + " --on-demand-share 1", "nothing would move")
 
 
-def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:
-    rows = [("aws", "r1", f"z{amount}", amount) for amount in (1, 2, 3, 4)]
-    # "*" as list_prices.sql has it
-    rows += [("aws", "r2", "", 9), ("aws", "r1", "*", 2)]
-    prices = [(*place, Price(Decimal(amount), "catalog", "2025-01-01")) for *place, amount in rows]
-    market = Market("USD", {("t", "spot"): prices})  # type: ignore[dict-item]
-    for place, amount in (
-        (Place("T", "aws", "r1", "z3"), 3),
-        (Place("t", "aws", "r1", "elsewhere"), 2),
-        (Place("t", "aws", "r1", "z1", "z4"), 4),
-        (Place("t", None, "R2"), 9),
-        (Place("t"), None),  # regions differ
-        (Place("t", "gcp", "r1"), None),
-    ):
-        found = market.list_price(place, option="spot")
-        assert (found and found.per_node_hour) == amount
-
-
 ROW = {
     "node_id": 1, "cluster": "c", "node": "a", "gpu_count": 8.0, "from_ms": 0, "to_ms": 10 * HOUR, "capacity_type": "on_demand",
-    "provider": "aws", "region": "us-east-1", "zone": None, "zone_id": None, "instance_type": "p4d.24xlarge",
+    "provider": "aws", "region": "us-east-1", "instance_type": "p4d.24xlarge",
     "gpu_model": "A100-SXM4-40GB", "has_users": True,
 }  # fmt: skip
 

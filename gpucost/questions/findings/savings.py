@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpucost import pipeline
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
+from gpucost.price import load_offers
 from gpucost.questions.findings.kinds import Findings, Names, WhatIfQuery, WhatIfResult, ranked
 from gpucost.questions.units.query import quiet_hours
 from gpucost.records import grouped
@@ -70,10 +71,10 @@ class _Scenarios:
 
     @cached_property
     def _prices(self) -> tuple[Facts, dict[Place, list[rightsize.Offer]], Market]:
-        """What the catalog and the market say, of all instance types of the fleet."""
-        types = {node.instance_type for node in self.fleet.nodes if node.instance_type}
+        """GPU models, list prices by place, and what nodes would cost on spot."""
         with self.store.read() as con:
-            market = read_market(con, self.config, types, self.period)
+            market = read_market(con, self.config, self.period)
+            load_offers(con, self.config)
             offers: dict[Place, list[rightsize.Offer]] = defaultdict(list)
             for offer in rightsize.list_offers(con):
                 offers[offer.provider, offer.region].append(offer)

@@ -482,8 +482,7 @@ def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Owner]:
     fleet = read_covers(con, query.period, config.currency).marked(
         read_stored(con, query.period, scope).fleet
     )
-    types = {node.instance_type for node in fleet.nodes if node.instance_type}
-    market = read_market(con, config, types, query.period)
+    market = read_market(con, config, query.period)
     usage = Usage(fleet, config.currency, "", "", is_narrowed=True)
     return advised_to_stay(SpotQuery(usage, market, interruptible=config.spot.interruptible))
 

@@ -11,13 +11,13 @@ from gpucost.questions.request import store_or_empty
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.render.view import Document
 from gpucost.whatif.flags import hours_needed
-from gpucost.whatif.fleet import Price, Usage
+from gpucost.whatif.fleet import Price
 from gpucost.whatif.spot import answer, backtest
 from gpucost.whatif.spot.answer import Described, find_place
 from gpucost.whatif.spot.backtest import SpotReplay, job_starts, node_jobs
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, read_market
-from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target
+from gpucost.whatif.spot.market import Target, read_history, read_market
+from gpucost.whatif.spot.moves import SpotOptions, SpotQuery
 
 
 def job_replay(request: WhatIfRequest, fleet: Described) -> SpotReplay:
@@ -32,9 +32,9 @@ def job_replay(request: WhatIfRequest, fleet: Described) -> SpotReplay:
     with request.store.read() as con:
         place, gpus = find_place(con, fleet)
         # a replay ends with what was collected
-        market = read_market(con, request.settings, [fleet.instance_type], stale_after_days=0)
-    price = fleet.price(Target.on_demand, gpus, market, place)
-    jobs, covered = job_starts(place, fleet.hours, fleet.nodes, gpus, price.per_node_hour, market, period)
+        history = read_history(con, request.settings, [fleet.instance_type])
+        price = fleet.price(con, request.settings, Target.on_demand, gpus, place)
+    jobs, covered = job_starts(place, fleet.hours, fleet.nodes, gpus, price.per_node_hour, history, period)
     return SpotReplay(
         jobs=jobs,
         title=f"{fleet.hours:g} h on {fleet.nodes} {place.instance_type} replayed over spot prices",
@@ -46,8 +46,11 @@ def job_replay(request: WhatIfRequest, fleet: Described) -> SpotReplay:
 
 def usage_replay(request: WhatIfRequest) -> SpotReplay:
     """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
-    usage, market = _usage(request)
-    jobs, left_out = node_jobs(usage.fleet, market, is_narrowed=usage.is_narrowed)
+    usage, settings = request.usage(), request.settings
+    types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
+    with request.store.read() as con:
+        history = read_history(con, settings, types, settings.prices.stale_after_days)
+    jobs, left_out = node_jobs(usage.fleet, history, is_narrowed=usage.is_narrowed)
     return SpotReplay(
         jobs=jobs,
         title=f"On-demand nodes of {usage.scope_name} replayed over spot prices",
@@ -56,14 +59,6 @@ def usage_replay(request: WhatIfRequest) -> SpotReplay:
         is_sample=False,
         left_out=left_out,
     )
-
-
-def _usage(request: WhatIfRequest) -> tuple[Usage, Market]:
-    """Usage in the store, and what is known of its instance types."""
-    usage = request.usage()
-    types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    with request.store.read() as con:
-        return usage, read_market(con, request.settings, types, request.period)
 
 
 def whatif_spot(
@@ -78,9 +73,9 @@ def whatif_spot(
     """Say what moving on-demand usage to spot would save, interruptions counted.
 
     With --on-demand-price, --instance-type, --nodes, --gpus or --hours: a calculator, no store needed. Without them: the usage
-    in the store of the last complete month, or of the period and the team named. Spot prices come from --spot-price, else the
-    store's spot price history, else own spot nodes of the type, else the catalog. What is safe moves: batch work, and training
-    with known checkpoints; the rest stands below as a second figure, with its reason.
+    in the store of the last complete month, or of the period and the team named. Prices come from options, the price book, the
+    store's spot price history, own nodes of the type, or list prices, in that order, less discounts. What is safe moves: batch
+    work, and training with known checkpoints; the rest stands below as a second figure, with its reason.
 
     The rate of interruptions comes from --interruptions-per-hour, otherwise from own spot nodes of all stored months on top of
     published rates of the family. The answer begins with the break-even rate; a gang of n nodes stops √n times as often as one.
@@ -112,7 +107,9 @@ def whatif_spot(
         with store_or_empty(request.settings) as con:
             question = answer.described(con, request.settings, options, fleet, rate)
     else:
-        (usage, market), settings = _usage(request), request.settings
+        usage, settings = request.usage(), request.settings
+        with request.store.read() as con:
+            market = read_market(con, settings, request.period, options.to)
         price = Price(fleet.spot_price, "option") if fleet.spot_price is not None else None
         question = SpotQuery(
             usage,

@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gpucost.whatif.fleet import Workload
-from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target
+from gpucost.whatif.spot.market import Target
+from gpucost.whatif.spot.moves import SpotOptions, SpotQuery
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
 _AGAIN = "batch work: an interrupted run is done again"

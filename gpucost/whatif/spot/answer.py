@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.periods import from_ms, to_ms
+from gpucost.periods import from_ms
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import (
@@ -34,14 +34,13 @@ from gpucost.whatif.fleet import Price, Usage, Workload, one_node
 from gpucost.whatif.spot import formulas
 from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
 from gpucost.whatif.spot.formulas import Checkpoints, Formula, Work, exact, expected_hours
-from gpucost.whatif.spot.interruptions import Rate, prior_rate
-from gpucost.whatif.spot.market import Market, Place, find_instance, read_market
+from gpucost.whatif.spot.interruptions import Rate
+from gpucost.whatif.spot.market import Market, Place, Target, find_instance, read_price, read_rates
 from gpucost.whatif.spot.moves import (
     Moved,
     Moves,
     SpotOptions,
     SpotQuery,
-    Target,
     base_name,
     movable,
     rate_assumption,
@@ -510,21 +509,22 @@ class Described(OptionGroup):
     active_hours_per_day: flags.ActiveHours | None = None
     days: flags.Days | None = None
 
-    def price(self, target: Target, gpus: float, market: Market | None, place: Place | None) -> Price:
-        """Return the option's price, else the place's: fresh spot history before list prices. Raises UsageError without any."""
+    def price(
+        self, con: DuckDBPyConnection, settings: Config, target: Target, gpus: float, place: Place | None
+    ) -> Price:
+        """The option's price, otherwise the place's. Raises UsageError without any."""
         name, given = f"--{target}-price", self.spot_price if target is Target.spot else self.on_demand_price
         if given is not None:
             return Price(node_price(given, self.price_per, gpus), "option")
-        if market is None or place is None:
+        if place is None:
             raise UsageError(
                 f"{name} is missing", f"give {name}, or --instance-type and --region to look it up"
             )
-        latest = market.latest_spot(place, to_ms(datetime.now(UTC))) if target is Target.spot else None
-        if price := latest or market.list_price(place, target.capacity_type):
+        if price := read_price(con, settings, place, gpus, target):
             return price
         where = f" in {place.zone or place.region}" if place.zone or place.region else ""
         raise UsageError(
-            f"no {target} price of {place.instance_type}{where} in {market.currency} is known",
+            f"no {target} price of {place.instance_type}{where} in {settings.currency} is known",
             f"give {name}" + ("" if place.region else ", or --region: prices differ between regions"),
         )
 
@@ -548,16 +548,18 @@ def described(
 
     Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
     """
-    gpus, market, place = fleet.gpus or GPUS_PER_NODE, None, None
+    gpus, market, place = fleet.gpus or GPUS_PER_NODE, Market(Target.spot), None
     if fleet.instance_type is not None:
         place, gpus = find_place(con, fleet)
-        market = read_market(con, settings, [fleet.instance_type])
+        market = Market(Target.spot, {}, {}, *read_rates(con))
     elif fleet.region or fleet.zone:
         raise UsageError(
             "--region and --zone say where an --instance-type is", "give --instance-type, or leave them out"
         )
-    rate = rate or (market.rate(place) if market and place else prior_rate(None, None, ""))
-    prices = {target: fleet.price(target, gpus, market, place) for target in (Target.on_demand, Target.spot)}
+    rate = rate or market.rate(place or Place(""))
+    prices = {
+        target: fleet.price(con, settings, target, gpus, place) for target in (Target.on_demand, Target.spot)
+    }
     nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
     options.check(hours)
     provider = place.provider if place else None
@@ -585,10 +587,5 @@ def described(
     amount = prices[Target.spot].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1)
     there = replace(prices[Target.spot], per_node_hour=amount)
     return SpotQuery(
-        usage,
-        Market(settings.currency),
-        rate,
-        there,
-        fleet.price_per,
-        stale_after_days=settings.prices.stale_after_days,
+        usage, market, rate, there, fleet.price_per, stale_after_days=settings.prices.stale_after_days
     )

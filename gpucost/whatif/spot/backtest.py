@@ -18,7 +18,7 @@ from gpucost.whatif.flags import to_decimal, total
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price
 from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, Place, PriceChanges
+from gpucost.whatif.spot.market import History, Place, PriceChanges
 from gpucost.whatif.spot.moves import SpotOptions, rate_assumption
 
 ON_DEMAND = "on demand"
@@ -155,14 +155,14 @@ def job_starts(
     nodes: int,
     gpus: float,
     on_demand: Decimal,
-    market: Market,
+    history: History,
     period: Period | None,
 ) -> tuple[tuple[Job, ...], Period]:
     """A job of `hours` started once a day over the history of the place's zones (of `period`, where one is named).
 
     Raises GpucostError where there is no history, or none as long as the job.
     """
-    zones = market.zones(place)
+    zones = history.zones(place)
     if not zones:
         raise GpucostError(
             f"the store holds no spot prices of {place.instance_type}"
@@ -190,7 +190,7 @@ def job_starts(
     return tuple(jobs), Period(from_ms(begin), from_ms(end))
 
 
-def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple[Job, ...], int]:
+def node_jobs(fleet: Fleet, history: History, *, is_narrowed: bool) -> tuple[tuple[Job, ...], int]:
     """The real hours of on-demand nodes as jobs, and how many such nodes have no history. Raises GpucostError without any job."""
     jobs, left_out = [], 0
     held: dict[NodeKey, float] = defaultdict(float)
@@ -199,7 +199,7 @@ def node_jobs(fleet: Fleet, market: Market, *, is_narrowed: bool) -> tuple[tuple
     for node in fleet.nodes:
         if node.capacity_type != "on_demand" or not node.is_priced:
             continue
-        zones = market.zones(Place(node.instance_type or "", node.provider, node.region))
+        zones = history.zones(Place(node.instance_type or "", node.provider, node.region))
         if any(zone.covers(node.from_ms, node.to_ms) for zone in zones):
             steps = tuple((start, price.per_node_hour) for price, start, _ in node.steps)
             # the rest of the nodes that others hold, too, is not this usage

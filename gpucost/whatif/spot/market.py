@@ -1,22 +1,26 @@
-"""What is known of a market: list prices, spot price history, what own nodes cost, and how often spot is interrupted."""
+"""What nodes would cost elsewhere: as the price stages price them if they were bought so; and how often spot is interrupted."""
 
 from __future__ import annotations
 
 import bisect
 import difflib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.catalog import load_catalog
-from gpucost.engine import run_stage
+from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
-from gpucost.periods import MS_PER_DAY, Period, from_ms
-from gpucost.price import load_offers
-from gpucost.records import record
-from gpucost.whatif.fleet import Price
+from gpucost.periods import MS_PER_DAY, Period, to_ms
+from gpucost.price import price_nodes
+from gpucost.price.list_prices import load_price_list
+from gpucost.records import grouped, record
+from gpucost.store.sqlfiles import column
+from gpucost.whatif.fleet import Node, NodeKey, Price, Row, price_steps
 from gpucost.whatif.spot.interruptions import Evidence, Rate, family_of, posterior, prior_rate
 
 if TYPE_CHECKING:
@@ -29,6 +33,17 @@ _HELD_WITHIN_MS = 600_000
 _HALF_LIFE_MS = 90 * MS_PER_DAY
 
 
+class Target(StrEnum):
+    """Where usage is moved to."""
+
+    spot = "spot"
+    on_demand = "on-demand"
+
+    @property
+    def capacity_type(self) -> str:
+        return self.value.replace("-", "_")
+
+
 class Place(NamedTuple):
     """Where a node is, or would be; an instance type in any case of letters, None what is not known."""
 
@@ -36,8 +51,6 @@ class Place(NamedTuple):
     provider: str | None = None
     region: str | None = None
     zone: str | None = None
-    zone_id: str | None = None
-    gpu_model: str | None = None
 
 
 @record
@@ -49,10 +62,6 @@ class PriceChanges:
     at_ms: tuple[int, ...]
     prices: tuple[Decimal, ...]
     known_until_ms: int
-
-    @property
-    def source(self) -> str:
-        return f"spot history of {self.zone or self.region}"
 
     def covers(self, start_ms: int, end_ms: int) -> bool:
         return self.at_ms[0] <= start_ms and end_ms <= self.known_until_ms
@@ -68,67 +77,52 @@ class PriceChanges:
 
 
 @record
-class Market:
-    """Facts by instance type (lower-cased); prices are per node-hour in `currency`."""
+class History:
+    """Spot price histories by instance type (lower-cased), each with its provider."""
 
-    currency: str
-    listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = field(default_factory=dict)
-    history: dict[str, list[tuple[str, PriceChanges]]] = field(default_factory=dict)
-    own: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    by_type: dict[str, list[tuple[str, PriceChanges]]] = field(default_factory=dict)
+
+    def zones(self, place: Place) -> list[PriceChanges]:
+        """The histories of the place, by zone: that of its own zone alone if there is one, otherwise all of its region's."""
+        rows = [
+            changes
+            for provider, changes in self.by_type.get(place.instance_type.lower(), [])
+            if place.provider in (None, provider) and place.region in (None, changes.region)
+        ]
+        return [changes for changes in rows if changes.zone == place.zone] or rows
+
+
+@record
+class Market:
+    """What nodes would cost if they moved to `target`, and how often spot is interrupted; prices are per node-hour.
+
+    `segments` are rows of prices by cluster and node, as `price_steps` takes them. `own` is what nodes of that kind cost in the
+    period, by instance type (lower-cased).
+    """
+
+    target: Target = Target.spot
+    segments: Mapping[NodeKey, Sequence[Row]] = field(default_factory=dict)
+    own: Mapping[str, Decimal] = field(default_factory=dict)
     # own spot nodes by provider and family
     evidence: dict[tuple[str | None, str], Evidence] = field(default_factory=dict)
     # by provider, region and instance type: the low end of the newest published band, and its day
     eviction_bands: dict[tuple[str | None, ...], tuple[str, str]] = field(default_factory=dict)
 
-    def list_price(self, place: Place, option: str) -> Price | None:
-        """`on_demand` or `spot` list price of the place, in the order of place_rank (price/vocabulary.sql).
-
-        None where its region is not said and there are several.
-        """
-        rows = [
-            row
-            for row in self.listed.get((place.instance_type.lower(), option), [])
-            if place.provider in (None, row[0])
-        ]
-        regions = {place.region.lower()} if place.region else {row[1] for row in rows}
-        if len(regions) != 1:
-            return None
-        (region,) = regions
-        known = {(row[1], row[2]): row[3] for row in reversed(rows)}
-        zones = (place.zone_id, place.zone, "", "*")
-        return next(
-            (known[key] for key in (*((region, zone) for zone in zones), ("", "")) if key in known), None
-        )
-
-    def zones(self, place: Place) -> list[PriceChanges]:
-        """The spot histories of the place, by zone: its own zone's alone where there is one, else all of its region's."""
-        rows = [
-            changes
-            for provider, changes in self.history.get(place.instance_type.lower(), [])
-            if place.provider in (None, provider) and place.region in (None, changes.region)
-        ]
-        return [changes for changes in rows if changes.zone == place.zone] or rows
-
-    def spot_steps(self, place: Place, start_ms: int, end_ms: int) -> tuple[Price, ...]:
-        """Spot prices over [start, end) from history; empty where not known throughout.
-
-        Of several zones, the one whose price is the lower median at the start.
-        """
-        known = [changes for changes in self.zones(place) if changes.covers(start_ms, end_ms)]
-        if not known:
-            return ()
-        chosen = _lower_median(
-            known, key=lambda changes: (changes.steps(start_ms, end_ms)[0][1], changes.zone)
-        )
-        return tuple(Price(price, chosen.source, None, at) for at, price in chosen.steps(start_ms, end_ms))
-
-    def latest_spot(self, place: Place, now_ms: int) -> Price | None:
-        """The price of the place's zones (their lower median) that still holds at `now_ms`, by history."""
-        known = [zone for zone in self.zones(place) if now_ms <= zone.known_until_ms]
-        if not known:
-            return None
-        chosen = _lower_median(known, key=lambda zone: zone.prices[-1])
-        return Price(chosen.prices[-1], chosen.source, str(from_ms(chosen.at_ms[-1]).date()))
+    def prices(self, node: Node) -> tuple[Price, ...]:
+        """The node's prices there: price book, spot history, own nodes, list price; empty if a part of its life has none."""
+        own = self.own.get((node.instance_type or "").lower())
+        segments = self.segments.get((node.cluster, node.name.partition("#")[0]), ())
+        if own is not None:
+            segments = [row for row in segments if not row["is_listed"]]
+        there = replace(node, prices=tuple(price_steps(segments, node.from_ms, node.to_ms)))
+        if own is not None:
+            source = f"own {self.target} nodes of that type in the period"
+            there = there.repriced(
+                lambda price: (
+                    replace(price, per_node_hour=own, source=source) if price.source == "none" else price
+                )
+            )
+        return there.prices if there.is_priced else ()
 
     def rate(self, place: Place) -> Rate:
         """How often the place's spot nodes are interrupted: own nodes of its family, on top of the published rate."""
@@ -139,24 +133,24 @@ class Market:
         return posterior(prior, own)
 
 
-# What own nodes of an instance type cost per hour in the period, weighted by time.
+# What own nodes of a capacity type cost per hour in the period, weighted by time.
 _OWN = """
-SELECT lower(n.instance_type), n.capacity_type,
-    (sum(p.price_per_hour * p.span_ms::DECIMAL(14, 0)) / sum(p.span_ms))::DECIMAL(24, 12)
+SELECT lower(n.instance_type), (sum(p.price_per_hour * p.span_ms::DECIMAL(14, 0)) / sum(p.span_ms))::DECIMAL(24, 12)
 FROM nodes AS n JOIN (
     SELECT *, least(to_ms, $to_ms) - greatest(from_ms, $from_ms) AS span_ms FROM node_prices WHERE price_source <> 'none'
 ) AS p USING (node_id)
-WHERE p.span_ms > 0 AND n.instance_type IS NOT NULL
+WHERE p.span_ms > 0 AND n.instance_type IS NOT NULL AND n.capacity_type = $capacity_type
 GROUP BY ALL"""
+# Spot history is as old as its last change, and holds all the same.
+_SEGMENTS = """
+SELECT n.cluster, n.node, s.from_ms, s.to_ms, s.price_per_hour, s.origin AS price_source, s.price_source = 'catalog' AS is_listed,
+    CASE WHEN s.price_source <> 'spot_history' THEN s.price_as_of END AS price_as_of, false AS is_committed
+FROM price_segments AS s JOIN nodes AS n USING (node_id)
+WHERE s.price_per_hour IS NOT NULL AND s.from_ms < $to_ms AND $from_ms < s.to_ms
+ORDER BY ALL"""
 _EVICTION_BANDS = """
 SELECT provider, region, lower(instance_type), arg_max(band_low_percent, seen_on)::VARCHAR, max(seen_on)::VARCHAR
 FROM spot_eviction_rates GROUP BY ALL"""
-_LISTED = """
-SELECT provider, coalesce(region, ''), coalesce(zone, ''), instance_type, purchase_option, price_per_hour, price_as_of::VARCHAR,
-    if(origin = 'catalog', 'catalog, ', '') || source
-FROM price_offers
-WHERE list_contains($instance_types::VARCHAR[], instance_type) AND term_years = 0
-ORDER BY ALL"""
 _HISTORY = """
 SELECT instance_type, provider, region, zone, list(at_ms ORDER BY at_ms), list(price_per_hour ORDER BY at_ms),
     greatest(max(at_ms), coalesce(max(l.to_ms), 0))
@@ -167,36 +161,70 @@ ORDER BY 1, 2, 3, 4"""
 
 
 def read_market(
-    con: DuckDBPyConnection,
-    config: Config,
-    instance_types: Iterable[str],
-    period: Period | None = None,
-    stale_after_days: int | None = None,
+    con: DuckDBPyConnection, config: Config, period: Period, target: Target = Target.spot
 ) -> Market:
-    """All that store and catalog know of these instance types. Own prices are those of `period`.
-
-    Spot prices hold for `stale_after_days` (of the config) after they were collected. Leaves price_offers on this connection.
-    """
-    load_offers(con, config)
-    currency, days = (
-        config.currency,
-        config.prices.stale_after_days if stale_after_days is None else stale_after_days,
+    """What the store's nodes of the period would cost as `target`, and the evidence on interruptions."""
+    price_nodes(con, config, capacity_type=target.capacity_type)
+    rows = dicts(con.execute(_SEGMENTS, period.bounds))
+    own = con.execute(_OWN, period.bounds | {"capacity_type": target.capacity_type}).fetchall()
+    return Market(
+        target, grouped(((row["cluster"], row["node"]), row) for row in rows), dict(own), *read_rates(con)
     )
-    types: dict[str, object] = {"instance_types": sorted({name.lower() for name in instance_types})}
-    run_stage(con, __package__, "market_changes", types | {"currency": currency})
+
+
+def read_history(
+    con: DuckDBPyConnection, config: Config, instance_types: Iterable[str], lasting_days: int = 0
+) -> History:
+    """The spot price histories of these instance types; their last prices hold for `lasting_days` after they were collected."""
+    types = {"instance_types": sorted({name.lower() for name in instance_types})}
+    run_stage(con, __package__, "market_changes", types | {"currency": config.currency})
     history: dict[str, list[tuple[str, PriceChanges]]] = defaultdict(list)
     for name, provider, region, zone, at, prices, seen in con.execute(_HISTORY).fetchall():
-        changes = PriceChanges(region, zone, tuple(at), tuple(prices), seen + days * MS_PER_DAY)
+        changes = PriceChanges(region, zone, tuple(at), tuple(prices), seen + lasting_days * MS_PER_DAY)
         history[name].append((provider, changes))
-    listed: dict[tuple[str, str], list[tuple[str, str, str, Price]]] = defaultdict(list)
-    for provider, region, zone, name, option, price, as_of, source in con.execute(_LISTED, types).fetchall():
-        listed[name, option].append((provider, region, zone, Price(price, source, as_of)))
-    own: dict[tuple[str, str], Decimal] = {}
-    if period is not None:
-        rows = con.execute(_OWN, period.bounds).fetchall()
-        own = {(name, capacity): price for name, capacity, price in rows}
+    return History(dict(history))
+
+
+# A node that no store has.
+_DESCRIBED = """
+INSERT INTO unlisted_nodes BY NAME
+SELECT 0 AS node_id, '' AS cluster, '' AS node, $now_ms AS up_from_ms, $now_ms + 1 AS up_to_ms, $gpus AS gpu_count,
+    provider, instance_type, gpu_model, $region AS region, $zone AS zone
+FROM listed_instances WHERE (provider, instance_type) = ($provider, lower($instance_type))"""
+_ONLY_REGION = """
+SELECT min(region) FROM price_list WHERE instance_type = lower($instance_type) AND region IS NOT NULL
+HAVING count(DISTINCT region) = 1"""
+
+
+def read_price(
+    con: DuckDBPyConnection, config: Config, place: Place, gpus: float, target: Target
+) -> Price | None:
+    """What a node in the place costs now as `target`; None if no price is known, as without a region if there are several."""
+    now_ms = to_ms(datetime.now(UTC))
+    con.execute("CREATE OR REPLACE TEMP TABLE unlisted_nodes AS FROM nodes LIMIT 0")
+    load_price_list(con, [place.instance_type.lower()])
+    run_stage(con, "gpucost.price", "listed_instances")
+    region = place.region or next(
+        iter(column(con, _ONLY_REGION, {"instance_type": place.instance_type})), None
+    )
+    node = place._asdict() | {"region": region, "gpus": gpus, "now_ms": now_ms}
+    con.execute(
+        _DESCRIBED,
+        {name: node[name] for name in ("instance_type", "provider", "region", "zone", "gpus", "now_ms")},
+    )
+    price_nodes(con, config, 0, target.capacity_type)
+    rows = con.execute(
+        "SELECT price_per_hour, origin, price_as_of::VARCHAR FROM price_segments WHERE price_per_hour IS NOT NULL"
+    )
+    return next((Price(*row) for row in rows.fetchall()), None)
+
+
+def read_rates(
+    con: DuckDBPyConnection,
+) -> tuple[dict[tuple[str | None, str], Evidence], dict[tuple[str | None, ...], tuple[str, str]]]:
+    """Own evidence by provider and family, and published eviction bands by provider, region and instance type."""
     bands = {tuple(key): (band, day) for *key, band, day in con.execute(_EVICTION_BANDS).fetchall()}
-    return Market(currency, dict(listed), dict(history), own, read_evidence(con), bands)
+    return read_evidence(con), bands
 
 
 def read_evidence(con: DuckDBPyConnection) -> dict[tuple[str | None, str], Evidence]:
@@ -231,8 +259,3 @@ def find_instance(con: DuckDBPyConnection, name: str) -> tuple[str, str, float]:
         if near
         else "gpucost prices lists instance types; or give prices and --gpus instead",
     )
-
-
-def _lower_median(zones: Iterable[PriceChanges], key: Callable[[PriceChanges], Any]) -> PriceChanges:
-    ordered = sorted(zones, key=key)
-    return ordered[(len(ordered) - 1) // 2]

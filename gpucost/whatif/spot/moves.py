@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from enum import StrEnum
 from typing import Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
@@ -17,7 +16,7 @@ from gpucost.whatif.flags import START_MINUTES, START_SOURCE, PricePer, node_pri
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
 from gpucost.whatif.spot.formulas import Work, gang_hits
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, Place
+from gpucost.whatif.spot.market import Market, Place, Target
 
 _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
 
@@ -47,17 +46,6 @@ def _most_at_once(pods: Iterable[Pod]) -> int:
 def base_name(workload: str) -> str:
     """`Job/sweep-12` and `Job/sweep-13` are runs of `Job/sweep-*`."""
     return re.sub(r"[-_.]\d+$", "-*", workload)
-
-
-class Target(StrEnum):
-    """Where usage is moved to."""
-
-    spot = "spot"
-    on_demand = "on-demand"
-
-    @property
-    def capacity_type(self) -> str:
-        return self.value.replace("-", "_")
 
 
 # Seconds from the notice to the interruption, by provider, and where that is written.
@@ -228,9 +216,7 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
     stays: Counter[str] = Counter()
     for node in usage.fleet.nodes:
         name = node.instance_type or "nodes without an instance type"
-        place = Place(
-            node.instance_type or "", node.provider, node.region, node.zone, node.zone_id, node.gpu_model
-        )
+        place = Place(node.instance_type or "", node.provider, node.region)
         if node.capacity_type == "unknown":
             stays["how they are bought is not known"] += 1
         elif node.capacity_type != wanted:
@@ -239,7 +225,7 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
             stays["under a commitment, which is paid in any case"] += 1
         elif not node.is_priced:
             stays[f"what {name} cost now is not known"] += 1
-        elif not (prices := _target_prices(target, question, node, place)):
+        elif not (prices := _target_prices(question, node)):
             stays[f"no {target} price is known of {name}"] += 1
         else:
             gpu_ms = max(node.gpus * node.length_ms, sum(held[node.key].values()))
@@ -264,20 +250,9 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
     return moved, stays
 
 
-def _target_prices(target: Target, question: SpotQuery, node: Node, place: Place) -> tuple[Price, ...]:
-    """Prices of the node where it moves to: the option's, spot history, own nodes' of that kind, list price."""
-    if question.price is not None:
-        return (
-            replace(
-                question.price,
-                per_node_hour=node_price(question.price.per_node_hour, question.price_per, node.gpus),
-            ),
-        )
-    market = question.market
-    if target is Target.spot and (steps := market.spot_steps(place, node.from_ms, node.to_ms)):
-        return steps
-    own = market.own.get((place.instance_type.lower(), target.capacity_type))
-    if own is not None:
-        return (Price(own, f"own {target} nodes of that type in the period"),)
-    listed = market.list_price(place, target.capacity_type)
-    return (listed,) if listed else ()
+def _target_prices(question: SpotQuery, node: Node) -> tuple[Price, ...]:
+    """Prices of the node where it moves to: the option's, otherwise the market's."""
+    if question.price is None:
+        return question.market.prices(node)
+    per_node = node_price(question.price.per_node_hour, question.price_per, node.gpus)
+    return (replace(question.price, per_node_hour=per_node),)

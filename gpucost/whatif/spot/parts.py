@@ -17,7 +17,8 @@ from gpucost.whatif.fleet import Fleet, Pod, Workload
 from gpucost.whatif.spot.advice import FREE, NOT, SAFE, Advice, suitability
 from gpucost.whatif.spot.formulas import Formula, crossing, exact
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, Target, gangs
+from gpucost.whatif.spot.market import Target
+from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, gangs
 
 # Above this factor of time work practically never ends; above this factor of paid hours it has no cost.
 ENDLESS, ENDLESS_COST = 1e3, 1e9
