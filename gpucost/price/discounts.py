@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from math import prod
 from typing import TYPE_CHECKING
@@ -14,11 +15,13 @@ from gpucost.store.sqlfiles import column
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from datetime import date
+    from collections.abc import Sequence
+    from datetime import date, datetime
 
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+    from gpucost.price.listing import ListedPrice
 
 
 def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
@@ -58,14 +61,37 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
     )
 
 
+# What is left of a price that is listed.
 _LEFT = """SELECT factor FROM discounts AS d
 WHERE discount_fits(d, $seller, $instance_type, $gpu_model) AND coalesce($option IN (d.purchase_option, d.capacity_type), true)
-    AND list_contains(price_sources, 'catalog') AND from_ms <= $at_ms AND $at_ms < to_ms"""
+    AND list_contains(price_sources, $price_source) AND from_ms <= $at_ms AND $at_ms < to_ms"""
 
 
-def left_of(con: DuckDBPyConnection, **price: str | int | None) -> Decimal:
-    """What discounts leave of one unit of a list price: that of seller, instance_type, gpu_model and option, at at_ms.
+def discounted(
+    con: DuckDBPyConnection, config: Config, rows: Sequence[ListedPrice], now: datetime
+) -> list[ListedPrice]:
+    """Listed prices less the discounts in force, which their sources name. Expects the catalog's tables; raises PriceError."""
+    if not config.prices.discounts:
+        return list(rows)
+    load_discounts(con, config)
+    return [_less(con, row, to_ms(now)) for row in rows]
 
-    Expects the tables of `load_discounts`. Text is lower-cased, but for the GPU model.
-    """
-    return prod(column(con, _LEFT, price), start=Decimal(1))
+
+def _less(con: DuckDBPyConnection, row: ListedPrice, at_ms: int) -> ListedPrice:
+    of = {
+        "seller": row.provider.lower(),
+        "instance_type": row.instance_type.lower(),
+        "gpu_model": row.gpu_model,
+        "option": row.purchase_option,
+        "price_source": "spot_history" if row.origin == "spot_history" else "catalog",
+        "at_ms": at_ms,
+    }
+    left = prod(column(con, _LEFT, of), start=Decimal(1))
+    if left == 1:
+        return row
+    return replace(
+        row,
+        price_per_hour=row.price_per_hour * left,
+        price_per_gpu_hour=row.price_per_gpu_hour and row.price_per_gpu_hour * left,
+        source=f"{row.source}, less {float(round((1 - left) * 100, 4)):g} % ([[prices.discounts]])",
+    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost import catalog, pipeline
+from gpucost.catalog import load_catalog
 from gpucost.cli.app import app
 from gpucost.config.load import load_config
-from gpucost.config.model import Config, StoreSettings
+from gpucost.config.model import Config, Prices, StoreSettings
 from gpucost.price import load_offers, load_price_list
+from gpucost.price.discounts import discounted
 from gpucost.price.explain import explain_node
+from gpucost.price.listing import ListedPrice
 from gpucost.publish.rules import rule_prices
 from gpucost.store.connection import Store
 from gpucost.whatif.rightsize import list_offers
@@ -26,7 +31,7 @@ from tests import own_catalog
 from tests.replay.cases.words import MORNING, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
-from tests.text_tables import text_rows
+from tests.text_tables import table, text_rows
 
 P5, L4 = "p5.48xlarge", "g6.12xlarge"
 FLEET = fleet(
@@ -216,3 +221,36 @@ def test_steps_of_list_prices(con: duckdb.DuckDBPyConnection, facts: str, expect
         [expected.split(" ")[0] or "*"],
     ).fetchall()
     assert [" ".join(map(str, step)) for step in steps] == ([expected] if expected else [])
+
+
+# percent off, of whose prices, and what it leaves of 10 a node-hour of spot on an A100, by list and by spot history
+OFF_LISTED = """
+    percent | price_sources           | purchase_option | catalog | spot_history
+    20      | catalog                 |                 |       8 |           10
+    20      | spot_history            |                 |      10 |            8
+    20      | catalog spot_history    | spot            |       8 |            8
+    20      | catalog spot_history    | on_demand       |      10 |           10
+"""
+
+
+@pytest.mark.parametrize("case", table(OFF_LISTED), ids=lambda case: " ".join(case.values()))
+def test_discounts_come_off_listed_prices_of_their_source(
+    con: duckdb.DuckDBPyConnection, case: dict[str, str]
+) -> None:
+    load_catalog(con)
+    rule = {"percent": case["percent"], "price_sources": case["price_sources"].split()}
+    config = Config(
+        prices=Prices.model_validate({"discounts": [rule | {"purchase_option": case.get("purchase_option")}]})
+    )
+    known = {"provider": "aws", "instance_type": "P4d.24xlarge", "purchase_option": "spot", "source": "aws"}
+    price = {"price_per_hour": Decimal(10), "price_per_gpu_hour": Decimal("1.25")}
+    rows = [
+        ListedPrice(
+            **dict.fromkeys(field.name for field in fields(ListedPrice)) | known | price | {"origin": name}
+        )
+        for name in ("catalog", "spot_history")
+    ]
+    left = discounted(con, config, rows, datetime.now(UTC))
+    assert [row.price_per_hour for row in left] == [Decimal(case[row.origin]) for row in rows]
+    assert all(row.price_per_gpu_hour == row.price_per_hour / 8 for row in left)
+    assert ["less 20 %" in row.source for row in left] == [row.price_per_hour == 8 for row in left]

@@ -32,7 +32,7 @@ OWN = """INSERT INTO node_prices BY NAME SELECT node_id, up_from_ms AS from_ms, 
 BILL = f"""INSERT INTO billed_nodes VALUES ('aws/i-1', 1, false);
 INSERT INTO billed_hours BY NAME SELECT 1 AS bill_id, 'aws/i-1' AS instance_key, 'aws' AS provider, '2026-10' AS billing_period,
     'on_demand' AS capacity_type, {START} AS from_ms, {START} + 86400000 AS to_ms, 24 AS instance_hours, 240 AS effective_cost,
-    'USD' AS currency, false AS is_unexplained, 1 AS rate, 10 AS price_per_hour"""
+    'USD' AS currency, false AS is_unexplained, 1 AS rate, 10 AS price_per_hour"""  # noqa: S608
 # The price book's option and price; changes in zones by hours; the list's price, option and currency; what a node of a capacity
 # type costs. Types of "a discount" have one of 10 %.
 CASES = """

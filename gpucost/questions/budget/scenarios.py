@@ -13,7 +13,7 @@ from gpucost.engine import answer_rows
 from gpucost.errors import GpucostError
 from gpucost.periods import local_midnight, to_ms
 from gpucost.price.book import load_book
-from gpucost.price.discounts import left_of, load_discounts
+from gpucost.price.discounts import discounted
 from gpucost.price.fx import rates
 from gpucost.price.listing import PriceQuery, listing
 from gpucost.questions.report.rows import MICRO, ZERO
@@ -148,10 +148,8 @@ def _of_book(con: DuckDBPyConnection, config: Config, row: Row, now: datetime, *
     return Price((price * rate).quantize(MICRO), f"price book line {line}", as_of and f"{as_of}")
 
 
-def _listed(
-    con: DuckDBPyConnection, config: Config, row: Row, now: datetime
-) -> list[tuple[ListedPrice, Decimal]]:
-    """List prices of the type in its region, and what [[prices.discounts]] leave of each."""
+def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> list[ListedPrice]:
+    """List prices of the type in its region, less discounts."""
     query = PriceQuery(
         now.astimezone(config.tz).date(),
         config.currency,
@@ -164,40 +162,24 @@ def _listed(
         rows = listing(con, row["instance_type"], query, rates(config)).rows
     except GpucostError:
         return []
-    load_discounts(con, config)
-    of = {
-        "seller": row["provider"],
-        "instance_type": row["instance_type"].lower(),
-        "gpu_model": row["gpu_model"],
-    }
-    return [
-        (one, left_of(con, option=one.purchase_option, at_ms=to_ms(now), **of))
-        for one in rows
-        if one.currency == config.currency
-    ]
+    return discounted(con, config, [one for one in rows if one.currency == config.currency], now)
 
 
-def _cheapest(
-    listed: Sequence[tuple[ListedPrice, Decimal]], *options: str, years: int | None = None
-) -> Price | None:
+def _cheapest(listed: Sequence[ListedPrice], *options: str, years: int | None = None) -> Price | None:
     """The price of the terms with the least paid in advance, then the cheapest."""
     terms = grouped(
-        ((_PAYMENTS.index(one.payment_option), one.purchase_option, one.offering, one.region), (one, left))
-        for one, left in listed
+        ((_PAYMENTS.index(one.payment_option), one.purchase_option, one.offering, one.region), one)
+        for one in listed
         if one.purchase_option in options and one.term_years == years and one.payment_option in _PAYMENTS
     )
-    chosen = []
-    for (payment, *_), several in terms.items():
-        price = price_of_region([one for one, _ in several])
-        left = dict(several)[price]
-        chosen.append((payment, price.price_per_hour * left, price, left))
+    chosen = [(payment, price_of_region(several)) for (payment, *_), several in terms.items()]
     if not chosen:
         return None
-    _, amount, price, left = min(chosen, key=lambda one: one[:2])
+    _, price = min(chosen, key=lambda one: (one[0], one[1].price_per_hour))
     source, as_of = source_of(price)
     words = filter(None, (price.purchase_option, price.payment_option, price.offering))
-    less = f", less {float((1 - left) * 100):g} % ([[prices.discounts]])" if left != 1 else ""
-    return Price(amount.quantize(MICRO), f"{source}, {' '.join(words).replace('_', ' ')}{less}", as_of)
+    text = f"{source}, {' '.join(words).replace('_', ' ')}"
+    return Price(price.price_per_hour.quantize(MICRO), text, as_of)
 
 
 def grown(percent: float, months: int, until: str) -> tuple[str, Decimal]:

@@ -9,10 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from gpucost.catalog import load_catalog
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import argument
-from gpucost.price.discounts import left_of, load_discounts
 from gpucost.questions.prices.tco import OwnNode, own_node
 from gpucost.questions.whatif.prices import list_prices, price, price_of_region, source_of
 from gpucost.questions.whatif.request import WhatIfRequest
@@ -229,7 +227,7 @@ def _prices(rows: Sequence[ListedPrice]) -> dict[Terms, Price]:
         for row in rows
     )
     regional = {terms: price_of_region(several) for terms, several in by_terms.items()}
-    return {terms: Price(row.price_per_hour, *source_of(row)) for terms, row in regional.items()}
+    return {terms: Price(kept(row.price_per_hour), *source_of(row)) for terms, row in regional.items()}
 
 
 class StoredCommitments:
@@ -255,33 +253,11 @@ class StoredCommitments:
 
     @cached_property
     def _offers(self) -> dict[Key, dict[Terms, Price]]:
-        """List prices less what [[prices.discounts]] take off them at the end of the period."""
+        """List prices less discounts."""
         with list_prices(self.settings) as listed:
             rows = listed(self._types, purchase_options=_PURCHASE_OPTIONS)
         places = grouped(((row.provider, row.region or "", row.instance_type.lower()), row) for row in rows)
-        prices = {key: _prices(several) for key, several in places.items()}
-        if not self.settings.prices.discounts:
-            return prices
-        at_ms = self.period.end_ms - 1
-        with self.store.read() as con:
-            load_catalog(con)
-            load_discounts(con, self.settings)
-            for key, several in places.items():
-                of = {
-                    "seller": key[0],
-                    "instance_type": key[2],
-                    "gpu_model": several[0].gpu_model,
-                    "at_ms": at_ms,
-                }
-                for terms, listed_price in prices[key].items():
-                    left = left_of(con, option=terms.kind, **of)
-                    off = f"less {float(round((1 - left) * 100, 4)):g} % ([[prices.discounts]])"
-                    prices[key][terms] = replace(
-                        listed_price,
-                        per_node_hour=kept(listed_price.per_node_hour * left),
-                        source=listed_price.source if left == 1 else f"{listed_price.source}, {off}",
-                    )
-        return prices
+        return {key: _prices(several) for key, several in places.items()}
 
     def offers_of(self, key: Key) -> Offers:
         """The list prices of an instance type in a region, on demand and of commitments."""

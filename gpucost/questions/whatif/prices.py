@@ -35,14 +35,16 @@ ListPrices = Callable[..., "list[ListedPrice]"]
 
 @contextmanager
 def list_prices(settings: Config) -> Iterator[ListPrices]:
-    """List prices, with those of the store where there is one: the catalog answers without."""
+    """List prices less discounts, with those of the store where there is one: the catalog answers without."""
+    from gpucost.price.discounts import discounted
     from gpucost.price.fx import rates
     from gpucost.price.listing import PriceQuery, listing, prices_of
 
     def listed(name: str | list[str], **which: tuple[str, ...]) -> list[ListedPrice]:
         """Those of `purchase_options`, `providers` and `regions`; instance types may be without any price."""
+        now = datetime.now(settings.tz)
         query = PriceQuery(
-            today=datetime.now(settings.tz).date(),
+            today=now.date(),
             currency=settings.currency,
             stale_after_days=settings.prices.stale_after_days,
             all_regions=True,
@@ -53,7 +55,7 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
             if isinstance(name, str)
             else prices_of(con, name, query, rates(settings))
         )
-        return [row for row in found if row.currency == settings.currency]
+        return discounted(con, settings, [row for row in found if row.currency == settings.currency], now)
 
     with store_or_empty(settings) as con:
         yield listed
