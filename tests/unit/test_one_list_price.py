@@ -20,7 +20,7 @@ from gpucost.catalog import load_catalog
 from gpucost.cli.app import app
 from gpucost.config.load import load_config
 from gpucost.config.model import Config, Prices, StoreSettings
-from gpucost.price import load_offers, load_price_list
+from gpucost.price import load_price_list
 from gpucost.price.discounts import discounted
 from gpucost.price.explain import explain_node
 from gpucost.price.listing import ListedPrice
@@ -132,10 +132,9 @@ def by_basis(work: Path) -> float:
 def offered(work: Path, kind: str, option: str) -> float:
     config, store = configured(work)
     with store.read() as con:
-        load_offers(con, config)
         [price] = [
             o.price_per_gpu_hour * o.gpus
-            for o in list_offers(con)
+            for o in list_offers(con, config)
             if (o.instance_type, o.purchase_option) == (kind, option)
         ]
     return float(price)

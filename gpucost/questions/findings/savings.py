@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from gpucost import pipeline
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
-from gpucost.price import load_offers
 from gpucost.questions.findings.kinds import Findings, Names, WhatIfQuery, WhatIfResult, ranked
 from gpucost.questions.units.query import quiet_hours
 from gpucost.records import grouped
@@ -74,9 +73,8 @@ class _Scenarios:
         """GPU models, list prices by place, and what nodes would cost on spot."""
         with self.store.read() as con:
             market = read_market(con, self.config, self.period)
-            load_offers(con, self.config)
             offers: dict[Place, list[rightsize.Offer]] = defaultdict(list)
-            for offer in rightsize.list_offers(con):
+            for offer in rightsize.list_offers(con, self.config):
                 offers[offer.provider, offer.region].append(offer)
             return load_facts(), offers, market
 

@@ -44,16 +44,13 @@ def whatif_rightsize(
       gpucost whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu \\
         --to-gpu-model H100-80GB-HBM3 --to-price 6 --to-gpus 2
     """
-    from gpucost.price import load_offers
-
     settings, facts = request.settings, load_facts()
     measured_speeds = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
     if request.is_described(work, *(["--other-models"] if other_models else [])):
         return request.finish(compare(work, margins, measured_speeds, facts, settings.currency))
     usage = request.usage()
     with request.store.read() as con:
-        load_offers(con, settings)
-        offers = list_offers(con)
+        offers = list_offers(con, settings)
     measured = request.read(lambda con: levels(con, settings.activity, request.period))
     stale = request.period.end.date(), settings.prices.stale_after_days
     return request.finish(

@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -16,7 +16,9 @@ from gpucost import inputs
 from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.options import Option, OptionGroup, number
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, to_ms
+from gpucost.price import load_offers
+from gpucost.price.discounts import load_discounts
 from gpucost.records import record
 from gpucost.whatif import flags, share
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, old_prices, stated, today_of
@@ -38,6 +40,8 @@ from gpucost.whatif.packing import NO_SAVING, Change, emptied, less_cost, saved,
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
 
 # what a node's capacity is bought as; reserved capacity is paid whatever runs on it
 PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "flex_start": "flex_start"}
@@ -64,10 +68,13 @@ class Offer:
         return self.provider, self.region, self.instance_type, self.purchase_option
 
 
-def list_offers(con: DuckDBPyConnection) -> list[Offer]:
-    """List and spot prices of today by region. Expects price_offers on this connection (price.load_offers)."""
+def list_offers(con: DuckDBPyConnection, config: Config) -> list[Offer]:
+    """List and spot prices of today by region, less discounts."""
+    load_offers(con, config)
+    load_discounts(con, config)
     run_stage(con, "gpucost.price", "listed_instances")
-    return [Offer(*row) for row in run_stage(con, __package__ or "", "offers").fetchall()]
+    now = {"now_ms": to_ms(datetime.now(UTC))}
+    return [Offer(*row) for row in run_stage(con, __package__ or "", "offers", now).fetchall()]
 
 
 def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:

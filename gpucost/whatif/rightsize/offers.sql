@@ -1,5 +1,5 @@
--- reads: price_offers, fx_rates, listed_instances, spot_prices
--- writes: nothing; answers what a GPU of an instance type with GPUs costs per hour, wherever in a region it runs
+-- reads: price_offers, fx_rates, listed_instances, spot_prices, discounts, discount_fits, $now_ms
+-- writes: nothing; answers what a GPU of an instance type with GPUs costs per hour less discounts, wherever in a region it runs
 -- invariant: one row per (provider, region, instance_type, purchase_option); whole GPUs only
 WITH last_spot AS (
     SELECT provider, region, zone, instance_type, currency, arg_max(price_per_hour, at_ms) AS price_per_hour, max(at_ms) AS at_ms
@@ -18,8 +18,13 @@ prices AS (
     JOIN fx_rates AS r ON r.currency = s.currency AND r.from_ms <= s.at_ms AND s.at_ms < r.to_ms AND r.rate IS NOT NULL
 )
 SELECT provider, region, type_name, gpu_model, gpu_count::INTEGER AS gpu_count, purchase_option,
-    (price_per_hour / gpu_count)::DECIMAL(24, 12) AS price_per_gpu_hour, source, price_as_of::VARCHAR AS price_as_of
-FROM prices JOIN listed_instances USING (provider, instance_type)
+    (price_per_hour / gpu_count * coalesce((
+        SELECT product(d.factor) FROM discounts AS d
+        WHERE discount_fits(d, p.provider, p.instance_type, p.gpu_model) AND list_contains(d.price_sources, p.source)
+            AND coalesce(p.purchase_option IN (d.purchase_option, d.capacity_type), true)
+            AND d.from_ms <= $now_ms AND $now_ms < d.to_ms
+    ), 1))::DECIMAL(24, 12) AS price_per_gpu_hour, source, price_as_of::VARCHAR AS price_as_of
+FROM (FROM prices JOIN listed_instances USING (provider, instance_type)) AS p
 WHERE purchase_option IN ('on_demand', 'spot', 'flex_start') AND price_per_hour > 0 AND gpu_count >= 1 AND region IS NOT NULL
 QUALIFY row_number() OVER (PARTITION BY provider, region, instance_type, purchase_option
     ORDER BY price_as_of DESC, price_per_hour) = 1
