@@ -167,12 +167,19 @@ def listing(con: DuckDBPyConnection, name: str, query: PriceQuery, fx: FxRates) 
 
 
 def prices_of(
-    con: DuckDBPyConnection, instance_types: list[str], query: PriceQuery, fx: FxRates
+    con: DuckDBPyConnection, instance_types: list[str] | None, query: PriceQuery, fx: FxRates
 ) -> list[ListedPrice]:
-    """The prices of today of these instance types (in lower case), cheapest GPU-hour first."""
+    """The prices of today of these instance types (in lower case; None: of all), cheapest GPU-hour first."""
+    if instance_types == []:
+        return []
     _prepare(con, query)
-    rows = _rows(con, _ANYTHING | {"instance_types": instance_types}, query, fx) if instance_types else []
+    rows = _rows(con, _ANYTHING | {"instance_types": instance_types or []}, query, fx)
     return [row for row in rows if row.status == "current"]
+
+
+def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
+    """Of a region's prices, cheapest first, the one of no certain zone: the region's own, else the lower median of its zones."""
+    return next((row for row in rows if row.zone is None), rows[(len(rows) - 1) // 2])
 
 
 def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> PricesAnswer:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,19 +23,18 @@ PACKAGES = "slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins slurm
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
+def slurm() -> Iterator[SlurmCluster]:
     for name in PROGRAMS:
         require(name, package=PACKAGES)
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        if folder.name.startswith(("test_", "pytest", "popen")):
-            folder.chmod(0o755)  # daemons and jobs of other users reach into it
-    (tmp_path / "slurm").mkdir()
-    cluster = SlurmCluster(tmp_path / "slurm")
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
+    # daemons and jobs of other users reach into it; each run of pytest closes its own folders to them
+    with TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        cluster = SlurmCluster(Path(folder))
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
 
 
 def states(slurm: SlurmCluster) -> dict[str, list[str]]:

@@ -25,6 +25,7 @@ from gpucost.price.discounts import discounted
 from gpucost.price.explain import explain_node
 from gpucost.price.listing import ListedPrice
 from gpucost.publish.rules import rule_prices
+from gpucost.questions.whatif.prices import list_prices
 from gpucost.store.connection import Store
 from gpucost.whatif.rightsize import list_offers
 from tests import own_catalog
@@ -130,11 +131,11 @@ def by_basis(work: Path) -> float:
 
 
 def offered(work: Path, kind: str, option: str) -> float:
-    config, store = configured(work)
-    with store.read() as con:
+    config, _ = configured(work)
+    with list_prices(config) as listed:
         [price] = [
             o.price_per_gpu_hour * o.gpus
-            for o in list_offers(con, config)
+            for o in list_offers(listed(None))
             if (o.instance_type, o.purchase_option) == (kind, option)
         ]
     return float(price)

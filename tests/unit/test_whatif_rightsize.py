@@ -17,7 +17,8 @@ from gpucost.config.model import Config, Prices
 from gpucost.errors import DataError, GpucostError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.store.connection import scratch_store
+from gpucost.questions.whatif.prices import list_prices
+from gpucost.store.connection import Store, scratch_store
 from gpucost.store.usage import read_idle, read_levels
 from gpucost.whatif import rightsize, share
 from gpucost.whatif.answer import Answer
@@ -116,27 +117,23 @@ def test_the_slower_of_throughput_and_memory_is_the_estimate(facts: Facts, tmp_p
         read_speeds(file, facts)
 
 
-def test_collected_prices_stand_beside_the_shipped_ones() -> None:
-    found = []
-    with scratch_store() as con:
-        for price in ("NULL", "16"):
+def test_collected_prices_stand_beside_the_shipped_ones(tmp_path: Path) -> None:
+    found, store = [], Store(tmp_path / "s.duckdb")
+    discounts = [{"percent": 25, "purchase_option": "on_demand"}]
+    for price, rules in ((None, []), ("16", []), (None, discounts)):
+        with store.write() as con:
             con.execute(
                 "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'p4d.24xlarge', 'on_demand', 0, '', '', $1, 'USD', NULL,"
                 " DATE '2026-11-01', 'test' WHERE $1 IS NOT NULL",
-                [None if price == "NULL" else price],
+                [price],
             )
-            offers = list_offers(con, Config())
-            found.append({(o.region, o.instance_type, o.purchase_option): o for o in offers})
-        on_demand = {"percent": 25, "purchase_option": "on_demand"}
-        others = {"price_sources": ["spot_history"]}, {"effective_end": "2026-01-01"}
-        rules = {"discounts": [on_demand, *(on_demand | other for other in others)]}
-        less = list_offers(con, Config(prices=Prices.model_validate(rules)))
+        config = Config(store=store.path, prices=Prices.model_validate({"discounts": rules}))
+        with list_prices(config) as listed:
+            offers = list_offers(listed(None))
+        found.append({(o.region, o.instance_type, o.purchase_option): o for o in offers})
     key = ("us-east-1", "p4d.24xlarge", "on_demand")
     assert found[0][key].price_per_gpu_hour > 2 == found[1][key].price_per_gpu_hour
-    # discounts come off those that they are of
-    cheaper = [o for o in less if o not in found[1].values()]
-    assert {o.purchase_option for o in cheaper} == {"on_demand"}
-    assert [o.price_per_gpu_hour for o in cheaper if (o.region, o.instance_type) == key[:2]] == [1.5]
+    assert found[2][key].price_per_gpu_hour == 1.5
     # parts of GPUs are no offers
     assert min(o.gpus for o in found[0].values()) == 1
     # the fleet's own prices win over both

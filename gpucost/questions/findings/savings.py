@@ -13,6 +13,7 @@ from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
 from gpucost.questions.findings.kinds import Findings, Names, WhatIfQuery, WhatIfResult, ranked
 from gpucost.questions.units.query import quiet_hours
+from gpucost.questions.whatif.prices import list_prices
 from gpucost.records import grouped
 from gpucost.whatif import rightsize, schedule, share
 from gpucost.whatif.answer import Answer
@@ -73,10 +74,12 @@ class _Scenarios:
         """GPU models, list prices by place, and what nodes would cost on spot."""
         with self.store.read() as con:
             market = read_market(con, self.config, self.period)
-            offers: dict[Place, list[rightsize.Offer]] = defaultdict(list)
-            for offer in rightsize.list_offers(con, self.config):
+        offers: dict[Place, list[rightsize.Offer]] = defaultdict(list)
+        options = tuple(rightsize.PURCHASE.values())
+        with list_prices(self.config) as listed:
+            for offer in rightsize.list_offers(listed(None, purchase_options=options)):
                 offers[offer.provider, offer.region].append(offer)
-            return load_facts(), offers, market
+        return load_facts(), offers, market
 
     def usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
         """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""

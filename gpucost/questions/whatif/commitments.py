@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import argument
+from gpucost.price.listing import price_of_region
 from gpucost.questions.prices.tco import OwnNode, own_node
-from gpucost.questions.whatif.prices import list_prices, price, price_of_region, source_of
+from gpucost.questions.whatif.prices import list_prices, price, source_of
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.records import grouped
 from gpucost.render.view import Document

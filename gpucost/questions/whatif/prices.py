@@ -40,8 +40,8 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
     from gpucost.price.fx import rates
     from gpucost.price.listing import PriceQuery, listing, prices_of
 
-    def listed(name: str | list[str], **which: tuple[str, ...]) -> list[ListedPrice]:
-        """Those of `purchase_options`, `providers` and `regions`; instance types may be without any price."""
+    def listed(name: str | list[str] | None, **which: tuple[str, ...]) -> list[ListedPrice]:
+        """Those of `purchase_options`, `providers` and `regions`; of all instance types without a name."""
         now = datetime.now(settings.tz)
         query = PriceQuery(
             today=now.date(),
@@ -59,11 +59,6 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
 
     with store_or_empty(settings) as con:
         yield listed
-
-
-def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
-    """Of a region's prices, cheapest first, the one of no certain zone: the region's own, else the lower median of its zones."""
-    return next((row for row in rows if row.zone is None), rows[(len(rows) - 1) // 2])
 
 
 def source_of(price: ListedPrice) -> tuple[str, str]:

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 from gpucost.options import Option
+from gpucost.questions.whatif.prices import list_prices
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.rightsize import (
+    PURCHASE,
     DescribedLoad,
     Margins,
     answer,
@@ -49,8 +51,8 @@ def whatif_rightsize(
     if request.is_described(work, *(["--other-models"] if other_models else [])):
         return request.finish(compare(work, margins, measured_speeds, facts, settings.currency))
     usage = request.usage()
-    with request.store.read() as con:
-        offers = list_offers(con, settings)
+    with list_prices(settings) as listed:
+        offers = list_offers(listed(None, purchase_options=tuple(PURCHASE.values())))
     measured = request.read(lambda con: levels(con, settings.activity, request.period))
     stale = request.period.end.date(), settings.prices.stale_after_days
     return request.finish(

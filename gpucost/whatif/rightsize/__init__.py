@@ -7,19 +7,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpucost import inputs
-from gpucost.engine import run_stage
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.options import Option, OptionGroup, number
-from gpucost.periods import MS_PER_HOUR, to_ms
-from gpucost.price import load_offers
-from gpucost.price.discounts import load_discounts
-from gpucost.records import record
+from gpucost.periods import MS_PER_HOUR
+from gpucost.price.listing import price_of_region
+from gpucost.records import grouped, record
 from gpucost.whatif import flags, share
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, old_prices, stated, today_of
 from gpucost.whatif.avoidable import Held
@@ -39,9 +37,7 @@ from gpucost.whatif.gpu_specs import Facts, GpuModel
 from gpucost.whatif.packing import NO_SAVING, Change, emptied, less_cost, saved, scenario, today_held
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
+    from gpucost.price.listing import ListedPrice
 
 # what a node's capacity is bought as; reserved capacity is paid whatever runs on it
 PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "flex_start": "flex_start"}
@@ -68,13 +64,22 @@ class Offer:
         return self.provider, self.region, self.instance_type, self.purchase_option
 
 
-def list_offers(con: DuckDBPyConnection, config: Config) -> list[Offer]:
-    """List and spot prices of today by region, less discounts."""
-    load_offers(con, config)
-    load_discounts(con, config)
-    run_stage(con, "gpucost.price", "listed_instances")
-    now = {"now_ms": to_ms(datetime.now(UTC))}
-    return [Offer(*row) for row in run_stage(con, __package__ or "", "offers", now).fetchall()]
+def list_offers(rows: Iterable[ListedPrice]) -> list[Offer]:
+    """Listed prices as offers of whole GPUs: one of each instance type, region and purchase option."""
+    kinds = grouped(
+        ((row.provider.lower(), row.region.lower(), row.instance_type, row.purchase_option), row)
+        for row in rows
+        if row.region and row.gpu_count and row.gpu_count >= 1 and row.price_per_hour > 0
+    )
+    offers = []
+    for (provider, region, name, option), several in kinds.items():
+        row = price_of_region(several)
+        source = "spot_history" if row.origin == "spot_history" else "catalog"
+        price = row.price_per_gpu_hour or row.price_per_hour
+        gpus = int(row.gpu_count or 1)
+        as_of = row.price_as_of.isoformat()
+        offers.append(Offer(provider, region, name, row.gpu_model or "", gpus, option, price, source, as_of))
+    return offers
 
 
 def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:
