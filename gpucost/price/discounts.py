@@ -91,7 +91,7 @@ def _less(con: DuckDBPyConnection, row: ListedPrice, at_ms: int) -> ListedPrice:
         return row
     return replace(
         row,
-        price_per_hour=row.price_per_hour * left,
+        price_per_hour=round(row.price_per_hour * left, 9).normalize(),
         price_per_gpu_hour=row.price_per_gpu_hour and row.price_per_gpu_hour * left,
         source=f"{row.source}, less {float(round((1 - left) * 100, 4)):g} % ([[prices.discounts]])",
     )

@@ -24,7 +24,7 @@ from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.covered import Existing
 from gpucost.whatif.curve import Evidence, described_curve
-from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, kept, node_price, to_decimal, total
+from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal, total
 from gpucost.whatif.fleet import Price
 from gpucost.whatif.reserve import (
     ANYTHING,
@@ -228,7 +228,7 @@ def _prices(rows: Sequence[ListedPrice]) -> dict[Terms, Price]:
         for row in rows
     )
     regional = {terms: price_of_region(several) for terms, several in by_terms.items()}
-    return {terms: Price(kept(row.price_per_hour), *source_of(row)) for terms, row in regional.items()}
+    return {terms: Price(row.price_per_hour, *source_of(row)) for terms, row in regional.items()}
 
 
 class StoredCommitments:
