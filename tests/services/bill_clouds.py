@@ -11,20 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests import loopback
 from tests.loopback import Quiet
+from tests.text_tables import words
 
 Answer = tuple[int, dict[str, str], Any]
 Handler = Callable[[str, str, dict[str, list[str]], Any], Answer]
-COLUMNS = [
-    "billing_account_id",
-    "service",
-    "sku",
-    "usage_start_time",
-    "usage_end_time",
-    "cost",
-    "credits",
-    "invoice",
-    "brand_new",
-]
+COLUMNS = "billing_account_id service sku usage_start_time usage_end_time cost credits invoice brand_new"
 
 
 @contextmanager
@@ -35,16 +26,9 @@ def serving(handle: Handler) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:
-            url, length = urlsplit(self.path), int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
+            url, body = urlsplit(self.path), json.loads(self.received() or "null")
             status, headers, answer = handle(self.command, url.path, parse_qs(url.query), body)
-            text = json.dumps(answer).encode()
-            self.send_response(status)
-            own = {"Content-Type": "application/json", "Content-Length": str(len(text))}
-            for name, value in (own | headers).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(text)
+            self.respond(status, answer, headers)
 
         do_GET = do_POST = _serve  # noqa: N815
 
@@ -61,7 +45,7 @@ class BigQuery:
     page, read = 2, 3 << 30
 
     def __init__(self, rows: dict[str, list[str]]) -> None:
-        self.rows, self.fields = rows, COLUMNS
+        self.rows, self.fields = rows, COLUMNS.split()
         self.refusals: list[Answer] = []
         self.jobs: list[dict[str, Any]] = []
         self.partitioning = {"type": "DAY"}
@@ -84,39 +68,22 @@ class BigQuery:
 
     def _table(self) -> dict[str, Any]:
         schema = {"fields": [{"name": name, "type": "STRING", "mode": "NULLABLE"} for name in self.fields]}
-        rows = str(sum(map(len, self.rows.values())))
-        place = {
-            "projectId": "ml-proj",
-            "datasetId": "billing",
-            "tableId": "gcp_billing_export_resource_v1_X",
-        }
-        return {
-            "tableReference": place,
-            "schema": schema,
-            "numRows": rows,
-            "timePartitioning": self.partitioning,
-        }
+        place = words("projectId=ml-proj datasetId=billing tableId=gcp_billing_export_resource_v1_X")
+        table = {"tableReference": place, "schema": schema, "timePartitioning": self.partitioning}
+        return {**table, "numRows": str(sum(map(len, self.rows.values())))}
 
     def _job(self, number: int) -> dict[str, Any]:
-        reference = {"projectId": "ml-proj", "jobId": f"job-{number}", "location": "US"}
-        read = {"totalBytesProcessed": str(self.read), "query": {"totalBytesProcessed": str(self.read)}}
-        return {
-            "jobReference": reference,
-            "configuration": self.jobs[number],
-            "status": {"state": "DONE"},
-            "statistics": read,
-        }
+        reference = words(f"projectId=ml-proj jobId=job-{number} location=US")
+        read = {"totalBytesProcessed": str(self.read)}
+        job = {"jobReference": reference, "configuration": self.jobs[number], "status": {"state": "DONE"}}
+        return {**job, "statistics": {**read, "query": read}}
 
     def _results(self, number: int, query: dict[str, list[str]]) -> dict[str, Any]:
-        parameters = {
-            one["name"]: one["parameterValue"]["value"]
-            for one in self.jobs[number]["query"]["queryParameters"]
-        }
+        asked = self.jobs[number]["query"]["queryParameters"]
+        parameters = {one["name"]: one["parameterValue"]["value"] for one in asked}
         lines = self.rows.get(parameters["month"], [])
-        start, most = (
-            int(query.get(name, [other])[0]) for name, other in (("pageToken", "0"), ("maxResults", "9"))
-        )
-        end = start + min(most, self.page)
+        start, most = (int(query.get(name, ["0"])[0]) for name in ("pageToken", "maxResults"))
+        end = start + min(most or 9, self.page)
         return self._job(number) | {
             "jobComplete": True, "totalRows": str(len(lines)), "schema": {"fields": [{"name": "line", "type": "STRING"}]},
             "rows": [{"f": [{"v": line}]} for line in lines[start:end]], "pageToken": str(end) if end < len(lines) else None,
@@ -147,5 +114,5 @@ class CostManagement:
 
 def error(code: int, reason: str, **headers: str) -> Answer:
     """What Google answers where it refuses."""
-    told = {"reason": reason, "message": reason, "domain": "global"}
+    told = words(f"reason={reason} message={reason} domain=global")
     return code, headers, {"error": {"code": code, "message": reason, "errors": [told]}}

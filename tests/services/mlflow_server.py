@@ -6,30 +6,24 @@ The real one is 0.8 GB to install, so it is no test dependency: MLFLOW_PROGRAM n
 from __future__ import annotations
 
 import json
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import requests
+
 from tests.loopback import Quiet, serving
-from tests.programs import program
-from tests.replay.server import free_port, stop
+from tests.programs import listening, program
+from tests.replay.server import free_port
 
 _PAGE = 2
 
 
 def call(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """POSTs to an endpoint below /api/2.0/mlflow."""
-    data = json.dumps(body).encode()
-    request = urllib.request.Request(  # noqa: S310
-        f"{url}/api/2.0/mlflow/{path}", data, {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
-        answer: dict[str, Any] = json.load(response)
+    answer: dict[str, Any] = requests.post(f"{url}/api/2.0/mlflow/{path}", json=body, timeout=60).json()
     return answer
 
 
@@ -41,18 +35,8 @@ def real(folder: Path) -> Iterator[str]:
         f"server --backend-store-uri sqlite:///{folder}/mlflow.db --host 127.0.0.1 --port {port} --workers 1"
     )
     command = [program("MLFLOW_PROGRAM", "mlflow"), *words.split()]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-    url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 180
-    try:
-        while True:
-            with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310
-                break
-            assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
-            time.sleep(0.5)
+    with listening(command, port, folder / "log", seconds=180) as url:
         yield url
-    finally:
-        stop(process)
 
 
 class StandIn:
@@ -76,10 +60,8 @@ class StandIn:
             case "runs/create":
                 info = {name: body[name] for name in ("run_name", "start_time", "experiment_id")}
                 info |= {"run_id": f"{len(self.runs):032x}", "status": "RUNNING"}
-                self.runs[info["run_id"]] = {
-                    "info": info,
-                    "data": {"tags": body["tags"], "params": [], "metrics": []},
-                }
+                data = {"tags": body["tags"], "params": [], "metrics": []}
+                self.runs[info["run_id"]] = {"info": info, "data": data}
                 return {"run": {"info": info}}
             case "runs/log-batch":
                 run["data"]["params"] += body.get("params", [])
@@ -117,24 +99,14 @@ def stand_in(state: StandIn) -> Iterator[str]:
             self._reply(url.path, {key: values[0] for key, values in parse_qs(url.query).items()})
 
         def do_POST(self) -> None:  # noqa: N802
-            self._reply(self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self._reply(self.path, json.loads(self.received()))
 
         def _reply(self, path: str, body: dict[str, Any]) -> None:
             state.logins.append(self.headers["Authorization"])
-            status = state.refusals.pop(0) if state.refusals else 200
-            answer = (
-                state.answer(path.removeprefix("/api/2.0/mlflow/"), body)
-                if status == 200
-                else {"message": "no"}
-            )
-            text = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            if status == 429:
-                self.send_header("Retry-After", "0")
-            self.end_headers()
-            self.wfile.write(text)
+            if state.refusals:
+                self.respond(state.refusals.pop(0), {"message": "no"}, {"Retry-After": "0"})
+            else:
+                self.respond(200, state.answer(path.removeprefix("/api/2.0/mlflow/"), body))
 
     with serving(Handler) as url:
         yield url

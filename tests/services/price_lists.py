@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.services.price_clouds import Cloud, Handler, Reply, serving
+from tests.text_tables import text_rows, words
 
 # As AWS heads its files, with the values of an hour on demand and of a Compute Savings Plan; columns of no account are left out.
 _OFFER = """
@@ -71,28 +72,23 @@ Product Family     | ComputeSavingsPlans
 DiscountedRegionCode | {region}
 DiscountedInstanceType | {name}
 """
-_ABOUT = (
-    ("FormatVersion", "v1.0"),
-    ("Disclaimer", "This pricing list is for informational purposes only."),
-    ("Publication Date", "2026-11-20T16:02:58Z"),
-    ("Version", "20261120160258"),
-)
+_ABOUT = """
+FormatVersion    | v1.0
+Disclaimer       | This pricing list is for informational purposes only.
+Publication Date | 2026-11-20T16:02:58Z
+Version          | 20261120160258
+OfferCode        | {}
+"""
 
 
 class _FileHandler(Handler):
-    def do_GET(self) -> None:  # noqa: N802 - the name that http.server looks for
-        self._answer(None)
-
-    def do_POST(self) -> None:  # noqa: N802
-        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-    def _answer(self, question: Any) -> None:
-        path = urlsplit(self.path).path
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server looks for
+        path, question = urlsplit(self.path).path, json.loads(self.received() or "null")
         if not self.tricked(path, question):
-            bodies = self.cloud.facts.get(path)
-            self.reply(
-                Reply(200, bodies[0]) if bodies else Reply(404, b"<Error><Code>NoSuchKey</Code></Error>")
-            )
+            (body,) = self.cloud.facts.get(path, [b""])
+            self.reply(Reply(200, body) if body else Reply(404, b"<Error><Code>NoSuchKey</Code></Error>"))
+
+    do_GET = do_POST  # noqa: N815
 
 
 @contextmanager
@@ -107,25 +103,26 @@ def aws_bulk(
     region: str, offers: Iterable[dict[str, str]], plans: Iterable[dict[str, str]]
 ) -> dict[str, Any]:
     """The files of one region, as `[aws] price_list_url` names their server."""
-    version = f"/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/20261120160258/{region}/index"
-    others = [
-        {"regionCode": name, "versionUrl": f"{version.replace(region, name)}.json"}
-        for name in ("af-south-1", "eu-west-3")
+    version = "/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/20261120160258/{}/index.{}"
+    regions = [
+        {"regionCode": name, "versionUrl": version.format(name, "json")}
+        for name in ("af-south-1", "eu-west-3", region)
     ]
     return {
         f"/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv": _file("AmazonEC2", offers, quoted=True),
         "/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/current/region_index.json": {
             "disclaimer": "This pricing list is for informational purposes only.",
             "publicationDate": "2026-11-20T16:02:58Z",
-            "regions": [*others, {"regionCode": region, "versionUrl": f"{version}.json"}],
+            "regions": regions,
         },
-        f"{version}.csv": _file("AmazonComputeSavingsPlan", plans or [plan("", "", "")], quoted=False),
+        version.format(region, "csv"): _file(
+            "AmazonComputeSavingsPlan", plans or [plan("", "", "")], quoted=False
+        ),
     }
 
 
-def _row(columns: str, **words: Any) -> dict[str, str]:
-    cells = [line.partition("|") for line in columns.strip().splitlines()]
-    return {name.strip(): value.strip().format(**words) for name, _, value in cells}
+def _row(columns: str, **facts: Any) -> dict[str, str]:
+    return {name: value.format(**facts) for name, value in text_rows(columns)}
 
 
 def offer(name: str, region: str, price: str, **about: str) -> dict[str, str]:
@@ -133,24 +130,18 @@ def offer(name: str, region: str, price: str, **about: str) -> dict[str, str]:
     return _row(_OFFER, name=name, region=region, price=price) | about
 
 
-def reserved(
-    name: str, region: str, hourly: str, upfront: str, years: int, payment: str
-) -> list[dict[str, str]]:
-    """The rows of a standard reservation: one of what is paid upfront, one of the hours."""
-    sku, code = f"SKU-{name}", f"{years}{payment[0]}STANDARD"
-    about = {
-        "TermType": "Reserved", "OfferTermCode": code, "LeaseContractLength": f"{years}yr", "PurchaseOption": payment,
-        "OfferingClass": "standard",
-    }  # fmt: skip
-    rows = [offer(name, region, hourly, **about, RateCode=f"{sku}.{code}.6YS6EN2CT7")]
-    if upfront:
-        fee = {"RateCode": f"{sku}.{code}.2TG2D8R56U", "Unit": "Quantity", "PriceDescription": "Upfront Fee"}
-        rows.append(offer(name, region, upfront, **about, **fee))
-    return rows
+def offers(table: str) -> list[dict[str, str]]:
+    """Rows of that list by machine, region, price, and what else is said of them."""
+    return [offer(*row, **words(more)) for *row, more in text_rows(table)]
+
+
+def plans(table: str) -> list[dict[str, str]]:
+    """Rows of the list of Savings Plans by machine, region, rate, and what else is said of them."""
+    return [plan(*row, **words(more)) for *row, more in text_rows(table)]
 
 
 def plan(
-    name: str, region: str, rate: str, *, years: int = 1, payment: str = "No Upfront", **about: str
+    name: str, region: str, rate: str, *, years: str = "1", payment: str = "No Upfront", **about: str
 ) -> dict[str, str]:
     """A row of the list of Savings Plans: a Compute Savings Plan, unless `about` tells otherwise."""
     return _row(_PLAN, name=name, region=region, price=rate, years=years, payment=payment) | about
@@ -159,32 +150,25 @@ def plan(
 def _file(offer_code: str, rows: Iterable[dict[str, str]], *, quoted: bool) -> bytes:
     text, listed = io.StringIO(), list(rows)
     writer = csv.writer(text, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL, lineterminator="\n")
-    writer.writerows([*_ABOUT, ("OfferCode", offer_code), listed[0], *(row.values() for row in listed)])
+    writer.writerows([*text_rows(_ABOUT.format(offer_code)), listed[0], *(row.values() for row in listed)])
     return text.getvalue().encode()
 
 
-def oci_shape(
-    name: str, gpus: int | None, part: str, *, preemptible: bool = False, **about: Any
-) -> dict[str, Any]:
+def oci_shape(name: str, gpus: str, part: str, **about: Any) -> dict[str, Any]:
     """A shape of shapes.json."""
-    return {
-        "name": name, "hidden": False, "status": "ACTIVE", "allowPreemptible": preemptible, "bundleMemoryQty": 2048,
-        "gpuQty": gpus, "gpuMemoryQty": 640 if gpus else None, "processorType": {"value": "hopper"},
-        "shapeType": {"value": name[:2].lower()}, "subType": {"value": "gpu" if gpus else "standard"},
-        "products": [{"partNumber": part, "qty": 112, "type": {"value": "ocpu"}}],
-        **about,
-    }  # fmt: skip
+    shape = json.loads(f"""{{
+        "name": "{name}", "hidden": false, "status": "ACTIVE", "allowPreemptible": false, "bundleMemoryQty": 2048,
+        "gpuQty": {gpus}, "gpuMemoryQty": 640, "processorType": {{"value": "hopper"}},
+        "shapeType": {{"value": "{name[:2].lower()}"}}, "subType": {{"value": "gpu"}},
+        "products": [{{"partNumber": "{part}", "qty": 112, "type": {{"value": "ocpu"}}}}]
+    }}""")
+    return {**shape, **about}
 
 
-def oci_product(part: str, price: float, kind: str = "HOUR", model: str = "PAY_AS_YOU_GO") -> dict[str, Any]:
+def oci_product(part: str, price: float, kind: str) -> dict[str, Any]:
     """A product of products.json; its first units are free."""
-    currencies = (("EUR", price * 0.5), ("USD", price))
-    return {
-        "partNumber": part,
-        "billingModel": "UCM",
-        "pricetype": kind,
-        "currencyCodeLocalizations": [
-            {"currencyCode": code, "prices": [{"model": model, "value": tier} for tier in (0, value)]}
-            for code, value in currencies
-        ],
-    }
+    local = [
+        {"currencyCode": code, "prices": [{"model": "PAY_AS_YOU_GO", "value": tier} for tier in (0, value)]}
+        for code, value in (("EUR", price * 0.5), ("USD", price))
+    ]
+    return {"partNumber": part, "billingModel": "UCM", "pricetype": kind, "currencyCodeLocalizations": local}

@@ -24,6 +24,7 @@ from gpucost.whatif.spot.market import Place, read_market
 from tests.services import price_clouds
 from tests.services.price_clouds import Cloud, Handler, Reply, rows, shown, words
 from tests.services.price_clouds_aws import models_read_once
+from tests.text_tables import text_rows
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 A100 = "Standard_NC24ads_A100_v4"
@@ -36,9 +37,9 @@ class Answering(Handler):
     answer: Answers
 
     def do_POST(self) -> None:  # noqa: N802
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        reply = type(self).answer(self.path, dict(self.headers), body)
-        self.reply(reply, "text/xml" if isinstance(reply.body, bytes) else "application/json")
+        reply = type(self).answer(self.path, dict(self.headers), self.received())
+        kind = "text/xml" if isinstance(reply.body, bytes) else "application/json"
+        self.respond(reply.status, reply.body, {"Content-Type": kind, **reply.headers})
 
     do_GET = do_POST  # noqa: N815
 
@@ -48,18 +49,14 @@ def serving(answer: Answers) -> AbstractContextManager[str]:
 
 
 def item(at: str, price: str, zone: str = "us-east-1a") -> str:
-    return (
-        "<item><instanceType>p4d.24xlarge</instanceType><productDescription>Linux/UNIX</productDescription>"
-        f"<spotPrice>{price}</spotPrice><timestamp>{at}</timestamp><availabilityZone>{zone}</availabilityZone></item>"
-    )
+    return f"""<item><instanceType>p4d.24xlarge</instanceType><productDescription>Linux/UNIX</productDescription>
+        <spotPrice>{price}</spotPrice><timestamp>{at}</timestamp><availabilityZone>{zone}</availabilityZone></item>"""
 
 
 def page(*items: str, following: str = "") -> Reply:
-    space = "http://ec2.amazonaws.com/doc/2016-11-15/"
-    text = (
-        f'<DescribeSpotPriceHistoryResponse xmlns="{space}"><requestId>1</requestId><spotPriceHistorySet>{"".join(items)}'
-        f"</spotPriceHistorySet><nextToken>{following}</nextToken></DescribeSpotPriceHistoryResponse>"
-    )
+    text = f"""<DescribeSpotPriceHistoryResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>1</requestId>
+        <spotPriceHistorySet>{"".join(items)}</spotPriceHistorySet>
+        <nextToken>{following}</nextToken></DescribeSpotPriceHistoryResponse>"""
     return Reply(200, text.encode())
 
 
@@ -114,17 +111,14 @@ def test_pages_and_throttling(aws_login: None, store: Store) -> None:
         again = run(store, settings, now=NOW + timedelta(hours=6))["aws us-east-1"].load
     assert loaded is not None and (loaded.rows, loaded.new) == (2, 2)
     columns = "zone, at_ms, price_per_hour, source, region, provider"
-    assert shown(store, columns, "spot_prices") == [
-        ["us-east-1a", "1790812800000", "9.1", "aws us-east-1", "us-east-1", "aws"],
-        ["us-east-1b", "1790899200000", "9.2", "aws us-east-1", "us-east-1", "aws"],
-    ]
+    assert [tuple(row) for row in shown(store, columns, "spot_prices")] == text_rows("""
+        us-east-1a | 1790812800000 | 9.1 | aws us-east-1 | us-east-1 | aws
+        us-east-1b | 1790899200000 | 9.2 | aws us-east-1 | us-east-1 | aws""")
     first = forms[1]
     assert first["Filter.1.Name"] == ["instance-type"]
     assert ["p4d.24xlarge"] in [values for name, values in first.items() if name.startswith("Filter.1.Value")]
-    assert first["ProductDescription.1"] + first["ProductDescription.2"] == [
-        "Linux/UNIX",
-        "Linux/UNIX (Amazon VPC)",
-    ]
+    products = first["ProductDescription.1"] + first["ProductDescription.2"]
+    assert products == ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
     assert first["StartTime"][0].startswith("2026-08-03T12:00:00")
     # a later run goes on less an overlap
     assert forms[-1]["StartTime"][0].startswith("2026-11-01T10:00:00")

@@ -14,44 +14,41 @@ from tests.services.price_clouds import (
     Reply,
     azure_cloud,
     azure_item,
+    azure_items,
     check_failure,
     collected,
     rows,
     shown,
     words,
 )
+from tests.text_tables import named_rows
 
 A100 = "Standard_NC24ads_A100_v4"
 PLANS = [
-    {"unitPrice": 2.79, "retailPrice": 2.79, "term": "1 Year"},
-    {"unitPrice": 1.9, "retailPrice": 1.9, "term": "3 Years"},
+    {"unitPrice": price, "retailPrice": price, "term": term}
+    for term, price in (("1 Year", 2.79), ("3 Years", 1.9))
 ]
+#: Of each machine every kind of item, most of which are not what an hour of it costs.
 ITEMS = [
     azure_item(A100, "eastus", 3.673, savingsPlan=PLANS),
     azure_item(A100, "eastus", 3.673, isPrimaryMeterRegion=False, savingsPlan=PLANS),
-    azure_item(A100, "eastus", 3.5, effectiveStartDate="2024-01-01T00:00:00Z"),
-    azure_item(A100, "eastus", 9.9, effectiveStartDate="2027-01-01T00:00:00Z"),
-    azure_item(A100, "eastus", 1.1, skuName="NC24ads A100 v4 Spot", meterName="NC24ads A100 v4 Spot"),
-    azure_item(
-        A100, "eastus", 0.7, skuName="NC24ads A100 v4 Low Priority", meterName="NC24ads A100 v4 Low Priority"
-    ),
-    azure_item(A100, "eastus", 4.777, productName="Virtual Machines NCads A100 v4 Series Windows"),
-    azure_item(A100, "eastus", 4.8, productName="NCads A100 v4 Series Cloud Services"),
-    azure_item(A100, "eastus", 3.0, type="DevTestConsumption"),
-    azure_item(A100, "eastus", 21900.0, type="Reservation", reservationTerm="1 Year"),
-    azure_item(A100, "eastus", 39420.0, type="Reservation", reservationTerm="3 Years"),
-    azure_item(A100, "eastus", 43800.0, type="Reservation", reservationTerm="5 Years"),
-    azure_item("Standard_NP10s", "eastus", 1.65),
-    azure_item("Standard_D2s_v3", "eastus", 0.096),
-    azure_item("Standard_ND96isr_H100_v5", "westeurope", 98.32),
-    azure_item(
-        "Standard_ND96isr_H100_v5",
-        "westeurope",
-        98.32,
-        skuName="ND96isr H100 v5 Spot",
-        meterName="ND96isr H100 v5 Spot",
-    ),
     azure_item("Standard_ND96isr_H100_v5", "", 98.32),
+    *azure_items("""
+Standard_NC24ads_A100_v4 | eastus     | 3.5   | effectiveStartDate=2024-01-01T00:00:00Z
+Standard_NC24ads_A100_v4 | eastus     | 9.9   | effectiveStartDate=2027-01-01T00:00:00Z
+Standard_NC24ads_A100_v4 | eastus     | 1.1   | skuName="NC24ads A100 v4 Spot" meterName="NC24ads A100 v4 Spot"
+Standard_NC24ads_A100_v4 | eastus     | 0.7   | skuName="NC24ads A100 v4 Low Priority" meterName="NC24ads A100 v4 Low Priority"
+Standard_NC24ads_A100_v4 | eastus     | 4.777 | productName="Virtual Machines NCads A100 v4 Series Windows"
+Standard_NC24ads_A100_v4 | eastus     | 4.8   | productName="NCads A100 v4 Series Cloud Services"
+Standard_NC24ads_A100_v4 | eastus     | 3.0   | type=DevTestConsumption
+Standard_NC24ads_A100_v4 | eastus     | 21900 | type=Reservation reservationTerm="1 Year"
+Standard_NC24ads_A100_v4 | eastus     | 39420 | type=Reservation reservationTerm="3 Years"
+Standard_NC24ads_A100_v4 | eastus     | 43800 | type=Reservation reservationTerm="5 Years"
+Standard_NP10s           | eastus     | 1.65  |
+Standard_D2s_v3          | eastus     | 0.096 |
+Standard_ND96isr_H100_v5 | westeurope | 98.32 |
+Standard_ND96isr_H100_v5 | westeurope | 98.32 | skuName="ND96isr H100 v5 Spot" meterName="ND96isr H100 v5 Spot"
+"""),
 ]
 
 
@@ -104,25 +101,26 @@ def test_throttling_waits_as_long_as_it_is_told(
     assert pauses == [7.0, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("reply", "message"),
-    [
-        (
-            Reply(200, {"Items": [{}] * 2, "Count": 100, "NextPageLink": None}),
-            "azure: half an answer: items are missing",
-        ),
-        (Reply(200, b'{"Items": [', cut=5000), "azure: half an answer, the connection broke off"),
-        (Reply(401, b""), "azure: the list of retail prices refuses access (HTTP 401)"),
-        (
-            Reply(400, {"Error": "Invalid currency code"}),
-            "azure: the list of retail prices answered HTTP 400: Invalid currency code",
-        ),
-    ],
-)
+FAILURES = """
+half    | 200 | 0    | {"Items": [{}, {}], "Count": 100, "NextPageLink": null} | azure: half an answer: items are missing
+broken  | 200 | 5000 | {"Items": [ | azure: half an answer, the connection broke off
+refused | 401 | 0    | | azure: the list of retail prices refuses access (HTTP 401)
+wrong   | 400 | 0    | {"Error": "Invalid currency code"} | azure: the list of retail prices answered HTTP 400: Invalid currency code
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(("status", "missing", "body", "message"), named_rows(FAILURES))
 def test_a_failure_in_the_middle_writes_nothing(
-    cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch, reply: Reply, message: str
+    cloud: Cloud,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    status: str,
+    missing: str,
+    body: str,
+    message: str,
 ) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    reply = Reply(int(status), body.encode(), cut=int(missing))
     cloud.trick = lambda _service, number: reply if number > 2 else None
     check_failure(collect(cloud, store), message)
     assert not store.exists

@@ -22,6 +22,7 @@ from tests.services.price_clouds import (
     shown,
 )
 from tests.shared import shared
+from tests.text_tables import named_rows, text_rows
 
 IOWA, SSD = "us-central1", Decimal("0.08") / 730
 SKUS = gcp_skus("""
@@ -69,25 +70,25 @@ def collect(cloud: Cloud, store: Store, *regions: str) -> PriceResult:
 def prices(store: Store) -> dict[tuple[str, str, int], str]:
     """Prices in Iowa by machine, option and term."""
     found = shown(store, "instance_type, purchase_option, term_years, price_per_hour, region")
-    return {
-        (machine, option, int(term)): price
-        for machine, option, term, price, region in found
-        if region == IOWA
-    }
+    return {(name, option, int(term)): price for name, option, term, price, region in found if region == IOWA}
 
 
-#: What parts cost a machine: core, memory, GPU, and local SSD by the month. A machine of 16 GPUs shares one host; H100 Mega is
-#: A3Plus, neither calendar mode nor DWS; a slice covers its part of the machine, also where its spot price is filed as on demand.
+#: What parts cost a machine: machine, option, term, how many of them at which price, and GiB of local SSD by the month. A machine
+#: of 16 GPUs shares one host; H100 Mega is A3Plus, neither calendar mode nor DWS; a slice covers its part of the machine, also
+#: where its spot price is filed as on demand.
 COMPOSED = {
-    ("a2-highgpu-1g", "on_demand", 0): Decimal("3.673385"),  # as Google's own price of the machine
-    ("a2-highgpu-1g", "spot", 0): 12 * Decimal("0.015") + 85 * Decimal("0.002") + Decimal("1.6"),
-    ("a2-highgpu-1g", "cud", 1): Decimal("2.314207"),
-    ("a2-megagpu-16g", "on_demand", 0): Decimal("55.739504"),  # 96 cores, 1360 GiB, 16 GPUs
-    ("a2-ultragpu-1g", "on_demand", 0): Decimal("5.029622") + 375 * SSD,  # 12, 170, 1
-    ("a3-megagpu-8g", "on_demand", 0): Decimal("92.742368") + 6000 * SSD,  # 208, 1872, 8
-    ("a3-highgpu-8g", "on_demand", 0): Decimal("89.146804552") + 6000 * SSD,  # 208, 1872, 8
-    ("a4-highgpu-8g", "on_demand", 0): 8 * Decimal("16.11"),
-    ("a4-highgpu-8g", "spot", 0): 8 * Decimal("4.9542"),
+    (machine, option, int(term)): Decimal(price) * int(times) + int(gib) * SSD
+    for machine, option, term, times, price, gib, _ in text_rows("""
+a2-highgpu-1g   | on_demand | 0 | 1 | 3.673385     | 0    | as Google's own price of the machine
+a2-highgpu-1g   | spot      | 0 | 1 | 1.95         | 0    | 12 x 0.015 + 85 x 0.002 + 1.6
+a2-highgpu-1g   | cud       | 1 | 1 | 2.314207     | 0    |
+a2-megagpu-16g  | on_demand | 0 | 1 | 55.739504    | 0    | 96 cores, 1360 GiB, 16 GPUs
+a2-ultragpu-1g  | on_demand | 0 | 1 | 5.029622     | 375  | 12, 170, 1
+a3-megagpu-8g   | on_demand | 0 | 1 | 92.742368    | 6000 | 208, 1872, 8
+a3-highgpu-8g   | on_demand | 0 | 1 | 89.146804552 | 6000 | 208, 1872, 8
+a4-highgpu-8g   | on_demand | 0 | 8 | 16.11        | 0    |
+a4-highgpu-8g   | spot      | 0 | 8 | 4.9542       | 0    |
+""")
 }
 
 
@@ -122,25 +123,20 @@ def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store).ok
 
 
-@pytest.mark.parametrize(
-    ("code", "details", "message"),
-    [
-        (
-            "UNAUTHENTICATED",
-            "Request had invalid credentials.",
-            "gcp: the credentials have expired or are refused",
-        ),
-        ("DATA_LOSS", "stream cut", "gcp: half an answer, or none"),
-    ],
-)
+FAILURES = """
+expired | UNAUTHENTICATED | Request had invalid credentials. | gcp: the credentials have expired or are refused
+cut     | DATA_LOSS       | stream cut                       | gcp: half an answer, or none
+"""
+
+
+@pytest.mark.parametrize(("code", "details", "message"), named_rows(FAILURES))
 def test_a_failure_in_the_middle_writes_nothing(
     cloud: Cloud, store: Store, code: str, details: str, message: str
 ) -> None:
     import grpc
 
-    cloud.trick = lambda _service, number: (
-        Reply(getattr(grpc.StatusCode, code), details) if number == 4 else None
-    )
+    reply = Reply(getattr(grpc.StatusCode, code), details)
+    cloud.trick = lambda _service, number: reply if number == 4 else None
     check_failure(collect(cloud, store), message)
     assert not store.exists
 
@@ -153,19 +149,15 @@ def test_a_region_without_prices_of_machines(cloud: Cloud, store: Store) -> None
     assert not store.exists
 
 
-def test_without_credentials_gcp_is_skipped(
+def test_credentials_that_are_missing_or_not_there(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Without any, the provider is skipped; a file of them that is not there is an error."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     result = collected("gcp", Config(), store)
     assert result.skipped is not None and result.skipped.message == "gcp: no credentials found"
-
-
-def test_a_credentials_file_that_is_not_there_is_no_skipping(
-    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "gone.json"))
     result = collected("gcp", Config(), store)
     assert result.error is not None and "gone.json" in result.error.message

@@ -15,52 +15,57 @@ from gpucost.collect.prices import PriceResult, public
 from gpucost.config.model import Aws, Config, PriceLists
 from gpucost.store.connection import Store
 from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows, shown, words
-from tests.services.price_lists import aws_bulk, oci_product, oci_shape, offer, plan, price_lists, reserved
-from tests.text_tables import text_rows
+from tests.services.price_lists import aws_bulk, oci_product, oci_shape, offers, plans, price_lists
+from tests.text_tables import named_rows, text_rows
 
 EAST = "us-east-1"
-OFFERS = [
-    offer("p5.48xlarge", EAST, "55.0400000000"),
-    offer("p5.48xlarge", EAST, "60.0000000000", **{"Operating System": "RHEL"}),
-    offer("p5.48xlarge", EAST, "61.0000000000", Tenancy="Dedicated"),
-    offer("p5.48xlarge", EAST, "62.0000000000", **{"Pre Installed S/W": "SQL Std"}),
-    offer("p5.48xlarge", EAST, "63.0000000000", CapacityStatus="UnusedCapacityReservation"),
-    offer("p5.48xlarge", EAST, "0.0000000000", MarketOption="CapacityBlock"),
-    *reserved("p5.48xlarge", EAST, "39.0000000000", "", 1, "No Upfront"),
-    *reserved("p5.48xlarge", EAST, "10.0000000000", "262800", 3, "Partial Upfront"),
-    offer("m7i.large", EAST, "0.1008000000"),
-    offer("", EAST, "0.09", Unit="GB", **{"Product Family": "Data Transfer"}),
-]
-PLANS = [
-    plan("p5.48xlarge", EAST, "44.1"),
-    plan(
-        "p5.48xlarge",
-        EAST,
-        "41.2",
-        years=3,
-        payment="All Upfront",
-        **{"Product Family": "EC2InstanceSavingsPlans"},
-    ),
-    plan("p5.48xlarge", EAST, "9.9", DiscountedUsageType="UnusedBox:p5.48xlarge"),
-    plan("p5.48xlarge", EAST, "9.8", DiscountedOperation="RunInstances:0010"),
-    plan("p5.48xlarge", EAST, "9.7", DiscountedUsageType="DedicatedUsage:p5.48xlarge"),
-    plan("p5.48xlarge", "us-east-1-atl-2", "50", DiscountedUsageType="ATL2-BoxUsage:p5.48xlarge"),
-    plan("m7i.large", EAST, "0.07"),
-    plan("", EAST, "0.01", DiscountedServiceCode="AWSLambda", DiscountedUsageType="Lambda-GB-Second"),
-]
+OFFERS = offers("""
+p5.48xlarge | us-east-1 | 55.0400000000 |
+p5.48xlarge | us-east-1 | 60.0000000000 | "Operating System"=RHEL
+p5.48xlarge | us-east-1 | 61.0000000000 | Tenancy=Dedicated
+p5.48xlarge | us-east-1 | 62.0000000000 | "Pre Installed S/W"="SQL Std"
+p5.48xlarge | us-east-1 | 63.0000000000 | CapacityStatus=UnusedCapacityReservation
+p5.48xlarge | us-east-1 | 0.0000000000  | MarketOption=CapacityBlock
+p5.48xlarge | us-east-1 | 39.0000000000 | TermType=Reserved LeaseContractLength=1yr PurchaseOption="No Upfront" OfferingClass=standard OfferTermCode=1N RateCode=SKU-p5.48xlarge.1N.6YS6EN2CT7
+p5.48xlarge | us-east-1 | 10.0000000000 | TermType=Reserved LeaseContractLength=3yr PurchaseOption="Partial Upfront" OfferingClass=standard OfferTermCode=3P RateCode=SKU-p5.48xlarge.3P.6YS6EN2CT7
+p5.48xlarge | us-east-1 | 262800        | TermType=Reserved LeaseContractLength=3yr PurchaseOption="Partial Upfront" OfferingClass=standard OfferTermCode=3P RateCode=SKU-p5.48xlarge.3P.2TG2D8R56U Unit=Quantity PriceDescription="Upfront Fee"
+m7i.large   | us-east-1 | 0.1008000000  |
+            | us-east-1 | 0.09          | Unit=GB "Product Family"="Data Transfer"
+""")  # noqa: E501
+PLANS = plans("""
+p5.48xlarge | us-east-1       | 44.1 |
+p5.48xlarge | us-east-1       | 41.2 | years=3 payment="All Upfront" "Product Family"=EC2InstanceSavingsPlans
+p5.48xlarge | us-east-1       | 9.9  | DiscountedUsageType=UnusedBox:p5.48xlarge
+p5.48xlarge | us-east-1       | 9.8  | DiscountedOperation=RunInstances:0010
+p5.48xlarge | us-east-1       | 9.7  | DiscountedUsageType=DedicatedUsage:p5.48xlarge
+p5.48xlarge | us-east-1-atl-2 | 50   | DiscountedUsageType=ATL2-BoxUsage:p5.48xlarge
+m7i.large   | us-east-1       | 0.07 |
+            | us-east-1       | 0.01 | DiscountedServiceCode=AWSLambda DiscountedUsageType=Lambda-GB-Second
+""")
+#: Oracle: name, GPUs, part, and what else the list says of it.
 SHAPES = [
-    oci_shape("BM.GPU.H100.8", 8, "B98415"),
-    oci_shape("BM.GPU.GB200.4 (NVL72)", 4, "B110979"),
-    oci_shape("VM.GPU3.1", 1, "B89734", preemptible=True),
-    oci_shape("BM.GPU.MI455X.8", 8, "B999999", bundleMemoryQty=None),
-    oci_shape("BM.GPU.OLD.8", 8, "B98415", hidden=True),
-    oci_shape("BM.GPU.FREE.8", 8, "B0"),
-    oci_shape("BM.Standard.E4.128", None, "B93113"),
+    oci_shape(*row, **json.loads(more))
+    for *row, more in text_rows("""
+BM.GPU.H100.8           | 8    | B98415  | {}
+BM.GPU.GB200.4 (NVL72)  | 4    | B110979 | {}
+VM.GPU3.1               | 1    | B89734  | {"allowPreemptible": true}
+BM.GPU.MI455X.8         | 8    | B999999 | {"bundleMemoryQty": null}
+BM.GPU.OLD.8            | 8    | B98415  | {"hidden": true}
+BM.GPU.FREE.8           | 8    | B0      | {}
+BM.Standard.E4.128      | null | B93113  | {"gpuMemoryQty": null, "subType": {"value": "standard"}}
+""")
 ]
 PRODUCTS = [
-    oci_product("B98415", 10), oci_product("B110979", 16), oci_product("B89734", 2.95), oci_product("B999999", 9),
-    oci_product("B93113", 0.025), oci_product("B0", 100, kind="MONTH"),
-]  # fmt: skip
+    oci_product(part, float(price), kind)
+    for part, price, kind in text_rows("""
+B98415  | 10    | HOUR
+B110979 | 16    | HOUR
+B89734  | 2.95  | HOUR
+B999999 | 9     | HOUR
+B93113  | 0.025 | HOUR
+B0      | 100   | MONTH
+""")
+]
 #: RunPod: id, name, memory in GB, secure and community price.
 GPUS = """
 NVIDIA H100 80GB HBM3  | H100 SXM  | 80  | 3.49 | 2.69
@@ -179,41 +184,30 @@ def test_what_a_price_replaces(cloud: Cloud, store: Store) -> None:
     # on demand stands in the catalog already
     assert (len(first.replaced), first.unchanged, first.prices) == (0, 1, 5)
     path = "/offers/v1.0/aws/AmazonEC2/current/us-east-1/index.csv"
-    cloud.facts[path] = [aws_bulk(EAST, [offer("p5.48xlarge", EAST, "44.0320")], [])[path]]
+    cloud.facts[path] = [aws_bulk(EAST, offers("p5.48xlarge | us-east-1 | 44.0320 |"), [])[path]]
     (changed,) = (second := collect(cloud, store, "aws", now=NOW.replace(day=22))).replaced
-    assert (changed.old_price_per_hour, changed.old_price_as_of, changed.new_price_per_hour) == (
-        Decimal("55.04"),
-        NOW.date(),
-        Decimal("44.032"),
-    )
-    assert changed.change == Decimal("-0.2") and (second.unchanged, second.prices) == (2, 3)
+    prices = (changed.old_price_per_hour, changed.new_price_per_hour, changed.change)
+    assert prices == (Decimal("55.04"), Decimal("44.032"), Decimal("-0.2"))
+    assert changed.old_price_as_of == NOW.date() and (second.unchanged, second.prices) == (2, 3)
     # the cheaper of another day counts as the one that is replaced
     assert collect(cloud, store, "aws", now=NOW.replace(day=23)).replaced == ()
 
 
-@pytest.mark.parametrize(
-    ("provider", "reply", "message"),
-    [
-        (
-            "aws",
-            Reply(200, b'"FormatVersion","v1.0"\n'),
-            "aws: half an answer, cut off or no answer of the bulk price list",
-        ),
-        ("aws", Reply(200, b'"SKU","Unit"\n', cut=1000), "aws: half an answer, the connection broke off"),
-        ("aws", Reply(404, b"<Error/>"), "aws: the bulk price list answered HTTP 404"),
-        ("oci", Reply(200, {"items": []}), "oci: there are no prices of GPU shapes in USD"),
-        (
-            "runpod",
-            Reply(200, {"data": {"gpuTypes": [{"id": "x"}]}}),
-            "runpod: the answer cannot be read: KeyError",
-        ),
-        ("vast", Reply(200, {"offers": []}), "vast: half an answer: items are missing"),
-    ],
-)
+FAILURES = """
+no list | aws | 200 | 0 | "FormatVersion","v1.0" | aws: half an answer, cut off or no answer of the bulk price list
+broken | aws | 200 | 1000 | "SKU","Unit" | aws: half an answer, the connection broke off
+not found | aws | 404 | 0 | <Error/> | aws: the bulk price list answered HTTP 404
+no shape | oci | 200 | 0 | {"items": []} | oci: there are no prices of GPU shapes in USD
+unlike | runpod | 200 | 0 | {"data": {"gpuTypes": [{"id": "x"}]}} | runpod: the answer cannot be read: KeyError
+no offer | vast | 200 | 0 | {"offers": []} | vast: half an answer: items are missing
+"""
+
+
+@pytest.mark.parametrize(("provider", "status", "missing", "body", "message"), named_rows(FAILURES))
 def test_a_failure_is_one_line_and_nothing_is_written(
-    cloud: Cloud, store: Store, provider: str, reply: Reply, message: str
+    cloud: Cloud, store: Store, provider: str, status: str, missing: str, body: str, message: str
 ) -> None:
-    cloud.trick = lambda _path, _number: reply
+    cloud.trick = lambda _path, _number: Reply(int(status), f"{body}\n".encode(), cut=int(missing))
     check_failure(collect(cloud, store, provider), message)
     assert not store.exists
 
