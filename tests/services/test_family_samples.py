@@ -61,7 +61,7 @@ requests-dropped             | working   | kube_pod_container_resource_.* |     
 phases-dropped               | early     | kube_pod_status_phase          |                        | 12 99 | 12 48 phases                    | 2
 all-of-pods-lost             | early     | kube_pod_.*                    |                        | 12 24 | 12 24 phases pods requests      | 2
 another-namespace-alone      | working   | kube_pod_.*                    | namespace=train        | 12 99 | 12 17 pods, 28 48 pods          | 7
-"""
+"""  # noqa: E501
 
 
 def cases() -> dict[str, Case]:
