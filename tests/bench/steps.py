@@ -12,11 +12,9 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from typer.testing import CliRunner
 
 from gpucost import attribute as attribution
 from gpucost import engine, inventory, pipeline, price
-from gpucost.cli.app import app
 from gpucost.config.model import Config, Prices
 from gpucost.lake import attribution as lakes
 from gpucost.lake import export as lake_exports
@@ -26,6 +24,7 @@ from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
 from tests.bench.fleets import GPUS_PER_NODE, PRICE, START_S, Fleet, windows
 from tests.text_tables import columns
+from tests.unit.command import call
 
 
 def fill(path: str, gpus: str, days: str, first: str = "0", end: str = "") -> None:
@@ -96,8 +95,7 @@ def billed(path: str, nodes: str, days: str) -> None:
     duckdb.sql(
         f"COPY (SELECT {listed} FROM range({int(nodes) * int(days) * 24}) t(i)) TO '{report}' (HEADER)"  # noqa: S608
     )
-    result = CliRunner().invoke(app, ["collect", "aws", str(report), "--store", path])
-    assert result.exit_code == 0, result.output
+    call("collect", "aws", str(report), "--store", path)
 
 
 def hourly_bill(path: str) -> dict[str, float]:

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from typer.testing import CliRunner
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.collect.progress.mappings import ready_made, series_of
@@ -31,6 +29,7 @@ from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.replay.work import put
 from tests.text_tables import text_rows, words
+from tests.unit.command import call
 from tests.unit.spot import answer, change
 from tests.unit.test_price_bill_fleets import machines, rate
 
@@ -180,8 +179,7 @@ FLEETS: dict[str, Callable[[Path], None]] = {"estimated": estimated, "billed": b
 
 
 def _run(folder: Path, command: str, file: Path) -> None:
-    result = CliRunner().invoke(app, [*command.split(), str(file), "--config", str(folder / "gpucost.toml")])
-    assert result.exit_code == 0, result.output
+    call(*command.split(), str(file), "--config", str(folder / "gpucost.toml"))
 
 
 def write(folder: Path, name: str, text: str) -> None:

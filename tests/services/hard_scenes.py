@@ -16,6 +16,7 @@ from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.text_tables import text_rows
 
 HOURS = 5
 SPAN = (at(0) * 1000, at(HOURS) * 1000)
@@ -66,6 +67,14 @@ class Answers:
 def lean(described: Fleet) -> list[Series]:
     """What is scraped of a fleet, but for metrics that decide nothing."""
     return scrape(described, lean=True)
+
+
+def held(table: str) -> list[dict[str, Any]]:
+    """Pods that are called as their uids: name, node, GPUs, from hour, to hour, namespace."""
+    return [
+        pod(name, where, gpus.split(), float(start), float(end), *namespace, uid=name)
+        for name, where, gpus, start, end, *namespace in text_rows(table)
+    ]
 
 
 def on_w(pods: list[Any], util: dict[str, Any], kind: str = "g6.12xlarge", **more: Any) -> Fleet:

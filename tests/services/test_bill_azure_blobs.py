@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import BucketTree
 from gpucost.config.model import Config
@@ -17,6 +15,7 @@ from gpucost.objects import CONNECTION
 from tests.programs import listening, program
 from tests.replay.server import free_port
 from tests.unit.bills import Bills, csv_text
+from tests.unit.command import call
 from tests.unit.test_bill_azure import amortized, manifest, row
 
 # Published by Microsoft as the emulator's account, the same on every machine.
@@ -80,7 +79,6 @@ def test_the_last_run_loads_once_as_from_disk(bills: Bills, azurite: str) -> Non
 
 def test_the_command_reads_a_container(bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bills.directory)
-    result = CliRunner().invoke(app, ["collect", "azure", f"{azurite}/exports/cost"])
-    assert result.exit_code == 0 and "azure://cost/daily 2026-03: 5 rows" in result.stdout, result.output
-    result = CliRunner().invoke(app, ["collect", "azure", f"{azurite}/nothing"])
-    assert result.exit_code == 1 and f"there is no bucket {azurite}/nothing" in result.stderr, result.output
+    assert "azure://cost/daily 2026-03: 5 rows" in call("collect", "azure", f"{azurite}/exports/cost")[0]
+    nothing = f"{azurite}/nothing"
+    assert f"there is no bucket {nothing}" in call("collect", "azure", nothing, code=1)[1]

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.collect.bill.azure import QueryTree
 from gpucost.collect.bill.load import BillRun, collect_bills
 from tests.services.bill_clouds import CostManagement, serving
 from tests.unit.bills import Bills
+from tests.unit.command import call
 from tests.unit.test_bill_azure import SET, SUB
 
 COLUMNS = [
@@ -128,6 +127,5 @@ def test_the_command(bills: Bills, served: CostManagement, monkeypatch: pytest.M
         place = f"cost_scope = {json.dumps(SUB)}\nmanagement_url = {json.dumps(served.url)}\n"
         bills.write("gpucost.toml", f"[azure]\n{place}")
         monkeypatch.chdir(bills.directory)
-        result = CliRunner().invoke(app, ["collect", "azure", "--month", "2026-03", "--cost-type", "actual"])
-    assert result.exit_code == 0, result.output
-    assert "2026-03: 3 rows, billed 264.46" in result.stdout and served.asked[0][1]["type"] == "ActualCost"
+        out, _ = call("collect", "azure", "--month", "2026-03", "--cost-type", "actual")
+    assert "2026-03: 3 rows, billed 264.46" in out and served.asked[0][1]["type"] == "ActualCost"

@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.clouds import NoCredentials
 from gpucost.collect.bill.gcp import BigQueryTree
 from gpucost.collect.bill.load import BillRun, collect_bills
 from gpucost.errors import ConfigError
 from tests.services.bill_clouds import BigQuery, error, serving
 from tests.unit.bills import Bills
+from tests.unit.command import call
 from tests.unit.test_bill_gcp import CORE, row
 
 TABLE = "ml-proj.billing.gcp_billing_export_resource_v1_X"
@@ -112,9 +111,7 @@ def test_the_command_tells_the_estimate_and_loads(
 ) -> None:
     bills.write("gpucost.toml", f'[gcp]\nbilling_table = "{TABLE}"\nbigquery_endpoint = "{url}"\n')
     monkeypatch.chdir(bills.directory)
-    command = ["collect", "gcp", "--month", "2026-03"]
-    result = CliRunner().invoke(app, [*command, "--estimate"])
-    assert result.exit_code == 0 and "3.00 GiB" in result.stderr
+    command = ("collect", "gcp", "--month", "2026-03")
+    assert "3.00 GiB" in call(*command, "--estimate")[1]
     assert [job.get("dryRun") for job in served.jobs] == [True]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0 and f"{SOURCE} 2026-03: 5 rows" in result.stdout, result.output
+    assert f"{SOURCE} 2026-03: 5 rows" in call(*command)[0]

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from tests.services.gcs_server import gcs_server
 from tests.unit.bills import Bills
+from tests.unit.command import call
 from tests.unit.test_bill_gcp import CORE, flat, row
 
 
@@ -48,11 +47,9 @@ def test_the_command_reads_all_files_below_a_prefix_together(
     place = f'exports = ["gs://bills/exports"]\nstorage_endpoint = "{endpoint}"\n'
     bills.write("gpucost.toml", f'store = "store.duckdb"\n[gcp]\n{place}')
     monkeypatch.chdir(bills.directory)
-    result = CliRunner().invoke(app, ["collect", "gcp"])
-    assert result.exit_code == 0 and "2026-03: 5 rows" in result.stdout, result.output
+    assert "2026-03: 5 rows" in call("collect", "gcp")[0]
     cost = pytest.approx(1.8)
     assert bills.sums() == [("gcp/01AAAA-BBBBBB-CCCCCC", "2026-03", 5, cost, cost)]
     files = {charge["source_file"] for charge in bills.charges()}
     assert files == {f"gs://bills/exports/2026-03/00{name}" for name in ("0.json", "1.csv")}
-    result = CliRunner().invoke(app, ["collect", "gcp", "gs://nobody/exports"])
-    assert result.exit_code == 1 and "there is no bucket gs://nobody" in result.stderr, result.output
+    assert "there is no bucket gs://nobody" in call("collect", "gcp", "gs://nobody/exports", code=1)[1]

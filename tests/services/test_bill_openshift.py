@@ -15,27 +15,27 @@ from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.questions.reconcile import reconciliation
-from tests.replay.load import load, write_config
+from tests.replay.cases.words import fleet, node, pod
+from tests.replay.fleet import Fleet
+from tests.replay.load import load, write_book, write_config
 from tests.replay.scrape import scrape
 from tests.shared import shared
 
 FLEET = "data/billing/generated/nise/dev-gpu"
 pytestmark = [pytest.mark.shared, pytest.mark.slow]
 
-HOUR = 3600
-GPUS = 8
-TYPES = {
-    "i-0aa11bb22cc33dd41": ("p5.48xlarge", "NVIDIA H100 80GB HBM3"),
-    "i-0aa11bb22cc33dd42": ("p4d.24xlarge", "NVIDIA A100-SXM4-40GB"),
-}
+HOUR, GPUS = 3600, 8
+TYPES = {"i-0aa11bb22cc33dd41": "p5.48xlarge", "i-0aa11bb22cc33dd42": "p4d.24xlarge"}
+PLACES = {"train-a": "i-0aa11bb22cc33dd41", "serve-b": "i-0aa11bb22cc33dd41", "nb-c": "i-0aa11bb22cc33dd42"}
 SLICES = {"3g.40gb": 3, "1g.10gb": 1}
+#: Where a line item says what it cost: the plan's effective cost if one covers it.
+COSTS = {"Usage": "lineItem/UnblendedCost", "SavingsPlanCoveredUsage": "savingsPlan/SavingsPlanEffectiveCost"}
 
 
-def read(kind: str) -> list[dict[str, str]]:
+def read(files: str) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
-    for path in sorted((shared(FLEET) / "ocp").glob(f"*-ocp_{kind}.csv")):
-        with path.open(newline="") as file:
-            rows += csv.DictReader(file)
+    for path in sorted(shared(FLEET).glob(files)):
+        rows += csv.DictReader(path.read_text().splitlines())
     return rows
 
 
@@ -43,120 +43,79 @@ def second(text: str) -> int:
     return int(datetime.fromisoformat(text.replace(" +0000 UTC", "+00:00")).timestamp())
 
 
-def usage() -> tuple[dict[str, Any], dict[str, dict[int, Decimal]]]:
+def usage() -> tuple[Fleet, dict[str, dict[int, Decimal]]]:
     """The fleet as Prometheus would have scraped it, and by pod and hour the GPU-hours that OpenShift counted."""
-    machines = {row["node"]: row["resource_id"] for row in read("pod_usage")}
-    hours = sorted({second(row["interval_start"]) for row in read("gpu_usage")})
-    held: dict[tuple[str, str, str, int], list[dict[str, str]]] = defaultdict(list)
-    for row in read("gpu_usage"):
-        held[row["node"], row["namespace"], row["pod"], second(row["interval_start"])].append(row)
+    machines = {row["node"]: row["resource_id"] for row in read("ocp/*-ocp_pod_usage.csv")}
+    held: dict[tuple[int, str, str, str], list[dict[str, str]]] = defaultdict(list)
+    for row in read("ocp/*-ocp_gpu_usage.csv"):
+        held[second(row["interval_start"]), row["node"], row["namespace"], row["pod"]].append(row)
     counted: dict[str, dict[int, Decimal]] = defaultdict(dict)
     pods: list[dict[str, Any]] = []
-    cut: dict[str, dict[str, list[dict[str, str]]]] = defaultdict(dict)
-    for (node, namespace, pod, hour), rows in sorted(held.items(), key=lambda item: item[0][3]):
-        seconds = int(float(rows[0]["gpu_pod_uptime"]))
-        profiles = [row["mig_profile"] for row in rows if row["mig_profile"]]
-        share = Decimal(sum(SLICES[profile] for profile in profiles)) / 7 if profiles else Decimal(len(rows))
-        counted[pod][hour] = share * seconds / HOUR
-        earlier = [told for told in pods if told["name"] == pod]
+    cut: dict[str, dict[str, Any]] = defaultdict(dict)
+    for (hour, where, namespace, name), rows in sorted(held.items()):
+        end = hour + int(float(rows[0]["gpu_pod_uptime"]))
+        profiles = list(enumerate((row["mig_profile"] for row in rows if row["mig_profile"]), 1))
+        share = (
+            Decimal(sum(SLICES[profile] for _, profile in profiles)) / 7 if profiles else Decimal(len(rows))
+        )
+        counted[name][hour] = share * (end - hour) / HOUR
+        earlier = [one for one in pods if one["name"] == name]
         if earlier and earlier[-1]["to"] == hour:
-            earlier[-1]["to"] = earlier[-1]["keep_until"] = hour + seconds
+            earlier[-1] |= {"to": end, "keep_until": end}
             continue
-        facts = {"cluster": "ml-prod", "namespace": namespace, "name": pod, "node": node, "container": "main"}
-        times = {"scheduled": hour, "from": hour, "to": hour + seconds, "keep_until": hour + seconds}
-        devices = [{"uuid": f"{node}-{number}"} for number in range(len(rows))]
-        asked = [("nvidia_com_gpu", len(rows), devices)]
+        asked: list[tuple[str, list[Any]]] = [("nvidia_com_gpu", list(range(len(rows))))]
         if profiles:
-            cut[node][f"{node}-7"] = [
-                {"gi": str(number), "profile": profile} for number, profile in enumerate(profiles, 1)
-            ]
-            asked = [
-                (f"nvidia_com_mig_{profile.replace('.', '_')}", 1, [{"uuid": f"{node}-7", "gi": str(number)}])
-                for number, profile in enumerate(profiles, 1)
-            ]
+            cut[where][f"GPU-{where}-7"] = [{"gi": gi, "profile": profile} for gi, profile in profiles]
+            asked = [(f"nvidia_com_mig_{profile.replace('.', '_')}", [(7, gi)]) for gi, profile in profiles]
         # a pod that is up for half of each hour is another one each time, and one per slice
-        for resource, count, held_devices in asked:
-            named = {
-                "uid": f"{pod}-{hour}-{resource}",
+        for resource, devices in asked:
+            facts = {
+                "uid": f"{name}-{hour}-{resource}",
                 "resource": resource,
-                "count": count,
-                "devices": held_devices,
+                "scheduled": hour,
+                "from": hour,
             }
-            pods.append({**facts, **times, **named})
+            pods.append(pod(name, where, devices, 0, 0, namespace, **facts, to=end, keep_until=end))
+    hours = [hour for hour, *_ in held]
+    life = {
+        "from": min(hours),
+        "to": max(hours) + HOUR,
+        "region": "us-east-1",
+        "zone": "us-east-1a",
+        "provider": "eks",
+    }
     nodes = [
-        {
-            "cluster": "ml-prod",
-            "name": node,
-            "instance_type": TYPES[key][0],
-            "gpu_model": TYPES[key][1],
-            "region": "us-east-1",
-            "zone": "us-east-1a",
-            "capacity_type": "on_demand",
-            "provider": "eks",
-            "provider_id": f"aws:///us-east-1a/{key}",
-            "gpus": [f"{node}-{number}" for number in range(GPUS)],
-            "mig": cut[node],
-            "from": hours[0],
-            "to": hours[-1] + HOUR,
-        }
-        for node, key in machines.items()
+        node(name, TYPES[key], 0, 0, provider_id=f"aws:///us-east-1a/{key}", mig=cut[name], **life)
+        for name, key in machines.items()
         if key in TYPES
     ]
-    fleet = {
-        "start": hours[0],
-        "end": hours[-1] + HOUR,
-        "scrape": 300,
-        "nodes": nodes,
-        "pods": pods,
-        "util": {},
-    }
-    return fleet, counted
+    span = {"start": life["from"], "end": life["to"], "scrape": 300}
+    return fleet(0, nodes, pods, {}) | span, counted
 
 
 def billed() -> dict[str, dict[int, Decimal]]:
-    """By instance and hour, what the bill says it cost: the plan's effective cost where one covers it."""
+    """By instance and hour, what the bill says it cost."""
     costs: dict[str, dict[int, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
-    for path in sorted((shared(FLEET) / "aws").glob("*.csv")):
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                if row["lineItem/UsageType"].startswith("BoxUsage") and row["lineItem/LineItemType"] in (
-                    "Usage",
-                    "SavingsPlanCoveredUsage",
-                ):
-                    covered = row["lineItem/LineItemType"] == "SavingsPlanCoveredUsage"
-                    cost = row[
-                        "savingsPlan/SavingsPlanEffectiveCost" if covered else "lineItem/UnblendedCost"
-                    ]
-                    hour = int(
-                        datetime.fromisoformat(
-                            row["lineItem/UsageStartDate"].replace("Z", "+00:00")
-                        ).timestamp()
-                    )
-                    costs[row["lineItem/ResourceId"]][hour] += Decimal(cost)
+    for row in read("aws/*.csv"):
+        cost = COSTS.get(row["lineItem/LineItemType"])
+        if cost and row["lineItem/UsageType"].startswith("BoxUsage"):
+            costs[row["lineItem/ResourceId"]][second(row["lineItem/UsageStartDate"])] += Decimal(row[cost])
     return costs
 
 
 def test_pods_cost_what_the_bill_says_and_every_cent_is_named(tmp_path: Path) -> None:
-    fleet, counted = usage()
-    (tmp_path / "prices.csv").write_text(
-        "instance_type,price_per_hour,currency\np5.48xlarge,1,USD\np4d.24xlarge,1,USD\n"
-    )
-    config = write_config(fleet, tmp_path, tmp_path / "prices.csv")
-    store = load(fleet, scrape(fleet, lean=True), config, hours_per_window=48)
+    described, counted = usage()
+    book = write_book(tmp_path, (f",,,{kind},,1,USD," for kind in TYPES.values()))
+    config = write_config(described, tmp_path, book)
+    store = load(described, scrape(described, lean=True), config, hours_per_window=48)
     assert not collect_bills(store, [LocalTree(shared(FLEET) / "aws")], "aws").errors
     pipeline.attribute(config, store)
-    costs, places = (
-        billed(),
-        {"train-a": "i-0aa11bb22cc33dd41", "serve-b": "i-0aa11bb22cc33dd41", "nb-c": "i-0aa11bb22cc33dd42"},
-    )
-    said = dict(
-        store.query(
-            "SELECT pod, sum(cost) FROM cost_hourly JOIN allocations USING (allocation_id) WHERE estimated_cost = 0 GROUP BY pod"
-        )[1]
-    )
-    for pod, hours in counted.items():
-        truth = sum(share / GPUS * costs[places[pod]][hour] for hour, share in hours.items())
-        assert abs(Decimal(str(said[pod])) - truth) < Decimal("0.005"), pod
+    costs = billed()
+    pods = "SELECT pod, sum(cost) FROM cost_hourly JOIN allocations USING (allocation_id) WHERE estimated_cost = 0 GROUP BY pod"
+    said = dict(store.query(pods)[1])
+    for name, hours in counted.items():
+        truth = sum(share / GPUS * costs[PLACES[name]][hour] for hour, share in hours.items())
+        assert abs(Decimal(str(said[name])) - truth) < Decimal("0.005"), name
     for month in ("2026-03", "2026-04"):
         account = reconciliation(config, store, month)
         assert abs(account.difference) < Decimal("0.005")

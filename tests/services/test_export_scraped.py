@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.config.model import Budget, Config
 from gpucost.publish.rules import alerting_rules, dashboard
 from gpucost.store.connection import Store
@@ -24,6 +22,7 @@ from tests.loopback import Quiet, serving
 from tests.programs import listening, require
 from tests.replay.server import free_port
 from tests.services.test_export_rules import HOSTILE
+from tests.unit.command import call
 
 pytestmark = pytest.mark.services
 
@@ -39,9 +38,7 @@ DCGM_FI_DEV_GPU_UTIL{namespace="ml-research",pod="jupyter-alice-0",UUID="GPU-2",
 
 
 def exported(*words: str) -> str:
-    result = CliRunner().invoke(app, ["export", *words, "--store", "store.duckdb"])
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return call("export", *words, "--store", "store.duckdb")[0]
 
 
 def asked(url: str, expression: str) -> Any:

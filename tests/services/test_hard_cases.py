@@ -11,15 +11,17 @@ from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.edits import drop, relabel, revalue, switch, thin
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape
-from tests.services.hard_scenes import HOURS, Answers, lean, of_team, on_w
+from tests.services.hard_scenes import HOURS, Answers, held, lean, of_team, on_w
 from tests.side_by_side import Scene, Scenes
+from tests.text_tables import text_rows
 
 scene = Scenes()
 
 ALL_HOURS = (0, HOURS)
-LABELS = "kube_namespace_labels"
+LABELS, PODS, REQUESTS = "kube_namespace_labels", "kube_pod_.*", "kube_pod_container_resource_.*"
 TIMES = "kube_pod_(start_time|status_scheduled_time|completion_time)"
 NO_POD = {"namespace": None, "pod": None, "container": None}
+GPU_LABELS = "product count replicas sharing_strategy"
 LOST = {"label_team": None}
 NAME = "label_kubernetes_io_metadata_name"
 
@@ -35,7 +37,7 @@ def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name(
     """The first node w ended at 02:00, its pod stayed listed; collected is from 03:00 on, when the second w was an hour old."""
     nodes = [node("w", "g6.12xlarge", 0, 2), node("w", "g6.12xlarge", 2, HOURS)]
     orphan = pod("orphan", "w", [0, 1], 0.5, 2, uid="orphan", keep_until=at(4.5))
-    pods = [orphan, pod("b", "w", [2], 2.5, 5, uid="b")]
+    pods = [orphan, *held("b | w | 2 | 2.5 | 5")]
     described = fleet(HOURS, nodes, pods, busy("w", [2], 2, HOURS))
     series = drop(lean(described), "kube_pod_status_phase|kube_pod_completion_time", {"pod": "orphan"})
     (yield described, drop(series, ".*", hours=(-1, 3))).shows("total allocated 2")
@@ -44,7 +46,9 @@ def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name(
 @scene()
 def test_slots_begin_in_the_middle_of_a_nodes_life() -> Scene:
     """Four replicas from 02:00 on: 00:30-01:30 was a whole GPU, 1 GPU-hour; 03:00-05:00 is a slot, 2 h / 4."""
-    pods = [pod("a", "w", [0], 0.5, 1.5, uid="a"), pod("b", "w", [0], 3, 5, uid="b")]
+    pods = held("""
+        a | w | 0 | 0.5 | 1.5
+        b | w | 0 | 3   | 5""")
     described = on_w(pods, busy("w", [0], 0, HOURS), "g5.xlarge")
     four, later = {"label_nvidia_com_gpu_replicas": "4"}, (2, HOURS)
     series = relabel(lean(described), "kube_node_labels", four, hours=later)
@@ -90,7 +94,9 @@ def test_an_exporter_still_names_the_last_pod_of_that_name() -> Scene:
 def test_a_gpu_is_replaced_where_the_exporter_names_no_pods() -> Scene:
     """GPU 2 of 4 gets another UUID at 02:00; who holds all four needs no label: 8 GPU-hours, then 4 x 2.75 h, all active."""
     everything = list(range(4))
-    pods = [pod("a", "w", everything, 0, 2, uid="a"), pod("b", "w", everything, 2.25, 5, uid="b")]
+    pods = held("""
+        a | w | 0 1 2 3 | 0    | 2
+        b | w | 0 1 2 3 | 2.25 | 5""")
     described = on_w(pods, busy("w", everything, 0, HOURS))
     series = relabel(lean(described), "DCGM_.*", NO_POD)
     series = relabel(series, "DCGM_.*", {"UUID": "GPU-w-new"}, {"UUID": "GPU-w-2"}, (2, HOURS))
@@ -111,7 +117,9 @@ def test_claims_of_two_pods_of_one_name() -> Scene:
 
 #: A GPU each is held all the time in two labeled namespaces.
 TWO_TEAMS = on_w(
-    [pod("a", "w", [0], 0, HOURS), pod("b", "w", [1], 0, HOURS, "serve")],
+    held("""
+        a | w | 0 | 0 | 5
+        b | w | 1 | 0 | 5 | serve"""),
     {},
     namespaces={"train": {"team": "x"}, "serve": {"team": "y"}},
 )
@@ -157,18 +165,19 @@ def test_labels_of_namespaces_that_change_or_are_lost(
 def test_four_of_five_samples_make_no_sense() -> Scene:
     """One minute of five is told: a fifth of five hours is active, the rest unmeasured, though valid samples lie 5 min apart."""
     nonsense = [[at(0) + 300 * k + 60, at(0) + 300 * k + 300, 2147483632] for k in range(12 * HOURS)]
-    pods, util = [pod("a", "w", [0], 0, HOURS, uid="a")], busy("w", [0], 0, HOURS)
-    described = on_w(pods, util, "p4de.24xlarge", invalid={"GPU-w-0": nonsense})
+    util = busy("w", [0], 0, HOURS)
+    described = on_w(held("a | w | 0 | 0 | 5"), util, "p4de.24xlarge", invalid={"GPU-w-0": nonsense})
     (yield described, lean(described)).shows("a active 1 idle 0 unmeasured 4")
 
 
 @scene()
 def test_pods_are_bound_before_their_nodes_labels_are_scraped() -> Scene:
     """The slots of 02:00-04:00 are quarters, as the first labels say that tell of GPUs: 2 pods x 2 h / 4."""
-    pods = [pod(name, "w", [0], 2, 4, uid=name) for name in ("a", "b")]
+    pods = held("""
+        a | w | 0 | 2 | 4
+        b | w | 0 | 2 | 4""")
     described = fleet(HOURS, [node("w", "g5.xlarge", 1.9, HOURS, replicas=4)], pods, busy("w", [0], 0, HOURS))
-    names = ("product", "count", "replicas", "sharing_strategy")
-    none = {f"label_nvidia_com_gpu_{name}": None for name in names}
+    none = {f"label_nvidia_com_gpu_{name}": None for name in GPU_LABELS.split()}
     (yield described, relabel(lean(described), "kube_node_labels", none, hours=(0, 2.2))).shows("""
         a     allocated 0.5 active 0.5
         total capacity 3.1 allocated 1 over_allocated 0""")
@@ -178,18 +187,12 @@ def test_pods_are_bound_before_their_nodes_labels_are_scraped() -> Scene:
 def test_a_node_loses_all_its_labels_for_good() -> Scene:
     """From 02:00 on kube_node_labels is not exported: the node stays what it was, a slot bound later is a quarter still."""
     nodes = [node("w", "g5.xlarge", 0, HOURS, "spot", replicas=4)]
-    described = fleet(HOURS, nodes, [pod("a", "w", [0], 3, 5, uid="a")], busy("w", [0], 0, HOURS))
+    described = fleet(HOURS, nodes, held("a | w | 0 | 3 | 5"), busy("w", [0], 0, HOURS))
     series = drop(lean(described), "kube_node_labels", hours=(2, HOURS))
     (yield described, series).shows("a allocated 0.5 spot 0.5 cost 0.24")
 
 
-@scene(
-    *(
-        (metrics, hours)
-        for metrics in ("kube_pod_.*", "kube_pod_container_resource_.*")
-        for hours in (ALL_HOURS, (1, HOURS), (1, 3))
-    )
-)
+@scene(*((metrics, hours) for metrics in (PODS, REQUESTS) for hours in (ALL_HOURS, (1, HOURS), (1, 3))))
 def test_uid_is_dropped(metrics: str, hours: tuple[float, float]) -> Scene:
     """Two pods of one name and node, three minutes apart, are two all the same, each once: 2 + 2.95 GPU-hours."""
     described = on_w(*of_one_name(0.05))
@@ -197,7 +200,7 @@ def test_uid_is_dropped(metrics: str, hours: tuple[float, float]) -> Scene:
     assert answers.held() == pytest.approx([2, 2.95], abs=0.035)
     answers.shows("total allocated 4.95 active 4.95")
     warnings = answers.query("FROM warnings WHERE code = 'no_uid' AND subject = $cluster")
-    assert bool(warnings) == (metrics == "kube_pod_.*" and hours[1] == HOURS)
+    assert bool(warnings) == (metrics == PODS and hours[1] == HOURS)
 
 
 @scene((0.1, [4.9]), (0.5, [2, 2.5]))
@@ -205,7 +208,7 @@ def test_neither_uid_nor_start_is_exported(gap: float, expected: list[float]) ->
     """Of one name on one node, ten minutes of silence part two pods."""
     pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(2)), pod("a", "w", [0], 2 + gap, 5, uid="b")]
     described = on_w(pods, busy("w", [0], 0, HOURS))
-    answers = yield described, relabel(drop(lean(described), TIMES), "kube_pod_.*", {"uid": None})
+    answers = yield described, relabel(drop(lean(described), TIMES), PODS, {"uid": None})
     assert answers.held() == pytest.approx(expected, abs=0.11)
 
 
@@ -214,33 +217,36 @@ def test_a_name_without_uid_moves_to_another_node() -> Scene:
     """Without uid and start another node is another pod: 2 GPU-hours on v, 2.95 on w."""
     nodes = [node(name, "g6.12xlarge", 0, HOURS) for name in ("v", "w")]
     described = fleet(HOURS, nodes, *of_one_name(0.05, "v"))
-    series = relabel(drop(lean(described), TIMES), "kube_pod_.*", {"uid": None})
+    series = relabel(drop(lean(described), TIMES), PODS, {"uid": None})
     (yield described, series).shows("total allocated 4.95 active 4.95")
 
 
 @scene()
 def test_the_scrape_interval_changes_in_the_middle_of_an_hour() -> Scene:
     """Every 15 s until 02:30, then every minute: 4 h, 2 of them idle, all measured; a silence of 30 min is not."""
-    pods, util = [pod("a", "w", [0], 0, 4, uid="a")], busy("w", [0], 2, 4)
-    described = on_w(pods, util, scrape=15, silent=[["w", at(3), at(3.5)]])
+    silent = [["w", at(3), at(3.5)]]
+    described = on_w(held("a | w | 0 | 0 | 4"), busy("w", [0], 2, 4), scrape=15, silent=silent)
     (yield described, thin(lean(described), 60, (2.5, HOURS))).shows("a active 1.5 idle 2 unmeasured 0.5")
 
 
 ABSURD = ("nan", "inf", "-2", "1e300", "9" * 400, "many")
 
 
-@scene(
-    ("label_nvidia_com_gpu_replicas",),
-    ("label_nvidia_com_gpu_count",),
-    ("label_gpu_intel_com_device_count",),
-    ("label_cloud_google_com_gke_max_shared_clients_per_gpu",),
-    ("label_cloud_google_com_gke_gpu_partition_size",),
-    ("label_nvidia_com_gpu_product",),
-)
+LABELS_OF_NUMBERS = """
+label_nvidia_com_gpu_replicas
+label_nvidia_com_gpu_count
+label_gpu_intel_com_device_count
+label_cloud_google_com_gke_max_shared_clients_per_gpu
+label_cloud_google_com_gke_gpu_partition_size
+label_nvidia_com_gpu_product
+"""
+
+
+@scene(*text_rows(LABELS_OF_NUMBERS))
 def test_labels_that_tell_no_number_are_as_if_they_were_not_there(label: str) -> Scene:
     """One GPU of four for five hours, whatever one label says in turn: 5 GPU-hours, 5 x $1.20."""
     nodes = [node(f"w{i}", "g6.12xlarge", 0, HOURS) for i in range(len(ABSURD))]
-    pods = [pod(f"p{i}", f"w{i}", [0], 0, 5, uid=f"p{i}") for i in range(len(ABSURD))]
+    pods = held("\n".join(f"p{i} | w{i} | 0 | 0 | 5" for i in range(len(ABSURD))))
     described = fleet(HOURS, nodes, pods, {})
     series = lean(described)
     for i, text in enumerate(ABSURD):
@@ -250,21 +256,14 @@ def test_labels_that_tell_no_number_are_as_if_they_were_not_there(label: str) ->
     answers.shows("\n".join(f"p{i} allocated 5 cost 6" for i in range(len(ABSURD))), within=0.1)
 
 
-@scene(
-    *(
-        (metric, value)
-        for value in (1e300, 4e9)
-        for metric in (
-            "kube_node_created",
-            "kube_pod_status_scheduled_time",
-            "kube_pod_start_time",
-            "kube_pod_completion_time",
-            "kube_state_metrics_(total_shards|shard_ordinal)",
-        )
-    )
-)
+MOMENTS = """
+    kube_node_created kube_pod_status_scheduled_time kube_pod_start_time kube_pod_completion_time
+    kube_state_metrics_(total_shards|shard_ordinal)"""
+
+
+@scene(*((metric, value) for value in (1e300, 4e9) for metric in MOMENTS.split()))
 def test_values_that_cannot_be_are_as_if_they_were_not_there(metric: str, value: float) -> Scene:
-    described = on_w([pod("a", "w", [0], 1, 3, uid="a")], {})
+    described = on_w(held("a | w | 0 | 1 | 3"), {})
     answers = yield described, revalue(lean(described), metric, value)
     answers.shows("a allocated 2\ntotal capacity 20", within=0.1)
 
@@ -279,7 +278,7 @@ TOO_MANY = "up to {} USD between 2026-03-10T0{}:00Z and "
 )
 def test_phases_are_not_scraped(metrics: str, expected: list[str]) -> Scene:
     """Pod a ended at 02:00 and is listed until 04:00, pod b runs from 01:00 on: 2 GPU-hours are too many, up to 8 may be."""
-    pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(4)), pod("b", "w", [1], 1, 5, uid="b")]
+    pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(4)), *held("b | w | 1 | 1 | 5")]
     described = on_w(pods, busy("w", [0, 1], 0, HOURS))
     answers = yield described, drop(lean(described), metrics)
     messages = answers.warnings("unproven_end")
@@ -295,14 +294,14 @@ def test_phases_are_not_scraped(metrics: str, expected: list[str]) -> Scene:
         (3, HOURS),
         "between 2026-03-10T02:59Z and 2026-03-10T04:59Z: spot, instance type, region",
     ),
-    ("kube_pod_container_resource_.*", ALL_HOURS, "no pod has ever asked for a GPU"),
+    (REQUESTS, ALL_HOURS, "no pod has ever asked for a GPU"),
     ("kube_.*", ALL_HOURS, "holds no sample of kube-state-metrics"),
 )
 def test_what_is_not_exported_is_a_stored_warning(
     metric: str, hours: tuple[float, float], expected: str
 ) -> Scene:
     """As `collect` says it, for the time that it concerns."""
-    described = on_w([pod("a", "w", [0], 0, 5, uid="a")], busy("w", [0], 0, HOURS))
+    described = on_w(held("a | w | 0 | 0 | 5"), busy("w", [0], 0, HOURS))
     answers = yield described, drop(scrape(described), metric, hours=hours)
     messages = answers.query("SELECT message FROM warnings WHERE cluster = $cluster")
     assert len([message for (message,) in messages if expected in message]) == 1

@@ -16,7 +16,7 @@ from tests.replay.edits import drop, relabel, thin
 from tests.replay.load import write_config
 from tests.replay.result import unpaid
 from tests.replay.scrape import scrape
-from tests.services.hard_scenes import HOURS, Answers, lean, of_team, on_w, own_store
+from tests.services.hard_scenes import HOURS, Answers, held, lean, of_team, on_w, own_store
 
 
 def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(tmp_path: Pa
 @pytest.mark.slow
 def test_missing_activity_is_a_stored_warning(tmp_path: Path) -> None:
     """In a store of its own: of invalid samples it is known which server they are of, but not which cluster."""
-    described = on_w([pod("a", "w", [0], 0, 5)], busy("w", [0], 0, HOURS))
+    described = on_w(held("a | w | 0 | 0 | 5"), busy("w", [0], 0, HOURS))
     config, store = own_store(tmp_path, described, drop(scrape(described), "DCGM_.*"))
     pipeline.attribute(config, store)
     (message,) = Answers(config, store).warnings("no_activity")
@@ -48,7 +48,7 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(
     """Rows and fingerprint of the first day stay as they are, with a gap, a node and a pod that end in it."""
     pods = [
         pod("a", "w", [0], 0.5, 20.01, uid="a", keep_until=at(20.01)),
-        pod("b", "w", [1], 3.3, 70, uid="b"),
+        *held("b | w | 1 | 3.3 | 70"),
         pod("c", "v", [0], 1.2, 9.99, uid="c", timestamps=False),
     ]
     nodes = [node("w", "g6.12xlarge", 0, 72), node("v", "g6.12xlarge", 0, 10.01)]
@@ -65,6 +65,5 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(
         states.append([sorted(rows, key=str) for rows in first])
 
     own_store(tmp_path, described, series, attribute)
-    assert len(states) == 3
-    assert states[0][0]
+    assert len(states) == 3 and states[0][0]
     assert states[1] == states[2]

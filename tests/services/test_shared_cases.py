@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.periods import from_ms, iso
 from gpucost.store.connection import Store
 from tests.replay.check import check_figures
@@ -20,6 +18,7 @@ from tests.replay.fleet import read_expected, read_fleet
 from tests.replay.load import write_config
 from tests.replay.server import free_port, require_prometheus, start_prometheus, stop
 from tests.shared import SHARED, shared
+from tests.unit.command import call
 
 pytestmark = [pytest.mark.services, pytest.mark.shared, pytest.mark.ci]
 # Fleets whose figures are not right yet, and why.
@@ -45,9 +44,7 @@ def test_fleet_gives_its_figures(case: Path, tmp_path: Path) -> None:
     span = ["--from", iso(from_ms(fleet["start"] * 1000)), "--to", iso(from_ms(fleet["end"] * 1000))]
 
     def run(*words: str) -> str:
-        result = CliRunner().invoke(app, [*words, *span, "--config", str(config.path)])
-        assert result.exit_code == 0, result.output
-        return result.stdout
+        return call(*words, *span, "--config", str(config.path))[0]
 
     try:
         run("collect", "prometheus")

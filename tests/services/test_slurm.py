@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +15,7 @@ from typer.testing import CliRunner
 from gpucost.cli.app import app
 from tests.programs import require
 from tests.services.slurm_cluster import CLUSTER, PROGRAMS, SlurmCluster
+from tests.unit.command import call
 
 pytestmark = [pytest.mark.ci]
 PACKAGES = "slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins slurmrestd slurm-wlm-jwt-plugin mariadb-server"
@@ -46,20 +46,18 @@ def states(slurm: SlurmCluster) -> dict[str, list[str]]:
     return found
 
 
-def collect(folder: Path, settings: str) -> Any:
+def collect(folder: Path, settings: str, code: int = 0) -> tuple[str, str]:
     """What a run says that collects into a store in this folder."""
     folder.mkdir(exist_ok=True)
     (folder / "gpucost.toml").write_text(f'store = "slurm.duckdb"\n[slurm]\n{settings}\n')
-    return CliRunner().invoke(app, ["collect", "slurm", "--config", str(folder / "gpucost.toml")])
+    return call("collect", "slurm", "--config", str(folder / "gpucost.toml"), code=code)
 
 
 def held(folder: Path, by: str) -> dict[str, float]:
     """GPU-seconds of the last two days and the next, by a dimension."""
     start, end = ((datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%d") for days in (-2, 1))
-    words = ["report", "--from", start, "--to", end, "--by", by, "--format", "json"]
-    result = CliRunner().invoke(app, [*words, "--config", str(folder / "gpucost.toml")])
-    assert result.exit_code == 0, result.output
-    rows = [row for row in json.loads(result.stdout)["rows"] if row["kind"] == "allocated"]
+    words = f"report --from {start} --to {end} --by {by} --format json --config {folder}/gpucost.toml"
+    rows = [row for row in json.loads(call(*words.split())[0])["rows"] if row["kind"] == "allocated"]
     return {row[by]: row["allocated_gpu_hours"] * 3600 for row in rows}
 
 
@@ -109,7 +107,7 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
     assert states(slurm)[pending] == ["PENDING"]
 
     # while they run, and again: nothing doubles
-    first = collect(sacct, 'sacct = "sacct"').stdout
+    first = collect(sacct, 'sacct = "sacct"')[0]
     assert f"of {CLUSTER}" in first and "2 nodes" in first and "nodes of jobs with the GPUs" in first
     assert "nothing is new" not in first
     assert set(held(sacct, "namespace")) == {"team-nlp", "team-cv", "product"}
@@ -118,7 +116,7 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
     slurm.run("scancel", running)
     slurm.wait("all to end", lambda: not slurm.run("squeue", "-h").strip(), 200)
     for _ in range(2):
-        assert collect(sacct, 'sacct = "sacct"').exit_code == 0
+        collect(sacct, 'sacct = "sacct"')
 
     ended = states(slurm)
     # how the second run ends depends on how soon the first is cleaned up
@@ -145,13 +143,12 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
     url, token = slurm.rest()
     monkeypatch.setenv("SLURM_JWT", token)
     monkeypatch.setenv("SLURM_USER_NAME", "root")
-    assert "2 nodes" in collect(other, f'slurmrestd = "{url}"').stdout
+    assert "2 nodes" in collect(other, f'slurmrestd = "{url}"')[0]
     for by, same in (("namespace", found), ("workload", names)):
         assert held(other, by) == pytest.approx(same, abs=0.01)
     assert held(other, "account").keys() == {"research", "product"}
     monkeypatch.setenv("SLURM_JWT", f"{token}x")
-    result = collect(other, f'slurmrestd = "{url}"')
-    assert result.exit_code == 1 and "error" in result.output, result.output
+    assert "error" in collect(other, f'slurmrestd = "{url}"', code=1)[1]
 
     # Slurm's own report knows complete hours alone: what was is put two hours back, and rolled up
     bill = slurm.rolled_up(hours=2)

@@ -14,9 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from gpucost.cli.app import app
 from gpucost.periods import Period, time_buckets
 from tests.oracle import Bill, calculate, read_book
 from tests.oracle.tokens import Row, figures, increases, prices, rows_of
@@ -25,6 +23,7 @@ from tests.replay.load import write_config
 from tests.replay.scrape import scrape
 from tests.replay.server import prometheus_over_text, require_prometheus
 from tests.replay.tokens import BOOK, HOURS, SETTINGS, serving, works, write
+from tests.unit.command import call
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
@@ -49,19 +48,15 @@ class Collected:
 
     folder: Path
 
-    def run(self, *words: str, hours: tuple[float, float]) -> Result:
+    def run(self, *words: str, hours: tuple[float, float]) -> str:
         """What a command says of these hours."""
         start, end = (datetime.fromtimestamp(at(hour), UTC).isoformat() for hour in hours)
-        config = ("--config", str(self.folder / "gpucost.toml"), "--from", start, "--to", end)
-        result = CliRunner().invoke(app, [*words, *config])
-        assert result.exit_code == 0, result.output
-        return result
+        return call(*words, "--config", str(self.folder / "gpucost.toml"), "--from", start, "--to", end)[0]
 
     def answer(self, *words: str, hours: tuple[float, float]) -> dict[str, Any]:
         """What a command answers of these hours; numbers with a point are decimals."""
-        answer: dict[str, Any] = json.loads(
-            self.run(*words, "--format", "json", hours=hours).stdout, parse_float=Decimal
-        )
+        said = self.run(*words, "--format", "json", hours=hours)
+        answer: dict[str, Any] = json.loads(said, parse_float=Decimal)
         return answer
 
 
