@@ -49,8 +49,8 @@ def talk(config: Path, asked: Callable[[ClientSession], Awaitable[Any]]) -> Any:
     return anyio.run(main)
 
 
-def printed(config: Path, *words: str) -> Any:
-    return json.loads(call(*words, "--config", str(config), "--format", "json")[0])
+def printed(config: Path, *words: str, code: int = 0) -> Any:
+    return json.loads(call(*words, "--config", str(config), "--format", "json", code=code)[0])
 
 
 def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
@@ -66,13 +66,13 @@ def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
     assert listed["explain_team"].input_schema["required"] == ["name"]
 
 
-#: A tool, what it is given, and the command that says the same.
+#: A tool, what it is given, and the command that says the same, with its exit code.
 ASKED = """
-report          | {"month": "2026-10", "by": ["team", "gpu_model"]} | report --month 2026-10 --by team,gpu_model
-waste           | {"from": "2026-10-01", "to": "2026-10-08"}        | waste --from 2026-10-01 --to 2026-10-08
-prices          | {"name": "L40S"}                                  | prices L40S
-whatif_schedule | {"month": "2026-10", "idle_minutes": 30}          | whatif schedule --month 2026-10 --idle-minutes 30
-budget_check    | {"month": "2026-10"}                              | budget check --month 2026-10
+report          | {"month": "2026-10", "by": ["team", "gpu_model"]} | 0 | report --month 2026-10 --by team,gpu_model
+waste           | {"from": "2026-10-01", "to": "2026-10-08"}        | 0 | waste --from 2026-10-01 --to 2026-10-08
+prices          | {"name": "L40S"}                                  | 0 | prices L40S
+whatif_schedule | {"month": "2026-10", "idle_minutes": 30}          | 0 | whatif schedule --month 2026-10 --idle-minutes 30
+budget_check    | {"month": "2026-10"}                              | 3 | budget check --month 2026-10
 """
 #: A tool, what is no agent's to choose, and how that is refused.
 REFUSED = r"""
@@ -98,14 +98,16 @@ def test_answers_are_those_of_the_commands_and_nothing_else_is_taken(config: Pat
     before = sorted(path.name for path in config.parent.rglob("*"))
 
     async def every(session: ClientSession) -> list[Any]:
-        good = [await session.call_tool(name, {**given, "max_rows": 500}) for name, given, _ in CALLS]
+        good = [await session.call_tool(name, {**given, "max_rows": 500}) for name, given, *_ in CALLS]
         cut = await session.call_tool("report", {"month": "2026-10", "by": ["workload"], "max_rows": 3})
         return [*good, cut, *[await session.call_tool(name, given) for name, given, _ in REFUSALS]]
 
     heard = talk(config, every)
     answers, cut, refused = heard[: len(CALLS)], heard[len(CALLS)], heard[len(CALLS) + 1 :]
-    for answer, (name, _, words) in zip(answers, CALLS, strict=True):
-        assert json.loads(answer.content[0].text)["answer"] == printed(config, *words.split()), name
+    for answer, (name, _, code, words) in zip(answers, CALLS, strict=True):
+        assert json.loads(answer.content[0].text)["answer"] == printed(
+            config, *words.split(), code=int(code)
+        ), name
     whole = printed(config, "report", "--month", "2026-10", "--by", "workload")
     told = json.loads(cut.content[0].text)
     assert told["answer"]["rows"] == whole["rows"][:3]
