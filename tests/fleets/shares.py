@@ -11,6 +11,7 @@ from tests.fleets.case import Case, Edit, alone, case, drop
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.series import Series
+from tests.text_tables import words
 
 L4 = "g6.12xlarge"
 BARE = {"dcgm": False, "gfd": False, "instance_type": "box.large"}
@@ -19,20 +20,10 @@ TIMES = np.arange(at(0), at(6), 60, dtype=np.int64) * 1000
 
 def allocated(claim: str, device: str, driver: str = "gpu.nvidia.com", pool: str = "w") -> Series:
     """kube-state-metrics' series of a device that a claim of namespace train was given."""
-    labels = {
-        "namespace": "train",
-        "resourceclaim": claim,
-        "request": "gpu",
-        "driver": driver,
-        "pool": pool,
-        "device": device,
-    }
-    base = {
-        "__name__": "kube_resourceclaim_allocation_device_info",
-        "job": "kube-state-metrics",
-        "instance": "10.4.0.30:8080",
-    }
-    return Series({**base, **labels}, TIMES, np.ones(len(TIMES)))
+    labels = words(f"""
+        __name__=kube_resourceclaim_allocation_device_info job=kube-state-metrics instance=10.4.0.30:8080 namespace=train
+        resourceclaim={claim} request=gpu driver={driver} pool={pool} device={device}""")
+    return Series(labels, TIMES, np.ones(len(TIMES)))
 
 
 def given(claim: str, *devices: str, driver: str = "gpu.nvidia.com") -> Edit:
@@ -45,10 +36,9 @@ def claiming(name: str, start: float, end: float, claim: str = "shared") -> dict
 
 def exported(series: list[Series]) -> list[Series]:
     """The exporter names one of a claim's pods, and the claim."""
-    labels = {
-        "__name__": "DCGM_FI_DEV_GPU_UTIL", "job": "dcgm-exporter", "instance": "w:9400", "UUID": "GPU-w-0", "Hostname": "w",
-        "namespace": "train", "pod": "long", "dra_claim_name": "shared", "dra_claim_namespace": "train",
-    }  # fmt: skip
+    labels = words("""
+        __name__=DCGM_FI_DEV_GPU_UTIL job=dcgm-exporter instance=w:9400 UUID=GPU-w-0 Hostname=w namespace=train pod=long
+        dra_claim_name=shared dra_claim_namespace=train""")
     return [*series, Series(labels, TIMES, np.full(len(TIMES), 70.0))]
 
 
@@ -65,13 +55,8 @@ def held(
     name: str, described: Fleet, figures: Mapping[str, float | str], *changes: Edit, **more: Any
 ) -> Case:
     """A case of no more than what pods hold."""
-    return case(
-        name,
-        described,
-        "pod | held\n" + "\n".join(f"{pod} | {hours}" for pod, hours in figures.items()),
-        *changes,
-        **more,
-    )
+    rows = [f"{pod} | {hours}" for pod, hours in figures.items()]
+    return case(name, described, "\n".join(["pod | held", *rows]), *changes, **more)
 
 
 # a claim of six hours that a second pod joins for the first three: 1.5 + 3 and 1.5

@@ -18,10 +18,9 @@ from tests.replay.fleet import Fleet
 from tests.replay.load import windows
 from tests.replay.scrape import scrape
 
-TABLES = (
-    "nodes", "allocations", "allocation_traits", "mig_fragmentation", "pending_pods", "collected", "coverage_gaps", "node_prices",
-    "warnings", "cost_hourly", "node_hourly", "cost_daily", "node_daily",
-)  # fmt: skip
+TABLES = """
+    nodes allocations allocation_traits mig_fragmentation pending_pods collected coverage_gaps node_prices warnings cost_hourly
+    node_hourly cost_daily node_daily"""
 
 
 @pytest.mark.slow
@@ -60,4 +59,4 @@ def _load(store: Store, window: SampleWindow) -> None:
 def _stored(config: Config, store: Store) -> dict[str, list[tuple[Any, ...]]]:
     pipeline.attribute(config, store)
     with store.read() as con:
-        return {table: con.execute(f"FROM {table} ORDER BY ALL").fetchall() for table in TABLES}
+        return {table: con.execute(f"FROM {table} ORDER BY ALL").fetchall() for table in TABLES.split()}

@@ -6,21 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 RELATIVE = 0.005
-HOURS = (
-    "allocated_gpu_hours",
-    "active_gpu_hours",
-    "idle_gpu_hours",
-    "unmeasured_gpu_hours",
-    "spot_gpu_hours",
+HOURS = tuple(f"{name}_gpu_hours" for name in ("allocated", "active", "idle", "unmeasured", "spot"))
+FLEET_HOURS = tuple(
+    f"{name}_gpu_hours" for name in ("capacity", "unallocated", "unavailable", "over_allocated")
 )
-FLEET_HOURS = (
-    "capacity_gpu_hours",
-    "unallocated_gpu_hours",
-    "unavailable_gpu_hours",
-    "over_allocated_gpu_hours",
-)
-MONEY = ("cost", "idle_cost")
-FLEET_MONEY = ("node_cost", "unallocated_cost")
+MONEY, FLEET_MONEY = ("cost", "idle_cost"), ("node_cost", "unallocated_cost")
 
 
 def differences(

@@ -11,14 +11,20 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-PROGRAMS = (
-    "mariadbd", "mariadb-install-db", "mysqladmin", "mysql", "slurmdbd", "slurmctld", "slurmd", "slurmrestd", "sacct", "sbatch",
-)  # fmt: skip
+from tests.text_tables import text_rows
+
+PROGRAMS = "mariadbd mariadb-install-db mysqladmin mysql slurmdbd slurmctld slurmd slurmrestd sacct sbatch"
 PLUGINS = Path("/usr/lib/x86_64-linux-gnu/slurm-wlm")
 CLUSTER = "testcluster"
 #: Users that every Debian has.
 USERS = {"games": "team-nlp", "news": "team-cv", "www-data": "product", "root": "team-nlp"}
 _SECONDS = 60
+#: Columns of moments in Slurm's database.
+_MOMENTS = """
+job_table   | time_submit time_eligible time_start time_end
+step_table  | time_start time_end
+event_table | time_start time_end
+"""
 
 
 def _free_ports(count: int) -> list[int]:
@@ -77,15 +83,15 @@ class SlurmCluster:
         database, self.controller, accounting, first, second = _free_ports(5)
         self._configure(database, accounting, (first, second))
         self._start_database(database)
-        self._spawn("slurmdbd", str(base / "bin" / "slurmdbd"), "-D")
+        self._spawn("slurmdbd", f"{base}/bin/slurmdbd -D")
         self.wait("slurmdbd", lambda: "Cluster" in self.run("sacctmgr", "list", "cluster", check=False))
         self.run("sacctmgr", "-i", "add", "cluster", CLUSTER)
         self._add_users()
-        self._spawn("slurmctld", str(base / "bin" / "slurmctld"), "-D", "-c", "-f", str(base / "slurm.conf"))
+        self._spawn("slurmctld", f"{base}/bin/slurmctld -D -c -f {base}/slurm.conf")
         self.wait("slurmctld", lambda: "UP" in self.run("scontrol", "ping", check=False))
         for node in ("n1", "n2"):
             flags = f"-D -N {node} -f {base}/slurm.conf -d {base}/bin/slurmstepd"
-            self._spawn(f"slurmd-{node}", str(base / "bin" / "slurmd"), *flags.split())
+            self._spawn(f"slurmd-{node}", f"{base}/bin/slurmd {flags}")
         self.wait("both nodes", lambda: self.run("sinfo", "-h", "-N", "-o", "%N %T").count("idle") >= 2)
 
     def stop(self) -> None:
@@ -96,22 +102,17 @@ class SlurmCluster:
         """GPU-seconds by account as sreport tells them, once all that was lies so many hours further back."""
         self._end("slurmctld", "slurmd-n1", "slurmd-n2", "slurmdbd")
         back = hours * 3600
-        moments = {
-            "job_table": ("time_submit", "time_eligible", "time_start", "time_end"),
-            "step_table": ("time_start", "time_end"),
-            "event_table": ("time_start", "time_end"),
-        }
         changes = [
             f"update {CLUSTER}_{table} set {column} = {column} - {back} where {column} between 1 and 4000000000"  # noqa: S608
-            for table, columns in moments.items()
-            for column in columns
+            for table, columns in text_rows(_MOMENTS)
+            for column in columns.split()
         ]
         oldest = f"unix_timestamp() - {back + 7200}"
         rollups = ", ".join(f"{name}_rollup = {oldest}" for name in ("hourly", "daily", "monthly"))
         changes.append(f"update {CLUSTER}_last_ran_table set {rollups}")  # noqa: S608
         words = f"mysql --no-defaults -uroot -S {self.base}/db.sock slurm_acct_db -e"
         self.run(*words.split(), "; ".join(changes))
-        self._spawn("slurmdbd", str(self.base / "bin" / "slurmdbd"), "-D")
+        self._spawn("slurmdbd", f"{self.base}/bin/slurmdbd -D")
 
         def report() -> dict[str, int]:
             moments = (time.gmtime(time.time() - ago) for ago in (back + 7200, 0))
@@ -127,11 +128,9 @@ class SlurmCluster:
     def rest(self) -> tuple[str, str]:
         """slurmrestd: its URL, and a token."""
         (port,) = _free_ports(1)
-        plugins = ("-a", "rest_auth/jwt", "-s", "openapi/v0.0.38,openapi/dbv0.0.38")
+        plugins = "-a rest_auth/jwt -s openapi/v0.0.38,openapi/dbv0.0.38"
         self.environment |= {"SLURM_JWT": "daemon", "SLURMRESTD_SECURITY": "disable_user_check"}
-        self._spawn(
-            "slurmrestd", "slurmrestd", "-f", str(self.base / "slurm.conf"), *plugins, f"127.0.0.1:{port}"
-        )
+        self._spawn("slurmrestd", f"slurmrestd -f {self.base}/slurm.conf {plugins} 127.0.0.1:{port}")
         del self.environment["SLURM_JWT"]
 
         def answers() -> bool:
@@ -153,15 +152,11 @@ class SlurmCluster:
                 os.killpg(daemon.pid, signal.SIGKILL)
                 daemon.wait()
 
-    def _spawn(self, name: str, *command: str) -> None:
+    def _spawn(self, name: str, command: str) -> None:
         with (self.base / "log" / name).open("wb") as log:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             self._daemons[name] = subprocess.Popen(
-                command,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                command.split(), env=self.environment, start_new_session=True, **streams
             )
 
     def _configure(self, database: int, accounting: int, nodes: Sequence[int]) -> None:
@@ -206,14 +201,14 @@ class SlurmCluster:
 
     def _start_database(self, port: int) -> None:
         base = self.base
-        self.run(
-            "mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={base}/db",
-            "--auth-root-authentication-method=normal", "--skip-test-db",
-        )  # fmt: skip
+        usual = f"--no-defaults --user=root --datadir={base}/db"
+        install = f"mariadb-install-db {usual} --auth-root-authentication-method=normal --skip-test-db"
+        self.run(*install.split())
+        files = f"--socket={base}/db.sock --pid-file={base}/db.pid"
         self._spawn(
-            "mariadbd", "mariadbd", "--no-defaults", "--user=root", f"--datadir={base}/db", "--bind-address=127.0.0.1",
-            f"--port={port}", f"--socket={base}/db.sock", f"--pid-file={base}/db.pid", "--innodb-buffer-pool-size=64M",
-        )  # fmt: skip
+            "mariadbd",
+            f"mariadbd {usual} --bind-address=127.0.0.1 --port={port} {files} --innodb-buffer-pool-size=64M",
+        )
         client = ("--no-defaults", "-uroot", "-S", f"{base}/db.sock")
         self.wait("MariaDB", lambda: "alive" in self.run("mysqladmin", *client, "ping", check=False))
         grants = "".join(

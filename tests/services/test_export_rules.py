@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tomllib
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from gpucost import inventory
-from gpucost.config.model import Activity, Alerts, Budget, Config, Idle, Prices, PrometheusSource, Targets
+from gpucost.config.model import Config
 from gpucost.publish.rules import RulePrice, RulePrices, alerting_rules, recording_rules
 from tests.programs import require
 from tests.replay.cases.words import fleet, node
@@ -22,36 +23,44 @@ from tests.text_tables import text_rows
 
 pytestmark = pytest.mark.services
 
-CONFIG = Config(
-    alerts=Alerts(idle_minutes=30),
-    prices=Prices(fx={"EUR": Decimal("1.25")}),
-    budgets=[
-        Budget(name="all", amount=Decimal(16000), currency="EUR"),
-        Budget(name="Research", team="research", amount=Decimal(5000)),
-        Budget(name="aims", team="research", efficiency=Decimal("0.8")),
-    ],
-)
+
+def configured(text: str) -> Config:
+    return Config.model_validate(tomllib.loads(text))
+
+
+CONFIG = configured("""
+    alerts.idle_minutes = 30
+    prices.fx.EUR = "1.25"
+    budgets = [
+        { name = "all", amount = 16000, currency = "EUR" },
+        { name = "Research", team = "research", amount = 5000 },
+        { name = "aims", team = "research", efficiency = "0.8" },
+    ]
+""")
 PRICES = RulePrices(
-    (
-        RulePrice(Decimal("32"), "p4d.24xlarge", "us-east-1", "on_demand"),
-        RulePrice(Decimal("12"), "p4d.24xlarge", "us-east-1", "spot"),
-        RulePrice(Decimal("9"), node="rack-1"),
+    tuple(
+        RulePrice(Decimal(price), *where)
+        for price, *where in text_rows("""
+32 | p4d.24xlarge | us-east-1 | on_demand
+12 | p4d.24xlarge | us-east-1 | spot
+9  |              |           |           | rack-1
+""")
     ),
     "a test",
 )
-HOSTILE = Config(
-    prometheus=[PrometheusSource(cluster_label="k8s_cluster")],
-    activity=Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100),
-    idle=Idle(threshold_percent=2.5),
-    targets=Targets(spot_ratio=Decimal("0.5")),
-    currency="CHF",
-    alerts=Alerts(idle_ratio=Decimal("0.5"), labels={"severity": "{{ boom", "owner": "a: b #\u2028"}),
-    budgets=[
-        Budget(name='a {{ $x }} "b" \n: #', amount=Decimal("1e6")),
-        Budget(name="x", team='{{ $x }} "quoted" \\ \n: # -', amount=Decimal("0.5")),
-        Budget(name="ok", team="ok", amount=Decimal(1)),
-    ],
-)
+HOSTILE = configured(r"""
+    prometheus = [{ cluster_label = "k8s_cluster" }]
+    activity = { device_metric = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale = 100 }
+    idle.threshold_percent = 2.5
+    targets.spot_ratio = "0.5"
+    currency = "CHF"
+    alerts = { idle_ratio = "0.5", labels = { severity = "{{ boom", owner = "a: b #\u2028" } }
+    budgets = [
+        { name = "a {{ $x }} \"b\" \n: #", amount = "1e6" },
+        { name = "x", team = "{{ $x }} \"quoted\" \\ \n: # -", amount = "0.5" },
+        { name = "ok", team = "ok", amount = 1 },
+    ]
+""")
 
 # Series, and their values a minute, in promtool's spelling.
 # A node that Karpenter bought on demand, one on spot as EKS spells it, one without labels.
@@ -258,7 +267,7 @@ ALERTS: dict[str, tuple[Config, str, str, str]] = {
         GpucostCollectLate    36h -
         GpucostCollectLate    37h severity=warning"""),
     # of seven GPUs five are idle: three of train's four, and both of sweep's
-    "idle share": (Config(alerts=Alerts(idle_ratio=Decimal("0.7"))), "5m", longer(FLEET, 360), """
+    "idle share": (configured('alerts.idle_ratio = "0.7"'), "5m", longer(FLEET, 360), """
         GpucostIdleShareHigh 23h -
         GpucostIdleShareHigh 25h namespace=ml"""),
 }  # fmt: skip

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.parse
-import urllib.request
 from contextlib import suppress
 from datetime import date
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
-from gpucost.config.model import Budget, Config
+from gpucost.config.model import Config
 from gpucost.publish.rules import alerting_rules, dashboard
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import sample
 from tests.loopback import Quiet, serving
 from tests.programs import listening, require
 from tests.replay.server import free_port
-from tests.services.test_export_rules import HOSTILE
+from tests.services.test_export_rules import HOSTILE, configured
 from tests.unit.command import call
 
 pytestmark = pytest.mark.services
@@ -44,9 +42,9 @@ def exported(*words: str) -> str:
 def asked(url: str, expression: str) -> Any:
     """What an expression of the dashboard gives."""
     words = expression.replace("$cluster", ".*").replace("$namespace", ".*")
-    query = urllib.parse.urlencode({"query": words})
-    with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=10) as answer:  # noqa: S310 - of a server started here
-        return json.load(answer)["data"]["result"]
+    answer = requests.get(f"{url}/api/v1/query", {"query": words}, timeout=10)
+    answer.raise_for_status()
+    return answer.json()["data"]["result"]
 
 
 def expressions(config: Config) -> list[str]:
@@ -65,16 +63,14 @@ def test_panels_of_the_dashboard_have_something_to_show(in_an_empty_folder: Path
     metrics = CLUSTER + exported("openmetrics", "--month", "2026-10")
     rules = exported("recording-rules").replace("interval: 1m", "interval: 1s")
     (folder / "recording.yml").write_text(rules)
-    one = Decimal(1)
-    config = Config(budgets=[Budget(name="all", amount=one), Budget(name="r", team="research", amount=one)])
+    config = configured(
+        'budgets = [{ name = "all", amount = 1 }, { name = "r", team = "research", amount = 1 }]'
+    )
     (folder / "alerts.yml").write_text(alerting_rules(config, date(2026, 10, 1)))
 
     class Handler(Quiet):
         def do_GET(self) -> None:  # noqa: N802
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(metrics.encode())
+            self.respond(200, metrics.encode(), {"Content-Type": "text/plain; version=0.0.4"})
 
     port = free_port()
     flags = ("--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}", "--log.level=error")

@@ -103,22 +103,23 @@ def test_slack_gets_what_a_dry_run_shows(web: Web, store: Path) -> None:
     assert "<https://reports.example.com/?a=1&amp;b=2|The whole report>" in json.dumps(shown)
 
 
-@pytest.mark.parametrize(
-    ("answers", "requests", "code", "message"),
-    [
-        ([(429, "slow", {"Retry-After": "0"}), (200, "ok", {})], 2, 0, "sent to Slack"),
-        ([(500, "boom", {})], 4, 1, "answered 500: boom (tried 4 times)"),
-        ([(403, "invalid_token", {})], 1, 1, "the webhook was revoked"),
-        ([(302, "", {"Location": "http://127.0.0.1:9/elsewhere"})], 1, 1, "answered 302"),
-        ([None], 1, 1, "did not answer in time; the message may have arrived"),
-    ],
-)
+#: What Slack answers, how often it is asked, how the command ends, and with which words.
+SLACK = """
+slow     | [[429, "slow", {"Retry-After": "0"}], [200, "ok", {}]]           | 2 | 0 | sent to Slack
+broken   | [[500, "boom", {}]]                                              | 4 | 1 | answered 500: boom (tried 4 times)
+revoked  | [[403, "invalid_token", {}]]                                     | 1 | 1 | the webhook was revoked
+moved    | [[302, "", {"Location": "http://127.0.0.1:9/elsewhere"}]]        | 1 | 1 | answered 302
+too late | [null] | 1 | 1 | did not answer in time; the message may have arrived
+"""
+
+
+@pytest.mark.parametrize(("answers", "requests", "code", "message"), named_rows(SLACK))
 def test_what_slack_may_answer(
-    web: Web, store: Path, answers: list[Any], requests: int, code: int, message: str
+    web: Web, store: Path, answers: str, requests: str, code: str, message: str
 ) -> None:
-    web.answers = answers
+    web.answers = json.loads(answers)
     result = notify(store, "slack")
-    assert (result.exit_code, len(web.requests)) == (code, requests), result.output
+    assert (result.exit_code, len(web.requests)) == (int(code), int(requests)), result.output
     assert message in result.stderr
 
 

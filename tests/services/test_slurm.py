@@ -23,8 +23,7 @@ PACKAGES = "slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins slurm
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
-    for name in PROGRAMS:
-        require(name, package=PACKAGES)
+    require(*PROGRAMS.split(), package=PACKAGES)
     for folder in (tmp_path, *tmp_path.parents[:3]):
         if folder.name.startswith(("test_", "pytest", "popen")):
             folder.chmod(0o755)  # daemons and jobs of other users reach into it
