@@ -20,6 +20,7 @@ from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.work import asked, stored
 from tests.services import mlflow_server
 from tests.services.mlflow_server import StandIn, call
+from tests.text_tables import text_rows, words
 
 DAY = Period(datetime.fromtimestamp(at(0), UTC), datetime.fromtimestamp(at(24), UTC))
 LOGGED = [(4, 1), (8, 2), (14, 2), (18, 3), (22, 4)]
@@ -86,12 +87,12 @@ def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     edges = [0, *(hour for hour, _ in LOGGED)]
     plain = [24 * (b - a - (1 if a <= 9 < b else 0)) for a, b in itertools.pairwise(edges)]
     epochs = [row for row in view.rows if row["epoch"] is not None]
-    assert [(row["epoch"], row["status"]) for row in epochs] == [
-        (1, "done"),
-        (2, "lost"),
-        (2, "done"),
-        (3, "done"),
-        (4, "done"),
+    assert [f"{row['epoch']} {row['status']}" for row in epochs] == [
+        "1 done",
+        "2 lost",
+        "2 done",
+        "3 done",
+        "4 done",
     ]
     assert [row["cost"].quantize(Decimal("0.0001")) for row in epochs] == plain
     (run,) = view.sections["runs"]
@@ -104,35 +105,31 @@ def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     costs = {row["name"]: row["cost"] for row in view.rows if row["kind"] == "run"}
     assert costs == {"llama": 504, "sweep": 8, "t1": 16, "t2": 12, "t3": 12}
     (sweep,) = view.sections["sweeps"]
-    assert (sweep["cost"], sweep["trials"], sweep["best_trial"], sweep["best_trial_cost"]) == (
-        48,
-        3,
-        "t2",
-        12,
-    )
+    best = (sweep["best_trial"], sweep["best_trial_cost"])
+    assert (sweep["cost"], sweep["trials"], *best) == (48, 3, "t2", 12)
     assert [row["run"] for row in view.sections["work_without_cost"]] == ["lost"]
     assert view.totals["allocated_cost"] == Decimal(23 * 24 + 13 * 4)
 
 
-#: Variables that are set, what the server answers, and what comes of it: the login that it is sent, or an error.
-REFUSALS: list[tuple[dict[str, str], list[int], str | None, str | None]] = [
-    ({}, [401] * 99, None, "refuses access"),
-    ({"TOKEN": "secret"}, [429] * 2, "Bearer secret", None),
-    ({"TOKEN": "secret", "USERNAME": "me"}, [503] * 3, "Basic bWU6", None),
-    ({}, [503] * 99, None, "HTTP 503"),
-    ({}, [404] * 99, None, "HTTP 404"),
-]
+#: Variables that are set, what the server answers, how often, and what comes of it: the login that it is sent, or an error.
+REFUSALS = """
+                         | 401 | 99 |               | refuses access
+TOKEN=secret             | 429 | 2  | Bearer secret |
+TOKEN=secret USERNAME=me | 503 | 3  | Basic bWU6    |
+                         | 503 | 99 |               | HTTP 503
+                         | 404 | 99 |               | HTTP 404
+"""
 
 
 def test_credentials_and_failures_are_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variables, refusals, login, message in REFUSALS:
+    for variables, status, times, login, message in text_rows(REFUSALS):
         for name in ("TOKEN", "USERNAME", "PASSWORD"):
-            monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", variables.get(name, ""))
+            monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", words(variables).get(name, ""))
         state = StandIn()
-        state.refusals = list(refusals)
+        state.refusals = [int(status)] * int(times)
         with mlflow_server.stand_in(state) as url:
             settings = Mlflow(url=url)
-            if message is None:
+            if login:
                 assert collect_mlflow(settings, store, DAY, pause=0.001).runs == 0
                 assert state.logins[-1] == login
                 continue
