@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -84,9 +83,8 @@ def test_what_is_refused_is_said_at_once(bills: Bills, served: BigQuery, url: st
     expired = collect(bills, url)[0].errors[0]
     assert "expired" in expired.message and expired.fix == "gcloud auth application-default login"
     capped = collect(bills, url, max_gib=2)[0].errors[0]
-    assert "more than the cap of 2 GiB; nothing was read" in capped.message and "--max-gib 4" in str(
-        capped.fix
-    )
+    assert "more than the cap of 2 GiB; nothing was read" in capped.message
+    assert "--max-gib 4" in str(capped.fix)
     assert [job.get("dryRun") for job in served.jobs] == [True]
     assert "no rows of invoice month 2026-02" in collect(bills, url, "2026-02")[0].errors[0].message
     served.fields = ["a", "b"]
@@ -95,11 +93,8 @@ def test_what_is_refused_is_said_at_once(bills: Bills, served: BigQuery, url: st
         BigQueryTree("billing; drop table", ["2026-03"], max_gib=1, tell=print)
 
 
-def test_no_credentials_end_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+def test_no_credentials_end_soon(nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_GCE_CHECK")
     started = time.monotonic()
     with pytest.raises(NoCredentials, match="no credentials found"):
         BigQueryTree(TABLE, ["2026-03"], max_gib=1, tell=print).entries()
@@ -109,7 +104,7 @@ def test_no_credentials_end_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_the_command_tells_the_estimate_and_loads(
     bills: Bills, served: BigQuery, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bills.write("gpucost.toml", f'[gcp]\nbilling_table = "{TABLE}"\nbigquery_endpoint = "{url}"\n')
+    bills.write("gpucost.toml", f'gcp = {{ billing_table = "{TABLE}", bigquery_endpoint = "{url}" }}')
     monkeypatch.chdir(bills.directory)
     command = ("collect", "gcp", "--month", "2026-03")
     assert "3.00 GiB" in call(*command, "--estimate")[1]

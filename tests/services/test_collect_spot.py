@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -71,19 +70,8 @@ def models() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("AWS_", "AZURE_", "IDENTITY_", "MSI_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+def no_programs(nobody: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # neither az nor azd
-
-
-@pytest.fixture
-def aws_login(nobody_logged_in: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
 
 
 def run(
@@ -169,20 +157,15 @@ def test_nobody_is_logged_in_anywhere(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def graph(data: list[dict[str, Any]], total: int = 1, token: str | None = None) -> Reply:
     """What Azure Resource Graph answers."""
-    answer = {
-        "totalRecords": total,
-        "count": len(data),
-        "data": data,
-        "facets": [],
-        "resultTruncated": "false",
-    }
-    return Reply(200, answer | ({"$skipToken": token} if token else {}))
+    counts = {"totalRecords": total, "count": len(data), "resultTruncated": "false"}
+    return Reply(200, {**counts, "data": data, "facets": [], "$skipToken": token})
 
 
-def size(region: str, **prices: float) -> dict[str, Any]:
-    """Prices of a machine, by the day that they hold from."""
+def size(region: str, *prices: float) -> dict[str, Any]:
+    """Prices of a machine since October, and before each since a month earlier."""
     changes = [
-        {"effectiveDate": f"2026-{day[1:]}-01T00:00:00Z", "priceUSD": price} for day, price in prices.items()
+        {"effectiveDate": f"2026-{10 - ago:02}-01T00:00:00Z", "priceUSD": price}
+        for ago, price in enumerate(prices)
     ]
     return {"id": f"/{region}", "size": A100.lower(), "location": region, "prices": changes}
 
@@ -194,8 +177,13 @@ def azure_at(answers: list[Reply], monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
     def answer(path: str, headers: dict[str, str], body: bytes) -> Reply:
         if path.startswith("/token"):
-            token = {"access_token": "t0ken", "resource": "r", "token_type": "Bearer"}
-            return Reply(200, token | {"expires_on": str(int(time.time()) + 3600)})
+            token = {
+                "access_token": "t0ken",
+                "resource": "r",
+                "token_type": "Bearer",
+                "expires_on": "4000000000",
+            }
+            return Reply(200, token)
         assert path == "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
         assert headers["Authorization"] == "Bearer t0ken"
         asked.append(json.loads(body))
@@ -210,13 +198,8 @@ def azure_at(answers: list[Reply], monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     rate = {"id": "/a", "size": A100.lower(), "location": "eastus", "evictionRate": "5-10"}
     rates = [rate, rate | {"location": "westeurope", "evictionRate": "20+"}, rate | {"evictionRate": None}]
-    east, west = size("eastus", _10=1.5, _09=1.25), size("westeurope", _10=0.00005)
-    answers = [
-        Reply(429, b"", {"Retry-After": "0"}),
-        graph([east], 2, "more"),
-        graph([west], 2),
-        graph(rates, 3),
-    ]
+    pages = graph([size("eastus", 1.5, 1.25)], 2, "more"), graph([size("westeurope", 0.00005)], 2)
+    answers = [Reply(429, b"", {"Retry-After": "0"}), *pages, graph(rates, 3)]
     with azure_at(answers, monkeypatch) as (url, asked):
         settings = Azure(management_url=url, subscriptions=["s-1"], regions=["eastus", "westeurope"])
         result = run(store, azure=settings)["azure"]
@@ -228,9 +211,8 @@ def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatc
     """)
     assert asked[1]["subscriptions"] == ["s-1"] and "'eastus', 'westeurope'" in asked[1]["query"]
     assert asked[2]["options"]["$skipToken"] == "more"
-    assert shown(
-        store, "provider, region, instance_type, band_low_percent, seen_on", "spot_eviction_rates"
-    ) == words("""
+    columns = "provider, region, instance_type, band_low_percent, seen_on"
+    assert shown(store, columns, "spot_eviction_rates") == words("""
         azure eastus     Standard_NC24ads_A100_v4 5  2026-11-01
         azure westeurope Standard_NC24ads_A100_v4 20 2026-11-01
     """)
@@ -249,8 +231,8 @@ def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatc
     ("answer", "message"),
     [
         (Reply(401, {"error": {"code": "ExpiredAuthenticationToken", "message": "it expired"}}), "expired"),
-        (graph([size("eastus", _10=1.5)], 5), "1 of 5 rows"),
-        (graph([size("eastus", _10=-1)]), "no price above zero"),
+        (graph([size("eastus", 1.5)], 5), "1 of 5 rows"),
+        (graph([size("eastus", -1)]), "no price above zero"),
         (Reply(200, {}), "without data"),
     ],
 )

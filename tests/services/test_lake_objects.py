@@ -19,10 +19,7 @@ from gpucost.lake.files import open_files
 from gpucost.objects import CONNECTION
 from gpucost.store.connection import Store
 from tests.lakes import attribute, differences, export, opened, stored
-from tests.services.test_bill_azure_blobs import ACCOUNT, KEY, azurite  # noqa: F401 - a fixture
-from tests.services.test_bill_gcp_storage import buckets
-from tests.services.test_bill_gcp_storage import endpoint as gcs  # noqa: F401 - a fixture
-from tests.services.test_bill_s3 import endpoint as moto  # noqa: F401 - a fixture
+from tests.services.test_bill_buckets import ACCOUNT, KEY, azurite, buckets, gcs, moto  # noqa: F401 - fixtures
 from tests.unit.command import call
 
 #: A cluster's name that no folder can be called as it stands, and what Hive calls a partition of none.
@@ -44,13 +41,8 @@ class Place:
 
 
 @pytest.fixture(params=["s3", "gs", "abfss"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(request: pytest.FixtureRequest, aws_login: None, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A new bucket; nobody is logged in but there."""
-    for variable in list(os.environ):
-        if variable.startswith(("AWS_", "AZURE_", "GOOGLE_")):
-            monkeypatch.delenv(variable)
-    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "nobody"))
     name = f"lake-{time.time_ns()}"
     server = request.getfixturevalue({"s3": "moto", "gs": "gcs", "abfss": "azurite"}[request.param])
     if request.param == "abfss":
@@ -62,8 +54,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         container.create_container()
         host = f"{ACCOUNT}.dfs.core.windows.net"
         return Place(f"abfss://{name}@{host}/deep/lake", f"abfss://nowhere@{host}/lake", {}, container)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     settings = (
         {"aws": Aws(endpoint_url=server)} if request.param == "s3" else {"gcp": Gcp(storage_endpoint=server)}
     )

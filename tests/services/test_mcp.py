@@ -88,7 +88,7 @@ sql                | {"statement": "SELECT 1"}           | there is no tool 'sql
 collect_prometheus | {}                                  | there is no tool 'collect_prometheus'
 """
 CALLS, REFUSALS = (
-    [(name, json.loads(given), words) for name, given, words in text_rows(table)]
+    [(name, json.loads(given), *more) for name, given, *more in text_rows(table)]
     for table in (ASKED, REFUSED)
 )
 

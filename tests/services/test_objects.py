@@ -20,7 +20,7 @@ from gpucost.config.model import Aws, Config, Gcp
 from gpucost.errors import SourceError, UsageError
 from gpucost.objects import open_address
 from tests.loopback import Quiet, serving
-from tests.services.test_bill_s3 import endpoint, s3  # noqa: F401 - fixtures
+from tests.services.test_bill_buckets import moto, s3  # noqa: F401 - fixtures
 from tests.text_tables import text_rows
 
 MD5 = "5d41402abc4b2a76b9719d911017c592"
@@ -155,9 +155,9 @@ def test_wrong_address_is_refused_without_its_secret(address: str) -> None:
 
 
 @pytest.mark.ci
-def test_bucket_is_asked_in_its_own_region(s3: object, endpoint: str) -> None:  # noqa: F811
+def test_bucket_is_asked_in_its_own_region(s3: object, moto: str) -> None:  # noqa: F811
     s3.create_bucket(Bucket="far", CreateBucketConfiguration={"LocationConstraint": "eu-west-3"})  # type: ignore[attr-defined]
-    bucket, _ = open_address("s3://far", Config(aws=Aws(endpoint_url=endpoint)))
+    bucket, _ = open_address("s3://far", Config(aws=Aws(endpoint_url=moto)))
     bucket.put("a", b"x")
     assert bucket.read("a") == b"x" and bucket._store.config["region"] == "eu-west-3"
 

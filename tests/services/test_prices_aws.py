@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -49,21 +48,16 @@ m7i.large   | us-east-1 | 0.07 | Compute     | No Upfront  | 1 |
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cloud]:
-    with aws_cloud(PRODUCTS, RATES) as cloud:
+    with pytest.MonkeyPatch.context() as environment, aws_cloud(PRODUCTS, RATES) as cloud:
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+            environment.delenv(name, raising=False)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            environment.setenv(name, "testing")
         yield cloud
 
 
 @pytest.fixture
-def cloud(running: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    return anew(running, monkeypatch)
-
-
-def anew(running: Cloud, environment: pytest.MonkeyPatch) -> Cloud:
-    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
-        environment.delenv(name, raising=False)
-    environment.setenv("AWS_ACCESS_KEY_ID", "testing")
-    environment.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
+def cloud(running: Cloud) -> Cloud:
     running.questions.clear()
     running.trick = lambda _service, _number: None
     return running
@@ -77,8 +71,7 @@ def collect(cloud: Cloud, store: Store, *regions: str, now: datetime = NOW) -> P
 def first(running: Cloud, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, PriceResult]:
     """A store into which everything was collected; who changes it takes a copy."""
     store = Store(tmp_path_factory.mktemp("collected") / "store.duckdb")
-    with pytest.MonkeyPatch.context() as environment:
-        result = collect(anew(running, environment), store)
+    result = collect(running, store)
     # everything came in pages, and the price list is served in one region for all
     assert running.count("pricing") > 1 and running.count("savingsplans") > 1
     return store, result
@@ -167,15 +160,9 @@ def test_regions_come_from_nodes_where_none_are_configured(cloud: Cloud, store: 
 
 
 def test_without_credentials_the_public_lists_are_asked(
-    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    nobody: None, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr(public, "_ATTEMPTS", 1)
-    check_failure(
-        collected("aws", Config(aws=Aws(price_list_url="http://127.0.0.1:9")), store),
-        "aws: cannot be reached",
-    )
+    config = Config(aws=Aws(price_list_url="http://127.0.0.1:9"))
+    check_failure(collected("aws", config, store), "aws: cannot be reached")
     assert not store.exists

@@ -127,15 +127,12 @@ def test_a_failure_in_the_middle_writes_nothing(
 
 
 def test_a_link_that_leads_back_is_not_followed_for_ever(cloud: Cloud, store: Store) -> None:
-    cloud.trick = lambda _service, _number: Reply(
-        200, {"Items": [], "Count": 0, "NextPageLink": f"{cloud.url}?round"}
-    )
+    page = {"Items": [], "Count": 0, "NextPageLink": f"{cloud.url}?round"}
+    cloud.trick = lambda _service, _number: Reply(200, page)
     check_failure(collect(cloud, store), "azure: the retail prices have no end")
 
 
 def test_a_region_without_prices_fails_the_whole_provider(cloud: Cloud, store: Store) -> None:
-    check_failure(
-        collect(cloud, store, "eastus", "marscentral"),
-        "azure: there are no prices of GPU machines in marscentral",
-    )
+    message = "azure: there are no prices of GPU machines in marscentral"
+    check_failure(collect(cloud, store, "eastus", "marscentral"), message)
     assert not store.exists

@@ -142,20 +142,15 @@ def test_a_failure_in_the_middle_writes_nothing(
 
 
 def test_a_region_without_prices_of_machines(cloud: Cloud, store: Store) -> None:
-    check_failure(
-        collect(cloud, store, IOWA, "asia-northeast1"),
-        "gcp: there are no prices of GPU machines in asia-northeast1",
-    )
+    message = "gcp: there are no prices of GPU machines in asia-northeast1"
+    check_failure(collect(cloud, store, IOWA, "asia-northeast1"), message)
     assert not store.exists
 
 
 def test_credentials_that_are_missing_or_not_there(
-    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    nobody: None, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without any, the provider is skipped; a file of them that is not there is an error."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
-    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     result = collected("gcp", Config(), store)
     assert result.skipped is not None and result.skipped.message == "gcp: no credentials found"
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "gone.json"))

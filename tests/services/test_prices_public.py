@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,11 +103,7 @@ FILES = {
 
 
 @pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cloud]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+def cloud(nobody: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     with price_lists(FILES) as running:
         yield running
@@ -125,9 +120,8 @@ def collect(
 def test_aws_without_a_login(cloud: Cloud, store: Store) -> None:
     result = collect(cloud, store, "aws")
     assert result.ok, result.error
-    assert shown(
-        store, "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour"
-    ) == words("""
+    columns = "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour"
+    assert shown(store, columns) == words("""
         p5.48xlarge on_demand    0 -               -            55.04
         p5.48xlarge reserved     1 no_upfront      standard     39
         p5.48xlarge reserved     3 partial_upfront standard     20
@@ -155,10 +149,10 @@ def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
         VM.GPU3.1       V100-SXM2-16GB 1.0
     """)
     assert collect(cloud, store, "oci", currency="EUR", now=NOW.replace(day=22)).ok
-    assert rows(
-        store,
-        "SELECT price_per_hour FROM list_prices WHERE currency = 'EUR' AND instance_type = 'BM.GPU.H100.8'",
-    ) == [(Decimal(40),)]
+    in_euros = (
+        "SELECT price_per_hour FROM list_prices WHERE currency = 'EUR' AND instance_type = 'BM.GPU.H100.8'"
+    )
+    assert rows(store, in_euros) == [(Decimal(40),)]
 
 
 def test_gpu_clouds_price_a_gpu(cloud: Cloud, store: Store) -> None:
