@@ -19,9 +19,10 @@ from typing import Any
 from gpucost.config.model import Config
 from tests.programs import program, require
 from tests.replay.server import free_port
+from tests.text_tables import words
 
 _CHECKOUT = Path(__file__).parents[2]
-_OPTIONS = {"spark.executor.memory": "600m", "spark.ui.enabled": "false", "spark.driver.memory": "600m"}
+_OPTIONS = words("spark.executor.memory=600m spark.ui.enabled=false spark.driver.memory=600m")
 
 
 def spark_python() -> str:
@@ -41,19 +42,15 @@ class SparkCluster:
         self._started: list[subprocess.Popen[Any]] = []
         self._driver: subprocess.Popen[str] | None = None
         host, _, port = self.master.rpartition(":")
-        self._deploy("master.Master", "--host", host, "--port", port, "--webui-port", "0")
+        self._deploy(f"master.Master --host {host} --port {port}")
         for _ in range(2):
             self.add_worker()
 
     def add_worker(self) -> None:
         """Start a worker of one core."""
         work = self.folder / f"worker-{len(self._started)}"
-        self.workers.append(
-            self._deploy(
-                "worker.Worker", f"spark://{self.master}", "--host", "127.0.0.1", "--cores", "1", "--memory", "800m",
-                "--webui-port", "0", "--work-dir", str(work),
-            )
-        )  # fmt: skip
+        limits = "--host 127.0.0.1 --cores 1 --memory 800m"
+        self.workers.append(self._deploy(f"worker.Worker spark://{self.master} {limits} --work-dir {work}"))
 
     def lose_worker(self) -> None:
         """End a worker with all that it runs, as if its machine was gone."""
@@ -95,16 +92,15 @@ class SparkCluster:
         for process in self._started:
             kill_session(process)
 
-    def _deploy(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _deploy(self, words: str) -> subprocess.Popen[bytes]:
         return self._start(
-            [str(self._home / "bin/spark-class"), f"org.apache.spark.deploy.{what}", *arguments]
+            f"{self._home}/bin/spark-class org.apache.spark.deploy.{words} --webui-port 0".split()
         )
 
     def _start(self, command: list[str], **more: Any) -> subprocess.Popen[Any]:
-        environment = os.environ | {
-            "PYTHONPATH": str(_CHECKOUT), "PYSPARK_PYTHON": self.python, "SPARK_HOME": str(self._home),
-            "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(self.folder), "TMPDIR": str(self.folder),
-        }  # fmt: skip
+        environment = os.environ | words(f"""
+            PYTHONPATH={_CHECKOUT} PYSPARK_PYTHON={self.python} SPARK_HOME={self._home} SPARK_LOCAL_IP=127.0.0.1
+            SPARK_LOCAL_DIRS={self.folder} TMPDIR={self.folder}""")
         with (self.folder / f"{len(self._started)}.log").open("wb") as log:
             more = {"stdout": log, **more}
             process = subprocess.Popen(

@@ -33,9 +33,7 @@ def helm(*words: str) -> str:
 
 
 def rendered(chart: Path, *words: str) -> str:
-    return helm(
-        "template", "gpucost", str(chart), "--namespace", "gpucost", "--kube-version", "1.37.0", *words
-    )
+    return helm(*f"template gpucost {chart} --namespace gpucost --kube-version 1.37.0".split(), *words)
 
 
 def objects(text: str) -> dict[tuple[str, str], Any]:
@@ -90,9 +88,7 @@ def test_each_value_does_what_the_option_of_its_name_does(chart: Path, tmp_path:
     (tmp_path / "values.yml").write_text(VALUES)
     rules, _ = call("export", "alerts")
     (tmp_path / "alerts.yml").write_text(rules)
-    text = rendered(
-        chart, "-f", f"{tmp_path}/values.yml", "--set-file", f"rules.alerts={tmp_path}/alerts.yml"
-    )
+    text = rendered(chart, *f"-f {tmp_path}/values.yml --set-file rules.alerts={tmp_path}/alerts.yml".split())
     made = objects(text)
     rule = made.pop(("PrometheusRule", "gpucost-alerts"))
     assert rule["spec"] == yaml.safe_load(rules) and rule["metadata"]["labels"]["release"] == "prometheus"

@@ -53,9 +53,10 @@ def unequal(config: Config, store: Store, url: Path) -> list[str]:
 GROUPS = sorted((one for one in together() if len(one.cases) > 2), key=lambda one: len(one.cases))
 
 
-@pytest.mark.parametrize(
-    "group", [pytest.param(GROUPS[0], marks=pytest.mark.ci), *GROUPS[1:]], ids=range(len(GROUPS))
-)
+PARAMS = [pytest.param(GROUPS[0], marks=pytest.mark.ci), *GROUPS[1:]]
+
+
+@pytest.mark.parametrize("group", PARAMS, ids=range(len(GROUPS)))
 def test_figures_of_cases_are_those_of_the_store(
     group: Together, spark: SparkCluster, tmp_path: Path
 ) -> None:
@@ -96,10 +97,8 @@ class Interrupted:
 
     def markers(self) -> dict[str, str]:
         """What says of days that they are there."""
-        return {
-            path.name: path.read_text()
-            for path in (self.url / "_gpucost/attributed/attribute").rglob("*.json")
-        }
+        folder = self.url / "_gpucost/attributed/attribute"
+        return {path.name: path.read_text() for path in folder.rglob("*.json")}
 
     def check(self) -> None:
         """The figures are the store's, and every file is named by one marker."""

@@ -71,12 +71,6 @@ class Kept(KeyringBackend):
     def get_password(self, service: str, username: str) -> str | None:
         return self.held.get((service, username))
 
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.held[service, username] = password
-
-    def delete_password(self, service: str, username: str) -> None:
-        del self.held[service, username]
-
 
 class Echo(Quiet):
     """Says all that it was sent: as an error, as an answer that is none, as a redirect, and as the reason of a status."""
