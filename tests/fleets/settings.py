@@ -19,7 +19,7 @@ BRIDGES = (
 )
 #: Four GPUs are held for a day of which ten hours were not seen; two of them are never used.
 UNSEEN = fleet(
-    24, [node("n", "p4de.24xlarge", 0, 24)], [pod("train", "n", [0, 1, 2, 3], 0, 24)], busy("n", [0, 1], 0, 24),
+    24, ["n | p4de.24xlarge | 0 | 24"], ["train | n | 0 1 2 3 | 0 | 24"], busy("n", [0, 1], 0, 24),
     ksm_silent=[[at(5), at(15)]],
 )  # fmt: skip
 ALONE = [case("unseen", UNSEEN, """
@@ -43,7 +43,7 @@ BRIDGED = [
     case(
         "bare pods of HAMi hold the default memory",
         alone(
-            6, "g6.12xlarge", pod("bare", "w", [0], 0, 6), pod("cores", "w", [1], 0, 6, asks={"nvidia_com_gpucores": 50}),
+            6, "g6.12xlarge", "bare | w | 0 | 0 | 6", pod("cores", "w", [1], 0, 6, asks={"nvidia_com_gpucores": 50}),
             of={"offers": {"nvidia_com_gpu": 40}},
         ), """
         pod   | held

@@ -72,7 +72,7 @@ def unlisted(instance_type: str, worth: str) -> Case:
     where = {"instance_type": instance_type, "offers": {"example_com_npu": 8}}
     if instance_type != L4:
         where |= {"gpus": [], "gfd": False, "dcgm": False}
-    nodes = [node("w", L4, 0, 6) | where, node("g", "g5.xlarge", 0, 6)]
+    nodes = [node("w", L4, 0, 6) | where, "g | g5.xlarge | 0 | 6"]
     words = f"example_com_npu … 12.0 hours of it held by 1 pod of train on 1 node … {worth}"
     return held(
         f"an unlisted resource on {instance_type}", fleet(6, nodes, [odd("odd", "example_com_npu", 4, 3)], {}), {},
@@ -105,14 +105,14 @@ def hami(units: int, labels: dict[str, str], gpus: str, guessed: bool) -> Case:
     ]  # fmt: skip
     name = f"a pod of HAMi beside {units} units{' with a label' if labels else ''}"
     return held(
-        name, fleet(6, nodes, [part, pod("other", "b", [0], 0, 6)], {}), {"part": 1.8, "other": gpus},
+        name, fleet(6, nodes, [part, "other | b | 0 | 0 | 6"], {}), {"part": 1.8, "other": gpus},
         warnings={"guessed_share": ""} if guessed else {},
     )  # fmt: skip
 
 
 def cut(devices: str, numbers: str, gpus: float) -> Case:
     """An annotation of more than a pod can hold, beside a pod with a GPU."""
-    pods = [fraction("odd", numbers, gpu_fraction_num_devices=devices), pod("whole", "w", [0], 0, 4)]
+    pods = [fraction("odd", numbers, gpu_fraction_num_devices=devices), "whole | w | 0 | 0 | 4"]
     said = (
         {} if (devices, numbers) == ("2", "0.5") else {"guessed_share": f"({4 * gpus:.1f} GPU-hours of 1 pod"}
     )
@@ -141,7 +141,7 @@ CASES = [
     unlisted(L4, "7.20 USD"), unlisted("box.large", "3.00 USD"), unlisted("strange", "no price"),
     held(
         "reservations whose pods are hidden",
-        alone(6, L4, pod("reservation-0", "w", [0], 0, 4, "kai-resource-reservation"), fraction("half")), {"reservation-0": 4},
+        alone(6, L4, "reservation-0 | w | 0 | 0 | 4 | kai-resource-reservation", fraction("half")), {"reservation-0": 4},
         drop("kube_pod_annotations"),
         warnings={"hidden_fractions": "kai-resource-reservation … 4.0 GPU-hours of 1 pod … pods=[gpu-fraction,gpu-memory"},
     ),

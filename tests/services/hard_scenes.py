@@ -10,13 +10,12 @@ import pytest
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import Store
-from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
+from tests.replay.cases.words import BOOK, HEADER, at, fleet, node
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
-from tests.text_tables import text_rows
 
 HOURS = 5
 SPAN = (at(0) * 1000, at(HOURS) * 1000)
@@ -71,10 +70,8 @@ def lean(described: Fleet) -> list[Series]:
 
 def held(table: str) -> list[dict[str, Any]]:
     """Pods that are called as their uids: name, node, GPUs, from hour, to hour, namespace."""
-    return [
-        pod(name, where, gpus.split(), float(start), float(end), *namespace, uid=name)
-        for name, where, gpus, start, end, *namespace in text_rows(table)
-    ]
+    pods = fleet(HOURS, [], table.strip().splitlines(), {})["pods"]
+    return [{**one, "uid": one["name"]} for one in pods]
 
 
 def on_w(pods: list[Any], util: dict[str, Any], kind: str = "g6.12xlarge", **more: Any) -> Fleet:
@@ -84,7 +81,7 @@ def on_w(pods: list[Any], util: dict[str, Any], kind: str = "g6.12xlarge", **mor
 
 def of_team(name: str, **more: Any) -> Fleet:
     """One GPU held all the time in a namespace labeled with a team."""
-    return on_w([pod("a", "w", [0], 0, HOURS)], {}, namespaces={"train": {"team": name}}, **more)
+    return on_w(["a | w | 0 | 0 | 5"], {}, namespaces={"train": {"team": name}}, **more)
 
 
 def own_store(

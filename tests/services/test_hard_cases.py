@@ -42,7 +42,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
 @scene()
 def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name() -> Scene:
     """The first node w ended at 02:00, its pod stayed listed; collected is from 03:00 on, when the second w was an hour old."""
-    nodes = [node("w", "g6.12xlarge", 0, 2), node("w", "g6.12xlarge", 2, HOURS)]
+    nodes = ["w | g6.12xlarge | 0 | 2", "w | g6.12xlarge | 2 | 5"]
     orphan = pod("orphan", "w", [0, 1], 0.5, 2, uid="orphan", keep_until=at(4.5))
     pods = [orphan, *held("b | w | 2 | 2.5 | 5")]
     described = fleet(HOURS, nodes, pods, busy("w", [2], 2, HOURS))
@@ -346,7 +346,7 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(
         *held("b | w | 1 | 3.3 | 70"),
         pod("c", "v", [0], 1.2, 9.99, uid="c", timestamps=False),
     ]
-    nodes = [node("w", "g6.12xlarge", 0, 72), node("v", "g6.12xlarge", 0, 10.01)]
+    nodes = ["w | g6.12xlarge | 0 | 72", "v | g6.12xlarge | 0 | 10.01"]
     silent = [["w", at(5.1), at(5.4)], ["w", at(11.99), at(13.2)]]
     util = {**busy("w", [0, 1], 0, 72), **busy("v", [0], 0, 72)}
     described = fleet(72, nodes, pods, util, silent=silent)
