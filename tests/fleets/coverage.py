@@ -13,7 +13,7 @@ from typing import Any
 from tests.fleets.case import Case, Edit, case, drop, relabel
 from tests.replay import bill_files
 from tests.replay.billing import Charge, charges
-from tests.replay.cases.words import at, busy, fleet, node, pod
+from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.edits import relabel as relabeled
 from tests.replay.edits import revalue as revalued
 from tests.replay.fleet import Fleet
@@ -39,7 +39,7 @@ UNPLACED = {
 
 def day(*silences: tuple[float, float], ends: float = 24, **more: Any) -> Fleet:
     """A node of eight GPUs for a day; `train` holds four of them all day, `early` two until 10:00, `late` two from 20:00."""
-    pods = [pod("train", "n", [0, 1, 2, 3], 0, ends), "early | n | 4 5 | 0 | 10", "late | n | 6 7 | 20 | 24"]
+    pods = [f"train | n | 0 1 2 3 | 0 | {ends}", "early | n | 4 5 | 0 | 10", "late | n | 6 7 | 20 | 24"]
     return fleet(
         24,
         ["n | p4de.24xlarge | 0 | 24"],
@@ -91,7 +91,7 @@ def one_named(name: str, since: float, until: float, start: float, end: float) -
     """A pod that an exporter names within a silence of all else."""
     pods, silence = [pod("a", "n", [0, 1], start, end, keep_until=at(end))], [[at(since), at(until)]]
     described = fleet(
-        2, ["n | p4de.24xlarge | 0 | 2"], pods, busy("n", [0, 1], start, end, 50), ksm_silent=silence
+        2, ["n | p4de.24xlarge | 0 | 2"], pods, f"n | 0 1 | {start} | {end} | 50", ksm_silent=silence
     )
     return case(name, described, "| node_cost\n| 80", gaps=f"bridged {since:g} {until:g}")
 
@@ -113,7 +113,7 @@ def targets(
     name: str, *changes: Edit, names: str = "nop", dies: bool = True, gaps: str = "", **more: Any
 ) -> Case:
     """Two targets; the second reports o (and p) and their pods, dies at 10:00 and is back at 15:00, or is another then."""
-    nodes = [node(name, P4DE, 0, 24) for name in names]
+    nodes = [f"{name} | p4de.24xlarge | 0 | 24" for name in names]
     pods = [pod(f"pod-{name}", name, [0, 1], 0, 24, keep_until=at(24)) for name in names]
     for label in ({"node": "[op]"}, {"pod": "pod-[op]"}):
         changes += (relabel("kube_.*", {"instance": "10.4.0.2:8080"}, label),)
@@ -148,7 +148,7 @@ def boots_of(described: Fleet) -> Edit:
 def late_requests(name: str, kind: str, percent: float, gaps: tuple[str, ...]) -> Case:
     """Requests are not scraped from 05:12 to 18:00, and pod b is on GPUs that are this busy."""
     pods = [pod("a", "n", [0, 1], 0, 4.99, keep_until=at(5)), "b | n | 0 1 | 6 | 11", "e | n | 0 1 | 19 | 24"]
-    described = fleet(24, ["n | p4de.24xlarge | 0 | 24"], pods, busy("n", [0, 1], 6, 11, percent))
+    described = fleet(24, ["n | p4de.24xlarge | 0 | 24"], pods, f"n | 0 1 | 6 | 11 | {percent}")
     return case(
         name,
         described,
@@ -255,7 +255,7 @@ COLLECTED = [
     *(
         case(
             f"pods that begin after their nodes are no gap {start:g}",
-            fleet(24, ["n | p4de.24xlarge | 0 | 24"], [pod("a", "n", [0, 1], start, 24)], {}, scrape=900),
+            fleet(24, ["n | p4de.24xlarge | 0 | 24"], [f"a | n | 0 1 | {start} | 24"], {}, scrape=900),
             f"pod | held\na | {hours}", warnings=warnings,
         )
         for start, hours, warnings in ((-30, 0, {"pod_without_node": "train/a ran on node n"}), (0, 48, {}), (9, 30, {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.fleets.case import alone, case, drop, duplicate, machine, relabel, revalue
-from tests.replay.cases.words import at, busy, fleet, pod
+from tests.replay.cases.words import at, fleet, pod
 
 L4, A10G = "g6.12xlarge", "g5.xlarge"  # four GPUs at $4.80, one at $1.20
 PARTLY = {"GPU-w-0": [[at(hour), at(hour) + 21 * 60, 77] for hour in range(5)]}
@@ -42,7 +42,7 @@ HOURS = [
     # held from 02:15; silent after 02:30 for 2 and after 02:40 for 4 minutes: only the 4 are a gap, 02:41-02:44 has no sample
     case(
         "a sample before a gap speaks for one interval",
-        alone(5, L4, "a | w | 0 | 2.25 | 5", util=busy("w", [0], 0, 5), silent=SILENT),
+        alone(5, L4, "a | w | 0 | 2.25 | 5", util="w | 0 | 0 | 5", silent=SILENT),
         """
         pod | held active unmeasured
         a   | 0.75    0.7       0.05""",
@@ -72,7 +72,7 @@ HOURS = [
     # of $4.80 for four GPUs one is held all day, another until 03:20
     case(
         "equal hours cost alike up to the minute that one changes",
-        alone(5, L4, "a | w | 0 | 0 | 5", pod("b", "w", [1], 0, 3 + 1 / 3), util=busy("w", [0, 1], 0, 5)),
+        alone(5, L4, "a | w | 0 | 0 | 5", f"b | w | 1 | 0 | {3 + 1 / 3}", util="w | 0 1 | 0 | 5"),
         """
         hour pod | cost
         0    a   |  1.2
@@ -88,7 +88,7 @@ HOURS = [
     # a plugin offers one GPU at first and four slots of it later; a label tells of slots, but not how many: a quarter
     case(
         "a slot is cut by what the node offers at last",
-        alone(5, A10G, "a | w | 0 | 2 | 5", util=busy("w", [0], 0, 5)),
+        alone(5, A10G, "a | w | 0 | 2 | 5", util="w | 0 | 0 | 5"),
         """
         pod | held active cost
         a   | 0.75   0.75  0.9""",
@@ -258,7 +258,7 @@ ENDS = [
     *(
         case(
             f"over-allocation of {seconds} s is {'' if warned else 'not '}reported",
-            alone(5, A10G, pod("a", "w", [0], 0, 2 + seconds / 3600), "b | w | 0 | 2 | 4"),
+            alone(5, A10G, f"a | w | 0 | 0 | {2 + seconds / 3600}", "b | w | 0 | 2 | 4"),
             f"| over\n| {seconds}/3600",
             warnings={"over_allocated": OVER} if warned else {},
         )

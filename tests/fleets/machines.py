@@ -57,7 +57,7 @@ ADDED = """
     4         -   |    0          12    0               24
     8         a   |    4           0    4                0
     8         -   |    0          28    0               28"""
-ONE_OF_EIGHT = held([machine("w", 8)], "a | w | 0 | 0 | 8", util=busy("w", [0], 0, END))
+ONE_OF_EIGHT = held([machine("w", 8)], "a | w | 0 | 0 | 8", util="w | 0 | 0 | 8")
 FOUR_FIRST = revalue("kube_node_status_.*", 4, PLAIN, (0, 4))
 OTHER_MODEL = {"modelName": "NVIDIA RTX 2000 Ada Generation"}
 BOTH_PAID = """
@@ -66,7 +66,7 @@ BOTH_PAID = """
     y    |           6                6"""
 OLD_AND_NEW = held(
     [machine("old", 1, not_ready=[[at(2), at(END)]], dcgm=False), machine("new", 1, 2)],
-    "a | old | 0 | 0 | 2", "b | new | 0 | 3 | 8", util=busy("new", [0], 2, END),
+    "a | old | 0 | 0 | 2", "b | new | 0 | 3 | 8", util="new | 0 | 2 | 8",
 )  # fmt: skip
 STALE = """
     node pod | held unallocated cost unallocated_cost
@@ -76,7 +76,7 @@ STALE = """
 SAME = {"shared_machine": "node old is the same machine as node new of cluster"}
 V_AND_W = held([machine("w", 1), machine("v", 1)], "a | v | 0 | 0 | 8")
 GAPS = ("bridged 3 4",)
-LABEL_LOST = held([machine("w", 1)], "a | w | 0 | 0 | 8", util=busy("w", [0], 0, END))
+LABEL_LOST = held([machine("w", 1)], "a | w | 0 | 0 | 8", util="w | 0 | 0 | 8")
 TWO_OF_ONE = held([machine("w", 1), machine("v", 1)])
 
 
@@ -110,7 +110,7 @@ CASES = [
     *(
         case(
             f"a lost GPU is unavailable {'with' if labeled else 'without'} a label",
-            held([machine("w", 8)], "a | w | 0 1 2 3 4 | 0 | 8", util=busy("w", [0], 0, END)), """
+            held([machine("w", 8)], "a | w | 0 1 2 3 4 | 0 | 8", util="w | 0 | 0 | 8"), """
             pod | held unallocated unavailable cost unallocated_cost
             a   |   40           0           0   40                0
             -   |    0          24           6    0               24""",
@@ -145,7 +145,7 @@ CASES = [
         "slots that change without labels",
         held(
             [machine("w", 1, replicas=4)], "a | w | 0 | 0 | 4", "b | w | 0 | 4 | 8",
-            util=busy("w", [0], 0, END), node_labels=False,
+            util="w | 0 | 0 | 8", node_labels=False,
         ), """
         pod | held unallocated
         a   |    1           0

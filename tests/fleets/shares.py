@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.fleets.case import Case, Edit, alone, case, drop
-from tests.replay.cases.words import at, busy, fleet, node, pod
+from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.series import Series
 from tests.text_tables import words
@@ -60,7 +60,7 @@ def held(
 
 
 # a claim of six hours that a second pod joins for the first three: 1.5 + 3 and 1.5
-SHARED = alone(6, L4, claiming("long", 0, 6), claiming("short", 0, 3), util=busy("w", [0], 0, 6))
+SHARED = alone(6, L4, claiming("long", 0, 6), claiming("short", 0, 3), util="w | 0 | 0 | 6")
 SPLIT = {"long": 4.5, "short": 1.5}
 
 

@@ -74,7 +74,7 @@ def held(table: str) -> list[dict[str, Any]]:
     return [{**one, "uid": one["name"]} for one in pods]
 
 
-def on_w(pods: list[Any], util: dict[str, Any], kind: str = "g6.12xlarge", **more: Any) -> Fleet:
+def on_w(pods: list[Any], util: Any, kind: str = "g6.12xlarge", **more: Any) -> Fleet:
     """A fleet of one node, w, that is up all the time."""
     return fleet(HOURS, [node("w", kind, 0, HOURS)], pods, util, **more)
 

@@ -68,7 +68,7 @@ def shown(store: Store, columns: str, table: str = "list_prices") -> list[list[s
     ]
 
 
-def words(table: str) -> list[list[str]]:
+def word_rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.strip().splitlines()]
 
 

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from http.client import HTTPConnection
 from typing import Any
 from unittest.mock import patch
@@ -71,15 +70,6 @@ class _AwsHandler(Handler):
 
 
 @contextmanager
-def models_read_once() -> Iterator[None]:
-    """botocore reads the megabytes that describe a service once, not for each session."""
-    from botocore import loaders
-
-    with patch.object(loaders, "create_loader", cache(loaders.create_loader)):
-        yield
-
-
-@contextmanager
 def aws_cloud(products: list[Any], rates: list[Any]) -> Iterator[Cloud]:
     """AWS at one URL for all services, as `[aws] endpoint_url` names it."""
     from moto.ec2.models import instance_types
@@ -92,11 +82,8 @@ def aws_cloud(products: list[Any], rates: list[Any]) -> Iterator[Cloud]:
     few = [item for item in backend.instance_types if item.name in EC2_TYPES.split()]
     try:
         host, port = moto.get_host_and_port()
-        with (
-            models_read_once(),
-            patch.object(backend, "instance_types", few),
-            serving(_AwsHandler, cloud, ec2=f"http://{host}:{port}") as cloud.url,
-        ):
+        handler = serving(_AwsHandler, cloud, ec2=f"http://{host}:{port}")
+        with patch.object(backend, "instance_types", few), handler as cloud.url:
             yield cloud
     finally:
         moto.stop()

@@ -19,8 +19,7 @@ from gpucost.store.connection import Store
 from gpucost.store.prices import EvictionRate, load_eviction_rates
 from gpucost.whatif.spot.market import Place, read_market
 from tests.services import price_clouds
-from tests.services.price_clouds import Cloud, Handler, Reply, rows, shown, words
-from tests.services.price_clouds_aws import models_read_once
+from tests.services.price_clouds import Cloud, Handler, Reply, rows, shown, word_rows
 from tests.text_tables import text_rows
 from tests.unit.command import call
 
@@ -61,12 +60,6 @@ def page(*items: str, following: str = "") -> Reply:
 def refusal(status: int, code: str) -> Reply:
     error = f"<Response><Errors><Error><Code>{code}</Code><Message>no</Message></Error></Errors></Response>"
     return Reply(status, error.encode())
-
-
-@pytest.fixture(autouse=True, scope="module")
-def models() -> Iterator[None]:
-    with models_read_once():
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -204,7 +197,7 @@ def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatc
         settings = Azure(management_url=url, subscriptions=["s-1"], regions=["eastus", "westeurope"])
         result = run(store, azure=settings)["azure"]
     assert result.error is None and result.load is not None and result.load.new == 3
-    assert shown(store, "region, zone, instance_type, product, price_per_hour", "spot_prices") == words("""
+    assert shown(store, "region, zone, instance_type, product, price_per_hour", "spot_prices") == word_rows("""
         eastus     - Standard_NC24ads_A100_v4 Linux/UNIX 1.25
         eastus     - Standard_NC24ads_A100_v4 Linux/UNIX 1.5
         westeurope - Standard_NC24ads_A100_v4 Linux/UNIX 0.00005
@@ -212,7 +205,7 @@ def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatc
     assert asked[1]["subscriptions"] == ["s-1"] and "'eastus', 'westeurope'" in asked[1]["query"]
     assert asked[2]["options"]["$skipToken"] == "more"
     columns = "provider, region, instance_type, band_low_percent, seen_on"
-    assert shown(store, columns, "spot_eviction_rates") == words("""
+    assert shown(store, columns, "spot_eviction_rates") == word_rows("""
         azure eastus     Standard_NC24ads_A100_v4 5  2026-11-01
         azure westeurope Standard_NC24ads_A100_v4 20 2026-11-01
     """)

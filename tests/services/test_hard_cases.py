@@ -45,7 +45,7 @@ def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name(
     nodes = ["w | g6.12xlarge | 0 | 2", "w | g6.12xlarge | 2 | 5"]
     orphan = pod("orphan", "w", [0, 1], 0.5, 2, uid="orphan", keep_until=at(4.5))
     pods = [orphan, *held("b | w | 2 | 2.5 | 5")]
-    described = fleet(HOURS, nodes, pods, busy("w", [2], 2, HOURS))
+    described = fleet(HOURS, nodes, pods, "w | 2 | 2 | 5")
     series = drop(lean(described), "kube_pod_status_phase|kube_pod_completion_time", {"pod": "orphan"})
     (yield described, drop(series, ".*", hours=(-1, 3))).shows("total allocated 2")
 
@@ -56,7 +56,7 @@ def test_slots_begin_in_the_middle_of_a_nodes_life() -> Scene:
     pods = held("""
         a | w | 0 | 0.5 | 1.5
         b | w | 0 | 3   | 5""")
-    described = on_w(pods, busy("w", [0], 0, HOURS), "g5.xlarge")
+    described = on_w(pods, "w | 0 | 0 | 5", "g5.xlarge")
     four, later = {"label_nvidia_com_gpu_replicas": "4"}, (2, HOURS)
     series = relabel(lean(described), "kube_node_labels", four, hours=later)
     series = revalue(series, "kube_node_status_.*", 4, {"resource": "nvidia_com_gpu"}, later)
@@ -115,7 +115,7 @@ def test_a_gpu_is_replaced_where_the_exporter_names_no_pods() -> Scene:
 def test_claims_of_two_pods_of_one_name() -> Scene:
     """One after the other, on GPU 0 for 1 h and on GPU 1 for 2 h: each has its own, 1 and 2 GPU-hours."""
     pods = [pod("a", "w", [0], 0, 1, uid="first"), pod("a", "w", [1], 2, 4, uid="second")]
-    described = on_w(pods, busy("w", [0, 1], 0, HOURS), "a2-highgpu-2g")
+    described = on_w(pods, "w | 0 1 | 0 | 5", "a2-highgpu-2g")
     series = drop(lean(described), "kube_pod_container_resource_requests.*")
     (yield described, relabel(series, "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"})).shows("""
         first  allocated 1 active 1
@@ -172,7 +172,7 @@ def test_labels_of_namespaces_that_change_or_are_lost(
 def test_four_of_five_samples_make_no_sense() -> Scene:
     """One minute of five is told: a fifth of five hours is active, the rest unmeasured, though valid samples lie 5 min apart."""
     nonsense = [[at(0) + 300 * k + 60, at(0) + 300 * k + 300, 2147483632] for k in range(12 * HOURS)]
-    util = busy("w", [0], 0, HOURS)
+    util = "w | 0 | 0 | 5"
     described = on_w(held("a | w | 0 | 0 | 5"), util, "p4de.24xlarge", invalid={"GPU-w-0": nonsense})
     (yield described, lean(described)).shows("a active 1 idle 0 unmeasured 4")
 
@@ -183,7 +183,7 @@ def test_pods_are_bound_before_their_nodes_labels_are_scraped() -> Scene:
     pods = held("""
         a | w | 0 | 2 | 4
         b | w | 0 | 2 | 4""")
-    described = fleet(HOURS, [node("w", "g5.xlarge", 1.9, HOURS, replicas=4)], pods, busy("w", [0], 0, HOURS))
+    described = fleet(HOURS, [node("w", "g5.xlarge", 1.9, HOURS, replicas=4)], pods, "w | 0 | 0 | 5")
     none = {f"label_nvidia_com_gpu_{name}": None for name in GPU_LABELS.split()}
     (yield described, relabel(lean(described), "kube_node_labels", none, hours=(0, 2.2))).shows("""
         a     allocated 0.5 active 0.5
@@ -194,7 +194,7 @@ def test_pods_are_bound_before_their_nodes_labels_are_scraped() -> Scene:
 def test_a_node_loses_all_its_labels_for_good() -> Scene:
     """From 02:00 on kube_node_labels is not exported: the node stays what it was, a slot bound later is a quarter still."""
     nodes = [node("w", "g5.xlarge", 0, HOURS, "spot", replicas=4)]
-    described = fleet(HOURS, nodes, held("a | w | 0 | 3 | 5"), busy("w", [0], 0, HOURS))
+    described = fleet(HOURS, nodes, held("a | w | 0 | 3 | 5"), "w | 0 | 0 | 5")
     series = drop(lean(described), "kube_node_labels", hours=(2, HOURS))
     (yield described, series).shows("a allocated 0.5 spot 0.5 cost 0.24")
 
@@ -214,7 +214,7 @@ def test_uid_is_dropped(metrics: str, hours: tuple[float, float]) -> Scene:
 def test_neither_uid_nor_start_is_exported(gap: float, expected: list[float]) -> Scene:
     """Of one name on one node, ten minutes of silence part two pods."""
     pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(2)), pod("a", "w", [0], 2 + gap, 5, uid="b")]
-    described = on_w(pods, busy("w", [0], 0, HOURS))
+    described = on_w(pods, "w | 0 | 0 | 5")
     answers = yield described, relabel(drop(lean(described), TIMES), PODS, {"uid": None})
     assert answers.held() == pytest.approx(expected, abs=0.11)
 
@@ -222,7 +222,7 @@ def test_neither_uid_nor_start_is_exported(gap: float, expected: list[float]) ->
 @scene()
 def test_a_name_without_uid_moves_to_another_node() -> Scene:
     """Without uid and start another node is another pod: 2 GPU-hours on v, 2.95 on w."""
-    nodes = [node(name, "g6.12xlarge", 0, HOURS) for name in ("v", "w")]
+    nodes = [f"{name} | g6.12xlarge | 0 | 5" for name in ("v", "w")]
     described = fleet(HOURS, nodes, *of_one_name(0.05, "v"))
     series = relabel(drop(lean(described), TIMES), PODS, {"uid": None})
     (yield described, series).shows("total allocated 4.95 active 4.95")
@@ -232,7 +232,7 @@ def test_a_name_without_uid_moves_to_another_node() -> Scene:
 def test_the_scrape_interval_changes_in_the_middle_of_an_hour() -> Scene:
     """Every 15 s until 02:30, then every minute: 4 h, 2 of them idle, all measured; a silence of 30 min is not."""
     silent = [["w", at(3), at(3.5)]]
-    described = on_w(held("a | w | 0 | 0 | 4"), busy("w", [0], 2, 4), scrape=15, silent=silent)
+    described = on_w(held("a | w | 0 | 0 | 4"), "w | 0 | 2 | 4", scrape=15, silent=silent)
     (yield described, thin(lean(described), 60, (2.5, HOURS))).shows("a active 1.5 idle 2 unmeasured 0.5")
 
 
@@ -286,7 +286,7 @@ TOO_MANY = "up to {} USD between 2026-03-10T0{}:00Z and "
 def test_phases_are_not_scraped(metrics: str, expected: list[str]) -> Scene:
     """Pod a ended at 02:00 and is listed until 04:00, pod b runs from 01:00 on: 2 GPU-hours are too many, up to 8 may be."""
     pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(4)), *held("b | w | 1 | 1 | 5")]
-    described = on_w(pods, busy("w", [0, 1], 0, HOURS))
+    described = on_w(pods, "w | 0 1 | 0 | 5")
     answers = yield described, drop(lean(described), metrics)
     messages = answers.warnings("unproven_end")
     assert len(messages) == len(answers.warnings("missing_kube_pod_status_phase")) == len(expected)
@@ -308,7 +308,7 @@ def test_what_is_not_exported_is_a_stored_warning(
     metric: str, hours: tuple[float, float], expected: str
 ) -> Scene:
     """As `collect` says it, for the time that it concerns."""
-    described = on_w(held("a | w | 0 | 0 | 5"), busy("w", [0], 0, HOURS))
+    described = on_w(held("a | w | 0 | 0 | 5"), "w | 0 | 0 | 5")
     answers = yield described, drop(scrape(described), metric, hours=hours)
     messages = answers.query("SELECT message FROM warnings WHERE cluster = $cluster")
     assert len([message for (message,) in messages if expected in message]) == 1
@@ -328,7 +328,7 @@ def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(tmp_path: Pa
 @pytest.mark.slow
 def test_missing_activity_is_a_stored_warning(tmp_path: Path) -> None:
     """In a store of its own: of invalid samples it is known which server they are of, but not which cluster."""
-    described = on_w(held("a | w | 0 | 0 | 5"), busy("w", [0], 0, HOURS))
+    described = on_w(held("a | w | 0 | 0 | 5"), "w | 0 | 0 | 5")
     config, store = own_store(tmp_path, described, drop(scrape(described), "DCGM_.*"))
     pipeline.attribute(config, store)
     (message,) = Answers(config, store).warnings("no_activity")
@@ -348,7 +348,9 @@ def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(
     ]
     nodes = ["w | g6.12xlarge | 0 | 72", "v | g6.12xlarge | 0 | 10.01"]
     silent = [["w", at(5.1), at(5.4)], ["w", at(11.99), at(13.2)]]
-    util = {**busy("w", [0, 1], 0, 72), **busy("v", [0], 0, 72)}
+    util = """
+        w | 0 1 | 0 | 72
+        v | 0   | 0 | 72"""
     described = fleet(72, nodes, pods, util, silent=silent)
     series = thin(thin(lean(described), before, (0, 48)), after, (48, 72))
     states: list[Any] = []

@@ -11,7 +11,7 @@ import pytest
 from gpucost.collect.prices import PriceResult, public
 from gpucost.config.model import Aws, Config
 from gpucost.store.connection import Store
-from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows, shown, words
+from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows, shown, word_rows
 from tests.services.price_clouds_aws import aws_cloud, aws_product, aws_products, aws_rates
 from tests.text_tables import named_rows, text_rows
 
@@ -82,7 +82,7 @@ def test_all_ways_to_buy_an_instance(first: tuple[Store, PriceResult]) -> None:
     assert result.ok, result.error
     assert result.regions == (EAST,)
     columns = "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour"
-    assert shown(store, columns) == words("""
+    assert shown(store, columns) == word_rows("""
         g6f.large     on_demand    0 -               -            0.2024
         p5.48xlarge   on_demand    0 -               -            55.04
         p5.48xlarge   reserved     1 all_upfront     standard     36.4
@@ -93,7 +93,7 @@ def test_all_ways_to_buy_an_instance(first: tuple[Store, PriceResult]) -> None:
         trn1.2xlarge  on_demand    0 -               -            1.34375
     """)
     columns = "DISTINCT provider, region, zone, currency, price_as_of, effective_start"
-    assert shown(store, columns) == words("""
+    assert shown(store, columns) == word_rows("""
         aws us-east-1 - USD 2026-11-21 2026-11-01
         aws us-east-1 - USD 2026-11-21 None
     """)
@@ -114,7 +114,7 @@ def test_ec2_in_pages(cloud: Cloud, store: Store) -> None:
     cloud.trick = lambda service, number: page(number) if service == "ec2" else None
     assert collect(cloud, store).ok
     types = shown(store, "instance_type, gpu_model, gpu_count, vcpus", "instance_types")
-    assert types == words("g6.page1 L4 1.0 None\ng6.page2 L4 1.0 None")
+    assert types == word_rows("g6.page1 L4 1.0 None\ng6.page2 L4 1.0 None")
 
 
 def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:

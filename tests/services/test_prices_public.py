@@ -1,21 +1,196 @@
-"""Price lists that need no login, from a stand-in that serves them in their true formats."""
+"""Price lists that need no login, from a stand-in that serves them in the formats of AWS, Oracle, RunPod and Vast.ai."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from gpucost.collect.prices import PriceResult, public
 from gpucost.config.model import Aws, Config, PriceLists
 from gpucost.store.connection import Store
-from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows, shown, words
-from tests.services.price_lists import aws_bulk, oci_product, oci_shape, offers, plans, price_lists
-from tests.text_tables import named_rows, text_rows
+from tests.services.price_clouds import (
+    NOW,
+    Cloud,
+    Handler,
+    Reply,
+    check_failure,
+    collected,
+    rows,
+    serving,
+    shown,
+    word_rows,
+)
+from tests.text_tables import named_rows, text_rows, words
+
+# As AWS heads its files, with the values of an hour on demand and of a Compute Savings Plan; columns of no account are left out.
+_OFFER = """
+SKU                | SKU-{name}
+OfferTermCode      | JRTCKXETXF
+RateCode           | SKU-{name}.JRTCKXETXF.6YS6EN2CT7
+TermType           | OnDemand
+PriceDescription   | ${price} per On Demand Linux {name} Instance Hour
+EffectiveDate      | 2026-11-01
+StartingRange      | 0
+EndingRange        | Inf
+Unit               | Hrs
+PricePerUnit       | {price}
+Currency           | USD
+RelatedTo          |
+LeaseContractLength |
+PurchaseOption     |
+OfferingClass      |
+Product Family     | Compute Instance
+serviceCode        | AmazonEC2
+Location           |
+Location Type      | AWS Region
+Instance Type      | {name}
+Tenancy            | Shared
+Operating System   | Linux
+License Model      | No License required
+usageType          | BoxUsage:{name}
+operation          | RunInstances
+CapacityStatus     | Used
+MarketOption       | OnDemand
+Pre Installed S/W  | NA
+Region Code        | {region}
+serviceName        |
+"""
+_PLAN = """
+SKU                | PLAN{years}{payment[0]}
+RateCode           | PLAN{years}{payment[0]}.SKU-{name}
+Unit               | Hrs
+EffectiveDate      | 2026-11-01T07:36:03Z
+DiscountedRate     | {price}
+Currency           | USD
+DiscountedSKU      | SKU-{name}
+DiscountedServiceCode | AmazonEC2
+DiscountedUsageType | BoxUsage:{name}
+DiscountedOperation | RunInstances
+PurchaseOption     | {payment}
+LeaseContractLength | {years}
+LeaseContractLengthUnit | year
+ServiceCode        | ComputeSavingsPlans
+UsageType          | ComputeSP:{years}yr{payment}
+Operation          |
+Description        | {years} year {payment} Compute Savings Plan
+Instance Family    |
+Location           | Any
+Location Type      | AWS Region
+Granularity        | hourly
+Product Family     | ComputeSavingsPlans
+DiscountedRegionCode | {region}
+DiscountedInstanceType | {name}
+"""
+_ABOUT = """
+FormatVersion    | v1.0
+Disclaimer       | This pricing list is for informational purposes only.
+Publication Date | 2026-11-20T16:02:58Z
+Version          | 20261120160258
+OfferCode        | {}
+"""
+
+
+class _FileHandler(Handler):
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server looks for
+        path, question = urlsplit(self.path).path, json.loads(self.received() or "null")
+        if not self.tricked(path, question):
+            (body,) = self.cloud.facts.get(path, [b""])
+            self.reply(Reply(200, body) if body else Reply(404, b"<Error><Code>NoSuchKey</Code></Error>"))
+
+    do_GET = do_POST  # noqa: N815
+
+
+@contextmanager
+def price_lists(files: dict[str, Any]) -> Iterator[Cloud]:
+    """A server whose paths answer `files`: bytes as they are, anything else as JSON."""
+    cloud = Cloud(facts={path: [body] for path, body in files.items()})
+    with serving(_FileHandler, cloud) as cloud.url:
+        yield cloud
+
+
+def aws_bulk(
+    region: str, offers: Iterable[dict[str, str]], plans: Iterable[dict[str, str]]
+) -> dict[str, Any]:
+    """The files of one region, as `[aws] price_list_url` names their server."""
+    version = "/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/20261120160258/{}/index.{}"
+    regions = [
+        {"regionCode": name, "versionUrl": version.format(name, "json")}
+        for name in ("af-south-1", "eu-west-3", region)
+    ]
+    return {
+        f"/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv": _file("AmazonEC2", offers, quoted=True),
+        "/savingsPlan/v1.0/aws/AWSComputeSavingsPlan/current/region_index.json": {
+            "disclaimer": "This pricing list is for informational purposes only.",
+            "publicationDate": "2026-11-20T16:02:58Z",
+            "regions": regions,
+        },
+        version.format(region, "csv"): _file(
+            "AmazonComputeSavingsPlan", plans or [plan("", "", "")], quoted=False
+        ),
+    }
+
+
+def _row(columns: str, **facts: Any) -> dict[str, str]:
+    return {name: value.format(**facts) for name, value in text_rows(columns)}
+
+
+def offer(name: str, region: str, price: str, **about: str) -> dict[str, str]:
+    """A row of the list of EC2: an hour on demand, unless `about` (by the names of columns) tells otherwise."""
+    return _row(_OFFER, name=name, region=region, price=price) | about
+
+
+def offers(table: str) -> list[dict[str, str]]:
+    """Rows of that list by machine, region, price, and what else is said of them."""
+    return [offer(*row, **words(more)) for *row, more in text_rows(table)]
+
+
+def plans(table: str) -> list[dict[str, str]]:
+    """Rows of the list of Savings Plans by machine, region, rate, and what else is said of them."""
+    return [plan(*row, **words(more)) for *row, more in text_rows(table)]
+
+
+def plan(
+    name: str, region: str, rate: str, *, years: str = "1", payment: str = "No Upfront", **about: str
+) -> dict[str, str]:
+    """A row of the list of Savings Plans: a Compute Savings Plan, unless `about` tells otherwise."""
+    return _row(_PLAN, name=name, region=region, price=rate, years=years, payment=payment) | about
+
+
+def _file(offer_code: str, rows: Iterable[dict[str, str]], *, quoted: bool) -> bytes:
+    text, listed = io.StringIO(), list(rows)
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL, lineterminator="\n")
+    writer.writerows([*text_rows(_ABOUT.format(offer_code)), listed[0], *(row.values() for row in listed)])
+    return text.getvalue().encode()
+
+
+def oci_shape(name: str, gpus: str, part: str, **about: Any) -> dict[str, Any]:
+    """A shape of shapes.json."""
+    shape = json.loads(f"""{{
+        "name": "{name}", "hidden": false, "status": "ACTIVE", "allowPreemptible": false, "bundleMemoryQty": 2048,
+        "gpuQty": {gpus}, "gpuMemoryQty": 640, "processorType": {{"value": "hopper"}},
+        "shapeType": {{"value": "{name[:2].lower()}"}}, "subType": {{"value": "gpu"}},
+        "products": [{{"partNumber": "{part}", "qty": 112, "type": {{"value": "ocpu"}}}}]
+    }}""")
+    return {**shape, **about}
+
+
+def oci_product(part: str, price: float, kind: str) -> dict[str, Any]:
+    """A product of products.json; its first units are free."""
+    local = [
+        {"currencyCode": code, "prices": [{"model": "PAY_AS_YOU_GO", "value": tier} for tier in (0, value)]}
+        for code, value in (("EUR", price * 0.5), ("USD", price))
+    ]
+    return {"partNumber": part, "billingModel": "UCM", "pricetype": kind, "currencyCodeLocalizations": local}
+
 
 EAST = "us-east-1"
 OFFERS = offers("""
@@ -121,28 +296,28 @@ def test_aws_without_a_login(cloud: Cloud, store: Store) -> None:
     result = collect(cloud, store, "aws")
     assert result.ok, result.error
     columns = "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour"
-    assert shown(store, columns) == words("""
+    assert shown(store, columns) == word_rows("""
         p5.48xlarge on_demand    0 -               -            55.04
         p5.48xlarge reserved     1 no_upfront      standard     39
         p5.48xlarge reserved     3 partial_upfront standard     20
         p5.48xlarge savings_plan 1 no_upfront      compute      44.1
         p5.48xlarge savings_plan 3 all_upfront     ec2_instance 41.2
     """)
-    sources = words("aws bulk price list\naws bulk savings plans")
+    sources = word_rows("aws bulk price list\naws bulk savings plans")
     assert [row[0].split() for row in shown(store, "DISTINCT source")] == sources
     assert not any(question for _, question in cloud.questions)
 
 
 def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store, "oci").ok
-    assert shown(store, "region, instance_type, purchase_option, price_per_hour") == words("""
+    assert shown(store, "region, instance_type, purchase_option, price_per_hour") == word_rows("""
         - BM.GPU.GB200.4  on_demand 64
         - BM.GPU.H100.8   on_demand 80
         - BM.GPU.MI455X.8 on_demand 72
         - VM.GPU3.1       on_demand 2.95
         - VM.GPU3.1       spot      1.475
     """)
-    assert shown(store, "instance_type, gpu_model, gpu_count", "instance_types") == words("""
+    assert shown(store, "instance_type, gpu_model, gpu_count", "instance_types") == word_rows("""
         BM.GPU.GB200.4  GB200          4.0
         BM.GPU.H100.8   H100-80GB-HBM3 8.0
         BM.GPU.MI455X.8 MI455X         8.0
@@ -157,7 +332,7 @@ def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
 
 def test_gpu_clouds_price_a_gpu(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store, "runpod").ok and collect(cloud, store, "vast").ok
-    assert shown(store, "provider, instance_type, purchase_option, price_per_hour") == words("""
+    assert shown(store, "provider, instance_type, purchase_option, price_per_hour") == word_rows("""
         runpod 1x_A100-80GB-PCIe_COMMUNITY on_demand 1.19
         runpod 1x_A100-80GB-PCIe_SECURE    on_demand 1.59
         runpod 1x_H100-SXM_COMMUNITY       on_demand 2.69

@@ -114,12 +114,18 @@ def busy(
     return {key: [[at(start), at(end), percent]] for key in keys}
 
 
-def fleet(end: float, nodes: list[Any], pods: list[Any], util: dict[str, Any], **more: Any) -> dict[str, Any]:
+def fleet(
+    end: float, nodes: list[Any], pods: list[Any], util: dict[str, Any] | str, **more: Any
+) -> dict[str, Any]:
     """A fleet from hour 0 to hour `end`, scraped every minute.
 
     Nodes and pods may be rows of text: name, type, from hour, to hour and capacity type; name, node, numbers of its devices, from
-    hour, to hour and namespace.
+    hour, to hour and namespace. Utilization may be a table: node, numbers of devices, from hour, to hour and percent.
     """
+    if isinstance(util, str):
+        rows, util = text_rows(util), {}
+        for where, numbers, *span in rows:
+            util |= busy(where, numbers.split(), *map(float, span))
     facts = {
         "start": at(0),
         "end": at(end),
