@@ -32,6 +32,7 @@ from tests.replay.edits import relabel
 from tests.replay.fleet import CASES, read_fleet
 from tests.replay.load import load, windows, write_config
 from tests.replay.scrape import scrape
+from tests.text_tables import columns
 from tests.unit.four_days import FIRST, configured, described
 
 _STORED = """
@@ -43,13 +44,15 @@ _PLAIN = """
     slurm_shares slurm_devices progress_runs list_prices component_prices instance_types spot_prices"""
 #: Raw rows without a store's own numbers of series, loads and bills.
 RAW = {
-    "states": "SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.states AS t JOIN {0}.series AS s USING (series_id)",
-    "blocks": "SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.blocks AS t JOIN {0}.series AS s USING (series_id)",
-    "series": "SELECT * EXCLUDE (series_id) FROM {0}.series",
-    "loads": "SELECT kind, source, from_ms, to_ms, rows, dropped, loaded_at FROM {0}.loads",
-    "bill_rows": "SELECT * EXCLUDE (bill_id) FROM {0}.bill_rows",
-    "bills": "SELECT * EXCLUDE (bill_id, load_id) FROM {0}.bills",
     **{name: f"FROM {{0}}.{name}" for name in _PLAIN.split()},
+    **columns("""
+        states     SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.states AS t JOIN {0}.series AS s USING (series_id)
+        blocks     SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.blocks AS t JOIN {0}.series AS s USING (series_id)
+        series     SELECT * EXCLUDE (series_id) FROM {0}.series
+        loads      SELECT kind, source, from_ms, to_ms, rows, dropped, loaded_at FROM {0}.loads
+        bill_rows  SELECT * EXCLUDE (bill_id) FROM {0}.bill_rows
+        bills      SELECT * EXCLUDE (bill_id, load_id) FROM {0}.bills
+    """),
 }
 #: Numbers that a store gives itself.
 _OWN = {"billed_hours": "EXCLUDE (bill_id)"}

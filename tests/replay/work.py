@@ -22,6 +22,7 @@ from tests.replay.cases.words import HEADER, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.text_tables import words
 
 # Attributed stores by their fleets: several tests have the same one.
 _ATTRIBUTED: dict[str, bytes] = {}
@@ -64,11 +65,8 @@ def put(
     """What a server told of the fleet's day: series with their values at hours of it."""
     batch = ProgressBatch()
     for series, points in told:
-        batch.add(
-            series,
-            np.array([at(hour) * 1000 for hour, _ in points]),
-            np.array([value for _, value in points], dtype=float),
-        )
+        values = np.array([value for _, value in points], dtype=float)
+        batch.add(series, np.array([at(hour) * 1000 for hour, _ in points]), values)
     span = (at(0) * 1000, at(hours) * 1000)
     with store.write() as con:
         run = runs.begin(con, "progress", source, span)
@@ -81,15 +79,9 @@ def counter(
     unit: str, pod_name: str, namespace: str = "train", kind: str = "counter", **more: Any
 ) -> ProgressSeries:
     """A series with the labels of a scraped pod."""
-    labels = {
-        "namespace": namespace,
-        "pod": pod_name,
-        "instance": f"{pod_name}:8000",
-        **more.pop("labels", {}),
-    }
-    return ProgressSeries(
-        "test", unit, kind, tuple(sorted(labels.items())), "main", namespace, pod_name, **more
-    )
+    labels = words(f"namespace={namespace} pod={pod_name} instance={pod_name}:8000") | more.pop("labels", {})
+    listed = tuple(sorted(labels.items()))
+    return ProgressSeries("test", unit, kind, listed, "main", namespace, pod_name, **more)
 
 
 def asked(

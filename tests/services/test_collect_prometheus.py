@@ -48,10 +48,10 @@ QUICK = Retries(attempts=2, initial=0.05, longest=0.1, jitter=0.01)
 #: Slices and whole GPUs.
 FLEET = read_fleet(next(path for path in all_cases() if path.name == "mig-mixed"))
 AT = FLEET["start"] + 3600
-VALUES = [
-    "ml", "m.", "a b", 'q"b', "back\\slash", "n\nl", "n\\nl", "tab\tbed", "x.y*", "é☃𝄞", "a|b", "-~#&", "(a", "[b", "{c}", "^d$",
-    "\u2028", "\x7f", "'", "`", "%41", "a,b=~\"c\"",
-]  # fmt: skip
+VALUES = json.loads(r"""[
+    "ml", "m.", "a b", "q\"b", "back\\slash", "n\nl", "n\\nl", "tab\tbed", "x.y*", "é☃𝄞", "a|b", "-~#&", "(a", "[b", "{c}", "^d$",
+    "\u2028", "\u007f", "'", "`", "%41", "a,b=~\"c\""
+]""")
 
 
 def contents(store: Store) -> list[tuple[str, list[tuple[object, ...]]]]:

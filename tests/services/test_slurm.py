@@ -68,6 +68,7 @@ news     | fails            | sleep 1; exit 7         | -n1 --gres=gpu:v100:1
 www-data | it's un_typed é  | sleep 3                 | -p inference -n1 --gres=gpu:1
 games    | two nodes        | srun --mem=50 sleep 4   | -N2 --ntasks-per-node=1 --gres=gpu:a100:1
 news     | no gpu           | sleep 2                 | -n1
+games    | het              | sleep 3                 | -n1 --gres=gpu:a100:1 : -n1 --mem=100 --gres=gpu:v100:1
 """
 
 
@@ -78,30 +79,29 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
     sacct, other = tmp_path / "sacct", tmp_path / "other"
     again = 'if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then sleep 3; else sleep 300; fi'
 
-    def submit(user: str, name: str, script: str, options: str) -> str:
-        return slurm.submit(user, name, script, *options.split())
+    def submit(row: str) -> str:
+        user, name, script, options = (cell.strip() for cell in row.split(" | "))
+        return slurm.submit(user, name.replace("|of", "|of\npipes"), script, *options.split())
 
     def until(job: str, state: str) -> None:
         slurm.wait(f"{state} of {job}", lambda: state in states(slurm)[job], 120)
         time.sleep(1.5)
 
-    for line in JOBS.strip().splitlines():
-        user, name, script, options = (cell.strip() for cell in line.split(" | "))
-        submit(user, name.replace("|of", "|of\npipes"), script, options)
-    cancelled = submit("games", "cancelled", "sleep 300", "-n1 --gres=gpu:1")
-    never = submit("games", "never ran", "true", "-n1 --gres=gpu:1 --begin=now+1hour")
-    submit("games", "het", "sleep 3", "-n1 --gres=gpu:a100:1 : -n1 --mem=100 --gres=gpu:v100:1")
+    for row in JOBS.strip().splitlines():
+        submit(row)
+    cancelled = submit("games | cancelled | sleep 300 | -n1 --gres=gpu:1")
+    never = submit("games | never ran | true | -n1 --gres=gpu:1 --begin=now+1hour")
     time.sleep(6)
     slurm.run("scancel", cancelled, never)
-    requeued = submit("news", "requeued", again, "--requeue -n1 --gres=gpu:a100:1")
+    requeued = submit(f"news | requeued | {again} | --requeue -n1 --gres=gpu:a100:1")
     until(requeued, "RUNNING")
     slurm.run("scontrol", "requeue", requeued)
-    victim = submit("games", "victim", again, "--requeue -N1 -w n1 -n1 --gres=gpu:a100:4")
+    victim = submit(f"games | victim | {again} | --requeue -N1 -w n1 -n1 --gres=gpu:a100:4")
     until(victim, "RUNNING")
-    submit("www-data", "urgent", "sleep 2", "--qos=high -N1 -w n1 -n1 --gres=gpu:a100:4")
+    submit("www-data | urgent | sleep 2 | --qos=high -N1 -w n1 -n1 --gres=gpu:a100:4")
     until(victim, "PREEMPTED")
-    running = submit("games", "still running", "sleep 900", "-n1 --gres=gpu:v100:1")
-    pending = submit("news", "still pending", "sleep 1", "-n1 --gres=gpu:v100:2")
+    running = submit("games | still running | sleep 900 | -n1 --gres=gpu:v100:1")
+    pending = submit("news | still pending | sleep 1 | -n1 --gres=gpu:v100:2")
     until(running, "RUNNING")
     assert states(slurm)[pending] == ["PENDING"]
 
@@ -128,9 +128,7 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
         gpus = dict(one.split("=") for one in tres.split(",") if "=" in one).get("gres/gpu", "0")
         expected[account] += float(elapsed or 0) * float(gpus)
     found, names, nodes = (held(sacct, by) for by in ("namespace", "workload", "node"))
-    assert {name: round(value, 3) for name, value in found.items()} == {
-        name: value for name, value in expected.items() if value
-    }
+    assert found == pytest.approx({name: value for name, value in expected.items() if value}, abs=0.0005)
     jobs = {"Job/sweep|of\npipes", "Job/it's un_typed é", "Job/two nodes", "Job/het"}
     assert jobs <= set(names), sorted(names)
     assert held(sacct, "account").keys() == {"research", "product"}
@@ -151,6 +149,4 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
 
     # Slurm's own report knows complete hours alone: what was is put two hours back, and rolled up
     bill = slurm.rolled_up(hours=2)
-    assert {name: value for name, value in bill.items() if name in found} == {
-        name: round(value) for name, value in found.items()
-    }
+    assert {name: bill[name] for name in found} == {name: round(value) for name, value in found.items()}
