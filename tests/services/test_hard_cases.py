@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,12 @@ from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.edits import drop, relabel, revalue, switch, thin
-from tests.replay.fleet import Fleet
 from tests.replay.load import write_config
 from tests.replay.result import unpaid
 from tests.replay.scrape import scrape
 from tests.services.hard_scenes import HOURS, Answers, held, lean, of_team, on_w, own_store
 from tests.side_by_side import Scene, Scenes
-from tests.text_tables import text_rows
+from tests.text_tables import text_rows, words
 
 scene = Scenes()
 
@@ -29,8 +30,6 @@ LABELS, PODS, REQUESTS = "kube_namespace_labels", "kube_pod_.*", "kube_pod_conta
 TIMES = "kube_pod_(start_time|status_scheduled_time|completion_time)"
 NO_POD = {"namespace": None, "pod": None, "container": None}
 GPU_LABELS = "product count replicas sharing_strategy"
-LOST = {"label_team": None}
-NAME = "label_kubernetes_io_metadata_name"
 
 
 @pytest.fixture(scope="module")
@@ -122,50 +121,57 @@ def test_claims_of_two_pods_of_one_name() -> Scene:
         second allocated 2 active 2""")
 
 
-#: A GPU each is held all the time in two labeled namespaces.
-TWO_TEAMS = on_w(
-    held("""
-        a | w | 0 | 0 | 5
-        b | w | 1 | 0 | 5 | serve"""),
-    {},
-    namespaces={"train": {"team": "x"}, "serve": {"team": "y"}},
-)
-ONE_TEAM, SERVE, NAMELESS = of_team("x"), {"namespace": "serve"}, {**LOST, NAME: None}
-
-
-@scene(
-    # y from 01:55 to 02:05 pays the hour that begins in between
-    (ONE_TEAM, [({"label_team": "y"}, {}, (2 - 1 / 12, 2 + 1 / 12))], "x 4 y 1"),
-    # nothing from 01:30 to 02:30, then y: of the hours that begin in between the first label after decides
-    (ONE_TEAM, [({"label_team": "y"}, {}, (2.5, HOURS)), (None, {}, (1.5, 2.5))], "x 2 y 3"),
-    # no labels for hours, or for good, also as another target; or nothing of namespaces
-    (TWO_TEAMS, [(LOST, {}, (2, 4))], "x 5 y 5"),
-    (TWO_TEAMS, [(LOST, {}, (2, HOURS))], "x 5 y 5"),
-    (TWO_TEAMS, [({**LOST, "instance": "10.4.0.77:8080"}, {}, (2, HOURS))], "x 5 y 5"),
-    (TWO_TEAMS, [(None, {}, (2, 4))], "x 5 y 5"),
-    (TWO_TEAMS, [(None, {}, (2, HOURS))], "x 5 y 5"),
-    # one namespace loses its label, also while labels are lost
-    (TWO_TEAMS, [(LOST, SERVE, (2, 4))], "x 5 y 3 unassigned 2"),
-    (TWO_TEAMS, [(LOST, SERVE, (2, HOURS)), (LOST, {}, (2, 3))], "x 5 y 3 unassigned 2"),
-    # the only one loses it, and the name that all have, or had none
-    (ONE_TEAM, [({NAME: "train"}, {}, ALL_HOURS), (NAMELESS, {}, (2, HOURS))], "x 5"),
-    (ONE_TEAM, [({NAME: None}, {}, ALL_HOURS), (NAMELESS, {}, (2, HOURS))], "x 2 unassigned 3"),
-    # one exporter of two leaves the team's label out
-    (
-        of_team("x", ksm_replicas=2),
-        [({**LOST, NAME: "train"}, {"instance": r"10\.4\.0\.31:8080"}, ALL_HOURS)],
-        "x 5",
+#: A GPU is held all the time in a namespace of team x; two are, in namespaces of teams x and y; and one, by two exporters.
+FLEETS = {
+    "x": of_team("x"),
+    "x and y": on_w(
+        ["a | w | 0 | 0 | 5", "b | w | 1 | 0 | 5 | serve"],
+        {},
+        namespaces={"train": {"team": "x"}, "serve": {"team": "y"}},
     ),
-)
-def test_labels_of_namespaces_that_change_or_are_lost(
-    described: Fleet, edits: list[Any], teams: str
-) -> Scene:
+    "twice": of_team("x", ksm_replicas=2),
+}
+# Case, fleet, changed labels (without any, all are lost), of which namespaces or exporters, from hour, to hour; and GPU-hours.
+# 0: y pays the hour that begins within its ten minutes. 1: of the hours that begin while labels are lost the first label after
+# decides. 2-6: no labels for hours, or for good, also as another target; or nothing of namespaces. 7, 8: one namespace loses its
+# label, also while labels are lost. 9, 10: the only one loses it, and the name that all have, or had none. 11: one exporter of
+# two leaves the team's label out.
+CHANGED = """
+0  | x       | label_team=y                                        |                         | 1.9 | 2.1 | x 4 y 1
+1  | x       | label_team=y                                        |                         | 2.5 | 5   |
+1  | x       |                                                     |                         | 1.5 | 2.5 | x 2 y 3
+2  | x and y | label_team=                                         |                         | 2   | 4   | x 5 y 5
+3  | x and y | label_team=                                         |                         | 2   | 5   | x 5 y 5
+4  | x and y | label_team= instance=10.4.0.77:8080                 |                         | 2   | 5   | x 5 y 5
+5  | x and y |                                                     |                         | 2   | 4   | x 5 y 5
+6  | x and y |                                                     |                         | 2   | 5   | x 5 y 5
+7  | x and y | label_team=                                         | namespace=serve         | 2   | 4   | x 5 y 3 unassigned 2
+8  | x and y | label_team=                                         | namespace=serve         | 2   | 5   |
+8  | x and y | label_team=                                         |                         | 2   | 3   | x 5 y 3 unassigned 2
+9  | x       | label_kubernetes_io_metadata_name=train             |                         | 0   | 5   |
+9  | x       | label_team= label_kubernetes_io_metadata_name=      |                         | 2   | 5   | x 5
+10 | x       | label_kubernetes_io_metadata_name=                  |                         | 0   | 5   |
+10 | x       | label_team= label_kubernetes_io_metadata_name=      |                         | 2   | 5   | x 2 unassigned 3
+11 | twice   | label_team= label_kubernetes_io_metadata_name=train | instance=10.4.0.31:8080 | 0   | 5   | x 5
+"""
+
+
+@scene(*((list(rows),) for _, rows in groupby(text_rows(CHANGED), itemgetter(0))))
+def test_labels_of_namespaces_that_change_or_are_lost(rows: list[tuple[str, ...]]) -> Scene:
     """Labels apply as of each hour; those that all namespaces lose at once hold, one that is removed is gone."""
+    described = FLEETS[rows[0][1]]
     series = lean(described)
-    for changes, where, hours in edits:
-        edited = drop(series, LABELS, where, hours)
-        series = edited if changes is None else relabel(series, LABELS, changes, where, hours)
-    (yield described, series).shows(f"teams {teams}")
+    for *_, labels, where, start, end, _ in rows:
+        hours, changes = (
+            (float(start), float(end)),
+            {name: value or None for name, value in words(labels).items()},
+        )
+        series = (
+            relabel(series, LABELS, changes, words(where), hours)
+            if changes
+            else drop(series, LABELS, words(where), hours)
+        )
+    (yield described, series).shows(f"teams {rows[-1][-1]}")
 
 
 @scene()
