@@ -18,7 +18,7 @@ from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressSeries, load_values
-from tests.replay.cases.words import HEADER, at, busy, fleet, node, pod
+from tests.replay.cases.words import HEADER, at, fleet, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -31,14 +31,11 @@ BOOK = f"{HEADER}\n,,,p4de.24xlarge,,24.00,USD,\n,,,g6.12xlarge,,4.00,USD,\n"
 
 def training(spans: list[tuple[float, float]], hours: float = 24, owner: str = "run-a", **more: Any) -> Fleet:
     """One pod after the other, each with all 8 GPUs of a $24 node: 8 A100s at $3 an hour."""
-    pods = [
-        pod(f"{owner}-{number}", "train", list(range(8)), start, end, owner=["Job", owner])
-        for number, (start, end) in enumerate(spans)
-    ]
-    activity = {
-        key: spans for start, end in spans for key, spans in busy("train", list(range(8)), start, end).items()
-    }
-    return fleet(hours, [node("train", "p4de.24xlarge", 0, hours)], pods, activity, **{"scrape": 600, **more})
+    pods, util = [], ""
+    for number, (start, end) in enumerate(spans):
+        pods.append(pod(f"{owner}-{number}", "train", list(range(8)), start, end, owner=["Job", owner]))
+        util += f"train | 0 1 2 3 4 5 6 7 | {start} | {end}\n"
+    return fleet(hours, [f"train | p4de.24xlarge | 0 | {hours}"], pods, util, **{"scrape": 600, **more})
 
 
 def stored(described: Fleet, folder: Path) -> tuple[Config, Store]:

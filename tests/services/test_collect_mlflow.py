@@ -27,7 +27,7 @@ from gpucost.questions.units import reading as units
 from gpucost.store.connection import Store
 from tests.loopback import Quiet, serving
 from tests.programs import listening, program
-from tests.replay.cases.words import at, busy, fleet, node, pod
+from tests.replay.cases.words import at, fleet, pod
 from tests.replay.server import free_port
 from tests.replay.work import asked, stored
 from tests.text_tables import text_rows, words
@@ -159,14 +159,16 @@ def tell(url: str) -> None:
 
 
 def placed(folder: Path) -> tuple[Any, Store]:
-    nodes = [node("train", "p4de.24xlarge", 0, 24), node("small", "g6.12xlarge", 0, 24)]
+    nodes = ["train | p4de.24xlarge | 0 | 24", "small | g6.12xlarge | 0 | 24"]
     eight = list(range(8))
     pods = [
         pod(f"run-a-{i}", "train", eight, a, b, owner=["Job", "run-a"])
         for i, (a, b) in enumerate([(0, 9), (10, 24)])
     ]
     pods.append(pod("sweep-0", "small", list(range(4)), 0, 13, owner=["Job", "sweep"]))
-    util = {**busy("train", eight, 0, 24), **busy("small", list(range(4)), 0, 13)}
+    util = """
+        train | 0 1 2 3 4 5 6 7 | 0 | 24
+        small | 0 1 2 3         | 0 | 13"""
     return stored(fleet(24, nodes, pods, util, scrape=600), folder)
 
 

@@ -12,8 +12,7 @@ import pytest
 from gpucost import pipeline
 from gpucost.periods import Period, from_ms, iso
 from gpucost.store.connection import Store
-from tests.replay.check import check_figures
-from tests.replay.compare import HOURS, MONEY, differences
+from tests.replay.check import HOURS, MONEY, check_figures, differences
 from tests.replay.fleet import all_cases, period_of, read_expected, read_fleet
 from tests.replay.load import put_prices, write_config
 from tests.replay.scrape import scrape, write_openmetrics

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from gpucost import texts
 from gpucost.cli.app import app
 from gpucost.collect.prometheus.client import session
-from tests.golden.report_fleet import stored
+from tests.golden.report_fleet import alone, stored
 from tests.loopback import Quiet, serving
 from tests.replay.server import free_port
 from tests.text_tables import columns, named_rows, text_rows
@@ -117,13 +117,11 @@ def check_nowhere(text: bytes, where: object) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
-    monkeypatch.chdir(folder)
-    for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TMPDIR"):
+    alone(folder, monkeypatch)
+    for variable in ("XDG_CACHE_HOME", "TMPDIR"):
         monkeypatch.setenv(variable, str(folder))
     monkeypatch.setattr("gpucost.http.retry", lambda ask, **_: ask())
     monkeypatch.setattr("gpucost.http._TIMEOUT_SECONDS", (1.0, 0.5))
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     monkeypatch.setattr(texts, "_SECRETS", set())
     monkeypatch.setattr(keyring.core, "_keyring_backend", Kept())
     return folder
