@@ -19,6 +19,7 @@ from tests.replay.edits import revalue as revalued
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.text_tables import words
 from tests.unit.bills import csv_text
 
 P4DE = "p4de.24xlarge"  # eight GPUs, $40 an hour
@@ -73,12 +74,7 @@ def gone(name: str, hours: tuple[float, float] | float, metrics: str = PODS, **m
     )
 
 
-FAMILIES = {
-    "pods": "kube_pod_info",
-    "requests": REQUESTS,
-    "phases": "kube_pod_status_phase",
-    "nodes": "kube_node_.*",
-}
+FAMILIES = words(f"pods=kube_pod_info requests={REQUESTS} phases=kube_pod_status_phase nodes=kube_node_.*")
 
 
 def other_server(series: list[Series]) -> list[Series]:
@@ -353,10 +349,7 @@ PART, DECLARED, OFF, OTHERS, FEE, USE = (
 UNSEEN = own(fleet(
     24, ["n | p4de.24xlarge | 0 | 24", "x | p4de.24xlarge | 6 | 14"], ["train | n | 0 | 0 | 24"], {}, ksm_silent=[[at(5), at(15)]]
 ))  # fmt: skip
-MONTH = {
-    "line_item_usage_start_date": "2026-03-01T00:00:00Z",
-    "line_item_usage_end_date": "2026-04-01T00:00:00Z",
-}
+MONTH = words("line_item_usage_start_date=2026-03-01T00:00:00Z line_item_usage_end_date=2026-04-01T00:00:00Z")
 
 
 def partly() -> str:

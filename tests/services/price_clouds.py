@@ -219,9 +219,8 @@ def gcp_sku(
     expression = {"usage_unit": unit or units.get(group, "h"), "tiered_rates": rates}
     effective = {"effective_time": datetime(2026, 11, 20, 8, tzinfo=UTC), "pricing_expression": expression}
     family = "Storage" if group == "LocalSSD" else "Compute"
-    category = {
-        "service_display_name": "Compute Engine", "resource_family": family, "resource_group": group, "usage_type": usage,
-    }  # fmt: skip
+    category = text_tables.words(f"""
+        service_display_name="Compute Engine" resource_family={family} resource_group={group} usage_type={usage}""")
     return {
         "sku_id": "0000-0000-0000", "description": description, "category": category, "service_regions": list(regions),
         "pricing_info": [effective],

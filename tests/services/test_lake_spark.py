@@ -1,7 +1,7 @@
 """A lake attributed on a real Spark cluster has the figures of the store, row by row; whatever ends there in mid-run.
 
-The cluster stands on loopback: a master and two workers as processes, and a driver that attributes lakes there. Spark is 0.5 GB to
-install, so it is no test dependency: GPUCOST_SPARK_PYTHON names the Python of an environment that has it, as
+The cluster stands on loopback: a master and two workers as processes, and a driver that attributes lakes there. Spark is 0.5 GB
+to install, so it is no test dependency: GPUCOST_SPARK_PYTHON names the Python of an environment that has it, as
 .ci/install-programs makes one.
 """
 
