@@ -71,6 +71,9 @@ class Kept(KeyringBackend):
     def get_password(self, service: str, username: str) -> str | None:
         return self.held.get((service, username))
 
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.held[service, username] = password
+
 
 class Echo(Quiet):
     """Says all that it was sent: as an error, as an answer that is none, as a redirect, and as the reason of a status."""
