@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 _TIMEOUT = 60.0
+_COMMAND = """
+    chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-background-networking
+    --hide-scrollbars --remote-debugging-pipe"""
 
 
 class Browser:
@@ -57,13 +60,8 @@ class Browser:
 
     def view(self, width: int, *, dark: bool = False, media: str = "screen") -> None:
         """Look at the page at this width, as a phone does under 600."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=900,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
+        shape = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.send("Emulation.setDeviceMetricsOverride", **shape)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
@@ -125,16 +123,9 @@ def chromium(profile: Path) -> Iterator[Browser]:
         os.dup2(high_read, 3)
         os.dup2(high_write, 4)
 
+    silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     process = subprocess.Popen(
-        [
-            "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-            "--disable-background-networking", "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={profile}",
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        close_fds=False,
-        preexec_fn=as_pipe,
+        [*_COMMAND.split(), f"--user-data-dir={profile}"], close_fds=False, preexec_fn=as_pipe, **silent,
     )  # fmt: skip
     try:
         os.close(commands_in)

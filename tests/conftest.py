@@ -7,10 +7,9 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 from functools import cache
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from hypothesis import HealthCheck, settings
 from gpucost.store import schema
 from gpucost.store.connection import Store
 from tests.kept_open import OWN_OPEN, kept_open, let_go
-from tests.replay.server import prometheus_over, require_prometheus
 from tests.shared import SHARED
 
 # How long an example takes says how busy the machine is, not whether the code is right.
@@ -66,13 +64,8 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Under CI=true a skipped test of what lies in ../shared is a failure, if that lies there; an expected failure is none."""
     report = yield
-    is_skipped = report.skipped and not hasattr(report, "wasxfail")
-    if (
-        is_skipped
-        and item.get_closest_marker("shared")
-        and SHARED.is_dir()
-        and os.environ.get("CI") == "true"
-    ):
+    is_skipped = report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("shared")
+    if is_skipped and SHARED.is_dir() and os.environ.get("CI") == "true":
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} may not be skipped where {SHARED} lies there: {report.longrepr}"
     return report
@@ -99,9 +92,8 @@ def quick_stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     ) -> duckdb.DuckDBPyConnection:
         if not (read_only or store.exists):
             new = shutil.copyfile(empty.path, empty.path.with_name(f"{os.getpid()}-{threading.get_ident()}"))
-            with suppress(
-                OSError
-            ):  # somebody else made it meanwhile, or DuckDB says what is wrong with the place
+            # somebody else made it meanwhile, or DuckDB says what is wrong with the place
+            with suppress(OSError):
                 os.link(new, store.path)
                 new.unlink()
                 schema._CHECKED.add(schema._state(store.path))
@@ -153,19 +145,3 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     alone(tmp_path, monkeypatch)
     return tmp_path
-
-
-@pytest.fixture
-def prometheus_server(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], str]]:
-    """A function from a described fleet to the URL of a real Prometheus that scraped it.
-
-    Skips where the programs are missing; fails under CI=true, where they must be there.
-    """
-    require_prometheus()
-    with ExitStack() as stack:
-        numbers = count()
-
-        def serve(fleet: dict[str, Any]) -> str:
-            return stack.enter_context(prometheus_over(fleet, tmp_path / f"prometheus-{next(numbers)}"))
-
-        yield serve

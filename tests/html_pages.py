@@ -87,6 +87,7 @@ def hostile_block() -> Block:
         Bar(name, index - 2, "money", name, ("named", "idle", "unallocated")[index % 3])
         for index, name in enumerate(HOSTILE)
     )
+    commands = [f"gpucost whatif --workload {quote(name)}" for name in HOSTILE]
     items = tuple(
         Item(
             name,
@@ -94,7 +95,7 @@ def hostile_block() -> Block:
             "money",
             "a month",
             name,
-            f"gpucost whatif --workload {quote(name)}" if index % 3 else None,
+            commands[index] if index % 3 else None,
             index % 2 > 0,
         )
         for index, name in enumerate(HOSTILE)
@@ -105,12 +106,8 @@ def hostile_block() -> Block:
 
 def october(**options: Any) -> Query:
     """The query of October 2026."""
-    return Query(
-        period=month_period(date(2026, 10, 1), ZoneInfo("UTC")),
-        period_name="October 2026",
-        now=NOW,
-        **options,
-    )
+    period = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
+    return Query(period=period, period_name="October 2026", now=NOW, **options)
 
 
 def view(store: Path, **options: Any) -> ReportView:

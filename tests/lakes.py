@@ -32,30 +32,28 @@ from tests.replay.edits import relabel
 from tests.replay.fleet import CASES, read_fleet
 from tests.replay.load import load, windows, write_config
 from tests.replay.scrape import scrape
+from tests.text_tables import columns
 from tests.unit.four_days import FIRST, configured, described
 
-FIGURES = (
-    "nodes", "allocations", "allocation_traits", "mig_fragmentation", "pending_pods", "collected", "coverage_gaps", "node_stops",
-    "warnings", "node_prices", "billed_hours", "billed_nodes", "cost_runs", "node_runs", "activity_hours", "cost_daily",
-    "node_daily",
-)  # fmt: skip
+_STORED = """
+    nodes allocations allocation_traits mig_fragmentation pending_pods collected coverage_gaps node_stops warnings node_prices
+    billed_hours billed_nodes cost_runs node_runs activity_hours cost_daily node_daily"""
+FIGURES = tuple(_STORED.split())
+_PLAIN = """
+    scrape_gaps asked_hours dropped_samples slurm_runs slurm_steps slurm_nodes slurm_events slurm_reservations slurm_accounts
+    slurm_shares slurm_devices progress_runs list_prices component_prices instance_types spot_prices"""
 #: Raw rows without a store's own numbers of series, loads and bills.
 RAW = {
-    "states": "SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.states AS t JOIN {0}.series AS s USING (series_id)",
-    "blocks": "SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.blocks AS t JOIN {0}.series AS s USING (series_id)",
-    "series": "SELECT * EXCLUDE (series_id) FROM {0}.series",
-    "loads": "SELECT kind, source, from_ms, to_ms, rows, dropped, loaded_at FROM {0}.loads",
-    "bill_rows": "SELECT * EXCLUDE (bill_id) FROM {0}.bill_rows",
-    "bills": "SELECT * EXCLUDE (bill_id, load_id) FROM {0}.bills",
-    **{
-        name: f"FROM {{0}}.{name}"
-        for name in (
-            "scrape_gaps", "asked_hours", "dropped_samples", "slurm_runs", "slurm_steps", "slurm_nodes", "slurm_events",
-            "slurm_reservations", "slurm_accounts", "slurm_shares", "slurm_devices", "progress_runs", "list_prices",
-            "component_prices", "instance_types", "spot_prices",
-        )
-    },
-}  # fmt: skip
+    **{name: f"FROM {{0}}.{name}" for name in _PLAIN.split()},
+    **columns("""
+        states     SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.states AS t JOIN {0}.series AS s USING (series_id)
+        blocks     SELECT s.key, t.* EXCLUDE (series_id) FROM {0}.blocks AS t JOIN {0}.series AS s USING (series_id)
+        series     SELECT * EXCLUDE (series_id) FROM {0}.series
+        loads      SELECT kind, source, from_ms, to_ms, rows, dropped, loaded_at FROM {0}.loads
+        bill_rows  SELECT * EXCLUDE (bill_id) FROM {0}.bill_rows
+        bills      SELECT * EXCLUDE (bill_id, load_id) FROM {0}.bills
+    """),
+}
 #: Numbers that a store gives itself.
 _OWN = {"billed_hours": "EXCLUDE (bill_id)"}
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 class Quiet(BaseHTTPRequestHandler):
@@ -14,6 +16,23 @@ class Quiet(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+    def received(self) -> bytes:
+        """The body of the request."""
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def respond(
+        self, status: int, body: Any, headers: Mapping[str, str] | None = None, *, missing: int = 0
+    ) -> None:
+        """Bytes as they are, anything else as JSON; the connection ends `missing` bytes before the length that was promised."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        usual = {"Content-Type": "application/json", "Content-Length": str(len(content) + missing)}
+        for name, value in {**usual, **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+        self.close_connection = self.close_connection or missing > 0
 
 
 class _Patient(ThreadingHTTPServer):

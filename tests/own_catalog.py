@@ -14,9 +14,7 @@ from gpucost.resources import pricing_dir
 from gpucost.store import connection
 from tests.text_tables import text_rows
 
-PRICES = [
-    tuple(row)
-    for row in text_rows("""
+PRICES = text_rows("""
 aws    | us-east-1   |          | p5.48xlarge              | on_demand |   |            | 55.04  | USD | 2026-11-01
 aws    | us-west-2   |          | p5.48xlarge              | on_demand |   |            | 60     | USD | 2026-11-01
 aws    | us-east-1   | use1-az1 | p5.48xlarge              | spot      |   |            | 55.04  | USD | 2025-11-30
@@ -30,11 +28,8 @@ gcp    | us-central1 |          | a3-highgpu-8g            | cud       | 3 | no_
 gcp    | us-central1 |          | a3-highgpu-8g            | on_demand |   |            | 90     | USD | 2026-06-01
 lambda |             |          | gpu_1x_h100_pcie         | on_demand |   |            | 3.29   | USD | 2025-06-30
 """)
-]
-_COLUMNS = [
-    "provider", "region", "zone", "instance_type", "purchase_option", "term_years", "payment_option", "price_per_hour",
-    "currency", "price_as_of",
-]  # fmt: skip
+_COLUMNS = """
+    provider region zone instance_type purchase_option term_years payment_option price_per_hour currency price_as_of"""
 
 
 def write(directory: Path) -> Path:
@@ -46,7 +41,7 @@ def write(directory: Path) -> Path:
         writer = csv.DictWriter(file, header, restval="", lineterminator="\n")
         writer.writeheader()
         for row in PRICES:
-            writer.writerow({**dict(zip(_COLUMNS, row, strict=True)), "source_id": "test"})
+            writer.writerow({**dict(zip(_COLUMNS.split(), row, strict=True)), "source_id": "test"})
     return directory
 
 

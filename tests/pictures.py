@@ -35,18 +35,8 @@ def main(folder: Path) -> None:
         shown, page = Path(place) / "terminal.html", Path(place) / "page.html"
         shown.write_text(_as_page("gpucost report --month 2026-10", config), encoding="utf-8")
         _picture(browser, shown, folder / "terminal.png", 1160, 726)
-        call = [
-            sys.executable,
-            "-m",
-            "gpucost",
-            "report",
-            "--month",
-            "2026-10",
-            "-o",
-            str(page),
-            "--config",
-            str(config),
-        ]
+        words = f"-m gpucost report --month 2026-10 -o {page} --config {config}"
+        call = [sys.executable, *words.split()]
         subprocess.run(call, check=True, capture_output=True)
         _picture(browser, page, folder / "page.png", 1180, 745)
 

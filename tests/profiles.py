@@ -15,7 +15,7 @@ from gpucost import engine
 
 #: The table that a stage writes, of its header.
 _WRITES = re.compile(r"^-- writes: (\w+)", re.MULTILINE)
-_WHOLE = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "UINTEGER", "DECIMAL")
+_WHOLE = re.compile("BOOLEAN|TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT|UBIGINT|UINTEGER|DECIMAL")
 #: Only counted: numbers that link tables, moments of the test, and texts, which have tests of their own.
 _COUNTED = re.compile(r"(_id|_ids|_at|_at_ms|_file|fingerprint|^message|^fix)$")
 #: What it writes are the prices of the day.
@@ -50,7 +50,7 @@ def profile(con: Any, table: str) -> str:
     for name, kind, *_ in con.execute(f"DESCRIBE {table}").fetchall():
         if _COUNTED.search(name):
             sums[name] = f'count("{name}")'
-        elif kind.startswith(_WHOLE):
+        elif _WHOLE.match(kind):
             sums[name] = f'sum("{name}"::DECIMAL(38, 9))'
         elif kind in ("DOUBLE", "FLOAT"):
             sums[name] = f'sum(round("{name}", 6)::DECIMAL(38, 6))'

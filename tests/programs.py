@@ -43,12 +43,12 @@ def program(variable: str, name: str) -> str:
 
 
 @contextmanager
-def listening(command: list[str], port: int, log: Path) -> Iterator[str]:
+def listening(command: list[str], port: int, log: Path, seconds: float = 30) -> Iterator[str]:
     """The URL of a program that listens on this port of loopback, alive within the `with`; `log` is where it writes."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + seconds
         while True:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:

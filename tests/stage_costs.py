@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 from duckdb import DuckDBPyConnection
 
@@ -69,29 +69,20 @@ def stage_costs(fleets: Sequence[Fleet]) -> list[Costs]:
 
 def _load(con: DuckDBPyConnection, fleets: Sequence[Fleet]) -> None:
     """Fill nodes, node_prices, allocations, allocation_teams and collected."""
-    nodes = {name: [] for name in ("id", "cluster", "node", "from_ms", "to_ms", "gpus")}
-    prices = {name: [] for name in ("id", "from_ms", "to_ms", "price")}
-    pods = {
-        name: []
-        for name in ("id", "node", "cluster", "namespace", "workload", "uid", "gpus", "from_ms", "to_ms")
-    }
+    nodes, prices, pods = [], [], []
     for number, fleet in enumerate(fleets):
         ids = {}
         for node in fleet.nodes:
-            ids[node.key] = len(nodes["id"])
-            row = (ids[node.key], str(number), node.name, node.from_ms, node.to_ms, node.gpus)
-            _append(nodes, row)
+            ids[node.key] = len(nodes)
+            nodes.append((len(nodes), str(number), node.name, node.from_ms, node.to_ms, node.gpus))
             for price, start, end in node.steps:
-                _append(prices, (ids[node.key], start, end, f"{price.per_node_hour:f}"))
+                prices.append((ids[node.key], start, end, f"{price.per_node_hour:f}"))
         for pod in fleet.pods:
             names = (str(number), pod.namespace, pod.workload, pod.uid)
-            _append(pods, (len(pods["id"]), ids[pod.place], *names, pod.gpus, pod.from_ms, pod.to_ms))
+            pods.append((len(pods), ids[pod.place], *names, pod.gpus, pod.from_ms, pod.to_ms))
     for statement, rows in ((_NODES, nodes), (_PRICES, prices), (_PODS, pods)):
-        con.execute(statement, rows)
+        # the parameters of a statement stand in the order of the rows' cells
+        names = re.findall(r"\$(\w+)", statement)
+        con.execute(statement, {name: [row[at] for row in rows] for at, name in enumerate(names)})
     con.execute(_TEAMS)
     con.execute(_COLLECTED)
-
-
-def _append(columns: dict[str, list[Any]], row: Sequence[Any]) -> None:
-    for values, value in zip(columns.values(), row, strict=True):
-        values.append(value)

@@ -10,6 +10,7 @@ import numpy as np
 from gpucost.store.metrics import SampleWindow, Threshold
 from tests.replay.scrape import answers
 from tests.replay.series import Series
+from tests.text_tables import words
 
 START_S = 1_790_812_800  # 2026-10-01T00:00Z
 GPUS_PER_NODE = 8
@@ -44,7 +45,7 @@ class Fleet:
 
         def put(name: str, labels: dict[str, str], value: float, first: int, last: int) -> None:
             times = np.unique([*range(first, last, step_s), last]) * 1000
-            target = {"__name__": f"kube_{name}", "job": "kube-state-metrics", "instance": "ksm:8080"}
+            target = words(f"__name__=kube_{name} job=kube-state-metrics instance=ksm:8080")
             found.append(Series(target | labels, times, np.full(len(times), float(value))))
 
         life = (START_S, self.end - self.step_s)
@@ -54,10 +55,10 @@ class Fleet:
             put("node_info", {**name, "provider_id": f"aws:///us-east-1a/i-{node:017x}"}, 1, *life)
             put("node_labels", {**name, **_labels(node)}, 1, *life)
         for number, (gpu, start, stop) in enumerate(self.pods() if with_pods else []):
-            pod = {"namespace": f"team-{gpu % 40}", "pod": f"job-{number}", "uid": f"u{number}"}
+            pod = words(f"namespace=team-{gpu % 40} pod=job-{number} uid=u{number}")
             bound = {**pod, "node": f"n{gpu // GPUS_PER_NODE}"}
-            request = {"container": "main", "resource": "nvidia_com_gpu"}
-            put("pod_container_resource_requests", {**bound, **request}, 1, start, stop)
+            request = bound | words("container=main resource=nvidia_com_gpu")
+            put("pod_container_resource_requests", request, 1, start, stop)
             put("pod_info", bound, 1, start, stop)
             put("pod_status_scheduled_time", pod, start, start, stop)
             put("pod_completion_time", pod, stop, stop, stop)
@@ -71,11 +72,9 @@ class Fleet:
         found = []
         for number, (gpu, start, stop) in enumerate(self.pods()):
             host = f"n{gpu // GPUS_PER_NODE}"
-            labels = {
-                "__name__": "DCGM_FI_DEV_GPU_UTIL", "job": "dcgm", "instance": f"{host}:9400", "gpu": str(gpu % GPUS_PER_NODE),
-                "UUID": f"GPU-{gpu}", "Hostname": host, "modelName": "NVIDIA A100-SXM4-40GB", "namespace": f"team-{gpu % 40}",
-                "pod": f"job-{number}", "container": "main",
-            }  # fmt: skip
+            labels = words(f"""
+                __name__=DCGM_FI_DEV_GPU_UTIL job=dcgm instance={host}:9400 gpu={gpu % GPUS_PER_NODE} UUID=GPU-{gpu}
+                Hostname={host} modelName="NVIDIA A100-SXM4-40GB" namespace=team-{gpu % 40} pod=job-{number} container=main""")
             times = np.arange(-(-start // self.step_s) * self.step_s, stop, self.step_s, dtype=np.int64)
             busy = (times // 1200 + number) % 3 > 0  # two thirds of all 20-minute stretches are busy
             values = np.where(busy, rng.integers(5, 101, len(times)), rng.integers(0, 5, len(times)))
@@ -93,10 +92,7 @@ def windows(fleet: Fleet, first: int, end: int, *, with_pods: bool = True) -> It
 
 
 def _labels(node: int) -> dict[str, str]:
-    return {
-        "label_node_kubernetes_io_instance_type": "p4d.24xlarge",
-        "label_topology_kubernetes_io_region": "us-east-1",
-        "label_karpenter_sh_capacity_type": "spot" if node % 3 else "on-demand",
-        "label_nvidia_com_gpu_count": str(GPUS_PER_NODE),
-        "label_nvidia_com_gpu_product": "NVIDIA-A100-SXM4-40GB",
-    }
+    return words(f"""
+        label_node_kubernetes_io_instance_type=p4d.24xlarge label_topology_kubernetes_io_region=us-east-1
+        label_karpenter_sh_capacity_type={"spot" if node % 3 else "on-demand"} label_nvidia_com_gpu_count={GPUS_PER_NODE}
+        label_nvidia_com_gpu_product=NVIDIA-A100-SXM4-40GB""")

@@ -12,11 +12,9 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from typer.testing import CliRunner
 
 from gpucost import attribute as attribution
 from gpucost import engine, inventory, pipeline, price
-from gpucost.cli.app import app
 from gpucost.config.model import Config, Prices
 from gpucost.lake import attribution as lakes
 from gpucost.lake import export as lake_exports
@@ -25,6 +23,8 @@ from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
 from tests.bench.fleets import GPUS_PER_NODE, PRICE, START_S, Fleet, windows
+from tests.text_tables import columns
+from tests.unit.command import call
 
 
 def fill(path: str, gpus: str, days: str, first: str = "0", end: str = "") -> None:
@@ -69,25 +69,33 @@ def billed(path: str, nodes: str, days: str) -> None:
             load_window(con, window)
     report = Path(path).with_suffix(".csv")
     hour = f"make_timestamp({START_S * 1_000_000}::BIGINT) + to_hours((i // {nodes})::INTEGER)"
-    day = "'%Y-%m-%dT%H:%M:%SZ'"
-    columns = {
-        "identity/LineItemId": "md5(i::VARCHAR)", "bill/PayerAccountId": "'111122223333'", "bill/BillType": "'Anniversary'",
-        "bill/BillingPeriodStartDate": "'2026-10-01T00:00:00Z'", "bill/BillingPeriodEndDate": "'2026-11-01T00:00:00Z'",
-        "lineItem/UsageAccountId": "'444455556666'", "lineItem/LineItemType": "'Usage'", "lineItem/ProductCode": "'AmazonEC2'",
-        "lineItem/UsageStartDate": f"strftime({hour}, {day})",
-        "lineItem/UsageEndDate": f"strftime({hour} + INTERVAL 1 HOUR, {day})",
-        "lineItem/UsageType": "'BoxUsage:p4d.24xlarge'", "lineItem/Operation": "'RunInstances'",
-        "lineItem/ResourceId": f"printf('i-%017x', i % {nodes})", "lineItem/UsageAmount": "1", "lineItem/CurrencyCode": "'USD'",
-        "lineItem/UnblendedCost": f"CASE WHEN i % {nodes} % 3 > 0 THEN '12.0' ELSE '32.0' END",
-        "product/instanceType": "'p4d.24xlarge'", "product/region": "'us-east-1'", "pricing/term": "'OnDemand'",
-        "pricing/unit": "'Hrs'",
-    }  # fmt: skip
-    listed = ", ".join(f'{sql} AS "{name}"' for name, sql in columns.items())
+    listed_columns = columns(f"""
+        identity/LineItemId           md5(i::VARCHAR)
+        bill/PayerAccountId           '111122223333'
+        bill/BillType                 'Anniversary'
+        bill/BillingPeriodStartDate   '2026-10-01T00:00:00Z'
+        bill/BillingPeriodEndDate     '2026-11-01T00:00:00Z'
+        lineItem/UsageAccountId       '444455556666'
+        lineItem/LineItemType         'Usage'
+        lineItem/ProductCode          'AmazonEC2'
+        lineItem/UsageStartDate       strftime({hour}, '%Y-%m-%dT%H:%M:%SZ')
+        lineItem/UsageEndDate         strftime({hour} + INTERVAL 1 HOUR, '%Y-%m-%dT%H:%M:%SZ')
+        lineItem/UsageType            'BoxUsage:p4d.24xlarge'
+        lineItem/Operation            'RunInstances'
+        lineItem/ResourceId           printf('i-%017x', i % {nodes})
+        lineItem/UsageAmount          1
+        lineItem/CurrencyCode         'USD'
+        lineItem/UnblendedCost        CASE WHEN i % {nodes} % 3 > 0 THEN '12.0' ELSE '32.0' END
+        product/instanceType          'p4d.24xlarge'
+        product/region                'us-east-1'
+        pricing/term                  'OnDemand'
+        pricing/unit                  'Hrs'
+    """)
+    listed = ", ".join(f'{sql} AS "{name}"' for name, sql in listed_columns.items())
     duckdb.sql(
         f"COPY (SELECT {listed} FROM range({int(nodes) * int(days) * 24}) t(i)) TO '{report}' (HEADER)"  # noqa: S608
     )
-    result = CliRunner().invoke(app, ["collect", "aws", str(report), "--store", path])
-    assert result.exit_code == 0, result.output
+    call("collect", "aws", str(report), "--store", path)
 
 
 def hourly_bill(path: str) -> dict[str, float]:
@@ -98,10 +106,8 @@ def hourly_bill(path: str) -> dict[str, float]:
             "CREATE TEMP TABLE hourly AS SELECT resource_id, charge_period_start, sum(effective_cost) AS cost, "
             "sum(instance_hours) AS hours FROM bill_rows GROUP BY ALL"
         )
-        return {
-            "cpu": time.process_time() - began,
-            "rows": con.execute("SELECT count(*) FROM hourly").fetchall()[0][0],
-        }
+        ((rows,),) = con.execute("SELECT count(*) FROM hourly").fetchall()
+        return {"cpu": time.process_time() - began, "rows": rows}
 
 
 def _config(path: str) -> Config:
@@ -141,11 +147,8 @@ def attribute(path: str) -> dict[str, Any]:
     with engine.profiled() as costs:
         pipeline.attribute(_config(path), Store(Path(path)))
     dearest = sorted(costs.items(), key=lambda item: -item[1].cpu_seconds)[:5]
-    return {
-        "all": time.process_time() - began,
-        **parts,
-        "dearest": {name: cost.cpu_seconds for name, cost in dearest},
-    }
+    seconds = {name: cost.cpu_seconds for name, cost in dearest}
+    return {"all": time.process_time() - began, **parts, "dearest": seconds}
 
 
 def bare(path: str) -> dict[str, float]:
@@ -168,17 +171,10 @@ def merge_asof(gpus: str, days: str) -> dict[str, float]:
 
     fleet = Fleet(gpus=int(gpus), days=int(days))
     series = fleet.activity()
-    rows = [
-        (
-            gpu,
-            start * 1000,
-            stop * 1000,
-            f"team-{gpu % 40}",
-            PRICE["spot" if gpu // 8 % 3 else "on_demand"] / 8,
-        )
-        for gpu, start, stop in fleet.pods()
-    ]
-    pods = pd.DataFrame(rows, columns=["gpu", "start", "stop", "namespace", "price"])
+    pods = pd.DataFrame(fleet.pods(), columns=["gpu", "start", "stop"])
+    pods[["start", "stop"]] *= 1000
+    pods["namespace"] = [f"team-{gpu % 40}" for gpu in pods["gpu"]]
+    pods["price"] = [PRICE["spot" if gpu // 8 % 3 else "on_demand"] / 8 for gpu in pods["gpu"]]
     gpus = np.repeat(pods["gpu"], [len(one.times) for one in series]).to_numpy()
     times, values = (
         np.concatenate(parts) for parts in zip(*((one.times, one.values) for one in series), strict=True)

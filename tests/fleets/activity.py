@@ -12,15 +12,13 @@ from typing import Any
 from tests.fleets.case import Case, Edit, alone, case, drop, duplicate, relabel, revalue, scale
 from tests.replay.cases.words import at, pod
 from tests.replay.series import Series
+from tests.text_tables import text_rows, words
 
 UTIL, RATIO = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO"
 ENGINE, POWER = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_POWER_USAGE"
 SMI = "nvidia_smi_utilization_gpu_ratio"
-WHOLE, UNMEASURED, IDLE = (
-    "21/60 39/60 0",
-    "0 0 1",
-    "0 1 0",
-)  # GPU-hours active, idle and unmeasured in an hour
+# GPU-hours active, idle and unmeasured in an hour
+WHOLE, UNMEASURED, IDLE = "21/60 39/60 0", "0 0 1", "0 1 0"
 
 
 def busy(percent: float = 77, resource: str = "nvidia_com_gpu", **more: Any) -> dict[str, Any]:
@@ -37,30 +35,27 @@ def measured(
     return case(name, of or busy(percent), table, *changes, hours=(1, 4), **more)
 
 
+def each(metric: str, change: Callable[[Series], Series]) -> Edit:
+    """Changes the series of a metric one by one."""
+    return lambda series: [change(one) if one.labels["__name__"] == metric else one for one in series]
+
+
 def renamed(metric: str, names: Mapping[str, str]) -> Edit:
     """Gives labels of a metric other names."""
-    return lambda series: [
-        replace(one, labels={names.get(label, label): value for label, value in one.labels.items()})
-        if one.labels["__name__"] == metric else one
-        for one in series
-    ]  # fmt: skip
+    return each(
+        metric,
+        lambda one: replace(one, labels={names.get(name, name): one.labels[name] for name in one.labels}),
+    )
 
 
 def powered(watts: Callable[[Any], Any]) -> Edit:
     """The power of each device in place of its engine's activity."""
-    return lambda series: [
-        replace(one, labels={**one.labels, "__name__": POWER}, values=watts(one.values))
-        if one.labels["__name__"] == ENGINE
-        else one
-        for one in series
-    ]
+    return each(
+        ENGINE, lambda one: replace(one, labels={**one.labels, "__name__": POWER}, values=watts(one.values))
+    )
 
 
-def never_zero(series: list[Series]) -> list[Series]:
-    return [
-        replace(one, values=one.values + 3.0 * (one.values == 0)) if one.labels["__name__"] == UTIL else one
-        for one in series
-    ]
+never_zero = each(UTIL, lambda one: replace(one, values=one.values + 3.0 * (one.values == 0)))
 
 
 def cores(series: list[Series]) -> list[Series]:
@@ -69,11 +64,11 @@ def cores(series: list[Series]) -> list[Series]:
         one.labels["provider_id"].rpartition("/")[2] for one in series if "provider_id" in one.labels
     }
     labels = {"__name__": "neuroncore_utilization_ratio", "job": "neuron", "instance_id": instance}
-    return [
-        replace(one, labels={**labels, "neuroncore": one.labels["gpu"]}, values=one.values / 100)
-        if one.labels["__name__"] == UTIL else one
-        for one in series
-    ]  # fmt: skip
+    core = each(
+        UTIL,
+        lambda one: replace(one, labels={**labels, "neuroncore": one.labels["gpu"]}, values=one.values / 100),
+    )
+    return core(series)
 
 
 def to_ratio(hours: tuple[float, float] = (-1, 99), name: str = RATIO, **labels: str | None) -> Edit:
@@ -81,14 +76,14 @@ def to_ratio(hours: tuple[float, float] = (-1, 99), name: str = RATIO, **labels:
 
 
 NO_ENGINE = drop(ENGINE)
-VENDORS = [
-    ("amd_com_gpu", "gpu_gfx_activity", {"UUID": "serial_number", "Hostname": "hostname"}),
-    ("amd_com_gpu", "amd_gpu_gfx_activity", {"UUID": "gpu_uuid", "Hostname": "hostname"}),
-    ("google_com_tpu", "duty_cycle", {"UUID": "accelerator_id", "Hostname": "unused"}),
-    ("habana_ai_gaudi", "habanalabs_utilization", {"Hostname": "node"}),
-    ("nvidia_com_gpu", "HostCoreUtilization", {"UUID": "deviceuuid", "Hostname": "nodeid"}),
-    ("nvidia_com_gpu", "hami_host_gpu_utilization_ratio", {"UUID": "device_uuid", "Hostname": "node"}),
-]
+VENDORS = """
+amd_com_gpu     | gpu_gfx_activity                | UUID=serial_number Hostname=hostname
+amd_com_gpu     | amd_gpu_gfx_activity            | UUID=gpu_uuid Hostname=hostname
+google_com_tpu  | duty_cycle                      | UUID=accelerator_id Hostname=unused
+habana_ai_gaudi | habanalabs_utilization          | Hostname=node
+nvidia_com_gpu  | HostCoreUtilization             | UUID=deviceuuid Hostname=nodeid
+nvidia_com_gpu  | hami_host_gpu_utilization_ratio | UUID=device_uuid Hostname=node
+"""
 
 CASES = [
     # dcgm-exporter 4.9 from 02:30 on: other names, units and labels
@@ -147,10 +142,10 @@ CASES = [
     ),
     *(
         measured(
-            f"the exporter of {metric}", WHOLE, to_ratio(name=metric), NO_ENGINE, renamed(metric, names),
+            f"the exporter of {metric}", WHOLE, to_ratio(name=metric), NO_ENGINE, renamed(metric, words(names)),
             of=busy(resource=resource),
         )
-        for resource, metric, names in VENDORS
+        for resource, metric, names in text_rows(VENDORS)
     ),
     # one Trainium device of two cores, one of them active in 21 minutes of each hour: 10.5 minutes of the device
     *(

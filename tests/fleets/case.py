@@ -100,12 +100,7 @@ def machine(name: str, gpus: int, start: float = 0, end: float = 8, **more: Any)
 
 
 def alone(
-    hours: float,
-    kind: str,
-    *pods: dict[str, Any],
-    util: Any = None,
-    of: Mapping[str, Any] | None = None,
-    **more: Any,
+    hours: float, kind: str, *pods: Any, util: Any = None, of: Mapping[str, Any] | None = None, **more: Any
 ) -> Fleet:
     """One node w, all the time."""
     return fleet(hours, [node("w", kind, 0, hours) | dict(of or {})], list(pods), util or {}, **more)

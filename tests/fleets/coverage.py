@@ -13,12 +13,13 @@ from typing import Any
 from tests.fleets.case import Case, Edit, case, drop, relabel
 from tests.replay import bill_files
 from tests.replay.billing import Charge, charges
-from tests.replay.cases.words import at, busy, fleet, node, pod
+from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.edits import relabel as relabeled
 from tests.replay.edits import revalue as revalued
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.text_tables import words
 from tests.unit.bills import csv_text
 
 P4DE = "p4de.24xlarge"  # eight GPUs, $40 an hour
@@ -39,14 +40,10 @@ UNPLACED = {
 
 def day(*silences: tuple[float, float], ends: float = 24, **more: Any) -> Fleet:
     """A node of eight GPUs for a day; `train` holds four of them all day, `early` two until 10:00, `late` two from 20:00."""
-    pods = [
-        pod("train", "n", [0, 1, 2, 3], 0, ends),
-        pod("early", "n", [4, 5], 0, 10),
-        pod("late", "n", [6, 7], 20, 24),
-    ]
+    pods = [f"train | n | 0 1 2 3 | 0 | {ends}", "early | n | 4 5 | 0 | 10", "late | n | 6 7 | 20 | 24"]
     return fleet(
         24,
-        [node("n", P4DE, 0, 24)],
+        ["n | p4de.24xlarge | 0 | 24"],
         pods,
         {},
         ksm_silent=[[at(start), at(end)] for start, end in silences],
@@ -77,12 +74,7 @@ def gone(name: str, hours: tuple[float, float] | float, metrics: str = PODS, **m
     )
 
 
-FAMILIES = {
-    "pods": "kube_pod_info",
-    "requests": REQUESTS,
-    "phases": "kube_pod_status_phase",
-    "nodes": "kube_node_.*",
-}
+FAMILIES = words(f"pods=kube_pod_info requests={REQUESTS} phases=kube_pod_status_phase nodes=kube_node_.*")
 
 
 def other_server(series: list[Series]) -> list[Series]:
@@ -94,7 +86,9 @@ def other_server(series: list[Series]) -> list[Series]:
 def one_named(name: str, since: float, until: float, start: float, end: float) -> Case:
     """A pod that an exporter names within a silence of all else."""
     pods, silence = [pod("a", "n", [0, 1], start, end, keep_until=at(end))], [[at(since), at(until)]]
-    described = fleet(2, [node("n", P4DE, 0, 2)], pods, busy("n", [0, 1], start, end, 50), ksm_silent=silence)
+    described = fleet(
+        2, ["n | p4de.24xlarge | 0 | 2"], pods, f"n | 0 1 | {start} | {end} | 50", ksm_silent=silence
+    )
     return case(name, described, "| node_cost\n| 80", gaps=f"bridged {since:g} {until:g}")
 
 
@@ -115,7 +109,7 @@ def targets(
     name: str, *changes: Edit, names: str = "nop", dies: bool = True, gaps: str = "", **more: Any
 ) -> Case:
     """Two targets; the second reports o (and p) and their pods, dies at 10:00 and is back at 15:00, or is another then."""
-    nodes = [node(name, P4DE, 0, 24) for name in names]
+    nodes = [f"{name} | p4de.24xlarge | 0 | 24" for name in names]
     pods = [pod(f"pod-{name}", name, [0, 1], 0, 24, keep_until=at(24)) for name in names]
     for label in ({"node": "[op]"}, {"pod": "pod-[op]"}):
         changes += (relabel("kube_.*", {"instance": "10.4.0.2:8080"}, label),)
@@ -149,12 +143,8 @@ def boots_of(described: Fleet) -> Edit:
 
 def late_requests(name: str, kind: str, percent: float, gaps: tuple[str, ...]) -> Case:
     """Requests are not scraped from 05:12 to 18:00, and pod b is on GPUs that are this busy."""
-    pods = [
-        pod("a", "n", [0, 1], 0, 4.99, keep_until=at(5)),
-        pod("b", "n", [0, 1], 6, 11),
-        pod("e", "n", [0, 1], 19, 24),
-    ]
-    described = fleet(24, [node("n", P4DE, 0, 24)], pods, busy("n", [0, 1], 6, 11, percent))
+    pods = [pod("a", "n", [0, 1], 0, 4.99, keep_until=at(5)), "b | n | 0 1 | 6 | 11", "e | n | 0 1 | 19 | 24"]
+    described = fleet(24, ["n | p4de.24xlarge | 0 | 24"], pods, f"n | 0 1 | 6 | 11 | {percent}")
     return case(
         name,
         described,
@@ -255,13 +245,13 @@ COLLECTED = [
     # without an exporter that names them
     case(
         "pods that were seen late are missing since they were bound",
-        fleet(24, [node("n", P4DE, 0, 24)], [pod("a", "n", [0, 1], 6, 24)], {}), "pod | held\na | 24",
+        fleet(24, ["n | p4de.24xlarge | 0 | 24"], ["a | n | 0 1 | 6 | 24"], {}), "pod | held\na | 24",
         drop(PODS, hours=(-9, 12)), drop("DCGM.*"), gaps="not_collected 6 12",
     ),
     *(
         case(
             f"pods that begin after their nodes are no gap {start:g}",
-            fleet(24, [node("n", P4DE, 0, 24)], [pod("a", "n", [0, 1], start, 24)], {}, scrape=900),
+            fleet(24, ["n | p4de.24xlarge | 0 | 24"], [f"a | n | 0 1 | {start} | 24"], {}, scrape=900),
             f"pod | held\na | {hours}", warnings=warnings,
         )
         for start, hours, warnings in ((-30, 0, {"pod_without_node": "train/a ran on node n"}), (0, 48, {}), (9, 30, {}))
@@ -300,8 +290,8 @@ def outside(charge: Charge) -> bool:
 
 def pair(kind: str = P4DE, hours: tuple[float, float] = (0, 24)) -> Fleet:
     """Two machines, n of AWS and m of a kind, silent from 5:00 to 15:00."""
-    nodes = [node("n", P4DE, 0, 24), node("m", kind, *hours)]
-    return own(fleet(24, nodes, [pod("train", "n", [0], 0, 24)], {}, ksm_silent=[[at(5), at(15)]]))
+    nodes = ["n | p4de.24xlarge | 0 | 24", node("m", kind, *hours)]
+    return own(fleet(24, nodes, ["train | n | 0 | 0 | 24"], {}, ksm_silent=[[at(5), at(15)]]))
 
 
 def costs(name: str, described: Fleet, bill: str, table: str, *changes: Edit, **more: Any) -> Case:
@@ -357,12 +347,9 @@ PART, DECLARED, OFF, OTHERS, FEE, USE = (
     own(day(silence)) for silence in ((10 + 4 / 60, 11 + 56 / 60), *[(5, 15)] * 5)
 )
 UNSEEN = own(fleet(
-    24, [node("n", P4DE, 0, 24), node("x", P4DE, 6, 14)], [pod("train", "n", [0], 0, 24)], {}, ksm_silent=[[at(5), at(15)]]
+    24, ["n | p4de.24xlarge | 0 | 24", "x | p4de.24xlarge | 6 | 14"], ["train | n | 0 | 0 | 24"], {}, ksm_silent=[[at(5), at(15)]]
 ))  # fmt: skip
-MONTH = {
-    "line_item_usage_start_date": "2026-03-01T00:00:00Z",
-    "line_item_usage_end_date": "2026-04-01T00:00:00Z",
-}
+MONTH = words("line_item_usage_start_date=2026-03-01T00:00:00Z line_item_usage_end_date=2026-04-01T00:00:00Z")
 
 
 def partly() -> str:
@@ -439,7 +426,7 @@ BILLED = [
     ),
     case(
         "machines that metrics would have shown are others", OTHERS, "", gaps="not_collected 5 15",
-        bill=cur(OTHERS | {"nodes": OTHERS["nodes"] + own(fleet(24, [node("x", P4DE, 2, 14)], [], {}))["nodes"]}),
+        bill=cur(OTHERS | {"nodes": OTHERS["nodes"] + own(fleet(24, ["x | p4de.24xlarge | 2 | 14"], [], {}))["nodes"]}),
     ),
 ]  # fmt: skip
 CASES = [*COLLECTED, *BILLED]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.fleets.case import alone, case, drop, duplicate, machine, relabel, revalue
-from tests.replay.cases.words import at, busy, fleet, pod
+from tests.replay.cases.words import at, fleet, pod
 
 L4, A10G = "g6.12xlarge", "g5.xlarge"  # four GPUs at $4.80, one at $1.20
 PARTLY = {"GPU-w-0": [[at(hour), at(hour) + 21 * 60, 77] for hour in range(5)]}
@@ -31,7 +31,7 @@ HOURS = [
     # sampled at full minutes, active in 21 of 60, of $4.80 / 4
     case(
         "whole hours that are idle in part",
-        alone(5, L4, pod("a", "w", [0], 0, 5), util=PARTLY),
+        alone(5, L4, "a | w | 0 | 0 | 5", util=PARTLY),
         """
         hour pod | held active idle unmeasured cost idle_cost
         1    a   |    1   0.35 0.65          0  1.2      0.78
@@ -42,7 +42,7 @@ HOURS = [
     # held from 02:15; silent after 02:30 for 2 and after 02:40 for 4 minutes: only the 4 are a gap, 02:41-02:44 has no sample
     case(
         "a sample before a gap speaks for one interval",
-        alone(5, L4, pod("a", "w", [0], 2.25, 5), util=busy("w", [0], 0, 5), silent=SILENT),
+        alone(5, L4, "a | w | 0 | 2.25 | 5", util="w | 0 | 0 | 5", silent=SILENT),
         """
         pod | held active unmeasured
         a   | 0.75    0.7       0.05""",
@@ -51,7 +51,7 @@ HOURS = [
     # silent after 01:59 for 2 minutes, which is no gap, and after 02:58 for 4: 02:59-03:02 is unmeasured
     case(
         "a gap across the edge of whole hours",
-        alone(5, L4, pod("a", "w", [0], 0, 5), silent=EDGES),
+        alone(5, L4, "a | w | 0 | 0 | 5", silent=EDGES),
         """
         hour pod |  idle unmeasured
         1    a   |     1          0
@@ -62,7 +62,7 @@ HOURS = [
     # held 01:15-02:45 of a GPU that is active in the first 21 minutes of each hour, also while no pod holds it
     case(
         "a pod on an unlabeled device has the activity of its own minutes",
-        alone(5, A10G, pod("a", "w", [0], 1.25, 2.75), util=PARTLY),
+        alone(5, A10G, "a | w | 0 | 1.25 | 2.75", util=PARTLY),
         """
         hour pod | active idle unmeasured idle_cost
         1    a   |    0.1 0.65          0      0.78
@@ -72,9 +72,7 @@ HOURS = [
     # of $4.80 for four GPUs one is held all day, another until 03:20
     case(
         "equal hours cost alike up to the minute that one changes",
-        alone(
-            5, L4, pod("a", "w", [0], 0, 5), pod("b", "w", [1], 0, 3 + 1 / 3), util=busy("w", [0, 1], 0, 5)
-        ),
+        alone(5, L4, "a | w | 0 | 0 | 5", f"b | w | 1 | 0 | {3 + 1 / 3}", util="w | 0 1 | 0 | 5"),
         """
         hour pod | cost
         0    a   |  1.2
@@ -90,7 +88,7 @@ HOURS = [
     # a plugin offers one GPU at first and four slots of it later; a label tells of slots, but not how many: a quarter
     case(
         "a slot is cut by what the node offers at last",
-        alone(5, A10G, pod("a", "w", [0], 2, 5), util=busy("w", [0], 0, 5)),
+        alone(5, A10G, "a | w | 0 | 2 | 5", util="w | 0 | 0 | 5"),
         """
         pod | held active cost
         a   | 0.75   0.75  0.9""",
@@ -103,7 +101,7 @@ HOURS = [
     # five GPUs held on a node of four: each holder pays four fifths of $4.80 / 4 a GPU
     case(
         "more held than there is",
-        alone(5, L4, pod("a", "w", [0, 1], 0, 5), pod("b", "w", [1, 2, 3], 0, 5)),
+        alone(5, L4, "a | w | 0 1 | 0 | 5", "b | w | 1 2 3 | 0 | 5"),
         """
         pod | held cost unallocated
         a   |   10  9.6           0
@@ -170,7 +168,7 @@ TEAMS = [
     # a second exporter reports another value from 02:00 on: of a label that several report, the newest counts
     case(
         "the newest value of a label that two exporters report",
-        alone(5, A10G, pod("a", "w", [0], 0, 5)),
+        alone(5, A10G, "a | w | 0 | 0 | 5"),
         """
         team | held
         old  |    2
@@ -182,7 +180,7 @@ TEAMS = [
     # heard at 02:00 and again at 02:10
     case(
         "a silence of exactly ten minutes",
-        alone(5, A10G, pod("a", "w", [0], 0, 5), scrape=60, ksm_silent=[[at(2) + 1, at(2) + 599]]),
+        alone(5, A10G, "a | w | 0 | 0 | 5", scrape=60, ksm_silent=[[at(2) + 1, at(2) + 599]]),
         """
         pod | held
         a   |    5""",
@@ -260,7 +258,7 @@ ENDS = [
     *(
         case(
             f"over-allocation of {seconds} s is {'' if warned else 'not '}reported",
-            alone(5, A10G, pod("a", "w", [0], 0, 2 + seconds / 3600), pod("b", "w", [0], 2, 4)),
+            alone(5, A10G, f"a | w | 0 | 0 | {2 + seconds / 3600}", "b | w | 0 | 2 | 4"),
             f"| over\n| {seconds}/3600",
             warnings={"over_allocated": OVER} if warned else {},
         )

@@ -23,23 +23,18 @@ from tests.replay.cases.words import MORNING
 from tests.replay.edits import move, relabel
 from tests.replay.load import load, write_book, write_config
 from tests.replay.result import unpaid
+from tests.text_tables import words
 
-KEYS = {
-    **{
-        name: f"n.{name}"
-        for name in ("node", "gpu_model", "gpu_count", "capacity_type", "instance_type", "region", "zone")
-    },
-    **{name: f"a.{name}" for name in ("pod", "uid", "namespace", "workload")},
-    **{name: f"c.{name}" for name in ("kind", "team")},
-}
+KEYS = words("""
+    node=n.node gpu_model=n.gpu_model gpu_count=n.gpu_count capacity_type=n.capacity_type instance_type=n.instance_type
+    region=n.region zone=n.zone pod=a.pod uid=a.uid namespace=a.namespace workload=a.workload kind=c.kind team=c.team""")
 _NODE_KEYS = {name: column for name, column in KEYS.items() if column.startswith("n.")}
 #: Columns, each a sum over hourly rows: of hours and of money.
-COST = {
-    **{name: f"{column}_gpu_ms" for name, column in (("held", "allocated"), ("unallocated", "unallocated"))},
-    **{name: f"{name}_gpu_ms" for name in ("active", "idle", "unmeasured", "unavailable", "not_collected")},
-    **{name: name for name in ("cost", "idle_cost", "unallocated_cost", "not_collected_cost")},
-}
-NODE = {"capacity": "capacity_gpu_ms", "over": "over_allocated_gpu_ms", "node_cost": "node_cost"}
+COST = words("""
+    held=allocated_gpu_ms unallocated=unallocated_gpu_ms active=active_gpu_ms idle=idle_gpu_ms unmeasured=unmeasured_gpu_ms
+    unavailable=unavailable_gpu_ms not_collected=not_collected_gpu_ms cost=cost idle_cost=idle_cost
+    unallocated_cost=unallocated_cost not_collected_cost=not_collected_cost""")
+NODE = words("capacity=capacity_gpu_ms over=over_allocated_gpu_ms node_cost=node_cost")
 COLUMNS = COST | NODE
 _FROM = "SELECT n.cluster, c.from_ms, {} FROM {} AS c JOIN nodes AS n USING (node_id)"
 #: What fleets so small and so bare have for other reasons; compared where a case names it.

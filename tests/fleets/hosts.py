@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from tests.fleets.case import Case, case, machine
-from tests.replay.cases.words import at, fleet, pod
+from tests.replay.cases.words import at, fleet
 from tests.replay.edits import drop as dropped
 from tests.replay.edits import relabel as relabeled
 from tests.replay.fleet import Fleet
@@ -27,7 +27,7 @@ ANY = '[[hosts]]\nname = "*"\ncluster = "CLUSTER"\ninstance_type = "box-2"\nuser
 
 def kube(**more: Any) -> Fleet:
     """kube-1, a dollar an hour, and its pod from 02:00 to 10:00."""
-    return fleet(24, [machine("kube-1", 1, end=24)], [pod("a", "kube-1", [0], 2, 10)], {}, **more)
+    return fleet(24, [machine("kube-1", 1, end=24)], ["a | kube-1 | 0 | 2 | 10"], {}, **more)
 
 
 def beside(described: Fleet, *others: list[Series]) -> list[Series]:

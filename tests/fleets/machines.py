@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from tests.fleets.case import Edit, case, drop, eight_hours, machine, relabel, revalue
-from tests.replay.cases.words import at, busy, node, pod
+from tests.replay.cases.words import at, busy, pod
 from tests.replay.edits import drop as dropped
 from tests.replay.edits import relabel as relabeled
 from tests.replay.fleet import Fleet
@@ -19,7 +19,7 @@ BOARD = "4c4c4544-0043-3010-8048-b4c04f503832"
 twin = partial(machine, gpus=1, dcgm=False)  # a Node object without an exporter
 
 
-def held(nodes: list[dict[str, Any]], *pods: dict[str, Any], util: Any = None, **more: Any) -> Fleet:
+def held(nodes: list[Any], *pods: Any, util: Any = None, **more: Any) -> Fleet:
     return eight_hours(nodes, list(pods), util or {}, **more)
 
 
@@ -40,7 +40,7 @@ def cloud(machine_id: str, nodes: str = ".*", hours: tuple[float, float] = (-1, 
 # an A30 in four slices beside an RTX 2000 Ada, of which the label names one: a slice is a quarter of an A30
 TWO = held(
     [machine("w", 2, mig={"GPU-w-0": [{"gi": gi, "profile": "1g.6gb"} for gi in (3, 4, 5, 6)]})],
-    *(pod(f"s{gi}", "w", [(0, gi)], 0, END, resource="nvidia_com_mig_1g_6gb") for gi in (3, 4, 5)), pod("rtx", "w", [1], 0, 4),
+    *(pod(f"s{gi}", "w", [(0, gi)], 0, END, resource="nvidia_com_mig_1g_6gb") for gi in (3, 4, 5)), "rtx | w | 1 | 0 | 4",
     util=busy("w", [(0, 3), 1], 0, END),
 )  # fmt: skip
 TWO_MODELS = """
@@ -57,7 +57,7 @@ ADDED = """
     4         -   |    0          12    0               24
     8         a   |    4           0    4                0
     8         -   |    0          28    0               28"""
-ONE_OF_EIGHT = held([machine("w", 8)], pod("a", "w", [0], 0, END), util=busy("w", [0], 0, END))
+ONE_OF_EIGHT = held([machine("w", 8)], "a | w | 0 | 0 | 8", util="w | 0 | 0 | 8")
 FOUR_FIRST = revalue("kube_node_status_.*", 4, PLAIN, (0, 4))
 OTHER_MODEL = {"modelName": "NVIDIA RTX 2000 Ada Generation"}
 BOTH_PAID = """
@@ -66,7 +66,7 @@ BOTH_PAID = """
     y    |           6                6"""
 OLD_AND_NEW = held(
     [machine("old", 1, not_ready=[[at(2), at(END)]], dcgm=False), machine("new", 1, 2)],
-    pod("a", "old", [0], 0, 2), pod("b", "new", [0], 3, END), util=busy("new", [0], 2, END),
+    "a | old | 0 | 0 | 2", "b | new | 0 | 3 | 8", util="new | 0 | 2 | 8",
 )  # fmt: skip
 STALE = """
     node pod | held unallocated cost unallocated_cost
@@ -74,9 +74,9 @@ STALE = """
     new  b   |    5           0    5                0
     new  -   |    0           1    0                1"""
 SAME = {"shared_machine": "node old is the same machine as node new of cluster"}
-V_AND_W = held([machine("w", 1), machine("v", 1)], pod("a", "v", [0], 0, END))
+V_AND_W = held([machine("w", 1), machine("v", 1)], "a | v | 0 | 0 | 8")
 GAPS = ("bridged 3 4",)
-LABEL_LOST = held([machine("w", 1)], pod("a", "w", [0], 0, END), util=busy("w", [0], 0, END))
+LABEL_LOST = held([machine("w", 1)], "a | w | 0 | 0 | 8", util="w | 0 | 0 | 8")
 TWO_OF_ONE = held([machine("w", 1), machine("v", 1)])
 
 
@@ -110,7 +110,7 @@ CASES = [
     *(
         case(
             f"a lost GPU is unavailable {'with' if labeled else 'without'} a label",
-            held([machine("w", 8)], pod("a", "w", [0, 1, 2, 3, 4], 0, END), util=busy("w", [0], 0, END)), """
+            held([machine("w", 8)], "a | w | 0 1 2 3 4 | 0 | 8", util="w | 0 | 0 | 8"), """
             pod | held unallocated unavailable cost unallocated_cost
             a   |   40           0           0   40                0
             -   |    0          24           6    0               24""",
@@ -128,7 +128,7 @@ CASES = [
     case("GPUs added at noon as uuids say", ONE_OF_EIGHT, ADDED, without(4, 7, 4), FOUR_FIRST, NO_COUNT),
     # of a g6.12xlarge only two GPUs show until 04:00: it has four, and two of them are unavailable for 4 h
     case(
-        "an instance type has all its GPUs from the start", held([node("w", "g6.12xlarge", 0, END)]), """
+        "an instance type has all its GPUs from the start", held(["w | g6.12xlarge | 0 | 8"]), """
         gpu_count | unallocated unavailable unallocated_cost
         4         |          32           8             38.4""",
         without(2, 3, 4), revalue("kube_node_status_.*", 2, PLAIN, (0, 4)), NO_COUNT,
@@ -144,8 +144,8 @@ CASES = [
     case(
         "slots that change without labels",
         held(
-            [machine("w", 1, replicas=4)], pod("a", "w", [0], 0, 4), pod("b", "w", [0], 4, END),
-            util=busy("w", [0], 0, END), node_labels=False,
+            [machine("w", 1, replicas=4)], "a | w | 0 | 0 | 4", "b | w | 0 | 4 | 8",
+            util="w | 0 | 0 | 8", node_labels=False,
         ), """
         pod | held unallocated
         a   |    1           0
@@ -203,7 +203,7 @@ CASES = [
     ),
     # from 05:00 to 06:00 a second machine is w, too
     case(
-        "a name of two machines for an hour leaves out that hour", held([machine("w", 1)], pod("a", "w", [0], 0, END)), """
+        "a name of two machines for an hour leaves out that hour", held([machine("w", 1)], "a | w | 0 | 0 | 8"), """
         node pod | held cost
         w    a   |    7    7""",
         cloud("i-1"), second_w(5, 6), warnings={"twofold_node": "node w is two machines"},
@@ -220,7 +220,7 @@ CASES = [
     # both `old` and, from 02:00, `new` measure one GPU: the pod on `new` pays its 4 of 8 hours
     case(
         "the newer of two live objects keeps the machine",
-        held([machine("old", 1), machine("new", 1, 2)], pod("a", "new", [0], 4, END)), """
+        held([machine("old", 1), machine("new", 1, 2)], "a | new | 0 | 4 | 8"), """
         node pod | held unallocated cost unallocated_cost
         old  -   |    0           2    0                2
         new  a   |    4           0    4                0

@@ -10,7 +10,7 @@ from tests.fleets.case import Edit, alone, case, drop, scale
 from tests.fleets.coverage import day, held
 from tests.fleets.hosts import paused
 from tests.fleets.shares import claiming, given
-from tests.replay.cases.words import at, busy, fleet, node, pod
+from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.scrape import scrape
 
 BRIDGES = (
@@ -19,7 +19,7 @@ BRIDGES = (
 )
 #: Four GPUs are held for a day of which ten hours were not seen; two of them are never used.
 UNSEEN = fleet(
-    24, [node("n", "p4de.24xlarge", 0, 24)], [pod("train", "n", [0, 1, 2, 3], 0, 24)], busy("n", [0, 1], 0, 24),
+    24, ["n | p4de.24xlarge | 0 | 24"], ["train | n | 0 1 2 3 | 0 | 24"], "n | 0 1 | 0 | 24",
     ksm_silent=[[at(5), at(15)]],
 )  # fmt: skip
 ALONE = [case("unseen", UNSEEN, """
@@ -43,7 +43,7 @@ BRIDGED = [
     case(
         "bare pods of HAMi hold the default memory",
         alone(
-            6, "g6.12xlarge", pod("bare", "w", [0], 0, 6), pod("cores", "w", [1], 0, 6, asks={"nvidia_com_gpucores": 50}),
+            6, "g6.12xlarge", "bare | w | 0 | 0 | 6", pod("cores", "w", [1], 0, 6, asks={"nvidia_com_gpucores": 50}),
             of={"offers": {"nvidia_com_gpu": 40}},
         ), """
         pod   | held
@@ -60,7 +60,7 @@ def basis(name: str, table: str, *changes: Edit, **more: Any) -> Any:
         pod("b", "n", [], 0, 4, "labs", cpu=1, memory_gib=4),
     ]
     nodes = [node("n", "g5.xlarge", 0, 4, vcpus=4, memory_gib=16)]
-    described = fleet(4, nodes, pods, busy("n", [0], 0, 2), cost_basis=more.pop("cost_basis", "scad"))
+    described = fleet(4, nodes, pods, "n | 0 | 0 | 2", cost_basis=more.pop("cost_basis", "scad"))
     return case(name, described, "pod | cost unallocated_cost\n" + table, *changes, **more)
 
 

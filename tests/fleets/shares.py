@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tests.fleets.case import Case, Edit, alone, case, drop
-from tests.replay.cases.words import at, busy, fleet, node, pod
+from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.series import Series
+from tests.text_tables import words
 
 L4 = "g6.12xlarge"
 BARE = {"dcgm": False, "gfd": False, "instance_type": "box.large"}
@@ -19,20 +20,10 @@ TIMES = np.arange(at(0), at(6), 60, dtype=np.int64) * 1000
 
 def allocated(claim: str, device: str, driver: str = "gpu.nvidia.com", pool: str = "w") -> Series:
     """kube-state-metrics' series of a device that a claim of namespace train was given."""
-    labels = {
-        "namespace": "train",
-        "resourceclaim": claim,
-        "request": "gpu",
-        "driver": driver,
-        "pool": pool,
-        "device": device,
-    }
-    base = {
-        "__name__": "kube_resourceclaim_allocation_device_info",
-        "job": "kube-state-metrics",
-        "instance": "10.4.0.30:8080",
-    }
-    return Series({**base, **labels}, TIMES, np.ones(len(TIMES)))
+    labels = words(f"""
+        __name__=kube_resourceclaim_allocation_device_info job=kube-state-metrics instance=10.4.0.30:8080 namespace=train
+        resourceclaim={claim} request=gpu driver={driver} pool={pool} device={device}""")
+    return Series(labels, TIMES, np.ones(len(TIMES)))
 
 
 def given(claim: str, *devices: str, driver: str = "gpu.nvidia.com") -> Edit:
@@ -45,10 +36,9 @@ def claiming(name: str, start: float, end: float, claim: str = "shared") -> dict
 
 def exported(series: list[Series]) -> list[Series]:
     """The exporter names one of a claim's pods, and the claim."""
-    labels = {
-        "__name__": "DCGM_FI_DEV_GPU_UTIL", "job": "dcgm-exporter", "instance": "w:9400", "UUID": "GPU-w-0", "Hostname": "w",
-        "namespace": "train", "pod": "long", "dra_claim_name": "shared", "dra_claim_namespace": "train",
-    }  # fmt: skip
+    labels = words("""
+        __name__=DCGM_FI_DEV_GPU_UTIL job=dcgm-exporter instance=w:9400 UUID=GPU-w-0 Hostname=w namespace=train pod=long
+        dra_claim_name=shared dra_claim_namespace=train""")
     return [*series, Series(labels, TIMES, np.full(len(TIMES), 70.0))]
 
 
@@ -65,17 +55,12 @@ def held(
     name: str, described: Fleet, figures: Mapping[str, float | str], *changes: Edit, **more: Any
 ) -> Case:
     """A case of no more than what pods hold."""
-    return case(
-        name,
-        described,
-        "pod | held\n" + "\n".join(f"{pod} | {hours}" for pod, hours in figures.items()),
-        *changes,
-        **more,
-    )
+    rows = [f"{pod} | {hours}" for pod, hours in figures.items()]
+    return case(name, described, "\n".join(["pod | held", *rows]), *changes, **more)
 
 
 # a claim of six hours that a second pod joins for the first three: 1.5 + 3 and 1.5
-SHARED = alone(6, L4, claiming("long", 0, 6), claiming("short", 0, 3), util=busy("w", [0], 0, 6))
+SHARED = alone(6, L4, claiming("long", 0, 6), claiming("short", 0, 3), util="w | 0 | 0 | 6")
 SPLIT = {"long": 4.5, "short": 1.5}
 
 
@@ -87,7 +72,7 @@ def unlisted(instance_type: str, worth: str) -> Case:
     where = {"instance_type": instance_type, "offers": {"example_com_npu": 8}}
     if instance_type != L4:
         where |= {"gpus": [], "gfd": False, "dcgm": False}
-    nodes = [node("w", L4, 0, 6) | where, node("g", "g5.xlarge", 0, 6)]
+    nodes = [node("w", L4, 0, 6) | where, "g | g5.xlarge | 0 | 6"]
     words = f"example_com_npu … 12.0 hours of it held by 1 pod of train on 1 node … {worth}"
     return held(
         f"an unlisted resource on {instance_type}", fleet(6, nodes, [odd("odd", "example_com_npu", 4, 3)], {}), {},
@@ -120,14 +105,14 @@ def hami(units: int, labels: dict[str, str], gpus: str, guessed: bool) -> Case:
     ]  # fmt: skip
     name = f"a pod of HAMi beside {units} units{' with a label' if labels else ''}"
     return held(
-        name, fleet(6, nodes, [part, pod("other", "b", [0], 0, 6)], {}), {"part": 1.8, "other": gpus},
+        name, fleet(6, nodes, [part, "other | b | 0 | 0 | 6"], {}), {"part": 1.8, "other": gpus},
         warnings={"guessed_share": ""} if guessed else {},
     )  # fmt: skip
 
 
 def cut(devices: str, numbers: str, gpus: float) -> Case:
     """An annotation of more than a pod can hold, beside a pod with a GPU."""
-    pods = [fraction("odd", numbers, gpu_fraction_num_devices=devices), pod("whole", "w", [0], 0, 4)]
+    pods = [fraction("odd", numbers, gpu_fraction_num_devices=devices), "whole | w | 0 | 0 | 4"]
     said = (
         {} if (devices, numbers) == ("2", "0.5") else {"guessed_share": f"({4 * gpus:.1f} GPU-hours of 1 pod"}
     )
@@ -156,7 +141,7 @@ CASES = [
     unlisted(L4, "7.20 USD"), unlisted("box.large", "3.00 USD"), unlisted("strange", "no price"),
     held(
         "reservations whose pods are hidden",
-        alone(6, L4, pod("reservation-0", "w", [0], 0, 4, "kai-resource-reservation"), fraction("half")), {"reservation-0": 4},
+        alone(6, L4, "reservation-0 | w | 0 | 0 | 4 | kai-resource-reservation", fraction("half")), {"reservation-0": 4},
         drop("kube_pod_annotations"),
         warnings={"hidden_fractions": "kai-resource-reservation … 4.0 GPU-hours of 1 pod … pods=[gpu-fraction,gpu-memory"},
     ),

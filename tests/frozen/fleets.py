@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from typer.testing import CliRunner
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.collect.progress.mappings import ready_made, series_of
@@ -30,7 +28,8 @@ from tests.replay.load import load, write_book
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.replay.work import put
-from tests.text_tables import text_rows
+from tests.text_tables import text_rows, words
+from tests.unit.command import call
 from tests.unit.spot import answer, change
 from tests.unit.test_price_bill_fleets import machines, rate
 
@@ -113,27 +112,29 @@ JOBS = """JobID|JobIDRaw|JobName|Cluster|Account|User|State|Submit|Start|End|Ela
 7.batch|7.batch|batch|hpc|nlp||COMPLETED|1773100860|1773100860|1773108060|7200|n1|cpu=4,gres/gpu:a100=4,gres/gpu=4,node=1
 8|8|sweep|of|names|hpc|cv|bob|RUNNING|1773104400|1773104400|Unknown|3600|n1|cpu=1,gres/gpu:a100=1,gres/gpu=1,node=1
 """
+SPEEDS = "gpu_model,relative_speed\nA100-SXM4-80GB,1\nA100-SXM4-40GB,0.9\nL4,0.25\n"
 NODES = "NodeName=n1 Gres=gpu:a100:4 Partitions=gpu State=MIXED\nNodeName=n2 Gres=gpu:a100:4 Partitions=gpu State=IDLE\n"
+
+
+#: What commands of the first fleet are given.
+FILES = {
+    "gpucost.toml": ESTIMATED_CONFIG, "broken.toml": "[idle]\nthreshold = 5\n", "onprem.toml": ONPREM, "plan.toml": PLAN,
+    "epochs.csv": EPOCHS, "jobs.psv": JOBS, "nodes.txt": NODES, "speeds.csv": SPEEDS,
+}  # fmt: skip
 
 
 def estimated(folder: Path) -> None:
     """Two weeks in two clusters: training, serving, notebooks, spot nodes, a dear day, work done and queues; no bill."""
-    write(folder, "gpucost.toml", ESTIMATED_CONFIG)
+    for name, text in FILES.items():
+        write(folder, name, text)
     write_book(folder, (line for line in BOOK if "p5." not in line))
-    write(folder, "broken.toml", "[idle]\nthreshold = 5\n")
-    write(folder, "onprem.toml", ONPREM)
-    write(folder, "plan.toml", PLAN)
-    write(folder, "epochs.csv", EPOCHS)
-    write(folder, "jobs.psv", JOBS)
-    write(folder, "nodes.txt", NODES)
     write(
         folder,
         "nodes.csv",
-        "nodes\n" + "".join(f"{2 + 6 * (8 <= hour % 24 < 20)}\n" for hour in range(24 * 28)),
+        "\n".join(["nodes", *(str(2 + 6 * (8 <= hour % 24 < 20)) for hour in range(24 * 28)), ""]),
     )
-    write(folder, "speeds.csv", "gpu_model,relative_speed\nA100-SXM4-80GB,1\nA100-SXM4-40GB,0.9\nL4,0.25\n")
-    steps = [("2026-03-01", "14.2"), ("2026-03-12", "16.9"), ("2026-03-18", "15.1")]
-    changes = [change(day, price, "us-west-2b", "p4de.24xlarge") for day, price in steps]
+    steps = {"2026-03-01": "14.2", "2026-03-12": "16.9", "2026-03-18": "15.1"}
+    changes = [change(day, price, "us-west-2b", "p4de.24xlarge") for day, price in steps.items()]
     write(folder, "history.json", answer(changes))
     config = load_config(folder / "gpucost.toml", environ={}, cwd=folder)
     described = _two_weeks()
@@ -178,8 +179,7 @@ FLEETS: dict[str, Callable[[Path], None]] = {"estimated": estimated, "billed": b
 
 
 def _run(folder: Path, command: str, file: Path) -> None:
-    result = CliRunner().invoke(app, [*command.split(), str(file), "--config", str(folder / "gpucost.toml")])
-    assert result.exit_code == 0, result.output
+    call(*command.split(), str(file), "--config", str(folder / "gpucost.toml"))
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -247,48 +247,46 @@ def _two_weeks() -> Fleet:
     return fleet(HOURS, nodes, pods, util, scrape=900, cluster_label=True)
 
 
+#: What is counted for each answer of a chat model: mapping, how much, and a label.
+CHAT = """
+vllm-requests          | 0.97 | finished_reason=stop
+vllm-requests          | 0.03 | finished_reason=abort
+vllm-prompt-tokens     | 780  |
+vllm-generation-tokens | 214  |
+"""
+#: Run, parent, name, status, from hour, to hour, namespace, workload, loss.
+RUNS = """
+parent  |        | sweep   | FINISHED | 24  | 199 |       |             |
+sweep-1 | parent | sweep-1 | FINISHED | 24  | 60  | train | Job/sweep-1 | 2.76
+sweep-2 | parent | sweep-2 | FINISHED | 61  | 100 | train | Job/sweep-2 | 2.39
+sweep-3 | parent | sweep-3 | FAILED   | 101 | 199 | train | Job/sweep-3 | 1.99
+"""
+
+
 def _work(store: Store) -> None:
     """Epochs counted in a training pod, requests and tokens of a chat model, and a sweep that a tracker kept."""
     units = {unit.name: unit for unit in ready_made()}
-    scraped = {"namespace": "train", "pod": "run-a-0", "instance": "run-a-0:9100"}
-    told = [
-        (
-            series_of(units["training-epochs"], scraped, "main"),
-            [(hour, float(hour // 6)) for hour in range(2, 60, 2)],
-        )
-    ]
+    scraped = words("namespace=train pod=run-a-0 instance=run-a-0:9100")
+    epochs = [(hour, float(hour // 6)) for hour in range(2, 60, 2)]
+    told = [(series_of(units["training-epochs"], scraped, "main"), epochs)]
     for number in range(3):
-        labels = {
-            "namespace": "serve",
-            "pod": f"chat-5d8-{number}",
-            "instance": f"chat-{number}:8000",
-            "model_name": "llama-3-8b",
-        }
         done = [(hour, 4000.0 * hour + 1000 * number) for hour in range(0, HOURS, 2)]
-        for reason, share in (("stop", 0.97), ("abort", 0.03)):
-            of_reason = series_of(units["vllm-requests"], {**labels, "finished_reason": reason}, "main")
-            told.append((of_reason, [(hour, math.floor(value * share)) for hour, value in done]))
-        for name, each in (("vllm-prompt-tokens", 780), ("vllm-generation-tokens", 214)):
-            told.append(
-                (series_of(units[name], labels, "main"), [(hour, value * each) for hour, value in done])
+        for mapping, each, reason in text_rows(CHAT):
+            labels = words(
+                f"{reason} namespace=serve pod=chat-5d8-{number} instance=chat-{number}:8000 model_name=llama-3-8b"
             )
+            points = [(hour, math.floor(value * float(each))) for hour, value in done]
+            told.append((series_of(units[mapping], labels, "main"), points))
     put(store, told, HOURS)
-    span = (at(0) * 1000, at(HOURS) * 1000)
-    spans = {"sweep-1": (24, 60), "sweep-2": (61, 100), "sweep-3": (101, 199)}
     found = [
         ProgressRun(
-            "parent", "", "sweep", "sweep", "FINISHED", at(24) * 1000, at(199) * 1000, "", "", "", "", 0.0, {}
+            run, parent, "sweep", name, status, at(float(start)) * 1000, at(float(end)) * 1000, "", namespace, "", workload, 0.0,
+            {"val_loss": float(loss)} if loss else {},
         )
-    ]
-    found += [
-        ProgressRun(
-            name, "parent", "sweep", name, "FAILED" if name == "sweep-3" else "FINISHED", at(start) * 1000, at(end) * 1000,
-            "", "train", "", f"Job/{name}", 0.0, {"val_loss": 3 - start / 100},
-        )
-        for name, (start, end) in spans.items()
+        for run, parent, name, status, start, end, namespace, workload, loss in text_rows(RUNS)
     ]  # fmt: skip
     with store.write() as con:
-        load_runs(con, "mlflow", span, found, ProgressBatch())
+        load_runs(con, "mlflow", (at(0) * 1000, at(HOURS) * 1000), found, ProgressBatch())
 
 
 def _queues() -> list[Series]:
@@ -296,15 +294,12 @@ def _queues() -> list[Series]:
     hours = np.arange(0, HOURS, 0.5)
     times = (at(0) + hours * 3600).astype(np.int64) * 1000
     is_day = (hours % 24 >= 8) & (hours % 24 < 20)
-    base = {"job": "kueue", "instance": "10.0.0.7:8443", "cluster": "main", "cluster_queue": "research"}
-    of_gpus = {**base, "cohort": "gpus", "flavor": "any", "resource": "nvidia.com/gpu"}
+    base = words("job=kueue instance=10.0.0.7:8443 cluster=main cluster_queue=research")
+    of_gpus = base | words("cohort=gpus flavor=any resource=nvidia.com/gpu")
 
     def one(metric: str, values: Any, labels: dict[str, str]) -> Series:
-        return Series(
-            {"__name__": f"kueue_{metric}", **labels},
-            times,
-            np.broadcast_to(np.asarray(values, float), times.shape),
-        )
+        samples = np.broadcast_to(np.asarray(values, float), times.shape)
+        return Series({"__name__": f"kueue_{metric}", **labels}, times, samples)
 
     admitted = np.floor(hours)
     wait = "admission_wait_time_seconds"
@@ -316,6 +311,5 @@ def _queues() -> list[Series]:
         one(f"{wait}_sum", admitted * 90, base),
         one(f"{wait}_count", admitted, base),
         one(f"{wait}_bucket", np.floor(admitted / 2), {**base, "le": "40"}),
-        one(f"{wait}_bucket", admitted, {**base, "le": "320"}),
-        one(f"{wait}_bucket", admitted, {**base, "le": "+Inf"}),
+        *(one(f"{wait}_bucket", admitted, {**base, "le": most}) for most in ("320", "+Inf")),
     ]

@@ -35,6 +35,8 @@ from tests.frozen.test_answers import GOLDEN, WIDTH, Fleet, alone, made_once
 from tests.golden import report_fleet
 from tests.golden.report_fleet import HOUR, OCTOBER
 from tests.replay.series import Series
+from tests.text_tables import columns, text_rows
+from tests.unit.command import call
 from tests.unit.test_texts import hidden
 
 HARM = (
@@ -45,10 +47,9 @@ HARM = (
 OF_CLUSTERS = "\x1b[2J\x07\r\u202e\u200b\U000e0041|`<script>\"'/../$(x)\n"
 #: Begins as a formula does.
 BEGINNING = "=cmd|"
-NAMES = {
-    "node", "Hostname", "namespace", "pod", "created_by_name", "owner_name", "cluster_queue", "cohort", "flavor",
-    "exported_namespace", "exported_pod", "model_name", "label_team", "instance",
-}  # fmt: skip
+NAMES = """
+    node Hostname namespace pod created_by_name owner_name cluster_queue cohort flavor exported_namespace exported_pod model_name
+    label_team instance"""
 #: What is said of machines has to fit catalogs and the bill: of these values only.
 FACTS = {"NVIDIA-H100-80GB-HBM3", "NVIDIA H100 80GB HBM3", "europe-west4-a"}
 #: Names of the two fleets in the words of commands.
@@ -67,7 +68,7 @@ def harmful_labels(series: Series) -> Series:
 def harmful_label(name: str, value: str) -> str:
     if name == "cluster":
         return harmful(value, OF_CLUSTERS)
-    return harmful(value) if name in NAMES or value in FACTS else value
+    return harmful(value) if name in NAMES.split() or value in FACTS else value
 
 
 def harmful_series(series: ProgressSeries) -> ProgressSeries:
@@ -101,39 +102,30 @@ def harmful_config(text: str) -> str:
     return re.sub(r"(?m)^(name|team|teams|groups|namespaces|who|why) = (.+)$", changed, text)
 
 
-def harmful_bill(text: str) -> str:
-    """Descriptions, products, tags and names; not what says which machine a charge is for, and what it costs."""
-    rows = list(csv.reader(io.StringIO(text)))
-    told = [
-        at
-        for at, name in enumerate(rows[0])
-        if re.search("(?i)description|product_?name|tag|resourcename|invoice", name)
-    ]
-    for row in rows[1:]:
-        for at in told:
-            row[at] = (
-                harmful(row[at]) if not row[at].startswith("{") else json.dumps({harmful("k"): harmful("v")})
-            )
+def rewritten(text: str, changed: Callable[[str, str], str]) -> str:
+    """A CSV file whose cells below the first row are changed, by column and value."""
+    head, *rows = csv.reader(io.StringIO(text))
     target = io.StringIO()
-    csv.writer(target).writerows(rows)
+    csv.writer(target).writerows([head, *(map(changed, head, row) for row in rows)])
     return target.getvalue()
+
+
+def harmful_cell(column: str, cell: str) -> str:
+    """Descriptions, products, tags and names of a bill; not what says which machine a charge is for, and what it costs."""
+    if not re.search("(?i)description|product_?name|tag|resourcename|invoice", column):
+        return cell
+    return json.dumps({harmful("k"): harmful("v")}) if cell.startswith("{") else harmful(cell)
 
 
 def harmful_file(name: str, text: str) -> str:
     if name.endswith(".toml") and name != "broken.toml":
         return harmful_config(text)
     if name in ("cur.csv", "focus.csv", "azure.csv"):
-        return harmful_bill(text)
+        return rewritten(text, harmful_cell)
     if name == "epochs.csv":
-        rows = [
-            [harmful(cell) if cell == "train" else cell for cell in row]
-            for row in csv.reader(io.StringIO(text))
-        ]
-        target = io.StringIO()
-        csv.writer(target).writerows(rows)
-        return target.getvalue()
+        return rewritten(text, lambda _, cell: harmful(cell) if cell == "train" else cell)
     if name == "jobs.psv":
-        one_field = HARM.replace("|", "").replace("\n", "").replace("\r", "").replace("\u2028", "")
+        one_field = re.sub("[|\n\r\u2028]", "", HARM)
         return re.sub(r"\b(bert|nlp|ann|bob|hpc)\b", lambda found: found[0] + one_field, text)
     return text
 
@@ -165,12 +157,9 @@ class _Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.scripts += tag == "script"
-        self.found += [name for name, _ in attrs if name.startswith("on")]
-        self.found += [
-            value
-            for name, value in attrs
-            if name in ("href", "src") and value and value.startswith("javascript")
-        ]
+        for name, value in attrs:
+            if name.startswith("on") or (name in ("href", "src") and (value or "").startswith("javascript")):
+                self.found.append(name)
 
 
 def check(text: str, kind: str) -> None:
@@ -200,13 +189,13 @@ def check(text: str, kind: str) -> None:
             assert len({line.count("|") for line in unescaped}) == 1
 
 
-KINDS = {
-    "export-openmetrics": "metrics",
-    "export-alerts": "yaml",
-    "export-recording-rules": "yaml",
-    "export-cronjob": "yaml",
-    "export-dashboard": "json",
-}
+KINDS = columns("""
+    export-openmetrics      metrics
+    export-alerts           yaml
+    export-recording-rules  yaml
+    export-cronjob          yaml
+    export-dashboard        json
+""")
 
 
 # Parquet holds names as they are
@@ -217,48 +206,40 @@ ANSWERS = [one for one in answers() if one.format != "parquet"]
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of four hours in which all that can be named is named to do harm."""
     fleet = report_fleet.Fleet()
-    fleet.node(
-        1, harmful("n1"), harmful("A100"), 8, "on_demand", "24.48", cluster=harmful("prod", OF_CLUSTERS)
-    )
-    fleet.pod(
-        1,
-        1,
-        harmful("train"),
-        harmful("run-a"),
-        f"Job/{harmful('run-a')}",
-        cluster=harmful("prod", OF_CLUSTERS),
-    )
+    cluster = harmful("prod", OF_CLUSTERS)
+    fleet.node(1, harmful("n1"), harmful("A100"), 8, "on_demand", "24.48", cluster=cluster)
+    workload = harmful("run-a")
+    fleet.pod(1, 1, harmful("train"), workload, f"Job/{workload}", cluster=cluster)
     for hour in range(4):
         fleet.cell(OCTOBER + hour * HOUR, 1, [(1, harmful("research"), 4, 1.0, 0.5)])
-    fleet.rows["collected"].append((harmful("prod", OF_CLUSTERS), OCTOBER, OCTOBER + 4 * HOUR))
+    fleet.rows["collected"].append((cluster, OCTOBER, OCTOBER + 4 * HOUR))
     path = tmp_path_factory.mktemp("small") / "store.duckdb"
     fleet.write(path)
     return path
 
 
-NAMED = "--month 2026-10 --by cluster,team,namespace,workload,pod,node,gpu_model"
-CHEAP = {
-    f"report {NAMED}": "terminal",
-    f"report {NAMED} --format markdown": "markdown",
-    f"report {NAMED} --format csv": "csv",
-    f"report {NAMED} --format json": "json",
-    f"report {NAMED} --format html": "html",
-    "export openmetrics --month 2026-10": "metrics",
-    "sql 'from allocations'": "terminal",
-}
+NAMED = "report --month 2026-10 --by cluster,team,namespace,workload,pod,node,gpu_model"
+CHEAP = f"""
+terminal | {NAMED}
+markdown | {NAMED} --format markdown
+csv      | {NAMED} --format csv
+json     | {NAMED} --format json
+html     | {NAMED} --format html
+metrics  | export openmetrics --month 2026-10
+terminal | sql 'from allocations'
+"""
 
 
 @pytest.mark.usefixtures("in_an_empty_folder")
-@pytest.mark.parametrize("words", CHEAP)
+@pytest.mark.parametrize(("kind", "words"), text_rows(CHEAP))
 def test_hostile_names_of_a_small_store_do_nothing(
-    words: str, small: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, words: str, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    result = CliRunner().invoke(app, [*shlex.split(words), "--store", str(small)])
-    assert result.exit_code == 0, result.output
-    assert BEGINNING[:4] in result.stdout
-    check(result.stderr, "terminal")
-    check(result.stdout, CHEAP[words])
+    out, err = call(*shlex.split(words), "--store", str(small))
+    assert BEGINNING[:4] in out
+    check(err, "terminal")
+    check(out, kind)
 
 
 @pytest.mark.slow
@@ -294,20 +275,20 @@ def test_hostile_names_do_nothing(
         fleet.restore()
 
 
+AT_A_TERMINAL = """
+estimated | report --month 2026-03 --by team,namespace -v
+estimated | export openmetrics --month 2026-03
+estimated | export alerts
+estimated | explain team research --month 2026-03
+estimated | sql 'from allocations'
+estimated | collect slurm jobs.psv nodes.txt --store new.duckdb
+billed    | report --month 2026-03 --format focus
+billed    | collect aws cur.csv --store new.duckdb
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fleet", "words"),
-    [
-        ("estimated", "report --month 2026-03 --by team,namespace -v"),
-        ("estimated", "export openmetrics --month 2026-03"),
-        ("estimated", "export alerts"),
-        ("estimated", "explain team research --month 2026-03"),
-        ("estimated", "sql 'from allocations'"),
-        ("estimated", "collect slurm jobs.psv nodes.txt --store new.duckdb"),
-        ("billed", "report --month 2026-03 --format focus"),
-        ("billed", "collect aws cur.csv --store new.duckdb"),
-    ],
-)
+@pytest.mark.parametrize(("fleet", "words"), text_rows(AT_A_TERMINAL))
 def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet], tmp_path: Path) -> None:
     """With colors and a changing line of what is being done, which are all that the terminal is told."""
     script = tmp_path / "script.py"
@@ -333,16 +314,16 @@ def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet]
     assert not hidden(text) and (BEGINNING[:4] in text or words.startswith("collect"))
 
 
-ELSEWHERE = (
-    "lake export lake",
-    "lake info lake",
-    "lake info lake --format json",
-    "lake attribute lake",
-    "report --lake lake --month 2026-03 --by cluster,namespace",
-    "store compact",
-    "export chart --out chart --image gpucost:1.0",
-    "open --no-browser --month 2026-03 -o page.html",
-)
+ELSEWHERE = """
+lake export lake
+lake info lake
+lake info lake --format json
+lake attribute lake
+report --lake lake --month 2026-03 --by cluster,namespace
+store compact
+export chart --out chart --image gpucost:1.0
+open --no-browser --month 2026-03 -o page.html
+"""
 
 
 @pytest.mark.slow
@@ -354,9 +335,8 @@ def test_lakes_and_pages_do_nothing_either(
     monkeypatch.setenv("GPUCOST_LAKE__WRITER", "main")
     monkeypatch.setenv("GPUCOST_ENGINE__MEMORY", "4GB")
     try:
-        for words in ELSEWHERE:
-            done = CliRunner().invoke(app, words.split())
-            assert done.exit_code == 0 and not hidden(done.output), (words, done.output)
+        for words in ELSEWHERE.strip().splitlines():
+            assert not hidden("".join(call(*words.split()))), words
         for path in fleet.new_files():
             assert not hidden(str(path)) and "\n" not in str(path)
     finally:

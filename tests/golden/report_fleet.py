@@ -17,6 +17,7 @@ from gpucost import attribute
 from gpucost.engine import run_stage
 from gpucost.store.connection import Store
 from tests.cell_tables import cell_tables
+from tests.text_tables import text_rows
 
 HOUR = 3_600_000
 UTC_ZONE = ZoneInfo("UTC")
@@ -24,16 +25,7 @@ OCTOBER = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
 OCTOBER_END = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
-TABLES = (
-    "nodes",
-    "allocations",
-    "node_hourly",
-    "cost_hourly",
-    "collected",
-    "coverage_gaps",
-    "warnings",
-    "loads",
-)
+TABLES = "nodes allocations node_hourly cost_hourly collected coverage_gaps warnings loads"
 FAMILIES = ["nodes", "pods", "requests", "phases"]
 SILENT = "kube-state-metrics was silent"
 EVER = (0, 2**63 - 1)
@@ -54,7 +46,9 @@ def _exact(number: float) -> Decimal:
 class Fleet:
     """Rows to insert, by table; made by `node`, `pod` and `cell`."""
 
-    rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {table: [] for table in TABLES})
+    rows: dict[str, list[tuple[Any, ...]]] = field(
+        default_factory=lambda: {table: [] for table in TABLES.split()}
+    )
     prices: dict[int, tuple[Decimal, float, str, date | None]] = field(default_factory=dict)
 
     def node(
@@ -148,12 +142,10 @@ class Fleet:
         by: str | None = None,
     ) -> None:
         """Time that was not seen, or not in full; signed `by` somebody."""
-        families, reason = (
-            ([], "declared") if kind == "off" else ([] if kind == "partial" else FAMILIES, SILENT)
-        )
-        self.rows["coverage_gaps"].append(
-            (cluster, start, end, kind, families, reason, by, by and "it was moved")
-        )
+        families = [] if kind in ("off", "partial") else FAMILIES
+        reason = "declared" if kind == "off" else SILENT
+        gap = (cluster, start, end, kind, families, reason, by, by and "it was moved")
+        self.rows["coverage_gaps"].append(gap)
 
     def _rest(self) -> list[tuple[Any, ...]]:
         """All the time of each cluster that neither `collected` nor a gap tells of."""
@@ -164,12 +156,8 @@ class Fleet:
             at = EVER[0]
             for start, end in [*sorted(row[1:] for row in covers if row[0] == cluster), (EVER[1], EVER[1])]:
                 if start > at:
-                    edges = {
-                        EVER[0]: "before its first sample",
-                        start: SILENT,
-                        EVER[1]: "after its last sample",
-                    }
-                    reason = edges[at if at == EVER[0] else start]
+                    edges = {start: SILENT, EVER[1]: "after its last sample"}
+                    reason = "before its first sample" if at == EVER[0] else edges[start]
                     found.append((cluster, at, start, "not_collected", FAMILIES, reason, None, None))
                 at = max(at, end)
         return found
@@ -199,19 +187,31 @@ class Fleet:
                 run_stage(con, "gpucost.attribute", stage)
 
 
+#: Number, name, model, GPUs, how it was bought, price per hour, where from and as of when.
+_NODES = """
+1 | a100-1    | A100 | 8 | on_demand | 24.48 | price_book | 2026-09-01
+2 | a100-spot | A100 | 8 | spot      | 9.36  | price_book | 2026-09-01
+3 | t4-spot   | T4   | 4 | spot      | 1.4   | catalog    | 2026-08-01
+4 | l4-new    | L4   | 1 | unknown   | 0.805 | catalog    | 2026-08-01
+"""
+#: Node, namespace, pod, workload.
+_PODS = """
+1 | ml-research | jupyter-alice-0  | StatefulSet/jupyter-alice
+2 | ml-research | llama-ft-x7k2p   | Job/llama-finetune
+3 | nlp-eval    | eval-29381-abcde | CronJob/nightly-evaluation-of-every-checkpoint
+1 | ml-product  | serve-5d9f-1     | Deployment/serve
+4 | vision      | ocr-1            | Pod/ocr-1
+"""
+
+
 def sample(*, hours: int = 744) -> Fleet:
     """October 2026: research and product held GPUs all month, vision a little; most on an A100 box, some on spot."""
     fleet = Fleet()
-    book, catalog = date(2026, 9, 1), date(2026, 8, 1)
-    fleet.node(1, "a100-1", "A100", 8, "on_demand", "24.48", as_of=book)
-    fleet.node(2, "a100-spot", "A100", 8, "spot", "9.36", as_of=book)
-    fleet.node(3, "t4-spot", "T4", 4, "spot", "1.4", source="catalog", as_of=catalog)
-    fleet.node(4, "l4-new", "L4", 1, "unknown", "0.805", source="catalog", as_of=catalog)
-    fleet.pod(1, 1, "ml-research", "jupyter-alice-0", "StatefulSet/jupyter-alice")
-    fleet.pod(2, 2, "ml-research", "llama-ft-x7k2p", "Job/llama-finetune")
-    fleet.pod(3, 3, "nlp-eval", "eval-29381-abcde", "CronJob/nightly-evaluation-of-every-checkpoint")
-    fleet.pod(4, 1, "ml-product", "serve-5d9f-1", "Deployment/serve")
-    fleet.pod(5, 4, "vision", "ocr-1", "Pod/ocr-1")
+    for node_id, name, model, gpus, bought, price, source, day in text_rows(_NODES):
+        as_of = date.fromisoformat(day)
+        fleet.node(int(node_id), name, model, int(gpus), bought, price, source=source, as_of=as_of)
+    for number, (node_id, *names) in enumerate(text_rows(_PODS), start=1):
+        fleet.pod(number, int(node_id), *names)
     for index in range(hours):
         at = OCTOBER + index * HOUR
         fleet.cell(at, 1, [(1, "research", 1, 1.0, 0.1), (4, "product", 4, 1.0, 0.75)] if index < 700 else [])
@@ -222,13 +222,10 @@ def sample(*, hours: int = 744) -> Fleet:
     fleet.rows["loads"].append(
         (1, 1, "prometheus", "main", OCTOBER, OCTOBER + hours * HOUR, 1000, 0, NOW.replace(tzinfo=None))
     )
-    fleet.rows["warnings"].append(
-        (
-            "unknown_capacity_type", "prod", "l4-new", OCTOBER, OCTOBER_END,
-            "1 node of cluster prod has no known capacity type: node labels are not exported",
-            "kube-state-metrics --metric-labels-allowlist=nodes=[*]",
-        )
-    )  # fmt: skip
+    message = "1 node of cluster prod has no known capacity type: node labels are not exported"
+    fix = "kube-state-metrics --metric-labels-allowlist=nodes=[*]"
+    warning = ("unknown_capacity_type", "prod", "l4-new", OCTOBER, OCTOBER_END, message, fix)
+    fleet.rows["warnings"].append(warning)
     return fleet
 
 

@@ -63,7 +63,7 @@ def fleets(draw: Draw) -> Fleet:
     scrape = draw(st.sampled_from([30, 60, 300]))
     end = MORNING + draw(st.integers(1, 6)) * 3600
     fleet = {
-        "start": MORNING,
+        **words.fleet(0, [], [], {}),
         "end": end,
         "scrape": scrape,
         "offset": draw(st.integers(0, scrape - 1)),
@@ -73,9 +73,6 @@ def fleets(draw: Draw) -> Fleet:
         "ksm_replicas": draw(st.sampled_from([1, 1, 2])),
         "prometheus_replicas": draw(st.sampled_from([1, 1, 2])),
         "hostname_label": draw(st.sampled_from(["Hostname", "hostname"])),
-        "nodes": [],
-        "pods": [],
-        "util": {},
         "invalid": {},
         "silent": [],
     }

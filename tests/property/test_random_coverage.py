@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpucost import pipeline
 from gpucost.engine import dicts
 from tests.property.fleets import RARELY_SLOW, period, priced
-from tests.replay.cases.words import at, fleet, node, pod
+from tests.replay.cases.words import at, fleet, pod
 from tests.replay.edits import drop, move
 from tests.replay.fleet import Fleet
 from tests.replay.load import load
@@ -27,7 +27,7 @@ def notebooks(draw: st.DrawFn) -> Fleet:
     """One or two nodes that stay up; on each, notebooks under one name come and go, with pauses of minutes to most of a day."""
     nodes, pods, util = [], [], {}
     for name in ("n0", "n1")[: draw(st.integers(1, 2))]:
-        nodes.append(node(name, "g5.xlarge", 0, HOURS))
+        nodes.append(f"{name} | g5.xlarge | 0 | {HOURS}")
         hour = draw(st.sampled_from([0.0, 0.5, 9.0]))
         spans = []
         while hour < HOURS - 1 and len(spans) < 4:
@@ -52,9 +52,9 @@ def gaps(described: Fleet, series: list[Series]) -> list[dict[str, Any]]:
 
 def notebook(*spans: tuple[float, float], **more: Any) -> Fleet:
     """One node, and a notebook that comes back to its GPU under its old name."""
-    pods = [pod("jupyter", "n0", [0], start, end) for start, end in spans]
+    pods = [f"jupyter | n0 | 0 | {start} | {end}" for start, end in spans]
     busy = {"GPU-n0-0": [[at(start), at(end), 3] for start, end in spans]}
-    return fleet(HOURS, [node("n0", "g5.xlarge", 0, HOURS)], pods, busy, **more)
+    return fleet(HOURS, [f"n0 | g5.xlarge | 0 | {HOURS}"], pods, busy, **more)
 
 
 PAUSES = {

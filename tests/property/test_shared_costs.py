@@ -53,19 +53,13 @@ def test_every_cut_adds_up(
         "node_id UBIGINT, allocation_id UBIGINT, time_bucket BIGINT, cost DECIMAL(38, 9), gpu_ms DECIMAL(38, 9))"
     )
     claims = [
-        (
-            pool,
-            split,
-            amount,
-            claim["team"],
-            1,
-            *(claim[name] for name in ("allocation_id", "time_bucket", "cost", "gpu_ms")),
-        )
+        {"pool": pool, "split": split, "amount": amount, "node_id": 1, **claim}
         for pool, (amount, split, told) in enumerate(pools)
         for claim in told
     ]
-    marks = ", ".join("(?, ?, ?, ?, ?, ?, ?, ?, ?)" for _ in claims)
-    con.execute(f"INSERT INTO report_claims VALUES {marks}", [value for claim in claims for value in claim])  # noqa: S608
+    for claim in claims:
+        columns, marks = ", ".join(claim), ", ".join(f"${name}" for name in claim)
+        con.execute(f"INSERT INTO report_claims ({columns}) VALUES ({marks})", claim)  # noqa: S608
     run_stage(con, "gpucost.questions.report.sharing", "60_pool_shares")
     rows = con.execute("SELECT pool, team, allocation_id, time_bucket, amount FROM pool_shares").fetchall()
     assert len(rows) == len(claims)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 from tests.replay.billing import DAY, HOUR, Charge
-from tests.text_tables import columns
+from tests.text_tables import columns, text_rows, words
 from tests.unit.bills import csv_text, snake
 
 ACCOUNT = "444455556666"
@@ -146,49 +145,15 @@ def _gcp_rows(charge: Charge) -> list[dict[str, Any]]:
     cores, gib, gpus = GCP_SHAPES[kind]
     name = charge.instance_id
     spot = "Spot Preemptible " if charge.option == "spot" else ""
+    attached = "attached to Spot Preemptible VMs " if spot else ""
     core, memory = (charge.cost * share / 10 for share in (2, 1))
-    parts = [
-        (
-            f"{spot}A2 Instance Core running in Netherlands",
-            core,
-            charge.seconds * cores,
-            "seconds",
-            charge.seconds * cores / HOUR,
-            "hour",
-        ),
-        (
-            f"{spot}A2 Instance Ram running in Netherlands",
-            memory,
-            charge.seconds * gib * 2**30,
-            "byte-seconds",
-            charge.seconds * gib / HOUR,
-            "gibibyte hour",
-        ),
-        (
-            f"Nvidia Tesla A100 GPU {'attached to Spot Preemptible VMs ' if spot else ''}running in Netherlands",
-            charge.cost - core - memory,
-            charge.seconds * gpus,
-            "seconds",
-            charge.seconds * gpus / HOUR,
-            "hour",
-        ),
-        (
-            "Network Internet Data Transfer Out from Netherlands",
-            Decimal("0.02"),
-            2**30,
-            "bytes",
-            1,
-            "gibibyte",
-        ),
-        (
-            "SSD backed PD Capacity in Netherlands",
-            Decimal("0.05"),
-            2**30,
-            "byte-seconds",
-            1,
-            "gibibyte month",
-        ),
-    ]
+    parts = text_rows(f"""
+        {spot}A2 Instance Core running in Netherlands | {core} | {charge.seconds * cores} | seconds | {charge.seconds * cores / HOUR} | hour
+        {spot}A2 Instance Ram running in Netherlands | {memory} | {charge.seconds * gib * 2**30} | byte-seconds | {charge.seconds * gib / HOUR} | gibibyte hour
+        Nvidia Tesla A100 GPU {attached}running in Netherlands | {charge.cost - core - memory} | {charge.seconds * gpus} | seconds | {charge.seconds * gpus / HOUR} | hour
+        Network Internet Data Transfer Out from Netherlands | 0.02 | {2**30} | bytes | 1 | gibibyte
+        SSD backed PD Capacity in Netherlands | 0.05 | {2**30} | byte-seconds | 1 | gibibyte month
+    """)  # noqa: E501
     return [
         {
             "billing_account_id": "01AAAA-BBBBBB-CCCCCC",
@@ -205,16 +170,15 @@ def _gcp_rows(charge: Charge) -> list[dict[str, Any]]:
             "location": {"location": zone, "country": "NL", "region": region, "zone": zone},
             "export_time": f"{_utc(charge.start + 3 * HOUR):%Y-%m-%dT%H:%M:%SZ}",
             # a discount on usage is part of what it costs, a promotion is not
-            "cost": float(cost * 2) if place == 2 else float(cost),
+            "cost": float(cost) * 2 if place == 2 else float(cost),
             "currency": "USD",
             "currency_conversion_rate": 1,
             "usage": {
-                "amount": amount,
-                "unit": unit,
-                "amount_in_pricing_units": priced,
-                "pricing_unit": pricing_unit,
+                **words(f'unit={unit} pricing_unit="{pricing_unit}"'),
+                "amount": int(amount),
+                "amount_in_pricing_units": float(priced),
             },
-            "credits": _gcp_credits(cost) if place == 2 else [],
+            "credits": json.loads(_CREDITS.replace("COST", cost)) if place == 2 else [],
             "invoice": {"month": f"{_utc(charge.start):%Y%m}"},
             "cost_type": "regular",
             "resource": {
@@ -226,11 +190,10 @@ def _gcp_rows(charge: Charge) -> list[dict[str, Any]]:
     ]
 
 
-def _gcp_credits(cost: Decimal) -> list[dict[str, Any]]:
-    return [
-        {"name": "Negotiated savings", "full_name": "", "id": "", "type": "DISCOUNT", "amount": -float(cost)},
-        {"name": "Trial", "full_name": "", "id": "", "type": "PROMOTION", "amount": -0.01},
-    ]
+_CREDITS = """[
+    {"name": "Negotiated savings", "full_name": "", "id": "", "type": "DISCOUNT", "amount": -COST},
+    {"name": "Trial", "full_name": "", "id": "", "type": "PROMOTION", "amount": -0.01}
+]"""
 
 
 def azure_amortized(days: Iterable[Charge]) -> str:

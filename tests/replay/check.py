@@ -10,9 +10,51 @@ from typing import Any
 from gpucost.store.connection import Store
 from tests.oracle import Figures
 from tests.oracle.calculation import PodKey
-from tests.replay.compare import FLEET_HOURS, FLEET_MONEY, HOURS, MONEY, differences, slack_of_pods
 from tests.replay.fleet import Fleet, is_on, period_of, read_expected, read_fleet
 from tests.replay.result import by_pod, total, unpaid
+
+RELATIVE = 0.005
+HOURS = tuple(f"{name}_gpu_hours" for name in ("allocated", "active", "idle", "unmeasured", "spot"))
+FLEET_HOURS = tuple(
+    f"{name}_gpu_hours" for name in ("capacity", "unallocated", "unavailable", "over_allocated")
+)
+MONEY, FLEET_MONEY = ("cost", "idle_cost"), ("node_cost", "unallocated_cost")
+
+
+def differences(
+    what: str,
+    actual: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    measures: tuple[str, ...],
+    slack: Mapping[str, float],
+) -> list[str]:
+    """One line per measure that is further off than 0.5 % plus its slack; what is not expected is expected to be 0."""
+    wrong = []
+    for measure in measures:
+        said, truth = float(actual.get(measure) or 0), float(expected.get(measure) or 0)
+        allowed = RELATIVE * abs(truth) + slack.get(measure, 0.0) + 1e-6
+        if abs(said - truth) > allowed:
+            wrong.append(f"{what}: {measure} is {said:.6f}, true is {truth:.6f} (allowed ±{allowed:.6f})")
+    return wrong
+
+
+def slack_of_pods(fleet: Mapping[str, Any], pods: list[tuple[float, float, int]]) -> dict[str, float]:
+    """What scraping cannot know of pods, each (GPUs held, price per GPU-hour, edges that no timestamp metric fixes).
+
+    Held time and cost: one scrape interval per such edge. Activity is sampled: one interval at either edge of every pod.
+    """
+    interval = fleet["scrape"] / 3600
+    held = sum(edges * interval * gpus for gpus, _, edges in pods)
+    cost = sum(edges * interval * gpus * rate for gpus, rate, edges in pods)
+    measured = sum(2 * interval * gpus for gpus, _, _ in pods)
+    idle_cost = sum(2 * interval * gpus * rate for gpus, rate, _ in pods)
+    return {
+        **dict.fromkeys(HOURS, measured),
+        "allocated_gpu_hours": held,
+        "spot_gpu_hours": held,
+        "cost": cost,
+        "idle_cost": idle_cost,
+    }
 
 
 def check_figures(case: Path, store: Store) -> None:

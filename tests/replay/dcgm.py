@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.replay.fleet import Fleet, device_key, has_cluster_label, is_on
 from tests.replay.series import Clock, Recorder, Values
+from tests.text_tables import words
 
 Item = dict[str, Any]
 
@@ -64,11 +65,9 @@ def _on(pod: Item, device: Item) -> bool:
 
 def _holder(fleet: Fleet, node: Item, pod: Item | None) -> Item:
     prefix = "" if fleet.get("honor_labels", True) else "exported_"
-    exporter = {
-        "namespace": "gpu-operator",
-        "pod": f"nvidia-dcgm-exporter-{node['name']}",
-        "container": "nvidia-dcgm-exporter",
-    }
+    exporter = words(
+        f"namespace=gpu-operator pod=nvidia-dcgm-exporter-{node['name']} container=nvidia-dcgm-exporter"
+    )
     own = exporter if prefix or (pod is None and fleet.get("exporter_labels")) else {}
     if pod is None:
         return own

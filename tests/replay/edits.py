@@ -17,10 +17,9 @@ Labels = Mapping[str, str | None]
 Hours = tuple[float, float]
 ALWAYS = (-math.inf, math.inf)
 #: What is another on every machine and GPU.
-_OWN = {
-    "UUID", "uuid", "gpu_uuid", "device_uuid", "deviceuuid", "serial_number", "accelerator_id", "instance_id", "system_uuid",
-    "provider_id",
-}  # fmt: skip
+_IDS = """
+    UUID uuid gpu_uuid device_uuid deviceuuid serial_number accelerator_id instance_id system_uuid provider_id"""
+_OWN = set(_IDS.split())
 
 
 def relabel(

@@ -9,32 +9,31 @@ from typing import Any
 
 from tests.replay.fleet import Fleet, has_cluster_label, plain_resource
 from tests.replay.series import Clock, Recorder
+from tests.text_tables import columns, text_rows, words
 
 Item = dict[str, Any]
 
-CAPACITY_LABELS: dict[str, tuple[str, dict[str, str]]] = {
-    "karpenter": (
-        "label_karpenter_sh_capacity_type",
-        {"spot": "spot", "on_demand": "on-demand", "reserved": "reserved"},
-    ),
-    "eks": (
-        "label_eks_amazonaws_com_capacityType",
-        {"spot": "SPOT", "on_demand": "ON_DEMAND", "capacity_block": "CAPACITY_BLOCK"},
-    ),
-    "gke": ("label_cloud_google_com_gke_spot", {"spot": "true"}),
-    "aks": ("label_kubernetes_azure_com_scalesetpriority", {"spot": "spot"}),
-    "onprem": ("label_gpu_pool", {"on_demand": "metal"}),
+#: By provider: the label that says how a node was bought, and its values.
+CAPACITY_LABELS = {
+    provider: (label, words(values))
+    for provider, label, values in text_rows("""
+karpenter | label_karpenter_sh_capacity_type            | spot=spot on_demand=on-demand reserved=reserved
+eks       | label_eks_amazonaws_com_capacityType        | spot=SPOT on_demand=ON_DEMAND capacity_block=CAPACITY_BLOCK
+gke       | label_cloud_google_com_gke_spot             | spot=true
+aks       | label_kubernetes_azure_com_scalesetpriority | spot=spot
+onprem    | label_gpu_pool                              | on_demand=metal
+""")
 }
 GIB = 2**30
 UNITS = {"cpu": "core", "memory": "byte"}
-PROVIDERS = {"karpenter": "aws", "eks": "aws", "gke": "gcp", "aks": "azure", "onprem": ""}
-PROVIDER_IDS = {
-    "karpenter": "aws:///{zone}/i-{digest:.17}",
-    "eks": "aws:///{zone}/i-{digest:.17}",
-    "gke": "gce://a-project/{zone}/gke-pool-{digest:.8}",
-    "aks": "azure:///subscriptions/0/resourceGroups/mc/providers/Microsoft.Compute/virtualMachineScaleSets/gpu/virtualMachines/{digest:.4}",
-    "onprem": "",
-}
+PROVIDERS = words("karpenter=aws eks=aws gke=gcp aks=azure onprem=")
+PROVIDER_IDS = columns("""
+    karpenter  aws:///{zone}/i-{digest:.17}
+    eks        aws:///{zone}/i-{digest:.17}
+    gke        gce://a-project/{zone}/gke-pool-{digest:.8}
+    aks        azure:///subscriptions/0/resourceGroups/mc/providers/Microsoft.Compute/virtualMachineScaleSets/gpu/virtualMachines/{digest:.4}
+    onprem
+""")
 
 
 def provider_id(node: Item) -> str:

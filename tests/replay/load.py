@@ -35,22 +35,21 @@ def write_config(
     **prometheus: object,
 ) -> Config:
     """Writes and loads a configuration for the fleet into `folder`, which the store lies in, too; `settings` end it."""
-    lines = [
-        'store = "gpucost.duckdb"',
-        f"timezone = {json.dumps(fleet.get('timezone', 'UTC'))}",
-        "[[prometheus]]",
-        f"url = {json.dumps(url)}",
-        *(f"{key} = {json.dumps(value)}" for key, value in prometheus.items()),
-        f"[prices]\nbook = {json.dumps(str(prices))}",
-        f"cost_basis = {json.dumps(fleet.get('cost_basis', 'node'))}",
-        *(
-            f"[[teams]]\nname = {json.dumps(t['name'])}\nnamespaces = {json.dumps(t['namespaces'])}"
-            for t in fleet.get("teams", [])
-        ),
-        settings,
-    ]
+    source = "".join(f"{key} = {json.dumps(value)}\n" for key, value in prometheus.items())
+    teams = "".join(
+        f"[[teams]]\nname = {json.dumps(team['name'])}\nnamespaces = {json.dumps(team['namespaces'])}\n"
+        for team in fleet.get("teams", [])
+    )
     path = folder / "gpucost.toml"
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text(f"""store = "gpucost.duckdb"
+timezone = {json.dumps(fleet.get("timezone", "UTC"))}
+[[prometheus]]
+url = {json.dumps(url)}
+{source}[prices]
+book = {json.dumps(str(prices))}
+cost_basis = {json.dumps(fleet.get("cost_basis", "node"))}
+{teams}{settings}
+""")
     return load_config(path, environ={}, cwd=folder)
 
 

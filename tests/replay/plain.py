@@ -10,6 +10,7 @@ import numpy as np
 
 from tests.replay.cases.words import HEADER, at
 from tests.replay.series import Recorder, Series
+from tests.text_tables import words
 
 MODEL = "NVIDIA A100-SXM4-80GB"
 #: Activity in percent, whatever the exporter; `as_ratios` gives it nvidia_gpu_exporter's name and unit.
@@ -30,19 +31,13 @@ def uuid(host: str, gpu: int) -> str:
 
 def smi(host: str, gpu: int) -> dict[str, object]:
     """The labels of nvidia_gpu_exporter."""
-    return {"job": "nvidia_gpu_exporter", "instance": f"{host}:9835", "uuid": uuid(host, gpu)}
+    return {**words(f"job=nvidia_gpu_exporter instance={host}:9835 uuid={uuid(host, gpu)}")}
 
 
 def dcgm(host: str, gpu: int) -> dict[str, object]:
     """The labels of dcgm-exporter."""
-    labels = {
-        "job": "dcgm-exporter",
-        "instance": f"{host}:9400",
-        "Hostname": host,
-        "gpu": gpu,
-        "modelName": MODEL,
-    }
-    return {**labels, "UUID": f"GPU-{uuid(host, gpu)}"}
+    labels = f'job=dcgm-exporter instance={host}:9400 Hostname={host} modelName="{MODEL}" UUID=GPU-{uuid(host, gpu)}'
+    return {**words(labels), "gpu": gpu}
 
 
 def machine(

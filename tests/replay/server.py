@@ -28,16 +28,8 @@ def write_blocks(write: Callable[[TextIO], None], data: Path) -> None:
     text = data / "scrapes.om"
     with text.open("w") as out:
         write(out)
-    command = [
-        "promtool",
-        "tsdb",
-        "create-blocks-from",
-        "openmetrics",
-        "--max-block-duration=744h",
-        str(text),
-        str(data),
-    ]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    words = f"promtool tsdb create-blocks-from openmetrics --max-block-duration=744h {text} {data}"
+    subprocess.run(words.split(), check=True, stdout=subprocess.DEVNULL)
     text.unlink()
 
 
@@ -52,15 +44,9 @@ def start_prometheus(data: Path, port: int) -> subprocess.Popen[bytes]:
     """Starts a Prometheus over the blocks in `data` and returns once it answers."""
     config = data / "prometheus.yml"
     config.write_text("global: {scrape_interval: 1h}\n")
-    command = [
-        "prometheus",
-        f"--config.file={config}",
-        f"--storage.tsdb.path={data}",
-        "--storage.tsdb.retention.time=100y",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--log.level=error",
-    ]
-    process = subprocess.Popen(command)
+    flags = f"--storage.tsdb.path={data} --storage.tsdb.retention.time=100y --log.level=error"
+    words = f"prometheus --config.file={config} --web.listen-address=127.0.0.1:{port} {flags}"
+    process = subprocess.Popen(words.split())
     deadline = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < deadline:
         try:

@@ -12,6 +12,7 @@ from tests.replay.cases.words import HEADER, at, busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape, write_openmetrics
 from tests.replay.series import Recorder
+from tests.text_tables import text_rows, words
 
 HOURS = 50
 BOOK = f"{HEADER}\n,,,g6.12xlarge,on_demand,4.00,USD,\n"
@@ -73,113 +74,112 @@ class Work:
         return found
 
 
-_VLLM = {
-    "prompt_token": "vllm:prompt_tokens_total",
-    "generation_token": "vllm:generation_tokens_total",
-    "cached_token": "vllm:prefix_cache_hits_total",
-    "prefill_second": "vllm:request_prefill_time_seconds_sum",
-    "decode_second": "vllm:request_decode_time_seconds_sum",
+#: Metrics by engine and unit.
+_METRICS = {
+    "vllm": words("""
+        prompt_token=vllm:prompt_tokens_total generation_token=vllm:generation_tokens_total
+        cached_token=vllm:prefix_cache_hits_total prefill_second=vllm:request_prefill_time_seconds_sum
+        decode_second=vllm:request_decode_time_seconds_sum"""),
+    "sglang": words("""
+        prompt_token=sglang:prompt_tokens_total generation_token=sglang:generation_tokens_total
+        cached_token=sglang:cached_tokens_total"""),
 }
-_SGLANG = {
-    "prompt_token": "sglang:prompt_tokens_total",
-    "generation_token": "sglang:generation_tokens_total",
-    "cached_token": "sglang:cached_tokens_total",
-}
-_ALL = (0.0, float(HOURS))
+#: Counters: pod, namespace, model, engine, hours at work, what is added in the first of these spans (a third more in each later
+#: one), hours that are seen, and what else is said of them.
+_WORKS = """
+chat-0 | serve | qwen | vllm | 1 18, 20 26 | prompt_token=40001 generation_token=9007 cached_token=11003 prefill_second=13 decode_second=131 | 0 26 | falls=20:0 first=1000000 lag=41
+chat-1 | serve | qwen | vllm | 26 40, 45 50 | prompt_token=40001 generation_token=9007 cached_token=11003 prefill_second=13 decode_second=131 | 26.25 50 | first=17
+old-0 | serve | llama | vllm | 0 12, 23 47 | prompt_token=7013 generation_token=3001 | 0 50 | falls=9.5:5001,30:77 first=900000
+sgl-0 | serve | mistral | sglang | 2 21.5, 22.5 31, 46 49 | prompt_token=30011 generation_token=8009 | 0 50 | weight=0.5
+sgl-0 | serve | mistral | sglang | 2 21.5, 22.5 31, 46 49 | cached_token=5003 | 0 50 | cache_source=device
+sgl-0 | serve | mistral | sglang | 2 21.5, 22.5 31, 46 49 | cached_token=1009 | 0 50 | cache_source=host
+pair-prefill-0 | split | big | vllm | 2 21.5, 22.5 31, 46 49 | prompt_token=90001 cached_token=30001 generation_token=3 | 0 50 |
+pair-decode-0 | split | big | vllm | 2 21.5, 22.5 31, 46 49 | prompt_token=90001 generation_token=20011 cached_token=90001 | 0 50 |
+joined-0 | joined | big | vllm | 2 21.5, 22.5 31, 46 49 | prompt_token=90001 generation_token=20011 cached_token=30001 | 0 50 |
+multi-0 | serve | base | vllm | 3 17 | prompt_token=25013 generation_token=701 | 0 50 |
+multi-0 | serve | base-lora | vllm | 5 9, 24 33 | prompt_token=1009 generation_token=4003 | 0 50 |
+burst-a | serve | small | vllm | 6 14 | prompt_token=7013 generation_token=3001 | 6.25 14 | first=250
+burst-b | serve | small | vllm | 30 39 | prompt_token=7013 generation_token=3001 | 30.25 41 | first=333
+quiet-0 | serve | unused | vllm | | prompt_token=0 generation_token=0 | 0 50 | first=100
+ghost-0 | serve | qwen | vllm | 4 44 | prompt_token=7013 generation_token=3001 | 0 50 |
+"""  # noqa: E501
+# chat-0's container starts over at 20 h, another pod takes its place at 26 h. old-0 is of engine v0, which counts no tokens of
+# the cache; its counter goes back to less, but not to nothing. Of the split pools, which do what joined-0 does, the second counts
+# the prompt again. multi-0 has a model and its adapter: on the second day only the adapter serves, on the third neither. burst is
+# scaled to nothing and back: each pod counts from 0. Nobody knows ghost-0.
 
 
-def _counts(
-    pod_name: str,
-    namespace: str,
-    model: str,
-    spans: list[tuple[float, float]],
-    amounts: dict[str, int],
-    seen: tuple[float, float] = _ALL,
-    names: dict[str, str] = _VLLM,
-    **more: object,
-) -> list[Work]:
-    """Counters of a pod whose amounts grow from span to span."""
-    return [
-        Work(
-            pod_name, namespace, names[unit], unit, model, seen,
-            tuple((start, end, amount * (3 + number) // 3) for number, (start, end) in enumerate(spans)),
-            **more,  # type: ignore[arg-type]
-        )
-        for unit, amount in amounts.items()
-    ]  # fmt: skip
+def _pairs(text: str, sign: str = " ") -> list[tuple[float, float]]:
+    """Two numbers with this sign in between, again and again."""
+    pairs = [pair.strip().split(sign) for pair in text.split(",") if pair]
+    return [(float(one), float(two)) for one, two in pairs]
 
 
 def works() -> list[Work]:
     """Every counter of the fleet."""
-    chat = {
-        "prompt_token": 40_001, "generation_token": 9_007, "cached_token": 11_003, "prefill_second": 13, "decode_second": 131,
-    }  # fmt: skip
-    old = {"prompt_token": 7_013, "generation_token": 3_001}
-    pair = {"prompt_token": 90_001, "generation_token": 20_011}
-    cached = {"cached_token": 30_001}
-    mistral = {"prompt_token": 30_011, "generation_token": 8_009}
-    base, adapter = (
-        {"prompt_token": prompt, "generation_token": generated}
-        for prompt, generated in ((25_013, 701), (1_009, 4_003))
-    )
-    unused = dict.fromkeys(old, 0)
-    days = [(2.0, 21.5), (22.5, 31.0), (46.0, 49.0)]
-    found = [
-        # its container starts over at 20 h, another pod takes its place at 26 h
-        *_counts("chat-0", "serve", "qwen", [(1, 18), (20, 26)], chat, (0, 26), falls=((20, 0),), first=1_000_000, lag=41),
-        *_counts("chat-1", "serve", "qwen", [(26, 40), (45, 50)], chat, (26.25, 50), first=17),
-        # engine v0, which counts no tokens of the cache; a counter that goes back to less, but not to nothing
-        *_counts("old-0", "serve", "llama", [(0, 12), (23, 47)], old, falls=((9.5, 5_001), (30, 77)), first=900_000),
-        *_counts("sgl-0", "serve", "mistral", days, mistral, names=_SGLANG, weight="0.5"),
-        *(
-            work
-            for source, count in (("device", 5_003), ("host", 1_009))
-            for work in _counts(
-                "sgl-0", "serve", "mistral", days, {"cached_token": count}, names=_SGLANG, labels=(("cache_source", source),)
-            )
-        ),
-        # the same work by two pools, the second of which counts the prompt again, and by one that does both
-        *_counts("pair-prefill-0", "split", "big", days, {"prompt_token": 90_001, **cached, "generation_token": 3}),
-        *_counts("pair-decode-0", "split", "big", days, {**pair, "cached_token": 90_001}),
-        *_counts("joined-0", "joined", "big", days, {**pair, **cached}),
-        # a model and its adapter; on the second day only the adapter serves, on the third neither
-        *_counts("multi-0", "serve", "base", [(3, 17)], base),
-        *_counts("multi-0", "serve", "base-lora", [(5, 9), (24, 33)], adapter),
-        # scaled to nothing and back: each pod counts from 0
-        *_counts("burst-a", "serve", "small", [(6, 14)], old, (6.25, 14), first=250),
-        *_counts("burst-b", "serve", "small", [(30, 39)], old, (30.25, 41), first=333),
-        *_counts("quiet-0", "serve", "unused", [], unused, first=100),
-        # nobody knows this pod
-        *_counts("ghost-0", "serve", "qwen", [(4, 44)], old),
-    ]  # fmt: skip
-    return [work for work in found if work.adds or work.pod == "quiet-0"]
+    found = []
+    for name, namespace, model, engine, spans, amounts, seen, more in text_rows(_WORKS):
+        said = {"falls": "", "first": "0", "lag": "0", "weight": "0.25", **words(more)}
+        labels = (("cache_source", said["cache_source"]),) if "cache_source" in said else ()
+        falls = tuple((hour, int(value)) for hour, value in _pairs(said["falls"], ":"))
+        for unit, amount in words(amounts).items():
+            adds = [(*span, int(amount) * (3 + number) // 3) for number, span in enumerate(_pairs(spans))]
+            work = Work(
+                name, namespace, _METRICS[engine][unit], unit, model, _pairs(seen)[0], tuple(adds), falls,
+                int(said["first"]), int(said["lag"]), labels, said["weight"],
+            )  # fmt: skip
+            found.append(work)
+    return found
+
+
+#: Nodes: name, from hour, to hour. Each has four GPUs.
+_NODES = """
+a | 0  | 50
+b | 0  | 50
+c | 0  | 50
+d | 0  | 50
+e | 6  | 14
+f | 30 | 41
+"""
+#: Pods: name, node, GPUs, from hour, to hour, namespace.
+_PODS = """
+chat-0         | a | 0 1     | 0  | 26 | serve
+chat-1         | a | 0 1     | 26 | 50 | serve
+old-0          | a | 2       | 0  | 50 | serve
+sgl-0          | a | 3       | 0  | 50 | serve
+pair-prefill-0 | b | 0       | 0  | 50 | split
+pair-decode-0  | b | 1 2 3   | 0  | 50 | split
+joined-0       | c | 0 1 2 3 | 0  | 50 | joined
+multi-0        | d | 0 1     | 0  | 50 | serve
+quiet-0        | d | 2       | 0  | 50 | serve
+silent-0       | d | 3       | 0  | 50 | serve
+burst-a        | e | 0 1 2 3 | 6  | 14 | serve
+burst-b        | f | 0 1 2 3 | 30 | 41 | serve
+"""
+#: When GPUs are busy: node, GPUs, from hour, to hour.
+_BUSY = """
+a | 0 1     | 1    | 40
+a | 2       | 0    | 12.5
+a | 3       | 2    | 31
+b | 0       | 2    | 30.75
+b | 1 2 3   | 2.25 | 31
+c | 0 1 2 3 | 2    | 31
+d | 0       | 3    | 33
+d | 1       | 3    | 17
+e | 0 1 2 3 | 6.5  | 14
+f | 0 1 2 3 | 30.5 | 39
+"""
 
 
 def serving() -> Fleet:
     """Who holds which GPUs, and when they are busy."""
-    kind, every = "g6.12xlarge", [0, 1, 2, 3]
-    up = dict.fromkeys("abcd", (0, HOURS)) | {"e": (6, 14), "f": (30, 41)}
-    nodes = [node(name, kind, *span) for name, span in up.items()]
-
-    def replica(
-        name: str, where: str, gpus: list[int], namespace: str = "serve", **span: float
-    ) -> dict[str, object]:
+    nodes = [node(name, "g6.12xlarge", float(start), float(end)) for name, start, end in text_rows(_NODES)]
+    pods, util = [], {}
+    for name, where, gpus, start, end, namespace in text_rows(_PODS):
         owner = ["Deployment", name.rsplit("-", 1)[0]]
-        start, end = span.get("start", up[where][0]), span.get("end", up[where][1])
-        return pod(name, where, gpus, start, end, namespace, owner=owner)
-
-    pods = [
-        replica("chat-0", "a", [0, 1], end=26), replica("chat-1", "a", [0, 1], start=26), replica("old-0", "a", [2]),
-        replica("sgl-0", "a", [3]), replica("pair-prefill-0", "b", [0], "split"),
-        replica("pair-decode-0", "b", [1, 2, 3], "split"), replica("joined-0", "c", every, "joined"),
-        replica("multi-0", "d", [0, 1]), replica("quiet-0", "d", [2]), replica("silent-0", "d", [3]),
-        replica("burst-a", "e", every), replica("burst-b", "f", every),
-    ]  # fmt: skip
-    util = {
-        **busy("a", [0, 1], 1, 40), **busy("a", [2], 0, 12.5), **busy("a", [3], 2, 31), **busy("b", [0], 2, 30.75),
-        **busy("b", [1, 2, 3], 2.25, 31), **busy("c", every, 2, 31), **busy("d", [0], 3, 33), **busy("d", [1], 3, 17),
-        **busy("e", every, 6.5, 14), **busy("f", every, 30.5, 39),
-    }  # fmt: skip
+        pods.append(pod(name, where, gpus.split(), float(start), float(end), namespace, owner=owner))
+    for where, gpus, start, end in text_rows(_BUSY):
+        util |= busy(where, gpus.split(), float(start), float(end))
     # an eighth of an hour: idle money has an end
     return fleet(HOURS, nodes, pods, util, scrape=450, timezone="Europe/Berlin")
 
@@ -189,11 +189,8 @@ def write(out: TextIO) -> None:
     counters = Recorder()
     for work in works():
         seconds, values = np.array(work.samples(), dtype=np.int64).T
-        labels = {
-            "namespace": work.namespace,
-            "pod": work.pod,
-            "instance": f"{work.pod}:8000",
-            "model_name": work.model,
-        }
+        labels = words(
+            f"namespace={work.namespace} pod={work.pod} instance={work.pod}:8000 model_name={work.model}"
+        )
         counters.add(work.metric, {**labels, **dict(work.labels)}, seconds * 1000, values)
     write_openmetrics([*scrape(serving()), *counters.series()], out)

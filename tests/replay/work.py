@@ -18,10 +18,11 @@ from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressSeries, load_values
-from tests.replay.cases.words import HEADER, at, busy, fleet, node, pod
+from tests.replay.cases.words import HEADER, at, fleet, pod
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.text_tables import words
 
 # Attributed stores by their fleets: several tests have the same one.
 _ATTRIBUTED: dict[str, bytes] = {}
@@ -30,14 +31,11 @@ BOOK = f"{HEADER}\n,,,p4de.24xlarge,,24.00,USD,\n,,,g6.12xlarge,,4.00,USD,\n"
 
 def training(spans: list[tuple[float, float]], hours: float = 24, owner: str = "run-a", **more: Any) -> Fleet:
     """One pod after the other, each with all 8 GPUs of a $24 node: 8 A100s at $3 an hour."""
-    pods = [
-        pod(f"{owner}-{number}", "train", list(range(8)), start, end, owner=["Job", owner])
-        for number, (start, end) in enumerate(spans)
-    ]
-    activity = {
-        key: spans for start, end in spans for key, spans in busy("train", list(range(8)), start, end).items()
-    }
-    return fleet(hours, [node("train", "p4de.24xlarge", 0, hours)], pods, activity, **{"scrape": 600, **more})
+    pods, util = [], ""
+    for number, (start, end) in enumerate(spans):
+        pods.append(pod(f"{owner}-{number}", "train", list(range(8)), start, end, owner=["Job", owner]))
+        util += f"train | 0 1 2 3 4 5 6 7 | {start} | {end}\n"
+    return fleet(hours, [f"train | p4de.24xlarge | 0 | {hours}"], pods, util, **{"scrape": 600, **more})
 
 
 def stored(described: Fleet, folder: Path) -> tuple[Config, Store]:
@@ -64,11 +62,8 @@ def put(
     """What a server told of the fleet's day: series with their values at hours of it."""
     batch = ProgressBatch()
     for series, points in told:
-        batch.add(
-            series,
-            np.array([at(hour) * 1000 for hour, _ in points]),
-            np.array([value for _, value in points], dtype=float),
-        )
+        values = np.array([value for _, value in points], dtype=float)
+        batch.add(series, np.array([at(hour) * 1000 for hour, _ in points]), values)
     span = (at(0) * 1000, at(hours) * 1000)
     with store.write() as con:
         run = runs.begin(con, "progress", source, span)
@@ -81,15 +76,9 @@ def counter(
     unit: str, pod_name: str, namespace: str = "train", kind: str = "counter", **more: Any
 ) -> ProgressSeries:
     """A series with the labels of a scraped pod."""
-    labels = {
-        "namespace": namespace,
-        "pod": pod_name,
-        "instance": f"{pod_name}:8000",
-        **more.pop("labels", {}),
-    }
-    return ProgressSeries(
-        "test", unit, kind, tuple(sorted(labels.items())), "main", namespace, pod_name, **more
-    )
+    labels = words(f"namespace={namespace} pod={pod_name} instance={pod_name}:8000") | more.pop("labels", {})
+    listed = tuple(sorted(labels.items()))
+    return ProgressSeries("test", unit, kind, listed, "main", namespace, pod_name, **more)
 
 
 def asked(

@@ -10,7 +10,7 @@ import pytest
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import Store
-from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
+from tests.replay.cases.words import BOOK, HEADER, at, fleet, node
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total
@@ -68,14 +68,20 @@ def lean(described: Fleet) -> list[Series]:
     return scrape(described, lean=True)
 
 
-def on_w(pods: list[Any], util: dict[str, Any], kind: str = "g6.12xlarge", **more: Any) -> Fleet:
+def held(table: str) -> list[dict[str, Any]]:
+    """Pods that are called as their uids: name, node, GPUs, from hour, to hour, namespace."""
+    pods = fleet(HOURS, [], table.strip().splitlines(), {})["pods"]
+    return [{**one, "uid": one["name"]} for one in pods]
+
+
+def on_w(pods: list[Any], util: Any, kind: str = "g6.12xlarge", **more: Any) -> Fleet:
     """A fleet of one node, w, that is up all the time."""
     return fleet(HOURS, [node("w", kind, 0, HOURS)], pods, util, **more)
 
 
 def of_team(name: str, **more: Any) -> Fleet:
     """One GPU held all the time in a namespace labeled with a team."""
-    return on_w([pod("a", "w", [0], 0, HOURS)], {}, namespaces={"train": {"team": name}}, **more)
+    return on_w(["a | w | 0 | 0 | 5"], {}, namespaces={"train": {"team": name}}, **more)
 
 
 def own_store(

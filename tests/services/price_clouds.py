@@ -19,9 +19,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from gpucost.collect.prices import PriceResult, collect_prices
 from gpucost.config.model import Config
 from gpucost.store.connection import Store
-from tests import loopback
+from tests import loopback, text_tables
 from tests.loopback import Quiet
-from tests.text_tables import text_rows
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 PAGE = 2  # facts per page: everything is paged
@@ -69,7 +68,7 @@ def shown(store: Store, columns: str, table: str = "list_prices") -> list[list[s
     ]
 
 
-def words(table: str) -> list[list[str]]:
+def word_rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.strip().splitlines()]
 
 
@@ -84,17 +83,8 @@ class Handler(Quiet):
     disable_nagle_algorithm = True
     cloud: Cloud
 
-    def reply(self, reply: Reply, kind: str = "application/json") -> None:
-        body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-        self.send_response(reply.status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body) + reply.cut))
-        for name, value in reply.headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-        if reply.cut:
-            self.close_connection = True
+    def reply(self, reply: Reply) -> None:
+        self.respond(reply.status, reply.body, reply.headers, missing=reply.cut)
 
     def tricked(self, service: str, question: Any) -> bool:
         self.cloud.questions.append((service, question))
@@ -144,17 +134,24 @@ def azure_cloud(items: list[Any]) -> Iterator[Cloud]:
         yield cloud
 
 
-def azure_item(name: str, region: str, price: float, **about: Any) -> Any:
+def azure_item(name: str, region: str, price: float | str, **about: Any) -> Any:
     """An item of the retail prices."""
     size = name.removeprefix("Standard_").replace("_", " ")
-    return {
-        "currencyCode": "USD", "tierMinimumUnits": 0.0, "retailPrice": price, "unitPrice": price, "armRegionName": region,
-        "location": region, "effectiveStartDate": "2026-09-01T00:00:00Z", "meterId": "000a794b-bdb0-58be-a0cd-0c3a0f222923",
-        "meterName": size, "productId": "DZH318Z0BQPS", "skuId": "DZH318Z0BQPS/00TG",
-        "productName": f"Virtual Machines {size} Series", "skuName": size, "serviceName": "Virtual Machines",
+    item = json.loads(f"""{{
+        "currencyCode": "USD", "tierMinimumUnits": 0.0, "retailPrice": {price}, "unitPrice": {price}, "armRegionName": "{region}",
+        "location": "{region}", "effectiveStartDate": "2026-09-01T00:00:00Z", "meterId": "000a794b-bdb0-58be-a0cd-0c3a0f222923",
+        "meterName": "{size}", "productId": "DZH318Z0BQPS", "skuId": "DZH318Z0BQPS/00TG",
+        "productName": "Virtual Machines {size} Series", "skuName": "{size}", "serviceName": "Virtual Machines",
         "serviceId": "DZH313Z7MMC8", "serviceFamily": "Compute", "unitOfMeasure": "1 Hour", "type": "Consumption",
-        "isPrimaryMeterRegion": True, "armSkuName": name, **about,
-    }  # fmt: skip
+        "isPrimaryMeterRegion": true, "armSkuName": "{name}"
+    }}""")
+    return item | about
+
+
+def azure_items(table: str) -> list[Any]:
+    """Items by machine, region, price, and what else is said of them."""
+    rows = text_tables.text_rows(table)
+    return [azure_item(name, region, price, **text_tables.words(more)) for name, region, price, more in rows]
 
 
 @contextmanager
@@ -195,7 +192,9 @@ def gcp_cloud(skus: list[Any]) -> Iterator[Cloud]:
 
 def gcp_skus(table: str) -> list[Any]:
     """SKUs by price, group, usage and description."""
-    return [gcp_sku(text, group, price, usage=usage) for price, group, usage, text in text_rows(table)]
+    return [
+        gcp_sku(text, group, price, usage=usage) for price, group, usage, text in text_tables.text_rows(table)
+    ]
 
 
 def gcp_sku(
@@ -220,9 +219,8 @@ def gcp_sku(
     expression = {"usage_unit": unit or units.get(group, "h"), "tiered_rates": rates}
     effective = {"effective_time": datetime(2026, 11, 20, 8, tzinfo=UTC), "pricing_expression": expression}
     family = "Storage" if group == "LocalSSD" else "Compute"
-    category = {
-        "service_display_name": "Compute Engine", "resource_family": family, "resource_group": group, "usage_type": usage,
-    }  # fmt: skip
+    category = text_tables.words(f"""
+        service_display_name="Compute Engine" resource_family={family} resource_group={group} usage_type={usage}""")
     return {
         "sku_id": "0000-0000-0000", "description": description, "category": category, "service_regions": list(regions),
         "pricing_info": [effective],

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from http.client import HTTPConnection
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import parse_qs, urlsplit
 
 from tests.services.price_clouds import Cloud, Handler, Reply, page_of, serving
+from tests.text_tables import text_rows, words
 
 # Some of the 1,400 types that moto knows: all would take seconds to write and to read.
 EC2_TYPES = """
@@ -25,7 +25,7 @@ class _AwsHandler(Handler):
     ec2: str
 
     def do_POST(self) -> None:  # noqa: N802 - the name that http.server looks for
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.received()
         service = re.search(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request", self.headers["Authorization"])
         assert service
         name = service[1]
@@ -34,7 +34,7 @@ class _AwsHandler(Handler):
             return
         if name == "pricing":
             assert self.headers["X-Amz-Target"] == "AWSPriceListService.GetProducts"
-            self.reply(Reply(200, self._products(question)), "application/x-amz-json-1.1")
+            self.reply(Reply(200, self._products(question), {"Content-Type": "application/x-amz-json-1.1"}))
         elif name == "savingsplans":
             assert self.path == "/DescribeSavingsPlansOfferingRates"
             self.reply(Reply(200, self._rates(question)))
@@ -43,20 +43,11 @@ class _AwsHandler(Handler):
 
     def _products(self, question: dict[str, Any]) -> dict[str, Any]:
         assert question["ServiceCode"] == "AmazonEC2"
-        filters = [
-            (item["Field"], item["Value"]) for item in question["Filters"] if item["Type"] == "TERM_MATCH"
-        ]
-        products = [
-            item
-            for item in self.cloud.facts["products"]
-            if all(item["product"]["attributes"].get(k) == v for k, v in filters)
-        ]
-        page, more = page_of(products, question.get("NextToken"))
-        return {
-            "FormatVersion": "aws_v1",
-            "PriceList": [json.dumps(item) for item in page],
-            "NextToken": more,
-        }
+        terms = {item["Field"]: item["Value"] for item in question["Filters"] if item["Type"] == "TERM_MATCH"}
+        products = self.cloud.facts["products"]
+        found = [item for item in products if terms.items() <= item["product"]["attributes"].items()]
+        page, more = page_of(found, question.get("NextToken"))
+        return {"FormatVersion": "aws_v1", "PriceList": list(map(json.dumps, page)), "NextToken": more}
 
     def _rates(self, question: dict[str, Any]) -> dict[str, Any]:
         def fits(rate: dict[str, Any]) -> bool:
@@ -74,17 +65,8 @@ class _AwsHandler(Handler):
         connection = HTTPConnection(host.hostname or "", host.port or 0)
         connection.request("POST", self.path, body, {k: v for k, v in self.headers.items() if k != "Host"})
         answer = connection.getresponse()
-        self.reply(Reply(answer.status, answer.read()), answer.headers["Content-Type"])
+        self.respond(answer.status, answer.read(), {"Content-Type": answer.headers["Content-Type"]})
         connection.close()
-
-
-@contextmanager
-def models_read_once() -> Iterator[None]:
-    """botocore reads the megabytes that describe a service once, not for each session."""
-    from botocore import loaders
-
-    with patch.object(loaders, "create_loader", cache(loaders.create_loader)):
-        yield
 
 
 @contextmanager
@@ -100,55 +82,53 @@ def aws_cloud(products: list[Any], rates: list[Any]) -> Iterator[Cloud]:
     few = [item for item in backend.instance_types if item.name in EC2_TYPES.split()]
     try:
         host, port = moto.get_host_and_port()
-        with (
-            models_read_once(),
-            patch.object(backend, "instance_types", few),
-            serving(_AwsHandler, cloud, ec2=f"http://{host}:{port}") as cloud.url,
-        ):
+        handler = serving(_AwsHandler, cloud, ec2=f"http://{host}:{port}")
+        with patch.object(backend, "instance_types", few), handler as cloud.url:
             yield cloud
     finally:
         moto.stop()
 
 
 def aws_product(
-    name: str, region: str, per_hour: str, reserved: list[tuple[str, str, str, str, str]] = (), **about: str
-) -> Any:  # type: ignore[assignment]
+    name: str, region: str, per_hour: str, reserved: Iterable[tuple[str, ...]] = (), **about: str
+) -> Any:
     """A product as get_products tells it; `reserved` holds (term, class, payment, upfront, per hour)."""
     sku = f"{abs(hash((name, region, tuple(about.items())))):016X}"[:16]
 
-    def term(code: str, dimensions: dict[str, tuple[str, str]], **attributes: str) -> dict[str, Any]:
+    def term(code: str, hourly: str, upfront: str = "", **attributes: str) -> dict[str, Any]:
         priced = {
-            f"{sku}.{code}.{key}": {
-                "unit": unit,
-                "rateCode": key,
-                "appliesTo": [],
-                "pricePerUnit": {"USD": price},
-            }
-            for key, (unit, price) in dimensions.items()
+            f"{sku}.{code}.{key}": json.loads(
+                f'{{"unit": "{unit}", "rateCode": "{key}", "appliesTo": [], "pricePerUnit": {{"USD": "{price}"}}}}'
+            )
+            for key, unit, price in (("6YS6EN2CT7", "Hrs", hourly), ("2TG2D8R56U", "Quantity", upfront))
+            if price
         }
-        return {
-            "priceDimensions": priced, "sku": sku, "effectiveDate": "2026-11-01T00:00:00Z", "offerTermCode": code,
-            "termAttributes": attributes,
-        }  # fmt: skip
+        about = {"sku": sku, "effectiveDate": "2026-11-01T00:00:00Z", "offerTermCode": code}
+        return {"priceDimensions": priced, "termAttributes": attributes, **about}
 
-    commitments = {}
+    terms = {"OnDemand": {f"{sku}.JRTCKXETXF": term("JRTCKXETXF", per_hour)}}
     for number, (length, kind, payment, upfront, hourly) in enumerate(reserved):
-        dimensions = {"6YS6EN2CT7": ("Hrs", hourly)}
-        if upfront:
-            dimensions["2TG2D8R56U"] = ("Quantity", upfront)
-        commitments[f"{sku}.R{number}"] = term(
-            f"R{number}", dimensions, LeaseContractLength=length, OfferingClass=kind, PurchaseOption=payment
-        )
-    attributes = {
-        "instanceType": name, "regionCode": region, "operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA",
-        "capacitystatus": "Used", "operation": "RunInstances", "marketoption": "OnDemand", **about,
-    }  # fmt: skip
-    terms = {"OnDemand": {f"{sku}.JRTCKXETXF": term("JRTCKXETXF", {"6YS6EN2CT7": ("Hrs", per_hour)})}}
-    return {
-        "product": {"productFamily": "Compute Instance", "attributes": attributes, "sku": sku},
-        "serviceCode": "AmazonEC2",
-        "terms": terms | ({"Reserved": commitments} if commitments else {}),
-    }
+        bought = {"LeaseContractLength": length, "OfferingClass": kind, "PurchaseOption": payment}
+        terms.setdefault("Reserved", {})[f"{sku}.R{number}"] = term(f"R{number}", hourly, upfront, **bought)
+    attributes = words(f"""
+        instanceType={name} regionCode={region} operatingSystem=Linux tenancy=Shared preInstalledSw=NA capacitystatus=Used
+        operation=RunInstances marketoption=OnDemand""")
+    product = {"productFamily": "Compute Instance", "attributes": attributes | about, "sku": sku}
+    return {"product": product, "serviceCode": "AmazonEC2", "terms": terms}
+
+
+def aws_products(table: str) -> list[Any]:
+    """Products by machine, region, price, and what else is said of them."""
+    rows = text_rows(table)
+    return [aws_product(name, region, price, (), **words(more)) for name, region, price, more in rows]
+
+
+def aws_rates(table: str) -> list[Any]:
+    """Rates by machine, region, price, plan, payment, years, and what else is said of them."""
+    return [
+        aws_rate(*row, plan=plan, payment=payment, years=int(years), **words(more))
+        for *row, plan, payment, years, more in text_rows(table)
+    ]
 
 
 def aws_rate(
@@ -162,14 +142,13 @@ def aws_rate(
     **about: str,
 ) -> Any:
     """A rate as describe_savings_plans_offering_rates tells it."""
-    family = name.partition(".")[0]
-    properties = {"region": region, "instanceType": name, "instanceFamily": family, "tenancy": "shared"}
-    properties["productDescription"] = "Linux/UNIX"
-    return {
-        "savingsPlanOffering": {
-            "offeringId": "5c2ebf6c-1e0a-4f4b-a6a6-2d6a6a2f3d31", "paymentOption": payment, "planType": plan,
-            "durationSeconds": years * 31_536_000, "currency": "USD",
-        },
-        "rate": rate, "unit": "Hrs", "productType": "EC2", "serviceCode": "AmazonEC2", "usageType": f"BoxUsage:{name}",
-        "operation": "RunInstances", "properties": [{"name": key, "value": value} for key, value in properties.items()], **about,
-    }  # fmt: skip
+    properties = words(f"""
+        region={region} instanceType={name} instanceFamily={name.partition(".")[0]} tenancy=shared
+        productDescription=Linux/UNIX""")
+    offering = words(f"""
+        offeringId=5c2ebf6c-1e0a-4f4b-a6a6-2d6a6a2f3d31 paymentOption="{payment}" planType={plan} currency=USD""")
+    told = words(f"""
+        rate={rate} unit=Hrs productType=EC2 serviceCode=AmazonEC2 usageType=BoxUsage:{name} operation=RunInstances""")
+    listed = [{"name": key, "value": value} for key, value in properties.items()]
+    offered = {**offering, "durationSeconds": years * 31_536_000}
+    return {**told, "savingsPlanOffering": offered, "properties": listed, **about}

@@ -20,12 +20,9 @@ ROOT = SHARED / "data/billing"
 pytestmark = pytest.mark.shared
 
 #: Of each cloud one, and FOCUS; the slower suite loads all.
-KEPT = (
-    "sample-cur20.csv",
-    "focus_sample_first500.csv",
-    "azure_version_2.csv",
-    "202011_30c31bca571d9b7f3b2c8459dd8bc34a_2020-11-08_to_2020-11-11.csv",
-)
+KEPT = """
+    sample-cur20.csv focus_sample_first500.csv azure_version_2.csv
+    202011_30c31bca571d9b7f3b2c8459dd8bc34a_2020-11-08_to_2020-11-11.csv"""
 
 
 def files(*patterns: str) -> list[Path]:
@@ -36,7 +33,7 @@ def each(paths: list[Path]) -> Any:
     """All of them, but for the slower suite's."""
     marked = [
         pytest.param(
-            path, id=str(path.relative_to(ROOT)), marks=[] if path.name in KEPT else pytest.mark.slow
+            path, id=str(path.relative_to(ROOT)), marks=[pytest.mark.slow] * (path.name not in KEPT.split())
         )
         for path in paths
     ]
@@ -101,12 +98,8 @@ def test_aws(path: Path, bills: Bills) -> None:
 def test_focus(path: Path, bills: Bills) -> None:
     assert not bills.load(path, provider=None).errors
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    check(
-        bills,
-        len(table),
-        *(float(pd.to_numeric(table[name]).sum()) for name in ("BilledCost", "EffectiveCost")),
-        slack=1e-6,
-    )
+    billed, effective = (float(pd.to_numeric(table[name]).sum()) for name in ("BilledCost", "EffectiveCost"))
+    check(bills, len(table), billed, effective, slack=1e-6)
 
 
 # Azure
@@ -138,22 +131,17 @@ def test_spot_and_on_demand_nodes_of_the_generated_fleet_in_azure(bills: Bills) 
 
 # Google Cloud
 
-EFFECTIVE = {
-    "SUSTAINED_USAGE_DISCOUNT",
-    "COMMITTED_USAGE_DISCOUNT",
-    "COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE",
-    "DISCOUNT",
-}
-EFFECTIVE |= {"RESELLER_MARGIN", "SUBSCRIPTION_BENEFIT", "FEE_UTILIZATION_OFFSET"}
+EFFECTIVE = """
+    SUSTAINED_USAGE_DISCOUNT COMMITTED_USAGE_DISCOUNT COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE DISCOUNT RESELLER_MARGIN
+    SUBSCRIPTION_BENEFIT FEE_UTILIZATION_OFFSET"""
 
 
 def credited(credits: Any) -> tuple[float, float]:
     """Sums of all credits and of those that make the effective cost."""
     parsed = ast.literal_eval(credits) if isinstance(credits, str) else credits
     parsed = [parsed] if isinstance(parsed, dict) else parsed
-    return sum(one["amount"] for one in parsed), sum(
-        one["amount"] for one in parsed if one["type"] in EFFECTIVE
-    )
+    effective = [one["amount"] for one in parsed if one["type"] in EFFECTIVE.split()]
+    return sum(one["amount"] for one in parsed), sum(effective)
 
 
 @each(files("gcp/**/*.csv", "generated/**/gcp/*.csv", "generated/**/gcp-jsonl/*.json"))
@@ -164,19 +152,15 @@ def test_gcp(path: Path, bills: Bills) -> None:
     else:
         frame = pd.read_csv(path)
         frame["period"] = frame["invoice.month"].astype(str)
-    both = frame["credits"].map(credited)
-    frame["billed"] = frame["cost"] + both.map(lambda sums: sums[0])
-    frame["effective"] = frame["cost"] + both.map(lambda sums: sums[1])
+    for at, name in enumerate(("billed", "effective")):
+        frame[name] = frame["cost"] + frame["credits"].map(credited).str[at]
     run = bills.load(path, provider="gcp")
     assert not run.errors, run.errors
     loaded = {period.replace("-", ""): tuple(sums) for _, period, *sums in bills.sums()}
     expected = frame.groupby("period").agg(
         rows=("cost", "size"), billed=("billed", "sum"), effective=("effective", "sum")
     )
-    assert loaded == {
-        str(period): tuple(pytest.approx(value, abs=1e-9) for value in sums)
-        for period, *sums in expected.itertuples()
-    }
+    assert loaded == {period: pytest.approx(tuple(sums), abs=1e-9) for period, *sums in expected.itertuples()}
 
 
 @pytest.mark.ci

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from tests.programs import program
+from tests.unit.command import call
 
 IMAGE = "registry.example.com/gpucost:1.0"
 
@@ -21,7 +20,7 @@ pytestmark = [pytest.mark.services, pytest.mark.ci, pytest.mark.usefixtures("in_
 @pytest.fixture(scope="module")
 def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("charts") / "gpucost"
-    assert CliRunner().invoke(app, ["export", "chart", "--image", IMAGE, "--out", str(out)]).exit_code == 0
+    call("export", "chart", "--image", IMAGE, "--out", str(out))
     return out
 
 
@@ -34,9 +33,7 @@ def helm(*words: str) -> str:
 
 
 def rendered(chart: Path, *words: str) -> str:
-    return helm(
-        "template", "gpucost", str(chart), "--namespace", "gpucost", "--kube-version", "1.37.0", *words
-    )
+    return helm(*f"template gpucost {chart} --namespace gpucost --kube-version 1.37.0".split(), *words)
 
 
 def objects(text: str) -> dict[tuple[str, str], Any]:
@@ -44,9 +41,7 @@ def objects(text: str) -> dict[tuple[str, str], Any]:
 
 
 def cronjob(*words: str) -> dict[tuple[str, str], Any]:
-    result = CliRunner().invoke(app, ["export", "cronjob", "--image", IMAGE, *words])
-    assert result.exit_code == 0, result.output
-    return objects(result.stdout)
+    return objects(call("export", "cronjob", "--image", IMAGE, *words)[0])
 
 
 def known_to_kubernetes(text: str, file: Path) -> int:
@@ -91,11 +86,9 @@ ruleLabels: {release: prometheus}
 def test_each_value_does_what_the_option_of_its_name_does(chart: Path, tmp_path: Path) -> None:
     values = yaml.safe_load(VALUES)
     (tmp_path / "values.yml").write_text(VALUES)
-    rules = CliRunner().invoke(app, ["export", "alerts"]).stdout
+    rules, _ = call("export", "alerts")
     (tmp_path / "alerts.yml").write_text(rules)
-    text = rendered(
-        chart, "-f", f"{tmp_path}/values.yml", "--set-file", f"rules.alerts={tmp_path}/alerts.yml"
-    )
+    text = rendered(chart, *f"-f {tmp_path}/values.yml --set-file rules.alerts={tmp_path}/alerts.yml".split())
     made = objects(text)
     rule = made.pop(("PrometheusRule", "gpucost-alerts"))
     assert rule["spec"] == yaml.safe_load(rules) and rule["metadata"]["labels"]["release"] == "prometheus"

@@ -1,14 +1,23 @@
-"""Runs of an MLflow server: epochs, a restart and a nested sweep cost what a plain calculation says."""
+"""Runs of an MLflow server: epochs, a restart and a nested sweep cost what a plain calculation says.
+
+The servers are a real one, and a small stand-in that speaks as much of its REST API as is needed. The real one is 0.8 GB to
+install, so it is no test dependency: MLFLOW_PROGRAM names the program, else it is found on the PATH.
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import requests
 
 from gpucost.collect.progress.mlflow import collect_mlflow
 from gpucost.config.model import Mlflow
@@ -16,10 +25,106 @@ from gpucost.errors import SourceError
 from gpucost.periods import Period
 from gpucost.questions.units import reading as units
 from gpucost.store.connection import Store
-from tests.replay.cases.words import at, busy, fleet, node, pod
+from tests.loopback import Quiet, serving
+from tests.programs import listening, program
+from tests.replay.cases.words import at, fleet, pod
+from tests.replay.server import free_port
 from tests.replay.work import asked, stored
-from tests.services import mlflow_server
-from tests.services.mlflow_server import StandIn, call
+from tests.text_tables import text_rows, words
+
+_PAGE = 2
+
+
+def call(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """POSTs to an endpoint below /api/2.0/mlflow."""
+    answer: dict[str, Any] = requests.post(f"{url}/api/2.0/mlflow/{path}", json=body, timeout=60).json()
+    return answer
+
+
+@contextmanager
+def real_server(folder: Path) -> Iterator[str]:
+    """The URL of PyPI's server, alive within the `with`. Skips where it is not installed."""
+    port = free_port()
+    words = (
+        f"server --backend-store-uri sqlite:///{folder}/mlflow.db --host 127.0.0.1 --port {port} --workers 1"
+    )
+    command = [program("MLFLOW_PROGRAM", "mlflow"), *words.split()]
+    with listening(command, port, folder / "log", seconds=180) as url:
+        yield url
+
+
+class StandIn:
+    """Experiments and runs in memory; pages hold two items. `refusals`: statuses that are answered instead, one each."""
+
+    def __init__(self) -> None:
+        self.experiments: list[dict[str, Any]] = [{"experiment_id": "0", "name": "Default"}]
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.history: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self.refusals: list[int] = []
+        self.logins: list[str | None] = []
+
+    def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """What the endpoint answers."""
+        run = self.runs.get(body.get("run_id", ""), {})
+        match path:
+            case "experiments/create":
+                made = {"experiment_id": str(len(self.experiments)), "name": body["name"]}
+                self.experiments.append(made)
+                return made
+            case "runs/create":
+                info = {name: body[name] for name in ("run_name", "start_time", "experiment_id")}
+                info |= {"run_id": f"{len(self.runs):032x}", "status": "RUNNING"}
+                data = {"tags": body["tags"], "params": [], "metrics": []}
+                self.runs[info["run_id"]] = {"info": info, "data": data}
+                return {"run": {"info": info}}
+            case "runs/log-batch":
+                run["data"]["params"] += body.get("params", [])
+                for metric in body.get("metrics", []):
+                    self.history.setdefault((body["run_id"], metric["key"]), []).append(metric)
+                    others = [one for one in run["data"]["metrics"] if one["key"] != metric["key"]]
+                    run["data"]["metrics"] = [*others, metric]
+                return {}
+            case "runs/update":
+                run["info"] |= {"status": body["status"], "end_time": body["end_time"]}
+                return {}
+            case "experiments/search":
+                return _page("experiments", self.experiments, body)
+            case "runs/search":
+                experiments, runs = body["experiment_ids"], self.runs.values()
+                return _page(
+                    "runs", [run for run in runs if run["info"]["experiment_id"] in experiments], body
+                )
+        return _page("metrics", self.history.get((body["run_id"], body["metric_key"]), []), body)
+
+
+def _page(key: str, items: list[dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
+    start = int(body.get("page_token") or 0)
+    more = {"next_page_token": str(start + _PAGE)} if start + _PAGE < len(items) else {}
+    return {key: items[start : start + _PAGE], **more}
+
+
+@contextmanager
+def stand_in(state: StandIn) -> Iterator[str]:
+    """The URL of a stand-in, alive within the `with`."""
+
+    class Handler(Quiet):
+        def do_GET(self) -> None:  # noqa: N802
+            url = urlsplit(self.path)
+            self._reply(url.path, {key: values[0] for key, values in parse_qs(url.query).items()})
+
+        def do_POST(self) -> None:  # noqa: N802
+            self._reply(self.path, json.loads(self.received()))
+
+        def _reply(self, path: str, body: dict[str, Any]) -> None:
+            state.logins.append(self.headers["Authorization"])
+            if state.refusals:
+                self.respond(state.refusals.pop(0), {"message": "no"}, {"Retry-After": "0"})
+            else:
+                self.respond(200, state.answer(path.removeprefix("/api/2.0/mlflow/"), body))
+
+    with serving(Handler) as url:
+        yield url
+
 
 DAY = Period(datetime.fromtimestamp(at(0), UTC), datetime.fromtimestamp(at(24), UTC))
 LOGGED = [(4, 1), (8, 2), (14, 2), (18, 3), (22, 4)]
@@ -54,14 +159,16 @@ def tell(url: str) -> None:
 
 
 def placed(folder: Path) -> tuple[Any, Store]:
-    nodes = [node("train", "p4de.24xlarge", 0, 24), node("small", "g6.12xlarge", 0, 24)]
+    nodes = ["train | p4de.24xlarge | 0 | 24", "small | g6.12xlarge | 0 | 24"]
     eight = list(range(8))
     pods = [
         pod(f"run-a-{i}", "train", eight, a, b, owner=["Job", "run-a"])
         for i, (a, b) in enumerate([(0, 9), (10, 24)])
     ]
     pods.append(pod("sweep-0", "small", list(range(4)), 0, 13, owner=["Job", "sweep"]))
-    util = {**busy("train", eight, 0, 24), **busy("small", list(range(4)), 0, 13)}
+    util = """
+        train | 0 1 2 3 4 5 6 7 | 0 | 24
+        small | 0 1 2 3         | 0 | 13"""
     return stored(fleet(24, nodes, pods, util, scrape=600), folder)
 
 
@@ -70,7 +177,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     folder = tmp_path / "mlflow"
     folder.mkdir()
     real = request.param == "real"
-    with mlflow_server.real(folder) if real else mlflow_server.stand_in(StandIn()) as url:
+    with real_server(folder) if real else stand_in(StandIn()) as url:
         yield url
 
 
@@ -86,12 +193,12 @@ def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     edges = [0, *(hour for hour, _ in LOGGED)]
     plain = [24 * (b - a - (1 if a <= 9 < b else 0)) for a, b in itertools.pairwise(edges)]
     epochs = [row for row in view.rows if row["epoch"] is not None]
-    assert [(row["epoch"], row["status"]) for row in epochs] == [
-        (1, "done"),
-        (2, "lost"),
-        (2, "done"),
-        (3, "done"),
-        (4, "done"),
+    assert [f"{row['epoch']} {row['status']}" for row in epochs] == [
+        "1 done",
+        "2 lost",
+        "2 done",
+        "3 done",
+        "4 done",
     ]
     assert [row["cost"].quantize(Decimal("0.0001")) for row in epochs] == plain
     (run,) = view.sections["runs"]
@@ -104,35 +211,31 @@ def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     costs = {row["name"]: row["cost"] for row in view.rows if row["kind"] == "run"}
     assert costs == {"llama": 504, "sweep": 8, "t1": 16, "t2": 12, "t3": 12}
     (sweep,) = view.sections["sweeps"]
-    assert (sweep["cost"], sweep["trials"], sweep["best_trial"], sweep["best_trial_cost"]) == (
-        48,
-        3,
-        "t2",
-        12,
-    )
+    best = (sweep["best_trial"], sweep["best_trial_cost"])
+    assert (sweep["cost"], sweep["trials"], *best) == (48, 3, "t2", 12)
     assert [row["run"] for row in view.sections["work_without_cost"]] == ["lost"]
     assert view.totals["allocated_cost"] == Decimal(23 * 24 + 13 * 4)
 
 
-#: Variables that are set, what the server answers, and what comes of it: the login that it is sent, or an error.
-REFUSALS: list[tuple[dict[str, str], list[int], str | None, str | None]] = [
-    ({}, [401] * 99, None, "refuses access"),
-    ({"TOKEN": "secret"}, [429] * 2, "Bearer secret", None),
-    ({"TOKEN": "secret", "USERNAME": "me"}, [503] * 3, "Basic bWU6", None),
-    ({}, [503] * 99, None, "HTTP 503"),
-    ({}, [404] * 99, None, "HTTP 404"),
-]
+#: Variables that are set, what the server answers, how often, and what comes of it: the login that it is sent, or an error.
+REFUSALS = """
+                         | 401 | 99 |               | refuses access
+TOKEN=secret             | 429 | 2  | Bearer secret |
+TOKEN=secret USERNAME=me | 503 | 3  | Basic bWU6    |
+                         | 503 | 99 |               | HTTP 503
+                         | 404 | 99 |               | HTTP 404
+"""
 
 
 def test_credentials_and_failures_are_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variables, refusals, login, message in REFUSALS:
+    for variables, status, times, login, message in text_rows(REFUSALS):
         for name in ("TOKEN", "USERNAME", "PASSWORD"):
-            monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", variables.get(name, ""))
+            monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", words(variables).get(name, ""))
         state = StandIn()
-        state.refusals = list(refusals)
-        with mlflow_server.stand_in(state) as url:
+        state.refusals = [int(status)] * int(times)
+        with stand_in(state) as url:
             settings = Mlflow(url=url)
-            if message is None:
+            if login:
                 assert collect_mlflow(settings, store, DAY, pause=0.001).runs == 0
                 assert state.logins[-1] == login
                 continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,17 +12,16 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.collect.spot import SpotResult, collect_spot
 from gpucost.config.model import Aws, Azure, Config
 from gpucost.store.connection import Store
 from gpucost.store.prices import EvictionRate, load_eviction_rates
 from gpucost.whatif.spot.market import Place, read_market
 from tests.services import price_clouds
-from tests.services.price_clouds import Cloud, Handler, Reply, rows, shown, words
-from tests.services.price_clouds_aws import models_read_once
+from tests.services.price_clouds import Cloud, Handler, Reply, rows, shown, word_rows
+from tests.text_tables import text_rows
+from tests.unit.command import call
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 A100 = "Standard_NC24ads_A100_v4"
@@ -36,9 +34,9 @@ class Answering(Handler):
     answer: Answers
 
     def do_POST(self) -> None:  # noqa: N802
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        reply = type(self).answer(self.path, dict(self.headers), body)
-        self.reply(reply, "text/xml" if isinstance(reply.body, bytes) else "application/json")
+        reply = type(self).answer(self.path, dict(self.headers), self.received())
+        kind = "text/xml" if isinstance(reply.body, bytes) else "application/json"
+        self.respond(reply.status, reply.body, {"Content-Type": kind, **reply.headers})
 
     do_GET = do_POST  # noqa: N815
 
@@ -48,18 +46,14 @@ def serving(answer: Answers) -> AbstractContextManager[str]:
 
 
 def item(at: str, price: str, zone: str = "us-east-1a") -> str:
-    return (
-        "<item><instanceType>p4d.24xlarge</instanceType><productDescription>Linux/UNIX</productDescription>"
-        f"<spotPrice>{price}</spotPrice><timestamp>{at}</timestamp><availabilityZone>{zone}</availabilityZone></item>"
-    )
+    return f"""<item><instanceType>p4d.24xlarge</instanceType><productDescription>Linux/UNIX</productDescription>
+        <spotPrice>{price}</spotPrice><timestamp>{at}</timestamp><availabilityZone>{zone}</availabilityZone></item>"""
 
 
 def page(*items: str, following: str = "") -> Reply:
-    space = "http://ec2.amazonaws.com/doc/2016-11-15/"
-    text = (
-        f'<DescribeSpotPriceHistoryResponse xmlns="{space}"><requestId>1</requestId><spotPriceHistorySet>{"".join(items)}'
-        f"</spotPriceHistorySet><nextToken>{following}</nextToken></DescribeSpotPriceHistoryResponse>"
-    )
+    text = f"""<DescribeSpotPriceHistoryResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>1</requestId>
+        <spotPriceHistorySet>{"".join(items)}</spotPriceHistorySet>
+        <nextToken>{following}</nextToken></DescribeSpotPriceHistoryResponse>"""
     return Reply(200, text.encode())
 
 
@@ -68,26 +62,9 @@ def refusal(status: int, code: str) -> Reply:
     return Reply(status, error.encode())
 
 
-@pytest.fixture(autouse=True, scope="module")
-def models() -> Iterator[None]:
-    with models_read_once():
-        yield
-
-
 @pytest.fixture(autouse=True)
-def nobody_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("AWS_", "AZURE_", "IDENTITY_", "MSI_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+def no_programs(nobody: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # neither az nor azd
-
-
-@pytest.fixture
-def aws_login(nobody_logged_in: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
 
 
 def run(
@@ -114,17 +91,14 @@ def test_pages_and_throttling(aws_login: None, store: Store) -> None:
         again = run(store, settings, now=NOW + timedelta(hours=6))["aws us-east-1"].load
     assert loaded is not None and (loaded.rows, loaded.new) == (2, 2)
     columns = "zone, at_ms, price_per_hour, source, region, provider"
-    assert shown(store, columns, "spot_prices") == [
-        ["us-east-1a", "1790812800000", "9.1", "aws us-east-1", "us-east-1", "aws"],
-        ["us-east-1b", "1790899200000", "9.2", "aws us-east-1", "us-east-1", "aws"],
-    ]
+    assert [tuple(row) for row in shown(store, columns, "spot_prices")] == text_rows("""
+        us-east-1a | 1790812800000 | 9.1 | aws us-east-1 | us-east-1 | aws
+        us-east-1b | 1790899200000 | 9.2 | aws us-east-1 | us-east-1 | aws""")
     first = forms[1]
     assert first["Filter.1.Name"] == ["instance-type"]
     assert ["p4d.24xlarge"] in [values for name, values in first.items() if name.startswith("Filter.1.Value")]
-    assert first["ProductDescription.1"] + first["ProductDescription.2"] == [
-        "Linux/UNIX",
-        "Linux/UNIX (Amazon VPC)",
-    ]
+    products = first["ProductDescription.1"] + first["ProductDescription.2"]
+    assert products == ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
     assert first["StartTime"][0].startswith("2026-08-03T12:00:00")
     # a later run goes on less an overlap
     assert forms[-1]["StartTime"][0].startswith("2026-11-01T10:00:00")
@@ -169,28 +143,22 @@ def test_regions_that_fail_are_named_and_the_others_are_collected(aws_login: Non
 def test_nobody_is_logged_in_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     began = time.monotonic()
-    result = CliRunner().invoke(app, ["collect", "spot"])
-    assert time.monotonic() - began < 30
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["aws", "azure", "error", "fix"]
+    out, err = call("collect", "spot", code=1)
+    assert time.monotonic() - began < 30 and out == ""
+    assert [line.split(":")[0] for line in err.splitlines()] == ["aws", "azure", "error", "fix"]
 
 
 def graph(data: list[dict[str, Any]], total: int = 1, token: str | None = None) -> Reply:
     """What Azure Resource Graph answers."""
-    answer = {
-        "totalRecords": total,
-        "count": len(data),
-        "data": data,
-        "facets": [],
-        "resultTruncated": "false",
-    }
-    return Reply(200, answer | ({"$skipToken": token} if token else {}))
+    counts = {"totalRecords": total, "count": len(data), "resultTruncated": "false"}
+    return Reply(200, {**counts, "data": data, "facets": [], "$skipToken": token})
 
 
-def size(region: str, **prices: float) -> dict[str, Any]:
-    """Prices of a machine, by the day that they hold from."""
+def size(region: str, *prices: float) -> dict[str, Any]:
+    """Prices of a machine since October, and before each since a month earlier."""
     changes = [
-        {"effectiveDate": f"2026-{day[1:]}-01T00:00:00Z", "priceUSD": price} for day, price in prices.items()
+        {"effectiveDate": f"2026-{10 - ago:02}-01T00:00:00Z", "priceUSD": price}
+        for ago, price in enumerate(prices)
     ]
     return {"id": f"/{region}", "size": A100.lower(), "location": region, "prices": changes}
 
@@ -202,8 +170,13 @@ def azure_at(answers: list[Reply], monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
     def answer(path: str, headers: dict[str, str], body: bytes) -> Reply:
         if path.startswith("/token"):
-            token = {"access_token": "t0ken", "resource": "r", "token_type": "Bearer"}
-            return Reply(200, token | {"expires_on": str(int(time.time()) + 3600)})
+            token = {
+                "access_token": "t0ken",
+                "resource": "r",
+                "token_type": "Bearer",
+                "expires_on": "4000000000",
+            }
+            return Reply(200, token)
         assert path == "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
         assert headers["Authorization"] == "Bearer t0ken"
         asked.append(json.loads(body))
@@ -218,27 +191,21 @@ def azure_at(answers: list[Reply], monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     rate = {"id": "/a", "size": A100.lower(), "location": "eastus", "evictionRate": "5-10"}
     rates = [rate, rate | {"location": "westeurope", "evictionRate": "20+"}, rate | {"evictionRate": None}]
-    east, west = size("eastus", _10=1.5, _09=1.25), size("westeurope", _10=0.00005)
-    answers = [
-        Reply(429, b"", {"Retry-After": "0"}),
-        graph([east], 2, "more"),
-        graph([west], 2),
-        graph(rates, 3),
-    ]
+    pages = graph([size("eastus", 1.5, 1.25)], 2, "more"), graph([size("westeurope", 0.00005)], 2)
+    answers = [Reply(429, b"", {"Retry-After": "0"}), *pages, graph(rates, 3)]
     with azure_at(answers, monkeypatch) as (url, asked):
         settings = Azure(management_url=url, subscriptions=["s-1"], regions=["eastus", "westeurope"])
         result = run(store, azure=settings)["azure"]
     assert result.error is None and result.load is not None and result.load.new == 3
-    assert shown(store, "region, zone, instance_type, product, price_per_hour", "spot_prices") == words("""
+    assert shown(store, "region, zone, instance_type, product, price_per_hour", "spot_prices") == word_rows("""
         eastus     - Standard_NC24ads_A100_v4 Linux/UNIX 1.25
         eastus     - Standard_NC24ads_A100_v4 Linux/UNIX 1.5
         westeurope - Standard_NC24ads_A100_v4 Linux/UNIX 0.00005
     """)
     assert asked[1]["subscriptions"] == ["s-1"] and "'eastus', 'westeurope'" in asked[1]["query"]
     assert asked[2]["options"]["$skipToken"] == "more"
-    assert shown(
-        store, "provider, region, instance_type, band_low_percent, seen_on", "spot_eviction_rates"
-    ) == words("""
+    columns = "provider, region, instance_type, band_low_percent, seen_on"
+    assert shown(store, columns, "spot_eviction_rates") == word_rows("""
         azure eastus     Standard_NC24ads_A100_v4 5  2026-11-01
         azure westeurope Standard_NC24ads_A100_v4 20 2026-11-01
     """)
@@ -257,8 +224,8 @@ def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatc
     ("answer", "message"),
     [
         (Reply(401, {"error": {"code": "ExpiredAuthenticationToken", "message": "it expired"}}), "expired"),
-        (graph([size("eastus", _10=1.5)], 5), "1 of 5 rows"),
-        (graph([size("eastus", _10=-1)]), "no price above zero"),
+        (graph([size("eastus", 1.5)], 5), "1 of 5 rows"),
+        (graph([size("eastus", -1)]), "no price above zero"),
         (Reply(200, {}), "without data"),
     ],
 )

@@ -18,6 +18,7 @@ import pytest
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import stored
 from tests.programs import require
+from tests.text_tables import words
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
@@ -45,13 +46,7 @@ class Terminal:
 
     def __init__(self, shell: str, home: Path) -> None:
         path = f"{Path(sys.executable).parent}:{os.defpath}"
-        environment = {
-            "HOME": str(home),
-            "PATH": path,
-            "TERM": "xterm",
-            "LC_ALL": "C.UTF-8",
-            "SHELL": f"/usr/bin/{shell}",
-        }
+        environment = words(f"HOME={home} PATH={path} TERM=xterm LC_ALL=C.UTF-8 SHELL=/usr/bin/{shell}")
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             os.chdir(home)

@@ -15,11 +15,10 @@ from typing import Any, TextIO
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
-from typer.testing import CliRunner, Result
 
-from gpucost.cli.app import app
 from gpucost.store.connection import Store
 from tests.replay.server import prometheus_over_text, require_prometheus
+from tests.unit.command import call
 
 pytestmark = pytest.mark.services
 
@@ -137,11 +136,8 @@ def write(out: TextIO) -> None:
     out.write("# EOF\n")
 
 
-def run(*words: str) -> Result:
-    period = ("--from", "2026-10-01T00:00:00Z", "--to", "2026-10-01T01:00:00Z")
-    result = CliRunner().invoke(app, [*words, *period])
-    assert result.exit_code == 0, result.output
-    return result
+def run(*words: str) -> str:
+    return call(*words, "--from", "2026-10-01T00:00:00Z", "--to", "2026-10-01T01:00:00Z")[0]
 
 
 def test_each_piece_of_work_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +171,7 @@ def test_each_piece_of_work_is_counted_once(tmp_path: Path, monkeypatch: pytest.
         sums[pod, model, unit, failed] += amount
     assert {key: amount for key, amount in sums.items() if key[0] in FILES} == expected
 
-    answers = [json.loads(run("unit", name, "--format", "json").stdout) for name in ("requests", "tokens")]
+    answers = [json.loads(run("unit", name, "--format", "json")) for name in ("requests", "tokens")]
     for row in (*answers[0]["work_without_cost"], *answers[1]["work_without_cost"]):
         if not row["workload"].startswith("made-up"):
             told[row["workload"], row["model"] or "", row["unit"]] += row["amount"]

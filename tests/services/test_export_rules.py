@@ -1,57 +1,75 @@
-"""The rules that gpucost prints, read by Prometheus' own tool: checked, and unit-tested."""
+"""The rules that gpucost prints, checked and unit-tested by Prometheus' own tool; a Prometheus that scrapes what is exported."""
 
 from __future__ import annotations
 
+import json
 import subprocess
+import time
+import tomllib
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import yaml
 
 from gpucost import inventory
-from gpucost.config.model import Activity, Alerts, Budget, Config, Idle, Prices, PrometheusSource, Targets
-from gpucost.publish.rules import RulePrice, RulePrices, alerting_rules, recording_rules
-from tests.programs import require
+from gpucost.config.model import Config
+from gpucost.publish.rules import RulePrice, RulePrices, alerting_rules, dashboard, recording_rules
+from gpucost.store.connection import Store
+from tests.golden.report_fleet import sample
+from tests.loopback import Quiet, serving
+from tests.programs import listening, require
 from tests.replay.cases.words import fleet, node
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.replay.server import free_port
 from tests.text_tables import text_rows
+from tests.unit.command import call
 
 pytestmark = pytest.mark.services
 
-CONFIG = Config(
-    alerts=Alerts(idle_minutes=30),
-    prices=Prices(fx={"EUR": Decimal("1.25")}),
-    budgets=[
-        Budget(name="all", amount=Decimal(16000), currency="EUR"),
-        Budget(name="Research", team="research", amount=Decimal(5000)),
-        Budget(name="aims", team="research", efficiency=Decimal("0.8")),
-    ],
-)
+
+def configured(text: str) -> Config:
+    return Config.model_validate(tomllib.loads(text))
+
+
+CONFIG = configured("""
+    alerts.idle_minutes = 30
+    prices.fx.EUR = "1.25"
+    budgets = [
+        { name = "all", amount = 16000, currency = "EUR" },
+        { name = "Research", team = "research", amount = 5000 },
+        { name = "aims", team = "research", efficiency = "0.8" },
+    ]
+""")
 PRICES = RulePrices(
-    (
-        RulePrice(Decimal("32"), "p4d.24xlarge", "us-east-1", "on_demand"),
-        RulePrice(Decimal("12"), "p4d.24xlarge", "us-east-1", "spot"),
-        RulePrice(Decimal("9"), node="rack-1"),
+    tuple(
+        RulePrice(Decimal(price), *where)
+        for price, *where in text_rows("""
+32 | p4d.24xlarge | us-east-1 | on_demand
+12 | p4d.24xlarge | us-east-1 | spot
+9  |              |           |           | rack-1
+""")
     ),
     "a test",
 )
-HOSTILE = Config(
-    prometheus=[PrometheusSource(cluster_label="k8s_cluster")],
-    activity=Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100),
-    idle=Idle(threshold_percent=2.5),
-    targets=Targets(spot_ratio=Decimal("0.5")),
-    currency="CHF",
-    alerts=Alerts(idle_ratio=Decimal("0.5"), labels={"severity": "{{ boom", "owner": "a: b #\u2028"}),
-    budgets=[
-        Budget(name='a {{ $x }} "b" \n: #', amount=Decimal("1e6")),
-        Budget(name="x", team='{{ $x }} "quoted" \\ \n: # -', amount=Decimal("0.5")),
-        Budget(name="ok", team="ok", amount=Decimal(1)),
-    ],
-)
+HOSTILE = configured(r"""
+    prometheus = [{ cluster_label = "k8s_cluster" }]
+    activity = { device_metric = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale = 100 }
+    idle.threshold_percent = 2.5
+    targets.spot_ratio = "0.5"
+    currency = "CHF"
+    alerts = { idle_ratio = "0.5", labels = { severity = "{{ boom", owner = "a: b #\u2028" } }
+    budgets = [
+        { name = "a {{ $x }} \"b\" \n: #", amount = "1e6" },
+        { name = "x", team = "{{ $x }} \"quoted\" \\ \n: # -", amount = "0.5" },
+        { name = "ok", team = "ok", amount = 1 },
+    ]
+""")
 
 # Series, and their values a minute, in promtool's spelling.
 # A node that Karpenter bought on demand, one on spot as EKS spells it, one without labels.
@@ -258,7 +276,7 @@ ALERTS: dict[str, tuple[Config, str, str, str]] = {
         GpucostCollectLate    36h -
         GpucostCollectLate    37h severity=warning"""),
     # of seven GPUs five are idle: three of train's four, and both of sweep's
-    "idle share": (Config(alerts=Alerts(idle_ratio=Decimal("0.7"))), "5m", longer(FLEET, 360), """
+    "idle share": (configured('alerts.idle_ratio = "0.7"'), "5m", longer(FLEET, 360), """
         GpucostIdleShareHigh 23h -
         GpucostIdleShareHigh 25h namespace=ml"""),
 }  # fmt: skip
@@ -278,3 +296,75 @@ def test_alerts_fire_when_they_are_true(name: str, tmp_path: Path) -> None:
         fired = [{"labels": f"{{{shown}}}", "value": 1}] if labels else []
         tests.append({"expr": expression, "eval_time": at, "exp_samples": fired})
     check(tmp_path, config, series, "", interval=interval, promql_expr_test=tests)
+
+
+# The golden fleet's A100 node at this moment, as kube-state-metrics and dcgm-exporter tell it.
+CLUSTER = """\
+kube_node_labels{node="a100-1",label_node_kubernetes_io_instance_type="p4d",label_topology_kubernetes_io_region="us-east-1",label_karpenter_sh_capacity_type="on-demand"} 1
+kube_node_status_capacity{node="a100-1",resource="nvidia_com_gpu"} 8
+kube_pod_container_resource_requests{namespace="ml-research",pod="jupyter-alice-0",container="c",node="a100-1",resource="nvidia_com_gpu"} 2
+kube_pod_status_phase{namespace="ml-research",pod="jupyter-alice-0",phase="Running"} 1
+DCGM_FI_DEV_GPU_UTIL{namespace="ml-research",pod="jupyter-alice-0",UUID="GPU-1",modelName="A100"} 0
+DCGM_FI_DEV_GPU_UTIL{namespace="ml-research",pod="jupyter-alice-0",UUID="GPU-2",modelName="A100"} 77
+"""  # noqa: E501
+
+
+def exported(*words: str) -> str:
+    return call("export", *words, "--store", "store.duckdb")[0]
+
+
+def asked(url: str, expression: str) -> Any:
+    """What an expression of the dashboard gives."""
+    words = expression.replace("$cluster", ".*").replace("$namespace", ".*")
+    answer = requests.get(f"{url}/api/v1/query", {"query": words}, timeout=10)
+    answer.raise_for_status()
+    return answer.json()["data"]["result"]
+
+
+def expressions(config: Config) -> list[str]:
+    panels = json.loads(dashboard(config))["panels"]
+    return [target["expr"] for panel in panels for target in panel.get("targets", ())]
+
+
+def test_panels_of_the_dashboard_have_something_to_show(in_an_empty_folder: Path) -> None:
+    require("prometheus", package="prometheus")
+    folder = in_an_empty_folder
+    sample(hours=48).write(folder / "store.duckdb")
+    with Store(folder / "store.duckdb").write() as con:
+        con.execute(
+            "INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL, NULL FROM nodes"
+        )
+    metrics = CLUSTER + exported("openmetrics", "--month", "2026-10")
+    rules = exported("recording-rules").replace("interval: 1m", "interval: 1s")
+    (folder / "recording.yml").write_text(rules)
+    config = configured(
+        'budgets = [{ name = "all", amount = 1 }, { name = "r", team = "research", amount = 1 }]'
+    )
+    (folder / "alerts.yml").write_text(alerting_rules(config, date(2026, 10, 1)))
+
+    class Handler(Quiet):
+        def do_GET(self) -> None:  # noqa: N802
+            self.respond(200, metrics.encode(), {"Content-Type": "text/plain; version=0.0.4"})
+
+    port = free_port()
+    flags = ("--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}", "--log.level=error")
+    with serving(Handler) as exporter:
+        (folder / "prometheus.yml").write_text(
+            "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [recording.yml, alerts.yml]\nscrape_configs: "
+            f'[{{job_name: all, honor_labels: true, static_configs: [{{targets: ["{exporter.removeprefix("http://")}"]}}]}}]\n'
+        )
+        with listening(["prometheus", *flags], port, folder / "log") as url:
+            deadline = time.monotonic() + 60
+            while True:
+                with suppress(OSError):  # it answers 503 at first
+                    if asked(url, "gpucost:cluster_cost:per_hour"):
+                        break
+                assert time.monotonic() < deadline, (folder / "log").read_text()
+                time.sleep(0.2)
+            empty = [expression for expression in expressions(Config()) if not asked(url, expression)]
+            # no queues, and of DCGM's metrics only the activity
+            assert all("kueue_" in one or "DCGM_FI_DEV_FB_USED" in one or "POWER" in one for one in empty), (
+                empty
+            )
+            # it understands those of any words, or answers HTTP 400
+            assert len([asked(url, expression) for expression in expressions(HOSTILE)]) > 20

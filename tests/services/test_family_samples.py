@@ -21,9 +21,9 @@ from tests.replay.load import write_config
 from tests.replay.scrape import scrape, write_openmetrics
 from tests.replay.series import Series
 from tests.replay.server import prometheus_over_text, require_prometheus
+from tests.text_tables import text_rows, words
 
 HOURS = 48
-REQUESTS = "kube_pod_container_resource_(requests|limits)"
 SHARD = {"instance": "10.4.0.2:8080"}
 #: Families that are collected, that a dead shard takes along, that stop (also while no GPU pod runs, or for one namespace).
 QUICK = ("small-shard", "dead-shard-of-two", "pods-dropped", "all-of-pods-lost", "another-namespace-alone")
@@ -45,37 +45,49 @@ def notebook(*spans: tuple[float, float]) -> list[dict[str, Any]]:
     return [pod("jupyter", "n0", [0], start, end, keep_until=at(end)) for start, end in spans]
 
 
+#: Name, what is scraped, which metrics of which objects are dropped in which hours, the gaps, and the GPU-hours that pods held.
+#: What is dropped is dropped by the server, while kube-state-metrics is scraped all the time.
+TABLE = """
+small-shard                  | shard     |                                |                        |       |                                 | 4
+dead-shard                   | shard     | kube_pod_.*                    |                        | 5 99  | 5 48 nodes phases pods requests | 2
+dead-shard-of-two            | two       | kube_pod_.*                    | instance=10.4.0.2:8080 | 5 99  | 5 48 nodes pods                 | 7
+notebook                     | working   |                                |                        |       |                                 | 32
+scaled-to-zero               | came back |                                |                        |       |                                 | 12
+namespace-deleted            | deleted   |                                |                        |       |                                 | 46
+short-pauses                 | pauses    |                                |                        |       |                                 | 3.25
+one-namespace-from-the-start | working   | kube_pod_.*                    | namespace=kube-system  | -1 99 |                                 | 32
+pods-dropped                 | working   | kube_pod_info                  |                        | 12 99 | 12 48 pods                      | 7
+requests-dropped             | working   | kube_pod_container_resource_.* |                        | 12 20 | 12 20 requests                  | 27
+phases-dropped               | early     | kube_pod_status_phase          |                        | 12 99 | 12 48 phases                    | 2
+all-of-pods-lost             | early     | kube_pod_.*                    |                        | 12 24 | 12 24 phases pods requests      | 2
+another-namespace-alone      | working   | kube_pod_.*                    | namespace=train        | 12 99 | 12 17 pods, 28 48 pods          | 7
+"""  # noqa: E501
+
+
 def cases() -> dict[str, Case]:
-    """All cases; what is dropped is dropped by the server, while kube-state-metrics is scraped all the time."""
-    working = scraped(notebook((3, 7), (9, 17), (28, HOURS)))
-    early = scraped(notebook((1, 3)))
-    came_back = [node("n0", "g5.xlarge", 0, 6), node("n0", "g5.xlarge", 24, HOURS)]
+    """All cases."""
     other = pod("serve", "n0", [0], 10, HOURS, "serve", keep_until=at(HOURS))
-    end, all_of_pods = float(HOURS), ["phases", "pods", "requests"]
-    shards = relabel(scraped(notebook((3, 7))), "kube_pod_.*", SHARD)
     # one shard tells of a notebook and of a DaemonSet's pod, and dies; another tells of a pod that goes on
     goes_on = pod("serve", "n1", [0], 0, HOURS, "serve", keep_until=at(HOURS))
     nodes = [node(name, "g5.xlarge", 0, HOURS) for name in ("n0", "n1")]
-    two = relabel(
-        scraped([goes_on, *notebook((3, 7))], nodes), "kube_pod_.*", SHARD, {"pod": "jupyter|proxy"}
-    )
-    pauses = notebook((0, 1), (1.25, 2), (2.6, 3), (4.9, 6))
-    alone = drop(working, "kube_pod_.*", {"namespace": "train"}, (12, 99))
-    return {
-        "small-shard": (shards, [], 4),
-        "dead-shard": (drop(shards, "kube_pod_.*", hours=(5, 99)), [(5, end, ["nodes", *all_of_pods])], 2),
-        "dead-shard-of-two": (drop(two, "kube_pod_.*", SHARD, (5, 99)), [(5, end, ["nodes", "pods"])], 7),
-        "notebook": (working, [], 32),
-        "scaled-to-zero": (scraped(notebook((0, 6), (24, 30)), came_back), [], 12),
-        "namespace-deleted": (scraped([*notebook((1, 9)), other]), [], 46),
-        "short-pauses": (scraped(pauses), [], 3.25),
-        "one-namespace-from-the-start": (drop(working, "kube_pod_.*", {"namespace": "kube-system"}), [], 32),
-        "pods-dropped": (drop(working, "kube_pod_info", hours=(12, 99)), [(12, end, ["pods"])], 7),
-        "requests-dropped": (drop(working, REQUESTS, hours=(12, 20)), [(12, 20, ["requests"])], 27),
-        "phases-dropped": (drop(early, "kube_pod_status_phase", hours=(12, 99)), [(12, end, ["phases"])], 2),
-        "all-of-pods-lost": (drop(early, "kube_pod_.*", hours=(12, 24)), [(12, 24, all_of_pods)], 2),
-        "another-namespace-alone": (alone, [(12, 17, ["pods"]), (28, end, ["pods"])], 7),
+    both = scraped([goes_on, *notebook((3, 7))], nodes)
+    came_back = [node("n0", "g5.xlarge", 0, 6), node("n0", "g5.xlarge", 24, HOURS)]
+    bases = {
+        "working": scraped(notebook((3, 7), (9, 17), (28, HOURS))),
+        "early": scraped(notebook((1, 3))),
+        "shard": relabel(scraped(notebook((3, 7))), "kube_pod_.*", SHARD),
+        "two": relabel(both, "kube_pod_.*", SHARD, {"pod": "jupyter|proxy"}),
+        "came back": scraped(notebook((0, 6), (24, 30)), came_back),
+        "deleted": scraped([*notebook((1, 9)), other]),
+        "pauses": scraped(notebook((0, 1), (1.25, 2), (2.6, 3), (4.9, 6))),
     }
+    found = {}
+    for name, base, metrics, where, hours, gaps, held in text_rows(TABLE):
+        start, end = map(float, hours.split() or (0, 0))
+        series = drop(bases[base], metrics, words(where), (start, end))
+        told = [gap.split() for gap in gaps.split(",") if gap]
+        found[name] = (series, [(float(since), float(to), names) for since, to, *names in told], float(held))
+    return found
 
 
 CASES = cases()

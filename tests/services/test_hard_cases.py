@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpucost import pipeline
+from gpucost.periods import Period
+from gpucost.store.connection import Store
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.edits import drop, relabel, revalue, switch, thin
-from tests.replay.fleet import Fleet
+from tests.replay.load import write_config
+from tests.replay.result import unpaid
 from tests.replay.scrape import scrape
-from tests.services.hard_scenes import HOURS, Answers, lean, of_team, on_w
+from tests.services.hard_scenes import HOURS, Answers, held, lean, of_team, on_w, own_store
 from tests.side_by_side import Scene, Scenes
+from tests.text_tables import text_rows, words
 
 scene = Scenes()
 
 ALL_HOURS = (0, HOURS)
-LABELS = "kube_namespace_labels"
+LABELS, PODS, REQUESTS = "kube_namespace_labels", "kube_pod_.*", "kube_pod_container_resource_.*"
 TIMES = "kube_pod_(start_time|status_scheduled_time|completion_time)"
 NO_POD = {"namespace": None, "pod": None, "container": None}
-LOST = {"label_team": None}
-NAME = "label_kubernetes_io_metadata_name"
+GPU_LABELS = "product count replicas sharing_strategy"
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +41,10 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
 @scene()
 def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name() -> Scene:
     """The first node w ended at 02:00, its pod stayed listed; collected is from 03:00 on, when the second w was an hour old."""
-    nodes = [node("w", "g6.12xlarge", 0, 2), node("w", "g6.12xlarge", 2, HOURS)]
+    nodes = ["w | g6.12xlarge | 0 | 2", "w | g6.12xlarge | 2 | 5"]
     orphan = pod("orphan", "w", [0, 1], 0.5, 2, uid="orphan", keep_until=at(4.5))
-    pods = [orphan, pod("b", "w", [2], 2.5, 5, uid="b")]
-    described = fleet(HOURS, nodes, pods, busy("w", [2], 2, HOURS))
+    pods = [orphan, *held("b | w | 2 | 2.5 | 5")]
+    described = fleet(HOURS, nodes, pods, "w | 2 | 2 | 5")
     series = drop(lean(described), "kube_pod_status_phase|kube_pod_completion_time", {"pod": "orphan"})
     (yield described, drop(series, ".*", hours=(-1, 3))).shows("total allocated 2")
 
@@ -44,8 +52,10 @@ def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name(
 @scene()
 def test_slots_begin_in_the_middle_of_a_nodes_life() -> Scene:
     """Four replicas from 02:00 on: 00:30-01:30 was a whole GPU, 1 GPU-hour; 03:00-05:00 is a slot, 2 h / 4."""
-    pods = [pod("a", "w", [0], 0.5, 1.5, uid="a"), pod("b", "w", [0], 3, 5, uid="b")]
-    described = on_w(pods, busy("w", [0], 0, HOURS), "g5.xlarge")
+    pods = held("""
+        a | w | 0 | 0.5 | 1.5
+        b | w | 0 | 3   | 5""")
+    described = on_w(pods, "w | 0 | 0 | 5", "g5.xlarge")
     four, later = {"label_nvidia_com_gpu_replicas": "4"}, (2, HOURS)
     series = relabel(lean(described), "kube_node_labels", four, hours=later)
     series = revalue(series, "kube_node_status_.*", 4, {"resource": "nvidia_com_gpu"}, later)
@@ -90,7 +100,9 @@ def test_an_exporter_still_names_the_last_pod_of_that_name() -> Scene:
 def test_a_gpu_is_replaced_where_the_exporter_names_no_pods() -> Scene:
     """GPU 2 of 4 gets another UUID at 02:00; who holds all four needs no label: 8 GPU-hours, then 4 x 2.75 h, all active."""
     everything = list(range(4))
-    pods = [pod("a", "w", everything, 0, 2, uid="a"), pod("b", "w", everything, 2.25, 5, uid="b")]
+    pods = held("""
+        a | w | 0 1 2 3 | 0    | 2
+        b | w | 0 1 2 3 | 2.25 | 5""")
     described = on_w(pods, busy("w", everything, 0, HOURS))
     series = relabel(lean(described), "DCGM_.*", NO_POD)
     series = relabel(series, "DCGM_.*", {"UUID": "GPU-w-new"}, {"UUID": "GPU-w-2"}, (2, HOURS))
@@ -102,73 +114,83 @@ def test_a_gpu_is_replaced_where_the_exporter_names_no_pods() -> Scene:
 def test_claims_of_two_pods_of_one_name() -> Scene:
     """One after the other, on GPU 0 for 1 h and on GPU 1 for 2 h: each has its own, 1 and 2 GPU-hours."""
     pods = [pod("a", "w", [0], 0, 1, uid="first"), pod("a", "w", [1], 2, 4, uid="second")]
-    described = on_w(pods, busy("w", [0, 1], 0, HOURS), "a2-highgpu-2g")
+    described = on_w(pods, "w | 0 1 | 0 | 5", "a2-highgpu-2g")
     series = drop(lean(described), "kube_pod_container_resource_requests.*")
     (yield described, relabel(series, "DCGM_.*", {"dra_claim_name": "c"}, {"pod": "a"})).shows("""
         first  allocated 1 active 1
         second allocated 2 active 2""")
 
 
-#: A GPU each is held all the time in two labeled namespaces.
-TWO_TEAMS = on_w(
-    [pod("a", "w", [0], 0, HOURS), pod("b", "w", [1], 0, HOURS, "serve")],
-    {},
-    namespaces={"train": {"team": "x"}, "serve": {"team": "y"}},
-)
-ONE_TEAM, SERVE, NAMELESS = of_team("x"), {"namespace": "serve"}, {**LOST, NAME: None}
-
-
-@scene(
-    # y from 01:55 to 02:05 pays the hour that begins in between
-    (ONE_TEAM, [({"label_team": "y"}, {}, (2 - 1 / 12, 2 + 1 / 12))], "x 4 y 1"),
-    # nothing from 01:30 to 02:30, then y: of the hours that begin in between the first label after decides
-    (ONE_TEAM, [({"label_team": "y"}, {}, (2.5, HOURS)), (None, {}, (1.5, 2.5))], "x 2 y 3"),
-    # no labels for hours, or for good, also as another target; or nothing of namespaces
-    (TWO_TEAMS, [(LOST, {}, (2, 4))], "x 5 y 5"),
-    (TWO_TEAMS, [(LOST, {}, (2, HOURS))], "x 5 y 5"),
-    (TWO_TEAMS, [({**LOST, "instance": "10.4.0.77:8080"}, {}, (2, HOURS))], "x 5 y 5"),
-    (TWO_TEAMS, [(None, {}, (2, 4))], "x 5 y 5"),
-    (TWO_TEAMS, [(None, {}, (2, HOURS))], "x 5 y 5"),
-    # one namespace loses its label, also while labels are lost
-    (TWO_TEAMS, [(LOST, SERVE, (2, 4))], "x 5 y 3 unassigned 2"),
-    (TWO_TEAMS, [(LOST, SERVE, (2, HOURS)), (LOST, {}, (2, 3))], "x 5 y 3 unassigned 2"),
-    # the only one loses it, and the name that all have, or had none
-    (ONE_TEAM, [({NAME: "train"}, {}, ALL_HOURS), (NAMELESS, {}, (2, HOURS))], "x 5"),
-    (ONE_TEAM, [({NAME: None}, {}, ALL_HOURS), (NAMELESS, {}, (2, HOURS))], "x 2 unassigned 3"),
-    # one exporter of two leaves the team's label out
-    (
-        of_team("x", ksm_replicas=2),
-        [({**LOST, NAME: "train"}, {"instance": r"10\.4\.0\.31:8080"}, ALL_HOURS)],
-        "x 5",
+#: A GPU is held all the time in a namespace of team x; two are, in namespaces of teams x and y; and one, by two exporters.
+FLEETS = {
+    "x": of_team("x"),
+    "x and y": on_w(
+        ["a | w | 0 | 0 | 5", "b | w | 1 | 0 | 5 | serve"],
+        {},
+        namespaces={"train": {"team": "x"}, "serve": {"team": "y"}},
     ),
-)
-def test_labels_of_namespaces_that_change_or_are_lost(
-    described: Fleet, edits: list[Any], teams: str
-) -> Scene:
+    "twice": of_team("x", ksm_replicas=2),
+}
+# Case, fleet, changed labels (without any, all are lost), of which namespaces or exporters, from hour, to hour; and GPU-hours.
+# 0: y pays the hour that begins within its ten minutes. 1: of the hours that begin while labels are lost the first label after
+# decides. 2-6: no labels for hours, or for good, also as another target; or nothing of namespaces. 7, 8: one namespace loses its
+# label, also while labels are lost. 9, 10: the only one loses it, and the name that all have, or had none. 11: one exporter of
+# two leaves the team's label out.
+CHANGED = """
+0  | x       | label_team=y                                        |                         | 1.9 | 2.1 | x 4 y 1
+1  | x       | label_team=y                                        |                         | 2.5 | 5   |
+1  | x       |                                                     |                         | 1.5 | 2.5 | x 2 y 3
+2  | x and y | label_team=                                         |                         | 2   | 4   | x 5 y 5
+3  | x and y | label_team=                                         |                         | 2   | 5   | x 5 y 5
+4  | x and y | label_team= instance=10.4.0.77:8080                 |                         | 2   | 5   | x 5 y 5
+5  | x and y |                                                     |                         | 2   | 4   | x 5 y 5
+6  | x and y |                                                     |                         | 2   | 5   | x 5 y 5
+7  | x and y | label_team=                                         | namespace=serve         | 2   | 4   | x 5 y 3 unassigned 2
+8  | x and y | label_team=                                         | namespace=serve         | 2   | 5   |
+8  | x and y | label_team=                                         |                         | 2   | 3   | x 5 y 3 unassigned 2
+9  | x       | label_kubernetes_io_metadata_name=train             |                         | 0   | 5   |
+9  | x       | label_team= label_kubernetes_io_metadata_name=      |                         | 2   | 5   | x 5
+10 | x       | label_kubernetes_io_metadata_name=                  |                         | 0   | 5   |
+10 | x       | label_team= label_kubernetes_io_metadata_name=      |                         | 2   | 5   | x 2 unassigned 3
+11 | twice   | label_team= label_kubernetes_io_metadata_name=train | instance=10.4.0.31:8080 | 0   | 5   | x 5
+"""
+
+
+@scene(*((list(rows),) for _, rows in groupby(text_rows(CHANGED), itemgetter(0))))
+def test_labels_of_namespaces_that_change_or_are_lost(rows: list[tuple[str, ...]]) -> Scene:
     """Labels apply as of each hour; those that all namespaces lose at once hold, one that is removed is gone."""
+    described = FLEETS[rows[0][1]]
     series = lean(described)
-    for changes, where, hours in edits:
-        edited = drop(series, LABELS, where, hours)
-        series = edited if changes is None else relabel(series, LABELS, changes, where, hours)
-    (yield described, series).shows(f"teams {teams}")
+    for *_, labels, where, start, end, _ in rows:
+        hours, changes = (
+            (float(start), float(end)),
+            {name: value or None for name, value in words(labels).items()},
+        )
+        series = (
+            relabel(series, LABELS, changes, words(where), hours)
+            if changes
+            else drop(series, LABELS, words(where), hours)
+        )
+    (yield described, series).shows(f"teams {rows[-1][-1]}")
 
 
 @scene()
 def test_four_of_five_samples_make_no_sense() -> Scene:
     """One minute of five is told: a fifth of five hours is active, the rest unmeasured, though valid samples lie 5 min apart."""
     nonsense = [[at(0) + 300 * k + 60, at(0) + 300 * k + 300, 2147483632] for k in range(12 * HOURS)]
-    pods, util = [pod("a", "w", [0], 0, HOURS, uid="a")], busy("w", [0], 0, HOURS)
-    described = on_w(pods, util, "p4de.24xlarge", invalid={"GPU-w-0": nonsense})
+    util = "w | 0 | 0 | 5"
+    described = on_w(held("a | w | 0 | 0 | 5"), util, "p4de.24xlarge", invalid={"GPU-w-0": nonsense})
     (yield described, lean(described)).shows("a active 1 idle 0 unmeasured 4")
 
 
 @scene()
 def test_pods_are_bound_before_their_nodes_labels_are_scraped() -> Scene:
     """The slots of 02:00-04:00 are quarters, as the first labels say that tell of GPUs: 2 pods x 2 h / 4."""
-    pods = [pod(name, "w", [0], 2, 4, uid=name) for name in ("a", "b")]
-    described = fleet(HOURS, [node("w", "g5.xlarge", 1.9, HOURS, replicas=4)], pods, busy("w", [0], 0, HOURS))
-    names = ("product", "count", "replicas", "sharing_strategy")
-    none = {f"label_nvidia_com_gpu_{name}": None for name in names}
+    pods = held("""
+        a | w | 0 | 2 | 4
+        b | w | 0 | 2 | 4""")
+    described = fleet(HOURS, [node("w", "g5.xlarge", 1.9, HOURS, replicas=4)], pods, "w | 0 | 0 | 5")
+    none = {f"label_nvidia_com_gpu_{name}": None for name in GPU_LABELS.split()}
     (yield described, relabel(lean(described), "kube_node_labels", none, hours=(0, 2.2))).shows("""
         a     allocated 0.5 active 0.5
         total capacity 3.1 allocated 1 over_allocated 0""")
@@ -178,18 +200,12 @@ def test_pods_are_bound_before_their_nodes_labels_are_scraped() -> Scene:
 def test_a_node_loses_all_its_labels_for_good() -> Scene:
     """From 02:00 on kube_node_labels is not exported: the node stays what it was, a slot bound later is a quarter still."""
     nodes = [node("w", "g5.xlarge", 0, HOURS, "spot", replicas=4)]
-    described = fleet(HOURS, nodes, [pod("a", "w", [0], 3, 5, uid="a")], busy("w", [0], 0, HOURS))
+    described = fleet(HOURS, nodes, held("a | w | 0 | 3 | 5"), "w | 0 | 0 | 5")
     series = drop(lean(described), "kube_node_labels", hours=(2, HOURS))
     (yield described, series).shows("a allocated 0.5 spot 0.5 cost 0.24")
 
 
-@scene(
-    *(
-        (metrics, hours)
-        for metrics in ("kube_pod_.*", "kube_pod_container_resource_.*")
-        for hours in (ALL_HOURS, (1, HOURS), (1, 3))
-    )
-)
+@scene(*((metrics, hours) for metrics in (PODS, REQUESTS) for hours in (ALL_HOURS, (1, HOURS), (1, 3))))
 def test_uid_is_dropped(metrics: str, hours: tuple[float, float]) -> Scene:
     """Two pods of one name and node, three minutes apart, are two all the same, each once: 2 + 2.95 GPU-hours."""
     described = on_w(*of_one_name(0.05))
@@ -197,50 +213,53 @@ def test_uid_is_dropped(metrics: str, hours: tuple[float, float]) -> Scene:
     assert answers.held() == pytest.approx([2, 2.95], abs=0.035)
     answers.shows("total allocated 4.95 active 4.95")
     warnings = answers.query("FROM warnings WHERE code = 'no_uid' AND subject = $cluster")
-    assert bool(warnings) == (metrics == "kube_pod_.*" and hours[1] == HOURS)
+    assert bool(warnings) == (metrics == PODS and hours[1] == HOURS)
 
 
 @scene((0.1, [4.9]), (0.5, [2, 2.5]))
 def test_neither_uid_nor_start_is_exported(gap: float, expected: list[float]) -> Scene:
     """Of one name on one node, ten minutes of silence part two pods."""
     pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(2)), pod("a", "w", [0], 2 + gap, 5, uid="b")]
-    described = on_w(pods, busy("w", [0], 0, HOURS))
-    answers = yield described, relabel(drop(lean(described), TIMES), "kube_pod_.*", {"uid": None})
+    described = on_w(pods, "w | 0 | 0 | 5")
+    answers = yield described, relabel(drop(lean(described), TIMES), PODS, {"uid": None})
     assert answers.held() == pytest.approx(expected, abs=0.11)
 
 
 @scene()
 def test_a_name_without_uid_moves_to_another_node() -> Scene:
     """Without uid and start another node is another pod: 2 GPU-hours on v, 2.95 on w."""
-    nodes = [node(name, "g6.12xlarge", 0, HOURS) for name in ("v", "w")]
+    nodes = [f"{name} | g6.12xlarge | 0 | 5" for name in ("v", "w")]
     described = fleet(HOURS, nodes, *of_one_name(0.05, "v"))
-    series = relabel(drop(lean(described), TIMES), "kube_pod_.*", {"uid": None})
+    series = relabel(drop(lean(described), TIMES), PODS, {"uid": None})
     (yield described, series).shows("total allocated 4.95 active 4.95")
 
 
 @scene()
 def test_the_scrape_interval_changes_in_the_middle_of_an_hour() -> Scene:
     """Every 15 s until 02:30, then every minute: 4 h, 2 of them idle, all measured; a silence of 30 min is not."""
-    pods, util = [pod("a", "w", [0], 0, 4, uid="a")], busy("w", [0], 2, 4)
-    described = on_w(pods, util, scrape=15, silent=[["w", at(3), at(3.5)]])
+    silent = [["w", at(3), at(3.5)]]
+    described = on_w(held("a | w | 0 | 0 | 4"), "w | 0 | 2 | 4", scrape=15, silent=silent)
     (yield described, thin(lean(described), 60, (2.5, HOURS))).shows("a active 1.5 idle 2 unmeasured 0.5")
 
 
 ABSURD = ("nan", "inf", "-2", "1e300", "9" * 400, "many")
 
 
-@scene(
-    ("label_nvidia_com_gpu_replicas",),
-    ("label_nvidia_com_gpu_count",),
-    ("label_gpu_intel_com_device_count",),
-    ("label_cloud_google_com_gke_max_shared_clients_per_gpu",),
-    ("label_cloud_google_com_gke_gpu_partition_size",),
-    ("label_nvidia_com_gpu_product",),
-)
+LABELS_OF_NUMBERS = """
+label_nvidia_com_gpu_replicas
+label_nvidia_com_gpu_count
+label_gpu_intel_com_device_count
+label_cloud_google_com_gke_max_shared_clients_per_gpu
+label_cloud_google_com_gke_gpu_partition_size
+label_nvidia_com_gpu_product
+"""
+
+
+@scene(*text_rows(LABELS_OF_NUMBERS))
 def test_labels_that_tell_no_number_are_as_if_they_were_not_there(label: str) -> Scene:
     """One GPU of four for five hours, whatever one label says in turn: 5 GPU-hours, 5 x $1.20."""
     nodes = [node(f"w{i}", "g6.12xlarge", 0, HOURS) for i in range(len(ABSURD))]
-    pods = [pod(f"p{i}", f"w{i}", [0], 0, 5, uid=f"p{i}") for i in range(len(ABSURD))]
+    pods = held("\n".join(f"p{i} | w{i} | 0 | 0 | 5" for i in range(len(ABSURD))))
     described = fleet(HOURS, nodes, pods, {})
     series = lean(described)
     for i, text in enumerate(ABSURD):
@@ -250,21 +269,14 @@ def test_labels_that_tell_no_number_are_as_if_they_were_not_there(label: str) ->
     answers.shows("\n".join(f"p{i} allocated 5 cost 6" for i in range(len(ABSURD))), within=0.1)
 
 
-@scene(
-    *(
-        (metric, value)
-        for value in (1e300, 4e9)
-        for metric in (
-            "kube_node_created",
-            "kube_pod_status_scheduled_time",
-            "kube_pod_start_time",
-            "kube_pod_completion_time",
-            "kube_state_metrics_(total_shards|shard_ordinal)",
-        )
-    )
-)
+MOMENTS = """
+    kube_node_created kube_pod_status_scheduled_time kube_pod_start_time kube_pod_completion_time
+    kube_state_metrics_(total_shards|shard_ordinal)"""
+
+
+@scene(*((metric, value) for value in (1e300, 4e9) for metric in MOMENTS.split()))
 def test_values_that_cannot_be_are_as_if_they_were_not_there(metric: str, value: float) -> Scene:
-    described = on_w([pod("a", "w", [0], 1, 3, uid="a")], {})
+    described = on_w(held("a | w | 0 | 1 | 3"), {})
     answers = yield described, revalue(lean(described), metric, value)
     answers.shows("a allocated 2\ntotal capacity 20", within=0.1)
 
@@ -279,8 +291,8 @@ TOO_MANY = "up to {} USD between 2026-03-10T0{}:00Z and "
 )
 def test_phases_are_not_scraped(metrics: str, expected: list[str]) -> Scene:
     """Pod a ended at 02:00 and is listed until 04:00, pod b runs from 01:00 on: 2 GPU-hours are too many, up to 8 may be."""
-    pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(4)), pod("b", "w", [1], 1, 5, uid="b")]
-    described = on_w(pods, busy("w", [0, 1], 0, HOURS))
+    pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(4)), *held("b | w | 1 | 1 | 5")]
+    described = on_w(pods, "w | 0 1 | 0 | 5")
     answers = yield described, drop(lean(described), metrics)
     messages = answers.warnings("unproven_end")
     assert len(messages) == len(answers.warnings("missing_kube_pod_status_phase")) == len(expected)
@@ -295,14 +307,66 @@ def test_phases_are_not_scraped(metrics: str, expected: list[str]) -> Scene:
         (3, HOURS),
         "between 2026-03-10T02:59Z and 2026-03-10T04:59Z: spot, instance type, region",
     ),
-    ("kube_pod_container_resource_.*", ALL_HOURS, "no pod has ever asked for a GPU"),
+    (REQUESTS, ALL_HOURS, "no pod has ever asked for a GPU"),
     ("kube_.*", ALL_HOURS, "holds no sample of kube-state-metrics"),
 )
 def test_what_is_not_exported_is_a_stored_warning(
     metric: str, hours: tuple[float, float], expected: str
 ) -> Scene:
     """As `collect` says it, for the time that it concerns."""
-    described = on_w([pod("a", "w", [0], 0, 5, uid="a")], busy("w", [0], 0, HOURS))
+    described = on_w(held("a | w | 0 | 0 | 5"), "w | 0 | 0 | 5")
     answers = yield described, drop(scrape(described), metric, hours=hours)
     messages = answers.query("SELECT message FROM warnings WHERE cluster = $cluster")
     assert len([message for (message,) in messages if expected in message]) == 1
+
+
+def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(tmp_path: Path) -> None:
+    """The label is y from 02:10 on, so y pays from 03:00 on, whether or not somebody asks for 02:15-04:00 before."""
+    described, later = of_team("x"), (2 + 1 / 6, HOURS)
+    series = relabel(lean(described), "kube_namespace_labels", {"label_team": "y"}, hours=later)
+    config, store = own_store(tmp_path, described, series)
+    for hours in ((2.25, 4), (0, HOURS)):
+        pipeline.attribute(config, store, Period(*(datetime.fromtimestamp(at(h), UTC) for h in hours)))
+        assert not unpaid(store)
+        Answers(config, store).shows("teams x 3 y 2")
+
+
+@pytest.mark.slow
+def test_missing_activity_is_a_stored_warning(tmp_path: Path) -> None:
+    """In a store of its own: of invalid samples it is known which server they are of, but not which cluster."""
+    described = on_w(held("a | w | 0 | 0 | 5"), "w | 0 | 0 | 5")
+    config, store = own_store(tmp_path, described, drop(scrape(described), "DCGM_.*"))
+    pipeline.attribute(config, store)
+    (message,) = Answers(config, store).warnings("no_activity")
+    assert "has no DCGM_FI_DEV_GPU_UTIL: all GPU time is unmeasured" in message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(120, 60), (60, 120)])
+def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    """Rows and fingerprint of the first day stay as they are, with a gap, a node and a pod that end in it."""
+    pods = [
+        pod("a", "w", [0], 0.5, 20.01, uid="a", keep_until=at(20.01)),
+        *held("b | w | 1 | 3.3 | 70"),
+        pod("c", "v", [0], 1.2, 9.99, uid="c", timestamps=False),
+    ]
+    nodes = ["w | g6.12xlarge | 0 | 72", "v | g6.12xlarge | 0 | 10.01"]
+    silent = [["w", at(5.1), at(5.4)], ["w", at(11.99), at(13.2)]]
+    util = """
+        w | 0 1 | 0 | 72
+        v | 0   | 0 | 72"""
+    described = fleet(72, nodes, pods, util, silent=silent)
+    series = thin(thin(lean(described), before, (0, 48)), after, (48, 72))
+    states: list[Any] = []
+
+    def attribute(store: Store) -> None:
+        pipeline.attribute(write_config(described, tmp_path, tmp_path / "prices.csv"), store)
+        days = ("FROM cost_hourly SELECT from_ms, *", "SELECT from_ms, fingerprint FROM attributed_days")
+        first = [[row for row in store.query(text)[1] if int(str(row[0])) < at(24) * 1000] for text in days]
+        states.append([sorted(rows, key=str) for rows in first])
+
+    own_store(tmp_path, described, series, attribute)
+    assert len(states) == 3 and states[0][0]
+    assert states[1] == states[2]

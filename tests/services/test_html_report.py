@@ -108,8 +108,7 @@ def test_text_fits_and_nothing_runs(
 
 
 def test_tables_sort_by_click_and_sums_stay(browser: Browser, page: Path) -> None:
-    browser.view(1280)
-    browser.open(page)
+    opened(browser, page)
     table = '[...document.querySelectorAll("table.sortable")].find((one) => one.caption.textContent === "Cost by team")'
     browser.value(f"var table = {table}; var heads = [...table.tHead.rows[0].cells]")
     titles = browser.value("heads.map((one) => one.textContent)")
@@ -138,16 +137,19 @@ _SHOWN = '[...document.querySelectorAll("#every-workload tbody:not(.sum) tr")].f
 _FOUND = 'document.querySelector("#search output").textContent'
 
 
+def opened(browser: Browser, page: Path) -> None:
+    """The page on a desk."""
+    opened(browser, page)
+
+
 def _type(browser: Browser, of: str, value: str) -> None:
-    browser.value(
-        f"var field = document.querySelector('#search [data-of=\"{of}\"]'); field.value = {json.dumps(value)}"
-    )
-    browser.value("field.dispatchEvent(new Event('input', {bubbles: true}))")
+    browser.value(f"""
+        var field = document.querySelector('#search [data-of="{of}"]'); field.value = {json.dumps(value)};
+        field.dispatchEvent(new Event('input', {{bubbles: true}}))""")
 
 
 def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, hostile: Path) -> None:
-    browser.view(1280)
-    browser.open(hostile)
+    opened(browser, hostile)
     names = '[...document.querySelectorAll("#every-workload thead th")].map((one) => one.textContent)'
     columns = {name: at for at, name in enumerate(browser.value(names))}
     exact = "[...document.querySelectorAll('#every-workload tbody:not(.sum) tr')].map((one) => [...one.cells].map("
@@ -156,7 +158,7 @@ def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, host
     def found(wanted: Callable[[list[str]], bool]) -> str:
         some = [row for row in rows if wanted(row)]
         hours, cost = (
-            sum(Decimal(row[columns[title]] or 0) for row in some) for title in ("GPU-hours", "Cost")
+            sum(Decimal(row[columns[name]] or 0) for row in some) for name in ("GPU-hours", "Cost")
         )
         sums = f", {hours:,.1f} GPU-hours, ${cost:,.2f}" if some else ""
         return f"{len(some):,} of {len(rows):,} rows{sums}"
@@ -164,9 +166,8 @@ def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, host
     assert browser.value(_FOUND) == found(lambda _: True)
     _type(browser, "workload", "TEAM-01")
     assert browser.value(_FOUND) == found(lambda row: "team-01" in row[columns["Workload"]])
-    assert not browser.value(
-        "[...document.querySelectorAll('#every-workload .sum')].some((one) => one.checkVisibility())"
-    )
+    sums = "[...document.querySelectorAll('#every-workload .sum')].some((one) => one.checkVisibility())"
+    assert not browser.value(sums)
     assert browser.value("location.hash") == "#workload=TEAM-01"
     _type(browser, "gpu", "H100")
     assert browser.value(f"{_SHOWN}.length") == 0
@@ -174,15 +175,13 @@ def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, host
     assert browser.value(_FOUND) == found(lambda _: True)
     for name in (visible(HOSTILE[0]), visible(HOSTILE[8])):
         _type(browser, "", name)
-        assert browser.value(_FOUND) == found(
-            lambda row, name=name: any(name.lower() in row[at].lower() for at in range(5))
-        )
+        some = found(lambda row, name=name: any(name.lower() in cell.lower() for cell in row[:5]))
+        assert browser.value(_FOUND) == some
     assert browser.value("window.hit") is None and browser.messages == []
 
 
 def test_all_charts_are_drawn(browser: Browser, page: Path) -> None:
-    browser.view(1280)
-    browser.open(page)
+    opened(browser, page)
     drawn = browser.value(
         '[...document.querySelectorAll("figure")].map((one) => [one.id, '
         '[...one.querySelectorAll("svg svg path, .heat rect")].filter((mark) => mark.getBoundingClientRect().width > 1).length])'
@@ -195,8 +194,7 @@ def test_all_charts_are_drawn(browser: Browser, page: Path) -> None:
 @pytest.mark.slow
 def test_it_prints_all_rows_on_white(browser: Browser, hostile: Path) -> None:
     """On a screen a long table shows ten, and all when asked."""
-    browser.view(1280)
-    browser.open(hostile)
+    opened(browser, hostile)
     rows = browser.value('document.querySelectorAll("#every-workload tbody:not(.sum) tr").length')
     assert browser.value(f"{_SHOWN}.length") == 10 < rows
     for _ in range(2):

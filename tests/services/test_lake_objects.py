@@ -5,25 +5,22 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import pipeline
-from gpucost.cli.app import app
-from gpucost.config.model import Config
+from gpucost.config.model import Aws, Config, Gcp
 from gpucost.errors import NoDataError, StoreError
 from gpucost.lake import manifest
 from gpucost.lake.files import open_files
 from gpucost.objects import CONNECTION
 from gpucost.store.connection import Store
 from tests.lakes import attribute, differences, export, opened, stored
-from tests.services.test_bill_azure_blobs import ACCOUNT, KEY, azurite  # noqa: F401 - a fixture
-from tests.services.test_bill_gcp_storage import buckets
-from tests.services.test_bill_gcp_storage import endpoint as gcs  # noqa: F401 - a fixture
-from tests.services.test_bill_s3 import endpoint as moto  # noqa: F401 - a fixture
+from tests.services.test_bill_buckets import ACCOUNT, KEY, azurite, buckets, gcs, moto  # noqa: F401 - fixtures
+from tests.unit.command import call
 
 #: A cluster's name that no folder can be called as it stands, and what Hive calls a partition of none.
 ODD, HIVE = "a b/ü%=x", "__HIVE_DEFAULT_PARTITION__"
@@ -40,20 +37,12 @@ class Place:
 
     def set(self, config: Config) -> Config:
         """The configuration that names the server."""
-        sections = self.settings.items()
-        return config.model_copy(
-            update={name: getattr(config, name).model_copy(update=values) for name, values in sections}
-        )
+        return config.model_copy(update=self.settings)
 
 
 @pytest.fixture(params=["s3", "gs", "abfss"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(request: pytest.FixtureRequest, aws_login: None, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A new bucket; nobody is logged in but there."""
-    for variable in list(os.environ):
-        if variable.startswith(("AWS_", "AZURE_", "GOOGLE_")):
-            monkeypatch.delenv(variable)
-    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "nobody"))
     name = f"lake-{time.time_ns()}"
     server = request.getfixturevalue({"s3": "moto", "gs": "gcs", "abfss": "azurite"}[request.param])
     if request.param == "abfss":
@@ -65,11 +54,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         container.create_container()
         host = f"{ACCOUNT}.dfs.core.windows.net"
         return Place(f"abfss://{name}@{host}/deep/lake", f"abfss://nowhere@{host}/lake", {}, container)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    settings = {"s3": {"aws": {"endpoint_url": server}}, "gs": {"gcp": {"storage_endpoint": server}}}
+    settings = (
+        {"aws": Aws(endpoint_url=server)} if request.param == "s3" else {"gcp": Gcp(storage_endpoint=server)}
+    )
     url, gone = f"{request.param}://{name}/deep/lake", f"{request.param}://nowhere/lake"
-    return Place(url, gone, settings[request.param], buckets(server).create_bucket(Bucket=name))
+    return Place(url, gone, settings, buckets(server).create_bucket(Bucket=name))
 
 
 def put(place: Place, key: str, content: bytes) -> None:
@@ -94,9 +83,7 @@ def test_export_attribute_and_read(place: Place, tmp_path: Path) -> None:
     assert attribute(config, place.url).days
     with opened(config, place.url) as seen:
         assert set(seen.query("SELECT DISTINCT cluster FROM nodes")[1]) == {(ODD,), (HIVE,)}
-        assert seen.query("SELECT sum(samples) FROM blocks")[1] == [
-            (sum(samples(one) for one in (store, other)),)
-        ]
+        assert samples(seen) == samples(store) + samples(other)
     # without the manifest of one, the figures are those of the other's store
     lake.files.delete([lake.of(HIVE)[0].place])
     assert attribute(config, place.url).days == 0
@@ -124,9 +111,8 @@ def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(place: Pl
         put(place, key, b"")
     put(place, "deep/lake2/raw/other.bin", b"x")
     assert files.names("raw") == files.names() == names
-    odd = (
-        "raw/t/" + manifest.partition("cluster", ODD) + "/" + manifest.partition("cluster", HIVE) + "/x y.bin"
-    )
+    parts = (manifest.partition("cluster", name) for name in (ODD, HIVE))
+    odd = "/".join(["raw/t", *parts, "x y.bin"])
     files.write(odd, b"odd")
     assert odd in files.names("raw/t") and files.read(odd) == b"odd"
     files.delete([*names, odd])
@@ -138,29 +124,17 @@ def test_an_upload_that_breaks_off_leaves_nothing(place: Place, tmp_path: Path) 
     files = open_files(place.url, place.set(Config(store=tmp_path / "none.duckdb")))
     files.write("manifest.json", b"before")
 
-    class Broken:
-        """A file of 24 MB whose disk fails half way."""
+    class Broken(BytesIO):
+        """A file whose disk fails half way."""
 
-        def __init__(self) -> None:
-            self.at = 0
-
-        def tell(self) -> int:
-            return self.at
-
-        def seek(self, offset: int, whence: int = 0) -> int:
-            self.at = (0, self.at, 24 * 2**20)[whence] + offset
-            return self.at
-
-        def read(self, size: int = -1) -> bytes:
-            if self.at > 12 * 2**20:
+        def read(self, size: int | None = -1) -> bytes:
+            if self.tell() > 12 * 2**20:
                 raise KeyboardInterrupt
-            size = min(size if size and size > 0 else 24 * 2**20, 4 * 2**20)
-            self.at += size
-            return bytes(size)
+            return super().read(min(size if size and size > 0 else 2**30, 4 * 2**20))
 
     for name in ("raw/part.parquet", "manifest.json"):
         with pytest.raises((KeyboardInterrupt, Exception)):
-            files._bucket.put(files._key(name), Broken())  # type: ignore[arg-type]
+            files._bucket.put(files._key(name), Broken(bytes(24 * 2**20)))
     assert files.names() == ["manifest.json"] and files.read("manifest.json") == b"before"
 
 
@@ -181,9 +155,7 @@ def test_a_wrong_key_and_a_token_in_the_address_stay_secret(
 ) -> None:
     wrong, signature = "d3Jvbmcga2V5", "sv=2021-08-06&sig=c2VjcmV0&se=2020-01-01"
     monkeypatch.setenv(CONNECTION, os.environ[CONNECTION].replace(KEY, wrong))
-    result = CliRunner().invoke(app, ["lake", "info", place.url])
-    assert result.exit_code == 1 and "refused" in result.output, result.output
-    assert wrong not in result.output
+    said = "".join(call("lake", "info", place.url, code=1))
+    assert "refused" in said and wrong not in said
     for command in ("info", "attribute"):
-        result = CliRunner().invoke(app, ["lake", command, f"{place.url}?{signature}"])
-        assert result.exit_code == 1 and "c2VjcmV0" not in result.output, result.output
+        assert "c2VjcmV0" not in "".join(call("lake", command, f"{place.url}?{signature}", code=1))

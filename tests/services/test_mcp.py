@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.mcp import tools
 from gpucost.texts import visible
+from tests.text_tables import text_rows
+from tests.unit.command import call
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -49,8 +49,8 @@ def talk(config: Path, asked: Callable[[ClientSession], Awaitable[Any]]) -> Any:
     return anyio.run(main)
 
 
-def printed(config: Path, *words: str) -> Any:
-    return json.loads(CliRunner().invoke(app, [*words, "--config", str(config), "--format", "json"]).stdout)
+def printed(config: Path, *words: str, code: int = 0) -> Any:
+    return json.loads(call(*words, "--config", str(config), "--format", "json", code=code)[0])
 
 
 def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
@@ -66,35 +66,31 @@ def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
     assert listed["explain_team"].input_schema["required"] == ["name"]
 
 
-#: A tool, what it is given, and the command that says the same.
-ASKED: list[tuple[str, dict[str, Any], str]] = [
-    (
-        "report",
-        {"month": "2026-10", "by": ["team", "gpu_model"]},
-        "report --month 2026-10 --by team,gpu_model",
-    ),
-    ("waste", {"from": "2026-10-01", "to": "2026-10-08"}, "waste --from 2026-10-01 --to 2026-10-08"),
-    ("prices", {"name": "L40S"}, "prices L40S"),
-    (
-        "whatif_schedule",
-        {"month": "2026-10", "idle_minutes": 30},
-        "whatif schedule --month 2026-10 --idle-minutes 30",
-    ),
-    ("budget_check", {"month": "2026-10"}, "budget check --month 2026-10"),
-]
+#: A tool, what it is given, and the command that says the same, with its exit code.
+ASKED = """
+report          | {"month": "2026-10", "by": ["team", "gpu_model"]} | 0 | report --month 2026-10 --by team,gpu_model
+waste           | {"from": "2026-10-01", "to": "2026-10-08"}        | 0 | waste --from 2026-10-01 --to 2026-10-08
+prices          | {"name": "L40S"}                                  | 0 | prices L40S
+whatif_schedule | {"month": "2026-10", "idle_minutes": 30}          | 0 | whatif schedule --month 2026-10 --idle-minutes 30
+budget_check    | {"month": "2026-10"}                              | 3 | budget check --month 2026-10
+"""
 #: A tool, what is no agent's to choose, and how that is refused.
-REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("report", {"config": "other.toml"}, "report takes no config"),
-    ("report", {"output": "out.md"}, "report takes no output"),
-    ("report", {"month": "October"}, "--month 'October' is no month"),
-    ("whatif_spot", {"trace": "/etc/passwd"}, "whatif_spot takes no trace"),
-    ("explain_team", {"name": "--config=other.toml"}, "no team '--config="),
-    ("report", {"team": ["x\x1b[2J\u202e\u3164"]}, "no team 'x"),
-    ("report", {"team": True}, "team takes a value, not True"),
-    ("report", {"max_rows": 0}, "max_rows is 0"),
-    ("sql", {"statement": "SELECT 1"}, "there is no tool 'sql'"),
-    ("collect_prometheus", {}, "there is no tool 'collect_prometheus'"),
-]
+REFUSED = r"""
+report             | {"config": "other.toml"}            | report takes no config
+report             | {"output": "out.md"}                | report takes no output
+report             | {"month": "October"}                | --month 'October' is no month
+whatif_spot        | {"trace": "/etc/passwd"}            | whatif_spot takes no trace
+explain_team       | {"name": "--config=other.toml"}     | no team '--config=
+report             | {"team": ["x\u001b[2J\u202e\u3164"]} | no team 'x
+report             | {"team": true}                      | team takes a value, not True
+report             | {"max_rows": 0}                     | max_rows is 0
+sql                | {"statement": "SELECT 1"}           | there is no tool 'sql'
+collect_prometheus | {}                                  | there is no tool 'collect_prometheus'
+"""
+CALLS, REFUSALS = (
+    [(name, json.loads(given), *more) for name, given, *more in text_rows(table)]
+    for table in (ASKED, REFUSED)
+)
 
 
 @pytest.mark.ci
@@ -102,21 +98,21 @@ def test_answers_are_those_of_the_commands_and_nothing_else_is_taken(config: Pat
     before = sorted(path.name for path in config.parent.rglob("*"))
 
     async def every(session: ClientSession) -> list[Any]:
-        good = [await session.call_tool(name, {**given, "max_rows": 500}) for name, given, _ in ASKED]
+        good = [await session.call_tool(name, {**given, "max_rows": 500}) for name, given, *_ in CALLS]
         cut = await session.call_tool("report", {"month": "2026-10", "by": ["workload"], "max_rows": 3})
-        return [*good, cut, *[await session.call_tool(name, given) for name, given, _ in REFUSED]]
+        return [*good, cut, *[await session.call_tool(name, given) for name, given, _ in REFUSALS]]
 
     heard = talk(config, every)
-    answers, cut, refused = heard[: len(ASKED)], heard[len(ASKED)], heard[len(ASKED) + 1 :]
-    for answer, (name, _, words) in zip(answers, ASKED, strict=True):
-        assert json.loads(answer.content[0].text)["answer"] == printed(config, *words.split()), name
-    whole, told = (
-        printed(config, "report", "--month", "2026-10", "--by", "workload"),
-        json.loads(cut.content[0].text),
-    )
+    answers, cut, refused = heard[: len(CALLS)], heard[len(CALLS)], heard[len(CALLS) + 1 :]
+    for answer, (name, _, code, words) in zip(answers, CALLS, strict=True):
+        assert json.loads(answer.content[0].text)["answer"] == printed(
+            config, *words.split(), code=int(code)
+        ), name
+    whole = printed(config, "report", "--month", "2026-10", "--by", "workload")
+    told = json.loads(cut.content[0].text)
     assert told["answer"]["rows"] == whole["rows"][:3]
     assert told["left_out"]["rows"] == len(whole["rows"]) - 3
-    for answer, (name, _, message) in zip(refused, REFUSED, strict=True):
+    for answer, (name, _, message) in zip(refused, REFUSALS, strict=True):
         text = answer.content[0].text
         assert answer.is_error and message in text and visible(text) == text, name
     assert sorted(path.name for path in config.parent.rglob("*")) == before
@@ -124,5 +120,5 @@ def test_answers_are_those_of_the_commands_and_nothing_else_is_taken(config: Pat
 
 def test_without_the_sdk_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server.stdio", None)
-    result = CliRunner().invoke(app, ["mcp"])
-    assert result.exit_code == 1 and "pip install 'gpucost[mcp]'" in result.stderr and result.stdout == ""
+    out, err = call("mcp", code=1)
+    assert "pip install 'gpucost[mcp]'" in err and out == ""

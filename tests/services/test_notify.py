@@ -17,10 +17,11 @@ from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 from typer.testing import CliRunner, Result
 
 from gpucost.cli.app import app
-from tests.golden.report_fleet import stored
+from tests.golden.report_fleet import alone, stored
 from tests.loopback import Quiet, serving
 from tests.programs import require
 from tests.replay.server import free_port
+from tests.text_tables import named_rows
 
 pytestmark = pytest.mark.services
 
@@ -33,11 +34,7 @@ store = stored(hours=48, team=HOSTILE)
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
+    alone(tmp_path, monkeypatch)
     monkeypatch.setattr("gpucost.http._FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr("gpucost.http._TIMEOUT_SECONDS", (1.0, 0.5))
     monkeypatch.setattr("gpucost.publish.notify._TIMEOUT_SECONDS", 10.0)
@@ -73,25 +70,23 @@ def web(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
 
     class Handler(Quiet):
         def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            web.requests.append((self.command, self.path, dict(self.headers), body))
+            web.requests.append((self.command, self.path, dict(self.headers), self.received()))
             answer = web.answers.pop(0) if len(web.answers) > 1 else web.answers[0]
             if answer is None:
                 web.ended.wait(5)
-                return
-            self.send_response(answer[0])
-            for name, value in answer[2].items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(answer[1].encode())
+            else:
+                self.respond(answer[0], answer[1].encode(), answer[2])
 
         do_POST = do_PUT = answer  # noqa: N815 - names that http.server asks for
 
     with serving(Handler) as web.url:
-        (folder / "gpucost.toml").write_text(
-            f'[notify.slack]\nwebhook_url_env = "SLACK_URL"\n[notify.webhook]\nurl = "{web.url}/hook"\n'
-            'headers_env = { Authorization = "WRONG" }\n'
-        )
+        (folder / "gpucost.toml").write_text(f"""
+            [notify.slack]
+            webhook_url_env = "SLACK_URL"
+            [notify.webhook]
+            url = "{web.url}/hook"
+            headers_env.Authorization = "WRONG"
+        """)
         (folder / ".netrc").write_text("machine 127.0.0.1 login wrong password wrong\n")
         monkeypatch.setenv("SLACK_URL", f"{web.url}/services/T0/B0/verysecret")
         yield web
@@ -108,22 +103,23 @@ def test_slack_gets_what_a_dry_run_shows(web: Web, store: Path) -> None:
     assert "<https://reports.example.com/?a=1&amp;b=2|The whole report>" in json.dumps(shown)
 
 
-@pytest.mark.parametrize(
-    ("answers", "requests", "code", "message"),
-    [
-        ([(429, "slow", {"Retry-After": "0"}), (200, "ok", {})], 2, 0, "sent to Slack"),
-        ([(500, "boom", {})], 4, 1, "answered 500: boom (tried 4 times)"),
-        ([(403, "invalid_token", {})], 1, 1, "the webhook was revoked"),
-        ([(302, "", {"Location": "http://127.0.0.1:9/elsewhere"})], 1, 1, "answered 302"),
-        ([None], 1, 1, "did not answer in time; the message may have arrived"),
-    ],
-)
+#: What Slack answers, how often it is asked, how the command ends, and with which words.
+SLACK = """
+slow     | [[429, "slow", {"Retry-After": "0"}], [200, "ok", {}]]           | 2 | 0 | sent to Slack
+broken   | [[500, "boom", {}]]                                              | 4 | 1 | answered 500: boom (tried 4 times)
+revoked  | [[403, "invalid_token", {}]]                                     | 1 | 1 | the webhook was revoked
+moved    | [[302, "", {"Location": "http://127.0.0.1:9/elsewhere"}]]        | 1 | 1 | answered 302
+too late | [null] | 1 | 1 | did not answer in time; the message may have arrived
+"""
+
+
+@pytest.mark.parametrize(("answers", "requests", "code", "message"), named_rows(SLACK))
 def test_what_slack_may_answer(
-    web: Web, store: Path, answers: list[Any], requests: int, code: int, message: str
+    web: Web, store: Path, answers: str, requests: str, code: str, message: str
 ) -> None:
-    web.answers = answers
+    web.answers = json.loads(answers)
     result = notify(store, "slack")
-    assert (result.exit_code, len(web.requests)) == (code, requests), result.output
+    assert (result.exit_code, len(web.requests)) == (int(code), int(requests)), result.output
     assert message in result.stderr
 
 
@@ -205,11 +201,16 @@ def smtp(folder: Path, certificate: Path) -> Iterator[Mail]:
         auth_required=True, authenticator=authenticate,
     )  # fmt: skip
     controller.start()
-    (folder / "gpucost.toml").write_text(
-        f'[notify.email]\nhost = "127.0.0.1"\nport = {controller.port}\nsender = "gpucost@example.com"\n'
-        'recipients = ["a@example.com", "b@example.com"]\nusername = "gpucost"\npassword_env = "SMTP_PASSWORD"\n'
-        f'ca_file = "{certificate}"\n'
-    )
+    (folder / "gpucost.toml").write_text(f"""
+        [notify.email]
+        host = "127.0.0.1"
+        port = {controller.port}
+        sender = "gpucost@example.com"
+        recipients = ["a@example.com", "b@example.com"]
+        username = "gpucost"
+        password_env = "SMTP_PASSWORD"
+        ca_file = "{certificate}"
+    """)
     yield handler
     controller.stop()
 
@@ -232,56 +233,61 @@ def test_mail_with_text_and_html(smtp: Mail, store: Path) -> None:
     assert mail["Bcc"] is None and "Bcc: x@evil" in mail["Subject"] and len(mail["Subject"]) <= 140
 
 
-@pytest.mark.parametrize(
-    ("answers", "refused", "mails", "message"),
-    [
-        (["451 later"], "", 1, "sent to"),
-        (["554 spam"], "", 0, "answered 554: spam"),
-        ([], "b", 1, "refused b@example.com; the others got the mail"),
-        ([], "ab", 0, "refused every recipient: a@example.com: unknown; b@example.com: unknown"),
-    ],
-)
+#: What the server answers first, whom it refuses, how many mails it takes, how the command ends, and with which words.
+MAILS = """
+later | 451 later |    | 1 | 0 | sent to
+spam  | 554 spam  |    | 0 | 1 | answered 554: spam
+one   |           | b  | 1 | 1 | refused b@example.com; the others got the mail
+both  |           | ab | 0 | 1 | refused every recipient: a@example.com: unknown; b@example.com: unknown
+"""
+
+
+@pytest.mark.parametrize(("answer", "refused", "mails", "code", "message"), named_rows(MAILS))
 def test_what_a_mail_server_may_answer(
-    smtp: Mail, store: Path, answers: list[str], refused: str, mails: int, message: str
+    smtp: Mail, store: Path, answer: str, refused: str, mails: str, code: str, message: str
 ) -> None:
-    smtp.answers, smtp.refused = answers, {f"{name}@example.com": "550 unknown" for name in refused}
+    smtp.answers, smtp.refused = (
+        [answer] * bool(answer),
+        {f"{name}@example.com": "550 unknown" for name in refused},
+    )
     result = notify(store, "email")
-    assert message in result.stderr and len(smtp.mails) == mails
-    assert result.exit_code == (0 if message == "sent to" else 1)
+    assert message in result.stderr and len(smtp.mails) == int(mails)
+    assert result.exit_code == int(code)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        ("SMTP_PASSWORD", "WRONG", "refused the user name or password"),
-        ("ca_file", "# ca_file", "cannot be spoken to encrypted"),
-        ("port =", 'encryption = "tls"\nport =', "cannot be"),
-        ("host =", 'encryption = "none"\nhost =', "cannot do what was asked"),
-        ('"127.0.0.1"', '"smtp.example.com"\nencryption = "none"', "would send the password in clear"),
-        ("gpucost@example.com", "g@example.com\\nBcc: x@evil.example", "should be an address"),
-    ],
-)
+#: What stands in the configuration, what in its place (a semicolon ends a line), and the error.
+WRONG = r"""
+password   | SMTP_PASSWORD       | WRONG                                   | refused the user name or password
+no ca      | ca_file             | # ca_file                               | cannot be spoken to encrypted
+tls        | port =              | encryption = "tls"; port =              | cannot be
+no tls     | host =              | encryption = "none"; host =             | cannot do what was asked
+in clear   | "127.0.0.1"         | "smtp.example.com"; encryption = "none" | would send the password in clear
+no address | gpucost@example.com | g@example.com\nBcc: x@evil.example      | should be an address
+"""
+
+
+@pytest.mark.parametrize(("before", "after", "message"), named_rows(WRONG))
 def test_wrong_settings_of_mail(
     smtp: Mail, store: Path, folder: Path, before: str, after: str, message: str
 ) -> None:
     file = folder / "gpucost.toml"
-    file.write_text(file.read_text().replace(before, after, 1))
+    file.write_text(file.read_text().replace(before, after.replace("; ", "\n"), 1))
     result = notify(store, "email")
     assert result.exit_code == 1 and message in result.stderr
     assert not smtp.mails
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ("", "[notify.slack] names no URL"),
-        ('[notify.slack]\nwebhook_url_file = "two"', "holds more than one line"),
-        ('[notify.slack]\nwebhook_url_file = "word"', "should begin with http:// or https://"),
-        ('[notify]\nlink = "ftp://x"', "notify.link"),
-    ],
-)
+NO_URL = """
+nothing   |                                 | [notify.slack] names no URL
+two lines | slack.webhook_url_file = "two"  | holds more than one line
+a word    | slack.webhook_url_file = "word" | should begin with http:// or https://
+a link    | link = "ftp://x"                | notify.link
+"""
+
+
+@pytest.mark.parametrize(("config", "message"), named_rows(NO_URL))
 def test_wrong_settings_of_slack(store: Path, folder: Path, config: str, message: str) -> None:
-    (folder / "gpucost.toml").write_text(config)
+    (folder / "gpucost.toml").write_text(f"[notify]\n{config}")
     (folder / "two").write_text("https://verysecret\nmore")
     (folder / "word").write_text("verysecret")
     result = notify(store, "slack")

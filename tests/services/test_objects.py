@@ -20,9 +20,14 @@ from gpucost.config.model import Aws, Config, Gcp
 from gpucost.errors import SourceError, UsageError
 from gpucost.objects import open_address
 from tests.loopback import Quiet, serving
-from tests.services.test_bill_s3 import endpoint, s3  # noqa: F401 - fixtures
+from tests.services.test_bill_buckets import moto, s3  # noqa: F401 - fixtures
+from tests.text_tables import text_rows
 
 MD5 = "5d41402abc4b2a76b9719d911017c592"
+
+
+LISTED = """<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated><Contents><Key>{key}</Key>
+    <LastModified>2026-01-01T00:00:00Z</LastModified><ETag>"{tag}"</ETag><Size>1000</Size></Contents></ListBucketResult>"""
 
 
 class Broken(Quiet):
@@ -30,34 +35,21 @@ class Broken(Quiet):
 
     protocol_version = "HTTP/1.1"
 
-    def _answer(self, body: str, status: int = 200, size: int | None = None, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body) if size is None else size))
-        self.end_headers()
-        self.wfile.write(body.encode())
-        self.close_connection = size is not None
-
     def do_GET(self) -> None:  # noqa: N802
         bucket = self.path.strip("/").split("/")[0].partition("?")[0]
         if "list-type" in self.path:
             if bucket.isdigit():
                 code = {"400": "ExpiredToken", "403": "AccessDenied", "503": "SlowDown"}.get(bucket, "Wrong")
-                self._answer(f"<Error><Code>{code}</Code><Message>so\x1b[31m</Message></Error>", int(bucket))
+                error = f"<Error><Code>{code}</Code><Message>so\x1b[31m</Message></Error>"
+                self.respond(int(bucket), error.encode())
                 return
             key = {"empty": "f//a.csv", "dots": "f/../a.csv"}.get(bucket, "f/a.csv")
-            item = f'<Key>{key}</Key><LastModified>2026-01-01T00:00:00Z</LastModified><ETag>"{MD5}"</ETag><Size>1000</Size>'
-            self._answer(
-                f"<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated><Contents>{item}</Contents></ListBucketResult>"
-            )
+            self.respond(200, LISTED.format(key=key, tag=MD5).encode())
             return
         tag = "def" if bucket == "newer" else MD5
         headers = {"ETag": f'"{tag}"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
-        if bucket == "cut":
-            self._answer("x" * 500, size=1000, **headers)
-        else:
-            self._answer("x" * (500 if bucket == "short" else 1000), **headers)
+        size = 500 if bucket in ("cut", "short") else 1000
+        self.respond(200, b"x" * size, headers, missing=500 if bucket == "cut" else 0)
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +58,21 @@ def broken() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize(
-    ("bucket", "words", "fix"),
-    [
-        ("400", "credentials are refused or have expired: ExpiredToken", "gcloud auth"),
-        ("401", "credentials are refused or have expired", "gcloud auth"),
-        ("403", "not allowed: AccessDenied", "roles/storage.objectViewer"),
-        ("503", "throttled, again and again: SlowDown", "wait a while"),
-        ("418", "Wrong so", "run the command again"),
-        ("cut", "the connection failed", "run the command again"),
-        ("short", "is being replaced", "run the command again"),
-        ("newer", "is being replaced", "run the command again"),
-        ("empty", "a key with an empty part.* f//a.csv", "copy the files"),
-        ("dots", r"a key with an empty part.* f/\.\./a.csv", "copy the files"),
-    ],
-)
+BROKEN = r"""
+400   | credentials are refused or have expired: ExpiredToken | gcloud auth
+401   | credentials are refused or have expired               | gcloud auth
+403   | not allowed: AccessDenied                             | roles/storage.objectViewer
+503   | throttled, again and again: SlowDown                  | wait a while
+418   | Wrong so                                              | run the command again
+cut   | the connection failed                                 | run the command again
+short | is being replaced                                     | run the command again
+newer | is being replaced                                     | run the command again
+empty | a key with an empty part.* f//a.csv                   | copy the files
+dots  | a key with an empty part.* f/\.\./a.csv               | copy the files
+"""
+
+
+@pytest.mark.parametrize(("bucket", "words", "fix"), text_rows(BROKEN))
 def test_broken_answer_is_named_with_a_fix(
     broken: str, bucket: str, words: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,14 +101,14 @@ def test_whole_file_is_fetched(broken: str, tmp_path: Path) -> None:
     assert entry.tag == "f/a.csv:XUFAKrxLKna5cZ2REBfFkg=="  # MD5 as the JSON API writes it
 
 
-@pytest.mark.parametrize(
-    ("url", "tag"),
-    [
-        ("s3://bucket", MD5),
-        ("gs://bucket", "a/b.csv:XUFAKrxLKna5cZ2REBfFkg=="),
-        ("https://account.blob.core.windows.net/box", f"a/b.csv:{MD5}"),
-    ],
-)
+TAGS = """
+s3://bucket                               | 5d41402abc4b2a76b9719d911017c592
+gs://bucket                               | a/b.csv:XUFAKrxLKna5cZ2REBfFkg==
+https://account.blob.core.windows.net/box | a/b.csv:5d41402abc4b2a76b9719d911017c592
+"""
+
+
+@pytest.mark.parametrize(("url", "tag"), text_rows(TAGS))
 def test_tag_is_spelled_as_in_stores_of_earlier_versions(url: str, tag: str) -> None:
     meta = {
         "path": "a/b.csv",
@@ -127,33 +119,35 @@ def test_tag_is_spelled_as_in_stores_of_earlier_versions(url: str, tag: str) -> 
     assert open_address(url, Config())[0]._entry(meta).tag == tag
 
 
-@pytest.mark.parametrize(
-    ("address", "shown"),
-    [
-        ("s3://bucket", "s3://bucket"),
-        ("s3://bucket/a/b/", "s3://bucket/a/b"),
-        ("s3://bucket/a#b?endpoint_override=minio:9000&scheme=http", "s3://bucket/a#b"),
-        ("gs://bucket/a", "gs://bucket/a"),
-        (
-            "abfss://box@account.dfs.core.windows.net/a?sig=hunter2",
-            "abfss://box@account.dfs.core.windows.net/a",
-        ),
-        (
-            "https://account.blob.core.windows.net/box/a%20b?sv=1&sig=hunter2",
-            "https://account.blob.core.windows.net/box/a b",
-        ),
-        ("http://127.0.0.1:10000/devstoreaccount1/box/a", "http://127.0.0.1:10000/devstoreaccount1/box/a"),
-    ],
-)
+SHOWN = """
+s3://bucket                                                    | s3://bucket
+s3://bucket/a/b/                                               | s3://bucket/a/b
+s3://bucket/a#b?endpoint_override=minio:9000&scheme=http       | s3://bucket/a#b
+gs://bucket/a                                                  | gs://bucket/a
+abfss://box@account.dfs.core.windows.net/a?sig=hunter2         | abfss://box@account.dfs.core.windows.net/a
+https://account.blob.core.windows.net/box/a%20b?sv=1&sig=hunter2 | https://account.blob.core.windows.net/box/a b
+http://127.0.0.1:10000/devstoreaccount1/box/a                  | http://127.0.0.1:10000/devstoreaccount1/box/a
+"""
+
+
+@pytest.mark.parametrize(("address", "shown"), text_rows(SHOWN))
 def test_address_is_shown_without_its_options(address: str, shown: str) -> None:
     assert BucketTree(address, Config()).name == shown
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["s3://", "gs:///x", "s3://key:hunter2@bucket/x", "https://account.blob.core.windows.net/", "ftp://hunter2@host/x", "abfss://account/x",
-     "s3://bucket/x?token=hunter2", "https://me:hunter2@account.blob.core.windows.net/box"],
-)  # fmt: skip
+WRONG = """
+s3://
+gs:///x
+s3://key:hunter2@bucket/x
+https://account.blob.core.windows.net/
+ftp://hunter2@host/x
+abfss://account/x
+s3://bucket/x?token=hunter2
+https://me:hunter2@account.blob.core.windows.net/box
+"""
+
+
+@pytest.mark.parametrize("address", WRONG.split())
 def test_wrong_address_is_refused_without_its_secret(address: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_address(address, Config())
@@ -161,9 +155,9 @@ def test_wrong_address_is_refused_without_its_secret(address: str) -> None:
 
 
 @pytest.mark.ci
-def test_bucket_is_asked_in_its_own_region(s3: object, endpoint: str) -> None:  # noqa: F811
+def test_bucket_is_asked_in_its_own_region(s3: object, moto: str) -> None:  # noqa: F811
     s3.create_bucket(Bucket="far", CreateBucketConfiguration={"LocationConstraint": "eu-west-3"})  # type: ignore[attr-defined]
-    bucket, _ = open_address("s3://far", Config(aws=Aws(endpoint_url=endpoint)))
+    bucket, _ = open_address("s3://far", Config(aws=Aws(endpoint_url=moto)))
     bucket.put("a", b"x")
     assert bucket.read("a") == b"x" and bucket._store.config["region"] == "eu-west-3"
 

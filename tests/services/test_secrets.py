@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 from gpucost import texts
 from gpucost.cli.app import app
 from gpucost.collect.prometheus.client import session
-from tests.golden.report_fleet import stored
+from tests.golden.report_fleet import alone, stored
 from tests.loopback import Quiet, serving
 from tests.replay.server import free_port
+from tests.text_tables import columns, named_rows, text_rows
 
 pytestmark = pytest.mark.services
 
@@ -30,36 +31,35 @@ PROMETHEUS = "collect prometheus --from 2026-10-01 --to 2026-10-02"
 EVERYWHERE = (
     "config show", "config show --format json", "doctor", "store info --format json", f"report {MONTH}",
 )  # fmt: skip
-MANNERS = ("error", "text", "nonsense", "redirect", "reason", "gone")
+#: What a server does, and its status.
+MANNERS = {"error": 400, "text": 401, "nonsense": 200, "redirect": 302, "reason": 403, "gone": 0}
 
 store = stored(hours=4)
 
 #: How a secret's place is spelled, by what holds it; without one it is in a variable of this name.
-PLACES = {
-    "file": '_file = "../secret"', "env": '_env = "PLANTED"', "keyring": '_env = "keyring:service/of/me"',
-    "header": ' = "PLANTED"', "keyring header": ' = "keyring:service/of/me"',
-}  # fmt: skip
-HOLDERS, HEADERS = ("file", "env", "keyring"), ("header", "keyring header")
+PLACES = columns("""
+    file            _file = "../secret"
+    env             _env = "PLANTED"
+    keyring         _env = "keyring:service/of/me"
+    header          = "PLANTED"
+    keyring-header  = "keyring:service/of/me"
+""")
 #: By setting: the configuration around the secret's place, the command that uses it, and what may hold it.
 WAYS = {
-    "prometheus token": ('[prometheus]\nurl = "{url}"\nbearer_token{place}', PROMETHEUS, HOLDERS),
-    "prometheus password": (
-        '[prometheus]\nurl = "{url}"\n[prometheus.basic_auth]\nusername = "me"\npassword{place}', PROMETHEUS, HOLDERS,
-    ),
-    "prometheus header": ('[prometheus]\nurl = "{url}"\nheaders_env = {{ X-Key{place} }}', PROMETHEUS, HEADERS),
-    "mlflow token": ('[mlflow]\nname = "mlflow"\nurl = "{url}"\ntoken{place}', "collect progress --source mlflow", HOLDERS),
-    "mlflow token of its own": (
-        '[mlflow]\nname = "mlflow"\nurl = "{url}"', "collect progress --source mlflow",
-        ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD"),
-    ),
-    "slurm token": ('[slurm]\nslurmrestd = "{url}"\ntoken{place}', "collect slurm", HOLDERS),
-    "slurm token of its own": ('[slurm]\nslurmrestd = "{url}"', "collect slurm", ("SLURM_JWT",)),
-    "slack": ("[notify.slack]\nwebhook_url{place}", f"notify slack {MONTH}", HOLDERS),
-    "webhook": ("[notify.webhook]\nurl{place}", f"notify webhook {MONTH}", HOLDERS),
-    "webhook header": (
-        '[notify.webhook]\nurl = "{url}"\nheaders_env = {{ Authorization{place} }}', f"notify webhook {MONTH}", HEADERS,
-    ),
-}  # fmt: skip
+    name: (config, command.replace("MONTH", MONTH).replace("PROMETHEUS", PROMETHEUS), holders.split(", "))
+    for name, config, command, holders in text_rows("""
+prometheus token        | prometheus = {{ url = "{url}", bearer_token{place} }} | PROMETHEUS | file, env, keyring
+prometheus password     | prometheus = {{ url = "{url}", basic_auth = {{ username = "me", password{place} }} }} | PROMETHEUS | file, env, keyring
+prometheus header       | prometheus = {{ url = "{url}", headers_env = {{ X-Key {place} }} }} | PROMETHEUS | header, keyring-header
+mlflow token            | mlflow = {{ name = "mlflow", url = "{url}", token{place} }} | collect progress --source mlflow | file, env, keyring
+mlflow token of its own | mlflow = {{ name = "mlflow", url = "{url}" }} | collect progress --source mlflow | MLFLOW_TRACKING_TOKEN, MLFLOW_TRACKING_PASSWORD
+slurm token             | slurm = {{ slurmrestd = "{url}", token{place} }} | collect slurm | file, env, keyring
+slurm token of its own  | slurm = {{ slurmrestd = "{url}" }} | collect slurm | SLURM_JWT
+slack                   | notify.slack = {{ webhook_url{place} }} | notify slack MONTH | file, env, keyring
+webhook                 | notify.webhook = {{ url{place} }} | notify webhook MONTH | file, env, keyring
+webhook header          | notify.webhook = {{ url = "{url}", headers_env = {{ Authorization {place} }} }} | notify webhook MONTH | header, keyring-header
+""")  # noqa: E501
+}
 
 
 class Kept(KeyringBackend):
@@ -74,9 +74,6 @@ class Kept(KeyringBackend):
     def set_password(self, service: str, username: str, password: str) -> None:
         self.held[service, username] = password
 
-    def delete_password(self, service: str, username: str) -> None:
-        del self.held[service, username]
-
 
 class Echo(Quiet):
     """Says all that it was sent: as an error, as an answer that is none, as a redirect, and as the reason of a status."""
@@ -85,26 +82,20 @@ class Echo(Quiet):
     heard: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:  # noqa: N802
-        length = int(self.headers.get("Content-Length") or 0)
-        sent = f"{self.path} {dict(self.headers)} {self.rfile.read(length)[:500]!r}"
+        sent = f"{self.path} {dict(self.headers)} {self.received()[:500]!r}"
         self.heard.append(sent)
-        status, body = {
-            "error": (
-                400,
-                json.dumps({"status": "error", "errorType": "bad", "error": sent, "message": sent}),
-            ),
-            "text": (401, sent),
-            "nonsense": (200, sent),
-            "redirect": (302, ""),
-            "reason": (403, ""),
-        }[self.manner]
-        self.send_response(status, sent.replace("\n", " ")[:900] if self.manner == "reason" else None)
-        if self.manner == "redirect":
-            self.send_header("Location", f"/elsewhere?{quote(sent)}")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body.encode())))
-        self.end_headers()
-        self.wfile.write(body.encode())
+        told = {"status": "error", "errorType": "bad", "error": sent, "message": sent}
+        body = (
+            json.dumps(told)
+            if self.manner == "error"
+            else sent
+            if self.manner in ("text", "nonsense")
+            else ""
+        )
+        if self.manner == "reason":
+            self.responses = {403: (sent.replace("\n", " ")[:900], "")}
+        more = {"Location": f"/elsewhere?{quote(sent)}"} if self.manner == "redirect" else {}
+        self.respond(MANNERS[self.manner], body.encode(), more)
 
     do_POST = do_GET  # noqa: N815
 
@@ -129,13 +120,11 @@ def check_nowhere(text: bytes, where: object) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
-    monkeypatch.chdir(folder)
-    for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TMPDIR"):
+    alone(folder, monkeypatch)
+    for variable in ("XDG_CACHE_HOME", "TMPDIR"):
         monkeypatch.setenv(variable, str(folder))
     monkeypatch.setattr("gpucost.http.retry", lambda ask, **_: ask())
     monkeypatch.setattr("gpucost.http._TIMEOUT_SECONDS", (1.0, 0.5))
-    monkeypatch.setattr("gpucost.pipeline.attribute", lambda *_: None)
-    monkeypatch.setattr("gpucost.pipeline.attribution.is_current", lambda *_: True)
     monkeypatch.setattr(texts, "_SECRETS", set())
     monkeypatch.setattr(keyring.core, "_keyring_backend", Kept())
     return folder
@@ -192,14 +181,14 @@ def test_an_unexpected_error_is_told_without_the_secret(
     check_nowhere(result.output.encode(), "traceback")
 
 
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [
-        ("keyring:nothing", "is no place in a keyring"),
-        ("keyring:service/none", "the keyring holds no service/none"),
-        ("keyring:service/two", "holds more than one line"),
-    ],
-)
+EMPTY = """
+nothing   | keyring:nothing      | is no place in a keyring
+none      | keyring:service/none | the keyring holds no service/none
+two lines | keyring:service/two  | holds more than one line
+"""
+
+
+@pytest.mark.parametrize(("place", "said"), named_rows(EMPTY))
 def test_a_keyring_that_holds_nothing_says_what_to_do(place: str, said: str, folder: Path) -> None:
     Kept.held = {("service", "two"): "one\ntwo"}
     (folder / "gpucost.toml").write_text(

@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -14,10 +13,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from gpucost.cli.app import app
-from gpucost.periods import Period, time_buckets
+from gpucost.periods import Period, from_ms, iso, time_buckets
 from tests.oracle import Bill, calculate, read_book
 from tests.oracle.tokens import Row, figures, increases, prices, rows_of
 from tests.replay.cases.words import at
@@ -25,6 +22,8 @@ from tests.replay.load import write_config
 from tests.replay.scrape import scrape
 from tests.replay.server import prometheus_over_text, require_prometheus
 from tests.replay.tokens import BOOK, HOURS, SETTINGS, serving, works, write
+from tests.text_tables import named_rows
+from tests.unit.command import call
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
@@ -32,15 +31,15 @@ KEY = ("namespace", "workload", "model", "day")
 POOLS = {"Deployment/pair-prefill": "prefill", "Deployment/pair-decode": "decode"}
 #: Hours of the fleet: all of it, each day of Berlin, a night, hours of one day, and from the middle of one to that of another.
 WHOLE = (0, HOURS)
-PERIODS = {
-    "whole": WHOLE,
-    "first": (0, 23),
-    "second": (23, 47),
-    "third": (47, HOURS),
-    "night": (19, 28),
-    "hours": (33, 37),
-    "noons": (11, 35),
-}
+PERIODS = """
+whole  | 0  | 50
+first  | 0  | 23
+second | 23 | 47
+third  | 47 | 50
+night  | 19 | 28
+hours  | 33 | 37
+noons  | 11 | 35
+"""
 
 
 @dataclass(frozen=True)
@@ -49,19 +48,15 @@ class Collected:
 
     folder: Path
 
-    def run(self, *words: str, hours: tuple[float, float]) -> Result:
+    def run(self, *words: str, hours: tuple[float, float]) -> str:
         """What a command says of these hours."""
-        start, end = (datetime.fromtimestamp(at(hour), UTC).isoformat() for hour in hours)
-        config = ("--config", str(self.folder / "gpucost.toml"), "--from", start, "--to", end)
-        result = CliRunner().invoke(app, [*words, *config])
-        assert result.exit_code == 0, result.output
-        return result
+        start, end = (iso(from_ms(at(hour) * 1000)) for hour in hours)
+        return call(*words, "--config", str(self.folder / "gpucost.toml"), "--from", start, "--to", end)[0]
 
     def answer(self, *words: str, hours: tuple[float, float]) -> dict[str, Any]:
         """What a command answers of these hours; numbers with a point are decimals."""
-        answer: dict[str, Any] = json.loads(
-            self.run(*words, "--format", "json", hours=hours).stdout, parse_float=Decimal
-        )
+        said = self.run(*words, "--format", "json", hours=hours)
+        answer: dict[str, Any] = json.loads(said, parse_float=Decimal)
         return answer
 
 
@@ -97,8 +92,8 @@ def _truth(hours: tuple[float, float], folder: Path, keeps_idle: bool) -> tuple[
     def bill(start: float, end: float) -> Bill:
         return calculate(described, book, (start, end), series=series)
 
-    start, end = at(hours[0]), at(hours[1])
-    period = Period(*(datetime.fromtimestamp(second, UTC) for second in (start, end)))
+    start, end = map(at, hours)
+    period = Period(from_ms(start * 1000), from_ms(end * 1000))
     days = [
         (day.day, day.from_ms // 1000, day.to_ms // 1000, bill(day.from_ms / 1000, day.to_ms / 1000))
         for day in time_buckets(period, ZoneInfo(described["timezone"]), ("day",))
@@ -114,26 +109,26 @@ def _exact(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("basis", ["allocated", "used"])
-@pytest.mark.parametrize("name", PERIODS)
-def test_figures_are_those_of_the_exact_calculation(name: str, basis: str, collected: Collected) -> None:
-    hours, keeps_idle = PERIODS[name], basis == "used"
+@pytest.mark.parametrize(("start", "end"), named_rows(PERIODS))
+def test_figures_are_those_of_the_exact_calculation(
+    start: str, end: str, basis: str, collected: Collected
+) -> None:
+    hours, keeps_idle = (int(start), int(end)), basis == "used"
     answer = collected.answer("unit", "tokens", "--basis", basis, hours=hours)
     truth, bill = _truth(hours, collected.folder, keeps_idle)
     due = {tuple(row[key] for key in KEY): {**row, **prices(row)} for row in figures(truth, keeps_idle)}
     rows = {tuple(row[key] for key in KEY): row for row in answer["rows"]}
     assert rows.keys() == due.keys()
     for key, row in due.items():
-        assert {name: rows[key][name] for name in row} == {
-            name: _exact(value) for name, value in row.items()
-        }, key
+        exact = {name: _exact(value) for name, value in row.items()}
+        assert {name: rows[key][name] for name in row} == exact, key
     for row in (*answer["rows"], *answer["models"], answer["totals"]):
         parts = row["prompt_cost"] + row["generation_cost"] + row["unserved_cost"]
         assert parts == row["cost"] - (row["idle_cost"] if keeps_idle else 0)
     # nothing is lost: pods without work, work without pods
-    assert answer["totals"]["cost"] == _exact(sum((row.cost for row in truth), Fraction(0)))
-    assert answer["totals"]["allocated_cost"] == _exact(
-        sum((of.cost for of in bill.pods.values()), Fraction(0))
-    )
+    totals = answer["totals"]
+    assert totals["cost"] == _exact(sum((row.cost for row in truth), Fraction(0)))
+    assert totals["allocated_cost"] == _exact(sum((of.cost for of in bill.pods.values()), Fraction(0)))
     assert [row["workload"] for row in answer["cost_without_work"]] == ["Deployment/silent"]
     lost: dict[str, int] = defaultdict(int)
     for work, _, amount in increases(works(), {}, at(hours[0]), at(hours[1]), at(0)):

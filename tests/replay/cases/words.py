@@ -115,7 +115,36 @@ def busy(
 
 
 def fleet(
-    end: float, nodes: list[dict[str, Any]], pods: list[dict[str, Any]], util: dict[str, Any], **more: Any
+    end: float, nodes: list[Any], pods: list[Any], util: dict[str, Any] | str, **more: Any
 ) -> dict[str, Any]:
-    """A fleet from hour 0 to hour `end`, scraped every minute."""
-    return {"start": at(0), "end": at(end), "scrape": 60, "nodes": nodes, "pods": pods, "util": util, **more}
+    """A fleet from hour 0 to hour `end`, scraped every minute.
+
+    Nodes and pods may be rows of text: name, type, from hour, to hour and capacity type; name, node, numbers of its devices, from
+    hour, to hour and namespace. Utilization may be a table: node, numbers of devices, from hour, to hour and percent.
+    """
+    if isinstance(util, str):
+        rows, util = text_rows(util), {}
+        for where, numbers, *span in rows:
+            util |= busy(where, numbers.split(), *map(float, span))
+    facts = {
+        "start": at(0),
+        "end": at(end),
+        "scrape": 60,
+        "nodes": list(map(_node, nodes)),
+        "pods": list(map(_pod, pods)),
+    }
+    return {**facts, "util": util, **more}
+
+
+def _node(one: Any) -> dict[str, Any]:
+    if isinstance(one, dict):
+        return one
+    ((name, kind, start, end, *bought),) = text_rows(one)
+    return node(name, kind, float(start), float(end), *bought)
+
+
+def _pod(one: Any) -> dict[str, Any]:
+    if isinstance(one, dict):
+        return one
+    ((name, where, numbers, start, end, *namespace),) = text_rows(one)
+    return pod(name, where, numbers.split(), float(start), float(end), *namespace)

@@ -1,0 +1,166 @@
+"""What single commands and steps take: their start, findings, ten million jobs of Slurm, a lake, prices from a bill."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from gpucost.demo.build import last_months
+from tests.bench.measured import Page, run, step
+
+pytestmark = pytest.mark.bench
+
+RUN = "import sys; sys.argv = ['gpucost', *sys.argv[1:]]; from gpucost.cli.main import main; main()"
+BARE = "import typer; app = typer.Typer(); app.command()(lambda: None); app(['--help'])"
+ENGINE = "import typer, typer._adapters, duckdb; duckdb.connect().execute('SELECT 1').fetchall()"
+
+
+def cpu_seconds(code: str, *words: str) -> float:
+    """The least of several runs, which others on the machine disturb least."""
+
+    def once() -> float:
+        began = os.times()
+        subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True)
+        ended = os.times()
+        return ended.children_user - began.children_user + ended.children_system - began.children_system
+
+    return min(once() for _ in range(9))
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo") / "fleet"
+    subprocess.run(
+        [sys.executable, "-c", RUN, "demo", "--keep", str(folder)], check=True, capture_output=True
+    )
+    return folder
+
+
+def test_help(page: Page) -> None:
+    ours, bare = cpu_seconds(RUN, "--help"), cpu_seconds(BARE)
+    met = ours < 1.5 * bare and ours <= 0.2
+    cells = f"{ours:.2f} s", f"a bare typer program {bare:.2f} s", f"{ours / bare:.1f} ×"
+    assert page.row("`gpucost --help`", "≤ 0.2 s, ≤ 1.5 ×", met, *cells)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["report"], ["report", "--month", f"{last_months(datetime.now(UTC))[0].start:%Y-%m}"]],
+    ids=["report", "month"],
+)
+def test_a_month_s_report(demo: Path, monkeypatch: pytest.MonkeyPatch, page: Page, words: list[str]) -> None:
+    monkeypatch.chdir(demo)
+    ours, bare = cpu_seconds(RUN, *words), cpu_seconds(ENGINE)
+    why = f"{bare:.2f} s of it are the imports of typer and DuckDB and an empty database, {ours - bare:.2f} s are gpucost's."
+    cells = f"{ours:.2f} s", f"its libraries alone {bare:.2f} s", f"{ours / bare:.1f} ×"
+    name = f"`gpucost {' '.join(words)}` of the sample fleet"
+    assert page.row(name, "≤ 0.4 s", ours <= 0.4, *cells, why=why)
+
+
+EXPONENT = 1.05
+SIZES = (250, 1_000)
+
+
+def test_findings_are_linear_in_workloads(tmp_path: Path, page: Page) -> None:
+    taken = []
+    for gpus in SIZES:
+        folder = tmp_path / str(gpus)
+        folder.mkdir()
+        store = folder / "store.duckdb"
+        step("fill", store, gpus, 7)
+        config = folder / "gpucost.toml"
+        config.write_text('store = "store.duckdb"\n[prices]\nbook = "prices.csv"\n')
+        words = f"findings --from 2026-10-01 --to 2026-10-08 --config {config}".split()
+        for _ in "ab":
+            ran = run(sys.executable, "-c", RUN, *words)
+        taken.append(ran.cpu)
+    slope = math.log(taken[1] / taken[0]) / math.log(SIZES[1] / SIZES[0])
+    name = f"findings, {SIZES[0] * 4:,} and {SIZES[1] * 4:,} one-pod workloads"
+    cells = ", ".join(f"{seconds:.2f} s" for seconds in taken), "", f"exponent {slope:.2f}"
+    assert page.row(name, f"exponent ≤ {EXPONENT}", slope <= EXPONENT, *cells)
+
+
+JOBS, RATIO, MEGABYTES = 10_000_000, 12, 2000
+_JOBS = """
+COPY (
+    SELECT i AS JobID, i AS JobIDRaw, 'train-' || i % 5000 AS JobName, 'hpc' AS Cluster, 'account-' || i % 200 AS Account,
+        'user-' || i % 900 AS User, 'gpu' AS Partition, 'normal' AS QOS, 'COMPLETED' AS State, start - 60 AS Submit,
+        start AS Start, start + length AS End, length AS ElapsedRaw, 'n' || i % 1000 AS NodeList,
+        'billing=8,cpu=8,' || CASE WHEN i % 3 = 0 THEN 'gres/gpu:a100=1,gres/gpu=1,' ELSE '' END || 'mem=32G,node=1' AS AllocTRES
+    FROM (SELECT range AS i, 1793491200 + range * 2590000 // $1 AS start, 60 + range * 7919 % 900 AS length FROM range($1))
+) TO '{}' (FORMAT csv, DELIMITER '|', QUOTE '', ESCAPE '', HEADER)"""
+_READER = """
+import duckdb, sys
+con = duckdb.connect(sys.argv[2])
+con.execute("CREATE TABLE jobs AS FROM read_csv(?, delim = '|', quote = '', escape = '', header = true)", [sys.argv[1]])
+"""
+
+
+def test_ten_million_jobs(tmp_path: Path, page: Page) -> None:
+    jobs = tmp_path / "jobs.psv"
+    duckdb.connect().execute(_JOBS.format(jobs), [JOBS])
+    (tmp_path / "gpucost.toml").write_text("")
+    words = ("--config", str(tmp_path / "gpucost.toml"))
+    ours = run(sys.executable, "-m", "gpucost", "collect", "slurm", str(jobs), *words)
+    beside = run(sys.executable, "-c", _READER, str(jobs), str(tmp_path / "beside.duckdb"))
+    report = run(sys.executable, "-m", "gpucost", "report", "--month", "2026-11", "--format", "json", *words)
+    held = json.loads(report.said)["totals"]["allocated_gpu_hours"]
+    assert held == pytest.approx(sum(60 + i * 7919 % 900 for i in range(0, JOBS, 3)) / 3600, rel=1e-9)
+    assert page.row(
+        f"collect slurm, {JOBS:,} jobs",
+        f"≤ {RATIO} ×, ≤ {MEGABYTES:,} MB",
+        ours.cpu <= RATIO * beside.cpu and ours.peak_mb <= MEGABYTES,
+        f"{ours.cpu:.0f} s, {ours.peak_mb:,.0f} MB",
+        f"DuckDB's reader {beside.cpu:.0f} s",
+        f"{ours.cpu / beside.cpu:.1f} ×; attributed in {report.cpu:.0f} s, {report.peak_mb:,.0f} MB",
+        why="each record is cut and its times are read in Python.",
+    )
+
+
+GPUS, DAYS, OVERHEAD = 10_000, 30, 1.3
+
+
+def test_a_month_of_a_large_fleet_in_a_lake(tmp_path: Path, page: Page) -> None:
+    path, lake = tmp_path / "store.duckdb", tmp_path / "lake"
+    step("large", path, GPUS, DAYS)
+    exported = step("lake_export", path, lake)[0]
+    store = step("attribute", path)[0]
+    ran = step("lake_attribute", path, lake)[0]
+    assert page.row(
+        f"a lake from nothing, {GPUS:,} GPUs × {DAYS} days",
+        f"≤ {OVERHEAD} × the store",
+        ran.cpu <= OVERHEAD * store.cpu,
+        f"{ran.cpu:.1f} s, {ran.peak_mb:,.0f} MB",
+        f"one store {store.cpu:.1f} s; the export before {exported.cpu:.0f} s",
+        f"{ran.cpu / store.cpu:.2f} ×; wall {ran.wall:.0f} s",
+        why="series and states are read from Parquet, and each task fills a store of its own.",
+    )
+
+
+NODES, SECONDS = 300, 0.4
+
+
+def test_prices_from_a_bill(tmp_path: Path, page: Page) -> None:
+    store = tmp_path / "store.duckdb"
+    step("billed", store, NODES, DAYS)
+    told = step("attribute", store)[1]
+    beside = step("hourly_bill", store)[1]
+    assert beside["rows"] == NODES * DAYS * 24
+    dearest = ", ".join(f"`{name}` {seconds:.2f}" for name, seconds in told["dearest"].items())
+    assert page.row(
+        f"price from a bill, {NODES} nodes × {DAYS * 24} h",
+        f"≤ {SECONDS} s",
+        told["price"] <= SECONDS,
+        f"{told['price']:.2f} s",
+        f"a group by of its rows by machine and hour {beside['cpu']:.2f} s",
+        f"{told['price'] / beside['cpu']:.1f} ×",
+        why=f"the dearest statements: {dearest}.",
+    )
