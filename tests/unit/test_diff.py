@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from gpucost.cli.app import app
 from gpucost.questions.diff.parts import PARTS, Cell, Parts, Use, parts_of
 from tests.golden.report_fleet import HOUR, OCTOBER, Fleet, stored
+from tests.text_tables import text_rows
+from tests.unit.command import answer, check_end, run
+from tests.unit.whatif_costs import figures, shown
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 D = Decimal
@@ -46,8 +46,8 @@ train on_demand 0 0 3 > train on_demand 0 0 5 > host=2"""
 
 def cells(text: str) -> dict[Cell, Use]:
     found = {}
-    for name, capacity_type, *figures in re.findall(r"(\w+) (\w+) (\d+) (\d+) (\d+)", text):
-        kind, (hours, idle, cost) = ("prod", "A100", capacity_type), map(D, figures)
+    for name, capacity_type, *amounts in re.findall(r"(\w+) (\w+) (\d+) (\d+) (\d+)", text):
+        kind, (hours, idle, cost) = ("prod", "A100", capacity_type), map(D, amounts)
         cell = (
             Cell(kind, kind, "unallocated")
             if name == "nobody"
@@ -73,14 +73,9 @@ def test_the_parts_of_a_change(change: str, parts: str) -> None:
 store = stored(hours=144)
 
 
-def run(store: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["diff", "--store", str(store), *options])
-
-
 @pytest.mark.parametrize("by", ["team", "gpu_model,capacity_type"])
 def test_rows_and_parts_add_up_to_the_change(store: Path, by: str) -> None:
-    result = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06", "--by", by, "--format", "json")
-    told = json.loads(result.stdout)
+    told = answer(f"diff 2026-10-01..2026-10-03 2026-10-03..2026-10-06 --by {by} --store {store}")
     change = told["cost_change"]
     assert (told["before"]["days"], told["after"]["days"]) == (2.0, 3.0)
     assert (told["before"]["cost"], change) == pytest.approx((36.045 * 48, 36.045 * 24))
@@ -93,10 +88,11 @@ def test_rows_and_parts_add_up_to_the_change(store: Path, by: str) -> None:
 
 
 def test_a_team_is_in_one_of_the_periods(store: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(run(store, "2026-10-01", "2026-10-05", "--format", "csv").stdout)))
+    words = f"diff 2026-10-01 2026-10-05 --store {store}"
+    rows = list(csv.DictReader(io.StringIO(run(f"{words} --format csv").stdout)))
     assert {row["kind"] for row in rows} == {"allocated", "unallocated"}
     assert sum(D(row["cost_change"]) for row in rows) == 0
-    told = json.loads(run(store, "2026-10-01", "2026-10-05", "--team", "vision", "--format", "json").stdout)
+    told = answer(f"{words} --team vision")
     assert (told["by"], told["after"]["cost"]) == (["workload"], 0)
     assert told["parts"]["gone"] == told["cost_change"] < 0
 
@@ -106,7 +102,7 @@ def test_a_table_shows_all_parts_of_a_change_or_says_that_it_has_none(
     store: Path, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    shown = run(store, "2026-10-01..2026-10-03", "2026-10-03..2026-10-06").stdout
+    shown = run(f"diff 2026-10-01..2026-10-03 2026-10-03..2026-10-06 --store {store}").stdout
     for table in shown.partition("\nCoverage")[0].split("\n\n")[2:4]:
         head, said = table.splitlines()[1], table.partition("Left out for lack of room: ")[2]
         for group in (("Volume", "Gone", "Unallocated"), ("Before", "After")):
@@ -114,18 +110,17 @@ def test_a_table_shows_all_parts_of_a_change_or_says_that_it_has_none(
             assert all((name in said) != (name in head) for name in group)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "told"),
-    [
-        (("2026-10", "soon"), 2, "'soon' is no period"),
-        (("2026-10-05..2026-10-01", "2026-10"), 2, "empty"),
-        (("2026-10-01", "2026-10-02", "--by", "pod"), 2, "not compared by 'pod'"),
-        (("2026-08", "2026-10"), 1, "no data for August 2026"),
-    ],
-)
-def test_what_cannot_be_compared_is_said(store: Path, words: tuple[str, ...], code: int, told: str) -> None:
-    result = run(store, *words)
-    assert result.exit_code == code and told in result.stderr
+REFUSED = """
+2026-10 soon                   | 2 | 'soon' is no period
+2026-10-05..2026-10-01 2026-10 | 2 | empty
+2026-10-01 2026-10-02 --by pod | 2 | not compared by 'pod'
+2026-08 2026-10                | 1 | no data for August 2026
+"""
+
+
+@pytest.mark.parametrize(("words", "code", "message"), text_rows(REFUSED))
+def test_what_cannot_be_compared_is_said(store: Path, words: str, code: str, message: str) -> None:
+    check_end(f"diff {words} --store {store}", code, message)
 
 
 def two_clusters(path: Path, lab_days: int = 10) -> Path:
@@ -154,24 +149,11 @@ def two_clusters(path: Path, lab_days: int = 10) -> Path:
 @pytest.mark.parametrize("lab_days", [10, 7])
 def test_only_collected_days_count(tmp_path: Path, lab_days: int) -> None:
     path = two_clusters(tmp_path / "store.duckdb", lab_days)
-    result = run(
-        path, "2026-10-01..2026-10-06", "2026-10-06..2026-10-11", "--by", "cluster", "--format", "json"
-    )
-    told = json.loads(result.stdout)
-    assert (told["before"]["days"], told["after"]["days"]) == (5.0, min(3.0, lab_days - 5))
+    told = answer(f"diff 2026-10-01..2026-10-06 2026-10-06..2026-10-11 --by cluster --store {path}")
+    days = min(3, lab_days - 5)
     # what is billed of the time that was not collected is in the cost, and in no cost a day
-    assert (told["before"]["cost"], told["after"]["cost"]) == (360.0, 72.0 + 24.0 + (lab_days - 5) * 48)
-    assert (told["before"]["cost_per_day"], told["after"]["cost_per_day"], told["cost_change_per_day"]) == (
-        72.0,
-        72.0,
-        0.0,
-    )
-    rows = {
-        (row["kind"], row["cluster"]): (row["cost_per_day_before"], row["cost_per_day_after"])
-        for row in told["rows"]
-    }
-    assert rows == {
-        ("allocated", "prod"): (24.0, 24.0),
-        ("allocated", "lab"): (48.0, 48.0),
-        ("not_collected", "prod"): (0.0, 0.0),
-    }
+    assert figures(told["before"], "days cost cost_per_day") == "5 360 72"
+    expected = shown(days, 72 + 24 + (lab_days - 5) * 48, 72)
+    assert figures(told["after"], "days cost cost_per_day") == expected and told["cost_change_per_day"] == 0
+    rows = sorted(figures(row, "kind cluster cost_per_day_before cost_per_day_after") for row in told["rows"])
+    assert rows == ["allocated lab 48 48", "allocated prod 24 24", "not_collected prod 0 0"]

@@ -14,15 +14,14 @@ import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
-from typer.testing import CliRunner, Result
 
-from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.publish.rules import dashboard
 from gpucost.render.templates import literal, quoted
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import sample, stored
-from tests.text_tables import text_rows
+from tests.text_tables import text_rows, words
+from tests.unit.command import answer, check_end, run
 
 NAME = '<b>"x"\\ {{y}}\n|`\u202e' + "n" * 200
 
@@ -33,18 +32,8 @@ store = stored(hours=60, team=NAME)
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
-
-
-def report(store: Path, *words: str) -> dict[str, Any]:
-    return dict(json.loads(run("report", "--store", str(store), *words, "--format", "json").stdout))
-
-
-def metrics(store: Path, *words: str) -> str:
-    result = run("export", "openmetrics", "--store", str(store), *words)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+def metrics(store: Path, words: str = "--month 2026-10") -> str:
+    return run(f"export openmetrics --store {store} {words}").stdout
 
 
 def _values(text: str, name: str, **labels: str) -> list[float]:
@@ -52,16 +41,9 @@ def _values(text: str, name: str, **labels: str) -> list[float]:
     return [one.value for one in samples if one.name == name and labels.items() <= one.labels.items()]
 
 
-OCTOBER = ("--month", "2026-10")
-
-
 def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store: Path) -> None:
-    text = metrics(store, *OCTOBER)
-    document = report(store, *OCTOBER)
-    of_month, of_day = (
-        partial(_values, text, period="month_to_date"),
-        partial(_values, text, period="last_day"),
-    )
+    text, document = metrics(store), answer(f"report --store {store} --month 2026-10")
+    of_month, of_day = (partial(_values, text, period=name) for name in ("month_to_date", "last_day"))
     for row in document["rows"]:
         if row["kind"] != "allocated":
             continue
@@ -81,26 +63,21 @@ def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store:
     assert of_day("gpucost_period_start_timestamp_seconds") == [second]
     assert of_month("gpucost_period_end_timestamp_seconds") == [second + 36 * 3600]
     assert of_month("gpucost_period_elapsed_ratio") == [pytest.approx(60 / 744)]
-    day = report(store, "--from", "2026-10-02", "--to", "2026-10-03")
+    day = answer(f"report --store {store} --from 2026-10-02 --to 2026-10-03")
     assert of_day("gpucost_fleet_cost") == [pytest.approx(day["totals"]["node_cost"])]
 
 
-UNITS = {
-    "not_collected_seconds": "seconds",
-    "fleet_spot_ratio": "ratio",
-    "team_gpu_hours": "gpu_hours",
-    "team_cost": "",
-}
+UNITS = words("not_collected_seconds=seconds fleet_spot_ratio=ratio team_gpu_hours=gpu_hours team_cost=")
 
 
 def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_and_unit(
     store: Path, tmp_path: Path
 ) -> None:
-    text = metrics(store, *OCTOBER)
+    text = metrics(store)
     # and are written into a file in one step
     target = tmp_path / "gpucost.prom"
     target.write_text("old")
-    assert metrics(store, *OCTOBER, "-o", str(target)) == ""
+    assert metrics(store, f"--month 2026-10 -o {target}") == ""
     assert target.read_text() == text and [item.name for item in tmp_path.iterdir()] == ["gpucost.prom"]
     assert text.endswith("# EOF\n")
     for parse in (text_families, openmetrics_families):
@@ -123,17 +100,13 @@ WRONG = """
 """
 
 
-@pytest.mark.parametrize(("words", "code", "message"), text_rows(WRONG))
-def test_wrong_options_of_openmetrics(store: Path, words: str, code: str, message: str) -> None:
-    result = run("export", "openmetrics", *words.split(), "--store", str(store))
-    assert result.exit_code == int(code), result.output
-    assert message in result.stderr
+@pytest.mark.parametrize(("options", "code", "message"), text_rows(WRONG))
+def test_wrong_options_of_openmetrics(store: Path, options: str, code: str, message: str) -> None:
+    check_end(f"export openmetrics {options} --store {store}", code, message)
 
 
 def rules_of(name: str) -> list[dict[str, Any]]:
-    result = run("export", name)
-    assert result.exit_code == 0, result.output
-    return list(yaml.safe_load(result.stdout)["groups"][0]["rules"])
+    return list(yaml.safe_load(run(f"export {name}").stdout)["groups"][0]["rules"])
 
 
 PRICED = """
@@ -145,15 +118,14 @@ UPDATE nodes SET node = 'a100-1', cluster = 'other' WHERE node = 'l4-new';
 
 
 def test_rules_hold_the_prices_of_the_store(store: Path) -> None:
-    result = run("export", "recording-rules", "--store", str(changed(store, "priced", PRICED)))
-    rules = yaml.safe_load(result.stdout)["groups"][0]["rules"]
+    path = changed(store, "priced", PRICED)
+    rules = rules_of(f"recording-rules --store {path}")
     prices = [(rule["record"], rule["expr"], rule["labels"]) for rule in rules if "labels" in rule]
     spot = {"instance_type": "p4d", "region": "us-east-1", "capacity_type": "spot"}
     expected = [("named_node_price", {"node": "a100-1"}), ("instance_price", spot)]
     assert sorted(prices, key=str) == sorted(
         ((f"gpucost:{name}:per_hour", "vector(24.48)", labels) for name, labels in expected), key=str
     )
-    assert "what the nodes in the store cost last" in result.stdout
 
 
 def test_rules_without_a_store_hold_the_prices_of_the_catalog() -> None:
@@ -202,23 +174,21 @@ def test_thresholds_of_the_config_stand_in_the_alerts(tmp_path: Path, config: st
 
 # a slash begins a new line
 SETTINGS = """
-[alerts] / idle_ratio = 1 | alerts.idle_ratio
-[alerts] / idle_minutes = 0 | alerts.idle_minutes
-[alerts] / queue_wait_minutes = 171 | alerts.queue_wait_minutes
-[[budgets]] / name = 'a' / amount = -1 | budgets[0].amount
-[alerts] / labels = { 'a-b' = 'x' } | a-b is no label name
-[alerts] / idle_minute = 5 | did you mean alerts.idle_minutes?
-[prometheus] / cluster_label = 'a)b' | 'a)b' is no label name
-[activity] / device_metric = 'a b' | 'a b' is no metric name
+[alerts] / idle_ratio = 1 | 1 | alerts.idle_ratio
+[alerts] / idle_minutes = 0 | 1 | alerts.idle_minutes
+[alerts] / queue_wait_minutes = 171 | 1 | alerts.queue_wait_minutes
+[[budgets]] / name = 'a' / amount = -1 | 1 | budgets[0].amount
+[alerts] / labels = { 'a-b' = 'x' } | 1 | a-b is no label name
+[alerts] / idle_minute = 5 | 1 | did you mean alerts.idle_minutes?
+[prometheus] / cluster_label = 'a)b' | 2 | 'a)b' is no label name
+[activity] / device_metric = 'a b' | 2 | 'a b' is no metric name
 """
 
 
-@pytest.mark.parametrize(("section", "message"), text_rows(SETTINGS))
-def test_wrong_settings(tmp_path: Path, section: str, message: str) -> None:
+@pytest.mark.parametrize(("section", "code", "message"), text_rows(SETTINGS))
+def test_wrong_settings(tmp_path: Path, section: str, code: str, message: str) -> None:
     (tmp_path / "gpucost.toml").write_text(section.replace(" / ", "\n"))
-    result = run("export", "recording-rules")
-    assert result.exit_code in (1, 2)
-    assert message in result.stderr
+    check_end("export recording-rules", code, message)
 
 
 def changed(store: Path, name: str, sql: str) -> Path:
@@ -231,21 +201,20 @@ def changed(store: Path, name: str, sql: str) -> Path:
 
 def test_a_fleet_without_nodes_costs_nothing_which_is_no_failure(store: Path) -> None:
     idle = changed(store, "idle", "UPDATE collected SET to_ms = to_ms + 40 * 86400000::BIGINT")
-    text = metrics(idle, "--month", "2026-11")
+    text = metrics(idle, "--month 2026-11")
     for name in ("cost", "unallocated_cost", "capacity_gpu_hours", "idle_cost"):
         assert _values(text, f"gpucost_fleet_{name}") == [0, 0]
     assert "gpucost_team_cost" not in text
     assert list(openmetrics_families(text))
     # what was never collected is not nothing
-    assert run("export", "openmetrics", "--store", str(store), "--month", "2026-11").exit_code == 1
+    run(f"export openmetrics --store {store} --month 2026-11", 1)
 
 
 def test_month_without_data_yet_is_left_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     november = datetime(2026, 11, 1, tzinfo=UTC)
     october = changed(store, "october", f"UPDATE collected SET to_ms = {int(november.timestamp()) * 1000}")  # noqa: S608
     monkeypatch.setattr("gpucost.questions.request.Request.now", november.replace(hour=2))
-    result = run("export", "openmetrics", "--store", str(october))
-    assert result.exit_code == 0, result.output
+    result = run(f"export openmetrics --store {october}")
     assert "month_to_date is left out: there is no data for November 2026" in result.stderr
     assert _values(result.stdout, "gpucost_fleet_cost") == [0]
 
@@ -254,7 +223,7 @@ def test_a_fleet_that_nobody_uses_has_its_figures(tmp_path: Path) -> None:
     fleet = sample(hours=48)
     fleet.rows["cost_hourly"] = [row for row in fleet.rows["cost_hourly"] if row[0] == "unallocated"]
     fleet.write(tmp_path / "unused.duckdb")
-    of_month = partial(_values, metrics(tmp_path / "unused.duckdb", *OCTOBER), period="month_to_date")
+    of_month = partial(_values, metrics(tmp_path / "unused.duckdb"), period="month_to_date")
     (unallocated,) = of_month("gpucost_fleet_unallocated_cost")
     assert unallocated > 0
     assert sum(of_month("gpucost_unallocated_cost")) == pytest.approx(unallocated)

@@ -11,29 +11,26 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
 from gpucost import __version__
-from gpucost.cli.app import app
 from gpucost.config.load import load_config
 from tests.text_tables import text_rows
+from tests.unit.command import check_end, run
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
+CRONJOB = "export cronjob --image registry.example.com/gpucost:1.0"
+CHART = "export chart --image registry.example.com/gpucost:1.0 --out"
 
 
-def _manifest(*words: str) -> list[dict[str, Any]]:
-    result = run("export", "cronjob", "--image", "registry.example.com/gpucost:1.0", *words)
-    assert result.exit_code == 0, result.output
-    return list(yaml.safe_load_all(result.stdout))
+def _manifest(words: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(run(f"{CRONJOB} {words}").stdout))
 
 
 def test_a_cronjob_runs_one_command_after_the_other_or_on_a_claim_that_is_there(tmp_path: Path) -> None:
-    runs = ("--run", "gpucost collect prometheus", "--run", "notify slack --link 'https://x/$(HOME)?a b'")
-    claim, job = _manifest(*runs, "--secret", "secrets")
+    runs = """--run 'gpucost collect prometheus' --run "notify slack --link 'https://x/$(HOME)?a b'" """
+    claim, job = _manifest(f"{runs} --secret secrets")
     assert (claim["kind"], job["kind"], job["apiVersion"]) == ("PersistentVolumeClaim", "CronJob", "batch/v1")
     assert job["spec"]["concurrencyPolicy"] == "Forbid"
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
@@ -45,8 +42,8 @@ def test_a_cronjob_runs_one_command_after_the_other_or_on_a_claim_that_is_there(
     assert {mount["name"] for mount in last["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
-    place = "--existing-claim --claim shared --service-account sa --schedule"
-    (job,) = _manifest(*place.split(), "0 6 2 jan-MAR mon,*/2")
+    place = "--existing-claim --claim shared --service-account sa"
+    (job,) = _manifest(f"{place} --schedule '0 6 2 jan-MAR mon,*/2'")
     assert job["spec"]["timeZone"] == "Europe/Berlin"
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == "sa" and "initContainers" not in pod
@@ -72,9 +69,8 @@ REFUSED = f"""
 
 @pytest.mark.parametrize(("option", "value", "message"), text_rows(REFUSED))
 def test_what_kubernetes_would_refuse(option: str, value: str, message: str) -> None:
-    result = run("export", "cronjob", "--image", "a", option, value.replace("\0", "\n"))
-    assert result.exit_code == 2, result.output
-    assert message in result.stderr
+    words = shlex.join([option, value.replace("\0", "\n")])
+    check_end(f"export cronjob --image a {words}", "2", message)
 
 
 WRONG = """{"immage": "a"}
@@ -87,8 +83,7 @@ def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
     out = tmp_path / "charts" / "gpucost"
     for _ in range(2):  # the second run writes it anew
-        result = run("export", "chart", "--image", "registry.example.com/gpucost:1.0", "--out", str(out))
-        assert (result.exit_code, result.stdout) == (0, ""), result.output
+        assert run(f"{CHART} {out}").stdout == ""
     about, values = (yaml.safe_load((out / name).read_text()) for name in ("Chart.yaml", "values.yaml"))
     assert about["version"] == about["appVersion"] == __version__
     assert (values["image"], values["timezone"]) == ("registry.example.com/gpucost:1.0", "Europe/Berlin")
@@ -104,8 +99,7 @@ def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
     jsonschema.validate(values | more, schema)
     # what its jobs run are commands, and its config is one
     for job in (*values["jobs"].values(), *more["jobs"].values()):
-        words = [word for told in job["run"] for word in ("--run", shlex.join(told))]
-        assert run("export", "cronjob", "--image", "a", *words).exit_code == 0
+        run(shlex.join([*CRONJOB.split(), *(f"--run={shlex.join(told)}" for told in job["run"])]))
     (tmp_path / "own.toml").write_text(values["config"])
     config = load_config(tmp_path / "own.toml", environ={})
     assert config.prometheus[0].url == "http://prometheus-operated.monitoring:9090"
@@ -117,11 +111,10 @@ def test_a_chart_of_others_stays_as_it_is(tmp_path: Path) -> None:
     (theirs / "Chart.yaml").write_text("apiVersion: v2\nname: prometheus\n")
     (tmp_path / "thesis.txt").write_text("years of work")
     for out in (theirs, tmp_path, tmp_path / "thesis.txt"):
-        result = run("export", "chart", "--image", "a", "--out", str(out))
-        assert result.exit_code == 2 and "holds no chart of gpucost" in result.stderr
+        check_end(f"{CHART} {out}", "2", "holds no chart of gpucost")
     assert {path.name for path in tmp_path.rglob("*")} == {"theirs", "Chart.yaml", "thesis.txt"}
     own = ours / "templates" / "own.yaml"
-    assert run("export", "chart", "--image", "a", "--out", str(ours)).exit_code == 0
+    run(f"{CHART} {ours}")
     own.write_text("kind: Own\n")
-    again = run("export", "chart", "--image", "b", "--out", str(ours))
-    assert again.exit_code == 0 and "own.yaml" in again.stderr and own.is_file()
+    check_end(f"{CHART} {ours}", "0", "own.yaml")
+    assert own.is_file()
