@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.price.listing import gpu_models_called, nearest, spelled
 from gpucost.questions import prices as command
 from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from tests import own_catalog
 from tests.text_tables import cells, text_rows, words
+from tests.unit.command import answer, check_end, run
 
 TODAY = date(2026, 11, 21)
 
@@ -33,16 +31,10 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(*words: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, ["prices", *words])
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
-
-
-def asked(*words: str) -> dict[str, Any]:
-    document = json.loads(call(*words, "--format", "json", "-q")[0])
+def asked(words: str = "") -> Any:
+    document = answer(f"prices {words} -q")
     assert document["schema"] == "gpucost.prices/1"
-    return dict(document)
+    return document
 
 
 # what a list price and a change of a spot price are unless a row names something else
@@ -68,7 +60,7 @@ def at(moment: str) -> int:
 
 
 def test_an_instance_type_lists_the_cheapest_region_of_each_price() -> None:
-    document = asked("--provider", "aws", "p5.48xlarge")
+    document = asked("--provider aws p5.48xlarge")
     columns = (
         "purchase_option region zone price_per_hour price_per_gpu_hour currency gpu_count spot_discount_percent is_stale "
         "more_regions"
@@ -88,13 +80,13 @@ def test_an_instance_type_of_each_cloud_is_known_in_any_case(name: str) -> None:
 
 
 def test_a_gpu_is_every_model_of_that_name_and_sorted_by_gpu_hour() -> None:
-    rows = asked("h100", "--all-regions")["rows"]
+    rows = asked("h100 --all-regions")["rows"]
     assert {row["gpu_model"] for row in rows} == {"H100-80GB-HBM3", "H100-PCIe"}
     dollars = [row["price_per_gpu_hour"] for row in rows if row["currency"] == "USD"]
     assert dollars == sorted(dollars) and len(dollars) == 9
     assert rows[-1]["currency"] == "CNY"
     assert {row["provider"] for row in rows} == {"aws", "azure", "gcp", "lambda"}
-    assert asked("NVIDIA H100 80GB HBM3")["gpu_models"] == ["H100-80GB-HBM3"]
+    assert asked("'NVIDIA H100 80GB HBM3'")["gpu_models"] == ["H100-80GB-HBM3"]
 
 
 def test_a_part_of_a_gpu_costs_its_part() -> None:
@@ -102,20 +94,17 @@ def test_a_part_of_a_gpu_costs_its_part() -> None:
 
 
 def test_spot_as_dear_as_on_demand_is_no_discount() -> None:
-    words = ("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "spot")
-    assert [row["spot_discount_percent"] for row in asked(*words)["rows"]] == [75.0, 0.0]
-    assert "there is no discount there" in call(*words)[0]
+    words = "p5.48xlarge --region us-east-1 --purchase-option spot"
+    assert [row["spot_discount_percent"] for row in asked(words)["rows"]] == [75.0, 0.0]
+    assert "there is no discount there" in run(f"prices {words}").stdout
 
 
 def test_without_a_name_every_gpu_model_has_one_row() -> None:
     rows = asked()["rows"]
-    assert [(row["gpu_model"], row["on_demand"]["price_per_gpu_hour"]) for row in rows] == [
-        ("L4", 1.616),
-        ("H100-80GB-HBM3", 6.88),
-        ("H100-PCIe", 3.29),
-    ]
+    shown = [f"{row['gpu_model']} {row['on_demand']['price_per_gpu_hour']}" for row in rows]
+    assert shown == ["L4 1.616", "H100-80GB-HBM3 6.88", "H100-PCIe 3.29"]
     assert rows[0]["spot"] is None and rows[1]["spot"]["price_per_hour"] == 13.76
-    assert [row["gpu_model"] for row in asked("--purchase-option", "cud")["rows"]] == ["H100-80GB-HBM3"]
+    assert [row["gpu_model"] for row in asked("--purchase-option cud")["rows"]] == ["H100-80GB-HBM3"]
 
 
 # of a store's list prices the price that counts, and what it replaced; 98.32 is older than the catalog's
@@ -133,13 +122,14 @@ def test_the_newest_fact_that_has_begun_wins_and_all_stay_visible(
     work: Path, listed: str, price: str, lost: str
 ) -> None:
     fill(work, listed.replace("+", "\n"))
-    document = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "on_demand")
+    document = asked("p5.48xlarge --region us-east-1 --purchase-option on_demand")
     assert cells(document["rows"], "price_per_hour origin") == [tuple(price.split())]
     superseded = cells(document["superseded"], "price_per_hour origin status")
     assert superseded == [tuple(one.split()) for one in lost.split(",")]
-    shown = call("p5.48xlarge", "--region", "us-east-1", "--superseded", "-q")[0]
-    assert bool(re.search("upcoming +asked", shown)) is ("upcoming" in lost)
-    assert "upcoming" not in call("p5.48xlarge", "--region", "us-east-1", "-q")[0]
+    plain, shown = (
+        run(f"prices p5.48xlarge --region us-east-1 -q {more}").stdout for more in ("", "--superseded")
+    )
+    assert bool(re.search("upcoming +asked", shown)) is ("upcoming" in lost) and "upcoming" not in plain
 
 
 @pytest.mark.parametrize(
@@ -158,14 +148,11 @@ def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
         fill(
             work, f"option=reserved term=1 payment=no_upfront offering={name} price={price} as_of=2026-11-20"
         )
-    rows = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "reserved")["rows"]
+    rows = asked("p5.48xlarge --region us-east-1 --purchase-option reserved")["rows"]
     assert cells(rows, "price_per_hour offering") == [tuple(one.split()) for one in current.split(",")]
     if offerings == "convertible":
         return
-    words = "whatif reserve --nodes 4 --instance-type p5.48xlarge --region us-east-1 --format json -q"
-    answer = CliRunner().invoke(app, words.split())
-    assert answer.exit_code == 0, answer.output
-    best = json.loads(answer.stdout)["best"]
+    best = answer("whatif reserve --nodes 4 --instance-type p5.48xlarge --region us-east-1 -q")["best"]
     assert cells(best, "committed_price_per_node_hour offering") == [tuple(current.split(",")[0].split())]
 
 
@@ -178,7 +165,7 @@ def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_regio
         zone=us-east-1a at=2026-11-20 price=2 instance=i-1
         zone=us-east-1b at=2026-11-19 price=30 product=Linux/UNIX_(Amazon_VPC)""",
     )
-    document = asked("p5.48xlarge", "--all-regions", "--purchase-option", "spot")
+    document = asked("p5.48xlarge --all-regions --purchase-option spot")
     assert cells(document["rows"], "zone price_per_hour origin") == text_rows("""
         usw2-az1 | 15.0 | catalog
         us-east-1a | 20.0 | spot_history
@@ -188,10 +175,10 @@ def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_regio
 
 
 def test_other_currencies_are_converted_only_by_a_rate(work: Path) -> None:
-    shown, _ = call("p5.48xlarge")
+    shown = run("prices p5.48xlarge").stdout
     assert "CNY stand last, unconverted" in shown and "CNY 400.0000" in shown
     (work / "gpucost.toml").write_text("[prices]\nfx = { CNY = 0.125 }\n")
-    rows = asked("p5.48xlarge", "--purchase-option", "on_demand")["rows"]
+    rows = asked("p5.48xlarge --purchase-option on_demand")["rows"]
     assert cells(rows[:1], "region price_per_hour currency listed_price_per_hour listed_currency") == [
         ("cn-north-1", "50.0", "USD", "400.0", "CNY")
     ]
@@ -199,27 +186,27 @@ def test_other_currencies_are_converted_only_by_a_rate(work: Path) -> None:
 
 def test_a_cheap_price_of_long_ago_says_its_age(work: Path) -> None:
     fill(work, "region=ap-south-1 price=3 as_of=2021-03-01")
-    for options in (["H100", "--purchase-option", "on_demand"], []):
-        shown, _ = call(*options)
+    for options in ("H100 --purchase-option on_demand", ""):
+        shown = run(f"prices {options}").stdout
         assert re.search(r"(?s)\$0\.3750.*?\(2,091d\)", shown)
         assert "prices are over 90 days old" in shown
-    assert "d)" not in call("a3-highgpu-8g")[0]
+    assert "d)" not in run("prices a3-highgpu-8g").stdout
 
 
 NOTHING = """
-H101 | did you mean H100
-p5.49xlarge | did you mean p5.48xlarge
-H100 --provider amazon | there is aws, azure, gcp, lambda
-H100 --provider aws --region mars | region mars
-A30 | no list price of A30 is known
+1 | H101 | did you mean H100
+1 | p5.49xlarge | did you mean p5.48xlarge
+1 | H100 --provider amazon | there is aws, azure, gcp, lambda
+1 | H100 --provider aws --region mars | region mars
+1 | A30 | no list price of A30 is known
+2 | --all-regions | needs a GPU
+2 | H100 --purchase-option gift | gift
 """
 
 
-def test_what_means_nothing_offers_the_nearest() -> None:
-    for options, message in text_rows(NOTHING):
-        assert message in call(*options.split(), code=1)[1]
-    assert "needs a GPU" in call("--all-regions", code=2)[1]
-    call("H100", "--purchase-option", "gift", code=2)
+@pytest.mark.parametrize(("code", "words", "message"), text_rows(NOTHING))
+def test_what_means_nothing_offers_the_nearest(code: str, words: str, message: str) -> None:
+    check_end(f"prices {words}", code, message)
 
 
 def _rows(name: str) -> list[dict[str, str]]:

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from gpucost.cli.app import app
 from tests.golden.report_fleet import stored
+from tests.text_tables import text_rows
+from tests.unit.command import answer, check_end, run
 
 store = stored(hours=48)
 
 
-@cache
-def run(store: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["report", "--store", str(store), *options])
-
-
-DAYS = ("--from", "2026-10-01", "--to", "2026-10-03")
+DAYS = "--from 2026-10-01 --to 2026-10-03"
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
 def test_without_a_period_the_newest_month_with_data(store: Path) -> None:
-    result = run(store)
-    assert result.exit_code == 0
-    assert result.stdout.startswith("Monthly GPU report: all teams, October 2026")
-    assert "; the " in result.stdout.splitlines()[1]  # newest, or current: as the clock has it
+    text = run(f"report --store {store}").stdout
+    assert text.startswith("Monthly GPU report: all teams, October 2026")
+    assert "; the " in text.splitlines()[1]  # newest, or current: as the clock has it
 
 
 @pytest.mark.parametrize(
@@ -38,9 +30,7 @@ def test_without_a_period_the_newest_month_with_data(store: Path) -> None:
 def test_a_file_is_written_in_the_format_of_its_suffix(
     store: Path, tmp_path: Path, name: str, start: str
 ) -> None:
-    result = run(store, "-o", str(tmp_path / name), *DAYS)
-    assert result.exit_code == 0
-    assert result.stdout == ""
+    assert run(f"report --store {store} -o {tmp_path / name} {DAYS}").stdout == ""
     assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
     assert [item.name for item in tmp_path.iterdir()] == [name]
 
@@ -57,19 +47,16 @@ ENDS = """
 2 | --brief --format html | --brief is of Markdown only"""
 
 
-@pytest.mark.parametrize("line", ENDS.strip().splitlines())
-def test_how_it_ends(store: Path, line: str) -> None:
-    code, options, message = line.split(" | ")
-    result = run(store, *options.split())
-    assert result.exit_code == int(code), result.output
-    assert message in result.stderr
+@pytest.mark.parametrize(("code", "options", "message"), text_rows(ENDS))
+def test_how_it_ends(store: Path, code: str, options: str, message: str) -> None:
+    check_end(f"report --store {store} {options}", code, message)
 
 
 def test_a_dash_is_stdout_as_wide_as_columns_say(
     store: Path, in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "72")
-    result = run(store, "-o", "-", "-q", *DAYS)
+    result = run(f"report --store {store} -o - -q {DAYS}")
     assert max(map(len, result.stdout.splitlines())) <= 72
     assert result.stdout.startswith("GPU report: all teams")
     assert result.stderr == ""
@@ -77,9 +64,10 @@ def test_a_dash_is_stdout_as_wide_as_columns_say(
 
 
 def test_the_summary_of_a_report_in_three_lines(store: Path) -> None:
-    whole, brief = (run(store, "--format", "markdown", *more, *DAYS).stdout for more in ((), ("--brief",)))
+    words = f"report --store {store} {DAYS}"
+    whole, brief = (run(f"{words} --format markdown {more}").stdout for more in ("", "--brief"))
     assert brief in whole
-    totals = json.loads(run(store, "--format", "json", *DAYS).stdout)["totals"]
+    totals = answer(words)["totals"]
     cost, idle, most = brief.splitlines()
     assert cost.startswith(
         f"**GPU report: all teams, 2026-10-01 to 2026-10-02: ${totals['node_cost']:,.2f}; unallocated "
