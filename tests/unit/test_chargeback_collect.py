@@ -9,10 +9,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from typer.testing import CliRunner, Result
 
 from gpucost import price
-from gpucost.cli.app import app
 from gpucost.clouds import NoCredentials
 from gpucost.collect.prices import PriceResult
 from gpucost.collect.spot import SpotResult
@@ -20,6 +18,8 @@ from gpucost.errors import SourceError
 from gpucost.periods import Period, to_ms
 from gpucost.store import runs
 from gpucost.store.connection import Store
+from tests.text_tables import text_rows
+from tests.unit.command import run
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
@@ -51,19 +51,19 @@ def wanting(store: Path) -> list[tuple[str, str]]:
 
 # what prices spot nodes and others, as of which day, and what is asked for
 WANTING = """
-price_book           bill                  -
-spot_history         price_book            spot
-bill                 catalog=2026-10-01    -
-bill                 catalog=2026-07-01    prices
-none                 price_book            prices,spot"""
+price_book   |            | bill       |            |
+spot_history |            | price_book |            | spot
+bill         |            | catalog    | 2026-10-01 |
+bill         |            | catalog    | 2026-07-01 | prices
+none         |            | price_book |            | prices spot"""
 
 
-@pytest.mark.parametrize("line", WANTING.strip().splitlines())
-def test_prices_are_wanting_where_nothing_better_is_there(store: Path, line: str) -> None:
-    *sources, asked = line.split()
-    spot, on_demand = ((name, day or None) for name, _, day in (source.partition("=") for source in sources))
-    priced(store, spot, on_demand)
-    assert wanting(store) == [(kind, "aws") for kind in asked.strip("-").split(",") if kind]
+@pytest.mark.parametrize(("spot", "since", "on_demand", "day", "asked"), text_rows(WANTING))
+def test_prices_are_wanting_where_nothing_better_is_there(
+    store: Path, spot: str, since: str, on_demand: str, day: str, asked: str
+) -> None:
+    priced(store, (spot, since or None), (on_demand, day or None))
+    assert wanting(store) == [(kind, "aws") for kind in asked.split()]
 
 
 def test_list_prices_are_asked_for_once_a_day(store: Path) -> None:
@@ -74,42 +74,27 @@ def test_list_prices_are_asked_for_once_a_day(store: Path) -> None:
     assert wanting(store) == [("spot", "aws")]
 
 
-class Clouds:
-    """Stands in for the clouds: remembers who was asked, skips spot prices and fails to get list prices."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.questions: list[tuple[str, list[str]]] = []
-        monkeypatch.setattr("gpucost.collect.spot.collect_spot", self.spot)
-        monkeypatch.setattr("gpucost.collect.prices.collect_prices", self.prices)
-
-    def spot(self, *arguments: Any) -> list[SpotResult]:
-        self.questions.append(("spot", list(arguments[4])))
-        return [
-            SpotResult("aws us-east-1", skipped=NoCredentials("aws: no credentials found", "aws configure"))
-        ]
-
-    def prices(self, *arguments: Any) -> list[PriceResult]:
-        self.questions.append(("prices", list(arguments[2])))
-        return [
-            PriceResult(
-                "aws", date(2026, 11, 3), error=SourceError("aws: cannot be reached", "check the network")
-            )
-        ]
-
-
-def chargeback(store: Path) -> Result:
-    words = ["chargeback", "--month", "2026-10", "--collect", "--out"]
-    return CliRunner().invoke(app, [*words, str(store.parent / "out"), "--store", str(store)])
-
-
 def test_a_cloud_that_gives_no_prices_has_its_line_and_the_bundle_is_written(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     priced(store, ("none", None), ("none", None))
-    clouds = Clouds(monkeypatch)
-    result = chargeback(store)
-    assert result.exit_code == 1, result.output
-    assert clouds.questions == [("spot", ["aws"]), ("prices", ["aws"])]
+    asked: list[tuple[str, list[str]]] = []
+
+    def spot(*arguments: Any) -> list[SpotResult]:
+        asked.append(("spot", list(arguments[4])))
+        skipped = NoCredentials("aws: no credentials found", "aws configure")
+        return [SpotResult("aws us-east-1", skipped=skipped)]
+
+    def prices(*arguments: Any) -> list[PriceResult]:
+        asked.append(("prices", list(arguments[2])))
+        error = SourceError("aws: cannot be reached", "check the network")
+        return [PriceResult("aws", date(2026, 11, 3), error=error)]
+
+    monkeypatch.setattr("gpucost.collect.spot.collect_spot", spot)
+    monkeypatch.setattr("gpucost.collect.prices.collect_prices", prices)
+    out = store.parent / "out"
+    result = run(f"chargeback --month 2026-10 --collect --out {out} --store {store}", 1)
+    assert asked == [("spot", ["aws"]), ("prices", ["aws"])]
     assert result.stderr.count("aws: no credentials found; skipped (aws configure)\n") == 1
     assert result.stderr.count("error: aws: cannot be reached\nfix: check the network\n") == 1
-    assert (store.parent / "out" / "2026-10" / "index.json").exists()
+    assert (out / "2026-10" / "index.json").exists()

@@ -9,23 +9,16 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from tests.unit.whatif_costs import ask
+from tests.unit.command import answer, check_end, run
 
 SCOPE = {"teams", "namespaces", "workloads", "clusters"}
 TIME = {"month", "start", "end", "last"}
 SHARED = SCOPE | TIME | {"format", "target", "save", "config", "store", "quiet", "verbose", "profile"}
 # a plan names whose usage it reads group by group; saved answers have no usage
 WITHOUT = {"plan": SCOPE, "compare": SCOPE | TIME | {"save"}}
-BASE = "schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10"
-
-
-def run(words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["whatif", *words.split()])
-    assert result.exit_code == code, result.output
-    return result.output
+BASE = "whatif schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10"
 
 
 def test_every_what_if_takes_the_shared_options() -> None:
@@ -36,8 +29,8 @@ def test_every_what_if_takes_the_shared_options() -> None:
 
 
 def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
-    answer = ask("share", "--pods 4 --utilization-percent 10 --headroom-percent 0")
-    stated = {one["name"]: (one["value"], one["source"]) for one in answer["assumptions"]}
+    found = answer("whatif share --pods 4 --utilization-percent 10 --headroom-percent 0")
+    stated = {one["name"]: (one["value"], one["source"]) for one in found["assumptions"]}
     assert (stated["kept free"], stated["added to what is measured"]) == ((0, "option"), (10, "default"))
 
 
@@ -59,42 +52,42 @@ def test_saved_beside_the_store_but_under_no_wrong_name(saved: Path, tmp_path: P
     assert sorted(file.name for file in saved.iterdir()) == ["demand.json", "spot.json"]
     assert json.loads((saved / "spot.json").read_text())["schema"] == "gpucost.whatif/1"
     # said before anything is computed
-    assert "--save cannot call an answer 'a/b'" in run(
-        f"{BASE} --save a/b --store {tmp_path}/sub/x.duckdb", 2
-    )
+    check_end(f"{BASE} --save a/b --store {tmp_path}/sub/x.duckdb", "2", "--save cannot call an answer 'a/b'")
     assert not (tmp_path / "sub").exists()
 
 
 def test_side_by_side(saved: Path) -> None:
-    comparison = json.loads(run("compare demand spot --format json"))
+    comparison = answer("whatif compare demand spot")
     assert comparison["figures"]["saving"] == {"a": 112_728.80, "b": 161_376.80, "difference": 48_648.00}
     assert comparison["figures"]["today.cost"]["difference"] == 0
     assert {"name": "spot price", "a": "-", "b": "12.5 per node-hour"} in comparison["assumptions"]
     assert comparison["notes"] == []
-    assert "48,648" in run(f"compare demand {saved / 'spot.json'}")
+    assert "48,648" in run(f"whatif compare demand {saved / 'spot.json'}").stdout
+
+
+OTHER = "whatif schedule --nodes 2 --on-demand-price 3 --active-hours-per-day 1"
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "note"),
+    ("other", "note"),
     [
-        (BASE, f"{BASE} --hours 400", "The periods differ (730 hours; 400 hours)"),
-        (BASE, "schedule --nodes 2 --on-demand-price 3 --active-hours-per-day 1", "not about the same usage"),
+        (f"{BASE} --hours 400", "The periods differ (730 hours; 400 hours)"),
+        (OTHER, "not about the same usage"),
     ],
 )
-def test_other_periods_and_usage_are_noted(saved: Path, first: str, second: str, note: str) -> None:
-    run(f"{first} --save first")
-    run(f"{second} --save second")
-    assert note in run("compare first second")
+def test_other_periods_and_usage_are_noted(saved: Path, other: str, note: str) -> None:
+    run(f"{other} --save other")
+    assert note in run("whatif compare demand other").stdout
+
+
+INCOMPLETE = '{"schema": "gpucost.whatif/1", "today": 3, "scenario": {}}'
 
 
 def test_what_cannot_be_compared_is_told(saved: Path) -> None:
+    check_end("whatif compare demand odd", "1", "saved are demand, spot")
     other = (saved / "spot.json").read_text().replace('"USD"', '"EUR"')
-    assert "saved are demand, spot" in run("compare demand odd", 1)
-    incomplete = '{"schema": "gpucost.whatif/1", "today": 3, "scenario": {}}'
     for text, message, code in (
-        ("no", "odd.json", 1),
-        (incomplete, "odd.json", 1),
-        (other, "in USD and EUR", 2),
-    ):
+        ("no", "odd.json", "1"), (INCOMPLETE, "odd.json", "1"), (other, "in USD and EUR", "2")
+    ):  # fmt: skip
         (saved / "odd.json").write_text(text)
-        assert message in run("compare demand odd", code)
+        check_end("whatif compare demand odd", code, message)

@@ -2,53 +2,41 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.store.usage import read_cost, read_usage
+from tests.unit.command import answer
 from tests.unit.stage_tables import Tables
-
-
-def _answer(demo: Config, *words: str) -> dict[str, Any]:
-    result = CliRunner().invoke(
-        app, [*words, "--month", "2026-10", "--format", "json", "--config", str(demo.path)]
-    )
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
-    return answer
 
 
 def test_today_of_a_fleet_or_cluster_has_what_no_pod_held(demo: Config) -> None:
     parts = ("cost", "unallocated_cost", "not_collected_cost")
-    for where in ((), ("--cluster", "hpc")):
-        totals = _answer(demo, "report", *where)["totals"]
+    for where in ("", "--cluster hpc"):
+        scope = f"--month 2026-10 --config {demo.path} {where}"
+        totals = answer(f"report {scope}")["totals"]
         assert totals["unallocated_cost"] > 0
-        today = _answer(demo, "whatif", "schedule", "--idle-minutes", "30", *where)["today"]
+        today = answer(f"whatif schedule --idle-minutes 30 {scope}")["today"]
         assert today["cost"] == pytest.approx(sum(totals[part] or 0 for part in parts), abs=1e-9)
 
 
 PRICES = "--input-price-per-million 1 --output-price-per-million 1"
 
 
+TEAM = "--team research"
+
+
 @pytest.mark.parametrize(
     ("what_if", "scope"),
     [
-        ("spot", "--team research"),
-        ("schedule", "--team research"),
-        ("share", "--team research"),
-        ("rightsize", "--team research"),
-        ("move --wait-minutes 0", "--team research"),
+        *((name, TEAM) for name in ("spot", "schedule", "share", "rightsize", "move --wait-minutes 0")),
         (f"tokens {PRICES}", "--workload Deployment/chat-api"),
     ],
 )
 def test_today_of_a_team_or_workload_is_the_cost_of_its_pods(demo: Config, what_if: str, scope: str) -> None:
-    cost = _answer(demo, "report", *scope.split())["totals"]["cost"]
-    assert _answer(demo, "whatif", *what_if.split(), *scope.split())["today"]["cost"] == cost
+    scope = f"{scope} --month 2026-10 --config {demo.path}"
+    cost = answer(f"report {scope}")["totals"]["cost"]
+    assert answer(f"whatif {what_if} {scope}")["today"]["cost"] == cost
 
 
 def test_usage_has_the_parts_of_a_node_between_its_stops(tables: Tables) -> None:
