@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -11,10 +10,8 @@ from shutil import copyfile
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.collect.progress.files import import_files
 from gpucost.config.model import Config, WasteSettings
 from gpucost.periods import Period, time_buckets
@@ -30,6 +27,7 @@ from tests.replay.scrape import scrape
 from tests.replay.waste import anatomy, check_waste
 from tests.replay.work import counter, put
 from tests.text_tables import table
+from tests.unit.command import answer, check_end
 from tests.unit.whatif_costs import figures
 
 PRICE = Decimal("1.20")
@@ -298,32 +296,21 @@ def test_gpus_that_a_pod_of_several_never_used(everything: Stored) -> None:
         )
     works = {work.namespace: work for work in told.workloads}
     wide, narrow = works["train"], works["other"]
-    assert (wide.gpus_requested, wide.gpus_measured, wide.gpus_never_used) == (3, 3, 1)
+    names = "gpus_requested gpus_measured gpus_never_used"
     # a single GPU that idled is no GPU too many
-    assert (narrow.gpus_requested, narrow.gpus_measured, narrow.gpus_never_used) == (1, 1, 0)
-    assert (narrow.utilization_p50, narrow.utilization_p95) == (0.0, 0.0)
+    assert [figures(work, names) for work in (wide, narrow)] == ["3 3 1", "1 1 0"]
+    assert figures(narrow, "utilization_p50 utilization_p95") == "0 0"
     assert wide.utilization_p95 == pytest.approx(0.8)
-    assert wide.memory_mib_p95 is None
-    assert (wide.workload_type, wide.bucket, wide.pods) == ("training", "data_stall", 1)
-
-
-def run(stored: Stored, *words: str) -> Any:
-    """A command, asked of the fleet of several namespaces."""
-    path = stored[0].path
-    span = ("--from", "2026-03-10", "--to", "2026-03-10T04:00Z", "--cluster", "named")
-    return CliRunner().invoke(app, [*words, *span, "--config", str(path)])
+    assert figures(wide, "memory_mib_p95 workload_type bucket pods") == "None training data_stall 1"
 
 
 def test_the_command_filters_and_a_report_has_the_same_waste(everything: Stored) -> None:
-    def told(*words: str) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(run(everything, *words, "--format", "json").stdout)
-        return answer
-
-    assert told("waste", "--workload", "bert")["totals"]["gpu_hours"] == 4.0
-    assert told("waste", "--namespace", "labs")["totals"]["cost"] == 4.8
-    wrong = run(everything, "waste", "--workload", "nothing")
-    assert wrong.exit_code == 1 and "no workload 'nothing' held GPUs" in wrong.stderr, wrong.output
-    report, alone = told("report", "--waste"), told("waste")
+    # the fleet of several namespaces
+    where = f"--from 2026-03-10 --to 2026-03-10T04:00Z --cluster named --config {everything[0].path}"
+    assert answer(f"waste --workload bert {where}")["totals"]["gpu_hours"] == 4.0
+    assert answer(f"waste --namespace labs {where}")["totals"]["cost"] == 4.8
+    check_end(f"waste --workload nothing {where}", "1", "no workload 'nothing' held GPUs")
+    report, alone = answer(f"report --waste {where}"), answer(f"waste {where}")
     names = "gpu_hours cost wasted_gpu_hours wasted_cost waste_ratio"
     assert figures(alone["totals"], names) == "16 19.2 13 15.6 0.8125"
     assert report["waste"] == {key: alone[key] for key in ("by", "buckets", "rows", "totals", "workloads")}

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer
@@ -37,6 +35,7 @@ from gpucost.whatif.plan import (
     read_plan,
 )
 from tests.text_tables import table
+from tests.unit.command import run
 from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed
 
 pytestmark = pytest.mark.usefixtures("nowhere")
@@ -48,9 +47,7 @@ D = Decimal
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
     file = tmp_path / "plan.toml"
-    result = CliRunner().invoke(app, ["whatif", "plan", "--example"])
-    assert result.exit_code == 0
-    file.write_text(result.stdout)
+    file.write_text(run("whatif plan --example").stdout)
     return file
 
 

@@ -8,13 +8,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, anchor_name, costs, replay
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.market import PriceChanges
+from tests.unit.command import run
 from tests.unit.spot import change, write
 from tests.unit.whatif_costs import ask, assert_refused
 
@@ -88,7 +87,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("XDG_CONFIG_HOME", str(folder / "none"))
-        assert CliRunner().invoke(app, ["collect", "spot", "history.json"]).exit_code == 0
+        run("collect spot history.json")
         yield
 
 

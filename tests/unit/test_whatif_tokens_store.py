@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
@@ -23,10 +20,11 @@ from tests.replay import work
 from tests.replay.cases.words import fleet, node, pod
 from tests.replay.work import counter, put, stored
 from tests.unit.bills import csv_text
+from tests.unit.command import answer
 from tests.unit.served import on_nodes
 from tests.unit.test_api_cost import focus
 from tests.unit.test_whatif_tokens import MILLION, NODE, PRICES, REPLICA, TOKENS
-from tests.unit.whatif_costs import ask, assert_refused
+from tests.unit.whatif_costs import ask, assert_refused, figures, shown
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
@@ -103,27 +101,26 @@ def of_store(config: Config, words: str) -> dict[str, Any]:
 def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
     replicas = "--throughput-of Deployment/llm --gpus-per-replica 2"
     words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} {replicas}"
-    answer = of_store(config, words)
+    found = of_store(config, words)
     # Deployment/llm made 2 + 8/4, 4, and 1 + 4/4 million with two GPUs: the busiest hours had 4 million
-    assert answer["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
+    assert found["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
     # 3.5 million an hour, on replicas of two GPUs that do 2.4 million
-    assert (answer["replicas_at_peak"], answer["nodes"], answer["hours"]) == (2, 1, 720)
-    (full,) = [one for one in answer["assumptions"] if one["name"] == "a full replica"]
+    assert figures(found, "replicas_at_peak nodes hours") == "2 1 720"
+    (full,) = [one for one in found["assumptions"] if one["name"] == "a full replica"]
     assert full["source"].startswith("store: Deployment/llm, 3 active hours")
 
 
 def test_throughput_of_pools_is_that_of_both(others: Config) -> None:
     replicas = "--throughput-of Deployment/llm-decode --gpus-per-replica 4"
-    answer = of_store(others, f"{TOKENS} --peak-factor 1 {PRICES} {NODE} {replicas}")
+    found = of_store(others, f"{TOKENS} --peak-factor 1 {PRICES} {NODE} {replicas}")
     # 2 million by weight and 2 million generated in an hour of four GPUs
-    assert answer["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
+    assert found["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
 
 
 def test_own_tokens_of_the_store_bought(config: Config) -> None:
-    answer = of_store(config, f"--workload Deployment/llm {PRICES}")
-    assert (answer["today"]["cost"], answer["scenario"]["cost"]) == (48, 12 + 28)
-    assert (answer["today"]["gpu_hours"], answer["paid_anyway_cost"]) == (48, 0)
-    assert (answer["hours"], answer["assumptions"][0]["value"]) == (24, "llama")
+    found = of_store(config, f"--workload Deployment/llm {PRICES}")
+    assert figures(found, "today scenario today.gpu_hours paid_anyway_cost hours") == "48 40 48 0 24"
+    assert found["assumptions"][0]["value"] == "llama"
     listed = of_store(config, "--model 'LLA*' --api-model gpt-4o --cached-share 0.1")
     assert "for gpt-4o (openai)" in listed["title"]
     assert listed["scenario"]["cost"] == pytest.approx(10.8 * 2.5 + 1.2 * 1.25 + 7 * 10)
@@ -132,19 +129,14 @@ def test_own_tokens_of_the_store_bought(config: Config) -> None:
 def test_own_cost_is_that_of_the_report_and_committed_capacity_is_paid_anyway(others: Config) -> None:
     words = f"--config {others.path} {WHEN} --workload Deployment/plan"
 
-    def totals(command: str) -> dict[str, Any]:
-        told = CliRunner().invoke(app, [*command.split(), *words.split(), "--format", "json"])
-        found: dict[str, Any] = json.loads(told.stdout)["totals"]
-        return found
-
-    tokens, reported = totals("unit tokens"), totals("report")
-    answer = ask("tokens", f"{words} {PRICES}")
-    assert answer["today"]["cost"] == tokens["cost"] == reported["cost"] == 24
-    assert answer["today"]["gpu_hours"] == tokens["allocated_gpu_hours"] == reported["allocated_gpu_hours"]
-    assert (answer["paid_anyway_cost"], answer["saving"]) == (24, -8)
+    tokens, reported = (answer(f"{command} {words}")["totals"] for command in ("unit tokens", "report"))
+    found = ask("tokens", f"{words} {PRICES}")
+    assert found["today"]["cost"] == tokens["cost"] == reported["cost"] == 24
+    assert found["today"]["gpu_hours"] == tokens["allocated_gpu_hours"] == reported["allocated_gpu_hours"]
+    assert (found["paid_anyway_cost"], found["saving"]) == (24, -8)
     for name in ("prompt_tokens", "generation_tokens"):
-        assert answer[name] == tokens[name]
-    assert answer["own_cost_per_million_tokens"] == pytest.approx(tokens["cost_per_million_tokens"], rel=1e-6)
+        assert found[name] == tokens[name]
+    assert found["own_cost_per_million_tokens"] == pytest.approx(tokens["cost_per_million_tokens"], rel=1e-6)
 
 
 def test_hours_that_midnight_cuts_are_whole(config: Config, tmp_path: Path) -> None:
@@ -155,9 +147,9 @@ def test_hours_that_midnight_cuts_are_whole(config: Config, tmp_path: Path) -> N
         'timezone = "Asia/Kolkata"\n' + "\n".join(row for row in text.splitlines() if "timezone" not in row)
     )
     words = f"--config {config.path} --from 2026-03-10 --to 2026-03-12 --workload Deployment/llm {PRICES}"
-    answer = ask("tokens", words)
+    found = ask("tokens", words)
     # local days are half an hour off: the pod held its GPUs in 24 hours of UTC from 05:30 on
-    assert (answer["today"]["cost"], answer["hours"], answer["prompt_tokens"]) == (48, 24, 12 * MILLION)
+    assert figures(found, "today hours prompt_tokens") == "48 24 12000000"
 
 
 @pytest.mark.parametrize("name", ["a*b", "a?b", "a[b]c", "a]b", "a\\b", "\\*["])
@@ -177,16 +169,14 @@ def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) 
     images |= dict.fromkeys(("SkuMeter", "SkuId"), "images")
     (tmp_path / "openai.csv").write_text(csv_text([*rows, images]))
     assert not collect_bills(Store(config.store), [LocalTree(tmp_path / "openai.csv")], None).errors
-    answer = of_store(config, f"--peak-factor 2 {REPLICA} {NODE}")
-    words = f"report --config {config.path} {WHEN} --by team --format json".split()
-    reported = json.loads(CliRunner().invoke(app, words).stdout)["rows"]
+    found = of_store(config, f"--peak-factor 2 {REPLICA} {NODE}")
+    reported = answer(f"report --config {config.path} {WHEN} --by team")["rows"]
     # $2.50, cached $1.25, and $10 a million
     cost = 11.2345 * 2.5 + 4 * 1.25 + 2.5 * 10
-    assert answer["today"]["cost"] == cost
     assert sum(row["api_cost"] for row in reported if row["kind"] == "api") == cost + 2.5
-    assert (answer["prompt_tokens"], answer["cached_tokens"]) == (15_234_500, 4 * MILLION)
-    assert (answer["generation_tokens"], answer["hours"]) == (2_500_000, 24)
-    assert answer["scenario"]["cost"] == 240 and "for gpt-4o" in answer["title"]
+    names = "today scenario prompt_tokens cached_tokens generation_tokens hours"
+    assert figures(found, names) == shown(cost, 240, 15_234_500, 4 * MILLION, 2_500_000, 24)
+    assert "for gpt-4o" in found["title"]
     # bills name no part of the fleet
     where = f"--config {config.path} {WHEN} --namespace chat --peak-factor 2 {REPLICA} {NODE}"
     assert_refused("tokens", where, "--namespace does not narrow bought tokens")
