@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from fnmatch import fnmatchcase
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period
@@ -29,12 +26,10 @@ from gpucost.whatif.curve import counted
 from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_stored
 from tests.asked_once import ask_findings_once
 from tests.sample.build import build
+from tests.unit.command import answer, check_end, run
 from tests.unit.plain_findings import spot_savings
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
-WEEK = "--from 2026-02-09 --to 2026-02-16"
-MINUTE = 60_000
-Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
@@ -55,17 +50,8 @@ def findings(demo: Config) -> Findings:
 
 
 @pytest.fixture(scope="module")
-def run(demo: Config) -> Run:
-    def invoke(*words: str) -> Result:
-        return CliRunner().invoke(app, [*words, "--config", str(demo.path)])
-
-    return invoke
-
-
-def _answer(run: Run, command: str) -> Any:
-    result = run(*shlex.split(command)[1:], "--format", "json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+def where(demo: Config) -> str:
+    return f"--month 2026-02 --config {demo.path}"
 
 
 def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, demo: Config) -> None:
@@ -99,24 +85,24 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
 
 
 @pytest.mark.slow
-def test_each_kind_of_command_shows_the_saving(findings: Findings, run: Run) -> None:
+def test_each_kind_of_command_shows_the_saving(findings: Findings, demo: Config) -> None:
     kinds = {one.kind: one for one in findings.findings if one.command}
     assert len(kinds) >= 6
     for one in kinds.values():
         assert one.command
-        answer = _answer(run, one.command)
-        saved = answer["saving_by_suitability"]["needs_work"] if one.is_bound else answer["saving"]
+        found = answer(f"{one.command.removeprefix('gpucost ')} --config {demo.path}")
+        saved = found["saving_by_suitability"]["needs_work"] if one.is_bound else found["saving"]
         assert saved == pytest.approx(float(one.saving), abs=1e-5), one.command
-        assert answer["today"]["cost"] == pytest.approx(float(one.cost), abs=1e-5), one.command
+        assert found["today"]["cost"] == pytest.approx(float(one.cost), abs=1e-5), one.command
 
 
-def test_the_headline_of_spot_is_what_its_safe_jobs_save(demo: Config, run: Run) -> None:
-    answer = _answer(run, "gpucost whatif spot --month 2026-02 --cluster demo")
+def test_the_headline_of_spot_is_what_its_safe_jobs_save(demo: Config, where: str) -> None:
+    found = answer(f"whatif spot --cluster demo {where}")
     with Store(demo.store).read() as con:
         saving, could = spot_savings(con)
     assert saving > 500 and could == 0
-    assert answer["saving"] == answer["saving_by_suitability"]["safe"] == pytest.approx(saving, rel=1e-4)
-    assert answer["saving_by_suitability"]["needs_work"] == could
+    assert found["saving"] == found["saving_by_suitability"]["safe"] == pytest.approx(saving, rel=1e-4)
+    assert found["saving_by_suitability"]["needs_work"] == could
 
 
 def test_no_workload_is_saved_twice_and_no_more_than_it_cost(fleet: Fleet, findings: Findings) -> None:
@@ -127,43 +113,36 @@ def test_no_workload_is_saved_twice_and_no_more_than_it_cost(fleet: Fleet, findi
         if one.command and one.namespace:
             words = shlex.split(one.command)
             globs = [words[i + 1] for i, word in enumerate(words) if word == "--workload"]
-            meant = {
-                (space, name)
-                for space, name in names
-                if space == one.namespace and any(_fits(name, glob) for glob in globs)
-            }
-            assert meant
-            assert not meant & seen
+            fitting = {name for _, name in names if any(fnmatchcase(name, glob) for glob in globs)}
+            meant = {(space, name) for space, name in names if space == one.namespace and name in fitting}
+            assert meant and not meant & seen
             seen |= meant
             assert one.saving <= one.cost
 
 
 @pytest.fixture(scope="module")
 def fleet(demo: Config) -> Fleet:
-    return _used(demo, Scope())
+    return _used(demo)
 
 
-def _used(demo: Config, scope: Scope) -> Fleet:
+def _used(demo: Config, *workloads: str) -> Fleet:
+    scope = Scope(workloads=workloads)
     return pipeline.read_attributed(demo, Store(demo.store), lambda con: read_stored(con, MONTH, scope).fleet)
 
 
-def _fits(name: str, glob: str) -> bool:
-    return name == glob or (glob.endswith("*") and name.startswith(glob[:-1]))
-
-
-def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> None:
+def test_commitments_are_asked_as_the_command_asks(demo: Config, where: str) -> None:
     with Store(demo.store).write() as con:
         con.execute(
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'g4dn.12xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
     known = StoredCommitments(demo, Store(demo.store), MONTH)
-    usage = Usage(_used(demo, Scope()), "USD", "", "", is_narrowed=False)
+    usage = Usage(_used(demo), "USD", "", "", is_narrowed=False)
     result = of_findings._commit(known, usage)
     assert result.saving > 0
-    answer = _answer(run, WhatIfQuery("reserve").words(("--month", "2026-02")))
-    assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)
-    best = {row["instance_types"]: row["instances"] for row in answer["best"]}
+    found = answer(f"{WhatIfQuery('reserve').words(()).removeprefix('gpucost ')} {where}")
+    assert found["saving"] == pytest.approx(float(result.saving), abs=1e-5)
+    best = {row["instance_types"]: row["instances"] for row in found["best"]}
     assert best == {"p4d.24xlarge": 2, "g4dn.12xlarge": 1}
     # a finding that frees the node leaves nothing of it to commit to
     nights = counted([(MONTH.start_ms, MONTH.end_ms, 0.5)], MONTH.start_ms, MONTH.end_ms)
@@ -173,19 +152,15 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
 
 
 def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news(
-    run: Run, findings: Findings
+    where: str, findings: Findings
 ) -> None:
-    whole = _answer(run, "gpucost findings --month 2026-02 --team research --top 2")
+    whole = answer(f"findings --team research --top 2 {where}")
     research = [one.command for one in findings.findings if one.team == "research"]
     assert [one["command"] for one in (*whole["savings"], *whole["upper_bounds"])] == research[:2]
-    text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
+    text = run(f"waste --top 0 --findings 2 {where}").stdout
     assert f"${findings.findings[0].saving_per_month:,.2f}" in text
-    for words, message in (
-        ("--month 2020-01", "nothing held GPUs in 2020-01-01"),
-        ("--month 2026-02 --compare previous", "there is nothing to compare with"),
-    ):
-        result = run("findings", *words.split())
-        assert result.exit_code == 1 and message in result.stderr
+    check_end(f"findings {where} --month 2020-01", "1", "nothing held GPUs in 2020-01-01")
+    check_end(f"findings {where} --compare previous", "1", "there is nothing to compare with")
 
 
 def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
@@ -203,10 +178,9 @@ def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
                 assert document["metadata"]["namespace"] == one.namespace
 
 
-def test_notebooks_alone_are_released_by_default(run: Run) -> None:
-    default, short = (
-        _answer(run, f"gpucost whatif schedule {WEEK} {more}") for more in ("", "--idle-minutes 30")
-    )
+def test_notebooks_alone_are_released_by_default(demo: Config) -> None:
+    week = f"whatif schedule --from 2026-02-09 --to 2026-02-16 --config {demo.path}"
+    default, short = (answer(f"{week} {more}") for more in ("", "--idle-minutes 30"))
     touched = default["tables"]["Whom it touches"]
     released = {row["workload"] for row in touched if row["released_gpu_hours"] > 0}
     assert {f"StatefulSet/jupyter-{name}" for name in ("alice", "bob", "chen")} <= released
@@ -214,9 +188,11 @@ def test_notebooks_alone_are_released_by_default(run: Run) -> None:
     assert short["today"] == default["today"] and 0 < default["saving"] < short["saving"]
 
 
-def test_the_headline_of_rightsize_is_what_its_unused_gpus_cost(demo: Config, fleet: Fleet, run: Run) -> None:
+def test_the_headline_of_rightsize_is_what_its_unused_gpus_cost(
+    demo: Config, fleet: Fleet, where: str
+) -> None:
     """Jobs of several GPUs on demand or spot of which some stood at 0 % all along, for an hour or more."""
-    answer = _answer(run, "gpucost whatif rightsize --month 2026-02")
+    found = answer(f"whatif rightsize {where}")
     with Store(demo.store).read() as con:
         measured = levels(con, demo.activity, MONTH)
     nodes, saving = fleet.by_name, 0.0
@@ -228,26 +204,25 @@ def test_the_headline_of_rightsize_is_what_its_unused_gpus_cost(demo: Config, fl
         if is_measured and 0 < level.active_devices < pod.gpus:
             per_gpu = node.mean_price / node.gpus * pod.length_ms / MS_PER_HOUR
             saving += per_gpu * (round(pod.gpus) - level.active_devices)
-    assert 0 < saving == pytest.approx(answer["saving_by_fewer_gpus"], rel=1e-3)
-    worth = answer["saving"] + answer["freed_capacity_cost"]
-    assert worth == pytest.approx(answer["saving_by_fewer_gpus"] + answer["saving_by_mig_slices"])
+    assert 0 < saving == pytest.approx(found["saving_by_fewer_gpus"], rel=1e-3)
+    worth = found["saving"] + found["freed_capacity_cost"]
+    assert worth == pytest.approx(found["saving_by_fewer_gpus"] + found["saving_by_mig_slices"])
 
 
 def test_a_workload_is_known_by_its_name_and_an_unknown_one_brings_those_like_it(demo: Config) -> None:
     names = ("StatefulSet/jupyter-alice", "jupyter-alice", "jupyter-al*")
-    fleets = [_used(demo, Scope(workloads=(name,))) for name in names]
+    fleets = [_used(demo, name) for name in names]
     assert fleets[0].pods and fleets[0].pods == fleets[1].pods == fleets[2].pods
     with pytest.raises(GpucostError, match="no workload 'jupyter-alic' held GPUs") as error:
-        _used(demo, Scope(workloads=("jupyter-alic",)))
+        _used(demo, "jupyter-alic")
     assert names[0] in (error.value.fix or "")
 
 
-def test_findings_of_a_workload_and_names_that_held_nothing(run: Run, fleet: Fleet) -> None:
-    text = run("findings", "--month", "2026-02", "--workload", "jupyter-alice").stdout
+def test_findings_of_a_workload_and_names_that_held_nothing(where: str, fleet: Fleet) -> None:
+    text = run(f"findings --workload jupyter-alice {where}").stdout
     assert text.count("Idle notebook: ") == 1 and "Training on demand" not in text
     name = next(pod.workload for pod in fleet.pods if pod.workload.startswith("Job/eval-suite-"))
-    family = run("findings", "--month", "2026-02", "--workload", name).stdout
+    family = run(f"findings --workload {name} {where}").stdout
     assert "Job/eval-suite-*" in family and "jupyter" not in family
-    for words in ("--workload nope", "--team reserch", "--cluster demos", "--namespace x"):
-        result = run("findings", "--month", "2026-02", *words.split())
-        assert result.exit_code == 1 and f"'{words.split()[1]}' held GPUs" in result.stderr
+    for option, name in (("workload", "nope"), ("team", "reserch"), ("cluster", "demos"), ("namespace", "x")):
+        check_end(f"findings --{option} {name} {where}", "1", f"'{name}' held GPUs")

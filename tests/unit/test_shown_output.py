@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.questions.request import Request
+from tests.unit.command import run
 
 ROOT = Path(__file__).parents[2]
 README, WHATIF = ROOT / "README.md", ROOT / "docs" / "whatif.md"
@@ -22,9 +20,8 @@ SHOWN = {page: BLOCK.findall(page.read_text()) for page in (README, WHATIF)}
 PLAN = re.search(r"(<!-- plan -->\n```text\n)(.*?)(```\n<!-- end -->)", WHATIF.read_text(), re.DOTALL)
 
 
-def check(page: Path, words: list[str], head: str, shown: str, tail: str) -> None:
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
+def check(page: Path, command: str, head: str, shown: str, tail: str) -> None:
+    result = run(command)
     if os.environ.get("UPDATE_GOLDEN"):
         page.write_text(page.read_text().replace(head + shown + tail, head + result.stdout + tail))
     else:
@@ -36,7 +33,7 @@ def test_the_readme_shows_what_is_printed(demo: Config, monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "100")
     assert SHOWN[README]
     for head, command, shown, tail in SHOWN[README]:
-        check(README, [*command.split(), "--config", str(demo.path), "--month", "2026-10"], head, shown, tail)
+        check(README, f"{command} --config {demo.path} --month 2026-10", head, shown, tail)
 
 
 # the first needs no store
@@ -58,17 +55,18 @@ def test_the_page_of_what_ifs_shows_what_is_printed(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(Request, "now", datetime(2026, 11, 1, tzinfo=UTC))
-    where = [] if command == SHOWN[WHATIF][0][1] else ["--config", str(request.getfixturevalue("demo").path)]
-    check(WHATIF, [*shlex.split(command), *where], head, shown, tail)
+    if command != SHOWN[WHATIF][0][1]:
+        command += f" --config {request.getfixturevalue('demo').path}"
+    check(WHATIF, command, head, shown, tail)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nowhere")
 def test_the_page_of_what_ifs_shows_the_example_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    Path("plan.toml").write_text(CliRunner().invoke(app, ["whatif", "plan", "--example"]).stdout)
+    Path("plan.toml").write_text(run("whatif plan --example").stdout)
     assert PLAN is not None and len(SHOWN[WHATIF]) > 1
-    check(WHATIF, ["whatif", "plan", "plan.toml"], PLAN[1], PLAN[2], PLAN[3])
+    check(WHATIF, "whatif plan plan.toml", *PLAN.groups())
 
 
 def test_every_stage_is_explained() -> None:
