@@ -16,59 +16,54 @@ from gpucost.store.connection import scratch_store
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from tests.stage_costs import stage_costs
-from tests.text_tables import named_rows
+from tests.unit.whatif_costs import figures, fleet
 
 HOUR = 3_600_000
 
 
-def _fleet(nodes: str, pods: str) -> Fleet:
-    """Nodes as name, GPUs, hours and prices with the hour from which they hold; pods as node, name, GPUs, and hours."""
-    made = []
-    for name, gpus, hours, *prices in map(str.split, nodes.split(";")):
-        steps = [price.partition("@") for price in prices]
-        told = tuple(
-            Price(Decimal(price), "option", None, int(at) * HOUR if at else None) for price, _, at in steps
-        )
-        made.append(Node(name, int(gpus), 0, int(hours) * HOUR, told))
-    held = [
-        Pod(node, f"Job/{name}", int(gpus), int(first) * HOUR, int(last) * HOUR, uid=str(number))
-        for number, (node, name, gpus, first, last) in enumerate(map(str.split, pods.split(";")))
-    ]
-    return Fleet(tuple(made), tuple(held))
-
-
+NODES, PODS = "name | gpus | hours | prices", "node | workload | gpus | hours | uid"
 # nodes and pods; costs of nodes, of pods and of nobody; GPU-hours, those allocated, and node-hours; costs of workloads
-COSTS = """
-pods cost their share of the node while they hold it | a 8 10 8; b 8 10 2 | a train 4 0 10; a train 2 0 5; a late 8 20 30 \
-| 100 50 50 160 50 20 | 50
-a price holds until the next one | a 8 10 8 3@5 | a x 8 0 2; a y 8 4 6; a z 8 8 10 | 55 33 22 80 48 10 | 16 11 6
-pods that hold more than the node has share it in proportion | a 8 10 8 | a x 6 0 10; a y 6 5 10 | 80 70 10 80 90 10 | 50 20
-the largest pod of a full node takes the remainder | a 3 1 1 | a x 1 0 1; a y 1 0 1; a z 1 0 1 | 1 1 0 3 3 1 \
-| 0.333333334 0.333333333 0.333333333
-"""
+COSTS = {
+    "pods cost their share of the node while they hold it": (
+        "a | 8 | 0-10 | 8\nb | 8 | 0-10 | 2",
+        "a | train | 4 | 0-10 | 0\na | train | 2 | 0-5 | 1\na | late | 8 | 20-30 | 2",
+        "100 50 50 160 50 20", "50",
+    ),
+    "a price holds until the next one": (
+        "a | 8 | 0-10 | 8, 3 from 5", "a | x | 8 | 0-2 | 0\na | y | 8 | 4-6 | 1\na | z | 8 | 8-10 | 2",
+        "55 33 22 80 48 10", "16 11 6",
+    ),
+    "pods that hold more than the node has share it in proportion": (
+        "a | 8 | 0-10 | 8", "a | x | 6 | 0-10 | 0\na | y | 6 | 5-10 | 1", "80 70 10 80 90 10", "50 20"
+    ),
+    "the largest pod of a full node takes the remainder": (
+        "a | 3 | 0-1 | 1", "a | x | 1 | 0-1 | 0\na | y | 1 | 0-1 | 1\na | z | 1 | 0-1 | 2",
+        "1 1 0 3 3 1", "0.333333334 0.333333333 0.333333333",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("nodes", "pods", "sums", "costs"), named_rows(COSTS))
-def test_costs_of_a_fleet(nodes: str, pods: str, sums: str, costs: str) -> None:
-    found = fleet_costs(_fleet(nodes, pods))
-    names = ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours")
-    assert [getattr(found, name) for name in names] == [Decimal(value) for value in sums.split()]
+@pytest.mark.parametrize("case", COSTS)
+def test_costs_of_a_fleet(case: str) -> None:
+    nodes, pods, sums, costs = COSTS[case]
+    found = fleet_costs(fleet(f"{NODES}\n{nodes}", f"{PODS}\n{pods}"))
+    assert figures(found, "node_cost cost unallocated_cost gpu_hours allocated_gpu_hours node_hours") == sums
     assert [*found.by_workload.values()] == [Decimal(cost) for cost in costs.split()]
 
 
 def test_random_fleets_cost_what_the_attribution_stages_say() -> None:
     """Stages round each hour to nine decimals: no amount differs by more than half a billionth for each hour."""
     fleets = [_random_fleet(random.Random(seed)) for seed in range(40)]
-    for fleet, stages in zip(fleets, stage_costs(fleets), strict=True):
-        costs = fleet_costs(fleet)
-        hours = sum(node.length_ms for node in fleet.nodes) // HOUR + 50 * len(fleet.nodes)
+    for made, stages in zip(fleets, stage_costs(fleets), strict=True):
+        costs = fleet_costs(made)
+        hours = sum(node.length_ms for node in made.nodes) // HOUR + 50 * len(made.nodes)
         most = hours * Decimal("1e-9")
         assert costs.cost + costs.unallocated_cost == costs.node_cost
         assert sum(costs.by_workload.values()) == costs.cost
         amounts = [(costs.node_cost, stages.node_cost), (costs.cost, stages.cost)]
         assert costs.by_workload.keys() == stages.by_workload.keys()
         amounts += [(cost, stages.by_workload[name]) for name, cost in costs.by_workload.items()]
-        assert all(abs(one - other) <= most for one, other in amounts), fleet
+        assert all(abs(one - other) <= most for one, other in amounts), made
         for name in ("gpu_hours", "allocated_gpu_hours", "node_hours"):
             assert abs(getattr(costs, name) - getattr(stages, name)) < 1e-5
 
@@ -130,10 +125,5 @@ def test_declared_tables_are_filled_and_a_scratch_store_has_the_whole_schema() -
 
 def test_positions_of_blocks() -> None:
     several = [CostBlock(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)]
-    for blocks, sums in (
-        (several, (2005, 8000, 1000)),
-        ([], (0, 0, 0)),
-        ([CostBlock(0, Decimal(1))], (0, 0, 0)),
-    ):
-        found = position("USD", blocks)
-        assert (found.cost, found.gpu_hours, found.node_hours) == sums
+    for blocks, sums in ((several, "2005 8000 1000"), ([], "0 0 0"), ([CostBlock(0, Decimal(1))], "0 0 0")):
+        assert figures(position("USD", blocks), "cost gpu_hours node_hours") == sums
