@@ -82,8 +82,8 @@ def test_time_factor_of_batch_and_of_what_serves() -> None:
 def test_memory_speed_and_vendor_decide_what_fits(facts: Facts) -> None:
     speeds, one = catalog_speeds(facts), Load(A100, 1, 1, 0.1, 0.1, None, is_batch=False)
 
-    def gpus(load: Load, other: Offer, of: Speeds = speeds, **margins: float) -> list[float]:
-        return [fit.gpus for fit in fits(load, [other], facts, of, Margins(**margins))]
+    def gpus(load: Load, other: Offer, of: Speeds = speeds) -> list[float]:
+        return [fit.gpus for fit in fits(load, [other], facts, of, Margins())]
 
     cheap = offer(L4, "1")
     assert gpus(one, cheap) == []  # 24 GiB for 40, even on two GPUs
@@ -109,25 +109,24 @@ def test_the_slower_of_throughput_and_memory_is_the_estimate(facts: Facts, tmp_p
     file = tmp_path / "speeds.csv"
     file.write_text("gpu_model,relative_speed\nNVIDIA A100-SXM4-40GB,1\nH100-80GB-HBM3,2.2\n")
     assert read_speeds(file, facts).ratio(H100, A100) == pytest.approx(2.2)
-    file.write_text("gpu_model,relative_speed\nA100-SXM4-40GB,fast\n")
-    with pytest.raises(DataError, match="line 2: 'fast'"):
-        read_speeds(file, facts)
-    file.write_text("model,speed\nx,1\n")
-    with pytest.raises(DataError, match="columns"):
-        read_speeds(file, facts)
+    for text, message in (
+        ("gpu_model,relative_speed\nA100-SXM4-40GB,fast\n", "line 2: 'fast'"), ("model,speed\nx,1\n", "columns")
+    ):  # fmt: skip
+        file.write_text(text)
+        with pytest.raises(DataError, match=message):
+            read_speeds(file, facts)
 
 
 def test_collected_prices_stand_beside_the_shipped_ones() -> None:
     found = []
     with scratch_store() as con:
-        for price in ("NULL", "16"):
-            con.execute(
-                "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'p4d.24xlarge', 'on_demand', 0, '', '', $1, 'USD', NULL,"
-                " DATE '2026-11-01', 'test' WHERE $1 IS NOT NULL",
-                [None if price == "NULL" else price],
-            )
+        for _ in range(2):
             load_offers(con, Config())
             found.append({(o.region, o.instance_type, o.purchase_option): o for o in list_offers(con)})
+            con.execute(
+                "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'p4d.24xlarge', 'on_demand', 0, '', '', 16, 'USD', NULL,"
+                " DATE '2026-11-01', 'test'"
+            )
     key = ("us-east-1", "p4d.24xlarge", "on_demand")
     assert found[0][key].price_per_gpu_hour > 2 == found[1][key].price_per_gpu_hour
     # parts of GPUs are no offers
@@ -287,9 +286,10 @@ def test_a_pod_is_idle_while_all_its_gpus_are(pod: Any) -> None:
     # nor if one of three is not measured
     pod.execute("UPDATE allocations SET gpus = 3, units = 3")
     assert _idle(pod) == []
-    pod.execute("UPDATE allocations SET gpus = 2, units = 2")
     # a pod with all GPUs of its node needs no label
-    pod.execute("UPDATE series SET labels = MAP {'UUID': labels['UUID'], 'Hostname': 'node-1'}")
+    pod.execute(
+        "UPDATE allocations SET gpus = 2, units = 2; UPDATE series SET labels = MAP {'UUID': labels['UUID'], 'Hostname': 'node-1'}"
+    )
     assert _idle(pod) == []
     pod.execute(
         "INSERT INTO nodes BY NAME SELECT 1 AS node_id, 'c' AS cluster, 'node-1' AS node, 0 AS up_from_ms, 999999999 AS up_to_ms,"
@@ -301,12 +301,11 @@ def test_a_pod_is_idle_while_all_its_gpus_are(pod: Any) -> None:
 
 
 def test_a_sample_speaks_until_the_next_or_for_one_interval_where_that_is_far(pod: Any) -> None:
-    pod.execute("UPDATE allocations SET gpus = 1, units = 1")
-    pod.execute("DELETE FROM blocks")
-    pod.execute("DELETE FROM series WHERE series_id > 1")
-    values = [0.0] * 60
+    pod.execute(
+        "UPDATE allocations SET gpus = 1, units = 1; DELETE FROM blocks; DELETE FROM series WHERE series_id > 1"
+    )
     for hour, samples in ((100, 20), (101, 60)):
-        _block(pod, 1, hour, values[:samples])
+        _block(pod, 1, hour, [0.0] * samples)
     assert _idle(pod) == [(0, 20), (60, 120)]
 
 
@@ -320,13 +319,12 @@ def test_levels_with_memory(pod: Any) -> None:
 
 
 def test_what_a_notebook_is() -> None:
-    kinds = {
-        "StatefulSet/Jupyter-eve": (True, False), "Job/train": (False, True), "PyTorchJob/x": (False, True),
-        "Deployment/x": (False, False),
-    }  # fmt: skip
-    for name, expected in kinds.items():
-        there = Pod("n", name, 1, 0, 1)
-        assert (is_notebook(there), is_batch(there)) == expected
+    pods = [
+        Pod("n", name, 1, 0, 1)
+        for name in ("StatefulSet/Jupyter-eve", "Job/x", "PyTorchJob/x", "Deployment/x")
+    ]
+    assert [is_notebook(pod) for pod in pods] == [True, False, False, False]
+    assert [is_batch(pod) for pod in pods] == [False, True, True, False]
     assert is_notebook(Pod("n", "Pod/x", 1, 0, 1, namespace="notebooks"))
 
 
