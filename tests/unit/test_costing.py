@@ -14,9 +14,10 @@ from gpucost import inventory
 from gpucost.store import schema
 from gpucost.store.connection import scratch_store
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, fleet_of
 from tests.stage_costs import stage_costs
-from tests.unit.whatif_costs import figures, fleet
+from tests.text_tables import text_rows, words
+from tests.unit.whatif_costs import figures, fleet, shown
 
 HOUR = 3_600_000
 
@@ -127,3 +128,42 @@ def test_positions_of_blocks() -> None:
     several = [CostBlock(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)]
     for blocks, sums in ((several, "2005 8000 1000"), ([], "0 0 0"), ([CostBlock(0, Decimal(1))], "0 0 0")):
         assert figures(position("USD", blocks), "cost gpu_hours node_hours") == sums
+
+
+ROW = words(
+    "cluster=c node=a capacity_type=on_demand provider=aws region=us-east-1 instance_type=p4d.24xlarge gpu_model=A100"
+)
+SPAN = {
+    "node_id": 1,
+    "gpu_count": 8.0,
+    "from_ms": 0,
+    "to_ms": 10 * HOUR,
+    "zone": None,
+    "zone_id": None,
+    "has_users": True,
+}
+
+
+def priced(segments: str) -> Fleet:
+    """A node of the store for 10 hours with these prices by hours: `0 to 4 20, 6 to 10 20`."""
+    prices = []
+    for span, price in (segment.rsplit(" ", 1) for segment in segments.split(", ") if segment):
+        begin, end = (int(hour) * HOUR for hour in span.split(" to "))
+        known = {"from_ms": begin, "to_ms": end, "price_per_hour": Decimal(price), "node_id": 1}
+        prices.append(known | {"price_source": "price_book", "price_as_of": None, "is_committed": False})
+    return fleet_of([ROW | SPAN], prices, [])
+
+
+SEGMENTS = """
+    0 to 10 20             | 200 True
+    0 to 4 20, 6 to 10 20  | 160 False
+    2 to 5 20              | 60 False
+    -5 to 3 20, 3 to 20 10 | 130 True
+                           | 0 False
+"""
+
+
+@pytest.mark.parametrize(("prices", "cost"), text_rows(SEGMENTS))
+def test_a_stretch_without_a_price_costs_nothing(prices: str, cost: str) -> None:
+    there = priced(prices)
+    assert shown(fleet_costs(there).node_cost, there.nodes[0].is_priced) == cost

@@ -14,7 +14,7 @@ import yaml
 from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError
-from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.periods import Period
 from gpucost.questions import findings as of_findings
 from gpucost.questions.findings.kinds import Findings, WhatIfQuery
 from gpucost.questions.report.query import Query
@@ -23,11 +23,10 @@ from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
 from gpucost.whatif.curve import counted
-from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_stored
+from gpucost.whatif.fleet import Fleet, Scope, Usage, read_stored
 from tests.asked_once import ask_findings_once
 from tests.sample.build import build
 from tests.unit.command import answer, check_end, run
-from tests.unit.plain_findings import spot_savings
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 
@@ -94,15 +93,6 @@ def test_each_kind_of_command_shows_the_saving(findings: Findings, demo: Config)
         saved = found["saving_by_suitability"]["needs_work"] if one.is_bound else found["saving"]
         assert saved == pytest.approx(float(one.saving), abs=1e-5), one.command
         assert found["today"]["cost"] == pytest.approx(float(one.cost), abs=1e-5), one.command
-
-
-def test_the_headline_of_spot_is_what_its_safe_jobs_save(demo: Config, where: str) -> None:
-    found = answer(f"whatif spot --cluster demo {where}")
-    with Store(demo.store).read() as con:
-        saving, could = spot_savings(con)
-    assert saving > 500 and could == 0
-    assert found["saving"] == found["saving_by_suitability"]["safe"] == pytest.approx(saving, rel=1e-4)
-    assert found["saving_by_suitability"]["needs_work"] == could
 
 
 def test_no_workload_is_saved_twice_and_no_more_than_it_cost(fleet: Fleet, findings: Findings) -> None:
@@ -186,27 +176,6 @@ def test_notebooks_alone_are_released_by_default(demo: Config) -> None:
     assert {f"StatefulSet/jupyter-{name}" for name in ("alice", "bob", "chen")} <= released
     assert all(name.startswith("StatefulSet/jupyter-") for name in released)
     assert short["today"] == default["today"] and 0 < default["saving"] < short["saving"]
-
-
-def test_the_headline_of_rightsize_is_what_its_unused_gpus_cost(
-    demo: Config, fleet: Fleet, where: str
-) -> None:
-    """Jobs of several GPUs on demand or spot of which some stood at 0 % all along, for an hour or more."""
-    found = answer(f"whatif rightsize {where}")
-    with Store(demo.store).read() as con:
-        measured = levels(con, demo.activity, MONTH)
-    nodes, saving = fleet.by_name, 0.0
-    for pod in fleet.pods:
-        level, node = measured.get(pod.key), nodes[pod.place]
-        if node.capacity_type == "reserved" or level is None or not is_batch(pod):
-            continue
-        is_measured = level.devices >= pod.gpus and level.measured_hours >= 1 and level.mean > 0
-        if is_measured and 0 < level.active_devices < pod.gpus:
-            per_gpu = node.mean_price / node.gpus * pod.length_ms / MS_PER_HOUR
-            saving += per_gpu * (round(pod.gpus) - level.active_devices)
-    assert 0 < saving == pytest.approx(found["saving_by_fewer_gpus"], rel=1e-3)
-    worth = found["saving"] + found["freed_capacity_cost"]
-    assert worth == pytest.approx(found["saving_by_fewer_gpus"] + found["saving_by_mig_slices"])
 
 
 def test_a_workload_is_known_by_its_name_and_an_unknown_one_brings_those_like_it(demo: Config) -> None:

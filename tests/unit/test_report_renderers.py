@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import shutil
 from collections.abc import Iterator
 from datetime import date
-from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -20,12 +16,10 @@ from gpucost.config.model import Config
 from gpucost.periods import month_period
 from gpucost.questions.report.build import build
 from gpucost.questions.report.query import Query
-from gpucost.render.data import to_csv, to_json, to_parquet
-from gpucost.render.rows import RowFormat, render_rows
 from gpucost.render.view import ReportView
 from gpucost.store.table_files import save_table
 from tests.golden import report_fleet
-from tests.golden.report_fleet import NOW, Fleet
+from tests.golden.report_fleet import NOW
 from tests.same_figures import check_same_figures
 from tests.unit.command import check_end, run
 
@@ -49,29 +43,6 @@ def view(con: duckdb.DuckDBPyConnection, *by: str) -> ReportView:
 
 def test_each_format_holds_the_same_figures(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     check_same_figures(con, view(con, "team"), "2026-10", tmp_path)
-
-
-def test_text_of_csv_starts_no_formula(tmp_path: Path) -> None:
-    fleet = Fleet()
-    fleet.node(1, "n1", "A100", 4, "spot", "16")
-    names = ["=1+1", "+1", "-1", "@sum"]
-    for number, name in enumerate(names, 1):
-        fleet.pod(number, 1, name, "\tpod", "Pod/p")
-    fleet.cell(OCTOBER.start_ms, 1, [(number, name, 1, 1.0, 0.5) for number, name in enumerate(names, 1)])
-    fleet.rows["collected"].append(("prod", OCTOBER.start_ms, OCTOBER.end_ms))
-    fleet.write(tmp_path / "store.duckdb")
-    with duckdb.connect(str(tmp_path / "store.duckdb"), read_only=True) as con:
-        report = view(con, "team", "pod")
-    to_parquet(report, tmp_path / "r.parquet")
-    rows = list(csv.DictReader(io.StringIO(to_csv(report))))
-    told = [{row["team"] for row in found} for found in (rows, json.loads(to_json(report))["rows"])]
-    assert told == [{f"'{name}" for name in names}, set(names)] and {row["pod"] for row in rows} == {"'\tpod"}
-    teams = duckdb.read_parquet(str(tmp_path / "r.parquet")).select("team").fetchall()
-    assert sorted(teams) == [(name,) for name in sorted(names)]
-    assert (
-        render_rows(("=a", "b"), [("=x", Decimal("-1.5")), ("y", -2)], RowFormat.csv)
-        == "'=a,b\n'=x,-1.5\ny,-2\n"
-    )
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -13,18 +13,18 @@ import pytest
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.covered import Existing
-from gpucost.whatif.fleet import Fleet, Pod, Price, Usage, fleet_of
+from gpucost.whatif.fleet import Fleet, Price, Usage
 from gpucost.whatif.reserve import Terms, uses_of
 from gpucost.whatif.rightsize import fleet_offers
 from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.advice import advise
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, Place, PriceChanges
+from gpucost.whatif.spot.market import Market, PriceChanges
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target, gangs
-from tests.text_tables import table, text_rows, words
+from tests.text_tables import table, text_rows
+from tests.unit.test_costing import priced
 from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed, shown
 
 # assumptions of the worked figures
@@ -147,7 +147,8 @@ OFTEN = exact(Work(0.1, 0.5))
 
 def on_nodes(rows: str, pods: str = "a | Job/train | 8 | 0-10 | 1") -> Fleet:
     nodes = f"name | hours | prices | capacity_type\n{rows}"
-    return fleet(nodes, f"node | workload | gpus | hours | uid\n{pods}" if pods else "", zone="us-east-1a")
+    held = f"node | workload | gpus | hours | uid\n{pods}" if pods else ""
+    return fleet(nodes, held, zone="us-east-1a", gpu_model="A100-SXM4-40GB")
 
 
 ONE = "a | 0-10 | 20 | on_demand"
@@ -351,72 +352,9 @@ def test_a_part_stays_on_demand() -> None:
     assert_refused("spot", EXAMPLE + " --on-demand-share 1", "nothing would move")
 
 
-# instance type, provider, region, and zones by name and id; regions differ
-PLACES = """
-    T aws r1 z3        | 3
-    t aws r1 elsewhere | 2
-    t aws r1 z1 z4     | 4
-    t - R2             | 9
-    t                  | None
-    t gcp r1           | None
-"""
-
-
-def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:
-    rows = [("aws", "r1", f"z{amount}", amount) for amount in (1, 2, 3, 4)]
-    # "*" as list_prices.sql has it
-    rows += [("aws", "r2", "", 9), ("aws", "r1", "*", 2)]
-    prices = [(*place, Price(Decimal(amount), "catalog", "2025-01-01")) for *place, amount in rows]
-    market = Market("USD", {("t", "spot"): prices})  # type: ignore[dict-item]
-    for place, amount in text_rows(PLACES):
-        found = market.list_price(Place(*(word.strip("-") or None for word in place.split())), option="spot")  # type: ignore[arg-type]
-        assert (place, shown(found and found.per_node_hour)) == (place, amount)
-
-
-ROW = words(
-    "cluster=c node=a capacity_type=on_demand provider=aws region=us-east-1 instance_type=p4d.24xlarge gpu_model=A100"
-)
-SPAN = {
-    "node_id": 1,
-    "gpu_count": 8.0,
-    "from_ms": 0,
-    "to_ms": 10 * HOUR,
-    "zone": None,
-    "zone_id": None,
-    "has_users": True,
-}
-
-
-def priced(segments: str) -> Fleet:
-    """A node of the store for 10 hours with these prices by hours: `0 to 4 20, 6 to 10 20`."""
-    prices = []
-    for span, price in (segment.rsplit(" ", 1) for segment in segments.split(", ") if segment):
-        begin, end = (int(hour) * HOUR for hour in span.split(" to "))
-        known = {"from_ms": begin, "to_ms": end, "price_per_hour": Decimal(price), "node_id": 1}
-        prices.append(known | {"price_source": "price_book", "price_as_of": None, "is_committed": False})
-    return fleet_of([ROW | SPAN], prices, [])
-
-
-SEGMENTS = """
-    prices                    | cost | priced
-    0 to 10 20                |  200 | True
-    0 to 4 20, 6 to 10 20     |  160 | False
-    2 to 5 20                 |   60 | False
-    -5 to 3 20, 3 to 20 10    |  130 | True
-                              |    0 | False
-"""
-
-
-@pytest.mark.parametrize("case", table(SEGMENTS), ids=lambda case: case.get("prices", "none"))
-def test_a_stretch_without_a_price_costs_nothing(case: dict[str, str]) -> None:
-    there = priced(case.get("prices", ""))
-    assert shown(fleet_costs(there).node_cost, there.nodes[0].is_priced) == f"{case['cost']} {case['priced']}"
-
-
 def test_what_is_not_priced_does_not_move_and_is_no_offer() -> None:
-    known, unknown = priced("0 to 10 20"), priced("")
-    pods = (Pod("a", "Job/train", 8, 0, 10 * HOUR, uid="1", cluster="c"),)
-    answer = moved(Fleet((known.nodes[0], replace(unknown.nodes[0], name="b")), pods), "5")
+    known, unknown = on_nodes(ONE), priced("").with_nodes(lambda node: replace(node, name="b"))
+    answer = moved(Fleet(known.nodes + unknown.nodes, known.pods), "5")
     assert 0 < answer.saving < answer.today.cost == 200
     assert any("what p4d.24xlarge cost now is not known" in finding for finding in answer.findings)
     with pytest.raises(GpucostError, match="not known"):

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from gpucost.periods import MS_PER_HOUR
+from gpucost.whatif.fleet import Price
 from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, anchor_name, costs, replay
 from gpucost.whatif.spot.formulas import Work, exact
-from gpucost.whatif.spot.market import PriceChanges
+from gpucost.whatif.spot.market import Market, Place, PriceChanges
+from tests.text_tables import text_rows
 from tests.unit.command import run
 from tests.unit.spot import change, write
-from tests.unit.whatif_costs import ask, assert_refused
+from tests.unit.whatif_costs import ask, assert_refused, shown
 
 MINUTE = 60_000
 
@@ -119,3 +121,25 @@ def test_job_longer_than_the_history_and_type_without_prices_are_refused(store: 
     ):
         words = f"--backtest --instance-type {kind} --region us-east-1 --hours {hours}"
         assert_refused("spot", words, message, 1)
+
+
+# instance type, provider, region, and zones by name and id; regions differ
+PLACES = """
+    T aws r1 z3        | 3
+    t aws r1 elsewhere | 2
+    t aws r1 z1 z4     | 4
+    t - R2             | 9
+    t                  | None
+    t gcp r1           | None
+"""
+
+
+def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:
+    rows = [("aws", "r1", f"z{amount}", amount) for amount in (1, 2, 3, 4)]
+    # "*" as list_prices.sql has it
+    rows += [("aws", "r2", "", 9), ("aws", "r1", "*", 2)]
+    prices = [(*place, Price(Decimal(amount), "catalog", "2025-01-01")) for *place, amount in rows]
+    market = Market("USD", {("t", "spot"): prices})  # type: ignore[dict-item]
+    for place, amount in text_rows(PLACES):
+        found = market.list_price(Place(*(word.strip("-") or None for word in place.split())), option="spot")  # type: ignore[arg-type]
+        assert (place, shown(found and found.per_node_hour)) == (place, amount)
