@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -90,35 +89,23 @@ def test_a_kind_of_node_without_list_price_is_split_by_weights(splits: Splits) -
     assert splits["scad"][0][OWN][1] == pytest.approx(90 / (90 + 9 * 7 + 8e9 / 2**30))
 
 
-def listed(folder: Path, types: list[tuple[str, str]]) -> dict[str, tuple[Decimal, int]]:
-    """On-demand list price per hour, and GPUs, of instance types."""
-    with Store(folder / "catalog.duckdb").write() as con:
-        load_catalog(con)
-        rows = con.execute(
-            """SELECT p.provider, p.region, p.instance_type, p.price_per_hour, i.gpu_count::INTEGER
-            FROM catalog_prices AS p JOIN catalog_instances AS i USING (provider, instance_type)
-            WHERE purchase_option = 'on_demand' ORDER BY p.price_as_of"""
-        ).fetchall()
-    return {
-        kind: (price, count)
-        for provider, region, kind, price, count in rows
-        if (provider, kind) in types and region == REGIONS[provider]
-    }
+LISTED = """SELECT p.instance_type, p.price_per_hour / i.gpu_count AS price
+FROM catalog_prices AS p JOIN catalog_instances AS i USING (provider, instance_type)
+WHERE purchase_option = 'on_demand' AND (provider, region) IN (('gcp', 'us-central1'), ('aws', 'us-east-1'))
+    AND instance_type IN ('a2-highgpu-1g', 'a3-highgpu-8g', 'g2-standard-4', 'p5.48xlarge')
+QUALIFY row_number() OVER (PARTITION BY instance_type ORDER BY price_as_of DESC) = 1 ORDER BY ALL"""
 
 
 def test_the_page_shows_what_each_basis_does(tmp_path: Path, splits: Splits) -> None:
-    types = [
-        ("gcp", "a2-highgpu-1g"),
-        ("gcp", "a3-highgpu-8g"),
-        ("gcp", "g2-standard-4"),
-        ("aws", "p5.48xlarge"),
-    ]
     lines = []
-    for name, (price, gpus) in sorted(listed(tmp_path, types).items()):
-        lines.append(f"| `{name}` | `node` | 100.0 % | | | ${price / gpus:.4f} |")
+    with Store(tmp_path / "catalog.duckdb").write() as con:
+        load_catalog(con)
+        listed = con.execute(LISTED).fetchall()
+    for name, price in listed:
+        lines.append(f"| `{name}` | `node` | 100.0 % | | | ${price:.4f} |")
         for basis in BASES:
             _, gpu, cpu = splits[basis][0][name]
             parts = f"{100 * gpu:.1f} % | {100 * cpu:.1f} % | {100 * (1 - gpu - cpu):.1f} %"
-            lines.append(f"| `{name}` | `{basis}` | {parts} | ${float(price) * gpu / gpus:.4f} |")
+            lines.append(f"| `{name}` | `{basis}` | {parts} | ${price * gpu:.4f} |")
     written = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     assert written == lines

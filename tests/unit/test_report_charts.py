@@ -21,6 +21,7 @@ from gpucost.questions.report.query import Query
 from gpucost.render.terminal import Charts, meter, render, sparkline, with_trends
 from gpucost.render.view import Column, Line, ReportView, Table
 from tests.golden.report_fleet import NOW, stored
+from tests.text_tables import text_rows
 
 OCTOBER = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 PARTS = ("Price", "Volume", "Mix")
@@ -37,29 +38,25 @@ def view(path: Path) -> ReportView:
         )
 
 
-@pytest.mark.parametrize(
-    ("values", "width", "drawn"),
-    [
-        ([0, 1, 4, 8], 10, " ▁▄▇"),
-        ([0, 0], 2, "  "),
-        ([], 8, ""),
-        # moments share characters evenly where there are more of them
-        ([8, 8, 0, 0, 4, 4], 3, "▇ ▄"),
-        ([1] * 31, 7, "▇" * 7),
-    ],
-)
-def test_heights_of_a_sparkline_are_shares_of_its_highest_value(
-    values: list[int], width: int, drawn: str
-) -> None:
-    assert sparkline([*map(Decimal, values)], width) == drawn
+# moments share characters evenly where there are more of them
+SPARKLINES = """
+0 1 4 8     | 10 | [ ▁▄▇]
+0 0         | 2  | [  ]
+            | 8  | []
+8 8 0 0 4 4 | 3  | [▇ ▄]
+"""
 
 
 @pytest.mark.parametrize(
-    ("share", "drawn"),
-    [(0.0, "·" * 10), (0.26, "▇▇▇·······"), (1.0, "▇" * 10), (1.3, "▇" * 10), (-0.2, "·" * 10)],
+    ("values", "width", "drawn"), [*text_rows(SPARKLINES), ("1 " * 31, "7", f"[{'▇' * 7}]")]
 )
-def test_a_meter_of_a_share(share: float, drawn: str) -> None:
-    assert meter(share) == drawn
+def test_heights_of_a_sparkline_are_shares_of_its_highest_value(values: str, width: str, drawn: str) -> None:
+    assert f"[{sparkline([*map(Decimal, values.split())], int(width))}]" == drawn
+
+
+def test_a_meter_of_a_share() -> None:
+    drawn = [meter(share) for share in (0.0, 0.26, 1.0, 1.3, -0.2)]
+    assert drawn == ["··········", "▇▇▇·······", "▇▇▇▇▇▇▇▇▇▇", "▇▇▇▇▇▇▇▇▇▇", "··········"]
 
 
 def test_bars_are_as_long_as_costs_and_hatched_where_idle() -> None:
@@ -68,7 +65,7 @@ def test_bars_are_as_long_as_costs_and_hatched_where_idle() -> None:
         Column("Cost", "money", 2, bar="whole"),
         Column("Idle cost", "money", 2, bar="part"),
     )
-    amounts = (("a", "40", "10"), ("b", "20", "20"), ("c", "0.1", "0"), ("d", "0", "0"))
+    amounts = text_rows("a | 40 | 10\nb | 20 | 20\nc | 0.1 | 0\nd | 0 | 0")
     lines = [Line((name, Decimal(cost), Decimal(idle))) for name, cost, idle in amounts]
     table = Table("Cost", columns, (*lines, Line(("Total", Decimal("60.1"), Decimal(30)), is_sum=True)))
     drawn = [cells[0].plain for cells in Charts(bar=8).cells(table)]
@@ -92,17 +89,13 @@ def test_each_team_has_its_own_days(view: ReportView) -> None:
 @pytest.mark.parametrize(("width", "shown"), [(60, False), (100, True)])
 def test_parts_of_a_sum_are_all_shown_or_named_as_left_out(view: ReportView, width: int, shown: bool) -> None:
     parts = [Column(name, "money", 2, weight=1, group="parts") for name in PARTS]
-    table = Table(
-        "Why",
-        (Column("Team", "text"), Column("Change", "money", 2), *parts),
-        (Line(("x" * 20, *[Decimal(10**6)] * 4)),),
-    )
+    columns = (Column("Team", "text"), Column("Change", "money", 2), *parts)
+    table = Table("Why", columns, (Line(("x" * 20, *[Decimal(10**6)] * 4)),))
     text = render(replace(view, sections=(table,)), width, color=False)
     head = next(line for line in text.splitlines() if "Change" in line)
     assert [name in head for name in PARTS] == [shown] * 3
-    assert (
-        "Left out for lack of room: Price, Volume, Mix; --format markdown has all." in " ".join(text.split())
-    ) is not shown
+    left_out = "Left out for lack of room: Price, Volume, Mix; --format markdown has all."
+    assert (left_out in " ".join(text.split())) is not shown
 
 
 class Terminal(io.BytesIO):
