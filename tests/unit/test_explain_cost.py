@@ -52,11 +52,10 @@ def report(fleet: Billed, *by: str, **options: Any) -> ReportView:
 def test_every_sum_adds_up_to_the_report(fleet: Billed, namespace: str) -> None:
     answer = explained(fleet, namespaces=(namespace,))
     totals = report(fleet, namespaces=(namespace,)).totals
-    assert (answer.cost, answer.estimated_cost) == (totals.cost, totals.estimated_cost)
     assert answer.allocated_gpu_hours == pytest.approx(totals.allocated_gpu_hours)
-    for parts in (answer.workloads, answer.nodes):
-        costs = [(part.cost, part.estimated_cost) for part in parts]
-        assert tuple(map(sum, zip(*costs, strict=True))) == (answer.cost, answer.estimated_cost)
+    for name in ("cost", "estimated_cost"):
+        for parts in ([answer], answer.workloads, answer.nodes):
+            assert sum(getattr(part, name) for part in parts) == getattr(totals, name)
     for node in answer.nodes:
         assert node.cost + node.others_cost + node.unallocated_cost == node.node_cost
         assert sum(node.node_cost_by_price_source.values()) == node.node_cost
@@ -71,13 +70,10 @@ def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estim
     (node,) = answer.nodes
     (machine,) = node.bill
     lines = (fleet.folder / "cur.csv").read_text().splitlines()
-    assert machine.more_rows == 0
-    for row in machine.first_rows:
-        assert machine.instance_key in lines[row.source_row]
+    assert (machine.more_rows, machine.cost) == (0, node.node_cost)
+    assert all(machine.instance_key in lines[row.source_row] for row in machine.first_rows)
     assert sum(row.instance_hours or 0 for row in machine.first_rows) == pytest.approx(machine.instance_hours)
-    assert {price.price_source for price in node.prices} == {"bill"}
-    assert answer.workloads[0].price_sources == ["bill"]
-    assert machine.cost == node.node_cost
+    assert {price.price_source for price in node.prices} == {*answer.workloads[0].price_sources} == {"bill"}
     # n2 ran ten minutes in its first hour before it was a node: they are billed, and no part of its cost
     later = next(node for node in explained(fleet, namespaces=("serve",)).nodes if node.node == "n2")
     assert later.bill[0].cost and round(later.bill[0].cost - later.node_cost, 6) == Decimal("3.66")
@@ -88,9 +84,10 @@ def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estim
     for row in view.rows:
         cost = row.measures.cost + (row.unallocated.unallocated_cost if row.unallocated else 0)
         assert row.measures.estimated_cost == (cost if row.keys["node"] == "n3" else 0)
-    assert view.totals.estimated_cost == sum(row.measures.estimated_cost for row in view.rows)
-    assert view.coverage.billed_cost + view.coverage.estimated_cost == view.node_totals.node_cost
-    said = f"${view.coverage.billed_cost:,.2f}; ${view.totals.estimated_cost:,.2f} is an estimate until its bill is collected"
+    estimated, billed = view.totals.estimated_cost, view.coverage.billed_cost
+    assert estimated == sum(row.measures.estimated_cost for row in view.rows)
+    assert billed + view.coverage.estimated_cost == view.node_totals.node_cost
+    said = f"${billed:,.2f}; ${estimated:,.2f} is an estimate until its bill is collected"
     assert said in " ".join(terminal.render(view, 120, color=False).split())
     assert report(fleet, namespaces=("serve",)).coverage.estimated_cost == 0
 
