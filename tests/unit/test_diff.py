@@ -97,19 +97,6 @@ def test_a_team_is_in_one_of_the_periods(store: Path) -> None:
     assert told["parts"]["gone"] == told["cost_change"] < 0
 
 
-@pytest.mark.parametrize("width", [60, 160])
-def test_a_table_shows_all_parts_of_a_change_or_says_that_it_has_none(
-    store: Path, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    shown = run(f"diff 2026-10-01..2026-10-03 2026-10-03..2026-10-06 --store {store}").stdout
-    for table in shown.partition("\nCoverage")[0].split("\n\n")[2:4]:
-        head, said = table.splitlines()[1], table.partition("Left out for lack of room: ")[2]
-        for group in (("Volume", "Gone", "Unallocated"), ("Before", "After")):
-            assert len({name in head for name in group}) == 1
-            assert all((name in said) != (name in head) for name in group)
-
-
 REFUSED = """
 2026-10 soon                   | 2 | 'soon' is no period
 2026-10-05..2026-10-01 2026-10 | 2 | empty

@@ -32,18 +32,18 @@ L4 = "g6.12xlarge"
 def told(metric: str, value: float = 1, **labels: str) -> Series:
     """A series of a sample every five minutes."""
     times = np.arange(at(0), at(H), 300, dtype=np.int64) * 1000
-    own = {"__name__": metric, "job": "kube-state-metrics", "instance": "10.4.0.30:8080", "cluster": "main"}
+    own = words(f"__name__={metric} job=kube-state-metrics instance=10.4.0.30:8080 cluster=main")
     return Series({**own, **labels}, times, np.full(len(times), float(value)))
 
 
 def quota(namespace: str, resource: str = "requests.nvidia.com/gpu") -> Series:
-    labels = {"resourcequota": "q", "resource": resource, "type": "hard"}
-    return told("kube_resourcequota", 8, namespace=namespace, **labels)
+    labels = words(f"resourcequota=q type=hard namespace={namespace} resource={resource}")
+    return told("kube_resourcequota", 8, **labels)
 
 
 def limit_range(namespace: str) -> Series:
-    labels = {"resource": "nvidia.com/gpu", "type": "Container", "constraint": "max"}
-    return told("kube_limitrange", 2, namespace=namespace, **labels)
+    labels = words(f"resource=nvidia.com/gpu type=Container constraint=max namespace={namespace}")
+    return told("kube_limitrange", 2, **labels)
 
 
 def pools(what: str, value: float, resource: str) -> Series:
@@ -78,13 +78,13 @@ def make(
 
 # names, GPUs, hours, namespaces and owners
 PODS = [
-    pod(name, "a", [int(gpu)], *map(int, hours.split("-")), namespace, owner=owner.split("/"))
-    for name, gpu, hours, namespace, owner in text_rows("""
-        embed-1 | 0 | 0-5  | jobs      | Job/embed-1
-        embed-2 | 0 | 6-8  | main-prod | Job/embed-2
-        bert-0  | 1 | 0-26 | ml        | PyTorchJob/bert
-        chat    | 2 | 0-30 | web       | ReplicaSet/chat-5d8
-        ann-0   | 3 | 0-30 | ml        | StatefulSet/ann-notebook""")
+    pod(name, "a", [int(gpu)], int(start), int(end), namespace, owner=owner.split("/"))
+    for name, gpu, start, end, namespace, owner in text_rows("""
+        embed-1 | 0 | 0 | 5  | jobs      | Job/embed-1
+        embed-2 | 0 | 6 | 8  | main-prod | Job/embed-2
+        bert-0  | 1 | 0 | 26 | ml        | PyTorchJob/bert
+        chat    | 2 | 0 | 30 | web       | ReplicaSet/chat-5d8
+        ann-0   | 3 | 0 | 30 | ml        | StatefulSet/ann-notebook""")
 ]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from datetime import datetime
 from decimal import Decimal
@@ -15,7 +13,7 @@ import pytest
 from gpucost.periods import Period, to_ms
 from gpucost.questions.report.changes import change, previous_period
 from tests.golden.report_fleet import stored
-from tests.unit.command import answer, check_end, run
+from tests.unit.command import answer, check_end
 from tests.unit.whatif_costs import figures
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -84,16 +82,6 @@ def test_a_period_before_that_was_collected_in_part_is_said_to_be(
     assert [re.findall("of which (.+?) were not collected", text) for text in found] == [messages] * len(
         messages
     )
-
-
-def test_arrows_on_a_terminal_and_columns_in_csv(store: Path) -> None:
-    shown = run(f"{LATER} --store {store}").stdout
-    (vision,) = [line for line in shown.splitlines() if "vision" in line]
-    assert "▼ -100.0 %" in vision
-    assert "Previous is 2026-10-01 to 2026-10-02." in " ".join(shown.split())
-    assert "\x1b" not in shown
-    (first, *_) = csv.DictReader(io.StringIO(run(f"{LATER} --format csv --store {store}").stdout))
-    assert Decimal(first["cost_change"]) == Decimal(first["cost"]) - Decimal(first["previous_cost"])
 
 
 def test_one_team_is_compared_without_nodes(store: Path) -> None:

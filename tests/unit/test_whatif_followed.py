@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from datetime import UTC, datetime
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.ci]
 OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
 
 SEPTEMBER_HOURS = 30 * 24
+PLAYS = 200
 
 
 def promised(demo: Config, words: str) -> dict[str, Any]:
@@ -43,19 +45,23 @@ def test_commitments(demo: Config) -> None:
     saved = least = most = 0.0
     for best in answer["best"]:
         own = [node for node in nodes if node.instance_type == best["instance_types"]]
-        up = counted(((node.from_ms, node.to_ms, 1.0) for node in own), OCTOBER.start_ms, OCTOBER.end_ms)
+        up = counted(
+            ((node.from_ms, node.to_ms, 1.0) for node in own), OCTOBER.start_ms, OCTOBER.end_ms
+        ).levels
         had = covered.get((best["provider"], best["region"], best["instance_types"]))
         left = [
-            max(0.0, level - (had.curve.levels[at] if had else 0.0)) for at, level in enumerate(up.levels)
+            max(0.0, level - less)
+            for level, less in zip(up, had.curve.levels if had else cycle([0.0]), strict=False)
         ]
-        used = sum(min(level, best["instances"]) for level in left)
-        price, on_demand = best["committed_price_per_node_hour"], best["on_demand_price_per_node_hour"]
+        used = sum(min(level, best["instances"]) for level in left) / len(left)
         # October is longer: savings are per hour
-        saved += (used * on_demand - best["instances"] * len(left) * price) / len(left)
+        saved += (
+            used * best["on_demand_price_per_node_hour"]
+            - best["instances"] * best["committed_price_per_node_hour"]
+        )
+        rows = [row for row in answer["regret"] if row["family"] == best["family"]]
         changes = [
-            row["still_saves"] / SEPTEMBER_HOURS
-            for row in answer["regret"]
-            if row["family"] == best["family"] and abs(row["usage_change_percent"]) == 20
+            row["still_saves"] / SEPTEMBER_HOURS for row in rows if abs(row["usage_change_percent"]) == 20
         ]
         least, most = least + min(changes), most + max(changes)
     assert sum(best["instances"] for best in answer["best"]) > 0
@@ -73,28 +79,26 @@ def test_spot(demo: Config) -> None:
     spot = {name.split()[2]: value for name, value in given.items() if name.startswith("price of")}
     restart = given["restart (provision, pull, load)"] / 60
     fleet = october(demo)
-    places = fleet.by_name
     draw = random.Random(20261001)
     before = after = 0.0
     moved = 0
     for pod in fleet.pods:
-        node = places[pod.place]
+        node = fleet.by_name[pod.place]
         kind = node.instance_type or ""
         is_safe = advise(pod.workload, pod.namespace, pod.workload_type).suits == SAFE
         if node.capacity_type != "on_demand" or kind not in spot or not is_safe:
             continue
-        hours, share = pod.length_ms / MS_PER_HOUR, pod.gpus / node.gpus
-        expected = math.exp(rates[kind] * restart) * math.expm1(rates[kind] * hours) / rates[kind]
+        hours, share, rate = pod.length_ms / MS_PER_HOUR, pod.gpus / node.gpus, rates[kind]
+        expected = math.exp(rate * restart) * math.expm1(rate * hours) / rate
         if expected * spot[kind] >= hours * node.mean_price:
             continue  # doing it again would cost more than spot saves: stays
         moved += 1
         before += hours * share * node.mean_price
-        plays = 200
-        for _ in range(plays):
+        for _ in range(PLAYS):
             paid, needed = 0.0, hours
-            while (lived := draw.expovariate(rates[kind])) < needed:
+            while (lived := draw.expovariate(rate)) < needed:
                 paid, needed = paid + lived, restart + hours
-            after += (paid + needed) * share * spot[kind] / plays
+            after += (paid + needed) * share * spot[kind] / PLAYS
     assert moved > 5
     # as many node-hours move as did in September, or about
     moving = answer["tables"]["Workloads on nodes that could move"]
