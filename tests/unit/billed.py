@@ -43,7 +43,7 @@ def bill(
     with bill_table(con):
         for place, told in enumerate(rows):
             row = ROW | told
-            start = DAY.replace(tzinfo=None) + timedelta(hours=row.pop("hour"))
+            start = DAY.replace(tzinfo=None) + timedelta(hours=float(row.pop("hour")))
             own = {
                 "bill_id": number, "charge_key": place, "source_file": "f.csv", "source_row": place,
                 "charge_period_start": start, "charge_period_end": start + timedelta(hours=float(row.pop("length"))),

@@ -24,33 +24,32 @@ from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView, Row
 from tests.bill_table import change_bill_rows
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet
-from tests.unit.billed import bill, hours
+from tests.text_tables import table, text_rows
+from tests.unit.billed import bill
 from tests.unit.whatif_costs import figures, shown
 
 ZERO = Decimal(0)
 
 
 NODES = """
-1  a1       A100  4  on_demand  8    prod
-2  a2       A100  4  on_demand  8    prod
-3  west-a1  A100  2  on_demand  4    west
-4  t4       T4    1  spot       0.7  prod"""
+1 | a1      | A100 | 4 | on_demand | 8   | prod
+2 | a2      | A100 | 4 | on_demand | 8   | prod
+3 | west-a1 | A100 | 2 | on_demand | 4   | west
+4 | t4      | T4   | 1 | spot      | 0.7 | prod"""
 PODS = """
-1  1  train        train-1  Job/train         prod
-2  2  serve        serve-1  Deployment/serve  prod
-3  2  kube-system  dcgm     DaemonSet/dcgm    prod
-4  3  serve        serve-2  Deployment/serve  west
-5  1  monitoring   prom     StatefulSet/prom  prod"""
+1 | 1 | train       | train-1 | Job/train        | prod
+2 | 2 | serve       | serve-1 | Deployment/serve | prod
+3 | 2 | kube-system | dcgm    | DaemonSet/dcgm   | prod
+4 | 3 | serve       | serve-2 | Deployment/serve | west
+5 | 1 | monitoring  | prom    | StatefulSet/prom | prod"""
 
 
 def fleet() -> Fleet:
     """Two teams on two A100 nodes, an A100 in another cluster, a T4 that nobody used, kube-system and monitoring."""
     made = Fleet()
-    for line in NODES.strip().splitlines():
-        number, name, model, gpus, capacity, price, cluster = line.split()
-        made.node(int(number), name, model, int(gpus), capacity, price, cluster=cluster)
-    for line in PODS.strip().splitlines():
-        number, node, namespace, name, workload, cluster = line.split()
+    for number, name, model, gpus, capacity, cost, cluster in text_rows(NODES):
+        made.node(int(number), name, model, int(gpus), capacity, cost, cluster=cluster)
+    for number, node, namespace, name, workload, cluster in text_rows(PODS):
         made.pod(int(number), int(node), namespace, name, workload, cluster=cluster)
     for index in range(24):
         at = OCTOBER + index * HOUR
@@ -62,26 +61,28 @@ def fleet() -> Fleet:
     return made
 
 
+CHARGES = """
+    hour | length | key   | kind              | cost
+    0    | 1      | i-1   | storage           | 0.1
+    1    | 1      | i-1   | storage           | 0.1
+    2    | 1      | i-1   | storage           | 0.1
+    0    | 1      | i-web | storage           | 99
+    0    | 1      | i-1   | network           | 0.05
+    -12  | 24     |       | support           | 10
+    12   | 48     |       | commitment_unused | 4
+    3    | 0      |       | reserved_unused   | 1
+    40   | 1      |       | reserved_unused   | 7
+"""
+
+
 @pytest.fixture(scope="module")
 def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     path = tmp_path_factory.mktemp("sharing") / "store.duckdb"
     fleet().write(path)
     with duckdb.connect(str(path)) as writing:
-        bill(
-            writing,
-            *hours(0, 1, 2, key="i-1", kind="storage", hours=None, cost="0.1"),
-            *hours(0, key="i-web", kind="storage", hours=None, cost="99"),
-            *hours(0, key="i-1", kind="network", hours=None, cost="0.05"),
-            {"hour": -12, "length": 24, "key": None, "kind": "support", "hours": None, "cost": "10"},
-            {"hour": 12, "length": 48, "key": None, "kind": "commitment_unused", "hours": None, "cost": "4"},
-            {"hour": 3, "length": 0, "key": None, "kind": "reserved_unused", "hours": None, "cost": "1"},
-            {"hour": 40, "key": None, "kind": "reserved_unused", "hours": None, "cost": "7"},
-        )
-        bill(
-            writing,
-            {"key": None, "kind": "support", "hours": None, "cost": "5", "currency": "EUR"},
-            provider="nimbus",
-        )
+        bill(writing, *({"key": None, "hours": None} | row for row in table(CHARGES)))
+        support = {"key": None, "kind": "support", "hours": None, "cost": "5", "currency": "EUR"}
+        bill(writing, support, provider="nimbus")
         writing.execute("INSERT INTO billed_nodes VALUES ('i-1', 1, false)")
     with duckdb.connect(str(path), read_only=True) as connection:
         yield connection
@@ -228,12 +229,18 @@ UPDATE bill_rows SET resource_id = '//x/vm/1', resource_name = 'other' WHERE sou
 UPDATE bill_rows SET resource_id = '//x/vm/3', zone = 'y' WHERE source_row = 3"""
 
 
+VOLUMES = "kind | cost\nnetwork | 1\nstorage | 2\nnetwork | 4"
+
+
 def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_disk(tmp_path: Path) -> None:
     fleet().write(tmp_path / "s")
     with duckdb.connect(str(tmp_path / "s")) as con:
-        of_vm = {"hours": None, "kind": "network", "key": None}
-        others = [of_vm | {"cost": "1"}, of_vm | {"cost": "2", "kind": "storage"}, of_vm | {"cost": "4"}]
-        bill(con, {"key": "p/z/vm"}, *others, provider="gcp")
+        bill(
+            con,
+            {"key": "p/z/vm"},
+            *({"key": None, "hours": None} | row for row in table(VOLUMES)),
+            provider="gcp",
+        )
         con.execute("INSERT INTO billed_nodes VALUES ('p/z/vm', 1, false)")
         for edit in EDITS.split(";"):
             change_bill_rows(con, edit)
@@ -287,8 +294,8 @@ def test_a_rule_that_comes_to_nothing_is_said(con: Connection) -> None:
 def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(tmp_path: Path) -> None:
     fleet().write(tmp_path / "s")
     with duckdb.connect(str(tmp_path / "s")) as con:
-        unused = {"hour": 1, "key": None, "kind": "commitment_unused", "hours": None, "cost": "4"}
-        bill(con, unused, unused | {"cost": "8"}, unused | {"cost": "1"})
+        unused = {"hour": 1, "key": None, "kind": "commitment_unused", "hours": None}
+        bill(con, *(unused | {"cost": cost} for cost in "481"))
         change_bill_rows(
             con,
             "UPDATE bill_rows SET commitment_discount_id = if(source_row = 2, 'other', 'plan'), is_net = source_row = 1",

@@ -249,24 +249,17 @@ def test_holders_at_the_edge_of_a_period_count(copied: Stored) -> None:
 
 def test_work_is_lost_since_the_last_epoch_that_is_known(copied: Stored) -> None:
     _, store, _ = copied
-    with store.write() as con:
-        con.execute(
-            """INSERT INTO progress_series BY NAME SELECT 1 AS series_id, 1 AS key, 1 AS identity, 's' AS source, 'm' AS mapping,
-                'epoch' AS unit, 'counter' AS kind, 'end' AS marks, false AS resumes, false AS is_failure,
-                'failed_restarted' AS cluster,
-                'train' AS namespace, 'p-0' AS pod, MAP {}::MAP(VARCHAR, VARCHAR) AS labels"""
-        )
-        for hour, epochs in ((0.5, 0), (1, 1), (3, 2), (3.9, 2)):
-            con.execute("INSERT INTO progress_values VALUES (1, $1, $2)", [at(hour) * 1000, epochs])
+    # Failed at 04:00, its last epoch ended at 03:00
+    failed = counter("epoch", "p-0")._replace(cluster="failed_restarted")
     # Failed at 06:00, its last epoch ended at 05:00; from 02:00 to 03:00 another held half of its GPU: it is one pod
     claims = counter("epoch", "p-0")._replace(cluster="claims")
     # the first rank counts the epochs of the others
     ranks = counter("epoch", "p-0")._replace(cluster="ranks")
-    put(
-        store,
-        [(claims, [(0.5, 0), (1, 1), (5, 2), (5.9, 2)]), (ranks, [(0.1, 0), (1, 1), (3, 2), (3.9, 2)])],
-        40,
-    )
+    series = [
+        (failed, [(0.5, 0), (1, 1), (3, 2), (3.9, 2)]), (claims, [(0.5, 0), (1, 1), (5, 2), (5.9, 2)]),
+        (ranks, [(0.1, 0), (1, 1), (3, 2), (3.9, 2)]),
+    ]  # fmt: skip
+    put(store, series, 40)
     found = anatomy(*copied, "cluster")
     assert hours(found, "failed_restarted") == {"active": 3.0, "failed_restarted": 1.0}
     assert hours(found, "claims")["failed_restarted"] == 1.0

@@ -19,6 +19,7 @@ from gpucost.whatif.fleet import escaped_glob
 from tests.replay import work
 from tests.replay.cases.words import fleet, node, pod
 from tests.replay.work import counter, put, stored
+from tests.text_tables import text_rows
 from tests.unit.bills import csv_text
 from tests.unit.command import answer
 from tests.unit.served import on_nodes
@@ -34,12 +35,15 @@ COUNTED: dict[str, Sequence[tuple[float, float]]] = {
     "prompt_token": [(0, 0), (1.5, 8 * MILLION), (20.5, 12 * MILLION)],
     "cached_token": [(0, 0), (1.5, 1.2 * MILLION)],
 }
-POOLS = {
-    ("prompt_token", "llm-prefill-0"): 8e6,
-    ("prompt_token", "llm-decode-0"): 8e6,
-    ("generation_token", "llm-decode-0"): 2e6,
-    ("decode_second", "llm-decode-0"): 40_000,
-}
+# what pods counted by an hour: the pools of a model, and another
+POOLS = """
+    prompt_token     | llm-prefill-0 | m | 1.5 | 8e6
+    prompt_token     | llm-decode-0  | m | 1.5 | 8e6
+    generation_token | llm-decode-0  | m | 1.5 | 2e6
+    decode_second    | llm-decode-0  | m | 1.5 | 4e4
+    prompt_token     | plan-0        | p | 5   | 4e6
+    generation_token | plan-0        | p | 5   | 1e6
+"""
 
 
 @pytest.fixture(scope="module")
@@ -63,19 +67,11 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Config:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(work, "BOOK", work.BOOK + ",,,g5.xlarge,savings_plan,1.00,USD,\n")
         config, store = stored(fleet(24, nodes, pods, {}, scrape=600), tmp_path_factory.mktemp("others"))
-    put(
-        store,
-        [
-            (counter(unit, pod, "chat", model="m"), [(0, 0), (1.5, count)])
-            for (unit, pod), count in POOLS.items()
-        ],
-    )
-    planned = {"prompt_token": 4 * MILLION, "generation_token": MILLION}
     series = [
-        (counter(unit, "plan-0", "chat", model="p"), [(0.0, 0.0), (5.0, count)])
-        for unit, count in planned.items()
+        (counter(unit, name, "chat", model=model), [(0.0, 0.0), (float(hour), float(count))])
+        for unit, name, model, hour, count in text_rows(POOLS)
     ]
-    put(store, series, source="plan")
+    put(store, series)
     assert config.path is not None
     with config.path.open("a") as text:
         text.write('[serving]\nprefill = ["*-prefill"]\ndecode = ["*-decode"]\n')
