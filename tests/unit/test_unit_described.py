@@ -6,31 +6,25 @@ import pytest
 
 from tests.text_tables import text_rows
 from tests.unit.command import answer, check_end
+from tests.unit.whatif_costs import figures
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 # 20 an hour for 9,000 × 3,600 × 0.4 tokens
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (
-            "tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40",
-            {"cost_per_hour": 20, "per": 1_000_000, "cost": 20 / (9000 * 3600 * 0.4) * 1e6},
-        ),
-        (
-            "requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40",
-            {"cost": 2.4 / (15 * 3600 * 0.4) * 1000},
-        ),
-        (
-            "epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 3 --planned-epochs 20",
-            {"cost": 144, "planned_hours": 60, "planned_cost": 2880},
-        ),
-    ],
-)
-def test_what_is_described_has_its_price(words: str, expected: dict[str, float]) -> None:
-    found = answer(f"unit {words}")
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-9)
+DESCRIBED = """
+    tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40 \
+| cost_per_hour per cost | 20 1000000 1.543209877
+    requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40 \
+| cost | 0.111111111
+    epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 3 --planned-epochs 20 \
+| cost planned_hours planned_cost | 144 60 2880
+"""
+
+
+@pytest.mark.parametrize(("words", "names", "expected"), text_rows(DESCRIBED))
+def test_what_is_described_has_its_price(words: str, names: str, expected: str) -> None:
+    assert figures(answer(f"unit {words}"), names) == expected
 
 
 WRONG = """

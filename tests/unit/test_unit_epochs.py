@@ -151,9 +151,8 @@ def tell(store: Store) -> None:
             name, start, end = text.partition(" | ")[0].split()
             found.append(
                 ProgressRun(
-                    run_id=name, parent_id="", experiment="llm", name=name, status="RUNNING" if end == "?" else "FINISHED",
-                    started_ms=at(int(start)) * 1000, ended_ms=0 if end == "?" else at(int(end)) * 1000,
-                    cluster="", namespace="train", pod="", workload=f"Job/{job}", planned_epochs=0, metrics={},
+                    name, "", "llm", name, "RUNNING" if end == "?" else "FINISHED", at(int(start)) * 1000,
+                    0 if end == "?" else at(int(end)) * 1000, "", "train", "", f"Job/{job}", 0, {},
                 )
             )  # fmt: skip
             series = ProgressSeries(

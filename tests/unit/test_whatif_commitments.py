@@ -35,13 +35,17 @@ PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=
 START, END, HOUR = PERIOD.start_ms, PERIOD.end_ms, MS_PER_HOUR
 DAY = 24 * HOUR
 NONE = Existing(is_bill_loaded=False)
-ONE_YEAR = Terms("reserved", 1, "no_upfront")
 TERMS = {
-    "reserved": ONE_YEAR, "convertible": Terms("reserved", 1, "no_upfront", "convertible"),
-    "three_years": Terms("reserved", 3, "no_upfront"), "all_upfront": Terms("reserved", 1, "all_upfront"),
-    "partial_upfront": Terms("reserved", 1, "partial_upfront"), "plan": Terms("savings_plan", 1, "no_upfront", "compute"),
-    "ec2_plan": Terms("savings_plan", 1, "no_upfront", "ec2_instance"),
-}  # fmt: skip
+    name: Terms(kind, int(years), payment, offering)
+    for name, kind, years, payment, offering in text_rows("""
+        reserved        | reserved     | 1 | no_upfront      |
+        convertible     | reserved     | 1 | no_upfront      | convertible
+        three_years     | reserved     | 3 | no_upfront      |
+        all_upfront     | reserved     | 1 | all_upfront     |
+        partial_upfront | reserved     | 1 | partial_upfront |
+        plan            | savings_plan | 1 | no_upfront      | compute
+        ec2_plan        | savings_plan | 1 | no_upfront      | ec2_instance""")
+}
 # 8,760 h a year: 87,600 over 2 years are 5 an hour, and 1 an hour as it runs
 OWN = Own(Decimal(6), Decimal(1), Decimal(87600), Decimal(0), 2.0, 8.0, "test")
 MONTH, MONTH_OF_DATA, DAY_ONE = Curve((1.0,), (730.0,)), Evidence(28), date(2026, 10, 1)
