@@ -48,14 +48,14 @@ def _values(text: str, name: str, **labels: str) -> list[float]:
 def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store: Path) -> None:
     text, document = metrics(store), answer(f"report --store {store} --month 2026-10")
     of_month, of_day = (partial(_values, text, period=name) for name in ("month_to_date", "last_day"))
+    states = ("active", "idle", "unmeasured")
     for row in document["rows"]:
-        if row["kind"] != "allocated":
-            continue
-        for name in ("cost", "idle_cost"):
-            assert of_month(f"gpucost_team_{name}", team=row["team"]) == [pytest.approx(row[name], abs=1e-9)]
-        for state in ("active", "idle", "unmeasured"):
-            hours = of_month("gpucost_team_gpu_hours", team=row["team"], state=state)
-            assert hours == [pytest.approx(row[f"{state}_gpu_hours"])]
+        if row["kind"] == "allocated":
+            team = partial(of_month, team=row["team"])
+            found = [team("gpucost_team_gpu_hours", state=state) for state in states]
+            assert found == [[pytest.approx(row[f"{state}_gpu_hours"])] for state in states]
+            for name in ("cost", "idle_cost"):
+                assert team(f"gpucost_team_{name}") == [pytest.approx(row[name], abs=1e-9)]
     totals = document["totals"]
     assert of_month("gpucost_fleet_cost") == [pytest.approx(totals["node_cost"], abs=1e-9)]
     unallocated = sum(of_month("gpucost_unallocated_cost"))
@@ -238,14 +238,13 @@ def test_every_panel_of_the_dashboard_has_its_place_and_its_query() -> None:
     made = json.loads(dashboard(Config(currency="AED")))
     panels = made["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    taken: set[tuple[int, int]] = set()
+    taken = []
     for panel in panels:
         x, y, width, height = (panel["gridPos"][name] for name in "xywh")
-        cells = set(product(range(x, x + width), range(y, y + height)))
-        assert not cells & taken and x + width <= 24
-        taken |= cells
+        taken += product(range(x, x + width), range(y, y + height))
         refs = [target["refId"] for target in panel.get("targets", [])]
         assert panel["type"] == "row" or (panel["title"] and len(set(refs)) == len(refs) > 0)
+    assert len(set(taken)) == len(taken) and max(x for x, _ in taken) < 24
     known = {f"${variable['name']}" for variable in made["templating"]["list"]}
     queries = json.dumps([panel.get("targets") for panel in panels])
     assert set(re.findall(r"\$[a-z_]\w*", queries)) <= known

@@ -26,12 +26,6 @@ DAYS = "--from 2026-10-01 --to 2026-10-03"
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
-def test_without_a_period_the_newest_month_with_data(store: Path) -> None:
-    text = run(f"report --store {store}").stdout
-    assert text.startswith("Monthly GPU report: all teams, October 2026")
-    assert "; the " in text.splitlines()[1]  # newest, or current: as the clock has it
-
-
 @pytest.mark.parametrize(
     ("name", "start"), [("r.json", "{"), ("r", "GPU report"), ("r.html", "<!doctype html>\n")]
 )

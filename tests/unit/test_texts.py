@@ -98,9 +98,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> ReportView:
     return view(hostile_store(tmp_path_factory.mktemp("hostile")), by=("team", "namespace"))
 
 
-def test_reports_and_rows_show_hidden_characters(report: ReportView) -> None:
-    for text in (to_terminal(report, 200, color=False), to_markdown(report), to_csv(report)):
-        assert not hidden(text) and "\\u202egnp.exe" in text.replace("\\\\", "\\")
+def test_rows_show_hidden_characters() -> None:
     for kind in (RowFormat.table, RowFormat.markdown, RowFormat.csv):
         assert not hidden(render_rows(("a", HOSTILE), [(HOSTILE, 1)], kind))
     assert list(csv.reader(io.StringIO(render_rows(("a",), [(HOSTILE,)], RowFormat.csv)))) == [["a"], [SHOWN]]

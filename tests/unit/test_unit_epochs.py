@@ -115,6 +115,7 @@ pods    0-4 10-14
 counted pod=0 | 0:0 2:1 3.9:2
 counted pod=1 | 10:0 12:1 13.9:2"""
 Lines = list[list[str]]
+Stored = tuple[Config, Store]
 
 
 def scenes() -> dict[str, Lines]:
@@ -165,7 +166,7 @@ def tell(store: Store) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     """All scenes in one store."""
     nodes, pods, series = [], [], []
     for job, lines in scenes().items():
@@ -196,7 +197,7 @@ Job/logged-as-0-1-2,2026-03-10T12:00Z,epoch,2
 
 
 @pytest.fixture(scope="module")
-def view(told: tuple[Config, Store]) -> units.UnitView:
+def view(told: Stored) -> units.UnitView:
     return asked(*told)
 
 
@@ -231,9 +232,7 @@ def test_what_epochs_and_runs_cost(view: units.UnitView, job: str) -> None:
 @pytest.mark.parametrize(
     ("job", "planned", "forecast"), [("slower", 10, "6 864"), ("logged-as-0-1-2", 5, "2 480")]
 )
-def test_what_is_planned_has_a_forecast(
-    told: tuple[Config, Store], job: str, planned: int, forecast: str
-) -> None:
+def test_what_is_planned_has_a_forecast(told: Stored, job: str, planned: int, forecast: str) -> None:
     (run,) = asked(*told, partial(units.epochs, planned_epochs=planned), workloads=(job,)).sections["runs"]
     assert figures(run, "remaining_epochs forecast_cost") == forecast
 
@@ -260,13 +259,13 @@ def test_work_without_cost_and_cost_without_work_are_listed(view: units.UnitView
     assert view.totals["allocated_cost"] == view.totals["cost"] + 480 + 8 * 24
 
 
-def test_runs_of_mlflow_are_experiments(told: tuple[Config, Store]) -> None:
+def test_runs_of_mlflow_are_experiments(told: Stored) -> None:
     rows = asked(*told, units.experiments, workloads=("killed-and-another-began",)).rows
     runs = [row for row in rows if row["kind"] == "run"]
     assert sorted(listed(runs, "name cost").split("; ")) == ["again 288", "first 216"]
 
 
-def test_a_part_of_the_period_and_filters(told: tuple[Config, Store]) -> None:
+def test_a_part_of_the_period_and_filters(told: Stored) -> None:
     rows = asked(*told, hours=(3, 10), workloads=("even",)).rows
     assert listed(rows, "epoch is_whole cost") == "1 False 24; 2 True 96; 3 False 48"
 
@@ -279,12 +278,12 @@ def test_a_part_of_the_period_and_filters(told: tuple[Config, Store]) -> None:
         ({"namespaces": ("other",), "workloads": ("even",)}, "namespace 'other'"),
     ],
 )
-def test_a_name_that_held_no_gpus_is_refused(told: tuple[Config, Store], filters: Any, named: str) -> None:
+def test_a_name_that_held_no_gpus_is_refused(told: Stored, filters: Any, named: str) -> None:
     with pytest.raises(GpucostError, match=f"no {named} held GPUs in the day"):
         asked(*told, **filters)
 
 
-def test_a_period_that_holds_nothing_is_no_answer(told: tuple[Config, Store]) -> None:
+def test_a_period_that_holds_nothing_is_no_answer(told: Stored) -> None:
     message = "there is no data for January 2020"
     check_end(f"unit epoch --config {told[0].path} --month 2020-01", "1", message)
 

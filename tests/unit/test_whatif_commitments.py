@@ -181,12 +181,6 @@ def test_regret_is_what_the_level_costs_over_the_best_one_then() -> None:
     assert least["still_saves"] == Decimal(sum(there.curve.levels)) * 8 - 5040 == -least["regret"] < 0
 
 
-def test_prices_over_90_days_old_are_named() -> None:
-    alone, own = committed(use("1", "reserved 5@2026-07-02")), bought(MONTH, "10@2026-07-02")
-    assert alone.title.endswith("(prices over 90 days old: p5.48xlarge of 2026-07-02)")
-    assert own.title.endswith("(prices over 90 days old: the cloud of 2026-07-02)")
-
-
 def test_utilization_is_hours_in_use_over_those_of_nodes_that_are_always_there() -> None:
     # 3 nodes for 10 h of a span of 40 h: 2 of them are in use for 20 of 80 node-hours
     curve = counted([(0, 10 * MS_PER_HOUR, 3.0)], 0, 40 * MS_PER_HOUR)
