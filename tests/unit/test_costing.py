@@ -222,12 +222,12 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
             con.execute("SET VARIABLE cost_basis = $basis", {"basis": basis})
             run_stages(con, "gpucost.attribute.basis")
             rows = con.execute(
-                "SELECT node, is_fallback, gpu_fraction, cpu_fraction FROM node_splits JOIN nodes USING (node_id)"
+                "SELECT node, (is_fallback, gpu_fraction, cpu_fraction) FROM node_splits JOIN nodes USING (node_id)"
             ).fetchall()
             warnings = con.execute(
                 "SELECT code, subject FROM warnings WHERE code = 'basis_fallback' ORDER BY ALL"
             ).fetchall()
-            results[basis] = {name: (is_fallback, gpu, cpu) for name, is_fallback, gpu, cpu in rows}, warnings
+            results[basis] = dict(rows), warnings
     return results
 
 

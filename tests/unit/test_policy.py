@@ -65,11 +65,10 @@ def make(
 ) -> Path:
     there = fleet(H, [node("a", L4, 0, H, capacity), *others], pods, {"GPU-a-3": [[at(0), at(H), 0]]})
     series = [one for one in scrape(there) if is_measured or not one.labels["__name__"].startswith("DCGM")]
+    added = {"kube_node_labels": {"label_karpenter_sh_nodepool": "gpus"}}
+    added |= {"kube_pod_info": {"priority_class": priority}} if priority else {}
     for one in series:
-        if one.labels["__name__"] == "kube_node_labels":
-            one.labels["label_karpenter_sh_nodepool"] = "gpus"
-        if one.labels["__name__"] == "kube_pod_info" and priority:
-            one.labels["priority_class"] = priority
+        one.labels.update(added.get(one.labels["__name__"], {}))
     book = folder / "prices.csv"
     book.write_text("\n".join([HEADER, *BOOK]) + "\n")
     load(there, [*series, *more], write_config(there, folder, book))

@@ -76,10 +76,8 @@ def test_data_and_waiting_are_counted() -> None:
 
 def test_data_and_its_delay_are_shared_by_gpu_hours() -> None:
     works = [Work(name, HOME, hours, 8.0, 2, (place("0.5"),)) for name, hours in (("a", 800), ("b", 2400))]
-    moving = Moving(
-        egress_gb=Decimal(400), egress_price_per_gb=Decimal(1), wait_minutes=30.0,
-        delay_cost_per_hour=Decimal(36), transfer_gbit_per_second=8.0,
-    )  # fmt: skip
+    moving = Moving(egress_gb=Decimal(400), egress_price_per_gb=Decimal(1), wait_minutes=30.0,
+                    delay_cost_per_hour=Decimal(36), transfer_gbit_per_second=8.0)  # fmt: skip
     answer = move.answer(works, moving, None, USE, currency="USD", period="a test")
     # a quarter and three quarters of 400 GB, which move for 400 s; each start waits half an hour on 8 GPUs
     costs = {row["work"]: float(row["cost"]) for row in answer.figures["places"]}
@@ -136,7 +134,7 @@ def test_what_is_paid_anyway_moves_nowhere() -> None:
     plan, block, own, rented = there.nodes
     own = replace(own, provider=None, region=None, instance_type=None)
     there = Fleet((plan, block, own, replace(rented, provider="gcp")), there.pods)
-    spot = {("aws", "us-east-1", "A100"): HOME, ("gcp", "us-east-1", "A100"): HOME, ("", "", "A100"): HOME}
+    spot = {(*where, "A100"): HOME for where in (("aws", "us-east-1"), ("gcp", "us-east-1"), ("", ""))}
     works, _ = move.works_of(there, spot, {"A100": [place("0.5")]})
     assert sorted(listed(works, "name paid cash").split("; ")) == [
         "A100 aws us-east-1 on demand 48 0", "A100 gcp us-east-1 on demand 24 24", "A100 on demand 24 0"
