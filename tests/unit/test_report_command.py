@@ -146,6 +146,11 @@ def test_a_period_before_that_was_collected_in_part_is_said_to_be(
     )
 
 
+def test_arrows_on_a_terminal(days: Path) -> None:
+    shown = run(f"{LATER} --store {days}").stdout
+    assert re.search("vision.*▼ -100.0 %", shown) and "\x1b" not in shown
+
+
 def test_one_team_is_compared_without_nodes(days: Path) -> None:
     assert answer(f"{LATER} --team research --store {days}")["totals"]["previous_node_cost"] is None
 
