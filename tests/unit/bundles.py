@@ -78,28 +78,23 @@ def remembering() -> Iterator[dict[Any, Any]]:
     def built(config: Config, store: Store, ask: ChargebackQuery, folder: Path, *tell: Any) -> Bundle:
         of = key(config, store, ask._replace(now=min(ask.now, ask.period.end)))
         if of not in KNOWN:
-            KNOWN[of] = (
-                BUILD(config, store, ask, folder, *tell),
-                {path.name: path.read_bytes() for path in folder.iterdir()},
-            )
-        bundle: Bundle = KNOWN[of][0]
-        files: dict[str, bytes] = KNOWN[of][1]
+            KNOWN[of] = (BUILD(config, store, ask, folder, *tell), contents(folder))
+        bundle, files = KNOWN[of]
         for name, content in files.items():
             (folder / name).write_bytes(content)
-        return bundle
+        return bundle  # type: ignore[no-any-return]
 
     def found(config: Config, store: Store, period: Period, *tell: Any) -> Findings:
         of = key(config, store, period)
         if of not in KNOWN:
             KNOWN[of] = READ_FINDINGS(config, store, period, *tell)
-        answer: Findings = KNOWN[of]
-        return answer
+        return KNOWN[of]  # type: ignore[no-any-return]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpucost.publish.chargeback.read_bundle", built)
-        patch.setattr(of_findings, "read_findings", found)
-        patch.setattr("gpucost.publish.verify.read_bundle", built)
-        patch.setattr("gpucost.publish.verify.read_findings", found)
+        for module in ("publish.chargeback", "publish.verify"):
+            patch.setattr(f"gpucost.{module}.read_bundle", built)
+        for module in ("questions.findings", "publish.verify"):
+            patch.setattr(f"gpucost.{module}.read_findings", found)
         yield KNOWN
 
 

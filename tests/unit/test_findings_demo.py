@@ -1,17 +1,21 @@
-"""Findings and what-ifs of the demo: each saving is what its command says, and nothing is counted twice."""
+"""Findings of the sample: savings are those of commands, none counts twice; advice of a month, followed in the next, saves it."""
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import cycle
+from typing import Any
 
 import pytest
 import yaml
 
 from gpucost import pipeline
 from gpucost.config.model import Config
-from gpucost.periods import Period
+from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions import findings as of_findings
 from gpucost.questions.findings.kinds import Findings, WhatIfQuery
 from gpucost.questions.report.query import Query
@@ -21,15 +25,17 @@ from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
 from gpucost.whatif.curve import counted
 from gpucost.whatif.fleet import Fleet, Scope, Usage, read_stored
+from gpucost.whatif.spot.advice import SAFE, advise
 from tests.asked_once import ask_findings_once
 from tests.sample.build import build
 from tests.unit.command import answer, check_end, run
+from tests.unit.whatif_costs import ask
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Config:
     return build(tmp_path_factory.mktemp("demo"), MONTH, lambda _: None)
 
 
@@ -41,16 +47,16 @@ def _asked_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def findings(demo: Config) -> Findings:
-    return of_findings.read_findings(demo, Store(demo.store), MONTH)
+def findings(sample: Config) -> Findings:
+    return of_findings.read_findings(sample, Store(sample.store), MONTH)
 
 
 @pytest.fixture(scope="module")
-def where(demo: Config) -> str:
-    return f"--month 2026-02 --config {demo.path}"
+def where(sample: Config) -> str:
+    return f"--month 2026-02 --config {sample.path}"
 
 
-def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, demo: Config) -> None:
+def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, sample: Config) -> None:
     # what serves has more than it needs on reserved capacity alone: nothing is saved there
     kinds = "idle_notebook idle_workload over_requested off_peak on_demand_training empty_nodes data_stall lost_work"
     assert {one.kind for one in findings.findings} >= {*kinds.split()}
@@ -71,38 +77,38 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
     assert {one.kind for one in findings.upper_bounds} >= {"between_jobs"}
     assert busy.measured == "DCGM_FI_DEV_GPU_UTIL, idle under 5 %; 100 % of the GPU-hours measured"
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
-    _, waste = waste_report(demo, Store(demo.store), query, query)
+    _, waste = waste_report(sample, Store(sample.store), query, query)
     named = {row.bucket for row in waste.buckets if row.gpu_hours}
     assert named == {bucket.name for bucket in BUCKETS} - {"cpu_memory"}
     assert waste.totals.cost == sum((row.cost for row in waste.buckets), Decimal(0))
 
 
 @pytest.mark.slow
-def test_each_kind_of_command_shows_the_saving(findings: Findings, demo: Config) -> None:
+def test_each_kind_of_command_shows_the_saving(findings: Findings, sample: Config) -> None:
     kinds = {one.kind: one for one in findings.findings if one.command}
     assert len(kinds) >= 6
     for one in kinds.values():
         assert one.command
-        found = answer(f"{one.command.removeprefix('gpucost ')} --config {demo.path}")
+        found = answer(f"{one.command.removeprefix('gpucost ')} --config {sample.path}")
         saved = found["saving_by_suitability"]["needs_work"] if one.is_bound else found["saving"]
         assert saved == pytest.approx(float(one.saving), abs=1e-5), one.command
         assert found["today"]["cost"] == pytest.approx(float(one.cost), abs=1e-5), one.command
 
 
 @pytest.fixture(scope="module")
-def fleet(demo: Config) -> Fleet:
+def fleet(sample: Config) -> Fleet:
     return pipeline.read_attributed(
-        demo, Store(demo.store), lambda con: read_stored(con, MONTH, Scope()).fleet
+        sample, Store(sample.store), lambda con: read_stored(con, MONTH, Scope()).fleet
     )
 
 
-def test_commitments_are_asked_as_the_command_asks(demo: Config, fleet: Fleet, where: str) -> None:
-    with Store(demo.store).write() as con:
+def test_commitments_are_asked_as_the_command_asks(sample: Config, fleet: Fleet, where: str) -> None:
+    with Store(sample.store).write() as con:
         con.execute(
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'g4dn.12xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
-    known = StoredCommitments(demo, Store(demo.store), MONTH)
+    known = StoredCommitments(sample, Store(sample.store), MONTH)
     usage = Usage(fleet, "USD", "", "", is_narrowed=False)
     result = of_findings._commit(known, usage)
     assert result.saving > 0
@@ -144,8 +150,8 @@ def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
                 assert document["metadata"]["namespace"] == one.namespace
 
 
-def test_notebooks_alone_are_released_by_default(demo: Config) -> None:
-    week = f"whatif schedule --from 2026-02-09 --to 2026-02-16 --config {demo.path}"
+def test_notebooks_alone_are_released_by_default(sample: Config) -> None:
+    week = f"whatif schedule --from 2026-02-09 --to 2026-02-16 --config {sample.path}"
     default, short = (answer(f"{week} {more}") for more in ("", "--idle-minutes 30"))
     touched = default["tables"]["Whom it touches"]
     released = {row["workload"] for row in touched if row["released_gpu_hours"] > 0}
@@ -162,3 +168,91 @@ def test_findings_of_a_workload_and_names_that_held_nothing(where: str, fleet: F
     assert "Job/eval-suite-*" in family and "jupyter" not in family
     for option, name in (("workload", "nope"), ("team", "reserch"), ("cluster", "demos"), ("namespace", "x")):
         check_end(f"findings --{option} {name} {where}", "1", f"'{name}' held GPUs")
+
+
+OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
+
+SEPTEMBER_HOURS = 30 * 24
+PLAYS = 200
+
+
+def promised(demo: Config, words: str) -> dict[str, Any]:
+    return ask(words, f"--month 2026-09 --config {demo.path}")
+
+
+def october(demo: Config) -> Fleet:
+    return pipeline.read_attributed(
+        demo, Store(demo.store), lambda con: read_stored(con, OCTOBER, Scope()).fleet
+    )
+
+
+@pytest.mark.ci
+def test_commitments(demo: Config) -> None:
+    answer = promised(demo, "reserve")
+    nodes = [node for node in october(demo).nodes if node.capacity_type == "on_demand"]
+    covered = StoredCommitments(demo, Store(demo.store), OCTOBER).existing.covered
+    assert any(one.curve.node_hours for one in covered.values()), "the bill has commitments"
+    saved = least = most = 0.0
+    for best in answer["best"]:
+        own = [node for node in nodes if node.instance_type == best["instance_types"]]
+        up = counted(
+            ((node.from_ms, node.to_ms, 1.0) for node in own), OCTOBER.start_ms, OCTOBER.end_ms
+        ).levels
+        had = covered.get((best["provider"], best["region"], best["instance_types"]))
+        left = [
+            max(0.0, level - less)
+            for level, less in zip(up, had.curve.levels if had else cycle([0.0]), strict=False)
+        ]
+        used = sum(min(level, best["instances"]) for level in left) / len(left)
+        # October is longer: savings are per hour
+        saved += (
+            used * best["on_demand_price_per_node_hour"]
+            - best["instances"] * best["committed_price_per_node_hour"]
+        )
+        rows = [row for row in answer["regret"] if row["family"] == best["family"]]
+        changes = [
+            row["still_saves"] / SEPTEMBER_HOURS for row in rows if abs(row["usage_change_percent"]) == 20
+        ]
+        least, most = least + min(changes), most + max(changes)
+    assert sum(best["instances"] for best in answer["best"]) > 0
+    assert least - 1e-9 <= saved <= most + 1e-9, (answer["saving"], saved)
+
+
+@pytest.mark.ci
+def test_spot(demo: Config) -> None:
+    """Runs that September's answer calls safe move in October; each is played by itself, interrupted at random."""
+    answer = promised(demo, "spot")
+    cases = {
+        row["interruptions"]: row for row in answer["tables"]["What moves, by how often it is interrupted"]
+    }
+    given = {one["name"]: one["value"] for one in answer["assumptions"]}
+    rates = {name.removeprefix("interruptions of "): value for name, value in given.items()}
+    spot = {name.split()[2]: value for name, value in given.items() if name.startswith("price of")}
+    restart = given["restart (provision, pull, load)"] / 60
+    fleet = october(demo)
+    draw = random.Random(20261001)
+    before = after = 0.0
+    moved = 0
+    for pod in fleet.pods:
+        node = fleet.by_name[pod.place]
+        kind = node.instance_type or ""
+        is_safe = advise(pod.workload, pod.namespace, pod.workload_type).suits == SAFE
+        if node.capacity_type != "on_demand" or kind not in spot or not is_safe:
+            continue
+        hours, share, rate = pod.length_ms / MS_PER_HOUR, pod.gpus / node.gpus, rates[kind]
+        expected = math.exp(rate * restart) * math.expm1(rate * hours) / rate
+        if expected * spot[kind] >= hours * node.mean_price:
+            continue  # doing it again would cost more than spot saves: stays
+        moved += 1
+        before += hours * share * node.mean_price
+        for _ in range(PLAYS):
+            paid, needed = 0.0, hours
+            while (lived := draw.expovariate(rate)) < needed:
+                paid, needed = paid + lived, restart + hours
+            after += (paid + needed) * share * spot[kind] / PLAYS
+    assert moved > 5
+    # as many node-hours move as did in September, or about
+    moving = answer["tables"]["Workloads on nodes that could move"]
+    scale = before / sum(row["today"] for row in moving if row["suits spot"] == "safe")
+    assert cases["high"]["saving"] * scale <= before - after <= cases["low"]["saving"] * scale
+    assert before - after == pytest.approx(answer["saving"] * scale, rel=0.4)
