@@ -238,7 +238,7 @@ def test_every_panel_of_the_dashboard_has_its_place_and_its_query() -> None:
     made = json.loads(dashboard(Config(currency="AED")))
     panels = made["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    taken = []
+    taken: list[tuple[int, int]] = []
     for panel in panels:
         x, y, width, height = (panel["gridPos"][name] for name in "xywh")
         taken += product(range(x, x + width), range(y, y + height))

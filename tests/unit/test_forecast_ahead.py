@@ -155,8 +155,8 @@ def used(con: DuckDBPyConnection, config: Config | None = None) -> list[Use]:
 def test_scenarios_multiply_node_hours_by_prices(store: DuckDBPyConnection) -> None:
     uses = used(store)
     # (240 + 120) h / 240 h; the last hour of September is not of these days
-    found = listed(uses, "name nodes most_nodes")
-    assert found == "a3-highgpu-8g gcp us-central1 1.5 2; H100-SXM5-80GB 1 1"
+    told = listed(uses, "name nodes most_nodes")
+    assert told == "a3-highgpu-8g gcp us-central1 1.5 2; H100-SXM5-80GB 1 1"
     rows = scenarios(uses, grown(10, 2, "2026-12"))
     assert costs(rows, "today") == {
         "as_now": (80 + 15 + 2) * 730,
