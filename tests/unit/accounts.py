@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-import duckdb
+from duckdb import DuckDBPyConnection as Connection
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.questions.reconcile.statement import BASES, CENT, Reconciliation, reconcile
@@ -33,7 +33,7 @@ class Bill:
     payer: str = "1111"
 
 
-def put(con: duckdb.DuckDBPyConnection, bill: Bill, suffix: str = "", month: str = MONTH) -> None:
+def put(con: Connection, bill: Bill, suffix: str = "", month: str = MONTH) -> None:
     """Puts a bill of the month into the store, its payer and machines named with a suffix."""
     rows = []
     for row in bill.rows:
@@ -65,7 +65,7 @@ class Case:
     held: dict[str, float] = field(default_factory=dict)
     billed: dict[str, tuple[int, Any]] = field(default_factory=dict)
     effective: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    change: Callable[[duckdb.DuckDBPyConnection, dict[str, Any]], object] = lambda _con, _of: None
+    change: Callable[[Connection, dict[str, Any]], object] = lambda _con, _of: None
 
     @property
     def rows(self) -> int:
@@ -73,7 +73,7 @@ class Case:
 
 
 def accounts(
-    con: duckdb.DuckDBPyConnection, cases: Sequence[Case], sharing: str = "as_billed"
+    con: Connection, cases: Sequence[Case], sharing: str = "as_billed"
 ) -> list[Callable[[], Reconciliation]]:
     """What answers each case, priced together: each has a node and a billing period of its own, and all days are the same."""
     nodes, months, end = [], [f"{2026 + number}-10" for number in range(len(cases))], START + 24 * MS_PER_HOUR
@@ -116,12 +116,10 @@ FROM node_prices AS p, (SELECT unnest(range($start, $end, 3600000)) AS from_ms) 
 WHERE p.node_id = $node AND p.price_source = 'bill' AND p.from_ms <= h.from_ms AND h.from_ms < p.to_ms)"""
 
 
-def first_hour(
-    cost: int, other: int, discount: int = 0
-) -> Callable[[duckdb.DuckDBPyConnection, dict[str, Any]], None]:
+def first_hour(cost: int, other: int, discount: int = 0) -> Callable[[Connection, dict[str, Any]], None]:
     """A change: the machine's first hour costs this, others that, as if a discount or a fee had been placed there."""
 
-    def change(con: duckdb.DuckDBPyConnection, of: dict[str, Any]) -> None:
+    def change(con: Connection, of: dict[str, Any]) -> None:
         hour = f"CASE WHEN from_ms = $start THEN {cost} ELSE {other} END"
         less = f"CASE WHEN from_ms = $start THEN {discount} ELSE 0 END"
         con.execute(

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from tests.bill_table import bill_table
-from tests.text_tables import words
+from tests.text_tables import table, words
 from tests.unit.price_nodes import DAY
 
 KEY = "i-0abc"
@@ -21,7 +21,8 @@ ROW: dict[str, Any] = {
 COLUMNS = words("""
     key=instance_key hours=instance_hours currency=billing_currency type=instance_type account=sub_account_id
     pricing=pricing_category category=charge_category cause=cost_cause reservation=capacity_reservation_id
-    correction=charge_class payer=billing_account_id invoice=invoice_id sku=sku_description service=service_code""")
+    correction=charge_class payer=billing_account_id invoice=invoice_id sku=sku_description service=service_code
+    plan=commitment_discount_id status=commitment_discount_status discount=commitment_discount_type""")
 
 
 def bill(
@@ -42,10 +43,10 @@ def bill(
     with bill_table(con):
         for place, told in enumerate(rows):
             row = ROW | told
-            start = DAY.replace(tzinfo=None) + timedelta(hours=row.pop("hour"))
+            start = DAY.replace(tzinfo=None) + timedelta(hours=float(row.pop("hour")))
             own = {
                 "bill_id": number, "charge_key": place, "source_file": "f.csv", "source_row": place,
-                "charge_period_start": start, "charge_period_end": start + timedelta(hours=row.pop("length")),
+                "charge_period_start": start, "charge_period_end": start + timedelta(hours=float(row.pop("length"))),
                 "effective_cost": row.pop("cost"),
             }  # fmt: skip
             own["billed_cost"] = row.pop("billed", own["effective_cost"])
@@ -58,3 +59,11 @@ def bill(
 def hours(*numbers: int, **other: Any) -> list[dict[str, Any]]:
     """Rows of whole hours, alike but for their hour."""
     return [{"hour": number, **other} for number in numbers]
+
+
+def covered(con: duckdb.DuckDBPyConnection, text: str) -> None:
+    """Puts a bill of a table of charges, each of a day; those of a `plan` are committed."""
+    usage: dict[str, Any] = {"key": None, "type": None, "hours": None}
+    plan = {"pricing": "Committed", "status": "Used", "discount": "Savings Plan"}
+    rows = [usage | (plan if "plan" in row else {}) | {"length": 24} | row for row in table(text)]
+    bill(con, *rows)

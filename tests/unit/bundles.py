@@ -13,9 +13,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.publish.chargeback import Bundle, ChargebackQuery, read_bundle
@@ -24,6 +23,7 @@ from gpucost.questions.findings.kinds import Findings
 from gpucost.store.connection import Store
 from tests.cell_tables import cell_tables
 from tests.golden.report_fleet import alone
+from tests.unit import command
 from tests.unit.billed import bill
 
 TEAMS = '[[teams]]\nname = "all"\nnamespaces = ["no-such"]\n'
@@ -36,7 +36,7 @@ class Made:
     store: Path
     out: Path
     unsealed: Path
-    options: tuple[str, ...] = ()
+    options: str = ""
     stderr: str = ""
 
     @property
@@ -56,8 +56,8 @@ class Made:
         copyfile(self.unsealed, self.store)
         return self
 
-    def run(self, *options: str) -> Result:
-        return run(self.store, self.out, *self.options, *options)
+    def run(self, options: str = "", code: int = 0) -> Result:
+        return run(self.store, self.out, f"{self.options} {options}", code)
 
 
 KNOWN: dict[Any, Any] = {}
@@ -78,32 +78,27 @@ def remembering() -> Iterator[dict[Any, Any]]:
     def built(config: Config, store: Store, ask: ChargebackQuery, folder: Path, *tell: Any) -> Bundle:
         of = key(config, store, ask._replace(now=min(ask.now, ask.period.end)))
         if of not in KNOWN:
-            KNOWN[of] = (
-                BUILD(config, store, ask, folder, *tell),
-                {path.name: path.read_bytes() for path in folder.iterdir()},
-            )
-        bundle: Bundle = KNOWN[of][0]
-        files: dict[str, bytes] = KNOWN[of][1]
+            KNOWN[of] = (BUILD(config, store, ask, folder, *tell), contents(folder))
+        bundle, files = KNOWN[of]
         for name, content in files.items():
             (folder / name).write_bytes(content)
-        return bundle
+        return bundle  # type: ignore[no-any-return]
 
     def found(config: Config, store: Store, period: Period, *tell: Any) -> Findings:
         of = key(config, store, period)
         if of not in KNOWN:
             KNOWN[of] = READ_FINDINGS(config, store, period, *tell)
-        answer: Findings = KNOWN[of]
-        return answer
+        return KNOWN[of]  # type: ignore[no-any-return]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpucost.publish.chargeback.read_bundle", built)
-        patch.setattr(of_findings, "read_findings", found)
-        patch.setattr("gpucost.publish.verify.read_bundle", built)
-        patch.setattr("gpucost.publish.verify.read_findings", found)
+        for module in ("publish.chargeback", "publish.verify"):
+            patch.setattr(f"gpucost.{module}.read_bundle", built)
+        for module in ("questions.findings", "publish.verify"):
+            patch.setattr(f"gpucost.{module}.read_findings", found)
         yield KNOWN
 
 
-def make(store: Path, folder: Path, *options: str, over: Path | None = None, code: int = 0) -> Made:
+def make(store: Path, folder: Path, options: str = "", over: Path | None = None, code: int = 0) -> Made:
     """The bundle of a copy of a store, in a folder of its own, in the place of another."""
     made = Made(folder / "store.duckdb", folder / "out", folder / "unsealed.duckdb", options)
     copyfile(store, made.store)
@@ -112,8 +107,7 @@ def make(store: Path, folder: Path, *options: str, over: Path | None = None, cod
         copytree(over, made.out)
     with remembering(), pytest.MonkeyPatch.context() as patch:
         alone(folder, patch)
-        result = made.run()
-    assert result.exit_code == code, result.output
+        result = made.run(code=code)
     assert "GPU chargeback 2026-10: " in result.stdout
     made.stderr = result.stderr
     return made
@@ -135,13 +129,11 @@ def restate(sealed: Made, folder: Path) -> Made:
                 con.execute(f"UPDATE {table} SET {halves}, estimated_cost = 0")  # noqa: S608 - names of our own
             for table in ("node_hourly", "node_daily"):
                 con.execute(f"UPDATE {table} SET node_cost = node_cost / 2, price_source = 'bill'")  # noqa: S608 - names of our own
-    return make(store, folder, "--config", str(config), over=sealed.out)
+    return make(store, folder, f"--config {config}", sealed.out)
 
 
-def run(store: Path, out: Path, *options: str) -> Result:
-    return CliRunner().invoke(
-        app, ["chargeback", "--month", "2026-10", "--out", str(out), "--store", str(store), *options]
-    )
+def run(store: Path, out: Path, options: str = "", code: int = 0) -> Result:
+    return command.run(f"chargeback --month 2026-10 --out {out} --store {store} {options}", code)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -160,5 +152,5 @@ def manifest(made: Made) -> dict[str, Any]:
 
 
 def logged(store: Path) -> list[dict[str, str]]:
-    told = CliRunner().invoke(app, ["store", "log", "--store", str(store), "--format", "json"])
-    return [one for one in json.loads(told.stdout) if one["what"] in ("seal", "restatement")]
+    told = command.answer(f"store log --store {store}")
+    return [one for one in told if one["what"] in ("seal", "restatement")]

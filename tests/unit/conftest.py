@@ -133,11 +133,8 @@ def shared_costs(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made
     """Another, in which unallocated costs are shared."""
     from tests.unit.bundles import make  # slow to import
 
-    return shared(
-        tmp_path_factory,
-        "shared",
-        lambda folder: make(sealed.store, folder, "--share-unallocated", "proportional"),
-    )
+    options = "--share-unallocated proportional"
+    return shared(tmp_path_factory, "shared", lambda folder: make(sealed.store, folder, options))
 
 
 @pytest.fixture(scope="session")

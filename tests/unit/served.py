@@ -23,14 +23,16 @@ def serving(pods: list[tuple[str, list[int], float, float]], hours: float = 24) 
     return on_nodes({"serve": pods}, hours)
 
 
-def on_nodes(nodes: dict[str, list[tuple[str, list[int], float, float]]], hours: float) -> Fleet:
-    """The same of several nodes."""
+def on_nodes(
+    nodes: dict[str, list[tuple[str, list[int], float, float]]], hours: float, space: str = "chat"
+) -> Fleet:
+    """The same of several nodes; without a namespace, each node's pods are of one that is called as it is."""
     told: list[dict[str, Any]] = []
     util: dict[str, Any] = {}
     for name, pods in nodes.items():
         for pod_name, gpus, start, end in pods:
             owner = ["Deployment", pod_name.rsplit("-", 1)[0]]
-            told.append(pod(pod_name, name, gpus, start, end, namespace="chat", owner=owner))
+            told.append(pod(pod_name, name, gpus, start, end, namespace=space or name, owner=owner))
             util |= busy(name, gpus, start, (start + end) / 2)
     return fleet(hours, [node(name, "g6.12xlarge", 0, hours) for name in nodes], told, util, scrape=600)
 

@@ -1,4 +1,4 @@
-"""What leaves the bill if nodes go that commitments cover in part: figures derived by hand."""
+"""What commitments of a bill cover, and what leaves the bill if nodes go that they cover in part: figures derived by hand."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from duckdb import DuckDBPyConnection
 
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments, Cover, Held, why_not
-from gpucost.whatif.covered import read_commitments, read_covers
-from gpucost.whatif.curve import Curve
+from gpucost.whatif.covered import NO_KEY, Covered, Existing, read_commitments, read_covers, read_evidence
+from gpucost.whatif.curve import Curve, Evidence, counted
 from gpucost.whatif.fleet import Fleet, Node, Price
-from tests.bill_table import change_bill_rows
-from tests.text_tables import named_rows
+from gpucost.whatif.reserve import ON_DEMAND, ReservedUse, Terms, uses_of
+from tests.text_tables import named_rows, text_rows
+from tests.unit.billed import bill, covered
+from tests.unit.whatif_costs import fleet, shown
 
 D = Decimal
 HOUR = MS_PER_HOUR
@@ -24,14 +26,7 @@ KEY = ("aws", "us-east-1", "p5.48xlarge")
 START = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
 DAY = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 NODE = Node(
-    "a",
-    8,
-    0,
-    4 * HOUR,
-    (Price(D(15), "bill"),),
-    provider="aws",
-    region="us-east-1",
-    instance_type="p5.48xlarge",
+    "a", 8, 0, 4 * HOUR, (Price(D(15), "bill"),), provider="aws", region="us-east-1", instance_type=KEY[2]
 )
 
 
@@ -95,41 +90,26 @@ def test_nodes_that_commitments_cover_at_all_times_stay(
     assert why_not(node) == why
 
 
-ROWS = """
-INSERT INTO bill_rows BY NAME SELECT 1 AS bill_id, row::UBIGINT AS charge_key,
-    TIMESTAMP '2026-10-01' AS charge_period_start, TIMESTAMP '2026-10-02' AS charge_period_end,
-    'Usage' AS charge_category, cost AS billed_cost, cost AS effective_cost, list AS list_cost, 'USD' AS billing_currency,
-    'us-east-1' AS region, type AS instance_type, plan AS commitment_discount_id,
-    if(plan IS NULL, 'Standard', 'Committed') AS pricing_category,
-    CASE WHEN plan IS NOT NULL THEN 'Savings Plan' END AS commitment_discount_type,
-    CASE WHEN plan IS NOT NULL THEN 'Used' END AS commitment_discount_status,
-    if(type IS NULL, 'discount', 'instance') AS kind,
-    hours AS instance_hours, 'same' AS cost_cause, 'f' AS source_file, row AS source_row
-FROM (VALUES {}) AS t(row, type, plan, hours, cost, list)"""
-PLAN = "(0, 'p5.48xlarge', 'sp-1', 24, 240, 480)"
-OTHER = "(2, 'm5.large', 'sp-1', 24, 6, 8), (3, 'm5.large', NULL, 360, 120, 120)"
-
-
-STORED = f"""
-INSERT INTO bills BY NAME SELECT 1 AS bill_id, 'aws' AS provider, 's' AS source, 'aws-cur' AS format,
-    '1' AS billing_account_id, '2026-10' AS billing_period, true AS is_whole, '' AS digest, 2 AS rows, 1 AS load_id,
-    TIMESTAMP '2026-11-01' AS loaded_at;
+# an instance and other usage under a plan, and what is on demand
+HEAD = "kind | type | plan | hours | cost | list_cost"
+PLAN = "| p5.48xlarge | sp-1 | 24 | 240 | 480"
+OTHER = "| m5.large | sp-1 | 24 | 6 | 8\n| m5.large | | 360 | 120 | 120"
+NODES = f"""
 INSERT INTO nodes BY NAME SELECT unnest([1, 2]) AS node_id, 'main' AS cluster, 'n' AS node, {START} AS up_from_ms,
-    {START + 24 * HOUR} AS up_to_ms, 'aws' AS provider, 'us-east-1' AS region, 'p5.48xlarge' AS instance_type,
+    {DAY.end_ms} AS up_to_ms, 'aws' AS provider, 'us-east-1' AS region, 'p5.48xlarge' AS instance_type,
     'on_demand' AS capacity_type, 8 AS gpu_count;
-INSERT INTO node_prices BY NAME SELECT node_id, up_from_ms AS from_ms, up_to_ms AS to_ms, 0 AS price_per_hour,
+INSERT INTO node_prices BY NAME SELECT node_id, up_from_ms AS from_ms, up_to_ms AS to_ms, $1::DECIMAL(38, 9) AS price_per_hour,
     'bill' AS price_source FROM nodes"""  # noqa: S608
 
 
 def store(con: DuckDBPyConnection, rows: str, price: str, currency: str = "USD") -> Commitments:
     """A day of two p5, at the price that they share."""
-    con.execute(STORED)
-    con.execute("UPDATE node_prices SET price_per_hour = $1::DECIMAL(38, 9)", [price])
-    change_bill_rows(con, ROWS.format(rows))
+    con.execute(NODES, [price])
+    covered(con, f"{HEAD}\n{rows}")
     return read_covers(con, DAY, currency)
 
 
-TWO = f"{PLAN}, (1, 'p5.48xlarge', NULL, 24, 480, 480)"
+TWO = f"{PLAN}\n| p5.48xlarge | | 24 | 480 | 480"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +119,7 @@ TWO = f"{PLAN}, (1, 'p5.48xlarge', NULL, 24, 480, 480)"
         pytest.param(TWO, "14", "USD", 18, id="what the commitments leave of the nodes' cost"),
         # only instances on demand, of another account, are nodes of the store
         pytest.param(TWO, "20", "USD", 20, id="at most what the bill charges"),
-        pytest.param(f"{TWO}, {OTHER}", "3", "EUR", 3, id="none of a bill in another currency"),
+        pytest.param(f"{TWO}\n{OTHER}", "3", "EUR", 3, id="none of a bill in another currency"),
     ],
 )
 def test_price_on_demand(
@@ -151,30 +131,146 @@ def test_price_on_demand(
 
 
 def test_charges_without_hours_cover_nothing(con: DuckDBPyConnection) -> None:
-    cover = store(con, f"{PLAN}, (1, 'p5.48xlarge', NULL, NULL, -3, NULL)", "10").covers[KEY]
+    cover = store(con, f"{PLAN}\n| p5.48xlarge | | | -3 |", "10").covers[KEY]
     assert not cover.uncovered.node_hours
 
 
 def test_usage_of_other_plans_takes_nothing(con: DuckDBPyConnection) -> None:
     other = OTHER.replace("sp-1", "sp-2")
-    assert store(con, f"{PLAN}, {other}", "10").covers[KEY].returned == 0
+    assert store(con, f"{PLAN}\n{other}", "10").covers[KEY].returned == 0
 
 
 def test_returned_cost_is_that_of_other_usage_as_far_as_it_goes(con: DuckDBPyConnection) -> None:
     # plans charge 0.25 for an m5.large of 1/3; 360 h of it cost 120, or 90 under a plan: 3.75 an hour, less than the 10.25
     # that the plan spends; of each hour of p5, 10, it takes 3.75 / 10.25, worth 4/3 on demand
-    cover = store(con, f"{PLAN}, {OTHER}", "10").covers[KEY]
+    cover = store(con, f"{PLAN}\n{OTHER}", "10").covers[KEY]
     assert float(cover.returned) == pytest.approx(10 * 3.75 / 10.25 * 4 / 3)
     assert not cover.is_paid_anyway
 
 
 def test_paid_cost_of_a_plan_is_shared_by_the_cost_of_what_it_covers(con: DuckDBPyConnection) -> None:
     # each instance has 24 h; the plan's discount of 10 % has no instance
-    store(con, f"{PLAN}, {OTHER}, (4, NULL, 'sp-1', NULL, -24.6, NULL)", "10")
+    store(con, f"{PLAN}\n{OTHER}\ndiscount | | sp-1 | | -24.6 |", "10")
     existing = read_commitments(con, DAY.start_ms, DAY.end_ms, [KEY[2]])
     paid = {key[2]: float(one.paid) for key, one in existing.covered.items() if key[2]}
     assert paid == pytest.approx({"p5.48xlarge": 216, "m5.large": 5.4})
 
 
 def test_without_commitments_nothing_is_covered(con: DuckDBPyConnection) -> None:
-    assert store(con, "(1, 'p5.48xlarge', NULL, 48, 960, 960)", "20") == Commitments()
+    assert store(con, "| p5.48xlarge | | 48 | 960 | 960", "20") == Commitments()
+
+
+NONE = Existing(is_bill_loaded=False)
+ONE_YEAR = Terms("reserved", 1, "no_upfront")
+
+
+def used_nodes(rows: str, existing: Existing = NONE, **more: Any) -> ReservedUse:
+    """Usage of nodes, each held in half for all of the day, for which there are offers of 11 on demand and of 6."""
+    there = fleet(f"name | hours | prices | capacity_type\n{rows}", "", START, instance_type=KEY[2])
+    offers = {ON_DEMAND: Price(D(11), "catalog"), ONE_YEAR: Price(D(6), "catalog")}
+    pods = fleet("name | hours", "node | gpus | hours | workload\nn0 | 4 | 0-24 | Job/a", START).pods
+    given = {"is_narrowed": False} | more
+    (one,) = uses_of(Fleet(there.nodes, pods), DAY, existing, lambda _: offers, **given)
+    return one
+
+
+def spanning(start: int, end: int, level: float) -> dict[Any, Covered]:
+    spans = [(START + start * HOUR, START + end * HOUR, level)]
+    return {KEY: Covered(counted(spans, START, DAY.end_ms), counted((), START, DAY.end_ms))}
+
+
+@pytest.mark.parametrize(
+    ("part", "is_narrowed", "hours"), [(0.0, False, 12), (0.5, False, 9), (0.0, True, 3)]
+)
+def test_usage_is_on_demand_and_what_the_bill_covers_counts_first(
+    part: float, is_narrowed: bool, hours: float
+) -> None:
+    # a price under a commitment is none on demand: it makes no list of what nodes cost, whatever the hour
+    kinds = {"on_demand": 24, "unknown": 12, "spot": 24, "reserved": 24}
+    rows = [f"n{at} | 0-{kinds[kind]} | 10, 2 committed from 6 | {kind}" for at, kind in enumerate(kinds)]
+    existing = Existing(True, (), spanning(0, 24, part)) if part else NONE
+    one = used_nodes("\n".join(rows), existing, is_narrowed=is_narrowed)
+    assert (one.key, one.on_demand.per_node_hour, set(one.offers)) == (KEY, 10, {ONE_YEAR})
+    assert shown(one.curve.node_hours, one.covered_hours) == shown(hours, 12 - hours if part else 0)
+
+
+def test_usage_is_uncovered_again_after_a_commitment_ends() -> None:
+    """A price book's plan until noon, a bill's reservation of half a node from noon to six."""
+    there = used_nodes(
+        "n0 | 0-24 | 2 committed, 10 from 12 | on_demand", Existing(True, (), spanning(12, 18, 0.5))
+    )
+    assert there.curve.levels == (0.0,) * 12 + (0.5,) * 6 + (1.0,) * 6
+
+
+def test_hours_that_findings_free_are_taken_out_first() -> None:
+    morning = counted([(START, START + 8 * HOUR, 1.0)], START, DAY.end_ms)
+    elsewhere = ("aws", "us-west-2", KEY[2])
+    for freed, hours in (({KEY: morning}, 16), ({elsewhere: morning}, 24), (None, 24)):
+        one = used_nodes("n0 | 0-24 | 10 | on_demand", freed=freed)
+        assert (one.curve.node_hours, one.covered_hours) == (hours, 0)
+
+
+def test_days_of_data_are_those_of_any_cluster(con: DuckDBPyConnection) -> None:
+    assert read_evidence(con, DAY) == Evidence(0, 0)
+    hours = "('a', 0, 6), ('b', 3, 9), ('b', 4, 5), ('a', 18, 19), ('a', -1, 1), ('a', 24, 30)"
+    con.execute(
+        f"INSERT INTO collected SELECT name, {START} + {HOUR} * begin, {START} + {HOUR} * until FROM (VALUES {hours})"  # noqa: S608
+        " AS t(name, begin, until)"
+    )
+    assert read_evidence(con, DAY) == Evidence(10 / 24, 19)
+
+
+# a fee of the whole term makes no bill of the months that it is of, but shows when the commitment ends
+RESERVED = """
+    kind              | type        | plan | discount          | length | hours | cost | status | category
+    instance          | p5.48xlarge | ri-1 | Reserved Instance | 48     | 48    | 300  | Used   | Usage
+    commitment_unused | p5.48xlarge | ri-1 | Reserved Instance | 48     |       | 24   | Unused | Purchase
+    commitment_fee    | p5.48xlarge | ri-1 | Reserved Instance | 1536   |       | 0    |        | Purchase
+"""
+# half of a charge of two days; a month without a bill: commitments go on as on the last day that is known, until the end that
+# the fee shows, after 64 days; the bill of October has nothing of its last day, which is no reason to go on in it
+KNOWN = """
+    0-1   | 1   | None 24 12
+    30-32 | 0 1 | 2026-10 24 12
+    31-33 | 1 1 | 2026-10 48 24
+    63-65 | 1 0 | 2026-10 24 12
+"""
+
+
+def test_existing_commitments_are_read_from_the_bill(con: DuckDBPyConnection) -> None:
+    assert not read_commitments(con, START, DAY.end_ms).is_bill_loaded
+    covered(con, RESERVED)
+    for days, held, told in text_rows(KNOWN):
+        found = read_commitments(con, *(START + int(day) * 24 * HOUR for day in days.split("-")))
+        (one,) = found.commitments
+        assert shown(found.month, one.covered_instance_hours, one.unused_cost) == told
+        levels = [float(day) for day in held.split() for _ in range(24)]
+        assert found.covered[KEY].curve.levels == pytest.approx(levels)
+        assert (found.is_bill_loaded, found.currency, one.commitment_discount_id) == (True, "USD", "ri-1")
+    paid = read_commitments(con, START, DAY.end_ms).covered
+    assert {key: one.paid for key, one in paid.items()} == {KEY: 162, NO_KEY: 0}
+    assert not read_commitments(con, START + 93 * 24 * HOUR, START + 94 * 24 * HOUR).is_bill_loaded
+
+
+# plans charge 6 for a machine of 8; two more of its type are on demand, and one whose price under plans nothing shows
+USAGE = """
+    type        | plan | pricing   | hours | cost | list_cost
+    m5.large    | sp-1 | Committed | 24    | 6    | 8
+    m5.large    |      | Standard  | 24    | 8    | 8
+    m5.large    |      | Standard  | 24    | 8    | 8
+    c5.large    |      | Standard  | 24    | 5    | 5
+    m5.large    |      | Dynamic   | 24    | 2    | 8
+    p5.48xlarge | sp-1 | Committed | 24    | 30   | 55
+    p5.48xlarge |      | Standard  | 24    | 55   | 55
+"""
+
+
+def test_other_usage_of_the_only_payer_is_read_from_the_bill(con: DuckDBPyConnection) -> None:
+    covered(con, USAGE)
+    (other,) = read_commitments(con, START, DAY.end_ms, ["P5.48xlarge"]).others.values()
+    # 16 on demand, which plans would charge 12 for, half of one an hour
+    assert float(other.on_demand.per_node_hour) == pytest.approx(16 / 12)
+    assert other.curve.levels == pytest.approx((0.5,) * 24)
+    bill(con)
+    con.execute("UPDATE bills SET billing_account_id = bill_id")
+    assert not read_commitments(con, START, DAY.end_ms, ["p5.48xlarge"]).others

@@ -14,15 +14,15 @@ from typing import Any
 
 import duckdb
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.publish.chargeback import file_names
 from gpucost.store.connection import Store
 from tests.bill_table import change_bill_rows
 from tests.golden.report_fleet import HOUR, OCTOBER
+from tests.unit import command
 from tests.unit.billed import bill
 from tests.unit.bundles import Made, contents, logged, make, manifest, modes, run
+from tests.unit.whatif_costs import figures, shown
 
 HOSTILE = [
     "<script>alert(1)</script>", "=cmd|' /C calc'!A0", "+1", "@sum", "-2", "a|b", "../../etc/passwd", "..", "Research",
@@ -43,12 +43,9 @@ FILES = "index.md index.html index.json ledger.csv ledger.parquet focus.csv focu
 
 def test_a_bundle_has_every_file_and_nobody_else_reads_it(sealed: Made) -> None:
     files = set(contents(sealed.folder))
-    kinds = [
-        f"teams/{team}.{kind}"
-        for team in ("research", "product", "vision")
-        for kind in ("md", "html", "csv", "json")
-    ]
-    assert {name for name in files if name.startswith("teams/")} == {*kinds} and files > {*FILES.split()}
+    kinds = ["md", "html", "csv", "json"]
+    teams = {f"teams/{team}.{kind}" for team in ("research", "product", "vision") for kind in kinds}
+    assert {name for name in files if name.startswith("teams/")} == teams and files > {*FILES.split()}
     assert {one["file"] for one in manifest(sealed)["files"]} == files - {"index.json"}
     assert [item.name for item in sealed.out.iterdir()] == ["2026-10"]
     assert modes(sealed.folder) == {(True, "700"), (False, "600")}
@@ -82,20 +79,23 @@ def test_every_file_holds_the_same_figures(sealed: Made, shared: Made, sharing: 
     assert told["share_unallocated"] == sharing
     ledger = duckdb.sql(f"FROM '{folder / 'ledger.parquet'}'")
     charge = "cost + shared_unallocated_cost" if sharing else "cost"
+    names = "charge cost idle_cost allocated_gpu_hours"
+    sums = f"sum({charge}), sum(cost), sum(idle_cost), sum(allocated_gpu_hours)"
+    sql = f"SELECT team, {sums} FROM ledger WHERE kind = 'allocated' GROUP BY 1"  # noqa: S608
+    assert sorted(shown(*row) for row in duckdb.execute(sql).fetchall()) == sorted(
+        figures(team, f"team {names}") for team in told["teams"]
+    )
     for team in told["teams"]:
-        sql = f"SELECT sum({charge}), sum(cost), sum(idle_cost), sum(allocated_gpu_hours) FROM ledger WHERE team = $1"  # noqa: S608
-        (sums,) = duckdb.execute(sql, [team["team"]]).fetchall()
-        names = ("charge", "cost", "idle_cost", "allocated_gpu_hours")
-        assert [*map(float, sums)] == pytest.approx([team[name] for name in names], abs=1e-9)
         report = json.loads((folder / f"{team['file']}.json").read_text())
         lines = list(csv.DictReader((folder / f"{team['file']}.csv").open()))
         assert {line["team"] for line in lines} == {team["team"]}
         assert report["totals"]["cost"] == float(sum(Decimal(line["cost"]) for line in lines)) == team["cost"]
-        for page in ("index.md", "index.html"):
-            assert f"${team['charge']:,.2f}" in (folder / page).read_text()
-        for page in (".md", ".html"):
-            text = (folder / f"{team['file']}{page}").read_text()
-            assert f"$0.00; ${team['cost']:,.2f} is an estimate until its bill is collected" in text
+        estimate = f"$0.00; ${team['cost']:,.2f} is an estimate until its bill is collected"
+        for text, page in (
+            (f"${team['charge']:,.2f}", "index.md"), (f"${team['charge']:,.2f}", "index.html"),
+            (estimate, f"{team['file']}.md"), (estimate, f"{team['file']}.html"),
+        ):  # fmt: skip
+            assert text in (folder / page).read_text()
         coverage = report["coverage"]
         assert (coverage["state"], coverage["reasons"]) == (told["state"], told["reasons"])
         assert coverage["reconciliation"] == "no bill of 2026-10 was collected, so nothing is reconciled"
@@ -126,29 +126,21 @@ def test_file_names_are_unique_whatever_teams_are_called() -> None:
 
 def test_a_final_month_over_an_estimated_one_shows_the_adjustment(sealed: Made, restated: Made) -> None:
     before, after = manifest(sealed), manifest(restated)
-    assert (before["state"], before["replaces"], after["state"], after["reasons"]) == (
-        "estimate",
-        None,
-        "final",
-        [],
-    )
-    assert after["replaces"]["state"] == "estimate"
+    assert figures(before, "state replaces") == "estimate None"
+    assert (after["state"], after["reasons"], after["replaces"]["state"]) == ("final", [], "estimate")
     assert after["replaces"]["reasons"] == [
-        "[teams] of the configuration",
-        "bill of aws 2026-10: none before, 4 rows now",
-    ]
+        "[teams] of the configuration", "bill of aws 2026-10: none before, 4 rows now"
+    ]  # fmt: skip
     was = {team["team"]: team["charge"] for team in before["teams"]}
     changed = {one["team"]: one["adjustment"] for one in after["replaces"]["teams"]}
     expected = {one["team"]: one["charge"] - was[one["team"]] for one in after["teams"]}
     assert changed == pytest.approx(expected, abs=1e-8)
     assert len(changed) == 3 and all(less < 0 for less in changed.values())
-    index = (restated.folder / "index.md").read_text()
-    assert (
-        "The bundle before it was an estimate. What changed in what it is made from:\n\n- " in index
-        and "-$" in index
-    )
-    sentence = after["reconciliation"]["sentence"]
-    assert after["reconciliation"]["is_final"] is True and "Reconciled: bill of aws (final" in index
+    index, sentence = (restated.folder / "index.md").read_text(), after["reconciliation"]["sentence"]
+    changes = "The bundle before it was an estimate. What changed in what it is made from:\n\n- "
+    for text in (changes, "-$", "Reconciled: bill of aws (final"):
+        assert text in index
+    assert after["reconciliation"]["is_final"] is True
     for team in (*after["teams"], {"file": "all-teams", "cost": after["totals"]["node_cost"]}):
         report = json.loads((restated.folder / f"{team['file']}.json").read_text())["coverage"]
         assert (report["state"], report["reasons"], report["reconciliation"]) == ("final", [], sentence)
@@ -160,7 +152,7 @@ def test_a_bundle_has_the_mode_that_the_store_has(store: Path, tmp_path: Path) -
     (tmp_path / "gpucost.toml").write_text('[store]\nmode = "0644"\n')
     mask = os.umask(0o027)
     try:
-        assert run(store, tmp_path / "shared").exit_code == 0
+        run(store, tmp_path / "shared")
     finally:
         os.umask(mask)
     assert modes(tmp_path / "shared" / "2026-10") == {(True, "750"), (False, "640")}
@@ -186,7 +178,7 @@ def incomplete(october: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
             "UPDATE bill_rows SET billed_cost = 50, charge_category = 'Purchase' WHERE kind = 'commitment_fee'",
         )
     (folder / "gpucost.toml").write_text('prometheus = []\n[azure]\nexports = ["somewhere"]\n')
-    return make(store, folder, "--share-unallocated", "proportional", code=4)
+    return make(store, folder, "--share-unallocated proportional", code=4)
 
 
 def test_an_incomplete_month_ends_with_4_and_is_written(
@@ -205,8 +197,8 @@ def test_an_incomplete_month_ends_with_4_and_is_written(
     monkeypatch.setattr("gpucost.cli.bills.collect_missing", lambda *_: 0)
     monkeypatch.chdir(incomplete.out.parent)
     store = copyfile(incomplete.unsealed, tmp_path / "store.duckdb")
-    result = run(store, tmp_path / "out", *incomplete.options, "--collect")
-    assert (result.exit_code, result.stderr.endswith(f"fix: gpucost doctor --store {store}\n")) == (4, True)
+    result = run(store, tmp_path / "out", f"{incomplete.options} --collect", 4)
+    assert result.stderr.endswith(f"fix: gpucost doctor --store {store}\n")
 
 
 def test_the_index_names_what_stands_between_the_charge_and_the_invoice(incomplete: Made) -> None:
@@ -234,8 +226,7 @@ def test_a_run_that_fails_keeps_what_was_there_and_cleans_up(
 
     before = contents(bundle.folder)
     monkeypatch.setattr(sys.modules["gpucost.publish.chargeback"], "to_parquet", full)
-    result = bundle.restored().run()
-    assert result.exit_code == 1
+    result = bundle.restored().run(code=1)
     assert "No space left on device; what was there before is kept" in result.stderr
     assert contents(bundle.folder) == before
     assert [item.name for item in bundle.out.iterdir()] == ["2026-10"]
@@ -246,12 +237,10 @@ def test_what_is_no_bundle_is_not_replaced_and_a_file_in_place_of_the_directory_
 ) -> None:
     (tmp_path / "2026-10").mkdir()
     (tmp_path / "2026-10" / "precious.txt").write_text("x")
-    result = run(store, tmp_path)
-    assert result.exit_code == 1 and "was not written by gpucost chargeback" in result.stderr
+    assert "was not written by gpucost chargeback" in run(store, tmp_path, code=1).stderr
     assert (tmp_path / "2026-10" / "precious.txt").read_text() == "x"
     (tmp_path / "out").write_text("x")
-    result = run(store, tmp_path / "out")
-    assert result.exit_code == 2 and "--out names a file" in result.stderr
+    assert "--out names a file" in run(store, tmp_path / "out", code=2).stderr
 
 
 def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
@@ -260,9 +249,9 @@ def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     descriptor = os.open(tmp_path / "out", os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    result = run(store, tmp_path / "out")
+    result = run(store, tmp_path / "out", code=1)
     os.close(descriptor)
-    assert result.exit_code == 1 and "another run is writing" in result.stderr
+    assert "another run is writing" in result.stderr
 
 
 def test_without_an_exchange_in_one_step_two_renames_do(
@@ -270,19 +259,17 @@ def test_without_an_exchange_in_one_step_two_renames_do(
 ) -> None:
     monkeypatch.setattr("gpucost.publish.chargeback._exchange", lambda *_: False)
     before = contents(bundle.folder)
-    assert bundle.restored().run().exit_code == 0
+    bundle.restored().run()
     assert contents(bundle.folder) == before
     assert [item.name for item in bundle.out.iterdir()] == ["2026-10"]
 
 
 @pytest.mark.parametrize(
     ("month", "code", "said"),
-    [("2025-01", 4, "--collect collects what the store"), ("2999-01", 2, "2999-01 has not begun")],
+    [("2025-01", "4", "--collect collects what the store"), ("2999-01", "2", "2999-01 has not begun")],
 )
 def test_a_month_without_data_writes_nothing(
-    store: Path, tmp_path: Path, month: str, code: int, said: str
+    store: Path, tmp_path: Path, month: str, code: str, said: str
 ) -> None:
-    words = ["chargeback", "--out", str(tmp_path / "a/b"), "--store", str(store), "--month", month]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == code and said in result.stderr
+    command.check_end(f"chargeback --out {tmp_path}/a/b --store {store} --month {month}", code, said)
     assert not (tmp_path / "a").exists()

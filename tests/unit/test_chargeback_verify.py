@@ -1,31 +1,41 @@
-"""A bundle that is held against its seal: made again to the last digit, damaged, forged, or restored beside an older store."""
+"""A bundle held against its seal: made again, damaged, forged, or beside an older store; and prices that `--collect` asks for."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from hashlib import sha256
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import duckdb
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from gpucost.cli.app import app
+from gpucost import price
+from gpucost.clouds import NoCredentials
+from gpucost.collect.prices import PriceResult
+from gpucost.collect.spot import SpotResult
+from gpucost.errors import SourceError
+from gpucost.periods import Period, to_ms
 from gpucost.publish import chargeback
 from gpucost.publish.verify import figures_as_now
+from gpucost.store import runs
+from gpucost.store.connection import Store
 from tests.cell_tables import cell_tables
+from tests.text_tables import text_rows, words
+from tests.unit import command
 from tests.unit.bundles import TEAMS, Made, contents, logged
+from tests.unit.command import run
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "remembered")
 
 
-def verify(made: Made, *options: str) -> Result:
-    words = ["chargeback", "verify", "--month", "2026-10", "--format", "json", "--out"]
-    return CliRunner().invoke(
-        app, [*words, str(made.out), "--store", str(made.store), *made.options, *options]
-    )
+def verify(made: Made, code: int, options: str = "") -> Result:
+    words = f"chargeback verify --month 2026-10 --format json --out {made.out} --store {made.store}"
+    return command.run(f"{words} {made.options} {options}", code)
 
 
 def checks(result: Result) -> dict[str, str]:
@@ -40,13 +50,13 @@ def test_the_log_has_each_seal_and_a_restatement_with_its_reasons(restated: Made
 
 def test_the_figures_of_a_closed_month_are_made_again(bundle: Made) -> None:
     state = bundle.store.read_bytes(), contents(bundle.out)
-    result = verify(bundle)
-    assert (result.exit_code, checks(result)) == (0, {"files": "ok", "log": "ok", "figures": "ok"})
+    result = verify(bundle, 0)
+    assert checks(result) == words("files=ok log=ok figures=ok")
     assert "to the last digit" in result.stderr
     assert (bundle.store.read_bytes(), contents(bundle.out)) == state
     (bundle.out / "other.toml").write_text(TEAMS)
-    result = verify(bundle, "--config", str(bundle.out / "other.toml"))
-    assert (result.exit_code, checks(result)["input"], checks(result)["figures"]) == (0, "changed", "ok")
+    result = verify(bundle, 0, f"--config {bundle.out}/other.toml")
+    assert checks(result).items() >= words("input=changed figures=ok").items()
     assert "[teams] of the configuration" in result.stdout and "moved none" in result.stderr
 
 
@@ -56,11 +66,10 @@ def test_figures_that_cannot_be_made_again_have_a_reason_if_there_is_one(
     with duckdb.connect(str(bundle.store)) as con, cell_tables(con):
         for table in ("cost_daily", "cost_hourly"):
             con.execute(f"UPDATE {table} SET cost = cost + 0.000000001 WHERE team = 'research'")  # noqa: S608 - names of our own
-    result = verify(bundle)
-    assert (result.exit_code, checks(result)["figures"]) == (1, "changed")
+    result = verify(bundle, 1)
+    assert checks(result)["figures"] == "changed"
     assert "although nothing changed that was sealed" in result.stderr
-    result = verify(Made(restated.unsealed, sealed.out, restated.unsealed, restated.options))
-    assert result.exit_code == 1
+    result = verify(Made(restated.unsealed, sealed.out, restated.unsealed, restated.options), 1)
     assert "cannot be made again: [teams] of the configuration; bill of aws" in result.stderr
 
 
@@ -80,32 +89,32 @@ def index(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object
     return changed
 
 
-NOT_SEALED = "is not what was sealed: "
-DAMAGE: dict[str, tuple[Callable[[Path], object], dict[str, str], str]] = {
-    "a csv": (rewritten("ledger.csv", "research", "other"), {"files": "changed", "log": "ok"}, f"{NOT_SEALED}ledger.csv\n"),
-    "the index": (rewritten("index.json", "research", "other"), {"files": "changed"}, f"{NOT_SEALED}index.json\n"),
-    "a file is gone": (
-        lambda folder: (folder / "ledger.parquet").unlink(), {"files": "changed"}, f"{NOT_SEALED}ledger.parquet\n"
-    ),
+DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "a csv": (rewritten("ledger.csv", "research", "other"), "files=changed log=ok", "ledger.csv\n"),
+    "the index": (rewritten("index.json", "research", "other"), "files=changed", "index.json\n"),
+    "a file is gone": (lambda folder: (folder / "ledger.parquet").unlink(), "files=changed", "ledger.parquet\n"),
     "sealed anew": (
         rewritten("index.json", '"program": "', '"program": "9.'),
-        {"files": "ok", "log": "changed"}, f"{NOT_SEALED}index.json is not in the log; its files cannot be made again\n",
+        "files=ok log=changed", "index.json is not in the log; its files cannot be made again\n",
     ),
-    "no list of files": (index(lambda told: told.pop("files")), {}, f"{NOT_SEALED}index.json\n"),
+    "no list of files": (index(lambda told: told.pop("files")), "", "index.json\n"),
     "a file is gone from the list, too": (
         index(lambda told: told.update(files=[one for one in told["files"] if one["file"] != "ledger.csv"])),
-        {"files": "changed"}, f"{NOT_SEALED}index.json\n",
+        "files=changed", "index.json\n",
     ),
-    "no seal": (index(lambda told: told.update(seal=None)), {}, "was not sealed: an earlier gpucost wrote it\n"),
+    "no seal": (index(lambda told: told.update(seal=None)), "", ""),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", DAMAGE)
 def test_a_bundle_that_was_changed_is_not_what_was_sealed(what: str, bundle: Made) -> None:
-    damage, expected, said = DAMAGE[what]
+    damage, expected, changed = DAMAGE[what]
     damage(bundle.folder)
-    result = verify(bundle)
-    assert (result.exit_code, checks(result) | expected) == (1, checks(result)), result.output
+    result = verify(bundle, 1)
+    assert checks(result).items() >= words(expected).items()
+    said = (
+        f"is not what was sealed: {changed}" if changed else "was not sealed: an earlier gpucost wrote it\n"
+    )
     assert said in result.stderr and bool(expected) is bool(result.stdout)
 
 
@@ -128,8 +137,8 @@ def forge_page(folder: Path) -> None:
     index.write_text(text.replace(f'"bytes": {len(before)},', f'"bytes": {page.stat().st_size},'))
 
 
-HONEST = (0, {"files": "ok", "log": "ok", "figures": "ok"}, "every file can be made again")
-FORGED = (1, {"files": "ok", "log": "changed", "figures": "ok"}, "its files cannot be made again")
+HONEST = (0, "files=ok log=ok figures=ok", "every file can be made again")
+FORGED = (1, "files=ok log=changed figures=ok", "its files cannot be made again")
 
 
 @pytest.mark.parametrize(
@@ -142,12 +151,90 @@ def test_a_restored_store_tells_an_honest_bundle_from_a_forged_one(
     tmp_path: Path,
     earlier: str,
     forge: Callable[[Path], object],
-    expected: tuple[int, object, str],
+    expected: tuple[int, str, str],
 ) -> None:
     """The copy was made before the seal, and knows no seal of the month or one of another bundle."""
     made = (restated if earlier == "other" else sealed).copy(tmp_path).restored()
     forge(made.folder)
-    result = verify(made)
-    code, results, words = expected
-    assert (result.exit_code, checks(result)) == (code, results)
-    assert f"not in the log; {words}" in result.stdout
+    code, results, said = expected
+    result = verify(made, code)
+    assert checks(result) == words(results) and f"not in the log; {said}" in result.stdout
+
+
+MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
+NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(october: Path, tmp_path: Path, in_an_empty_folder: Path) -> Path:
+    (tmp_path / "gpucost.toml").write_text("prometheus = []\n")
+    return Path(copyfile(october, tmp_path / "store.duckdb"))
+
+
+def priced(store: Path, spot: tuple[str, str | None], on_demand: tuple[str, str | None]) -> None:
+    """Price all nodes by these sources, as of these days."""
+    with duckdb.connect(str(store)) as con:
+        con.execute("DELETE FROM node_prices")
+        con.execute(
+            "INSERT INTO node_prices BY NAME SELECT node_id, up_from_ms AS from_ms, up_to_ms AS to_ms, 1 AS price_per_hour,"
+            " CASE capacity_type WHEN 'spot' THEN $1 ELSE $3 END AS price_source,"
+            " CASE capacity_type WHEN 'spot' THEN $2 ELSE $4 END::DATE AS price_as_of FROM nodes"
+            " WHERE CASE capacity_type WHEN 'spot' THEN $1 ELSE $3 END <> 'none'",
+            [*spot, *on_demand],
+        )
+
+
+def wanting(store: Path) -> list[tuple[str, str]]:
+    with Store(store).read() as con:
+        return price.missing_price_sources(con, MONTH, NOW, 90)
+
+
+# what prices spot nodes and others, as of which day, and what is asked for
+WANTING = """
+price_book   |            | bill       |            |
+spot_history |            | price_book |            | spot
+bill         |            | catalog    | 2026-10-01 |
+bill         |            | catalog    | 2026-07-01 | prices
+none         |            | price_book |            | prices spot"""
+
+
+@pytest.mark.parametrize(("spot", "since", "on_demand", "day", "asked"), text_rows(WANTING))
+def test_prices_are_wanting_where_nothing_better_is_there(
+    store: Path, spot: str, since: str, on_demand: str, day: str, asked: str
+) -> None:
+    priced(store, (spot, since or None), (on_demand, day or None))
+    assert wanting(store) == [(kind, "aws") for kind in asked.split()]
+
+
+def test_list_prices_are_asked_for_once_a_day(store: Path) -> None:
+    priced(store, ("none", None), ("none", None))
+    assert ("prices", "aws") in wanting(store)
+    with Store(store).write() as con:
+        runs.log_run(con, "prices", "aws", (to_ms(NOW) - 3_600_000, to_ms(NOW)), rows=1)
+    assert wanting(store) == [("spot", "aws")]
+
+
+def test_a_cloud_that_gives_no_prices_has_its_line_and_the_bundle_is_written(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priced(store, ("none", None), ("none", None))
+    asked: list[tuple[str, list[str]]] = []
+
+    def spot(*arguments: Any) -> list[SpotResult]:
+        asked.append(("spot", list(arguments[4])))
+        skipped = NoCredentials("aws: no credentials found", "aws configure")
+        return [SpotResult("aws us-east-1", skipped=skipped)]
+
+    def prices(*arguments: Any) -> list[PriceResult]:
+        asked.append(("prices", list(arguments[2])))
+        error = SourceError("aws: cannot be reached", "check the network")
+        return [PriceResult("aws", date(2026, 11, 3), error=error)]
+
+    monkeypatch.setattr("gpucost.collect.spot.collect_spot", spot)
+    monkeypatch.setattr("gpucost.collect.prices.collect_prices", prices)
+    out = store.parent / "out"
+    result = run(f"chargeback --month 2026-10 --collect --out {out} --store {store}", 1)
+    assert asked == [("spot", ["aws"]), ("prices", ["aws"])]
+    assert result.stderr.count("aws: no credentials found; skipped (aws configure)\n") == 1
+    assert result.stderr.count("error: aws: cannot be reached\nfix: check the network\n") == 1
+    assert (out / "2026-10" / "index.json").exists()

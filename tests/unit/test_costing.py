@@ -1,4 +1,4 @@
-"""The cost of fleets: what-ifs multiply prices and hours, and agree with the attribution stages."""
+"""The cost of fleets: what-ifs agree with the attribution stages; how a node's price is split into GPU, cores and memory."""
 
 from __future__ import annotations
 
@@ -6,69 +6,70 @@ import random
 import re
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from gpucost import inventory
+from gpucost.catalog import load_catalog, load_components
+from gpucost.config.model import Config, Prices
+from gpucost.engine import run_stages
+from gpucost.price import load_price_list
 from gpucost.store import schema
-from gpucost.store.connection import scratch_store
+from gpucost.store.connection import Store, scratch_store
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
-from gpucost.whatif.fleet import Fleet, Node, Pod, Price
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, fleet_of
 from tests.stage_costs import stage_costs
-from tests.text_tables import named_rows
+from tests.text_tables import text_rows, words
+from tests.unit.whatif_costs import figures, fleet, shown
 
 HOUR = 3_600_000
 
 
-def _fleet(nodes: str, pods: str) -> Fleet:
-    """Nodes as name, GPUs, hours and prices with the hour from which they hold; pods as node, name, GPUs, and hours."""
-    made = []
-    for name, gpus, hours, *prices in map(str.split, nodes.split(";")):
-        steps = [price.partition("@") for price in prices]
-        told = tuple(
-            Price(Decimal(price), "option", None, int(at) * HOUR if at else None) for price, _, at in steps
-        )
-        made.append(Node(name, int(gpus), 0, int(hours) * HOUR, told))
-    held = [
-        Pod(node, f"Job/{name}", int(gpus), int(first) * HOUR, int(last) * HOUR, uid=str(number))
-        for number, (node, name, gpus, first, last) in enumerate(map(str.split, pods.split(";")))
-    ]
-    return Fleet(tuple(made), tuple(held))
-
-
+NODES, PODS = "name | gpus | hours | prices", "node | workload | gpus | hours | uid"
 # nodes and pods; costs of nodes, of pods and of nobody; GPU-hours, those allocated, and node-hours; costs of workloads
-COSTS = """
-pods cost their share of the node while they hold it | a 8 10 8; b 8 10 2 | a train 4 0 10; a train 2 0 5; a late 8 20 30 \
-| 100 50 50 160 50 20 | 50
-a price holds until the next one | a 8 10 8 3@5 | a x 8 0 2; a y 8 4 6; a z 8 8 10 | 55 33 22 80 48 10 | 16 11 6
-pods that hold more than the node has share it in proportion | a 8 10 8 | a x 6 0 10; a y 6 5 10 | 80 70 10 80 90 10 | 50 20
-the largest pod of a full node takes the remainder | a 3 1 1 | a x 1 0 1; a y 1 0 1; a z 1 0 1 | 1 1 0 3 3 1 \
-| 0.333333334 0.333333333 0.333333333
-"""
+COSTS = {
+    "pods cost their share of the node while they hold it": (
+        "a | 8 | 0-10 | 8\nb | 8 | 0-10 | 2",
+        "a | train | 4 | 0-10 | 0\na | train | 2 | 0-5 | 1\na | late | 8 | 20-30 | 2",
+        "100 50 50 160 50 20", "50",
+    ),
+    "a price holds until the next one": (
+        "a | 8 | 0-10 | 8, 3 from 5", "a | x | 8 | 0-2 | 0\na | y | 8 | 4-6 | 1\na | z | 8 | 8-10 | 2",
+        "55 33 22 80 48 10", "16 11 6",
+    ),
+    "pods that hold more than the node has share it in proportion": (
+        "a | 8 | 0-10 | 8", "a | x | 6 | 0-10 | 0\na | y | 6 | 5-10 | 1", "80 70 10 80 90 10", "50 20"
+    ),
+    "the largest pod of a full node takes the remainder": (
+        "a | 3 | 0-1 | 1", "a | x | 1 | 0-1 | 0\na | y | 1 | 0-1 | 1\na | z | 1 | 0-1 | 2",
+        "1 1 0 3 3 1", "0.333333334 0.333333333 0.333333333",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("nodes", "pods", "sums", "costs"), named_rows(COSTS))
-def test_costs_of_a_fleet(nodes: str, pods: str, sums: str, costs: str) -> None:
-    found = fleet_costs(_fleet(nodes, pods))
-    names = ("node_cost", "cost", "unallocated_cost", "gpu_hours", "allocated_gpu_hours", "node_hours")
-    assert [getattr(found, name) for name in names] == [Decimal(value) for value in sums.split()]
+@pytest.mark.parametrize("case", COSTS)
+def test_costs_of_a_fleet(case: str) -> None:
+    nodes, pods, sums, costs = COSTS[case]
+    found = fleet_costs(fleet(f"{NODES}\n{nodes}", f"{PODS}\n{pods}"))
+    assert figures(found, "node_cost cost unallocated_cost gpu_hours allocated_gpu_hours node_hours") == sums
     assert [*found.by_workload.values()] == [Decimal(cost) for cost in costs.split()]
 
 
 def test_random_fleets_cost_what_the_attribution_stages_say() -> None:
     """Stages round each hour to nine decimals: no amount differs by more than half a billionth for each hour."""
     fleets = [_random_fleet(random.Random(seed)) for seed in range(40)]
-    for fleet, stages in zip(fleets, stage_costs(fleets), strict=True):
-        costs = fleet_costs(fleet)
-        hours = sum(node.length_ms for node in fleet.nodes) // HOUR + 50 * len(fleet.nodes)
+    for made, stages in zip(fleets, stage_costs(fleets), strict=True):
+        costs = fleet_costs(made)
+        hours = sum(node.length_ms for node in made.nodes) // HOUR + 50 * len(made.nodes)
         most = hours * Decimal("1e-9")
         assert costs.cost + costs.unallocated_cost == costs.node_cost
         assert sum(costs.by_workload.values()) == costs.cost
         amounts = [(costs.node_cost, stages.node_cost), (costs.cost, stages.cost)]
         assert costs.by_workload.keys() == stages.by_workload.keys()
         amounts += [(cost, stages.by_workload[name]) for name, cost in costs.by_workload.items()]
-        assert all(abs(one - other) <= most for one, other in amounts), fleet
+        assert all(abs(one - other) <= most for one, other in amounts), made
         for name in ("gpu_hours", "allocated_gpu_hours", "node_hours"):
             assert abs(getattr(costs, name) - getattr(stages, name)) < 1e-5
 
@@ -130,10 +131,139 @@ def test_declared_tables_are_filled_and_a_scratch_store_has_the_whole_schema() -
 
 def test_positions_of_blocks() -> None:
     several = [CostBlock(1000, Decimal(2), 8), charge(Decimal("0.5"), 10)]
-    for blocks, sums in (
-        (several, (2005, 8000, 1000)),
-        ([], (0, 0, 0)),
-        ([CostBlock(0, Decimal(1))], (0, 0, 0)),
-    ):
-        found = position("USD", blocks)
-        assert (found.cost, found.gpu_hours, found.node_hours) == sums
+    for blocks, sums in ((several, "2005 8000 1000"), ([], "0 0 0"), ([CostBlock(0, Decimal(1))], "0 0 0")):
+        assert figures(position("USD", blocks), "cost gpu_hours node_hours") == sums
+
+
+ROW = words(
+    "cluster=c node=a capacity_type=on_demand provider=aws region=us-east-1 instance_type=p4d.24xlarge gpu_model=A100"
+)
+SPAN = {
+    "node_id": 1,
+    "gpu_count": 8.0,
+    "from_ms": 0,
+    "to_ms": 10 * HOUR,
+    "has_users": True,
+}
+
+
+def priced(segments: str) -> Fleet:
+    """A node of the store for 10 hours with these prices by hours: `0 to 4 20, 6 to 10 20`."""
+    prices = []
+    for span, price in (segment.rsplit(" ", 1) for segment in segments.split(", ") if segment):
+        begin, end = (int(hour) * HOUR for hour in span.split(" to "))
+        known = {"from_ms": begin, "to_ms": end, "price_per_hour": Decimal(price), "node_id": 1}
+        prices.append(known | {"price_source": "price_book", "price_as_of": None, "is_committed": False})
+    return fleet_of([ROW | SPAN], prices, [])
+
+
+SEGMENTS = """
+    0 to 10 20             | 200 True
+    0 to 4 20, 6 to 10 20  | 160 False
+    2 to 5 20              | 60 False
+    -5 to 3 20, 3 to 20 10 | 130 True
+                           | 0 False
+"""
+
+
+@pytest.mark.parametrize(("prices", "cost"), text_rows(SEGMENTS))
+def test_a_stretch_without_a_price_costs_nothing(prices: str, cost: str) -> None:
+    there = priced(prices)
+    assert shown(fleet_costs(there).node_cost, there.nodes[0].is_priced) == cost
+
+
+BASES = ("opencost", "scad", "sku")
+PAGE = Path(__file__).parents[2] / "docs" / "cost-basis.md"
+REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
+
+# The share of GPUs in an instance's price: by OpenCost's defaults, by AWS' 9 : 1 weights, and by the list price less the host at
+# Google's prices of the family, or of A2 for other clouds (worked out apart from gpucost, in July 2026).
+SHARES = """
+aws    p5.48xlarge                 0.3401  0.1601  0.7321
+aws    p4d.24xlarge                0.4898  0.2632  0.6395
+aws    g5.xlarge                   0.8302  0.6338  0.8069
+aws    g6.xlarge                   0.8302  0.6338  0.7587
+aws    g5.16xlarge                 0.2341  0.0976  0.2413
+gcp    a2-highgpu-1g               0.5623  0.3180  0.7987
+gcp    a2-ultragpu-1g              0.4635  0.2446  0.7831
+gcp    a3-highgpu-8g               0.3438  0.1613  0.8931
+gcp    g2-standard-4               0.8302  0.6338  0.7923
+gcp    g2-standard-32              0.3794  0.1779  0.3229
+azure  Standard_ND96amsr_A100_v4   0.4067  0.2067  0.6617
+azure  Standard_NC24ads_A100_v4    0.3597  0.1711  0.5397"""
+KNOWN = [
+    (provider, name, [*map(float, shares)])
+    for provider, name, *shares in map(str.split, SHARES.strip().splitlines())
+]
+OWN = "our-own-box"
+Splits = dict[str, tuple[dict[str, tuple[bool, float, float]], list[tuple[Any, ...]]]]
+
+
+@pytest.fixture(scope="module")
+def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
+    """By basis: by instance type whether it falls back to A2's host, and the parts of GPU and cores; and the warnings."""
+    results = {}
+    with Store(tmp_path_factory.mktemp("splits") / "splits.duckdb").write() as con:
+        inventory.stage(con, Config(prices=Prices(cost_basis="sku")))
+        load_components(con)
+        load_price_list(con)
+        for number, (provider, instance_type) in enumerate([("", OWN), *(row[:2] for row in KNOWN)]):
+            con.execute(
+                """INSERT INTO nodes BY NAME SELECT $1 AS node_id, 'c' AS cluster, $2 AS node,
+                    1790812800000 AS up_from_ms, 1790816400000 AS up_to_ms, -- October 2026
+                    $3 AS provider, $4 AS region, $2 AS instance_type, 'on_demand' AS capacity_type, 1 AS gpu_count""",
+                [number, instance_type, provider, REGIONS.get(provider, "here")],
+            )
+            con.execute("INSERT INTO node_hosts VALUES ($1, 'cpu', 7), ($1, 'memory', 8e9)", [number])
+        for basis in BASES:
+            con.execute("DELETE FROM warnings")
+            con.execute("SET VARIABLE cost_basis = $basis", {"basis": basis})
+            run_stages(con, "gpucost.attribute.basis")
+            rows = con.execute(
+                "SELECT node, (is_fallback, gpu_fraction, cpu_fraction) FROM node_splits JOIN nodes USING (node_id)"
+            ).fetchall()
+            warnings = con.execute(
+                "SELECT code, subject FROM warnings WHERE code = 'basis_fallback' ORDER BY ALL"
+            ).fetchall()
+            results[basis] = dict(rows), warnings
+    return results
+
+
+@pytest.mark.parametrize("basis", BASES)
+def test_shares_are_those_that_are_known(basis: str, splits: Splits) -> None:
+    shares_of, warnings = splits[basis]
+    for provider, name, shares in KNOWN:
+        is_fallback, gpu, _ = shares_of[name]
+        assert gpu == pytest.approx(shares[BASES.index(basis)], abs=5e-5), name
+        assert is_fallback == (basis == "sku" and provider != "gcp")
+    fallen = set()
+    if basis == "sku":  # our own box has no list price, so list prices do not split it
+        fallen = {OWN, *(name for provider, name, _ in KNOWN if provider != "gcp")}
+        assert OWN not in shares_of
+    assert warnings == [("basis_fallback", name) for name in sorted(fallen)]
+
+
+def test_a_kind_of_node_without_list_price_is_split_by_weights(splits: Splits) -> None:
+    assert splits["scad"][0][OWN][1] == pytest.approx(90 / (90 + 9 * 7 + 8e9 / 2**30))
+
+
+LISTED = """SELECT p.instance_type, p.price_per_hour / i.gpu_count AS price
+FROM catalog_prices AS p JOIN catalog_instances AS i USING (provider, instance_type)
+WHERE purchase_option = 'on_demand' AND (provider, region) IN (('gcp', 'us-central1'), ('aws', 'us-east-1'))
+    AND instance_type IN ('a2-highgpu-1g', 'a3-highgpu-8g', 'g2-standard-4', 'p5.48xlarge')
+QUALIFY row_number() OVER (PARTITION BY instance_type ORDER BY price_as_of DESC) = 1 ORDER BY ALL"""
+
+
+def test_the_page_shows_what_each_basis_does(tmp_path: Path, splits: Splits) -> None:
+    lines = []
+    with Store(tmp_path / "catalog.duckdb").write() as con:
+        load_catalog(con)
+        listed = con.execute(LISTED).fetchall()
+    for name, price in listed:
+        lines.append(f"| `{name}` | `node` | 100.0 % | | | ${price:.4f} |")
+        for basis in BASES:
+            _, gpu, cpu = splits[basis][0][name]
+            parts = f"{100 * gpu:.1f} % | {100 * cpu:.1f} % | {100 * (1 - gpu - cpu):.1f} %"
+            lines.append(f"| `{name}` | `{basis}` | {parts} | ${price * gpu:.4f} |")
+    written = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert written == lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import gpucost
-from gpucost.cli.app import app
 from gpucost.periods import Period
 from gpucost.questions.explain import explain_cost, stages
 from gpucost.questions.explain.costs import CostExplained
@@ -23,6 +20,8 @@ from gpucost.questions.report import reading
 from gpucost.questions.report.query import Query
 from gpucost.render import terminal
 from gpucost.render.view import ReportView
+from tests.text_tables import text_rows
+from tests.unit.command import answer, check_end, run
 from tests.unit.test_price_bill_fleets import Billed
 
 NO_MONEY = Decimal(0)
@@ -53,11 +52,10 @@ def report(fleet: Billed, *by: str, **options: Any) -> ReportView:
 def test_every_sum_adds_up_to_the_report(fleet: Billed, namespace: str) -> None:
     answer = explained(fleet, namespaces=(namespace,))
     totals = report(fleet, namespaces=(namespace,)).totals
-    assert (answer.cost, answer.estimated_cost) == (totals.cost, totals.estimated_cost)
     assert answer.allocated_gpu_hours == pytest.approx(totals.allocated_gpu_hours)
-    for parts in (answer.workloads, answer.nodes):
-        costs = [(part.cost, part.estimated_cost) for part in parts]
-        assert tuple(map(sum, zip(*costs, strict=True))) == (answer.cost, answer.estimated_cost)
+    for name in ("cost", "estimated_cost"):
+        for parts in ([answer], answer.workloads, answer.nodes):
+            assert sum(getattr(part, name) for part in parts) == getattr(totals, name)
     for node in answer.nodes:
         assert node.cost + node.others_cost + node.unallocated_cost == node.node_cost
         assert sum(node.node_cost_by_price_source.values()) == node.node_cost
@@ -72,13 +70,10 @@ def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estim
     (node,) = answer.nodes
     (machine,) = node.bill
     lines = (fleet.folder / "cur.csv").read_text().splitlines()
-    assert machine.more_rows == 0
-    for row in machine.first_rows:
-        assert machine.instance_key in lines[row.source_row]
+    assert (machine.more_rows, machine.cost) == (0, node.node_cost)
+    assert all(machine.instance_key in lines[row.source_row] for row in machine.first_rows)
     assert sum(row.instance_hours or 0 for row in machine.first_rows) == pytest.approx(machine.instance_hours)
-    assert {price.price_source for price in node.prices} == {"bill"}
-    assert answer.workloads[0].price_sources == ["bill"]
-    assert machine.cost == node.node_cost
+    assert {price.price_source for price in node.prices} == {*answer.workloads[0].price_sources} == {"bill"}
     # n2 ran ten minutes in its first hour before it was a node: they are billed, and no part of its cost
     later = next(node for node in explained(fleet, namespaces=("serve",)).nodes if node.node == "n2")
     assert later.bill[0].cost and round(later.bill[0].cost - later.node_cost, 6) == Decimal("3.66")
@@ -89,85 +84,80 @@ def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estim
     for row in view.rows:
         cost = row.measures.cost + (row.unallocated.unallocated_cost if row.unallocated else 0)
         assert row.measures.estimated_cost == (cost if row.keys["node"] == "n3" else 0)
-    assert view.totals.estimated_cost == sum(row.measures.estimated_cost for row in view.rows)
-    assert view.coverage.billed_cost + view.coverage.estimated_cost == view.node_totals.node_cost
-    said = f"${view.coverage.billed_cost:,.2f}; ${view.totals.estimated_cost:,.2f} is an estimate until its bill is collected"
+    estimated, billed = view.totals.estimated_cost, view.coverage.billed_cost
+    assert estimated == sum(row.measures.estimated_cost for row in view.rows)
+    assert billed + view.coverage.estimated_cost == view.node_totals.node_cost
+    said = f"${billed:,.2f}; ${estimated:,.2f} is an estimate until its bill is collected"
     assert said in " ".join(terminal.render(view, 120, color=False).split())
     assert report(fleet, namespaces=("serve",)).coverage.estimated_cost == 0
 
 
-def run(fleet: Billed, monkeypatch: pytest.MonkeyPatch, words: str, columns: int = 120) -> Result:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    config = str(fleet.folder / "gpucost.toml")
-    return CliRunner().invoke(app, ["explain", *words.split(), "--config", config])
-
-
-def as_json(fleet: Billed, monkeypatch: pytest.MonkeyPatch, words: str) -> Any:
-    return json.loads(run(fleet, monkeypatch, f"{words} --format json").stdout)
+def line(fleet: Billed, words: str) -> str:
+    return f"explain {words} --config {fleet.folder}/gpucost.toml"
 
 
 def test_the_pods_of_a_team_and_what_is_no_part_of_its_cost(
     fleet: Billed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = run(fleet, monkeypatch, "team serve --top 1 --rows 1", columns=200).stdout
+    monkeypatch.setenv("COLUMNS", "200")
+    text = run(line(fleet, "team serve --top 1 --rows 1")).stdout
     assert re.search(r"of time outside the node's life or this period +-\$3\.66\n", text)
     assert re.search(r"More nodes\n  and 1 more, [\d.,]+ GPU-hours, .*\$\d", text)
-    answer = as_json(fleet, monkeypatch, "team serve --month 2026-03")
-    costs = [pod["cost"] for pod in answer["pods"]]
-    assert sum(costs) == pytest.approx(answer["cost"]) and costs == sorted(costs, reverse=True)
-    assert all(pod["devices"] for pod in answer["pods"])
+    found = answer(line(fleet, "team serve --month 2026-03"))
+    costs = [pod["cost"] for pod in found["pods"]]
+    assert sum(costs) == pytest.approx(found["cost"]) and costs == sorted(costs, reverse=True)
+    assert all(pod["devices"] for pod in found["pods"])
 
 
-def test_one_day_and_each_price_of_a_node_whose_price_changes(
-    fleet: Billed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    month = as_json(fleet, monkeypatch, "namespace train --month 2026-03")
-    first = as_json(fleet, monkeypatch, "namespace train --month 2026-03 --day 10")
-    second = as_json(fleet, monkeypatch, "namespace train --day 2026-03-11")
+def test_one_day_and_each_price_of_a_node_whose_price_changes(fleet: Billed) -> None:
+    month, first, second, serve = (
+        answer(line(fleet, f"namespace {words}"))
+        for words in (
+            "train --month 2026-03",
+            "train --month 2026-03 --day 10",
+            "train --day 2026-03-11",
+            "serve",
+        )
+    )
     assert first["cost"] + second["cost"] == pytest.approx(month["cost"])
     assert (first["from"], second["from"]) == ("2026-03-10T00:00:00Z", "2026-03-11T00:00:00Z")
-    answer = as_json(fleet, monkeypatch, "namespace serve")
-    prices = max((node["prices"] for node in answer["nodes"]), key=len)
-    assert len(prices) > 1
-    for rows, is_cut in ((len(prices), False), (0, True)):
-        text = run(fleet, monkeypatch, f"namespace serve --rows {rows}").stdout
-        assert (f"{len(prices)} more prices in turn: --rows {len(prices)}" in text) is is_cut
+    prices = max(len(node["prices"]) for node in serve["nodes"])
+    assert prices > 1
+    for rows in (prices, 0):
+        text = run(line(fleet, f"namespace serve --rows {rows}")).stdout
+        assert (f"{prices} more prices in turn: --rows {prices}" in text) is (rows == 0)
 
 
-def test_a_workload_down_to_its_pods(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_down_to_its_pods(fleet: Billed) -> None:
     view = report(fleet, "namespace", "workload")
     row = max((row for row in view.rows if row.kind == "allocated"), key=lambda row: row.measures.cost)
     name, space = row.keys["workload"] or "", row.keys["namespace"] or ""
-    answer = as_json(fleet, monkeypatch, f"workload {name} --namespace {space} --month 2026-03")
-    assert (answer["schema"], answer["workload"]) == ("gpucost.explain.workload/1", name)
-    assert answer["cost"] == pytest.approx(float(row.measures.cost))
+    found = answer(line(fleet, f"workload {name} --namespace {space} --month 2026-03"))
+    assert (found["schema"], found["workload"]) == ("gpucost.explain.workload/1", name)
     for parts in ("workloads", "nodes", "pods"):
-        assert sum(part["cost"] for part in answer[parts]) == pytest.approx(answer["cost"])
-    for pod in answer["pods"]:
+        assert sum(part["cost"] for part in found[parts]) == pytest.approx(float(row.measures.cost))
+    for pod in found["pods"]:
         held = datetime.fromisoformat(pod["to"]) - datetime.fromisoformat(pod["from"])
         hours = pytest.approx(pod["allocated_gpu_hours"])
         assert pod["gpus"] * held.total_seconds() / 3600 == hours
         assert sum(pod[f"{kind}_gpu_hours"] for kind in ("active", "idle", "unmeasured")) == hours
-    short = as_json(fleet, monkeypatch, f"workload {name.rpartition('/')[2]} --namespace {space}")
-    assert short["pods"] == answer["pods"]
+    short = answer(line(fleet, f"workload {name.rpartition('/')[2]} --namespace {space}"))
+    assert short["pods"] == found["pods"]
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        ("team srve", 1, "no team 'srve' held GPUs in March 2026\nfix: name one that did: serve"),
-        ("team srve --day 2026-03-10", 1, "no team 'srve' held GPUs on 2026-03-10\n"),
-        ("namespace serve --day 2026-02-30", 2, "is no day"),
-        ("namespace serve --day 2026-03-02 --month 2026-04", 2, "is not in 2026-04"),
-        ("namespace serve --month 2025-01", 1, "there is no data for January 2025"),
-        ("namespace serve --cluster nowhere", 1, "no cluster 'nowhere'"),
-    ],
-)
-def test_what_cannot_be_explained_is_said(
-    fleet: Billed, monkeypatch: pytest.MonkeyPatch, words: str, code: int, message: str
-) -> None:
-    result = run(fleet, monkeypatch, words)
-    assert (result.exit_code, message in result.stderr) == (code, True), result.output
+REFUSED = """
+team srve                                        | 1 | no team 'srve' held GPUs in March 2026 fix: name one that did: serve
+team srve --day 2026-03-10                       | 1 | no team 'srve' held GPUs on 2026-03-10 fix
+namespace serve --day 2026-02-30                 | 2 | is no day
+namespace serve --day 2026-03-02 --month 2026-04 | 2 | is not in 2026-04
+namespace serve --month 2025-01                  | 1 | there is no data for January 2025
+namespace serve --cluster nowhere                | 1 | no cluster 'nowhere'
+"""
+
+
+@pytest.mark.parametrize(("words", "code", "message"), text_rows(REFUSED))
+def test_what_cannot_be_explained_is_said(fleet: Billed, words: str, code: str, message: str) -> None:
+    check_end(line(fleet, words), code, message)
 
 
 @pytest.mark.parametrize("basis", ["node", "sku", "scad"])

@@ -1,28 +1,31 @@
-"""`gpucost export`: metrics with the figures of the report, manifests and rules as they should be, wrong input in words."""
+"""`gpucost export`: metrics with the figures of the report, rules, dashboards and manifests; wrong input in words."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
-from typer.testing import CliRunner, Result
 
-from gpucost.cli.app import app
+from gpucost import __version__
+from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.publish.rules import dashboard
 from gpucost.render.templates import literal, quoted
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import sample, stored
-from tests.text_tables import text_rows
+from tests.text_tables import text_rows, words
+from tests.unit.command import answer, check_end, run
 
 NAME = '<b>"x"\\ {{y}}\n|`\u202e' + "n" * 200
 
@@ -33,18 +36,8 @@ store = stored(hours=60, team=NAME)
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
-
-
-def report(store: Path, *words: str) -> dict[str, Any]:
-    return dict(json.loads(run("report", "--store", str(store), *words, "--format", "json").stdout))
-
-
-def metrics(store: Path, *words: str) -> str:
-    result = run("export", "openmetrics", "--store", str(store), *words)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+def metrics(store: Path, words: str = "--month 2026-10") -> str:
+    return run(f"export openmetrics --store {store} {words}").stdout
 
 
 def _values(text: str, name: str, **labels: str) -> list[float]:
@@ -52,24 +45,17 @@ def _values(text: str, name: str, **labels: str) -> list[float]:
     return [one.value for one in samples if one.name == name and labels.items() <= one.labels.items()]
 
 
-OCTOBER = ("--month", "2026-10")
-
-
 def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store: Path) -> None:
-    text = metrics(store, *OCTOBER)
-    document = report(store, *OCTOBER)
-    of_month, of_day = (
-        partial(_values, text, period="month_to_date"),
-        partial(_values, text, period="last_day"),
-    )
+    text, document = metrics(store), answer(f"report --store {store} --month 2026-10")
+    of_month, of_day = (partial(_values, text, period=name) for name in ("month_to_date", "last_day"))
+    states = ("active", "idle", "unmeasured")
     for row in document["rows"]:
-        if row["kind"] != "allocated":
-            continue
-        for name in ("cost", "idle_cost"):
-            assert of_month(f"gpucost_team_{name}", team=row["team"]) == [pytest.approx(row[name], abs=1e-9)]
-        for state in ("active", "idle", "unmeasured"):
-            hours = of_month("gpucost_team_gpu_hours", team=row["team"], state=state)
-            assert hours == [pytest.approx(row[f"{state}_gpu_hours"])]
+        if row["kind"] == "allocated":
+            team = partial(of_month, team=row["team"])
+            found = [team("gpucost_team_gpu_hours", state=state) for state in states]
+            assert found == [[pytest.approx(row[f"{state}_gpu_hours"])] for state in states]
+            for name in ("cost", "idle_cost"):
+                assert team(f"gpucost_team_{name}") == [pytest.approx(row[name], abs=1e-9)]
     totals = document["totals"]
     assert of_month("gpucost_fleet_cost") == [pytest.approx(totals["node_cost"], abs=1e-9)]
     unallocated = sum(of_month("gpucost_unallocated_cost"))
@@ -81,26 +67,21 @@ def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store:
     assert of_day("gpucost_period_start_timestamp_seconds") == [second]
     assert of_month("gpucost_period_end_timestamp_seconds") == [second + 36 * 3600]
     assert of_month("gpucost_period_elapsed_ratio") == [pytest.approx(60 / 744)]
-    day = report(store, "--from", "2026-10-02", "--to", "2026-10-03")
+    day = answer(f"report --store {store} --from 2026-10-02 --to 2026-10-03")
     assert of_day("gpucost_fleet_cost") == [pytest.approx(day["totals"]["node_cost"])]
 
 
-UNITS = {
-    "not_collected_seconds": "seconds",
-    "fleet_spot_ratio": "ratio",
-    "team_gpu_hours": "gpu_hours",
-    "team_cost": "",
-}
+UNITS = words("not_collected_seconds=seconds fleet_spot_ratio=ratio team_gpu_hours=gpu_hours team_cost=")
 
 
 def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_and_unit(
     store: Path, tmp_path: Path
 ) -> None:
-    text = metrics(store, *OCTOBER)
+    text = metrics(store)
     # and are written into a file in one step
     target = tmp_path / "gpucost.prom"
     target.write_text("old")
-    assert metrics(store, *OCTOBER, "-o", str(target)) == ""
+    assert metrics(store, f"--month 2026-10 -o {target}") == ""
     assert target.read_text() == text and [item.name for item in tmp_path.iterdir()] == ["gpucost.prom"]
     assert text.endswith("# EOF\n")
     for parse in (text_families, openmetrics_families):
@@ -123,17 +104,13 @@ WRONG = """
 """
 
 
-@pytest.mark.parametrize(("words", "code", "message"), text_rows(WRONG))
-def test_wrong_options_of_openmetrics(store: Path, words: str, code: str, message: str) -> None:
-    result = run("export", "openmetrics", *words.split(), "--store", str(store))
-    assert result.exit_code == int(code), result.output
-    assert message in result.stderr
+@pytest.mark.parametrize(("options", "code", "message"), text_rows(WRONG))
+def test_wrong_options_of_openmetrics(store: Path, options: str, code: str, message: str) -> None:
+    check_end(f"export openmetrics {options} --store {store}", code, message)
 
 
 def rules_of(name: str) -> list[dict[str, Any]]:
-    result = run("export", name)
-    assert result.exit_code == 0, result.output
-    return list(yaml.safe_load(result.stdout)["groups"][0]["rules"])
+    return list(yaml.safe_load(run(f"export {name}").stdout)["groups"][0]["rules"])
 
 
 PRICED = """
@@ -145,15 +122,14 @@ UPDATE nodes SET node = 'a100-1', cluster = 'other' WHERE node = 'l4-new';
 
 
 def test_rules_hold_the_prices_of_the_store(store: Path) -> None:
-    result = run("export", "recording-rules", "--store", str(changed(store, "priced", PRICED)))
-    rules = yaml.safe_load(result.stdout)["groups"][0]["rules"]
+    path = changed(store, "priced", PRICED)
+    rules = rules_of(f"recording-rules --store {path}")
     prices = [(rule["record"], rule["expr"], rule["labels"]) for rule in rules if "labels" in rule]
     spot = {"instance_type": "p4d", "region": "us-east-1", "capacity_type": "spot"}
     expected = [("named_node_price", {"node": "a100-1"}), ("instance_price", spot)]
     assert sorted(prices, key=str) == sorted(
         ((f"gpucost:{name}:per_hour", "vector(24.48)", labels) for name, labels in expected), key=str
     )
-    assert "what the nodes in the store cost last" in result.stdout
 
 
 def test_rules_without_a_store_hold_the_prices_of_the_catalog() -> None:
@@ -202,23 +178,21 @@ def test_thresholds_of_the_config_stand_in_the_alerts(tmp_path: Path, config: st
 
 # a slash begins a new line
 SETTINGS = """
-[alerts] / idle_ratio = 1 | alerts.idle_ratio
-[alerts] / idle_minutes = 0 | alerts.idle_minutes
-[alerts] / queue_wait_minutes = 171 | alerts.queue_wait_minutes
-[[budgets]] / name = 'a' / amount = -1 | budgets[0].amount
-[alerts] / labels = { 'a-b' = 'x' } | a-b is no label name
-[alerts] / idle_minute = 5 | did you mean alerts.idle_minutes?
-[prometheus] / cluster_label = 'a)b' | 'a)b' is no label name
-[activity] / device_metric = 'a b' | 'a b' is no metric name
+[alerts] / idle_ratio = 1 | 1 | alerts.idle_ratio
+[alerts] / idle_minutes = 0 | 1 | alerts.idle_minutes
+[alerts] / queue_wait_minutes = 171 | 1 | alerts.queue_wait_minutes
+[[budgets]] / name = 'a' / amount = -1 | 1 | budgets[0].amount
+[alerts] / labels = { 'a-b' = 'x' } | 1 | a-b is no label name
+[alerts] / idle_minute = 5 | 1 | did you mean alerts.idle_minutes?
+[prometheus] / cluster_label = 'a)b' | 2 | 'a)b' is no label name
+[activity] / device_metric = 'a b' | 2 | 'a b' is no metric name
 """
 
 
-@pytest.mark.parametrize(("section", "message"), text_rows(SETTINGS))
-def test_wrong_settings(tmp_path: Path, section: str, message: str) -> None:
+@pytest.mark.parametrize(("section", "code", "message"), text_rows(SETTINGS))
+def test_wrong_settings(tmp_path: Path, section: str, code: str, message: str) -> None:
     (tmp_path / "gpucost.toml").write_text(section.replace(" / ", "\n"))
-    result = run("export", "recording-rules")
-    assert result.exit_code in (1, 2)
-    assert message in result.stderr
+    check_end("export recording-rules", code, message)
 
 
 def changed(store: Path, name: str, sql: str) -> Path:
@@ -231,21 +205,20 @@ def changed(store: Path, name: str, sql: str) -> Path:
 
 def test_a_fleet_without_nodes_costs_nothing_which_is_no_failure(store: Path) -> None:
     idle = changed(store, "idle", "UPDATE collected SET to_ms = to_ms + 40 * 86400000::BIGINT")
-    text = metrics(idle, "--month", "2026-11")
+    text = metrics(idle, "--month 2026-11")
     for name in ("cost", "unallocated_cost", "capacity_gpu_hours", "idle_cost"):
         assert _values(text, f"gpucost_fleet_{name}") == [0, 0]
     assert "gpucost_team_cost" not in text
     assert list(openmetrics_families(text))
     # what was never collected is not nothing
-    assert run("export", "openmetrics", "--store", str(store), "--month", "2026-11").exit_code == 1
+    run(f"export openmetrics --store {store} --month 2026-11", 1)
 
 
 def test_month_without_data_yet_is_left_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     november = datetime(2026, 11, 1, tzinfo=UTC)
     october = changed(store, "october", f"UPDATE collected SET to_ms = {int(november.timestamp()) * 1000}")  # noqa: S608
     monkeypatch.setattr("gpucost.questions.request.Request.now", november.replace(hour=2))
-    result = run("export", "openmetrics", "--store", str(october))
-    assert result.exit_code == 0, result.output
+    result = run(f"export openmetrics --store {october}")
     assert "month_to_date is left out: there is no data for November 2026" in result.stderr
     assert _values(result.stdout, "gpucost_fleet_cost") == [0]
 
@@ -254,7 +227,7 @@ def test_a_fleet_that_nobody_uses_has_its_figures(tmp_path: Path) -> None:
     fleet = sample(hours=48)
     fleet.rows["cost_hourly"] = [row for row in fleet.rows["cost_hourly"] if row[0] == "unallocated"]
     fleet.write(tmp_path / "unused.duckdb")
-    of_month = partial(_values, metrics(tmp_path / "unused.duckdb", *OCTOBER), period="month_to_date")
+    of_month = partial(_values, metrics(tmp_path / "unused.duckdb"), period="month_to_date")
     (unallocated,) = of_month("gpucost_fleet_unallocated_cost")
     assert unallocated > 0
     assert sum(of_month("gpucost_unallocated_cost")) == pytest.approx(unallocated)
@@ -265,14 +238,13 @@ def test_every_panel_of_the_dashboard_has_its_place_and_its_query() -> None:
     made = json.loads(dashboard(Config(currency="AED")))
     panels = made["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    taken: set[tuple[int, int]] = set()
+    taken: list[tuple[int, int]] = []
     for panel in panels:
         x, y, width, height = (panel["gridPos"][name] for name in "xywh")
-        cells = set(product(range(x, x + width), range(y, y + height)))
-        assert not cells & taken and x + width <= 24
-        taken |= cells
+        taken += product(range(x, x + width), range(y, y + height))
         refs = [target["refId"] for target in panel.get("targets", [])]
         assert panel["type"] == "row" or (panel["title"] and len(set(refs)) == len(refs) > 0)
+    assert len(set(taken)) == len(taken) and max(x for x, _ in taken) < 24
     known = {f"${variable['name']}" for variable in made["templating"]["list"]}
     queries = json.dumps([panel.get("targets") for panel in panels])
     assert set(re.findall(r"\$[a-z_]\w*", queries)) <= known
@@ -288,3 +260,103 @@ def test_quoted_text_is_read_back_by_yaml(text: str) -> None:
 
 def test_text_is_no_template_of_prometheus() -> None:
     assert literal("a {{ b") == 'a {{ "{{" }} b'
+
+
+CRONJOB = "export cronjob --image registry.example.com/gpucost:1.0"
+CHART = "export chart --image registry.example.com/gpucost:1.0 --out"
+
+
+def _manifest(words: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(run(f"{CRONJOB} {words}").stdout))
+
+
+def test_a_cronjob_runs_one_command_after_the_other_or_on_a_claim_that_is_there(tmp_path: Path) -> None:
+    runs = """--run 'gpucost collect prometheus' --run "notify slack --link 'https://x/$(HOME)?a b'" """
+    claim, job = _manifest(f"{runs} --secret secrets")
+    assert (claim["kind"], job["kind"], job["apiVersion"]) == ("PersistentVolumeClaim", "CronJob", "batch/v1")
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (last,) = pod["containers"]
+    assert [step["args"] for step in pod["initContainers"]] == [["collect", "prometheus"]]
+    assert last["args"] == ["notify", "slack", "--link", "https://x/$$(HOME)?a b"]
+    assert pod["securityContext"]["runAsNonRoot"] is last["securityContext"]["readOnlyRootFilesystem"] is True
+    assert last["envFrom"] == [{"secretRef": {"name": "secrets"}}]
+    assert {mount["name"] for mount in last["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
+    place = "--existing-claim --claim shared --service-account sa"
+    (job,) = _manifest(f"{place} --schedule '0 6 2 jan-MAR mon,*/2'")
+    assert job["spec"]["timeZone"] == "Europe/Berlin"
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "sa" and "initContainers" not in pod
+    assert pod["containers"][0]["args"] == ["collect", "prometheus"]
+
+
+REFUSED = f"""
+--schedule | hourly | is not valid in Kubernetes
+--schedule | 60 * * * * | is not valid in Kubernetes
+--schedule | * * * * | is not valid in Kubernetes
+--schedule | */0 * * * * | is not valid in Kubernetes
+--namespace | Upper | --namespace 'Upper'
+--name | {"x" * 53} | at most 52
+--name | a\0b: c | --name
+--secret | a b | --secret
+--claim-size | 10 GB | --claim-size
+--run | colect prometheus | gpucost has no such command
+--run | collect 'prometheus | is not valid: No closing quotation
+--run | | gpucost has no such command
+--image | a" b | --image
+"""
+
+
+@pytest.mark.parametrize(("option", "value", "message"), text_rows(REFUSED))
+def test_what_kubernetes_would_refuse(option: str, value: str, message: str) -> None:
+    words = shlex.join([option, value.replace("\0", "\n")])
+    check_end(f"export cronjob --image a {words}", "2", message)
+
+
+WRONG_VALUES = """{"immage": "a"}
+{"image": "a b"}
+{"claim": {"size": "10 GB"}}
+{"jobs": {"a": {"schedule": "daily", "run": [["x"]]}}}"""
+
+
+def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
+    out = tmp_path / "charts" / "gpucost"
+    for _ in range(2):  # the second run writes it anew
+        assert run(f"{CHART} {out}").stdout == ""
+    about, values = (yaml.safe_load((out / name).read_text()) for name in ("Chart.yaml", "values.yaml"))
+    assert about["version"] == about["appVersion"] == __version__
+    assert (values["image"], values["timezone"]) == ("registry.example.com/gpucost:1.0", "Europe/Berlin")
+    schema = json.loads((out / "values.schema.json").read_text())
+    jsonschema.validate(values, schema)
+    assert set(values) | {"global"} == set(schema["properties"])
+    for wrong in WRONG_VALUES.splitlines():
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(values | json.loads(wrong), schema)
+    scheduling = (Path(__file__).parents[2] / "docs" / "scheduling.md").read_text(encoding="utf-8")
+    (of_docs,) = re.findall(r"```yaml\n(.*?)```", scheduling, re.S)
+    more = yaml.safe_load(of_docs)
+    jsonschema.validate(values | more, schema)
+    # what its jobs run are commands, and its config is one
+    for job in (*values["jobs"].values(), *more["jobs"].values()):
+        run(shlex.join([*CRONJOB.split(), *(f"--run={shlex.join(told)}" for told in job["run"])]))
+    (tmp_path / "own.toml").write_text(values["config"])
+    config = load_config(tmp_path / "own.toml", environ={})
+    assert config.prometheus[0].url == "http://prometheus-operated.monitoring:9090"
+
+
+def test_a_chart_of_others_stays_as_it_is(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    (theirs / "Chart.yaml").write_text("apiVersion: v2\nname: prometheus\n")
+    (tmp_path / "thesis.txt").write_text("years of work")
+    for out in (theirs, tmp_path, tmp_path / "thesis.txt"):
+        check_end(f"{CHART} {out}", "2", "holds no chart of gpucost")
+    assert {path.name for path in tmp_path.rglob("*")} == {"theirs", "Chart.yaml", "thesis.txt"}
+    own = ours / "templates" / "own.yaml"
+    run(f"{CHART} {ours}")
+    own.write_text("kind: Own\n")
+    check_end(f"{CHART} {ours}", "0", "own.yaml")
+    assert own.is_file()

@@ -20,7 +20,6 @@ from gpucost.questions.findings.kinds import (
     Candidate,
     Claim,
     Finding,
-    Findings,
     Names,
     WhatIfQuery,
     WhatIfResult,
@@ -30,8 +29,10 @@ from gpucost.questions.findings.kinds import (
     ranked,
 )
 from gpucost.render.templates import fill
+from tests.text_tables import named_rows, text_rows
 from tests.unit.whatif_costs import listed
 
+D = Decimal
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 
 
@@ -67,19 +68,6 @@ WHOLE, STALL, LOST = ("c", "n", "w", "*"), ("c", "n", "w", "data_stall"), ("c", 
 ASK, OTHER = WhatIfQuery("schedule"), WhatIfQuery("spot")
 
 
-def _ranked(
-    candidates: list[Candidate], saved: dict[WhatIfQuery, tuple[int, ...]], months: str = "1"
-) -> Findings:
-    """Findings of at least 50 a month; answers have a saving, and what takes work."""
-    answers = {
-        question: WhatIfResult(question, Decimal(1000), *map(Decimal, amounts))
-        for question, amounts in saved.items()
-    }
-    return ranked(
-        candidates, answers, months=Decimal(months), minimum=Decimal(50), period=("--month", "2026-02")
-    )
-
-
 NOTEBOOK = _candidate("idle_notebook", WHOLE, questions=(ASK,))
 TO_SPOT = _candidate("on_demand_training", WHOLE, questions=(OTHER,))
 SMALLER = _candidate("over_provisioned", ("c", "n", "b", "*"), questions=(ASK, OTHER))
@@ -87,35 +75,41 @@ STALLED, FAILED = _candidate("data_stall", STALL), _candidate("lost_work", LOST)
 AGAIN = _candidate("lost_work", LOST, subject="again", waste=90)
 
 
+CANDIDATES = {
+    "stalled": STALLED, "spot": TO_SPOT, "notebook": NOTEBOOK, "failed": FAILED, "again": AGAIN, "smaller": SMALLER
+}  # fmt: skip
+# the first kind in line takes the workload, and a small one leaves it; two buckets of a workload are two findings, but not the
+# same one twice; of several what-ifs the one that saves more; half a month of saving counts twice; what takes work first is a
+# bound that its command shows
+RANKED = """
+    first in line | stalled spot notebook        | 60  | 900   | 1   | 0 | idle_notebook 60 60 False schedule
+    too small     | stalled spot notebook        | 40  | 900   | 1   | 1 | on_demand_training 900 900 False spot
+    not asked     | stalled spot notebook        | 40  |       | 1   | 1 | data_stall 100 100 True None
+    buckets       | stalled failed again smaller | 70  | 300   | 1   | 0 | over_provisioned 300 300 False spot; \
+data_stall 100 100 True None; lost_work 100 100 True None
+    half a month  | notebook                     | 30  |       | 0.5 | 0 | idle_notebook 30 60 False schedule
+    takes work    | spot                         |     | 0,900 | 1   | 0 | on_demand_training 900 900 True spot
+    is safe       | spot                         |     | 70,900 | 1  | 0 | on_demand_training 70 70 False spot
+"""
+
+
 @pytest.mark.parametrize(
-    ("candidates", "saved", "months", "expected", "passed_over"),
-    [
-        # the first kind in line takes the workload, and a small one leaves it
-        ([STALLED, TO_SPOT, NOTEBOOK], {ASK: (60,), OTHER: (900,)}, "1", "idle_notebook 60 60 False schedule", 0),
-        ([STALLED, TO_SPOT, NOTEBOOK], {ASK: (40,), OTHER: (900,)}, "1", "on_demand_training 900 900 False spot", 1),
-        ([STALLED, TO_SPOT, NOTEBOOK], {ASK: (40,)}, "1", "data_stall 100 100 True None", 1),
-        # two buckets of a workload are two findings, but not the same one twice; of several what-ifs the one that saves more
-        ([STALLED, FAILED, AGAIN, SMALLER], {ASK: (70,), OTHER: (300,)}, "1",
-         "over_provisioned 300 300 False spot; data_stall 100 100 True None; lost_work 100 100 True None", 0),
-        # half a month of saving counts twice
-        ([NOTEBOOK], {ASK: (30,)}, "0.5", "idle_notebook 30 60 False schedule", 0),
-        # what takes work first is a bound that its command shows
-        ([TO_SPOT], {OTHER: (0, 900)}, "1", "on_demand_training 900 900 True spot", 0),
-        ([TO_SPOT], {OTHER: (70, 900)}, "1", "on_demand_training 70 70 False spot", 0),
-    ],
-    ids=["first in line", "too small", "not asked", "buckets", "half a month", "takes work", "is safe"],
-)  # fmt: skip
+    ("candidates", "ask", "other", "months", "passed_over", "expected"), named_rows(RANKED)
+)
 def test_findings_are_ranked_and_no_work_counts_twice(
-    candidates: list[Candidate],
-    saved: dict[WhatIfQuery, tuple[int, ...]],
-    months: str,
-    expected: str,
-    passed_over: int,
+    candidates: str, ask: str, other: str, months: str, passed_over: str, expected: str
 ) -> None:
-    found = _ranked(candidates, saved, months)
+    """What schedules and spot save; each finding saves at least 50 a month."""
+    answers = {
+        question: WhatIfResult(question, D(1000), *map(D, text.split(",")))
+        for question, text in ((ASK, ask), (OTHER, other))
+        if text
+    }
+    chosen, period = [CANDIDATES[name] for name in candidates.split()], ("--month", "2026-02")
+    found = ranked(chosen, answers, months=D(months), minimum=D(50), period=period)
     told = listed(found.findings, "kind saving saving_per_month is_bound command")
     assert told.replace("gpucost whatif ", "").replace(" --month 2026-02", "") == expected
-    assert found.passed_over == passed_over
+    assert found.passed_over == int(passed_over)
     assert found.saving_per_month == sum(one.saving_per_month for one in found.findings if not one.is_bound)
 
 
@@ -160,25 +154,24 @@ def test_names_that_yaml_reads_as_other_values_stay_names() -> None:
     assert smaller["metadata"] == {"name": "null", "namespace": "1e3"}
 
 
-@pytest.mark.parametrize(
-    ("hours", "days", "down", "up"),
-    [
-        ("08:00-18:30", "mon-fri", "30 18 * * 1-5", "0 8 * * 1-5"),
-        ("20:00-04:00", "mon-fri", "0 4 * * 2-6", "0 20 * * 1-5"),
-        ("06:00-24:00", "mon-sun", "59 23 * * *", "0 6 * * *"),
-    ],
-)
-def test_office_hours_as_cron_has_them(hours: str, days: str, down: str, up: str) -> None:
+OFFICE = """
+    08:00-18:30 | mon-fri | down 30 18 * * 1-5 1, up 0 8 * * 1-5 6
+    20:00-04:00 | mon-fri | down 0 4 * * 2-6 1, up 0 20 * * 1-5 6
+    06:00-24:00 | mon-sun | down 59 23 * * * 1, up 0 6 * * * 6
+"""
+
+
+@pytest.mark.parametrize(("hours", "days", "expected"), text_rows(OFFICE))
+def test_office_hours_as_cron_has_them(hours: str, days: str, expected: str) -> None:
     given = {"--office-hours": hours, "--weekdays": days}
     text = patches.scaled_down("Deployment/chat", "web", "Europe/Berlin", given, 6, least=1)
     found = []
     for job in yaml.safe_load_all(text or ""):
         pod, spec = job["spec"]["jobTemplate"]["spec"]["template"]["spec"], job["spec"]
-        last = pod["containers"][0]["command"][-1]
-        found.append((job["metadata"]["name"], spec["schedule"], spec["timeZone"], last))
-    assert found == [
-        ("chat-down", down, "Europe/Berlin", "--replicas=1"), ("chat-up", up, "Europe/Berlin", "--replicas=6")
-    ]  # fmt: skip
+        assert spec["timeZone"] == "Europe/Berlin"
+        last = pod["containers"][0]["command"][-1].removeprefix("--replicas=")
+        found.append(f"{job['metadata']['name'].removeprefix('chat-')} {spec['schedule']} {last}")
+    assert ", ".join(found) == expected
 
 
 def test_patches_have_measured_numbers_or_names_that_kubernetes_refuses() -> None:
@@ -209,13 +202,11 @@ def test_what_became_of_the_findings_before() -> None:
 
 def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, float]]:
     start = to_ms(MONTH.start) // MS_PER_HOUR
-    rows = []
-    for hour in range(start, start + 24 * 14):
-        local = datetime.fromtimestamp(hour * 3600, tz)
-        rows.append(
-            {"hour": hour, "active_gpu_ms": float(active(local)), "idle_gpu_ms": float(not active(local))}
-        )
-    return rows
+    moments = {hour: datetime.fromtimestamp(hour * 3600, tz) for hour in range(start, start + 24 * 14)}
+    return [
+        {"hour": hour, "active_gpu_ms": float(active(local)), "idle_gpu_ms": float(not active(local))}
+        for hour, local in moments.items()
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,20 @@
-"""Findings and what-ifs of the demo: each saving is what its command says, and nothing is counted twice."""
+"""Findings of the sample: savings are those of commands, none counts twice; advice of a month, followed in the next, saves it."""
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Callable, Iterator
+import math
+import random
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import cycle
 from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.config.model import Config
-from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions import findings as of_findings
 from gpucost.questions.findings.kinds import Findings, WhatIfQuery
@@ -26,19 +24,18 @@ from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
 from gpucost.whatif.curve import counted
-from gpucost.whatif.fleet import Fleet, Scope, Usage, is_batch, levels, read_stored
+from gpucost.whatif.fleet import Fleet, Scope, Usage, read_stored
+from gpucost.whatif.spot.advice import SAFE, advise
 from tests.asked_once import ask_findings_once
 from tests.sample.build import build
-from tests.unit.plain_findings import spot_savings
+from tests.unit.command import answer, check_end, run
+from tests.unit.whatif_costs import ask
 
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
-WEEK = "--from 2026-02-09 --to 2026-02-16"
-MINUTE = 60_000
-Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Config:
     return build(tmp_path_factory.mktemp("demo"), MONTH, lambda _: None)
 
 
@@ -50,30 +47,19 @@ def _asked_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def findings(demo: Config) -> Findings:
-    return of_findings.read_findings(demo, Store(demo.store), MONTH)
+def findings(sample: Config) -> Findings:
+    return of_findings.read_findings(sample, Store(sample.store), MONTH)
 
 
 @pytest.fixture(scope="module")
-def run(demo: Config) -> Run:
-    def invoke(*words: str) -> Result:
-        return CliRunner().invoke(app, [*words, "--config", str(demo.path)])
-
-    return invoke
+def where(sample: Config) -> str:
+    return f"--month 2026-02 --config {sample.path}"
 
 
-def _answer(run: Run, command: str) -> Any:
-    result = run(*shlex.split(command)[1:], "--format", "json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, demo: Config) -> None:
+def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, sample: Config) -> None:
     # what serves has more than it needs on reserved capacity alone: nothing is saved there
-    assert {one.kind for one in findings.findings} >= {
-        "idle_notebook", "idle_workload", "over_requested", "off_peak", "on_demand_training", "empty_nodes",
-        "data_stall", "lost_work",
-    }  # fmt: skip
+    kinds = "idle_notebook idle_workload over_requested off_peak on_demand_training empty_nodes data_stall lost_work"
+    assert {one.kind for one in findings.findings} >= {*kinds.split()}
     assert [one.rank for one in findings.findings] == list(range(1, len(findings.findings) + 1))
     assert (*findings.savings, *findings.upper_bounds) == findings.findings
     for several, total in (
@@ -91,79 +77,44 @@ def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, dem
     assert {one.kind for one in findings.upper_bounds} >= {"between_jobs"}
     assert busy.measured == "DCGM_FI_DEV_GPU_UTIL, idle under 5 %; 100 % of the GPU-hours measured"
     query = Query(period=MONTH, period_name="February 2026", with_sections=False)
-    _, waste = waste_report(demo, Store(demo.store), query, query)
-    assert {row.bucket for row in waste.buckets if row.gpu_hours} == {bucket.name for bucket in BUCKETS} - {
-        "cpu_memory"
-    }
+    _, waste = waste_report(sample, Store(sample.store), query, query)
+    named = {row.bucket for row in waste.buckets if row.gpu_hours}
+    assert named == {bucket.name for bucket in BUCKETS} - {"cpu_memory"}
     assert waste.totals.cost == sum((row.cost for row in waste.buckets), Decimal(0))
 
 
 @pytest.mark.slow
-def test_each_kind_of_command_shows_the_saving(findings: Findings, run: Run) -> None:
+def test_each_kind_of_command_shows_the_saving(findings: Findings, sample: Config) -> None:
     kinds = {one.kind: one for one in findings.findings if one.command}
     assert len(kinds) >= 6
     for one in kinds.values():
         assert one.command
-        answer = _answer(run, one.command)
-        saved = answer["saving_by_suitability"]["needs_work"] if one.is_bound else answer["saving"]
+        found = answer(f"{one.command.removeprefix('gpucost ')} --config {sample.path}")
+        saved = found["saving_by_suitability"]["needs_work"] if one.is_bound else found["saving"]
         assert saved == pytest.approx(float(one.saving), abs=1e-5), one.command
-        assert answer["today"]["cost"] == pytest.approx(float(one.cost), abs=1e-5), one.command
-
-
-def test_the_headline_of_spot_is_what_its_safe_jobs_save(demo: Config, run: Run) -> None:
-    answer = _answer(run, "gpucost whatif spot --month 2026-02 --cluster demo")
-    with Store(demo.store).read() as con:
-        saving, could = spot_savings(con)
-    assert saving > 500 and could == 0
-    assert answer["saving"] == answer["saving_by_suitability"]["safe"] == pytest.approx(saving, rel=1e-4)
-    assert answer["saving_by_suitability"]["needs_work"] == could
-
-
-def test_no_workload_is_saved_twice_and_no_more_than_it_cost(fleet: Fleet, findings: Findings) -> None:
-    """What findings save of held GPUs is at most what the workloads of their commands cost, each workload in one command."""
-    names = {(pod.namespace, pod.workload) for pod in fleet.pods}
-    seen: set[tuple[str, str]] = set()
-    for one in findings.findings:
-        if one.command and one.namespace:
-            words = shlex.split(one.command)
-            globs = [words[i + 1] for i, word in enumerate(words) if word == "--workload"]
-            meant = {
-                (space, name)
-                for space, name in names
-                if space == one.namespace and any(_fits(name, glob) for glob in globs)
-            }
-            assert meant
-            assert not meant & seen
-            seen |= meant
-            assert one.saving <= one.cost
+        assert found["today"]["cost"] == pytest.approx(float(one.cost), abs=1e-5), one.command
 
 
 @pytest.fixture(scope="module")
-def fleet(demo: Config) -> Fleet:
-    return _used(demo, Scope())
+def fleet(sample: Config) -> Fleet:
+    return pipeline.read_attributed(
+        sample, Store(sample.store), lambda con: read_stored(con, MONTH, Scope()).fleet
+    )
 
 
-def _used(demo: Config, scope: Scope) -> Fleet:
-    return pipeline.read_attributed(demo, Store(demo.store), lambda con: read_stored(con, MONTH, scope).fleet)
-
-
-def _fits(name: str, glob: str) -> bool:
-    return name == glob or (glob.endswith("*") and name.startswith(glob[:-1]))
-
-
-def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> None:
-    with Store(demo.store).write() as con:
+def test_commitments_are_asked_as_the_command_asks(sample: Config, fleet: Fleet, where: str) -> None:
+    with Store(sample.store).write() as con:
         con.execute(
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'g4dn.12xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
-    known = StoredCommitments(demo, Store(demo.store), MONTH)
-    usage = Usage(_used(demo, Scope()), "USD", "", "", is_narrowed=False)
+    known = StoredCommitments(sample, Store(sample.store), MONTH)
+    usage = Usage(fleet, "USD", "", "", is_narrowed=False)
     result = of_findings._commit(known, usage)
     assert result.saving > 0
-    answer = _answer(run, WhatIfQuery("reserve").words(("--month", "2026-02")))
-    assert answer["saving"] == pytest.approx(float(result.saving), abs=1e-5)
-    best = {row["instance_types"]: row["instances"] for row in answer["best"]}
+    found = answer(f"{WhatIfQuery('reserve').words(()).removeprefix('gpucost ')} {where}")
+    assert found["saving"] == pytest.approx(float(result.saving), abs=1e-5)
+    best = {row["instance_types"]: row["instances"] for row in found["best"]}
     assert best == {"p4d.24xlarge": 2, "g4dn.12xlarge": 1}
     # a finding that frees the node leaves nothing of it to commit to
     nights = counted([(MONTH.start_ms, MONTH.end_ms, 0.5)], MONTH.start_ms, MONTH.end_ms)
@@ -173,19 +124,15 @@ def test_commitments_are_asked_as_the_command_asks(demo: Config, run: Run) -> No
 
 
 def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news(
-    run: Run, findings: Findings
+    where: str, findings: Findings
 ) -> None:
-    whole = _answer(run, "gpucost findings --month 2026-02 --team research --top 2")
+    whole = answer(f"findings --team research --top 2 {where}")
     research = [one.command for one in findings.findings if one.team == "research"]
     assert [one["command"] for one in (*whole["savings"], *whole["upper_bounds"])] == research[:2]
-    text = run("waste", "--month", "2026-02", "--top", "0", "--findings", "2").stdout
+    text = run(f"waste --top 0 --findings 2 {where}").stdout
     assert f"${findings.findings[0].saving_per_month:,.2f}" in text
-    for words, message in (
-        ("--month 2020-01", "nothing held GPUs in 2020-01-01"),
-        ("--month 2026-02 --compare previous", "there is nothing to compare with"),
-    ):
-        result = run("findings", *words.split())
-        assert result.exit_code == 1 and message in result.stderr
+    check_end(f"findings {where} --month 2020-01", "1", "nothing held GPUs in 2020-01-01")
+    check_end(f"findings {where} --compare previous", "1", "there is nothing to compare with")
 
 
 def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
@@ -203,10 +150,9 @@ def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
                 assert document["metadata"]["namespace"] == one.namespace
 
 
-def test_notebooks_alone_are_released_by_default(run: Run) -> None:
-    default, short = (
-        _answer(run, f"gpucost whatif schedule {WEEK} {more}") for more in ("", "--idle-minutes 30")
-    )
+def test_notebooks_alone_are_released_by_default(sample: Config) -> None:
+    week = f"whatif schedule --from 2026-02-09 --to 2026-02-16 --config {sample.path}"
+    default, short = (answer(f"{week} {more}") for more in ("", "--idle-minutes 30"))
     touched = default["tables"]["Whom it touches"]
     released = {row["workload"] for row in touched if row["released_gpu_hours"] > 0}
     assert {f"StatefulSet/jupyter-{name}" for name in ("alice", "bob", "chen")} <= released
@@ -214,40 +160,99 @@ def test_notebooks_alone_are_released_by_default(run: Run) -> None:
     assert short["today"] == default["today"] and 0 < default["saving"] < short["saving"]
 
 
-def test_the_headline_of_rightsize_is_what_its_unused_gpus_cost(demo: Config, fleet: Fleet, run: Run) -> None:
-    """Jobs of several GPUs on demand or spot of which some stood at 0 % all along, for an hour or more."""
-    answer = _answer(run, "gpucost whatif rightsize --month 2026-02")
-    with Store(demo.store).read() as con:
-        measured = levels(con, demo.activity, MONTH)
-    nodes, saving = fleet.by_name, 0.0
-    for pod in fleet.pods:
-        level, node = measured.get(pod.key), nodes[pod.place]
-        if node.capacity_type == "reserved" or level is None or not is_batch(pod):
-            continue
-        is_measured = level.devices >= pod.gpus and level.measured_hours >= 1 and level.mean > 0
-        if is_measured and 0 < level.active_devices < pod.gpus:
-            per_gpu = node.mean_price / node.gpus * pod.length_ms / MS_PER_HOUR
-            saving += per_gpu * (round(pod.gpus) - level.active_devices)
-    assert 0 < saving == pytest.approx(answer["saving_by_fewer_gpus"], rel=1e-3)
-    worth = answer["saving"] + answer["freed_capacity_cost"]
-    assert worth == pytest.approx(answer["saving_by_fewer_gpus"] + answer["saving_by_mig_slices"])
-
-
-def test_a_workload_is_known_by_its_name_and_an_unknown_one_brings_those_like_it(demo: Config) -> None:
-    names = ("StatefulSet/jupyter-alice", "jupyter-alice", "jupyter-al*")
-    fleets = [_used(demo, Scope(workloads=(name,))) for name in names]
-    assert fleets[0].pods and fleets[0].pods == fleets[1].pods == fleets[2].pods
-    with pytest.raises(GpucostError, match="no workload 'jupyter-alic' held GPUs") as error:
-        _used(demo, Scope(workloads=("jupyter-alic",)))
-    assert names[0] in (error.value.fix or "")
-
-
-def test_findings_of_a_workload_and_names_that_held_nothing(run: Run, fleet: Fleet) -> None:
-    text = run("findings", "--month", "2026-02", "--workload", "jupyter-alice").stdout
+def test_findings_of_a_workload_and_names_that_held_nothing(where: str, fleet: Fleet) -> None:
+    text = run(f"findings --workload jupyter-alice {where}").stdout
     assert text.count("Idle notebook: ") == 1 and "Training on demand" not in text
     name = next(pod.workload for pod in fleet.pods if pod.workload.startswith("Job/eval-suite-"))
-    family = run("findings", "--month", "2026-02", "--workload", name).stdout
+    family = run(f"findings --workload {name} {where}").stdout
     assert "Job/eval-suite-*" in family and "jupyter" not in family
-    for words in ("--workload nope", "--team reserch", "--cluster demos", "--namespace x"):
-        result = run("findings", "--month", "2026-02", *words.split())
-        assert result.exit_code == 1 and f"'{words.split()[1]}' held GPUs" in result.stderr
+    for option, name in (("workload", "nope"), ("team", "reserch"), ("cluster", "demos"), ("namespace", "x")):
+        check_end(f"findings --{option} {name} {where}", "1", f"'{name}' held GPUs")
+
+
+OCTOBER = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
+
+SEPTEMBER_HOURS = 30 * 24
+PLAYS = 200
+
+
+def promised(demo: Config, words: str) -> dict[str, Any]:
+    return ask(words, f"--month 2026-09 --config {demo.path}")
+
+
+def october(demo: Config) -> Fleet:
+    return pipeline.read_attributed(
+        demo, Store(demo.store), lambda con: read_stored(con, OCTOBER, Scope()).fleet
+    )
+
+
+@pytest.mark.ci
+def test_commitments(demo: Config) -> None:
+    answer = promised(demo, "reserve")
+    nodes = [node for node in october(demo).nodes if node.capacity_type == "on_demand"]
+    covered = StoredCommitments(demo, Store(demo.store), OCTOBER).existing.covered
+    assert any(one.curve.node_hours for one in covered.values()), "the bill has commitments"
+    saved = least = most = 0.0
+    for best in answer["best"]:
+        own = [node for node in nodes if node.instance_type == best["instance_types"]]
+        up = counted(
+            ((node.from_ms, node.to_ms, 1.0) for node in own), OCTOBER.start_ms, OCTOBER.end_ms
+        ).levels
+        had = covered.get((best["provider"], best["region"], best["instance_types"]))
+        left = [
+            max(0.0, level - less)
+            for level, less in zip(up, had.curve.levels if had else cycle([0.0]), strict=False)
+        ]
+        used = sum(min(level, best["instances"]) for level in left) / len(left)
+        # October is longer: savings are per hour
+        saved += (
+            used * best["on_demand_price_per_node_hour"]
+            - best["instances"] * best["committed_price_per_node_hour"]
+        )
+        rows = [row for row in answer["regret"] if row["family"] == best["family"]]
+        changes = [
+            row["still_saves"] / SEPTEMBER_HOURS for row in rows if abs(row["usage_change_percent"]) == 20
+        ]
+        least, most = least + min(changes), most + max(changes)
+    assert sum(best["instances"] for best in answer["best"]) > 0
+    assert least - 1e-9 <= saved <= most + 1e-9, (answer["saving"], saved)
+
+
+@pytest.mark.ci
+def test_spot(demo: Config) -> None:
+    """Runs that September's answer calls safe move in October; each is played by itself, interrupted at random."""
+    answer = promised(demo, "spot")
+    cases = {
+        row["interruptions"]: row for row in answer["tables"]["What moves, by how often it is interrupted"]
+    }
+    given = {one["name"]: one["value"] for one in answer["assumptions"]}
+    rates = {name.removeprefix("interruptions of "): value for name, value in given.items()}
+    spot = {name.split()[2]: value for name, value in given.items() if name.startswith("price of")}
+    restart = given["restart (provision, pull, load)"] / 60
+    fleet = october(demo)
+    draw = random.Random(20261001)
+    before = after = 0.0
+    moved = 0
+    for pod in fleet.pods:
+        node = fleet.by_name[pod.place]
+        kind = node.instance_type or ""
+        is_safe = advise(pod.workload, pod.namespace, pod.workload_type).suits == SAFE
+        if node.capacity_type != "on_demand" or kind not in spot or not is_safe:
+            continue
+        hours, share, rate = pod.length_ms / MS_PER_HOUR, pod.gpus / node.gpus, rates[kind]
+        expected = math.exp(rate * restart) * math.expm1(rate * hours) / rate
+        if expected * spot[kind] >= hours * node.mean_price:
+            continue  # doing it again would cost more than spot saves: stays
+        moved += 1
+        before += hours * share * node.mean_price
+        for _ in range(PLAYS):
+            paid, needed = 0.0, hours
+            while (lived := draw.expovariate(rate)) < needed:
+                paid, needed = paid + lived, restart + hours
+            after += (paid + needed) * share * spot[kind] / PLAYS
+    assert moved > 5
+    # as many node-hours move as did in September, or about
+    moving = answer["tables"]["Workloads on nodes that could move"]
+    scale = before / sum(row["today"] for row in moving if row["suits spot"] == "safe")
+    assert cases["high"]["saving"] * scale <= before - after <= cases["low"]["saving"] * scale
+    assert before - after == pytest.approx(answer["saving"] * scale, rel=0.4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -17,6 +16,7 @@ import pytest
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
+from gpucost.engine import dicts
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
 from gpucost.publish import focus
@@ -26,11 +26,10 @@ from gpucost.questions.report import reading
 from gpucost.questions.report.query import Query
 from tests.bill_table import change_bill_rows
 from tests.shared import shared
-from tests.text_tables import cells, text_rows
+from tests.text_tables import text_rows
 from tests.unit.billed_fleets import MONTH, copied, elsewhere
 from tests.unit.test_price_bill_fleets import Billed
-
-AMOUNTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost", "PricingQuantity", "ConsumedQuantity")
+from tests.unit.whatif_costs import shown
 
 # Columns that every file must have, by the specification of FOCUS 1.2 and 1.3 (focus.finops.org, feature level Mandatory).
 MANDATORY = """BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd BillingPeriodStart ChargeCategory
@@ -44,9 +43,17 @@ ServiceSubcategory ChargeFrequency"""
 ALL = Query(Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)), "March 2026")
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    answer = duckdb.sql(f"FROM '{path}'")
-    return [dict(zip(answer.columns, row, strict=True)) for row in answer.fetchall()]
+def rows(path: Path, sql: str = "FROM file") -> list[dict[str, Any]]:
+    """What a query says of a file, in which own columns have no prefix; without one, all of its rows."""
+    with duckdb.connect() as con:
+        con.execute("SET TimeZone = 'UTC'")
+        con.execute(f"CREATE VIEW file AS SELECT COLUMNS('^(?:{PREFIX})?(.*)$') AS '\\1' FROM '{path}'")  # noqa: S608
+        return dicts(con.execute(sql))
+
+
+def texts(path: Path, sql: str) -> list[str]:
+    """The rows of a query, as text."""
+    return sorted(shown(*row.values()) for row in rows(path, sql))
 
 
 def save(fleet: Billed, version: str = "1.2", kind: Any = "parquet") -> tuple[focus.FocusTotals, Path]:
@@ -130,63 +137,63 @@ ORIGINS = f"""SELECT source_row, [billed_cost, effective_cost, coalesce(list_cos
 FROM bill_rows WHERE kind = 'instance' AND instance_key IN (SELECT instance_key FROM billed_hours)"""  # noqa: S608
 
 
+SUMS = """SELECT origin_row, [sum(BilledCost), sum(EffectiveCost), sum(ListCost), sum(ContractedCost), sum(PricingQuantity),
+    sum(ConsumedQuantity)] AS amounts FROM file GROUP BY 1"""
+
+
 def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: Billed) -> None:
     totals, path = written(billed)
     origins = {number: told for number, *told in billed.store.query(ORIGINS)[1]}
-    sums: dict[int, list[Decimal]] = defaultdict(lambda: [Decimal(0)] * len(AMOUNTS))
+    sums = rows(path, SUMS)
+    assert {row["origin_row"]: row["amounts"] for row in sums} == {
+        origin: told[0] for origin, told in origins.items()
+    }
     for row in rows(path):
-        origin = row[f"{PREFIX}origin_row"]
-        sums[origin] = [before + row[column] for before, column in zip(sums[origin], AMOUNTS, strict=True)]
-        _, names, tags = origins[origin]
+        _, names, tags = origins[row["origin_row"]]
         assert [row[name] for name in ("ResourceId", "SkuId", "SubAccountId", "RegionId")] == names
         assert set(json.loads(row["Tags"])) >= set(tags or {})
-    assert {origin: amounts for origin, (amounts, *_) in origins.items()} == sums
     account = reconciliation(billed.config, billed.store, MONTH)
     assert totals.effective_cost["USD"] == account.effective_cost
     assert (totals.charges, totals.estimated_rows) == (len(origins), 0)
 
 
+SAVED = """SELECT PricingCategory AS name, sum(ContractedCost - EffectiveCost) AS saved
+FROM file WHERE {} GROUP BY 1"""
+SPOT = """SELECT sum(EffectiveCost) FILTER (is_spot) AS cost, sum(ListCost - ContractedCost) FILTER (is_spot) AS saved,
+    count(*) FILTER (abs(ContractedUnitPrice * PricingQuantity - ContractedCost) >= 1e-9
+        OR abs(ListUnitPrice * PricingQuantity - ListCost) >= 1e-9) AS wrong
+FROM (SELECT *, PricingCategory = 'Dynamic' AS is_spot FROM file)"""
+
+
 def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_price(
     billed: Billed, told: Billed
 ) -> None:
-    found = rows(written(billed)[1])
-    saved: dict[str, Decimal] = defaultdict(Decimal)
-    for row in found:
-        if billed is not told or row["ChargePeriodStart"].hour % 2:  # else what is agreed is made up
-            saved[row["PricingCategory"]] += row["ContractedCost"] - row["EffectiveCost"]
-        for kind in ("Contracted", "List"):
-            price = row[f"{kind}UnitPrice"] * row["PricingQuantity"]
-            assert abs(price - row[f"{kind}Cost"]) < Decimal("1e-9")
+    path = written(billed)[1]
+    # else what is agreed is made up
+    real = "hour(ChargePeriodStart) % 2 = 1" if billed is told else "true"
+    saved = {row["name"]: row["saved"] for row in rows(path, SAVED.format(real))}
     assert saved["Dynamic"] == saved["Standard"] == 0
-    spot = [row for row in found if row["PricingCategory"] == "Dynamic"]
-    assert sum(row["EffectiveCost"] for row in spot) > 0
+    (spot,) = rows(path, SPOT)
+    assert (spot["wrong"], spot["cost"] > 0) == (0, True)
     if billed is not told:
-        assert saved["Committed"] > 0
-        assert sum(row["ListCost"] - row["ContractedCost"] for row in spot) > 0
+        assert saved["Committed"] > 0 and spot["saved"] > 0
+
+
+UNITS_BY_HOUR = "SELECT DISTINCT hour(ChargePeriodStart)::VARCHAR, ConsumedUnit, PricingUnit FROM file"
+TOLD_OF_HOURS = """SELECT DISTINCT InvoiceId, SkuPriceId, SkuMeter, SkuPriceDetails::VARCHAR, ListUnitPrice, ContractedUnitPrice
+FROM file WHERE hour(ChargePeriodStart) % 2 = 0"""
+# quantities are split as the charge is, and whole again
+COMMITMENTS = """SELECT DISTINCT (CommitmentDiscountId IS NOT NULL)::VARCHAR, CommitmentDiscountName, CommitmentDiscountUnit,
+    sum(CommitmentDiscountQuantity)
+FROM file WHERE hour(ChargePeriodStart) % 2 = 0 GROUP BY 1, 2, 3, origin_row"""
 
 
 def test_what_the_bill_tells_comes_through_in_units_of_the_specification(told: Billed) -> None:
-    committed: dict[int, Decimal] = defaultdict(Decimal)
-    units = [unit for _, unit in text_rows(UNITS)]
-    found = rows(written(told)[1])
-    assert {row["ConsumedUnit"] for row in found} == set(units)
-    for row in found:
-        hour = row["ChargePeriodStart"].hour
-        assert cells([row], "ConsumedUnit PricingUnit") == [(units[hour % len(units)], "Hours")]
-        if hour % 2:
-            continue
-        assert cells([row], "InvoiceId SkuPriceId SkuMeter") == [("INV-1", "sku/price", "Machine")]
-        assert json.loads(row["SkuPriceDetails"]) == {"CoreCount": 96}
-        assert (row["ListUnitPrice"], row["ContractedUnitPrice"]) == (Decimal("30.5"), Decimal("25.25"))
-        quantity = row["CommitmentDiscountQuantity"]
-        names = (row["CommitmentDiscountName"], row["CommitmentDiscountUnit"])
-        if row["CommitmentDiscountId"] is None:
-            assert (quantity, *names) == (None, None, None)
-        else:
-            assert names == ("three years", "USD")
-            committed[row[f"{PREFIX}origin_row"]] += quantity
-    # split as the charge is, and whole again
-    assert set(committed.values()) == {Decimal("3.7")}
+    path, units = written(told)[1], [unit for _, unit in text_rows(UNITS)]
+    expected = [f"{hour} {units[hour % len(units)]} Hours" for hour in range(24)]
+    assert texts(path, UNITS_BY_HOUR) == sorted(expected)
+    assert texts(path, TOLD_OF_HOURS) == ['INV-1 sku/price Machine {"CoreCount": 96} 30.5 25.25']
+    assert texts(path, COMMITMENTS) == ["false None None None", "true three years USD 3.7"]
 
 
 MORE = """
@@ -214,6 +221,15 @@ CHANGED = (
 )
 
 
+SPLIT = """SELECT ChargeDescription AS name, sum(BilledCost) AS billed, sum(EffectiveCost) AS effective,
+    count(DISTINCT kind) FILTER (kind IN ('allocated', 'unallocated')) AS kinds,
+    len(list_filter([count(ConsumedQuantity), count(PricingQuantity), count(ListUnitPrice), count(ContractedUnitPrice)],
+        lambda known: known = 0)) AS without,
+    len(list_filter([count(ConsumedQuantity), count(PricingQuantity), count(ListUnitPrice), count(ContractedUnitPrice)],
+        lambda known: known = count(*))) AS given
+FROM file GROUP BY 1"""
+
+
 @pytest.mark.slow
 def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(
     billed_fleet: Billed, tmp_path: Path
@@ -221,34 +237,23 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(
     fleet = copied(billed_fleet, tmp_path)
     with fleet.store.write() as con:
         for name, kind, category, cost, monthly in text_rows(ADDED):
-            row = {
-                "name": name,
-                "kind": kind,
-                "category": category,
-                "cost": Decimal(cost),
-                "monthly": bool(monthly),
-            }
-            change_bill_rows(con, MORE, row)
+            row = {"name": name, "kind": kind, "category": category, "cost": Decimal(cost)}
+            change_bill_rows(con, MORE, row | {"monthly": bool(monthly)})
         for change in CHANGED:
             change_bill_rows(con, change)
     told = dict(fleet.store.query("SELECT charge_description, sum(billed_cost) FROM bill_rows GROUP BY 1")[1])
-    found = defaultdict(list)
-    for row in rows(save(fleet)[1]):
-        found[row["ChargeDescription"]].append(row)
-    hours = [sum(row[f"{PREFIX}gpu_hours"] for row in made) for made in
-             (rows(written(billed_fleet)[1]), [row for added in found.values() for row in added])]  # fmt: skip
-    assert hours[1] == pytest.approx(hours[0])
-    assert "traffic" not in found
-    for name, _, category, *_ in text_rows(ADDED):
-        added = found[name]
-        assert name == "traffic" or sum(row["BilledCost"] for row in added) == told[name]
-        if name in ("traffic", "net"):
-            continue
-        assert sum(row["EffectiveCost"] for row in added) == told[name]
-        assert {row[f"{PREFIX}kind"] for row in added} >= {"allocated", "unallocated"}
+    path = save(fleet)[1]
+    hours = [
+        rows(file, "SELECT sum(gpu_hours) AS hours FROM file") for file in (written(billed_fleet)[1], path)
+    ]
+    assert hours[1] == [{"hours": pytest.approx(hours[0][0]["hours"])}]
+    found = {row["name"]: row for row in rows(path, SPLIT)}
+    assert "traffic" not in found and found["net"]["billed"] == told["net"]
+    for name, _, category, *_ in text_rows(ADDED)[:3]:
+        split = found[name]
+        assert split["billed"] == split["effective"] == told[name] and split["kinds"] == 2
         # hours are counted where they are charged, and a discount is no price
-        for column in ("ConsumedQuantity", "PricingQuantity", "ListUnitPrice", "ContractedUnitPrice"):
-            assert {row[column] is None for row in added} == {category != "Usage"}
+        assert (split["without"], split["given"]) == ((0, 4) if category == "Usage" else (4, 0))
 
 
 @pytest.mark.slow
@@ -275,40 +280,41 @@ def test_what_was_written_loads_again_and_gives_the_same_money(billed: Billed, t
 def test_shares_are_those_of_the_reconciliation(fleet_as_billed: Billed) -> None:
     """As the cloud assigned its discounts: then a holder's cost is a share of its own machine's charge."""
     account = reconciliation(fleet_as_billed.config, fleet_as_billed.store, MONTH)
-    found: dict[str, Decimal] = defaultdict(Decimal)
-    for row in rows(save(fleet_as_billed)[1]):
-        found[row[f"{PREFIX}kind"]] += row["EffectiveCost"]
+    sql = "SELECT kind, sum(EffectiveCost) AS cost FROM file GROUP BY 1"
+    costs = {row["kind"]: float(row["cost"]) for row in rows(save(fleet_as_billed)[1], sql)}
     lines = {
         "allocated": "attributed",
         "unallocated": "unallocated",
         "outside_node_life": "outside_node_life",
     }
-    for kind, line in lines.items():
-        assert float(found[kind]) == pytest.approx(float(account.lines[line]), abs=1e-6)
+    assert costs == {
+        kind: pytest.approx(float(account.lines[line]), abs=1e-6) for kind, line in lines.items()
+    }
+
+
+# kinds, their teams, and rows whose tags or resource are not of the holder
+HOLDERS = """SELECT kind, team, count(*) FILTER (CASE WHEN kind = 'allocated'
+    THEN [Tags ->> 'team', Tags ->> 'namespace', Tags ->> 'workload']
+            IS DISTINCT FROM [team, namespace, workload]
+        OR NOT suffix(allocated_resource_id, workload)
+    ELSE allocated_resource_id IS NOT NULL END) AS wrong FROM file GROUP BY ALL"""
 
 
 def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(
     billed_fleet: Billed, files: dict[tuple[str, str], Path]
 ) -> None:
-    told: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows(files["1.2", "parquet"]):
-        told[row[f"{PREFIX}kind"]].append(row)
-    assert told.keys() == {"allocated", "unallocated", "outside_node_life"}
-    held = told.pop("allocated")
-    for row in held:
-        tags = json.loads(row["Tags"])
-        assert all(tags[key] == row[PREFIX + key] for key in ("team", "namespace", "workload"))
-        assert row[f"{PREFIX}allocated_resource_id"].endswith(row[f"{PREFIX}workload"])
-    assert {row[f"{PREFIX}team"] for row in held} == {"train", "serve", "batch"}
-    for row in [row for others in told.values() for row in others]:
-        assert row[f"{PREFIX}team"] is row[f"{PREFIX}allocated_resource_id"] is None
+    path = files["1.2", "parquet"]
+    assert texts(path, HOLDERS) == [
+        "allocated batch 0", "allocated serve 0", "allocated train 0", "outside_node_life None 0", "unallocated None 0"
+    ]  # fmt: skip
     hours = reading.report(billed_fleet.config, billed_fleet.store, ALL).totals.allocated_gpu_hours
-    assert sum(row[f"{PREFIX}gpu_hours"] for row in held) == pytest.approx(hours)
+    sql = "SELECT sum(gpu_hours) AS hours FROM file WHERE kind = 'allocated'"
+    assert rows(path, sql) == [{"hours": pytest.approx(hours)}]
 
 
 def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(partly_billed: Billed) -> None:
     totals, path = written(partly_billed, "1.3")
-    estimates = [row for row in rows(path) if row[f"{PREFIX}is_estimate"]]
+    estimates = rows(path, "FROM file WHERE is_estimate")
     view = reading.report(partly_billed.config, partly_billed.store, ALL)
     assert totals.estimated_cost == view.totals.estimated_cost > 0
     assert sum(row["EffectiveCost"] for row in estimates) == totals.estimated_cost
@@ -317,12 +323,14 @@ def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(partly_billed: Bi
         assert "stimate" in row["ChargeDescription"] and "No invoice" in row["InvoiceIssuerName"]
 
 
+UNSEEN = """SELECT sum(EffectiveCost) AS cost, count(AllocatedMethodId) AS shared FROM file
+WHERE kind = 'instance_without_metrics'"""
+
+
 def test_billed_machines_that_no_metrics_saw_keep_their_whole_charge(partly_billed: Billed) -> None:
-    found = rows(written(partly_billed, "1.3")[1])
-    unseen = [row for row in found if row[f"{PREFIX}kind"] == "instance_without_metrics"]
+    path = written(partly_billed, "1.3")[1]
     whole = sum(charge.cost for charge in elsewhere(partly_billed) if charge.node["name"] == "elsewhere")
-    assert sum(row["EffectiveCost"] for row in unseen) == whole
-    assert {row["AllocatedMethodId"] for row in unseen} == {None}
+    assert rows(path, UNSEEN) == [{"cost": whole, "shared": 0}]
 
 
 @pytest.mark.parametrize("version", NAMED)
@@ -344,27 +352,31 @@ def test_no_column_is_unknown_to_the_version(version: str) -> None:
     assert {name for name in columns_of(version) if not name.startswith("x_")} <= set(known)
 
 
+NUMBERS = ("AllocatedRatio", "UsageQuantity")
+RATIOS = """SELECT DISTINCT sum((AllocatedMethodDetails ->> '$.Elements[0].AllocatedRatio')::DECIMAL(38, 18)) AS ratio
+FROM file GROUP BY origin_row"""
+# methods and providers, and rows whose tags or resource are not of the holder alone
+SHARED = """SELECT AllocatedMethodId, HostProviderName, ServiceProviderName, count(*) FILTER (Tags ->> 'workload' IS NOT NULL
+    OR CASE WHEN kind = 'allocated' THEN AllocatedTags ->> 'team' IS DISTINCT FROM team
+            OR NOT suffix(AllocatedResourceId, AllocatedResourceName)
+        ELSE coalesce(AllocatedResourceId, AllocatedResourceName, AllocatedTags::VARCHAR) IS NOT NULL END)
+FROM file GROUP BY ALL"""
+
+
 def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(
     files: dict[tuple[str, str], Path],
 ) -> None:
-    ratios: dict[int, Decimal] = defaultdict(Decimal)
-    for row in rows(files["1.3", "parquet"]):
-        assert row["AllocatedMethodId"] == "gpucost-held-time"
-        assert row["HostProviderName"] == row["ServiceProviderName"] == "AWS"
+    path = files["1.3", "parquet"]
+    for row in rows(path):
         details = json.loads(row["AllocatedMethodDetails"], parse_float=Decimal)
         element = details["Elements"][0]
-        quantity, ratio = element["UsageQuantity"], element["AllocatedRatio"]
         # other keys would have to begin with x_, and numbers may be no text
-        expected = {"AllocatedRatio": ratio, "UsageUnit": "GPU-Hours", "UsageQuantity": quantity}
-        assert details == {"Elements": [expected]} and isinstance(quantity, Decimal)
-        ratios[row[f"{PREFIX}origin_row"]] += ratio
-        assert "workload" not in json.loads(row["Tags"])
-        if row[f"{PREFIX}kind"] == "allocated":
-            assert json.loads(row["AllocatedTags"])["team"] == row[f"{PREFIX}team"]
-            assert row["AllocatedResourceId"].endswith(row["AllocatedResourceName"])
-        else:
-            assert row["AllocatedResourceId"] is row["AllocatedResourceName"] is row["AllocatedTags"] is None
-    assert set(ratios.values()) == {Decimal(1)}
+        assert len(details) == len(details["Elements"]) == 1 and element.keys() == {"UsageUnit", *NUMBERS}
+        assert element["UsageUnit"] == "GPU-Hours" and all(
+            isinstance(element[name], Decimal) for name in NUMBERS
+        )
+    assert texts(path, SHARED) == ["gpucost-held-time AWS AWS 0"]
+    assert rows(path, RATIOS) == [{"ratio": 1}]
 
 
 def test_the_same_input_gives_the_same_bytes_and_a_month_without_any_is_an_error(

@@ -1,7 +1,8 @@
-"""Forecasts after a step, of the ends of months, of months ahead, and what growth costs: figures derived by hand."""
+"""Forecasts: derived by hand after steps, at ends of months and with growth; how often ranges hold on simulated fleets."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -14,6 +15,7 @@ from duckdb import DuckDBPyConnection
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR
 from gpucost.questions.budget.outlook import Growth
+from gpucost.questions.budget.patterns import anomalies
 from gpucost.questions.budget.projection import CostSeries, Days, Forecast, forecast, forecasts
 from gpucost.questions.budget.scenarios import (
     ScenarioRow,
@@ -27,6 +29,7 @@ from gpucost.questions.budget.scenarios import (
 from gpucost.store.connection import scratch_store
 from tests import own_catalog
 from tests.bill_table import change_bill_rows
+from tests.unit.whatif_costs import listed
 
 FLEET = CostSeries("fleet")
 D = Decimal
@@ -54,7 +57,7 @@ def stepped(last: date, step: date) -> Forecast:
 
 def test_step_widens_the_range_at_once_and_is_confirmed_on_the_fourth_day() -> None:
     # ten days of 101 and 21 of 202 are 5,252 if it stays; if it passes, 30 of 101 and one of 204 are 3,234, two 3,335
-    first, second, fourth = (stepped(date(2026, 10, day), date(2026, 10, 11)) for day in (11, 12, 14))
+    first, second, fourth = (stepped(OCTOBER[day - 1], OCTOBER[10]) for day in (11, 12, 14))
     assert (first.low, first.high) == pytest.approx((D(3234), D(5252)), rel=D("0.02"))
     assert first.expected == pytest.approx(D(3234), rel=D("0.01"))
     assert second.expected == pytest.approx(D(5252), rel=D("0.01"))
@@ -94,43 +97,17 @@ def test_months_ahead_grow_by_percent_and_widen() -> None:
     flat = known(dict.fromkeys(until(date(2026, 10, 10)), D(100)))
     months = [OCTOBER, NOVEMBER, DECEMBER, [*OCTOBER, *NOVEMBER, *DECEMBER]]
     assert [row.expected for row in forecasts(flat, FLEET, months)] == [3100, 3000, 3100, 9200]
-    grown_by = Growth(10, OCTOBER[-1])
     # 3,100, then 30 days of 110 and 31 of 121
-    grown_months = [row.expected for row in forecasts(flat, FLEET, months, grown_by)]
-    assert grown_months == pytest.approx([D(3100), D(3300), D(3751), D(10151)])
+    grown_months = [row.expected for row in forecasts(flat, FLEET, months, Growth(10, OCTOBER[-1]))]
+    assert grown_months == pytest.approx([3100, 3300, 3751, 10151])
     noisy = known({day: D(100 + day.day % 7) for day in until(date(2026, 10, 10))})
     rows = forecasts(noisy, FLEET, months[:3])
-    widths = [row.high - row.low for row in rows if row.low is not None and row.high is not None]
-    assert len(widths) == 3 and widths == sorted(widths) and widths[0] < widths[2]
+    widths = [(row.high or 0) - (row.low or 0) for row in rows]
+    assert widths == sorted(widths) and 0 < widths[0] < widths[2]
     # with growth its own trend ends with October
     rising = known({day: D(100 + at) for at, day in enumerate(until(date(2026, 10, 31)))})
     flat_months = forecasts(rising, FLEET, [OCTOBER, NOVEMBER, DECEMBER], Growth(0, OCTOBER[-1]))
     assert flat_months[2].expected == pytest.approx(flat_months[1].expected * 31 / 30)
-
-
-def simulated(factor: float, noise: float, days: int, dice: random.Random) -> bool:
-    """Whether the range holds a month's true total, so many days after a step."""
-    weekend, last = dice.choice([0.4, 1.0]), date(2026, 10, dice.choice([6, 10, 15, 20]))
-    step = last - timedelta(days=days - 1)
-    costs = {
-        day: D(repr(round(1000 * (factor if day >= step else 1) * max(0.0, 1 + dice.gauss(0, noise))
-                          * (weekend if day.weekday() > 4 else 1), 2)))
-        for day in until(OCTOBER[-1])
-    }  # fmt: skip
-    row = forecast(known({day: cost for day, cost in costs.items() if day <= last}), FLEET, OCTOBER)
-    true = sum(costs[day] for day in OCTOBER)
-    assert row.low is not None and row.high is not None
-    return row.low <= true <= row.high
-
-
-def test_range_holds_the_month_soon_after_a_step() -> None:
-    dice = random.Random(8)
-    by_day = [
-        [simulated(1.5, noise, days, dice) for noise in (0.03, 0.1) for _ in range(12)]
-        for days in range(1, 6)
-    ]
-    assert all(sum(held) / len(held) >= 0.6 for held in by_day)
-    assert sum(map(sum, by_day)) / sum(map(len, by_day)) >= 0.8
 
 
 DAYS = [date(2026, 10, 1) + timedelta(days=day) for day in range(10)]
@@ -178,10 +155,8 @@ def used(con: DuckDBPyConnection, config: Config | None = None) -> list[Use]:
 def test_scenarios_multiply_node_hours_by_prices(store: DuckDBPyConnection) -> None:
     uses = used(store)
     # (240 + 120) h / 240 h; the last hour of September is not of these days
-    assert [(use.name, use.nodes, use.most_nodes) for use in uses] == [
-        ("a3-highgpu-8g gcp us-central1", D("1.5"), 2),
-        ("H100-SXM5-80GB", D(1), 1),
-    ]
+    told = listed(uses, "name nodes most_nodes")
+    assert told == "a3-highgpu-8g gcp us-central1 1.5 2; H100-SXM5-80GB 1 1"
     rows = scenarios(uses, grown(10, 2, "2026-12"))
     assert costs(rows, "today") == {
         "as_now": (80 + 15 + 2) * 730,
@@ -220,11 +195,10 @@ def test_prices_come_from_own_nodes_then_the_book_then_the_list(
     prices = uses[0].prices
     assert (prices["spot"].per_node_hour, prices["spot"].source) == (24, "price book line 4")
     assert prices["on_demand"].source == "own nodes: price book"
-    assert prices["commitment_3_years"].per_node_hour == D("34.9776")
     assert "less 10 %" in prices["commitment_3_years"].source
     # a book states no term of a commitment
-    assert prices["commitment_of_price_book"].per_node_hour == 50
-    assert "commitment_1_year" not in prices
+    commitments = {way: price.per_node_hour for way, price in prices.items() if way.startswith("commitment")}
+    assert commitments == {"commitment_3_years": D("34.9776"), "commitment_of_price_book": 50}
     told = {one.name: (one.value, one.source) for one in assumptions(uses, DAYS, 5.0)}
     assert told["a3-highgpu-8g gcp us-central1: commitment 1 year"] == ("missing", "no source")
     assert told["a3-highgpu-8g gcp us-central1: spot"] == (24, "price book line 4")
@@ -285,3 +259,99 @@ def test_fewer_than_seven_days_are_no_mix() -> None:
     assert last_days(DAYS[:6]) == ()
     assert last_days(DAYS[:7]) == tuple(DAYS[:7])
     assert len(last_days(until(date(2026, 10, 10)))) == 28
+
+
+SPAN, BEFORE = 120, 60  # the month begins after sixty days
+MONTH = 30
+
+
+def _levels(kind: str, dice: random.Random, noise: float) -> list[float]:
+    """The level of each day, and how far the day strays from it."""
+    level, stray, found = 1.0, 0.0, []
+    growth, jump = dice.choice([0.005, 0.01, 0.02]), dice.choice([0.3, 0.5, 1.5, 2.5])
+    jump_at = dice.randrange(20, SPAN - 5)
+    jobs = [0.2] * (SPAN + 10)
+    for day in range(SPAN):
+        if dice.random() < 0.3:
+            cost = dice.expovariate(1 / 0.3)
+            for later in range(day, day + dice.randrange(1, 10)):
+                jobs[later] += cost
+    for day in range(SPAN):
+        stray = dice.gauss(0, noise) + (0.8 * stray if kind == "alike" else 0.0)
+        level = {
+            "walks": level * math.exp(dice.gauss(0, 0.04)),
+            "grows": 1 + growth * day,
+            "shrinks": max(0.0, 3 - 0.02 * day),
+            "jumps": jump if day >= jump_at else 1.0,
+            "stops": 0.0 if day >= jump_at else 1.0,
+            "jobs": jobs[day],
+        }.get(kind, 1.0)
+        far = 5 * noise * dice.choice([-1, 1]) if kind == "outliers" and dice.random() < 0.05 else 0.0
+        found.append(max(0.0, level * (1 + stray + far)) if kind != "jobs" else level)
+    return found
+
+
+def _fleet(kind: str, dice: random.Random) -> dict[date, Decimal]:
+    first = date(2026, 1, 1) + timedelta(days=dice.randrange(365))
+    noise, size = dice.choice([0.03, 0.1, 0.2]), dice.choice([100, 1000, 20000])
+    weekend = 1.0 if kind == "jobs" else dice.choice([0.4, 1.0])
+    days = [first + timedelta(days=count) for count in range(SPAN)]
+    return {
+        day: Decimal(str(round(level * size * (weekend if day.weekday() > 4 else 1), 2)))
+        for day, level in zip(days, _levels(kind, dice, noise), strict=True)
+    }
+
+
+def _holds(kind: str, dice: random.Random, known_days: int) -> bool:
+    """Whether the range holds the month that begins after 28 days of which all are known, and some of the month."""
+    fleet = _fleet(kind, dice)
+    days = list(fleet)[BEFORE - 28 : BEFORE + MONTH]
+    known = {day: fleet[day] for day in days[: 28 + known_days]}
+    told = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days[28:])
+    assert told.low is not None and told.high is not None
+    return told.low <= sum(fleet[day] for day in days[28:]) <= told.high
+
+
+KINDS = ("steady", "outliers", "alike", "grows", "shrinks", "walks", "jobs", "jumps", "stops")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "fleets", "least", "most"),
+    [(("steady",), 50, 0.78, 0.98), pytest.param(KINDS, 15, 0.76, 0.88, marks=pytest.mark.ci)],
+)
+def test_four_in_five_months_end_within_the_range(
+    kinds: tuple[str, ...], fleets: int, least: float, most: float
+) -> None:
+    dice = random.Random(11)
+    hits = [_holds(kind, dice, days) for kind in kinds for days in (3, 8, 15, 25) for _ in range(fleets)]
+    assert least <= sum(hits) / len(hits) <= most
+
+
+def _unusual(fleet: dict[date, Decimal]) -> list[date]:
+    """Days of the month that are called so."""
+    days = tuple(fleet)
+    month = days[BEFORE : BEFORE + MONTH]
+    return [one.day for one in anomalies(Days(days, days, {FLEET: fleet}), month, Decimal(1), "USD")]
+
+
+@pytest.mark.parametrize(("kind", "most"), [("walks", 0.01), ("jobs", 0.03)])
+def test_a_day_like_others_is_rarely_called_unusual(kind: str, most: float) -> None:
+    dice = random.Random(3)
+    assert sum(len(_unusual(_fleet(kind, dice))) for _ in range(60)) / (60 * MONTH) <= most
+
+
+@pytest.mark.parametrize(("factor", "least"), [(2, 48), (0, 57)])
+def test_a_day_that_stands_out_is_found(factor: int, least: int) -> None:
+    dice, found = random.Random(4), 0
+    for _ in range(60):
+        fleet = _fleet("steady", dice)
+        odd = list(fleet)[dice.randrange(BEFORE, BEFORE + MONTH)]
+        found += odd in _unusual(fleet | {odd: fleet[odd] * factor})
+    assert found >= least
+
+
+def test_weekdays_that_were_never_seen_widen_the_range() -> None:
+    days = [date(2026, 6, 1) + timedelta(days=count) for count in range(12)]
+    known = {day: Decimal(100 + count % 2) for count, day in enumerate(days[:5])}  # from Monday to Friday
+    told = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days)
+    assert (told.low or 9999) < 12 * 100 < (told.high or 0)

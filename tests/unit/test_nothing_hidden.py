@@ -17,8 +17,10 @@ from tests.replay.cases.words import busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape
 from tests.side_by_side import Scene, Scenes
+from tests.text_tables import words
 from tests.unit.test_resource_shares import HOURS, answer, messages
 
+L4 = "g6.12xlarge"
 Answer = tuple[dict[str, float], ReportView, list[tuple[str, str]]]
 scene, scaled = Scenes(), Scenes()
 
@@ -45,7 +47,7 @@ def sliced(*held: Any) -> Fleet:
     """Pods on GPU 0 of an L4 node that HAMi parts, for 4 h; each asks for parts of it."""
     pods = [pod(name, "n", [0], 0, 4, asks=asks) for name, asks in held]
     offers = {"nvidia_com_gpu": 40}
-    return fleet(HOURS, [node("n", "g6.12xlarge", 0, HOURS, offers=offers)], pods, busy("n", [0], 0, 4))
+    return fleet(HOURS, [node("n", L4, 0, HOURS, offers=offers)], pods, busy("n", [0], 0, 4))
 
 
 def scaled_memory(scaling: float, hours: float, warned: int) -> Scene:
@@ -92,7 +94,7 @@ def test_a_label_in_conflict_with_itself_counts_where_it_agrees(
 ) -> Scene:
     """kube-state-metrics renames cost-center and cost_center of one pod; the namespace's label decides nothing then."""
     both = {"cost_center_conflict1": "cc-42", "cost_center_conflict2": other}
-    nodes = [node("n", "g6.12xlarge", 0, HOURS)]
+    nodes = [node("n", L4, 0, HOURS)]
     held = [
         pod("plain", "n", [0], 0, 6, labels={"cost_center": "cc-42"}),
         pod("both", "n", [1], 0, 6, labels=both),
@@ -121,11 +123,9 @@ def test_a_label_in_conflict_with_itself_counts_where_it_agrees(
 def test_a_node_without_a_spot_label_is_on_demand_if_the_cluster_shows_one(
     provider: str, second: str, unknown: bool
 ) -> Scene:
-    own = provider == "onprem"
-    about: dict[str, Any] = {"provider": "gke" if own else provider}
+    cloud, own = ("gke", {"provider_id": "metal"}) if provider == "onprem" else (provider, {})
     nodes = [
-        node(f"n{number}", "g6.12xlarge", 0, HOURS, capacity_type=capacity, **about)
-        | ({"provider_id": "metal"} if own else {})
+        node(f"n{number}", L4, 0, HOURS, capacity_type=capacity, provider=cloud) | own
         for number, capacity in enumerate(("on_demand", second))
     ]
     described = fleet(HOURS, nodes, [pod("p", "n0", [0], 0, 6)], {})
@@ -138,25 +138,24 @@ def test_a_node_without_a_spot_label_is_on_demand_if_the_cluster_shows_one(
     ] * unknown
 
 
+AKS_SPOT = "kubernetes.azure.com/scalesetpriority"
+
+
 @scene((True, "on_demand"), (False, "unknown"))
 def test_the_taint_of_aks_marks_spot_nodes(node_labels: bool, capacity: str) -> Scene:
     """n1 is tainted; n0 is on demand if labels are exported, since the cluster marks its spot nodes."""
-    nodes = [
-        node(name, "g6.12xlarge", 0, HOURS, provider="aks", capacity_type="on_demand")
-        for name in ("n0", "n1")
-    ]
-    described = fleet(HOURS, nodes, [pod("p", "n0", [0], 0, 6), pod("q", "n1", [0], 0, 3)], {}) | {
-        "node_labels": node_labels
-    }
-    key = "kubernetes.azure.com/scalesetpriority"
+    nodes = [node(name, L4, 0, HOURS, provider="aks", capacity_type="on_demand") for name in ("n0", "n1")]
+    pods = [pod("p", "n0", [0], 0, 6), pod("q", "n1", [0], 0, 3)]
+    described = fleet(HOURS, nodes, pods, {}) | {"node_labels": node_labels}
     (selector,) = [one for one in selectors(Activity()) if one.metric == "kube_node_spec_taint"]
-    assert selector.text(selector.metric) == f'kube_node_spec_taint{{key="{key}"}}'
-    taint = {"__name__": selector.metric, "key": key, "value": "spot", "effect": "NoSchedule"}
+    assert selector.text(selector.metric) == f'kube_node_spec_taint{{key="{AKS_SPOT}"}}'
+    taint = words(f"__name__=kube_node_spec_taint key={AKS_SPOT} value=spot effect=NoSchedule")
     series = scrape(described, lean=True)
+    created = words("__name__=kube_node_created node=n1").items()
     tainted = [
         replace(one, labels={**one.labels, **taint}, values=np.ones(len(one.values)))
         for one in series
-        if one.labels["__name__"] == "kube_node_created" and one.labels["node"] == "n1"
+        if created <= one.labels.items()
     ]
     _, view, found = yield described, [*series, *tainted]
     assert found == [("n0", capacity), ("n1", "spot")]

@@ -1,26 +1,27 @@
-"""`gpucost prices` as a user calls it, over a small catalog and a store; and every spelling of a GPU that the catalog knows."""
+"""`gpucost prices` and `gpucost quote` over a small catalog and a store; and every spelling of a GPU that the catalog knows."""
 
 from __future__ import annotations
 
 import csv
-import json
 import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
+from gpucost.periods import from_ms
 from gpucost.price.listing import gpu_models_called, nearest, spelled
 from gpucost.questions import prices as command
+from gpucost.questions.request import Request
 from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from tests import own_catalog
 from tests.text_tables import cells, text_rows, words
+from tests.unit.command import answer, check_end, run
 
 TODAY = date(2026, 11, 21)
+OWN = 'currency = "USD"\npurchase_price = 350400\ngpus_per_node = 8\nyears = 4\nprice_per_kwh = 0\ngpu_model = "H100"\n'
 
 
 @pytest.fixture(autouse=True)
@@ -28,21 +29,17 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = own_catalog.write(tmp_path / "pricing")
     own_catalog.use(directory, monkeypatch)
     monkeypatch.setattr(command, "today_in", lambda _: TODAY)
+    monkeypatch.setattr(Request, "now", from_ms(at("2026-11-21")))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.toml").write_text(OWN)
     return tmp_path
 
 
-def call(*words: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, ["prices", *words])
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
-
-
-def asked(*words: str) -> dict[str, Any]:
-    document = json.loads(call(*words, "--format", "json", "-q")[0])
+def asked(words: str = "") -> Any:
+    document = answer(f"prices {words} -q")
     assert document["schema"] == "gpucost.prices/1"
-    return dict(document)
+    return document
 
 
 # what a list price and a change of a spot price are unless a row names something else
@@ -68,7 +65,7 @@ def at(moment: str) -> int:
 
 
 def test_an_instance_type_lists_the_cheapest_region_of_each_price() -> None:
-    document = asked("--provider", "aws", "p5.48xlarge")
+    document = asked("--provider aws p5.48xlarge")
     columns = (
         "purchase_option region zone price_per_hour price_per_gpu_hour currency gpu_count spot_discount_percent is_stale "
         "more_regions"
@@ -88,13 +85,13 @@ def test_an_instance_type_of_each_cloud_is_known_in_any_case(name: str) -> None:
 
 
 def test_a_gpu_is_every_model_of_that_name_and_sorted_by_gpu_hour() -> None:
-    rows = asked("h100", "--all-regions")["rows"]
+    rows = asked("h100 --all-regions")["rows"]
     assert {row["gpu_model"] for row in rows} == {"H100-80GB-HBM3", "H100-PCIe"}
     dollars = [row["price_per_gpu_hour"] for row in rows if row["currency"] == "USD"]
     assert dollars == sorted(dollars) and len(dollars) == 9
     assert rows[-1]["currency"] == "CNY"
     assert {row["provider"] for row in rows} == {"aws", "azure", "gcp", "lambda"}
-    assert asked("NVIDIA H100 80GB HBM3")["gpu_models"] == ["H100-80GB-HBM3"]
+    assert asked("'NVIDIA H100 80GB HBM3'")["gpu_models"] == ["H100-80GB-HBM3"]
 
 
 def test_a_part_of_a_gpu_costs_its_part() -> None:
@@ -102,20 +99,17 @@ def test_a_part_of_a_gpu_costs_its_part() -> None:
 
 
 def test_spot_as_dear_as_on_demand_is_no_discount() -> None:
-    words = ("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "spot")
-    assert [row["spot_discount_percent"] for row in asked(*words)["rows"]] == [75.0, 0.0]
-    assert "there is no discount there" in call(*words)[0]
+    words = "p5.48xlarge --region us-east-1 --purchase-option spot"
+    assert [row["spot_discount_percent"] for row in asked(words)["rows"]] == [75.0, 0.0]
+    assert "there is no discount there" in run(f"prices {words}").stdout
 
 
 def test_without_a_name_every_gpu_model_has_one_row() -> None:
     rows = asked()["rows"]
-    assert [(row["gpu_model"], row["on_demand"]["price_per_gpu_hour"]) for row in rows] == [
-        ("L4", 1.616),
-        ("H100-80GB-HBM3", 6.88),
-        ("H100-PCIe", 3.29),
-    ]
+    shown = [f"{row['gpu_model']} {row['on_demand']['price_per_gpu_hour']}" for row in rows]
+    assert shown == ["L4 1.616", "H100-80GB-HBM3 6.88", "H100-PCIe 3.29"]
     assert rows[0]["spot"] is None and rows[1]["spot"]["price_per_hour"] == 13.76
-    assert [row["gpu_model"] for row in asked("--purchase-option", "cud")["rows"]] == ["H100-80GB-HBM3"]
+    assert [row["gpu_model"] for row in asked("--purchase-option cud")["rows"]] == ["H100-80GB-HBM3"]
 
 
 # of a store's list prices the price that counts, and what it replaced; 98.32 is older than the catalog's
@@ -133,13 +127,14 @@ def test_the_newest_fact_that_has_begun_wins_and_all_stay_visible(
     work: Path, listed: str, price: str, lost: str
 ) -> None:
     fill(work, listed.replace("+", "\n"))
-    document = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "on_demand")
+    document = asked("p5.48xlarge --region us-east-1 --purchase-option on_demand")
     assert cells(document["rows"], "price_per_hour origin") == [tuple(price.split())]
     superseded = cells(document["superseded"], "price_per_hour origin status")
     assert superseded == [tuple(one.split()) for one in lost.split(",")]
-    shown = call("p5.48xlarge", "--region", "us-east-1", "--superseded", "-q")[0]
-    assert bool(re.search("upcoming +asked", shown)) is ("upcoming" in lost)
-    assert "upcoming" not in call("p5.48xlarge", "--region", "us-east-1", "-q")[0]
+    plain, shown = (
+        run(f"prices p5.48xlarge --region us-east-1 -q {more}").stdout for more in ("", "--superseded")
+    )
+    assert bool(re.search("upcoming +asked", shown)) is ("upcoming" in lost) and "upcoming" not in plain
 
 
 @pytest.mark.parametrize(
@@ -158,14 +153,11 @@ def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
         fill(
             work, f"option=reserved term=1 payment=no_upfront offering={name} price={price} as_of=2026-11-20"
         )
-    rows = asked("p5.48xlarge", "--region", "us-east-1", "--purchase-option", "reserved")["rows"]
+    rows = asked("p5.48xlarge --region us-east-1 --purchase-option reserved")["rows"]
     assert cells(rows, "price_per_hour offering") == [tuple(one.split()) for one in current.split(",")]
     if offerings == "convertible":
         return
-    words = "whatif reserve --nodes 4 --instance-type p5.48xlarge --region us-east-1 --format json -q"
-    answer = CliRunner().invoke(app, words.split())
-    assert answer.exit_code == 0, answer.output
-    best = json.loads(answer.stdout)["best"]
+    best = answer("whatif reserve --nodes 4 --instance-type p5.48xlarge --region us-east-1 -q")["best"]
     assert cells(best, "committed_price_per_node_hour offering") == [tuple(current.split(",")[0].split())]
 
 
@@ -178,7 +170,7 @@ def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_regio
         zone=us-east-1a at=2026-11-20 price=2 instance=i-1
         zone=us-east-1b at=2026-11-19 price=30 product=Linux/UNIX_(Amazon_VPC)""",
     )
-    document = asked("p5.48xlarge", "--all-regions", "--purchase-option", "spot")
+    document = asked("p5.48xlarge --all-regions --purchase-option spot")
     assert cells(document["rows"], "zone price_per_hour origin") == text_rows("""
         usw2-az1 | 15.0 | catalog
         us-east-1a | 20.0 | spot_history
@@ -188,10 +180,10 @@ def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_regio
 
 
 def test_other_currencies_are_converted_only_by_a_rate(work: Path) -> None:
-    shown, _ = call("p5.48xlarge")
+    shown = run("prices p5.48xlarge").stdout
     assert "CNY stand last, unconverted" in shown and "CNY 400.0000" in shown
     (work / "gpucost.toml").write_text("[prices]\nfx = { CNY = 0.125 }\n")
-    rows = asked("p5.48xlarge", "--purchase-option", "on_demand")["rows"]
+    rows = asked("p5.48xlarge --purchase-option on_demand")["rows"]
     assert cells(rows[:1], "region price_per_hour currency listed_price_per_hour listed_currency") == [
         ("cn-north-1", "50.0", "USD", "400.0", "CNY")
     ]
@@ -199,27 +191,27 @@ def test_other_currencies_are_converted_only_by_a_rate(work: Path) -> None:
 
 def test_a_cheap_price_of_long_ago_says_its_age(work: Path) -> None:
     fill(work, "region=ap-south-1 price=3 as_of=2021-03-01")
-    for options in (["H100", "--purchase-option", "on_demand"], []):
-        shown, _ = call(*options)
+    for options in ("H100 --purchase-option on_demand", ""):
+        shown = run(f"prices {options}").stdout
         assert re.search(r"(?s)\$0\.3750.*?\(2,091d\)", shown)
         assert "prices are over 90 days old" in shown
-    assert "d)" not in call("a3-highgpu-8g")[0]
+    assert "d)" not in run("prices a3-highgpu-8g").stdout
 
 
 NOTHING = """
-H101 | did you mean H100
-p5.49xlarge | did you mean p5.48xlarge
-H100 --provider amazon | there is aws, azure, gcp, lambda
-H100 --provider aws --region mars | region mars
-A30 | no list price of A30 is known
+1 | H101 | did you mean H100
+1 | p5.49xlarge | did you mean p5.48xlarge
+1 | H100 --provider amazon | there is aws, azure, gcp, lambda
+1 | H100 --provider aws --region mars | region mars
+1 | A30 | no list price of A30 is known
+2 | --all-regions | needs a GPU
+2 | H100 --purchase-option gift | gift
 """
 
 
-def test_what_means_nothing_offers_the_nearest() -> None:
-    for options, message in text_rows(NOTHING):
-        assert message in call(*options.split(), code=1)[1]
-    assert "needs a GPU" in call("--all-regions", code=2)[1]
-    call("H100", "--purchase-option", "gift", code=2)
+@pytest.mark.parametrize(("code", "words", "message"), text_rows(NOTHING))
+def test_what_means_nothing_offers_the_nearest(code: str, words: str, message: str) -> None:
+    check_end(f"prices {words}", code, message)
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -260,3 +252,82 @@ def test_spellings_of_gpu_models() -> None:
 def test_nearest_prefers_what_begins_so_and_knows_words() -> None:
     assert nearest("p5", ["p4d.24xlarge", "p5.48xlarge", "A10"], 1) == ["p5.48xlarge"]
     assert nearest("H101", ["A10", "H20", "H100-80GB-HBM3"], 1) == ["H100-80GB-HBM3"]
+
+
+def rows(words: str) -> Any:
+    document = answer(f"quote {words} -q")
+    assert document["schema"] == "gpucost.quote/1"
+    return document["rows"]
+
+
+def test_each_way_to_buy_instances_side_by_side() -> None:
+    found = rows("p5.48xlarge --count 2 --hours 168")
+    # a price over 90 days old does not lead
+    assert cells(found, "purchase_option region currency instances gpus cost is_stale")[:2] == text_rows("""
+        on_demand | us-east-1 | USD | 2 | 16.0 | 18493.44 | False
+        spot | us-east-1 | USD | 2 | 16.0 | 4623.36 | True
+    """)
+    assert {row["currency"] for row in found[2:]} == {"CNY"}
+
+
+def test_a_commitment_and_own_nodes_are_paid_for_their_term() -> None:
+    words = "H100 --gpus 12 --days 7 --provider gcp --own own.toml --price 3 --price-per gpu"
+    # 12 GPUs are two instances of 8; own nodes cost 350,400 / (4 × 8,760) = 10 an hour: 2 × 168 × 10, 2 × 4 × 8,760 × 10
+    assert cells(rows(words), "purchase_option gpus cost to_pay") == text_rows("""
+        given | 12.0 | 6048.0 | 6048.0
+        on_demand | 16.0 | 29732.64 | 29732.64
+        own | 16.0 | 3360.0 | 700800.0
+        cud | 16.0 | 13058.304 | 2042691.84
+    """)
+    # for longer than its term it is paid by the hour
+    (cud,) = (row for row in rows("a3-highgpu-8g --hours 30000") if row["purchase_option"] == "cud")
+    assert cud["cost"] == cud["to_pay"] == pytest.approx(30000 * 38.864)
+
+
+def test_hosts_with_one_gpu_come_after_nodes(work: Path) -> None:
+    """GPUs of different hosts have no NVLink: for 12 GPUs two nodes lead, though 12 hosts would cost less."""
+    with (work / "pricing" / "prices.csv").open("a", encoding="utf-8") as file:
+        file.write("lambda,,,gpu_8x_h100_sxm5,on_demand,,,23.92,USD,2026-11-01,test\n")
+        file.write("lambda,,,gpu_1x_h100_pcie,on_demand,,,3.29,USD,2026-11-01,test\n")
+    shown = []
+    for gpus in (1, 8, 12):
+        told = rows(f"H100 --gpus {gpus} --hours 1 --provider lambda")
+        shown.append((gpus, *cells(told, "instance_type cost is_single_gpu_host")))
+    assert shown == [
+        # of one GPU there is nothing to keep apart
+        (1, ("gpu_1x_h100_pcie", "3.29", "False")),
+        (8, ("gpu_8x_h100_sxm5", "23.92", "False"), ("gpu_1x_h100_pcie", "26.32", "True")),
+        (12, ("gpu_8x_h100_sxm5", "47.84", "False"), ("gpu_1x_h100_pcie", "39.48", "True")),
+    ]
+
+
+def test_a_price_of_ones_own_needs_no_list() -> None:
+    (row,) = rows("--gpus 16 --days 7 --price 3 --price-per gpu")
+    assert (row["cost"], row["price_per_hour"]) == (8064, 48)
+    (row,) = rows("--count 2 --price 24")
+    assert row["cost"] == 2 * 730 * 24
+
+
+def test_old_prices_are_named_with_the_figure() -> None:
+    text = run("quote p5.48xlarge --hours 10").stdout
+    headline = text.partition("Ways to buy")[0]
+    assert "Spot" in headline and "a price of 2025-11-30, 356 days ago" in headline
+    assert "spot is interrupted" in text and "1 price is over 90 days old" in text
+
+
+REFUSED = """
+| what to quote is missing
+H100 --count 2 | --count counts instances, and H100 is a GPU model
+H100 | how many GPUs are needed is not said: H100 is a GPU model
+H100 --gpus 8 --count 1 | --count and --gpus both say
+H100 --hours 1 --days 1 | --hours and --days both say
+--price 3 --price-per gpu | how many GPUs --price is for is not known
+--price 3 --gpus 2 | how many nodes --price is for is not known
+--own own.toml | how many GPUs the own nodes should have is not known
+H100 --hours 0 | '0' is no number above 0
+"""
+
+
+@pytest.mark.parametrize(("words", "message"), text_rows(REFUSED))
+def test_what_is_missing_or_said_twice(words: str, message: str) -> None:
+    check_end(f"quote {words}", "2", message)

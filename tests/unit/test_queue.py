@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +22,10 @@ from tests.unit.whatif_costs import figures, shown
 DAY = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 GPU = "nvidia.com/gpu"
 Points = Sequence[tuple[float, float]]
+Line = tuple[dict[str, str], Points]
 
 
-def _series(metric: str, points: Points, **labels: str) -> tuple[dict[str, str], Points]:
+def _series(metric: str, points: Points, **labels: str) -> Line:
     return {"__name__": metric, "job": "kueue", "instance": "10.0.0.7:8443", **labels}, points
 
 
@@ -32,15 +34,15 @@ def _hold(value: float, start: float = 0.0, end: float = 24.0) -> list[tuple[flo
     return [(start + minute / 60, value) for minute in range(round((end - start) * 60))]
 
 
-def _load(path: Path, series: Sequence[tuple[dict[str, str], Points]], days: int = 1) -> Store:
+def _load(path: Path, series: Sequence[Line], days: int = 1) -> Store:
     store = Store(path / "q.duckdb")
     start, end = DAY.start_ms, DAY.start_ms + days * 24 * MS_PER_HOUR
+    lengths = [len(points) for _, points in series]
+    moments = [start + round(hour * MS_PER_HOUR) for _, points in series for hour, _ in points]
     answer = ReadAnswer(
         series=[labels for labels, _ in series],
-        series_index=np.repeat(np.arange(len(series), dtype=np.int32), [len(points) for _, points in series]),
-        ts_ms=np.array(
-            [start + round(hour * MS_PER_HOUR) for _, points in series for hour, _ in points], dtype=np.int64
-        ),
+        series_index=np.repeat(np.arange(len(series), dtype=np.int32), lengths),
+        ts_ms=np.array(moments, dtype=np.int64),
         values=np.array([value for _, points in series for _, value in points], dtype=np.float64),
     )
     with store.write() as con:
@@ -50,16 +52,12 @@ def _load(path: Path, series: Sequence[tuple[dict[str, str], Points]], days: int
     return store
 
 
-def _queues(
-    path: Path, series: Sequence[tuple[dict[str, str], Points]], period: Period = DAY, days: int = 1
-) -> dict[str, Queue]:
+def _queues(path: Path, series: Sequence[Line], period: Period = DAY, days: int = 1) -> dict[str, Queue]:
     with _load(path, series, days).read() as con:
         return {one.cluster_queue: one for one in queues(con, period)}
 
 
-def _gauges(
-    queue: str, quota: float, used: Points, limit: float = math.inf, **labels: str
-) -> list[tuple[dict[str, str], Points]]:
+def _gauges(queue: str, quota: float, used: Points, limit: float = math.inf, **labels: str) -> list[Line]:
     common = {"cluster_queue": queue, "cohort": "gpus", "flavor": "a100", "resource": GPU, **labels}
     gauges = {"nominal_quota": _hold(quota), "borrowing_limit": _hold(limit), "resource_usage": used}
     return [_series(f"kueue_cluster_queue_{name}", points, **common) for name, points in gauges.items()]
@@ -101,44 +99,34 @@ def test_replicas_count_once_and_the_leader_is_believed(tmp_path: Path) -> None:
     assert figures(found, "quota used_average pending_average pending_max") == "8 6 5 5"
 
 
+def _histogram(counts: str, **labels: str) -> list[Line]:
+    """Waits of 30 s and of 300 s so far, from hours on: `0:10,5 2:12,5`."""
+    steps = [tuple(map(float, re.split("[:,]", step))) for step in counts.split()]
+    ends = [hour for hour, *_ in steps[1:]] + [24.0]
+
+    def line(suffix: str, short: int, long: int, **more: str) -> Line:
+        held = [
+            _hold(short * shorts + long * longs, hour, end)
+            for (hour, shorts, longs), end in zip(steps, ends, strict=True)
+        ]
+        name = f"kueue_admission_wait_time_seconds_{suffix}"
+        return _series(name, [*chain(*held)], cluster_queue="q", **labels, **more)
+
+    buckets = [line("bucket", 1, int(le != "40"), le=le) for le in ("40", "320", "+Inf")]
+    return [line("sum", 30, 300), line("count", 1, 1), *buckets]
+
+
 def test_waits_survive_resets_new_series_and_copies(tmp_path: Path) -> None:
     """A plain calculation beside it: what each process counted, from 0 where it was born under our eyes."""
-
-    def histogram(
-        counts: Sequence[tuple[float, int, int]], **labels: str
-    ) -> list[tuple[dict[str, str], Points]]:
-        """Of (hour, waits of 30 s, waits of 300 s) so far."""
-        name, of = "kueue_admission_wait_time_seconds", {"cluster_queue": "q", **labels}
-
-        def line(suffix: str, value: Any, **more: str) -> tuple[dict[str, str], Points]:
-            hours = [hour for hour, _, _ in counts] + [24.0]
-            points = [
-                p
-                for (h, *seen), end in zip(counts, hours[1:], strict=True)
-                for p in _hold(value(*seen), h, end)
-            ]
-            return _series(f"{name}_{suffix}", points, **of, **more)
-
-        return [
-            line("sum", lambda short, long: short * 30 + long * 300),
-            line("count", lambda short, long: short + long),
-            line("bucket", lambda short, _: short, le="40"),
-            line("bucket", lambda short, long: short + long, le="320"),
-            line("bucket", lambda short, long: short + long, le="+Inf"),
-        ]
-
-    first = [(0, 10, 5), (2, 12, 5), (4, 1, 0), (6, 3, 1)]  # 2 more, then a restart: 1 and 2 more, 1 long one
-    second = [(8, 4, 0), (10, 4, 2)]  # another replica leads from 8 o'clock on: it counts from 0
-    found = _queues(
-        tmp_path,
-        [
-            *histogram(first),
-            *histogram(first, prometheus_replica="b"),
-            *histogram(second, instance="10.0.0.8:8443"),
-            # what stood before anything was heard is no wait
-            _series("kueue_admission_wait_time_seconds_count", _hold(1000), cluster_queue="old"),
-        ],
-    )
+    # 2 more, then a restart: 1 and 2 more, 1 long one; another replica leads from 8 o'clock on: it counts from 0
+    first = "0:10,5 2:12,5 4:1,0 6:3,1"
+    series = [
+        *_histogram(first), *_histogram(first, prometheus_replica="b"),
+        *_histogram("8:4,0 10:4,2", instance="10.0.0.8:8443"),
+        # what stood before anything was heard is no wait
+        _series("kueue_admission_wait_time_seconds_count", _hold(1000), cluster_queue="old"),
+    ]  # fmt: skip
+    found = _queues(tmp_path, series)
     assert found["old"].waits.admitted == 0
     short, long = 2 + 1 + 2 + 4, 1 + 2
     mean, half, late = (short * 30 + long * 300) / 12, 40 * 6 / short, 40 + 280 * (0.95 * 12 - short) / long
@@ -160,14 +148,6 @@ def test_a_month_of_use_fades_by_half_in_two_days(tmp_path: Path) -> None:
     assert found.used_average == pytest.approx(8 * 8 / 10)
 
 
-@pytest.mark.parametrize(
-    ("buckets", "share", "expected"),
-    [
-        ([], 0.5, None),
-        ([(1.0, 0.0)], 0.5, None),
-        ([(1.0, 4.0), (2.0, 8.0)], 0.5, 1.0),
-        ([(1.0, 1.0), (math.inf, 9.0)], 0.95, 1.0),
-    ],
-)
-def test_quantiles(buckets: list[tuple[float, float]], share: float, expected: float | None) -> None:
-    assert quantile(buckets, share) == expected
+def test_quantiles() -> None:
+    assert quantile([], 0.5) is quantile([(1.0, 0.0)], 0.5) is None
+    assert quantile([(1.0, 4.0), (2.0, 8.0)], 0.5) == quantile([(1.0, 1.0), (math.inf, 9.0)], 0.95) == 1

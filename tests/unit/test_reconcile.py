@@ -10,9 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.reconcile.statement import Reconciliation
 from tests.bill_table import change_bill_rows
@@ -20,6 +18,7 @@ from tests.replay import bill_files
 from tests.replay.billing import charges
 from tests.replay.result import by_pod
 from tests.unit.billed_fleets import BOOTING, MONTH, copied
+from tests.unit.command import check_end
 from tests.unit.test_price_bill_fleets import Billed, machines, rate
 
 CENT = Decimal("0.005")
@@ -156,6 +155,6 @@ def test_lines_by_any_dimension_add_up_to_the_same(billed_fleet: Billed) -> None
 
 
 def test_a_month_without_a_bill_ends_with_4(billed_fleet: Billed) -> None:
-    files = ["--config", str(billed_fleet.folder / "gpucost.toml"), "--store", str(billed_fleet.store.path)]
-    result = CliRunner().invoke(app, ["reconcile", "--month", "2026-02", *files])
-    assert result.exit_code == 4 and "no bill of 2026-02 was collected; there are 2026-03" in result.stderr
+    files = f"--config {billed_fleet.folder}/gpucost.toml --store {billed_fleet.store.path}"
+    message = "no bill of 2026-02 was collected; there are 2026-03"
+    check_end(f"reconcile --month 2026-02 {files}", "4", message)

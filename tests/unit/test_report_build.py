@@ -25,6 +25,8 @@ from gpucost.render import markdown, terminal
 from gpucost.render.schema import to_dict
 from gpucost.render.view import Figures, ReportView, Table
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet, sample, stored
+from tests.text_tables import text_rows
+from tests.unit.whatif_costs import shown
 
 Connection = duckdb.DuckDBPyConnection
 
@@ -72,19 +74,15 @@ def test_all_teams_add_up_to_what_the_nodes_cost(con: Connection) -> None:
     view = ask(con)
     assert view.by == ("team",)
     assert [row.keys["team"] for row in view.rows] == ["product", "research", "vision", None]
-    totals = to_dict(view)["totals"]
+    found = to_dict(view)
+    totals, coverage = found["totals"], found["coverage"]
     assert totals["cost"] + totals["unallocated_cost"] == totals["node_cost"] == Decimal("36.045") * 96
-    assert (
-        view.totals.allocated_gpu_hours + totals["unallocated_gpu_hours"]
-        == totals["capacity_gpu_hours"]
-        == 21 * 96
-    )
-    coverage = to_dict(view)["coverage"]
-    assert (coverage["price_sources"], coverage["unknown_capacity_gpu_hours"]) == (
-        {"price_book": 0.938826, "catalog": 0.061174}, 48,
-    )  # fmt: skip
-    spot = view.totals.spot_gpu_hours / (view.totals.allocated_gpu_hours - 48)
-    assert view.totals.spot_ratio == pytest.approx(spot, abs=1e-6)
+    hours = totals["allocated_gpu_hours"] + totals["unallocated_gpu_hours"]
+    assert hours == totals["capacity_gpu_hours"] == 21 * 96
+    assert coverage["price_sources"] == {"price_book": 0.938826, "catalog": 0.061174}
+    assert coverage["unknown_capacity_gpu_hours"] == 48
+    spot = totals["spot_gpu_hours"] / (totals["allocated_gpu_hours"] - 48)
+    assert totals["spot_ratio"] == pytest.approx(spot, abs=1e-6)
 
 
 FAST = ("team", "workload", "node", "day")
@@ -96,15 +94,12 @@ FAST = ("team", "workload", "node", "day")
 def test_rows_by_any_dimension_add_up_to_the_totals(con: Connection, dimension: str) -> None:
     view = ask(con, dimension, with_sections=False)
     held = [row.measures for row in view.rows if row.kind == "allocated"]
-    free = [row for row in view.rows if row.kind == "unallocated"]
-    assert sum(part.cost for part in held) == view.totals.cost
-    assert sum(part.idle_cost for part in held) == view.totals.idle_cost
+    free = [row for row in view.rows if row.unallocated]
+    for name in ("cost", "idle_cost"):
+        assert sum(getattr(part, name) for part in held) == getattr(view.totals, name)
     assert sum(part.allocated_gpu_hours for part in held) == pytest.approx(view.totals.allocated_gpu_hours)
-    assert view.node_totals is not None
-    assert (
-        sum(row.unallocated.unallocated_cost for row in free if row.unallocated)
-        == view.node_totals.unallocated_cost
-    )
+    unallocated = sum(row.unallocated.unallocated_cost for row in free if row.unallocated)
+    assert view.node_totals and unallocated == view.node_totals.unallocated_cost
     has_nodes = dimension in (*NODE_DIMENSIONS, "month", "day", "hour")
     assert all((row.keys[dimension] is not None) is has_nodes for row in free)
     costs = [row.measures.cost for row in view.rows]
@@ -116,51 +111,57 @@ def test_a_period_takes_its_own_cells_only(con: Connection) -> None:
     assert sum(parts) == ask(con).totals.cost
 
 
-@pytest.mark.parametrize(
-    ("dimension", "first", "count"),
-    [
-        ("month", "2026-09", 2),
-        ("day", "2026-09-30", 5),
-        ("hour", "2026-09-30T20:00:00-04:00", 96),
-    ],  # fmt: skip,
-)
-def test_time_dimensions_follow_the_configured_zone(
-    con: Connection, dimension: str, first: str, count: int
-) -> None:
+FIRST = """
+    month | 2026-09 2
+    day   | 2026-09-30 5
+    hour  | 2026-09-30T20:00:00-04:00 96
+"""
+
+
+@pytest.mark.parametrize(("dimension", "expected"), text_rows(FIRST))
+def test_time_dimensions_follow_the_configured_zone(con: Connection, dimension: str, expected: str) -> None:
     config = Config(timezone="America/New_York")
     keys = {row.keys[dimension] or "" for row in ask(con, dimension, config=config).rows}
-    assert (min(keys), len(keys)) == (first, count)
+    assert f"{min(keys)} {len(keys)}" == expected
+
+
+# names of nodes, clusters, models, GPUs, capacity types, prices and their sources
+NODES = """
+    n       | east    | A100 | 1 | on_demand | 4  | price_book
+    n       | west    | A100 | 1 | on_demand | 4  | price_book
+    n       | south   | A100 | 8 | on_demand | 32 | price_book
+    paid    | north   | A100 | 4 | spot      | 8  | price_book
+    free    | north   | A100 | 4 | spot      | 0  | none
+    unknown | nowhere |      | 1 | on_demand | 0  | none
+"""
+# hours, nodes, GPUs held and uids
+HELD = "0 1 1 | 0 2 1 | 10 3 2 first | 11 3 2 second | 20 4 4 | 20 5 2 | 30 6 1"
 
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     """One pod name in two clusters and twice in one of them; nodes without a price; each in an hour or a cluster of its own."""
     fleet = Fleet()
-    for node_id, cluster, gpus, price in ((1, "east", 1, "4"), (2, "west", 1, "4"), (3, "south", 8, "32")):
-        fleet.node(node_id, "n", "A100", gpus, "on_demand", price, cluster=cluster)
-    fleet.node(4, "paid", "A100", 4, "spot", "8", cluster="north")
-    fleet.node(5, "free", "A100", 4, "spot", "0", source="none", cluster="north")
-    fleet.node(6, "unknown", None, 1, "on_demand", "0", source="none", cluster="nowhere")
-    for hour, node_id, cluster, gpus, uid in (
-        (0, 1, "east", 1, ""), (0, 2, "west", 1, ""), (10, 3, "south", 2, "first"), (11, 3, "south", 2, "second"),
-        (20, 4, "north", 4, ""), (20, 5, "north", 2, ""), (30, 6, "nowhere", 1, ""),
-    ):  # fmt: skip
-        pod_id = node_id * 100 + hour
-        fleet.pod(pod_id, node_id, "ml", "train", "Pod/train", uid=uid, cluster=cluster)
-        fleet.cell(OCTOBER + hour * HOUR, node_id, [(pod_id, "ml", gpus, 1.0, 1.0)])
+    nodes = text_rows(NODES)
+    for number, (name, cluster, model, gpus, capacity, price, source) in enumerate(nodes, 1):
+        fleet.node(number, name, model or None, int(gpus), capacity, price, cluster=cluster, source=source)
+    for line in HELD.split(" | "):
+        hour, node, gpus, *uid = line.split()
+        pod_id, cluster = int(f"{node}{hour}"), nodes[int(node) - 1][1]
+        fleet.pod(pod_id, int(node), "ml", "train", "Pod/train", uid="".join(uid), cluster=cluster)
+        fleet.cell(OCTOBER + int(hour) * HOUR, int(node), [(pod_id, "ml", int(gpus), 1.0, 1.0)])
     with opened(fleet, tmp_path_factory.mktemp("odd") / "s") as connection:
         yield connection
 
 
 @pytest.mark.parametrize(
-    ("by", "expected"),
-    [(("pod",), [("train", 4)]), (("pod", "uid"), [("train", "first", 2), ("train", "second", 2)])],
+    ("by", "expected"), [("pod", "train 4"), ("pod uid", "train first 2; train second 2")]
 )
 def test_a_reused_pod_name_is_one_row_unless_uid_is_asked_for(
-    odd: Connection, by: tuple[str, ...], expected: Any
+    odd: Connection, by: str, expected: str
 ) -> None:
-    rows = [row for row in ask(odd, *by, period=hours_of(10, 12)).rows if row.kind == "allocated"]
-    assert [(*row.keys.values(), row.measures.allocated_gpu_hours) for row in rows] == expected
+    rows = [row for row in ask(odd, *by.split(), period=hours_of(10, 12)).rows if row.kind == "allocated"]
+    assert "; ".join(shown(*row.keys.values(), row.measures.allocated_gpu_hours) for row in rows) == expected
 
 
 def test_one_name_in_two_clusters_is_kept_apart(odd: Connection) -> None:
@@ -198,22 +199,21 @@ def test_workloads_that_idle_half_their_time_are_flagged(con: Connection) -> Non
     assert IDLE_FLAG == 0.5
 
 
-@pytest.mark.parametrize(
-    ("team", "target", "statuses"),
-    [
-        ("vision", "0.8", ["unknown", "unknown"]),
-        ("product", "0.8", ["missed", "missed"]),
-        ("product", "0.75", ["met", "missed"]),
-    ],
-)
+TARGETS = """
+    vision  | 0.8  | unknown unknown
+    product | 0.8  | missed missed
+    product | 0.75 | met missed
+"""
+
+
+@pytest.mark.parametrize(("team", "target", "statuses"), text_rows(TARGETS))
 def test_targets_are_unknown_where_too_little_was_measured(
-    con: Connection, team: str, target: str, statuses: list[str]
+    con: Connection, team: str, target: str, statuses: str
 ) -> None:
     config = Config(targets=Targets(efficiency=Decimal(target)))
-    waste = next(
-        part for part in ask(con, teams=(team,), config=config).sections if isinstance(part, Figures)
-    )
-    assert [figure.status for figure in waste.figures if figure.target is not None] == statuses
+    view = ask(con, teams=(team,), config=config)
+    waste = next(part for part in view.sections if isinstance(part, Figures))
+    assert [figure.status for figure in waste.figures if figure.target is not None] == statuses.split()
 
 
 def test_a_day_of_two_price_sources_counts_for_the_one_of_most_of_its_cost() -> None:
@@ -240,12 +240,9 @@ def test_uncollected_time_is_told_with_its_fix(con: Connection) -> None:
     view = ask(con, period=hours_of(-24, 744))
     assert view.coverage.not_collected_hours == 24 + 744 - 96
     assert not view.coverage.is_complete
-    codes = [notice.code for notice in view.coverage.warnings]
-    assert codes.count("not_collected") == 2
-    assert (
-        view.coverage.warnings[0].fix
-        == "gpucost collect prometheus --from 2026-09-30T00:00 --to 2026-10-01T00:00"
-    )
+    assert [notice.code for notice in view.coverage.warnings].count("not_collected") == 2
+    fix = "gpucost collect prometheus --from 2026-09-30T00:00 --to 2026-10-01T00:00"
+    assert view.coverage.warnings[0].fix == fix
     assert ask(con).coverage.is_complete
 
 
@@ -313,20 +310,13 @@ def test_a_team_hears_of_its_own_nodes_and_namespaces_only(tmp_path: Path) -> No
         fleet.rows["warnings"].append((code, cluster.strip("-") or None, subject, *span, message, None))
     with opened(fleet, tmp_path / "s") as connection:
         whole, narrowed = (
-            [
-                notice.message
-                for notice in ask(connection, period=hours_of(0, 1), teams=teams).coverage.warnings
-            ]
-            for teams in ((), ("ours",))
+            ask(connection, period=hours_of(0, 1), teams=teams).coverage.warnings for teams in ((), ("ours",))
         )
-    assert len(whole) == 11 and not {"after the period", "at another time"} & {*whole}
-    assert narrowed == [
-        "pod of ours",
-        "of a kind that both have",
-        "namespace of ours",
-        "node of ours",
-        "the whole cluster",
-    ]
+    messages = {notice.message for notice in whole}
+    assert len(whole) == 11 and not {"after the period", "at another time"} & messages
+    assert "; ".join(notice.message for notice in narrowed) == (
+        "pod of ours; of a kind that both have; namespace of ours; node of ours; the whole cluster"
+    )
 
 
 def test_what_the_server_had_forgotten_is_lost(tmp_path: Path) -> None:

@@ -1,35 +1,32 @@
-"""`gpucost report` as it is called: options, files, colors and exit codes. Attribution has its own tests and is left out here."""
+"""`gpucost report`, `open` and `diff` as they are called, what `--compare previous` says, and the parts of a change, by hand."""
 
 from __future__ import annotations
 
-import json
-from functools import cache
+import csv
+import io
+import re
+import webbrowser
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from gpucost.cli.app import app
-from tests.golden.report_fleet import stored
+from gpucost.periods import Period, to_ms
+from gpucost.questions.diff.parts import PARTS, Cell, Parts, Use, parts_of
+from gpucost.questions.report.changes import change, previous_period
+from tests.golden.report_fleet import HOUR, OCTOBER, Fleet, stored
+from tests.text_tables import text_rows
+from tests.unit.command import answer, check_end, run
+from tests.unit.whatif_costs import figures, shown
 
 store = stored(hours=48)
 
 
-@cache
-def run(store: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["report", "--store", str(store), *options])
-
-
-DAYS = ("--from", "2026-10-01", "--to", "2026-10-03")
+DAYS = "--from 2026-10-01 --to 2026-10-03"
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
-
-
-def test_without_a_period_the_newest_month_with_data(store: Path) -> None:
-    result = run(store)
-    assert result.exit_code == 0
-    assert result.stdout.startswith("Monthly GPU report: all teams, October 2026")
-    assert "; the " in result.stdout.splitlines()[1]  # newest, or current: as the clock has it
 
 
 @pytest.mark.parametrize(
@@ -38,9 +35,7 @@ def test_without_a_period_the_newest_month_with_data(store: Path) -> None:
 def test_a_file_is_written_in_the_format_of_its_suffix(
     store: Path, tmp_path: Path, name: str, start: str
 ) -> None:
-    result = run(store, "-o", str(tmp_path / name), *DAYS)
-    assert result.exit_code == 0
-    assert result.stdout == ""
+    assert run(f"report --store {store} -o {tmp_path / name} {DAYS}").stdout == ""
     assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
     assert [item.name for item in tmp_path.iterdir()] == [name]
 
@@ -57,19 +52,16 @@ ENDS = """
 2 | --brief --format html | --brief is of Markdown only"""
 
 
-@pytest.mark.parametrize("line", ENDS.strip().splitlines())
-def test_how_it_ends(store: Path, line: str) -> None:
-    code, options, message = line.split(" | ")
-    result = run(store, *options.split())
-    assert result.exit_code == int(code), result.output
-    assert message in result.stderr
+@pytest.mark.parametrize(("code", "options", "message"), text_rows(ENDS))
+def test_how_it_ends(store: Path, code: str, options: str, message: str) -> None:
+    check_end(f"report --store {store} {options}", code, message)
 
 
 def test_a_dash_is_stdout_as_wide_as_columns_say(
     store: Path, in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "72")
-    result = run(store, "-o", "-", "-q", *DAYS)
+    result = run(f"report --store {store} -o - -q {DAYS}")
     assert max(map(len, result.stdout.splitlines())) <= 72
     assert result.stdout.startswith("GPU report: all teams")
     assert result.stderr == ""
@@ -77,9 +69,10 @@ def test_a_dash_is_stdout_as_wide_as_columns_say(
 
 
 def test_the_summary_of_a_report_in_three_lines(store: Path) -> None:
-    whole, brief = (run(store, "--format", "markdown", *more, *DAYS).stdout for more in ((), ("--brief",)))
+    words = f"report --store {store} {DAYS}"
+    whole, brief = (run(f"{words} --format markdown {more}").stdout for more in ("", "--brief"))
     assert brief in whole
-    totals = json.loads(run(store, "--format", "json", *DAYS).stdout)["totals"]
+    totals = answer(words)["totals"]
     cost, idle, most = brief.splitlines()
     assert cost.startswith(
         f"**GPU report: all teams, 2026-10-01 to 2026-10-02: ${totals['node_cost']:,.2f}; unallocated "
@@ -87,3 +80,238 @@ def test_the_summary_of_a_report_in_three_lines(store: Path) -> None:
     share = 100 * totals["idle_cost"] / totals["cost"]
     assert idle.startswith(f"Idle ${totals['idle_cost']:,.2f}, {share:.1f} % of allocated cost; efficiency ")
     assert most.startswith("Most: ") and "; collected " in most
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+PRICES = Decimal("24.48") + Decimal("9.36") + Decimal("1.4") + Decimal("0.805")
+
+
+days = stored(hours=240)
+COMPARE = "report --compare previous"
+LATER = f"{COMPARE} --from 2026-10-03 --to 2026-10-05"
+
+
+# what is asked for, until when there is data, and the period before
+BEFORE = """
+a whole month, whatever its length
+2026-10-01 2026-11-01              2026-11-05        2026-09-01 2026-10-01
+as much of the month before as is known of this one, in whole hours
+2026-10-01 2026-11-01              2026-10-04T05:30  2026-09-01 2026-09-04T06:00
+2026-03-01 2026-04-01              2026-03-31T12:00  2026-02-01 2026-03-01
+whole days stay whole where clocks change
+2026-10-26 2026-10-28              2026-10-28        2026-10-24 2026-10-26
+2026-10-25 2026-10-26              2026-10-26        2026-10-24 2026-10-25
+2026-10-05T06:00 2026-10-05T08:00  2026-10-28        2026-10-05T04:00 2026-10-05T06:00"""
+
+
+@pytest.mark.parametrize("line", [line for line in BEFORE.splitlines() if line.startswith("20")])
+def test_the_period_before(line: str) -> None:
+    start, end, known, *before = (
+        datetime.fromisoformat(text).replace(tzinfo=BERLIN) for text in line.split()
+    )
+    assert previous_period(Period(start, end), to_ms(known), BERLIN) == Period(*before)
+
+
+def test_percent_of_nothing_is_unknown() -> None:
+    assert change(Decimal(3), Decimal(2)).cost_change_percent == 50
+    assert change(Decimal(3), Decimal(0)).cost_change_percent is None
+
+
+def test_a_period_before_any_data_is_nothing_to_compare_with(days: Path) -> None:
+    message = "nothing to compare with: there is no data for 2026-09-29 to 2026-09-30"
+    check_end(f"{COMPARE} --from 2026-10-01 --to 2026-10-03 --store {days}", "1", message)
+
+
+def test_json_tells_of_every_row_and_the_changes_add_up(days: Path) -> None:
+    later = answer(f"{LATER} --by workload --store {days}")
+    before = "2026-10-01 to 2026-10-02 2026-10-01T00:00:00Z 2026-10-03T00:00:00Z"
+    assert figures(later["previous"], "name from to") == before
+    # vision held its GPU on October 1 and 2 only
+    (gone,) = [row for row in later["rows"] if row["workload"] == "Pod/ocr-1"]
+    assert figures(gone, "cost cost_change_percent previous_cost") == "0 -100 38.64"
+    held = [row for row in later["rows"] if row["kind"] == "allocated"]
+    for name in ("cost_change", "previous_cost"):
+        assert sum(row[name] for row in held) == pytest.approx(later["totals"][name])
+    assert later["totals"]["previous_node_cost"] == pytest.approx(float(PRICES * 48))
+    assert all(row["cost_change"] == pytest.approx(row["cost"] - row["previous_cost"]) for row in held)
+
+
+@pytest.mark.parametrize(
+    ("options", "messages"), [("--from 2026-10-02T12:00", ["24.0 h of prod"]), ("--by workload", [])]
+)
+def test_a_period_before_that_was_collected_in_part_is_said_to_be(
+    days: Path, options: str, messages: list[str]
+) -> None:
+    warnings = answer(f"{LATER} {options} --store {days}")["coverage"]["warnings"]
+    found = [one["message"] for one in warnings if one["code"] == "not_collected_before"]
+    assert [re.findall("of which (.+?) were not collected", text) for text in found] == [messages] * len(
+        messages
+    )
+
+
+def test_arrows_on_a_terminal(days: Path) -> None:
+    shown = run(f"{LATER} --store {days}").stdout
+    assert re.search("vision.*▼ -100.0 %", shown) and "\x1b" not in shown
+
+
+def test_one_team_is_compared_without_nodes(days: Path) -> None:
+    assert answer(f"{LATER} --team research --store {days}")["totals"]["previous_node_cost"] is None
+
+
+@pytest.fixture
+def opened(in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that a browser was asked for; the cache is a folder of the test's own."""
+    addresses: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: not addresses.append(address))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(in_an_empty_folder / "cache"))
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    return addresses
+
+
+def test_a_page_of_ones_own(
+    store: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "cache/gpucost/report.html"
+    october = f"--month 2026-10 --store {store}"
+    assert (run(f"open {october}").stdout, opened) == (f"{page}\n", [])
+    assert page.stat().st_mode & 0o777 == 0o600 and page.parent.stat().st_mode & 0o777 == 0o700
+    assert page.read_text(encoding="utf-8") == run(f"report {october} --format html").stdout
+    monkeypatch.setattr("gpucost.questions.report.page.page", lambda *given: given[3])
+    monkeypatch.setenv("DISPLAY", ":0")
+    result = run(f"open {october} --team research")
+    assert (opened, result.stdout) == (
+        [page.as_uri()],
+        f"{page}\n",
+    ) and "opened in your browser" in result.stderr
+    assert "Monthly GPU report: research" in page.read_text(encoding="utf-8")
+    assert page.stat().st_mode & 0o777 == 0o600
+
+
+D = Decimal
+
+
+# whose GPUs of which capacity type (hours, of them idle, and cost) before and after, and the parts of the change
+CHANGES = """
+a price that rose
+train on_demand 10 0 20 > train on_demand 10 0 30 > price=10
+
+10 h at 2 become 16 h at 3: 4 more in use (8), 2 more idle (4), and 1 more for each of the 16
+train on_demand 10 1 20 > train on_demand 16 3 48 > volume=8 idle=4 price=16
+
+all 10 h move from 4 to a spot price that was 1 for others and is 2 now
+train on_demand 10 0 40, chat spot 10 0 10 > train spot 10 0 20, chat spot 10 0 10 > price=10 mix=-30
+
+a kind of GPU that has no old price
+train on_demand 10 0 40 > train spot 10 0 15 > mix=-25
+
+new and gone workloads
+train spot 5 0 5 > chat spot 3 0 9 > new=9 gone=-5
+
+what nobody held
+nobody spot 10 0 10 > nobody spot 6 0 12 > price=6 unallocated=-4
+
+cost without GPUs is of hosts
+train on_demand 0 0 3 > train on_demand 0 0 5 > host=2"""
+
+
+def cells(text: str) -> dict[Cell, Use]:
+    found = {}
+    for name, capacity_type, *amounts in re.findall(r"(\w+) (\w+) (\d+) (\d+) (\d+)", text):
+        kind, (hours, idle, cost) = ("prod", "A100", capacity_type), map(D, amounts)
+        cell = (
+            Cell(kind, kind, "unallocated")
+            if name == "nobody"
+            else Cell((name, "prod", "ml", f"Job/{name}"), kind)
+        )
+        found[cell] = Use(hours, idle, cost)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        pytest.param(*line.rsplit(" > ", 1), id=name)
+        for name, line in map(str.splitlines, CHANGES.strip().split("\n\n"))
+    ],
+)
+def test_the_parts_of_a_change(change: str, parts: str) -> None:
+    whole = sum(parts_of(*map(cells, change.split(" > "))).values(), Parts())
+    found = {part: getattr(whole, part) for part in PARTS if getattr(whole, part)}
+    assert found == {name: D(cost) for name, cost in re.findall(r"(\w+)=(\S+)", parts)}
+
+
+six_days = stored(hours=144)
+
+
+@pytest.mark.parametrize("by", ["team", "gpu_model,capacity_type"])
+def test_rows_and_parts_add_up_to_the_change(six_days: Path, by: str) -> None:
+    told = answer(f"diff 2026-10-01..2026-10-03 2026-10-03..2026-10-06 --by {by} --store {six_days}")
+    change = told["cost_change"]
+    assert (told["before"]["days"], told["after"]["days"]) == (2.0, 3.0)
+    assert (told["before"]["cost"], change) == pytest.approx((36.045 * 48, 36.045 * 24))
+    assert told["cost_change_per_day"] == pytest.approx(0)
+    assert sum(told["parts"].values()) == pytest.approx(change)
+    assert sum(row["cost_change"] for row in told["rows"]) == pytest.approx(change)
+    assert told["parts"]["gone"] < 0  # vision left after two days
+    for row in told["rows"]:
+        assert sum(row[name] for name in PARTS) == pytest.approx(row["cost_change"])
+
+
+def test_a_team_is_in_one_of_the_periods(six_days: Path) -> None:
+    words = f"diff 2026-10-01 2026-10-05 --store {six_days}"
+    rows = list(csv.DictReader(io.StringIO(run(f"{words} --format csv").stdout)))
+    assert {row["kind"] for row in rows} == {"allocated", "unallocated"}
+    assert sum(D(row["cost_change"]) for row in rows) == 0
+    told = answer(f"{words} --team vision")
+    assert (told["by"], told["after"]["cost"]) == (["workload"], 0)
+    assert told["parts"]["gone"] == told["cost_change"] < 0
+
+
+NOT_COMPARED = """
+2026-10 soon                   | 2 | 'soon' is no period
+2026-10-05..2026-10-01 2026-10 | 2 | empty
+2026-10-01 2026-10-02 --by pod | 2 | not compared by 'pod'
+2026-08 2026-10                | 1 | no data for August 2026
+"""
+
+
+@pytest.mark.parametrize(("words", "code", "message"), text_rows(NOT_COMPARED))
+def test_what_cannot_be_compared_is_said(six_days: Path, words: str, code: str, message: str) -> None:
+    check_end(f"diff {words} --store {six_days}", code, message)
+
+
+def two_clusters(path: Path, lab_days: int = 10) -> Path:
+    """Ten days of a node at $1 an hour, whose last two were not collected and are billed for one, and of one at $2 in `lab`."""
+    fleet = Fleet()
+    fleet.node(1, "n1", "A100", 1, "on_demand", "1")
+    fleet.node(2, "n2", "A100", 1, "on_demand", "2", cluster="lab")
+    fleet.pod(1, 1, "ml", "a", "Job/a")
+    fleet.pod(2, 2, "ml", "b", "Job/b", cluster="lab")
+    for hour in range(240):
+        at = OCTOBER + hour * HOUR
+        if hour < 192:
+            fleet.cell(at, 1, [(1, "research", 1, 1.0, 1.0)])
+        elif hour < 216:
+            fleet.unseen(at, 1)
+        if hour < lab_days * 24:
+            fleet.cell(at, 2, [(2, "research", 1, 1.0, 1.0)])
+    fleet.rows["collected"] += [
+        ("prod", OCTOBER, OCTOBER + 192 * HOUR),
+        ("lab", OCTOBER, OCTOBER + lab_days * 24 * HOUR),
+    ]
+    fleet.write(path)
+    return path
+
+
+@pytest.mark.parametrize("lab_days", [10, 7])
+def test_only_collected_days_count(tmp_path: Path, lab_days: int) -> None:
+    path = two_clusters(tmp_path / "store.duckdb", lab_days)
+    told = answer(f"diff 2026-10-01..2026-10-06 2026-10-06..2026-10-11 --by cluster --store {path}")
+    days = min(3, lab_days - 5)
+    # what is billed of the time that was not collected is in the cost, and in no cost a day
+    assert figures(told["before"], "days cost cost_per_day") == "5 360 72"
+    expected = shown(days, 72 + 24 + (lab_days - 5) * 48, 72)
+    assert figures(told["after"], "days cost cost_per_day") == expected and told["cost_change_per_day"] == 0
+    rows = sorted(figures(row, "kind cluster cost_per_day_before cost_per_day_after") for row in told["rows"])
+    assert rows == ["allocated lab 48 48", "allocated prod 24 24", "not_collected prod 0 0"]

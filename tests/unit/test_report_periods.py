@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -95,10 +94,9 @@ def test_slots_cover_the_period_without_gap(tz: ZoneInfo, by: tuple[str, ...]) -
     start = datetime(2011, 12, 28, 5, 20, tzinfo=UTC)  # Apia skipped the 30th
     period = Period(start, start + timedelta(days=120, hours=3))
     parts = time_buckets(period, tz, by)
-    assert parts[0].from_ms == period.start_ms
-    assert parts[-1].to_ms == period.end_ms
-    assert all(one.to_ms == next_one.from_ms for one, next_one in pairwise(parts))
-    assert all(part.from_ms < part.to_ms for part in parts)
+    edges = [part.from_ms for part in parts] + [period.end_ms]
+    assert edges[0] == period.start_ms and edges[1:] == [part.to_ms for part in parts]
+    assert edges == sorted(set(edges))
     names = [part.hour if "hour" in by else part.day if "day" in by else part.month for part in parts]
     assert len(set(names)) == len(names)
 
@@ -125,6 +123,5 @@ def test_odd_hours_have_names_of_their_own(tz: ZoneInfo, day: int, at: int, hour
 
 def test_names() -> None:
     period = month_period(date(2026, 12, 9), BERLIN)
-    assert is_month(period, BERLIN)
-    assert not is_month(period, UTC_ZONE)
+    assert is_month(period, BERLIN) and not is_month(period, UTC_ZONE)
     assert name_of(period, BERLIN) == "December 2026"

@@ -1,25 +1,36 @@
-"""Series are the report's own figures cut by time: whatever the cut, they add up to its totals."""
+"""Series are the report's own figures cut by time; what terminals draw of them; every format holds the same figures."""
 
 from __future__ import annotations
 
+import io
+import shutil
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
+from duckdb import DuckDBPyConnection as Connection
 
+from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.periods import Period, month_period, to_ms
 from gpucost.questions.report.build import build
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.series import local_hours, moments_of, step_of
 from gpucost.render.schema import to_dict
-from gpucost.render.view import ReportView, Series, Table
+from gpucost.render.terminal import Charts, meter, render, sparkline, with_trends
+from gpucost.render.view import Column, Line, ReportView, Series, Table
+from gpucost.store.table_files import save_table
 from tests.golden.report_fleet import NOW, OCTOBER, Fleet, stored
+from tests.same_figures import check_same_figures
+from tests.text_tables import text_rows
+from tests.unit.command import check_end, run
 
 MONTH = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
 DAY = Period(datetime(2026, 10, 2, tzinfo=UTC), datetime(2026, 10, 3, tzinfo=UTC))
@@ -37,12 +48,12 @@ store = stored(hours=240)
 
 
 @pytest.fixture(scope="module")
-def con(store: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def con(store: Path) -> Iterator[Connection]:
     with duckdb.connect(str(store), read_only=True) as connection:
         yield connection
 
 
-def view(con: duckdb.DuckDBPyConnection, **options: Any) -> ReportView:
+def view(con: Connection, **options: Any) -> ReportView:
     query: dict[str, Any] = {"period": MONTH, "period_name": "then", "now": NOW, "with_series": True}
     return build(con, Config(), Query(**query | options))
 
@@ -53,7 +64,7 @@ def series_of(report: ReportView) -> Series:
 
 
 @pytest.mark.parametrize("options", PARTS.values(), ids=list(PARTS))
-def test_every_cut_adds_up_to_the_report(con: duckdb.DuckDBPyConnection, options: dict[str, Any]) -> None:
+def test_every_cut_adds_up_to_the_report(con: Connection, options: dict[str, Any]) -> None:
     report = view(con, **options)
     series, totals = series_of(report), to_dict(report)["totals"]
     whole = totals["cost"] if totals["node_cost"] is None else totals["node_cost"]
@@ -67,7 +78,7 @@ def test_every_cut_adds_up_to_the_report(con: duckdb.DuckDBPyConnection, options
     assert len(series.heat) == (1 if totals["node_cost"] is None else 2)
 
 
-def test_teams_are_layers_the_dearest_first_and_what_nobody_held_last(con: duckdb.DuckDBPyConnection) -> None:
+def test_teams_are_layers_the_dearest_first_and_what_nobody_held_last(con: Connection) -> None:
     report = view(con)
     layers = series_of(report).stacks[0].layers
     costs = {row.keys["team"]: row.measures.cost for row in report.rows if row.kind == "allocated"}
@@ -77,23 +88,20 @@ def test_teams_are_layers_the_dearest_first_and_what_nobody_held_last(con: duckd
 
 
 @pytest.mark.parametrize(
-    ("options", "title"),
+    ("name", "value", "title"),
     [
-        ({"teams": ("research",)}, "Cost by namespace"),
-        ({"namespaces": ("ml-research",)}, "Cost by workload"),
-        ({"by": ("day", "cluster")}, "Cost by cluster"),
-        ({"by": ("gpu_model",)}, "Cost by team"),
+        ("teams", "research", "namespace"), ("namespaces", "ml-research", "workload"), ("by", "day cluster", "cluster"),
+        ("by", "gpu_model", "team"),
     ],
-)
-def test_who_is_told_apart(con: duckdb.DuckDBPyConnection, options: dict[str, Any], title: str) -> None:
-    assert series_of(view(con, **options)).stacks[0].title == title
+)  # fmt: skip
+def test_who_is_told_apart(con: Connection, name: str, value: str, title: str) -> None:
+    stack = series_of(view(con, **{name: tuple(value.split())})).stacks[0]
+    assert stack.title == f"Cost by {title}"
 
 
-def test_trends_are_the_cost_of_their_line(con: duckdb.DuckDBPyConnection) -> None:
-    sections = [
-        part for part in view(con).sections if isinstance(part, Table) and part.title == "Top consumers"
-    ]
-    (top,) = sections
+def test_trends_are_the_cost_of_their_line(con: Connection) -> None:
+    tables = [part for part in view(con).sections if isinstance(part, Table)]
+    (top,) = (table for table in tables if table.title == "Top consumers")
     cost = [column.title for column in top.columns].index("Cost")
     assert top.lines
     for line in top.lines:
@@ -114,7 +122,7 @@ def test_many_names_are_folded_but_never_one(tmp_path: Path, count: int, folded:
     assert sum(layer.total for layer in layers) == Decimal(9)
 
 
-def test_the_hours_of_the_week_are_local(con: duckdb.DuckDBPyConnection) -> None:
+def test_the_hours_of_the_week_are_local(con: Connection) -> None:
     # the sample's T4 pods hold GPUs from 0 to 12 UTC: in Kolkata from 5:30 on, which counts for the hour it begins in
     utc = series_of(view(con, namespaces=("nlp-eval",))).heat[0].gpu_hours
     assert [bool(value) for value in utc[2]] == [hour < 12 for hour in range(24)]
@@ -125,23 +133,22 @@ def test_the_hours_of_the_week_are_local(con: duckdb.DuckDBPyConnection) -> None
     assert parts[0].weekday == date(2026, 10, 1).weekday()
 
 
-STEPS = [
-    (1, "hour", 24),
-    (3, "hour", 72),
-    (4, "day", 4),
-    (31, "day", 31),
-    (101, "week", 15),
-    (800, "month", 27),
-]
+STEPS = """
+    1   | hour 24
+    3   | hour 72
+    4   | day 4
+    31  | day 31
+    101 | week 15
+    800 | month 27
+"""
 
 
-@pytest.mark.parametrize(("days", "step", "count"), STEPS)
-def test_steps_are_as_fine_as_a_chart_can_show(days: int, step: str, count: int) -> None:
+@pytest.mark.parametrize(("days", "steps"), text_rows(STEPS))
+def test_steps_are_as_fine_as_a_chart_can_show(days: str, steps: str) -> None:
     start = datetime(2026, 10, 1, tzinfo=UTC)  # a Thursday
-    period = Period(start, start + timedelta(days=days))
-    assert step_of(period) == step
+    period = Period(start, start + timedelta(days=int(days)))
     moments = moments_of(period, ZoneInfo("UTC"), step_of(period))
-    assert len(moments) == count
+    assert f"{step_of(period)} {len(moments)}" == steps
     ends = [one.to_ms for one in moments]
     assert [one.from_ms for one in moments] == [period.start_ms, *ends[:-1]] and ends[-1] == period.end_ms
 
@@ -150,10 +157,153 @@ def test_an_hour_that_clocks_show_twice_is_named_with_its_offset() -> None:
     tz = ZoneInfo("Europe/Berlin")
     start = datetime(2026, 10, 25, tzinfo=tz)
     names = [one.name for one in moments_of(Period(start, start + timedelta(days=1)), tz, "hour")]
-    assert names[1:5] == [
-        "2026-10-25 01:00",
-        "2026-10-25 02:00 +0200",
-        "2026-10-25 02:00 +0100",
-        "2026-10-25 03:00",
+    assert [name.removeprefix("2026-10-25 ") for name in names[1:5]] == [
+        "01:00",
+        "02:00 +0200",
+        "02:00 +0100",
+        "03:00",
     ]
     assert len(set(names)) == 25
+
+
+GROUP = ("Price", "Volume", "Mix")
+
+
+# moments share characters evenly where there are more of them
+SPARKLINES = """
+0 1 4 8     | 10 | [ ▁▄▇]
+0 0         | 2  | [  ]
+            | 8  | []
+8 8 0 0 4 4 | 3  | [▇ ▄]
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "width", "drawn"), [*text_rows(SPARKLINES), ("1 " * 31, "7", f"[{'▇' * 7}]")]
+)
+def test_heights_of_a_sparkline_are_shares_of_its_highest_value(values: str, width: str, drawn: str) -> None:
+    assert f"[{sparkline([*map(Decimal, values.split())], int(width))}]" == drawn
+
+
+def test_a_meter_of_a_share() -> None:
+    drawn = [meter(share) for share in (0.0, 0.26, 1.0, 1.3, -0.2)]
+    assert drawn == ["··········", "▇▇▇·······", "▇▇▇▇▇▇▇▇▇▇", "▇▇▇▇▇▇▇▇▇▇", "··········"]
+
+
+def test_bars_are_as_long_as_costs_and_hatched_where_idle() -> None:
+    columns = (
+        Column("Team", "text"),
+        Column("Cost", "money", 2, bar="whole"),
+        Column("Idle cost", "money", 2, bar="part"),
+    )
+    amounts = text_rows("a | 40 | 10\nb | 20 | 20\nc | 0.1 | 0\nd | 0 | 0")
+    lines = [Line((name, Decimal(cost), Decimal(idle))) for name, cost, idle in amounts]
+    table = Table("Cost", columns, (*lines, Line(("Total", Decimal("60.1"), Decimal(30)), is_sum=True)))
+    drawn = [cells[0].plain for cells in Charts(bar=8).cells(table)]
+    assert drawn == ["▇▇▇▇▇▇░░", "░░░░", "▏", "", ""]
+
+
+def test_each_team_has_its_own_days(con: Connection) -> None:
+    report = view(con)
+    table = report.sections[0]
+    assert report.series is not None
+    assert isinstance(table, Table)
+    trends = {line.cells[0]: line.trend for line in with_trends(table, report.series).lines}
+    assert len(trends["research"]) == 31
+    for row in report.rows:
+        cost = row.unallocated.unallocated_cost if row.unallocated else row.measures.cost
+        assert sum(trends[row.keys["team"] or "Unallocated"]) == cost
+    assert trends["Total"] == trends["Allocated"] == ()
+    other = replace(table, title="Cost by GPU model")
+    assert not any(line.trend for line in with_trends(other, report.series).lines)
+
+
+@pytest.mark.parametrize(("width", "shown"), [(60, False), (100, True)])
+def test_parts_of_a_sum_are_all_shown_or_named_as_left_out(con: Connection, width: int, shown: bool) -> None:
+    parts = [Column(name, "money", 2, weight=1, group="parts") for name in GROUP]
+    columns = (Column("Team", "text"), Column("Change", "money", 2), *parts)
+    table = Table("Why", columns, (Line(("x" * 20, *[Decimal(10**6)] * 4)),))
+    text = render(replace(view(con), sections=(table,)), width, color=False)
+    head = next(line for line in text.splitlines() if "Change" in line)
+    assert [name in head for name in GROUP] == [shown] * 3
+    left_out = "Left out for lack of room: Price, Volume, Mix; --format markdown has all."
+    assert (left_out in " ".join(text.split())) is not shown
+
+
+class Terminal(io.BytesIO):
+    """What calls itself a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("in_an_empty_folder")
+@pytest.mark.parametrize(
+    ("variables", "encoding", "has_colors", "has_charts"),
+    [
+        ("", "utf-8", True, True),
+        ("NO_COLOR", "utf-8", False, True),
+        pytest.param("", "ascii", True, False, marks=pytest.mark.slow),
+    ],
+)
+def test_a_terminal_gets_what_it_can_show(
+    copied: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: str,
+    encoding: str,
+    *,
+    has_colors: bool,
+    has_charts: bool,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", variables and "1")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, encoding=encoding))
+    app(["report", "--store", str(copied), "--month", "2026-10"], standalone_mode=False)
+    sys.stdout.flush()
+    text = terminal.getvalue().decode(encoding)
+    assert "Cost by team" in text
+    assert ("\x1b" in text) == has_colors
+    assert ("Cost ░ idle" in text) == ("By day" in text) == has_charts
+
+
+def test_each_format_holds_the_same_figures(con: Connection, tmp_path: Path) -> None:
+    check_same_figures(con, view(con, by=("team",)), "2026-10", tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_long_tables_keep_their_order(tmp_path: Path, kind: Literal["csv", "parquet"]) -> None:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TEMP TABLE long AS SELECT range AS number, 'name-' || range AS name FROM range(150000)"
+        )
+        save_table(con, "long", {"number": "number", "name": "name"}, kind, tmp_path / kind)
+        read = con.sql(f"SELECT number FROM read_{kind}('{tmp_path / kind}')").fetchall()  # noqa: S608 - names of our own
+    assert read == [(number,) for number in range(150000)]
+
+
+@pytest.fixture
+def copied(store: Path, in_an_empty_folder: Path) -> Path:
+    # a file of its own: the fixture above keeps the other one open
+    return Path(shutil.copyfile(store, store.with_name("copy.duckdb")))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [("", "add --month"), ("--month 2026-10 --team research", "takes no --team")]
+)
+def test_a_focus_file_is_of_a_whole_month(copied: Path, options: str, said: str) -> None:
+    check_end(f"report --format focus {options} --store {copied}", "2", said)
+
+
+def test_focus_file_in_parquet(copied: Path) -> None:
+    run(f"report --format focus --month 2026-10 --focus-version 1.3 -o f.parquet --store {copied}")
+    assert "AllocatedTags" in duckdb.read_parquet("f.parquet").columns
+
+
+@pytest.mark.parametrize("name", ["costs", "daily_costs"])
+def test_views_of_the_store_add_up_to_the_report(con: Connection, name: str) -> None:
+    totals = view(con, by=("team",)).totals
+    sql = f"SELECT sum(cost), sum(idle_cost), sum(allocated_gpu_hours) FROM {name}"  # noqa: S608 - names of our own
+    expected = (totals.cost, totals.idle_cost, pytest.approx(totals.allocated_gpu_hours))
+    assert con.execute(sql).fetchall() == [expected]

@@ -1,19 +1,22 @@
-"""What the README and docs/whatif.md show is what the program prints. UPDATE_GOLDEN=1 writes that into the pages instead."""
+"""What README and docs/whatif.md show is what is printed (UPDATE_GOLDEN=1 writes it there); frozen JSON is as its schema says."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import shlex
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.config.model import Config
+from gpucost.questions import SCHEMAS, schema
 from gpucost.questions.request import Request
+from gpucost.render.schema import json_text
+from tests.unit.command import run
 
 ROOT = Path(__file__).parents[2]
 README, WHATIF = ROOT / "README.md", ROOT / "docs" / "whatif.md"
@@ -22,9 +25,8 @@ SHOWN = {page: BLOCK.findall(page.read_text()) for page in (README, WHATIF)}
 PLAN = re.search(r"(<!-- plan -->\n```text\n)(.*?)(```\n<!-- end -->)", WHATIF.read_text(), re.DOTALL)
 
 
-def check(page: Path, words: list[str], head: str, shown: str, tail: str) -> None:
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
+def check(page: Path, command: str, head: str, shown: str, tail: str) -> None:
+    result = run(command)
     if os.environ.get("UPDATE_GOLDEN"):
         page.write_text(page.read_text().replace(head + shown + tail, head + result.stdout + tail))
     else:
@@ -36,7 +38,7 @@ def test_the_readme_shows_what_is_printed(demo: Config, monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "100")
     assert SHOWN[README]
     for head, command, shown, tail in SHOWN[README]:
-        check(README, [*command.split(), "--config", str(demo.path), "--month", "2026-10"], head, shown, tail)
+        check(README, f"{command} --config {demo.path} --month 2026-10", head, shown, tail)
 
 
 # the first needs no store
@@ -58,17 +60,18 @@ def test_the_page_of_what_ifs_shows_what_is_printed(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(Request, "now", datetime(2026, 11, 1, tzinfo=UTC))
-    where = [] if command == SHOWN[WHATIF][0][1] else ["--config", str(request.getfixturevalue("demo").path)]
-    check(WHATIF, [*shlex.split(command), *where], head, shown, tail)
+    if command != SHOWN[WHATIF][0][1]:
+        command += f" --config {request.getfixturevalue('demo').path}"
+    check(WHATIF, command, head, shown, tail)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nowhere")
 def test_the_page_of_what_ifs_shows_the_example_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    Path("plan.toml").write_text(CliRunner().invoke(app, ["whatif", "plan", "--example"]).stdout)
+    Path("plan.toml").write_text(run("whatif plan --example").stdout)
     assert PLAN is not None and len(SHOWN[WHATIF]) > 1
-    check(WHATIF, ["whatif", "plan", "plan.toml"], PLAN[1], PLAN[2], PLAN[3])
+    check(WHATIF, "whatif plan plan.toml", *PLAN.groups())
 
 
 def test_every_stage_is_explained() -> None:
@@ -80,3 +83,61 @@ def test_every_stage_is_explained() -> None:
     }
     assert names
     assert {name for name in names if not re.search(rf"`(days/|basis/)?{name}`", explained)} == set()
+
+
+FROZEN = Path(__file__).parents[1] / "frozen" / "answers"
+
+
+def parts(file: Path) -> dict[str, str]:
+    """What came of a command by where it was written: stdout, stderr, files."""
+    found = re.split(r"(?m)^-- (exit code \d+|stdout|stderr|\S+\.\w+)\n", file.read_text(encoding="utf-8"))
+    return dict(zip(found[1::2], found[2::2], strict=True))
+
+
+def documents() -> dict[str, Any]:
+    """JSON that names its schema, by file; but for what is too long to be frozen whole."""
+    texts = {
+        f"{file.parent.name}/{file.name} {name}": text
+        for file in FROZEN.glob("*/*.txt")
+        for name, text in parts(file).items()
+    }
+    whole = {
+        name: json.loads(text)
+        for name, text in texts.items()
+        if text.startswith("{\n") and "… " not in text[2000:2010]
+    }
+    return {name: document for name, document in whole.items() if "schema" in document}
+
+
+DOCUMENTS = documents()
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_answers_are_as_their_schema_says(name: str) -> None:
+    told = json.loads(schema(name))
+    jsonschema.Draft202012Validator.check_schema(told)
+    validator = jsonschema.Draft202012Validator(told, format_checker=jsonschema.FormatChecker())
+    answers = [one for one in DOCUMENTS.values() if one["schema"] == f"gpucost.{name}/1"]
+    assert answers
+    for answer in answers:
+        assert [
+            f"{list(error.absolute_path)}: {error.message}" for error in validator.iter_errors(answer)
+        ] == []
+    for answer in answers[:1]:
+        assert not validator.is_valid(answer | {"surprise": 1}) or name in (
+            "report",
+            "prices.history",
+            "whatif",
+        )  # which may grow
+        assert not validator.is_valid({key: value for key, value in answer.items() if key != "schema"})
+
+
+def test_the_command_lists_and_prints_schemas() -> None:
+    assert run("schema").stdout.split() == [*SCHEMAS]
+    for name in SCHEMAS:
+        assert json.loads(run(f"schema {name}").stdout)["title"] == f"gpucost.{name}/1"
+
+
+def test_what_is_no_number_has_no_place_in_json() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        json_text({"cost": float("nan")})

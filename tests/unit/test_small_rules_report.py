@@ -27,6 +27,7 @@ from gpucost.whatif.compare import compare
 from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
 from gpucost.whatif.spot.backtest import node_jobs
 from tests.text_tables import cells, text_rows, words
+from tests.unit.whatif_costs import figures, listed
 
 NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
 
@@ -38,11 +39,12 @@ def _fake(**fields: object) -> Any:
 
 def test_a_month_is_final_once_its_bill_is() -> None:
     coverage = _fake(gaps=[], estimated_cost=0, warnings=[])
-    states = [
-        state_of(True, coverage, _fake(is_final=is_final, problems=()), []) for is_final in (True, False)
+    accounts = [_fake(is_final=is_final, problems=()) for is_final in (True, False)]
+    states = [state_of(True, coverage, account, []) for account in accounts]
+    assert [(state.name, *state.reasons) for state in states] == [
+        ("final",),
+        ("estimate", "the bill is not final yet"),
     ]
-    told = [("final", ()), ("estimate", ("the bill is not final yet",))]
-    assert [(state.name, state.reasons) for state in states] == told
 
 
 def test_two_folders_change_places_at_once(tmp_path: Path) -> None:
@@ -79,8 +81,7 @@ def test_weekdays_of_which_no_day_is_known_are_foretold_too() -> None:
     known = tuple(day for day in month[:7] if day.weekday() < 5)
     days = Days(tuple(month), known, {CostSeries("fleet"): dict.fromkeys(known, Decimal(10))})
     foretold = forecast(days, CostSeries("fleet"), month)
-    assert (foretold.to_date, foretold.expected) == (Decimal(50), Decimal(310))
-    assert (foretold.open_days, foretold.history_days) == (26, 5)
+    assert figures(foretold, "to_date expected open_days history_days") == "50 310 26 5"
 
 
 PLACES = """
@@ -127,29 +128,24 @@ def test_units_of_which_nothing_was_done_have_no_section(monkeypatch: pytest.Mon
 def test_sources_of_prices_share_what_nodes_cost_or_their_time_if_that_is_nothing(
     costs: tuple[int, int], shares: list[float]
 ) -> None:
-    nodes = [
-        PricedNodes(source, time, 0, Decimal(cost), None)
-        for source, time, cost in zip(("bill", "catalog"), (10, 30), costs, strict=True)
-    ]
+    bill, catalog = map(Decimal, costs)
+    nodes = [PricedNodes("bill", 10, 0, bill, None), PricedNodes("catalog", 30, 0, catalog, None)]
     found = {one.name: one.share for one in _price_sources(nodes, NOON)}
     assert [found[name] for name in ("bill", "catalog")] == shares
 
 
 def test_a_pod_that_begins_as_a_part_of_its_node_ends_is_not_of_that_part() -> None:
-    of_node = dict.fromkeys(("provider", "region", "instance_type", "gpu_model"))
-    of_node |= {
+    of_node: dict[str, Any] = words("node=n cluster=c capacity_type=spot") | {
         "node_id": 1,
-        "node": "n",
-        "cluster": "c",
         "gpu_count": 8.0,
-        "capacity_type": "spot",
         "has_users": True,
     }
+    of_node |= dict.fromkeys(("provider", "region", "instance_type", "gpu_model"))
     nodes = [of_node | {"from_ms": first, "to_ms": last} for first, last in ((0, 50), (50, 60), (70, 100))]
     pod = words("cluster=c uid=u namespace=ns workload=w team=t workload_type=")
     held = {"node_id": 1, "gpus": 1.0, "resumes": False, "held_from_ms": 50, "held_to_ms": 70}
     fleet = fleet_of(nodes, [], [pod | held])
-    assert [(one.node, one.from_ms, one.to_ms) for one in fleet.pods] == [("n#2", 50, 60)]
+    assert listed(fleet.pods, "node from_ms to_ms") == "n#2 50 60"
 
 
 def test_only_nodes_on_demand_whose_price_is_known_are_replayed_on_spot() -> None:
@@ -174,26 +170,21 @@ def test_positions_add_up() -> None:
 
 
 def test_of_a_fleet_that_was_asked_for_in_part_the_part_of_its_nodes_counts() -> None:
-    costs = _fake(
-        node_cost=Decimal(10), cost=Decimal(4), gpu_hours=16.0, allocated_gpu_hours=6.0, node_hours=2.0
-    )
+    costs = _fake(node_cost=10, cost=4, gpu_hours=16.0, allocated_gpu_hours=6.0, node_hours=2.0)
     pods = [_fake(place="n", gpu_ms=4 * 3_600_000), _fake(place="m", gpu_ms=2 * 3_600_000)]
     fleet = _fake(by_name={"n": _fake(gpus=8), "m": _fake(gpus=4)}, pods=pods)
-    for times, is_held, position in ((1, False, (10, 16, 2)), (1, True, (4, 6, 1)), (3, True, (12, 18, 3))):
+    for times, is_held, position in ((1, False, "10 16 2"), (1, True, "4 6 1"), (3, True, "12 18 3")):
         usage = _fake(fleet=fleet, currency="USD", times=times, reported=None)
-        found = today_of(usage, costs, is_held=is_held)
-        assert (found.cost, found.gpu_hours, found.node_hours) == position
+        assert figures(today_of(usage, costs, is_held=is_held), "cost gpu_hours node_hours") == position
 
 
 def test_two_answers_are_compared_by_every_figure_and_by_assumptions_that_differ() -> None:
     def answer(today: int, nodes: int, title: str, rate: int, **more: Any) -> dict[str, Any]:
-        assumptions = [
-            {"name": "hours", "value": 730, "unit": "hours"},
-            {"name": "rate", "value": rate, "unit": ""},
-        ]
+        hours = {"name": "hours", "value": 730, "unit": "hours"}
         return {
             "today": {"cost": today, "currency": "USD", "is_whole": True}, "scenario": {"cost": 6, "more": {"nodes": nodes}},
-            "saving": today - 6, "period": "October", "title": title, "ranges": {"low": 1}, "assumptions": assumptions,
+            "saving": today - 6, "period": "October", "title": title, "ranges": {"low": 1},
+            "assumptions": [hours, {"name": "rate", "value": rate, "unit": ""}],
         } | more  # fmt: skip
 
     first = answer(10, 3, "less", 5)
@@ -207,12 +198,8 @@ def test_two_answers_are_compared_by_every_figure_and_by_assumptions_that_differ
         scenario.more.nodes | 3 | 4 | 1
     """)
     assert found["assumptions"] == [{"name": "rate", "a": "5", "b": "7"}]
-    for other, notes in (
-        (answer(8, 3, "", 5), ["Today's costs differ: the answers are not about the same usage."]),
-        (
-            first | {"period": "November"},
-            ["The periods differ (October; November): compare percentages, not money."],
-        ),
-        (first, []),
-    ):
+    usage = "Today's costs differ: the answers are not about the same usage."
+    periods = "The periods differ (October; November): compare percentages, not money."
+    others = [(answer(8, 3, "", 5), [usage]), (first | {"period": "November"}, [periods]), (first, [])]
+    for other, notes in others:
         assert compare(("x", "y"), (first, other))["notes"] == notes

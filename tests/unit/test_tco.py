@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -10,15 +9,16 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.price.book import BookRow, read_book
 from gpucost.price.onprem import BookEntry, Inputs, tco, with_entry
 from gpucost.resources import pricing_dir
 from tests.text_tables import cells, text_rows, words
+from tests.unit.command import answer, check_end, run
+from tests.unit.whatif_costs import figures
 
 UTC = ZoneInfo("UTC")
+PRICES = "price_per_hour price_per_gpu_hour price_per_utilized_gpu_hour"
 
 # By hand: 4 years are 35,040 h.  262,800 less 20 % is 210,240; / 35,040 = 6.   Maintenance 10 % of 262,800 / 8,760 = 3.
 # Network 17,520 / 35,040 = 0.5.   8 x 500 W + 1,000 W = 5 kW x 1.2 x 0.10 = 0.6.   Colocation: rated 8 x 700 W + 1,000 W = 6.6 kW
@@ -40,9 +40,7 @@ def test_by_hand() -> None:
     assert {part.name: part.price_per_hour for part in answer.parts} == inputs(
         "depreciation=6 maintenance=3 network=0.5 power=0.6 colocation=0.66 staff=0.5"
     )
-    assert answer.price_per_hour == Decimal("11.26")
-    assert answer.price_per_gpu_hour == Decimal("1.4075")
-    assert answer.price_per_utilized_gpu_hour == Decimal("2.815")
+    assert figures(answer, PRICES) == "11.26 1.4075 2.815"
 
 
 def test_the_rated_power_stands_in_for_what_was_not_measured() -> None:
@@ -82,37 +80,27 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(*words: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, ["prices", "tco", *words])
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
-
-
-def answer_of(*words: str) -> dict[str, Any]:
-    document = json.loads(call(*words, "--format", "json", "-q")[0])
+def answer_of(words: str) -> Any:
+    document = answer(f"prices tco {words} -q")
     assert document["schema"] == "gpucost.tco/1"
-    return dict(document)
+    return document
 
 
 def test_a_file_and_options_over_it() -> None:
     document = answer_of("node.toml")
-    assert cells(
-        [document], "price_per_hour price_per_gpu_hour price_per_utilized_gpu_hour not_given saved"
-    ) == [("11.26", "1.4075", "2.815", "[]", "None")]
+    assert cells([document], f"{PRICES} not_given saved") == [("11.26", "1.4075", "2.815", "[]", "None")]
     assert document["inputs"]["gpu_model"] == "H100-80GB-HBM3"
-    assert answer_of("node.toml", "--price-per-kwh", "0.2")["price_per_hour"] == 11.86
-    assert answer_of(str(pricing_dir() / "onprem.toml"))["price_per_hour"] > 1
+    assert answer_of("node.toml --price-per-kwh 0.2")["price_per_hour"] == 11.86
+    assert answer_of(f"{pricing_dir()}/onprem.toml")["price_per_hour"] > 1
 
 
 def test_options_alone_name_what_counts_as_nothing() -> None:
-    text = "--purchase-price 35040 --gpus-per-node 4 --years 4 --price-per-kwh 0 --gpu-model L40S"
-    words = text.split()
-    out, _ = call(*words)
-    assert "1.000000000" in out
-    assert "rated 350 W of L40S" in out and "--gpu-watts" in out
-    assert "pue" in out and "staff_per_year" in out
-    assert "--gpu-watts" in call(*words, "--format", "csv")[1]
-    assert answer_of(*words, "--currency", "eur")["currency"] == "EUR"
+    words = "--purchase-price 35040 --gpus-per-node 4 --years 4 --price-per-kwh 0 --gpu-model L40S"
+    out = run(f"prices tco {words}").stdout
+    for text in ("1.000000000", "rated 350 W of L40S", "--gpu-watts", "pue", "staff_per_year"):
+        assert text in out
+    assert "--gpu-watts" in run(f"prices tco {words} --format csv").stderr
+    assert answer_of(f"{words} --currency eur")["currency"] == "EUR"
 
 
 BARE = "purchase_price = 1\ngpus_per_node = 1\nyears = 1\nprice_per_kwh = 1\n"
@@ -149,9 +137,8 @@ nonsense.toml | 1 | is not TOML
 def test_what_cannot_be_used_is_named(work: Path, words: str, code: str, message: str) -> None:
     for name, text in FILES.items():
         (work / f"{name}.toml").write_text(text)
-    out, err = call(*words.split(), code=int(code))
-    assert message in err + out
-    assert "fix:" in err
+    result = run(f"prices tco {words}", int(code))
+    assert message in result.output and "fix:" in result.stderr
 
 
 # --save
@@ -159,7 +146,7 @@ def test_what_cannot_be_used_is_named(work: Path, words: str, code: str, message
 
 def saved(work: Path, words: str, code: int = 0) -> tuple[str, list[BookRow]]:
     """What is said of an entry that is saved, and the book afterwards."""
-    _, err = call("node.toml", "--save", *words.split(), code=code)
+    err = run(f"prices tco node.toml --save {words}", code).stderr
     return err, [] if code else read_book(work / "book.csv", "USD", UTC)
 
 
@@ -198,7 +185,7 @@ NOT_SAVED = """
 
 @pytest.mark.parametrize(("words", "code", "message"), text_rows(NOT_SAVED))
 def test_save_refuses_what_the_book_could_not_hold(work: Path, words: str, code: str, message: str) -> None:
-    assert message in call("node.toml", *words.split(), code=int(code))[1]
+    check_end(f"prices tco node.toml {words}", code, message)
     assert not (work / "book.csv").exists()
 
 
@@ -224,18 +211,13 @@ def test_save_leaves_a_book_alone_that_would_not_load(
 
 
 def test_save_needs_a_configured_book_and_a_type_of_one_line(work: Path) -> None:
-    wrong = call("node.toml", "--save", "--instance-type", "a\nb", code=2)[1]
-    assert "cannot stand in the price book" in wrong
+    check_end("prices tco node.toml --save --instance-type 'a\nb'", "2", "cannot stand in the price book")
     (work / "gpucost.toml").write_text("")
     assert "no price book is configured" in saved(work, "--instance-type a", code=1)[0]
 
 
-@pytest.mark.parametrize(
-    ("mark", "end", "selector"), [("", "\n", "a=x"), ("\ufeff", "\r\n", "example.com/kind=Az9,\"' ._-x")]
-)
-def test_a_book_with_an_entry_still_loads_and_keeps_its_lines(
-    work: Path, mark: str, end: str, selector: str
-) -> None:
+def test_a_book_with_an_entry_still_loads_and_keeps_its_lines(work: Path) -> None:
+    mark, end, selector = "\ufeff", "\r\n", "example.com/kind=Az9,\"' ._-x"
     text = mark + end.join(
         ["price_per_hour,currency,instance_type", "# note", "3,USD,a", "", '4,USD,"b"', ""]
     )

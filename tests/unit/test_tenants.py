@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,13 +16,14 @@ from gpucost.config.model import Serving
 from gpucost.questions.units import document
 from gpucost.questions.units import reading as units
 from gpucost.questions.units.query import UnitView
-from tests.replay.cases.words import busy, fleet, node, pod
+from tests.replay.fleet import Fleet
 from tests.replay.work import asked, counter, put, stored
 from tests.text_tables import table
+from tests.unit.served import on_nodes
 from tests.unit.whatif_costs import figures
 
-PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
-MONEY = (*PARTS, "cost", "idle_cost", "cache_saved_cost")
+MONEY = ["prompt_cost", "generation_cost", "unserved_cost", "cost", "idle_cost", "cache_saved_cost"]
+COUNTS = ["prompt_tokens", "generation_tokens", "cached_tokens", "allocated_gpu_hours"]
 ALL, TWO = [0, 1, 2, 3], [("llm-0", [0, 1]), ("other-0", [2, 3])]
 #: Pods of Deployments by their namespace, each on a $4 node of 4 L4s for two days.
 PODS = {
@@ -33,18 +33,13 @@ PODS = {
 SPANS = {("any", "llm-0"): (0, 43.7), ("any", "other-0"): (1.3, 48)}
 
 
-def served() -> dict[str, Any]:
-    """The fleet: every namespace's pods, busy for the first half of their time."""
-    pods, util = [], {}
-    for namespace, told in PODS.items():
-        for name, gpus in told:
-            start, end = SPANS.get((namespace, name), (0, 48))
-            owner = ["Deployment", name.rsplit("-", 1)[0]]
-            pods.append(pod(name, f"serve-{namespace}", gpus, start, end, namespace=namespace, owner=owner))
-            util.update(busy(f"serve-{namespace}", gpus, start, (start + end) / 2))
-    return fleet(
-        48, [node(f"serve-{namespace}", "g6.12xlarge", 0, 48) for namespace in PODS], pods, util, scrape=600
-    )
+def served() -> Fleet:
+    """Every namespace's pods on a node of that name, busy for the first half of their time."""
+    pods = {
+        space: [(name, gpus, *SPANS.get((space, name), (0, 48))) for name, gpus in told]
+        for space, told in PODS.items()
+    }
+    return on_nodes(pods, 48, space="")
 
 
 def engine(
@@ -58,11 +53,6 @@ def engine(
         )
         for unit, amount in counts.items()
     ]
-
-
-def tokens(prompt: int, generation: int, cached: int | None = None) -> dict[str, int]:
-    counts = {"prompt_token": prompt, "generation_token": generation}
-    return counts if cached is None else counts | {"cached_token": cached}
 
 
 # Tokens by namespace, pod, tenant and day
@@ -166,7 +156,9 @@ def test_tenants_sum_to_the_model_to_the_last_digit(engines: list[Any], labeled:
         both = stored(served(), Path(folder))
         told = []
         for number, (tenant, day, prompt, generated, cached) in enumerate(engines):
-            counted = tokens(prompt, generated, None if cached is None else min(cached, prompt))
+            counted = {"prompt_token": prompt, "generation_token": generated}
+            if cached is not None:
+                counted["cached_token"] = min(cached, prompt)
             pod = ("llm-0", "other-0")[number % 2]
             told += engine(counted, "any", pod, tenant if labeled else "", day, engine=str(number))
         put(both[1], told, 48)
@@ -177,11 +169,9 @@ def test_tenants_sum_to_the_model_to_the_last_digit(engines: list[Any], labeled:
     assert len({(row["workload"], row["day"], row["tenant"]) for row in split}) == len(split)
     for row in whole:
         mine = [one for one in split if (one["workload"], one["day"]) == (row["workload"], row["day"])]
+        amounts = {name: [one[name] or 0 for one in mine] for name in MONEY + COUNTS}
         for name in MONEY:
-            assert sum((one[name] or Decimal(0) for one in mine), Decimal(0)) == (row[name] or 0), name
-            assert all((one[name] or 0) >= 0 for one in mine), name
-        for name in ("prompt_tokens", "generation_tokens", "cached_tokens", "allocated_gpu_hours"):
-            assert sum(one[name] or 0 for one in mine) == pytest.approx(row[name] or 0, rel=1e-6, abs=1e-5), (
-                name
-            )
+            assert sum(amounts[name]) == (row[name] or 0) and min(amounts[name], default=0) >= 0, name
+        for name in COUNTS:
+            assert sum(amounts[name]) == pytest.approx(row[name] or 0, rel=1e-6, abs=1e-5), name
     assert sum(one["cost"] for one in tenants) == sum(row["cost"] for row in whole)

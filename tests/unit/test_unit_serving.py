@@ -22,7 +22,11 @@ from gpucost.questions.units import reading as units
 from gpucost.store.connection import Store
 from tests.replay.cases.words import MORNING, at
 from tests.replay.work import asked
+from tests.text_tables import text_rows
+from tests.unit.command import answer, check_end
 from tests.unit.served import CRASHES, Served, served_at
+from tests.unit.whatif_costs import figures, listed
+from tests.unit.whatif_costs import shown as figure_text
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +85,9 @@ def test_a_model_of_several_days_is_the_whole(served: Served) -> None:
     models = served.ask(units.tokens, (0, 48)).sections["models"]
     (model,) = [row for row in models if row["workload"] == "Deployment/days"]
     # three million at a quarter each, and one: 3/7 and 4/7 of $192; a night without tokens is split as the rest
-    assert model["prompt_cost"] + model["generation_cost"] == model["cost"] == Decimal(192)
-    assert float(model["cost_per_million_prompt_tokens"]) == pytest.approx(192 * 3 / 7 / 3)
-    assert float(model["cost_per_million_generation_tokens"]) == pytest.approx(192 * 4 / 7)
-    assert model["cost_per_million_tokens"] == Decimal(48) and not model["unserved_cost"]
+    assert model["prompt_cost"] + model["generation_cost"] == model["cost"]
+    millions = "cost_per_million_prompt_tokens cost_per_million_generation_tokens cost_per_million_tokens"
+    assert figures(model, f"cost unserved_cost {millions}") == figure_text(192, 0, 192 / 7, 192 * 4 / 7, 48)
 
 
 POOLED = (
@@ -155,15 +158,18 @@ def test_a_window_replaces_values_where_they_change(served: Served) -> None:
 
 def test_requests_with_token_counts_from_a_file(served: Served) -> None:
     start = datetime.fromtimestamp(MORNING, UTC)
-    rows = [(start + timedelta(seconds=i * 0.7), 300 + i * 13 % 900, 20 + i * 7 % 300) for i in range(1000)]
-    lines = [
-        f"Deployment/trace,{moment.isoformat()},{unit},{value},conv\n"
-        for moment, prompt, generated in rows
-        for unit, value in (("prompt_token", prompt), ("generation_token", generated), ("request", 1))
-    ]
+    lines, prompt, generated = ["workload,time,unit,value,model"], 0, 0
+    for number in range(1000):
+        counts = {
+            "prompt_token": 300 + number * 13 % 900,
+            "generation_token": 20 + number * 7 % 300,
+            "request": 1,
+        }
+        moment = (start + timedelta(seconds=number * 0.7)).isoformat()
+        lines += [f"Deployment/trace,{moment},{unit},{value},conv" for unit, value in counts.items()]
+        prompt, generated = prompt + counts["prompt_token"], generated + counts["generation_token"]
     for _ in range(2):
-        served.load("trace.csv", "workload,time,unit,value,model\n" + "".join(lines))
-    prompt, generated = sum(row[1] for row in rows), sum(row[2] for row in rows)
+        served.load("trace.csv", "\n".join([*lines, ""]))
     totals = served.ask(units.tokens, (0, 2), workloads=("trace",)).totals
     assert (totals["prompt_tokens"], totals["generation_tokens"]) == (prompt, generated)
     # two hours of a $4 node
@@ -190,32 +196,29 @@ plurals,chat,2026-03-10T00:30Z,frames,7
 def test_lines_of_json_local_times_and_plurals(served: Served) -> None:
     served.load("work.jsonl", JSON_LINES)
     assert served.load("work.csv", PLURALS).own_units == ("frames",)
-    (row,) = served.rows("lines", units.requests, (0, 2))
-    assert (row["amount"], row["failed"]) == (5, 2)
+    assert listed(served.rows("lines", units.requests, (0, 2)), "amount failed") == "5 2"
     # two hours at $4
-    (row,), (tokens,) = (served.rows("plurals", build, (0, 2)) for build in (units.requests, units.tokens))
-    assert (row["cost_per_1000"], tokens["cost_per_million_tokens"]) == (4, 2)
+    assert listed(served.rows("plurals", units.requests, (0, 2)), "cost_per_1000") == "4"
+    assert listed(served.rows("plurals", units.tokens, (0, 2)), "cost_per_million_tokens") == "2"
 
 
 BROKEN = """
-llm,yesterday,request,1              line 3: time 'yesterday'
-llm,2026-03-10T00:00Z,request,-1     line 3: value '-1'
-llm,2026-03-10T00:00Z,request,nan    line 3: value 'nan'
-llm,2026-03-10T00:00Z,epoch,-1       line 3: value '-1'
-llm,2026-03-10T00:00Z,,1             line 3: unit ''
-,2026-03-10T00:00Z,request,1         line 3: workload ''
-llm,2026-03-10T00:00Z,request        line 3: as many fields"""
+llm,yesterday,request,1          | line 3: time 'yesterday'
+llm,2026-03-10T00:00Z,request,-1 | line 3: value '-1'
+llm,2026-03-10T00:00Z,request,nan | line 3: value 'nan'
+llm,2026-03-10T00:00Z,epoch,-1   | line 3: value '-1'
+llm,2026-03-10T00:00Z,,1         | line 3: unit ''
+,2026-03-10T00:00Z,request,1     | line 3: workload ''
+llm,2026-03-10T00:00Z,request    | line 3: as many fields"""
 
 
-@pytest.mark.parametrize("line", BROKEN.strip().splitlines())
-def test_a_broken_row_is_named_and_nothing_is_loaded(line: str, tmp_path: Path) -> None:
-    row, message = line.split(None, 1)
-    store = Store(tmp_path / "store.duckdb")
-    good, bad = tmp_path / "a.csv", tmp_path / "b.csv"
-    good.write_text("workload,time,unit,value\nllm,2026-03-10T00:00Z,request,1\n")
-    bad.write_text(f"{good.read_text()}{row}\n")
+@pytest.mark.parametrize(("row", "message"), text_rows(BROKEN))
+def test_a_broken_row_is_named_and_nothing_is_loaded(row: str, message: str, tmp_path: Path) -> None:
+    store, files = Store(tmp_path / "store.duckdb"), [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for file, more in zip(files, ("", f"{row}\n"), strict=True):
+        file.write_text(f"workload,time,unit,value\nllm,2026-03-10T00:00Z,request,1\n{more}")
     with pytest.raises(DataError, match=message):
-        import_files(store, [good, bad], UTC)  # type: ignore[arg-type]
+        import_files(store, files, UTC)  # type: ignore[arg-type]
     assert not store.exists
 
 
@@ -254,3 +257,35 @@ def test_restarts_are_no_processes(served: Served, name: str) -> None:
     # a fall is a restart from 0
     falls = sum(now - before if now >= before else now for (_, before), (_, now) in pairwise(points))
     assert [row["amount"] for row in served.rows(name, units.requests)] == [falls] == [amount or falls]
+
+
+# 20 an hour for 9,000 × 3,600 × 0.4 tokens
+OPTIONS = """
+    tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40 \
+| cost_per_hour per cost | 20 1000000 1.543209877
+    requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40 \
+| cost | 0.111111111
+    epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 3 --planned-epochs 20 \
+| cost planned_hours planned_cost | 144 60 2880
+"""
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(("words", "names", "expected"), text_rows(OPTIONS))
+def test_what_is_described_has_its_price(words: str, names: str, expected: str) -> None:
+    assert figures(answer(f"unit {words}"), names) == expected
+
+
+WRONG_OPTIONS = """
+tokens --gpus 8 --tokens-per-second 9000 | --price-per-gpu-hour and --busy-percent are missing
+epoch --hours-per-epoch 2                | --gpus and --price-per-gpu-hour are missing
+requests --gpus 8 --team x        | --gpus describes work by options, --team asks for that in the store
+epoch --gpus 8 --month 2026-10    | --gpus describes work by options, a period asks for that in the store
+tokens --tokens-per-second 0      | '0' is no number above 0
+"""
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(("words", "message"), text_rows(WRONG_OPTIONS))
+def test_what_is_missing_or_asks_for_a_store(words: str, message: str) -> None:
+    check_end(f"unit {words}", "2", message)

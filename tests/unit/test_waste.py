@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -11,10 +10,8 @@ from shutil import copyfile
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.collect.progress.files import import_files
 from gpucost.config.model import Config, WasteSettings
 from gpucost.periods import Period, time_buckets
@@ -30,6 +27,7 @@ from tests.replay.scrape import scrape
 from tests.replay.waste import anatomy, check_waste
 from tests.replay.work import counter, put
 from tests.text_tables import table
+from tests.unit.command import answer, check_end
 from tests.unit.whatif_costs import figures
 
 PRICE = Decimal("1.20")
@@ -251,24 +249,17 @@ def test_holders_at_the_edge_of_a_period_count(copied: Stored) -> None:
 
 def test_work_is_lost_since_the_last_epoch_that_is_known(copied: Stored) -> None:
     _, store, _ = copied
-    with store.write() as con:
-        con.execute(
-            """INSERT INTO progress_series BY NAME SELECT 1 AS series_id, 1 AS key, 1 AS identity, 's' AS source, 'm' AS mapping,
-                'epoch' AS unit, 'counter' AS kind, 'end' AS marks, false AS resumes, false AS is_failure,
-                'failed_restarted' AS cluster,
-                'train' AS namespace, 'p-0' AS pod, MAP {}::MAP(VARCHAR, VARCHAR) AS labels"""
-        )
-        for hour, epochs in ((0.5, 0), (1, 1), (3, 2), (3.9, 2)):
-            con.execute("INSERT INTO progress_values VALUES (1, $1, $2)", [at(hour) * 1000, epochs])
+    # Failed at 04:00, its last epoch ended at 03:00
+    failed = counter("epoch", "p-0")._replace(cluster="failed_restarted")
     # Failed at 06:00, its last epoch ended at 05:00; from 02:00 to 03:00 another held half of its GPU: it is one pod
     claims = counter("epoch", "p-0")._replace(cluster="claims")
     # the first rank counts the epochs of the others
     ranks = counter("epoch", "p-0")._replace(cluster="ranks")
-    put(
-        store,
-        [(claims, [(0.5, 0), (1, 1), (5, 2), (5.9, 2)]), (ranks, [(0.1, 0), (1, 1), (3, 2), (3.9, 2)])],
-        40,
-    )
+    series = [
+        (failed, [(0.5, 0), (1, 1), (3, 2), (3.9, 2)]), (claims, [(0.5, 0), (1, 1), (5, 2), (5.9, 2)]),
+        (ranks, [(0.1, 0), (1, 1), (3, 2), (3.9, 2)]),
+    ]  # fmt: skip
+    put(store, series, 40)
     found = anatomy(*copied, "cluster")
     assert hours(found, "failed_restarted") == {"active": 3.0, "failed_restarted": 1.0}
     assert hours(found, "claims")["failed_restarted"] == 1.0
@@ -298,32 +289,21 @@ def test_gpus_that_a_pod_of_several_never_used(everything: Stored) -> None:
         )
     works = {work.namespace: work for work in told.workloads}
     wide, narrow = works["train"], works["other"]
-    assert (wide.gpus_requested, wide.gpus_measured, wide.gpus_never_used) == (3, 3, 1)
+    names = "gpus_requested gpus_measured gpus_never_used"
     # a single GPU that idled is no GPU too many
-    assert (narrow.gpus_requested, narrow.gpus_measured, narrow.gpus_never_used) == (1, 1, 0)
-    assert (narrow.utilization_p50, narrow.utilization_p95) == (0.0, 0.0)
+    assert [figures(work, names) for work in (wide, narrow)] == ["3 3 1", "1 1 0"]
+    assert figures(narrow, "utilization_p50 utilization_p95") == "0 0"
     assert wide.utilization_p95 == pytest.approx(0.8)
-    assert wide.memory_mib_p95 is None
-    assert (wide.workload_type, wide.bucket, wide.pods) == ("training", "data_stall", 1)
-
-
-def run(stored: Stored, *words: str) -> Any:
-    """A command, asked of the fleet of several namespaces."""
-    path = stored[0].path
-    span = ("--from", "2026-03-10", "--to", "2026-03-10T04:00Z", "--cluster", "named")
-    return CliRunner().invoke(app, [*words, *span, "--config", str(path)])
+    assert figures(wide, "memory_mib_p95 workload_type bucket pods") == "None training data_stall 1"
 
 
 def test_the_command_filters_and_a_report_has_the_same_waste(everything: Stored) -> None:
-    def told(*words: str) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(run(everything, *words, "--format", "json").stdout)
-        return answer
-
-    assert told("waste", "--workload", "bert")["totals"]["gpu_hours"] == 4.0
-    assert told("waste", "--namespace", "labs")["totals"]["cost"] == 4.8
-    wrong = run(everything, "waste", "--workload", "nothing")
-    assert wrong.exit_code == 1 and "no workload 'nothing' held GPUs" in wrong.stderr, wrong.output
-    report, alone = told("report", "--waste"), told("waste")
+    # the fleet of several namespaces
+    where = f"--from 2026-03-10 --to 2026-03-10T04:00Z --cluster named --config {everything[0].path}"
+    assert answer(f"waste --workload bert {where}")["totals"]["gpu_hours"] == 4.0
+    assert answer(f"waste --namespace labs {where}")["totals"]["cost"] == 4.8
+    check_end(f"waste --workload nothing {where}", "1", "no workload 'nothing' held GPUs")
+    report, alone = answer(f"report --waste {where}"), answer(f"waste {where}")
     names = "gpu_hours cost wasted_gpu_hours wasted_cost waste_ratio"
     assert figures(alone["totals"], names) == "16 19.2 13 15.6 0.8125"
     assert report["waste"] == {key: alone[key] for key in ("by", "buckets", "rows", "totals", "workloads")}

@@ -15,8 +15,8 @@ from gpucost.whatif.answer import Answer, Assumption, Position
 from gpucost.whatif.downloads import Downloads, SameData, Transfer, starts_of
 from gpucost.whatif.fleet import Fleet
 from gpucost.whatif.move import Moving, Place, Work
-from tests.text_tables import table
-from tests.unit.whatif_costs import ask, figures, fleet, shown
+from tests.text_tables import table, text_rows
+from tests.unit.whatif_costs import ask, figures, fleet, listed, shown
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
@@ -38,15 +38,15 @@ def place(price: str, provider: str = "aws", region: str = "us-west-2") -> Place
     return Place(provider, region, Decimal(price), "test")
 
 
-@pytest.mark.parametrize(
-    ("price", "expected"),
-    [
-        ("0.7", "800 560 True"),
-        ("0.700001", "800 800 False"),
-        ("0.5", "800 400 True"),
-        ("0.5", "300 300 False"),
-    ],
-)
+WORTH = """
+    0.7      | 800 560 True
+    0.700001 | 800 800 False
+    0.5      | 800 400 True
+    0.5      | 300 300 False
+"""
+
+
+@pytest.mark.parametrize(("price", "expected"), text_rows(WORTH))
 def test_worth_it_at_seventy_percent_of_the_primary_and_less_than_today(price: str, expected: str) -> None:
     answer = moved(place(price), cash=int(expected.split()[0]))
     is_worth_it = answer.figures["places"][0]["is_worth_it"]
@@ -76,10 +76,8 @@ def test_data_and_waiting_are_counted() -> None:
 
 def test_data_and_its_delay_are_shared_by_gpu_hours() -> None:
     works = [Work(name, HOME, hours, 8.0, 2, (place("0.5"),)) for name, hours in (("a", 800), ("b", 2400))]
-    moving = Moving(
-        egress_gb=Decimal(400), egress_price_per_gb=Decimal(1), wait_minutes=30.0,
-        delay_cost_per_hour=Decimal(36), transfer_gbit_per_second=8.0,
-    )  # fmt: skip
+    moving = Moving(egress_gb=Decimal(400), egress_price_per_gb=Decimal(1), wait_minutes=30.0,
+                    delay_cost_per_hour=Decimal(36), transfer_gbit_per_second=8.0)  # fmt: skip
     answer = move.answer(works, moving, None, USE, currency="USD", period="a test")
     # a quarter and three quarters of 400 GB, which move for 400 s; each start waits half an hour on 8 GPUs
     costs = {row["work"]: float(row["cost"]) for row in answer.figures["places"]}
@@ -107,10 +105,10 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
     works, findings = move.works_of(there, {}, {"A100": [place("0.5"), HOME]})
     # both are held against what spot costs there, and never against their own region
     assert [work.places for work in works] == [(place("0.5"),)] * 2
-    assert [
-        shown(work.name, work.gpu_hours, work.paid, work.cash, work.primary.price_per_gpu_hour)
-        for work in works
-    ] == ["A100 aws us-east-1 on demand 80 240 240 1", "A100 aws us-east-1 on spot 80 80 80 1"]
+    assert listed(works, "name gpu_hours paid cash") == (
+        "A100 aws us-east-1 on demand 80 240 240; A100 aws us-east-1 on spot 80 80 80"
+    )
+    assert [work.primary.price_per_gpu_hour for work in works] == [1, 1]
     assert findings == [
         "T4 aws us-east-1 on demand: the spot price there is unknown; 40.00 stays where it is."
     ]
@@ -120,7 +118,7 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
         "n | Job/x | 2 | 0-1 | 2 | default\nn | Job/x | 4 | 0-1 | 4 | default",
     )
     (work,) = move.works_of(there, {("aws", "us-east-1", "A100"): HOME}, {})[0]
-    assert (work.gpus, work.starts, work.paid) == (4, 1.5, 6)
+    assert figures(work, "gpus starts paid") == "4 1.5 6"
     free = replace(HOME, price_per_gpu_hour=Decimal(0))
     assert move.works_of(there, {("aws", "us-east-1", "A100"): free}, {})[0] == []
 
@@ -136,11 +134,11 @@ def test_what_is_paid_anyway_moves_nowhere() -> None:
     plan, block, own, rented = there.nodes
     own = replace(own, provider=None, region=None, instance_type=None)
     there = Fleet((plan, block, own, replace(rented, provider="gcp")), there.pods)
-    spot = {("aws", "us-east-1", "A100"): HOME, ("gcp", "us-east-1", "A100"): HOME, ("", "", "A100"): HOME}
+    spot = {(*where, "A100"): HOME for where in (("aws", "us-east-1"), ("gcp", "us-east-1"), ("", ""))}
     works, _ = move.works_of(there, spot, {"A100": [place("0.5")]})
-    assert {shown(work.name, work.paid, work.cash) for work in works} == {
+    assert sorted(listed(works, "name paid cash").split("; ")) == [
         "A100 aws us-east-1 on demand 48 0", "A100 gcp us-east-1 on demand 24 24", "A100 on demand 24 0"
-    }  # fmt: skip
+    ]  # fmt: skip
     moving = Moving(wait_minutes=0.0)
     answer = move.answer(works, moving, Position(Decimal(96), "USD"), USE, currency="USD", period="a test")
     # only the rented node's 24 leave the bill, for 8 GPU-hours at 0.5
@@ -214,10 +212,7 @@ def test_starts_are_pods_that_began_in_the_period() -> None:
         n | Job/b | 1 | 1-2 | 3 | other
         m | Job/b | 1 | 3-4 | 3 | other""",
     )
-    found = {
-        same: [shown(one.name, one.starts, one.gpus) for one in starts_of(there, PERIOD, same)]
-        for same in (SameData.workload, SameData.namespace, SameData.all)
-    }
-    assert found[SameData.workload] == ["default/Job/a 2 3", "other/Job/b 1 1"]
-    assert [name.split()[0] for name in found[SameData.namespace]] == ["default", "other"]
-    assert [one.starts for one in starts_of(there, PERIOD, SameData.all)] == [3]
+    found = {same: listed(starts_of(there, PERIOD, same), "name starts gpus") for same in SameData}
+    assert found[SameData.workload] == "default/Job/a 2 3; other/Job/b 1 1"
+    assert found[SameData.namespace] == "default 2 3; other 1 1"
+    assert listed(starts_of(there, PERIOD, SameData.all), "starts") == "3"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from decimal import Decimal
@@ -11,9 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer
@@ -36,8 +35,9 @@ from gpucost.whatif.plan import (
     answer,
     read_plan,
 )
-from tests.text_tables import table
-from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed
+from tests.text_tables import named_rows, table, text_rows
+from tests.unit.command import run
+from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed, shown
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
@@ -48,9 +48,7 @@ D = Decimal
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
     file = tmp_path / "plan.toml"
-    result = CliRunner().invoke(app, ["whatif", "plan", "--example"])
-    assert result.exit_code == 0
-    file.write_text(result.stdout)
+    file.write_text(run("whatif plan --example").stdout)
     return file
 
 
@@ -158,22 +156,22 @@ def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
     )
     both = Reserve(groups=["b", "h"], price_per_gpu_hour=D(2), term_years=3)
     result = answer_to([base, half], both)
-    assert (result.today.cost, result.scenario.cost) == (4 * 730 * 3 + 4 * 365 * 3, 4 * 730 * 2 + 4 * 365 * 3)
+    assert figures(result, "today scenario") == shown(4 * 730 * 3 + 4 * 365 * 3, 4 * 730 * 2 + 4 * 365 * 3)
     assert case(result)[0]["risk"] == "paid for 3 years, used or not: 100.0 % used in the period"
-    six = answer_to([base, half], both.model_copy(update={"gpus": 6})).scenario
+    six = answer_to([base, half], both.model_copy(update={"gpus": 6}))
     # two of them are used half of the time
-    assert (six.cost, six.gpu_hours) == (6 * 730 * 2 + 2 * 365 * 3, 6 * 730 + 2 * 365)
+    expected = shown(6 * 730 * 2 + 2 * 365 * 3, 6 * 730 + 2 * 365)
+    assert figures(six, "scenario scenario.gpu_hours") == expected
     alone = both.model_copy(update={"groups": ["b"]})
     for steps, cost in (
         # half of the time off, or all of it on spot: what was committed to is paid all the same
-        ((alone, Schedule(groups=["b"], active_percent=50)), 5840),
-        ((alone, Spot(groups=["b"], price_per_gpu_hour=D(1), interruptions_per_hour=0)), 5840 + 2920),
+        ([alone, Schedule(groups=["b"], active_percent=50)], 5840),
+        ([alone, Spot(groups=["b"], price_per_gpu_hour=D(1), interruptions_per_hour=0)], 5840 + 2920),
         # bought after the change, it takes what is left
-        ((Rightsize(groups=["b"], price_per_gpu_hour=D(3), gpus_per_pod=2), alone), 2 * 730 * 2),
-        ((alone.model_copy(update={"price_per_gpu_hour": D(3)}),), 8760),
+        ([Rightsize(groups=["b"], price_per_gpu_hour=D(3), gpus_per_pod=2), alone], 2 * 730 * 2),
+        ([alone.model_copy(update={"price_per_gpu_hour": D(3)})], 8760),
     ):
-        result = answer_to(base, *steps)
-        assert (result.today.cost, result.scenario.cost) == (8760, cost)
+        assert figures(answer_to(base, *steps), "today scenario") == shown(8760, cost)
 
 
 def test_a_move_of_work_and_of_data_count_their_data() -> None:
@@ -195,21 +193,18 @@ def test_a_move_of_work_and_of_data_count_their_data() -> None:
     assert [line[7] for line in both.tables[1].lines] == ["medium", "high"]
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"price_per_gpu_hour": 1, "egress_gb": 0}, "move needs wait_minutes, or cache_price_per_gb_month"),
-        (
-            {"price_per_gpu_hour": 1, "egress_gb": 5, "wait_minutes": 0},
-            "with egress_gb move needs price_per_gb",
-        ),
-        ({"cache_price_per_gb_month": 1, "wait_minutes": 5}, "takes no wait_minutes"),
-        ({}, "move needs price_per_gpu_hour"),
-    ],
-)
-def test_a_move_is_of_work_or_of_data(keys: dict[str, float], message: str) -> None:
+MOVES = """
+    {"price_per_gpu_hour": 1, "egress_gb": 0}                    | move needs wait_minutes, or cache_price_per_gb_month
+    {"price_per_gpu_hour": 1, "egress_gb": 5, "wait_minutes": 0} | with egress_gb move needs price_per_gb
+    {"cache_price_per_gb_month": 1, "wait_minutes": 5}           | takes no wait_minutes
+    {}                                                           | move needs price_per_gpu_hour
+"""
+
+
+@pytest.mark.parametrize(("keys", "message"), text_rows(MOVES))
+def test_a_move_is_of_work_or_of_data(keys: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Move(groups=["g"], **keys)
+        Move(groups=["g"], **json.loads(keys))
 
 
 SHARE = Share(groups=["x"], ways=4, utilization_percent=15)
@@ -217,30 +212,31 @@ TO_SPOT = Spot(groups=["x"], price_per_gpu_hour=D(1), interruptions_per_hour=0)
 AWAY = Move(groups=["x"], price_per_gpu_hour=D("0.5"), interruptions_per_hour=0, wait_minutes=0, egress_gb=0)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "nodes", "pods", "step", "today", "saving"),
-    [
-        # four pods of one GPU: on one node of four they free GPUs and the node stays; on nodes of their own three nodes go
-        (4, ["8 | on_demand"], "n0 n0 n0 n0", SHARE, 80, 0),
-        (1, ["8 | on_demand"] * 4, "n0 n1 n2 n3", SHARE, 320, 240),
-        (1, ["2 | spot", "2 | on_demand", "2 | reserved"], "n0 n1 n2", TO_SPOT, 60, 10),
-        (1, ["1 committed | on_demand", "1 | on_demand"], "n0 n1", AWAY, 20, 5),
-    ],
-    ids=["share on one node", "share on four", "what is on spot or reserved stays", "what is paid anyway stays"],
-)  # fmt: skip
+STEPS: dict[str, Step] = {"share": SHARE, "spot": TO_SPOT, "move": AWAY}
+# four pods of one GPU: on one node of four they free GPUs and the node stays; on nodes of their own three nodes go
+STORED_STEPS = """
+    share on one node                  | 4 | 8 on_demand                           | 0 0 0 0 | share | 80 0
+    share on four                      | 1 | 8 on_demand, 8 on_demand, 8 on_demand, 8 on_demand | 0 1 2 3 | share | 320 240
+    what is on spot or reserved stays  | 1 | 2 spot, 2 on_demand, 2 reserved       | 0 1 2   | spot  | 60 10
+    what is paid anyway stays          | 1 | 1_committed on_demand, 1 on_demand    | 0 1     | move  | 20 5
+"""
+
+
+@pytest.mark.parametrize(("gpus", "nodes", "pods", "step", "costs"), named_rows(STORED_STEPS))
 def test_steps_of_stored_groups_save_what_their_what_ifs_do(
-    gpus: int, nodes: list[str], pods: str, step: Step, today: int, saving: int
+    gpus: str, nodes: str, pods: str, step: str, costs: str
 ) -> None:
-    rows = "\n".join(f"n{at} | 0-10 | {node}" for at, node in enumerate(nodes))
-    held = "\n".join(f"{node} | Job/a | 1 | 0-10 | {at}" for at, node in enumerate(pods.split()))
+    kinds = [node.replace(" ", " | ").replace("_committed", " committed") for node in nodes.split(", ")]
+    rows = "\n".join(f"n{at} | 0-10 | {kind}" for at, kind in enumerate(kinds))
+    held = "\n".join(f"n{node} | Job/a | 1 | 0-10 | {at}" for at, node in enumerate(pods.split()))
     there = fleet(
         f"name | hours | prices | capacity_type\n{rows}",
         f"node | workload | gpus | hours | uid\n{held}",
-        gpus=gpus,
+        gpus=int(gpus),
     )
-    result = answer_to(STORED, step, context=of_store({"x": there}))
-    assert (result.today.cost, result.saving) == (today, saving)
-    assert any("no cash" in text for text in result.findings) == (saving == 0)
+    result = answer_to(STORED, STEPS[step], context=of_store({"x": there}))
+    assert figures(result, "today saving") == costs
+    assert any("no cash" in text for text in result.findings) == (result.saving == 0)
 
 
 def test_how_long_work_waits_before_and_after() -> None:

@@ -1,4 +1,4 @@
-"""What all what-if commands share: their last options, where an answer goes, and two saved answers side by side."""
+"""What all what-if commands share: options, those that are refused, saved answers, and today's cost, which is the report's."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from tests.unit.whatif_costs import ask
+from gpucost.config.model import Config
+from gpucost.store.usage import read_cost, read_usage
+from tests.text_tables import table
+from tests.unit.command import answer, check_end, run
+from tests.unit.stage_tables import Tables
+from tests.unit.whatif_costs import assert_refused
 
 SCOPE = {"teams", "namespaces", "workloads", "clusters"}
 TIME = {"month", "start", "end", "last"}
 SHARED = SCOPE | TIME | {"format", "target", "save", "config", "store", "quiet", "verbose", "profile"}
 # a plan names whose usage it reads group by group; saved answers have no usage
 WITHOUT = {"plan": SCOPE, "compare": SCOPE | TIME | {"save"}}
-BASE = "schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10"
-
-
-def run(words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["whatif", *words.split()])
-    assert result.exit_code == code, result.output
-    return result.output
+BASE = "whatif schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10"
 
 
 def test_every_what_if_takes_the_shared_options() -> None:
@@ -36,8 +34,8 @@ def test_every_what_if_takes_the_shared_options() -> None:
 
 
 def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
-    answer = ask("share", "--pods 4 --utilization-percent 10 --headroom-percent 0")
-    stated = {one["name"]: (one["value"], one["source"]) for one in answer["assumptions"]}
+    found = answer("whatif share --pods 4 --utilization-percent 10 --headroom-percent 0")
+    stated = {one["name"]: (one["value"], one["source"]) for one in found["assumptions"]}
     assert (stated["kept free"], stated["added to what is measured"]) == ((0, "option"), (10, "default"))
 
 
@@ -59,42 +57,227 @@ def test_saved_beside_the_store_but_under_no_wrong_name(saved: Path, tmp_path: P
     assert sorted(file.name for file in saved.iterdir()) == ["demand.json", "spot.json"]
     assert json.loads((saved / "spot.json").read_text())["schema"] == "gpucost.whatif/1"
     # said before anything is computed
-    assert "--save cannot call an answer 'a/b'" in run(
-        f"{BASE} --save a/b --store {tmp_path}/sub/x.duckdb", 2
-    )
+    check_end(f"{BASE} --save a/b --store {tmp_path}/sub/x.duckdb", "2", "--save cannot call an answer 'a/b'")
     assert not (tmp_path / "sub").exists()
 
 
 def test_side_by_side(saved: Path) -> None:
-    comparison = json.loads(run("compare demand spot --format json"))
+    comparison = answer("whatif compare demand spot")
     assert comparison["figures"]["saving"] == {"a": 112_728.80, "b": 161_376.80, "difference": 48_648.00}
     assert comparison["figures"]["today.cost"]["difference"] == 0
     assert {"name": "spot price", "a": "-", "b": "12.5 per node-hour"} in comparison["assumptions"]
     assert comparison["notes"] == []
-    assert "48,648" in run(f"compare demand {saved / 'spot.json'}")
+    assert "48,648" in run(f"whatif compare demand {saved / 'spot.json'}").stdout
+
+
+OTHER = "whatif schedule --nodes 2 --on-demand-price 3 --active-hours-per-day 1"
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "note"),
+    ("other", "note"),
     [
-        (BASE, f"{BASE} --hours 400", "The periods differ (730 hours; 400 hours)"),
-        (BASE, "schedule --nodes 2 --on-demand-price 3 --active-hours-per-day 1", "not about the same usage"),
+        (f"{BASE} --hours 400", "The periods differ (730 hours; 400 hours)"),
+        (OTHER, "not about the same usage"),
     ],
 )
-def test_other_periods_and_usage_are_noted(saved: Path, first: str, second: str, note: str) -> None:
-    run(f"{first} --save first")
-    run(f"{second} --save second")
-    assert note in run("compare first second")
+def test_other_periods_and_usage_are_noted(saved: Path, other: str, note: str) -> None:
+    run(f"{other} --save other")
+    assert note in run("whatif compare demand other").stdout
+
+
+INCOMPLETE = '{"schema": "gpucost.whatif/1", "today": 3, "scenario": {}}'
 
 
 def test_what_cannot_be_compared_is_told(saved: Path) -> None:
+    check_end("whatif compare demand odd", "1", "saved are demand, spot")
     other = (saved / "spot.json").read_text().replace('"USD"', '"EUR"')
-    assert "saved are demand, spot" in run("compare demand odd", 1)
-    incomplete = '{"schema": "gpucost.whatif/1", "today": 3, "scenario": {}}'
     for text, message, code in (
-        ("no", "odd.json", 1),
-        (incomplete, "odd.json", 1),
-        (other, "in USD and EUR", 2),
-    ):
+        ("no", "odd.json", "1"), (INCOMPLETE, "odd.json", "1"), (other, "in USD and EUR", "2")
+    ):  # fmt: skip
         (saved / "odd.json").write_text(text)
-        assert message in run("compare demand odd", code)
+        check_end("whatif compare demand odd", code, message)
+
+
+def test_today_of_a_fleet_or_cluster_has_what_no_pod_held(demo: Config) -> None:
+    parts = ("cost", "unallocated_cost", "not_collected_cost")
+    for where in ("", "--cluster hpc"):
+        scope = f"--month 2026-10 --config {demo.path} {where}"
+        totals = answer(f"report {scope}")["totals"]
+        assert totals["unallocated_cost"] > 0
+        today = answer(f"whatif schedule --idle-minutes 30 {scope}")["today"]
+        assert today["cost"] == pytest.approx(sum(totals[part] or 0 for part in parts), abs=1e-9)
+
+
+PRICES = "--input-price-per-million 1 --output-price-per-million 1"
+
+
+TEAM = "--team research"
+
+
+@pytest.mark.parametrize(
+    ("what_if", "scope"),
+    [
+        *((name, TEAM) for name in ("spot", "schedule", "share", "rightsize", "move --wait-minutes 0")),
+        (f"tokens {PRICES}", "--workload Deployment/chat-api"),
+    ],
+)
+def test_today_of_a_team_or_workload_is_the_cost_of_its_pods(demo: Config, what_if: str, scope: str) -> None:
+    scope = f"{scope} --month 2026-10 --config {demo.path}"
+    cost = answer(f"report {scope}")["totals"]["cost"]
+    assert answer(f"whatif {what_if} {scope}")["today"]["cost"] == cost
+
+
+def test_usage_has_the_parts_of_a_node_between_its_stops(tables: Tables) -> None:
+    tables.add("nodes: node_id, cluster, node, gpu_count, up_from_ms, up_to_ms", "1, 'c', 'n', 8, 0, 100")
+    tables.add("collected: cluster, from_ms, to_ms", "'c', 10, 90")
+    tables.add("node_stops: node_id, from_ms, to_ms", "1, 20, 30", "1, 50, 60")
+    nodes = read_usage(tables.con, 0, 80, clusters=["c"]).nodes
+    assert [(node["from_ms"], node["to_ms"]) for node in nodes] == [(10, 20), (30, 50), (60, 80)]
+    assert read_usage(tables.con, 0, 80, clusters=["other"]).nodes == []
+    assert read_usage(tables.con, 0, 80, teams=["other"]).nodes == []
+
+
+def test_the_cost_of_a_period_counts_the_cells_of_a_run_that_lie_in_it(tables: Tables) -> None:
+    hour = 3_600_000
+    tables.add("nodes: node_id, cluster, node", "1, 'c', 'n'")
+    tables.add("allocations: allocation_id, node_id, namespace, workload", "5, 1, 'ns', 'Job/a'")
+    tables.add(
+        "cost_runs: kind, from_ms, to_ms, hours, node_id, allocation_id, team, cost",
+        f"'allocated', 0, {hour}, 10, 1, 5, 't', 2",
+        f"'unallocated', 0, {hour}, 10, 1, NULL, NULL, 1",
+        f"'not_collected', {20 * hour}, {21 * hour}, 1, 1, NULL, NULL, 7",
+    )
+    assert read_cost(tables.con, 0, 30 * hour) == (20, 37)
+    assert read_cost(tables.con, 2 * hour, 5 * hour) == (6, 9)
+    assert read_cost(tables.con, 2 * hour, 5 * hour, teams=["t"], workloads=["a"]) == (6, 6)
+    assert read_cost(tables.con, 2 * hour, 5 * hour, workloads=["b*"]) == (0, 0)
+
+
+pytestmark = pytest.mark.usefixtures("nowhere")
+
+NAMES = {
+    "ON": "--on-demand-price 32",
+    "BOTH": "--on-demand-price 32 --spot-price 12",
+    "OWN": "--purchase-price 280000 --gpu-watts 700 --years 4 --price-per-kwh 0.12",
+    "PLACE": "--spot-price 3 --place x=1",
+    "DATA": "--spot-price 3 --place x=1 --wait-minutes 5 --egress-gb 10",
+    "A100": "--gpu-model A100-SXM4-40GB",
+    "TO_H100": "--to-gpu-model H100-80GB-HBM3 --to-price 6",
+    "TODAY": "--gpus 4 --on-demand-price 3 --price-per gpu",
+    "JOB": "--backtest --instance-type p3.2xlarge --region us-east-1 --hours 2",
+    "TOKENS": "--prompt-tokens-per-day 4B --generation-tokens-per-day 800M",
+    "PRICES": "--input-price-per-million 2.5 --output-price-per-million 10",
+    "REPLICA": "--gpus-per-replica 2 --replica-tokens-per-second 9000",
+}
+NAMES["PRICED"] = "{TOKENS} {PRICES}".format(**NAMES)
+NAMES["SERVED"] = "{PRICED} --peak-factor 3 {REPLICA}".format(**NAMES)
+# those that end with 2 are wrong, what those ask for that end with 1 is not there
+REFUSED = table("""
+    command   | code | options                                              | message
+    reserve   | 2    | --nodes 4                                            | price on demand is missing
+    reserve   | 2    | {ON} --commitment-price 2=1                          | nobody sells 2 years
+    reserve   | 2    | {ON} --commitment-discount 1=100                     | at most 99
+    reserve   | 2    | --nodes 1 --instance-type a2-highgpu-8g              | --region names one
+    reserve   | 2    | --nodes 1 --instance-type 1x_H200 | digitalocean and vast, and no region tells them apart
+    reserve   | 2    | --hours 1e9 {ON}                                     | at most 87,840
+    reserve   | 2    | --payment-option gift                                | gift is not known
+    reserve   | 1    | --nodes 4 {ON}                                       | no price of a commitment
+    reserve   | 1    |                                                      | there is no store
+    buy       | 2    | --nodes 2 --on-demand-price 3                        | purchase_price
+    buy       | 2    | {OWN} --nodes 2                                      | the price on demand is missing
+    buy       | 2    | {OWN} --residual-percent 120 --nodes 1 {ON}          | --residual-percent is 120
+    buy       | 2    | {OWN} --lead-months -1                               | no number from 0
+    buy       | 1    | none.toml --nodes 2                                  | cannot read none.toml
+    buy       | 1    | {OWN}                                                | there is no store
+    move      | 2    | --spot-price 3                                       | no place to compare with
+    move      | 2    | --nodes 3                                            | the primary's spot price is missing
+    move      | 2    | --spot-price 3 --place x                             | not NAME=MONEY
+    move      | 2    | {PLACE} --at-most-percent 120                        | at most 100
+    move      | 2    | --region us-east-1                                   | --region needs --instance-type
+    move      | 2    | {PLACE}                                              | --wait-minutes is missing
+    move      | 2    | {DATA}                                               | --egress-price-per-gb is missing
+    move      | 2    | {DATA} --egress-price-per-gb 1 --delay-cost-per-hour 2 | --transfer-gbit-per-second is missing
+    move      | 2    | --starts-per-day 3 | --starts-per-day has no meaning without --gb-per-start
+    move      | 2    | --gb-per-start 1 --place x=1                         | --place has no meaning with --gb-per-start
+    move      | 2    | --gb-per-start 1 --wait-minutes 5                    | --wait-minutes has no meaning with --gb-per-start
+    move      | 2    | --gb-per-start 1 --nodes 2 --starts-per-day 3        | leave out one
+    move      | 2    | --gb-per-start 1 --nodes 2 --days 99999              | 3660
+    move      | 2    | --gb-per-start 1 --days 3                            | the number of starts is missing
+    move      | 2    | --gb-per-start 1 --starts-per-day 3 --team x         | leave out --team
+    move      | 1    | --instance-type p99.large                            | no GPU or instance type is called
+    move      | 1    | --wait-minutes 0                                     | there is no store
+    move      | 1    | --gb-per-start 1                                     | there is no store
+    share     | 2    | --pods 4                                             | --utilization-percent
+    share     | 2    | --utilization-percent 4                              | --pods
+    share     | 2    | --pods 4 --utilization-percent 10 --method mig       | model
+    share     | 2    | --pods 4 --utilization-percent 10 --method mig --gpu-model T4 | cannot be cut
+    share     | 2    | --pods 4 --utilization-percent 10 --gpu-model A10000 | did you mean
+    share     | 2    | --pods 4 --utilization-percent 10 --memory-per-pod-mib 10 | --gpu-model
+    share     | 2    | --pods 4 --utilization-percent 10 --gpu-model T4 --memory-per-pod-mib 99999 | do not fit
+    share     | 2    | --pods 4 --utilization-percent 10 --across-teams     | --across-teams asks for usage in the store
+    share     | 2    | --method mig --ways 3                                | --ways
+    schedule  | 2    | --nodes 2                                            | --on-demand-price
+    schedule  | 2    | {ON}                                                 | --active-hours-per-day
+    schedule  | 2    | {ON} --active-hours-per-day 10 --hours 200           | 300
+    schedule  | 2    | {ON} --active-hours-per-day 5 --month 2026-10        | --month
+    schedule  | 2    | {ON} --active-hours-per-day 5 --office-hours 08:00-18:00 | twice
+    schedule  | 2    | {ON} --active-hours-per-day 5 --idle-minutes 5       | --idle-minutes
+    schedule  | 2    | {ON} --active-hours-per-day 5 --save ../x            | --save cannot call an answer
+    schedule  | 2    | --office-hours 8-18                                  | 08:00-18:00
+    schedule  | 2    | --office-hours 08:00-18:00 --weekdays mo-fr          | mon-fri
+    rightsize | 2    | --gpu-model A100                                     | --to-gpu-model
+    rightsize | 2    | {A100} --gpus 4 --on-demand-price 3 {TO_H100}        | --to-gpus
+    rightsize | 2    | --gpu-model B9000 {TODAY} {TO_H100}                  | --gpu-model 'B9000'
+    rightsize | 2    | {A100} {TODAY} {TO_H100} --month 2026-10             | --month
+    rightsize | 2    | {A100} {TODAY} {TO_H100} --other-models              | --other-models
+    rightsize | 2    | --gpu-model K80 {TODAY} {TO_H100}                    | --relative-speed
+    spot      | 2    | {BOTH} --interruptions-per-hour -1                   | from 0
+    spot      | 2    | {BOTH} --hours 0.25                                  | longer than the job
+    spot      | 2    | {ON}                                                 | --spot-price is missing
+    spot      | 2    | --instance-type p4d.25xlarge                         | p4d.24xlarge
+    spot      | 2    | --instance-type p4d.24xlarge                         | --region
+    spot      | 2    | --instance-type p4d.24xlarge --region us-east-1 --gpus 4 | has 8 GPUs
+    spot      | 2    | {BOTH} --region us-east-1                            | --instance-type
+    spot      | 2    | {BOTH} --team research                               | --team
+    spot      | 2    | {BOTH} --interruptions-per-hour 9999                 | never end
+    spot      | 2    | --backtest --instance-type p3.2xlarge                | --hours is missing
+    spot      | 2    | {JOB} --move-to on-demand                            | reverse
+    spot      | 2    | {JOB} --on-demand-share 1.5                          | at most 1
+    spot      | 2    | {BOTH} --hours 9e9                                   | at most 87,840
+    spot      | 2    | --on-demand-price 1e30 --spot-price 12               | at most 10,000,000
+    spot      | 2    | {BOTH} --hours 5 --active-hours-per-day 5            | leave out one
+    spot      | 2    | {BOTH} --days 5                                      | --active-hours-per-day
+    spot      | 1    | --team research                                      | no store
+    tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
+    tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 | are not both given, or are 0
+    tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is no number from 0
+    tokens    | 2    | {PRICED} {REPLICA} {ON}                              | --peak-factor is missing
+    tokens    | 2    | {TOKENS} --peak-factor 3                             | the API's price is missing
+    tokens    | 2    | {PRICED} --peak-factor 25                            | at most 24
+    tokens    | 2    | {PRICED} --peak-factor 3 {ON}                        | what serves the tokens is missing
+    tokens    | 2    | {PRICED} --peak-factor 3 --gpus-per-replica 2 {ON}   | the throughput is missing or given twice
+    tokens    | 2    | {PRICED} --peak-factor 3 --replica-tokens-per-second 9 {ON} | --gpus-per-replica is missing
+    tokens    | 2    | {SERVED} {ON} --throughput-of Deployment/x           | the throughput is missing or given twice
+    tokens    | 2    | {SERVED}                                             | the price on demand is missing
+    tokens    | 2    | {SERVED} {ON} --team x                               | leave out --team
+    tokens    | 2    | {SERVED} {ON} --region us-east-1                     | --region is of an --instance-type
+    tokens    | 2    | {SERVED} --instance-type p5.48xlarge --region us-east-1 --gpus 4 | has 8 GPUs, not 4
+    tokens    | 2    | {SERVED} {ON} --cached-share 2                       | at most 1
+    tokens    | 2    | {SERVED} {ON} --nodes 2                              | leave out --nodes
+    tokens    | 2    | {PRICED} {ON}                                        | what serves the tokens is missing
+    tokens    | 2    | --nodes 2                                            | --generation-tokens-per-day are not both given
+    tokens    | 2    | {PRICED} --nodes 2                                   | the price on demand is missing
+    tokens    | 2    | {PRICED} --nodes 2 {ON} --workload x                 | leave out --workload
+    tokens    | 1    |                                                      | there is no store
+    tokens    | 1    | --gpus-per-replica 1 --throughput-of x {ON}          | there is no store
+    plan      | 2    |                                                      | no plan is named
+    plan      | 2    | plan.toml --example                                  | --example prints a plan
+    plan      | 1    | none.toml                                            | cannot read none.toml""")
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(row["command"] for row in REFUSED))
+def test_what_cannot_be_used_is_said(command: str) -> None:
+    for row in REFUSED:
+        if row["command"] == command:
+            words = row.get("options", "").format(**NAMES)
+            assert_refused(command, words, row["message"], int(row["code"]))

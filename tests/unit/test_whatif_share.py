@@ -81,19 +81,16 @@ def test_layouts_that_nvidia_lists(facts: Facts) -> None:
     def of(slices: str) -> list[PackedPod]:
         return [PackedPod(str(number), int(count) / 7) for number, count in enumerate(slices)]
 
-    assert [
-        layout
-        for layout in ["33", "43", "322", "1111111", "2221", "331", "44", "11111111", "2222"]
-        if fits(of(layout))
-    ] == (["33", "43", "322", "1111111", "2221"])
+    asked = "33 43 322 1111111 2221 331 44 11111111 2222"
+    assert [layout for layout in asked.split() if fits(of(layout))] == ["33", "43", "322", "1111111", "2221"]
     assert layout_name(model, of("322")) == "2 x 2g.10gb + 1 x 3g.20gb"
     assert profile_for(model, 0.05, 5500) == next(p for p in model.profiles if p.name == "1g.10gb")
 
 
 def test_first_fit_decreasing_and_peaks() -> None:
-    pods = [PackedPod(str(n), size) for n, size in enumerate([0.3, 0.5, 0.4, 0.7, 0.5, 0.6])]
+    pods = [PackedPod(size, float(size)) for size in ["0.3", "0.5", "0.4", "0.7", "0.50", "0.6"]]
     assert len(pack(pods, slots(activity=1.0, memory_mib=None, ways=9))) == 3
-    items = [PackedPod(str(begin), 1, from_ms=begin, to_ms=end) for begin, end in ((0, 5), (3, 8), (5, 9))]
+    items = [PackedPod(span, 1, from_ms=int(span[0]), to_ms=int(span[2])) for span in ("0-5", "3-8", "5-9")]
     assert (peak(items), peak([])) == ((2, 3), (0, 0))
 
 
@@ -106,14 +103,13 @@ def test_many_described_gpus_are_packed(facts: Facts) -> None:
     )
 
 
+POD = "node | workload | gpus | hours | uid | team"
+
+
 def _fleet() -> tuple[Fleet, Levels]:
-    pods = "\n".join(f"n | Deployment/api | 1 | 0-100 | {number} | a" for number in range(4))
-    there = fleet(
-        "name | hours | prices\nn | 0-100 | 24",
-        f"node | workload | gpus | hours | uid | team\n{pods}\n"
-        "n | Deployment/busy | 1 | 0-100 | busy | a\nn | Job/big | 2 | 0-9 | big | default",
-        gpu_model=A100,
-    )
+    pods = "".join(f"n | Deployment/api | 1 | 0-100 | {number} | a\n" for number in range(4))
+    pods += "n | Deployment/busy | 1 | 0-100 | busy | a\nn | Job/big | 2 | 0-9 | big | default"
+    there = fleet("name | hours | prices\nn | 0-100 | 24", f"{POD}\n{pods}", gpu_model=A100)
     levels = {pod.key: Level(1, 1, 100, 0.05, 0.15, 4000) for pod in there.pods[:4]}
     levels["default", "busy"] = Level(1, 1, 100, 0.5, 0.9, 4000)
     return there, levels
@@ -138,18 +134,13 @@ def test_measured_pods_share(facts: Facts, method: Method) -> None:
 
 def _notebooks(busy: str, memory: float = 4000, gpus: int = 1) -> tuple[Fleet, Levels]:
     """A pod on each of as many nodes for two days, 95 % busy in its hour of each day, at 1 % otherwise."""
-    hours = [int(hour) for hour in busy.split()]
-    there = fleet(
-        "name | hours\n" + "\n".join(f"n{n} | 0-48" for n in range(len(hours))),
-        "node | workload | gpus | hours | uid | team\n"
-        + "\n".join(f"n{n} | StatefulSet/nb-{n} | 1 | 0-48 | {n} | a" for n in range(len(hours))),
-        gpus=gpus,
-        gpu_model=A100,
-        prices=fleet(f"name | hours | prices\nn | 0-1 | {3 * gpus}").nodes[0].prices,
-    )
+    hours = busy.split()
+    nodes = "\n".join(f"n{n} | 0-48 | {3 * gpus}" for n in range(len(hours)))
+    pods = "\n".join(f"n{n} | StatefulSet/nb-{n} | 1 | 0-48 | {n} | a" for n in range(len(hours)))
+    there = fleet(f"name | hours | prices\n{nodes}", f"{POD}\n{pods}", gpus=gpus, gpu_model=A100)
     levels = {}
     for pod, busiest in zip(there.pods, hours, strict=True):
-        profile = tuple((hour, 0.95 if hour % 24 == busiest else 0.01) for hour in range(48))
+        profile = tuple((hour, 0.95 if hour % 24 == int(busiest) else 0.01) for hour in range(48))
         levels[pod.key] = Level(1, 1, 48, 0.05, 0.95, memory, profile)
     return there, levels
 
@@ -210,10 +201,10 @@ def test_cash_is_of_nodes_that_go_and_the_rest_is_freed_capacity(facts: Facts) -
 
 def test_every_pod_has_a_line_and_a_reason(facts: Facts) -> None:
     lines = shared(facts, *_fleet()).tables[-1].lines
-    assert {(line[1], line[2], line[5]) for line in lines} == {
-        ("Deployment/api", 4, "shares a GPU, 4 pods at most"),
-        ("Deployment/busy", 1, "keeps its GPU: no other pod fits next to it"),
-        ("Job/big", 1, "holds 2 GPUs"),
+    assert {shown(line[1], line[2], line[5]) for line in lines} == {
+        "Deployment/api 4 shares a GPU, 4 pods at most",
+        "Deployment/busy 1 keeps its GPU: no other pod fits next to it",
+        "Job/big 1 holds 2 GPUs",
     }
 
 
@@ -224,9 +215,11 @@ def test_what_keeps_pods_apart(facts: Facts) -> None:
     teams = replace(there, pods=tuple(replace(pod, team=pod.uid) for pod in there.pods))
     # reserved nodes are paid anyway
     paid = there.with_nodes(lambda node: replace(node, capacity_type="reserved"))
-    freed = [shared(facts, of, levels).figures["freed_capacity_cost"] for of in (teams, paid)]
-    assert (
-        freed == [0, 0] and shared(facts, teams, levels, across_teams=True).figures["freed_capacity_cost"] > 0
-    )
+    answers = [
+        shared(facts, teams, levels),
+        shared(facts, paid, levels),
+        shared(facts, teams, levels, across_teams=True),
+    ]
+    assert [answer.figures["freed_capacity_cost"] > 0 for answer in answers] == [False, False, True]
     with pytest.raises(GpucostError, match="measured"):
         shared(facts, there, {})

@@ -13,9 +13,8 @@ import pytest
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.covered import Existing
-from gpucost.whatif.fleet import Fleet, Pod, Price, Usage, fleet_of
+from gpucost.whatif.fleet import Fleet, Price, Usage
 from gpucost.whatif.reserve import Terms, uses_of
 from gpucost.whatif.rightsize import fleet_offers
 from gpucost.whatif.spot import answer as stored
@@ -24,8 +23,9 @@ from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, Target, gangs
-from tests.text_tables import table
-from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, shown
+from tests.text_tables import table, text_rows
+from tests.unit.test_costing import priced
+from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed, shown
 
 # assumptions of the worked figures
 PLAIN = "--checkpoint-write-minutes 0 --restart-minutes 0 --notice-seconds 0 --capacity-wait-minutes 0"
@@ -78,17 +78,17 @@ def test_one_interruption_in_three_hours() -> None:
     assert (back["today"]["cost"], back["saving"]) == (answer["scenario"]["cost"], -answer["saving"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "today", "node_hours", "spot"),
-    [
-        ("--on-demand-price 3 --price-per gpu --gpus 16 --hours 168", 8_064.0, 168, 16),
-        ("--on-demand-price 98.32 --hours 8760 --nodes 32", 27_561_062.40, 8760 * 32, 1),
-        ("--on-demand-price 32 --active-hours-per-day 10 --days 20 --nodes 2", 32 * 200 * 2, 200 * 2, 1),
-    ],
-)
-def test_cost_is_price_times_hours(arguments: str, today: float, node_hours: float, spot: float) -> None:
+CALCULATED = """
+    --on-demand-price 3 --price-per gpu --gpus 16 --hours 168                 | 8064 168 2688
+    --on-demand-price 98.32 --hours 8760 --nodes 32                           | 27561062.4 280320 280320
+    --on-demand-price 32 --active-hours-per-day 10 --days 20 --nodes 2        | 12800 400 400
+"""
+
+
+@pytest.mark.parametrize(("arguments", "costs"), text_rows(CALCULATED))
+def test_cost_is_price_times_hours(arguments: str, costs: str) -> None:
     answer = ask_once(f"{arguments} --spot-price 1 --interruptions-per-hour 0")
-    assert figures(answer, "today today.node_hours scenario") == shown(today, node_hours, node_hours * spot)
+    assert figures(answer, "today today.node_hours scenario") == costs
 
 
 def test_a_nodes_price_is_not_a_gpus() -> None:
@@ -147,22 +147,27 @@ OFTEN = exact(Work(0.1, 0.5))
 
 def on_nodes(rows: str, pods: str = "a | Job/train | 8 | 0-10 | 1") -> Fleet:
     nodes = f"name | hours | prices | capacity_type\n{rows}"
-    return fleet(nodes, f"node | workload | gpus | hours | uid\n{pods}" if pods else "")
+    held = f"node | workload | gpus | hours | uid\n{pods}" if pods else ""
+    return fleet(nodes, held, gpu_model="A100-SXM4-40GB")
 
 
 ONE = "a | 0-10 | 20 | on_demand"
 
 
-def moved(there: Fleet, price: str | None = None, market: Market | None = None, **more: Any) -> Answer:
-    """Moved to spot at 0.1 interruptions an hour; training goes on from its checkpoints, as --checkpoint-minutes is given."""
+def moved(
+    there: Fleet, price: str | None = None, market: Market | None = None, rate: Rate = TYPICAL, **more: Any
+) -> Answer:
+    """Moved to spot; training goes on from its checkpoints, as --checkpoint-minutes is given."""
     usage = Usage(there, "USD", "a period", "a team", more.pop("is_narrowed", False))
-    given = {"checkpoint_write_minutes": 0.0, "restart_minutes": 0.0, "notice_seconds": 0.0} | more
+    given: dict[str, Any] = {
+        "checkpoint_write_minutes": 0.0,
+        "restart_minutes": 0.0,
+        "notice_seconds": 0.0,
+    } | more
+    sure = given.pop("interruptible", ())
     options = SpotOptions(**{"given": ("checkpoint_minutes",)} | given)
-    return stored.answer(options, SpotQuery(usage, market or Market(), TYPICAL, price_of(price)))
-
-
-def price_of(amount: str | None) -> Price | None:
-    return Price(Decimal(amount), "option") if amount else None
+    asked = Price(Decimal(price), "option") if price else None
+    return stored.answer(options, SpotQuery(usage, market or Market(), rate, asked, interruptible=sure))
 
 
 def test_the_break_even_is_of_all_work_that_suits_spot_whatever_its_rate() -> None:
@@ -171,17 +176,15 @@ def test_the_break_even_is_of_all_work_that_suits_spot_whatever_its_rate() -> No
         "a | 0-1 | 10 | on_demand\nb | 0-100 | 10 | on_demand",
         "a | Job/eval-short | 8 | 0-1 | 1\nb | Job/eval-long | 8 | 0-100 | 2",
     )
-    evens = []
-    for rate in (0.001, 0.1):
-        usage = Usage(there, "USD", "a period", "a team", is_narrowed=True)
-        options = SpotOptions(checkpoint_write_minutes=0.0, restart_minutes=0.0, notice_seconds=0.0)
-        answer = stored.answer(options, SpotQuery(usage, Market(), Rate(rate, "test"), price_of("5")))
-        evens.append(answer.figures["break_even_interruptions_per_hour"])
+    answers = [
+        moved(there, "5", rate=Rate(rate, "test"), given=(), is_narrowed=True) for rate in (0.001, 0.1)
+    ]
+    evens = [answer.figures["break_even_interruptions_per_hour"] for answer in answers]
     assert evens[0] == evens[1]
     # at the break-even both cost together what they cost on demand
     both = sum(5 * hours * exact(Work(evens[0], hours)) for hours in (1, 100))
     assert both == pytest.approx(10 * 101, rel=1e-9)
-    assert float(answer.saving) == pytest.approx(10 - 5 * exact(Work(0.1, 1)), rel=1e-6)
+    assert float(answers[1].saving) == pytest.approx(10 - 5 * exact(Work(0.1, 1)), rel=1e-6)
 
 
 def test_prices_that_change_are_multiplied_by_what_interruptions_cost() -> None:
@@ -254,9 +257,7 @@ def test_only_what_suits_spot_is_in_the_headline() -> None:
     assert answer.saving == savings["safe"]
     # per GPU of the eight; one is free, and nothing stretches its time
     one = 25 - 12.5 * OFTEN
-    assert shown(savings["safe"], savings["needs_work"], savings["not"]) == shown(
-        3 * one, one, 3 * one + 12.5
-    )
+    assert figures(savings, "safe needs_work not") == shown(3 * one, one, 3 * one + 12.5)
     left = next(shown.lines for shown in answer.tables if shown.title.startswith("Left on demand"))
     reasons = {str(line[3]).partition(":")[0] for line in left if line[0] == "not"}
     assert reasons == {"serving", "a notebook", "GPUs that nobody held"}
@@ -291,10 +292,7 @@ def test_what_is_known_of_checkpoints_makes_training_safe() -> None:
 
     def saving(interruptible: tuple[str, ...] = (), **changed: Any) -> Decimal:
         fleet = replace(there, pods=(replace(there.pods[0], **changed),))
-        query = SpotQuery(
-            Usage(fleet, "USD", "", ""), Market(), TYPICAL, price_of("10"), interruptible=interruptible
-        )
-        return stored.answer(SpotOptions(), query).saving
+        return moved(fleet, "10", given=(), interruptible=interruptible).saving
 
     assert saving() == 0 < saving(resumes=True) == saving(("pretrain",))
     # replicas to spare are known from the config alone
@@ -335,51 +333,17 @@ def test_a_part_stays_on_demand() -> None:
     assert_refused("spot", EXAMPLE + " --on-demand-share 1", "nothing would move")
 
 
-ROW = {
-    "node_id": 1, "cluster": "c", "node": "a", "gpu_count": 8.0, "from_ms": 0, "to_ms": 10 * HOUR, "capacity_type": "on_demand",
-    "provider": "aws", "region": "us-east-1", "instance_type": "p4d.24xlarge",
-    "gpu_model": "A100-SXM4-40GB", "has_users": True,
-}  # fmt: skip
-
-
-def priced(segments: str) -> Fleet:
-    """A node of the store for 10 hours with these prices by hours: `0 to 4 20, 6 to 10 20`."""
-    prices = []
-    for span, price in (segment.rsplit(" ", 1) for segment in segments.split(", ") if segment):
-        begin, end = (int(hour) * HOUR for hour in span.split(" to "))
-        known = {"from_ms": begin, "to_ms": end, "price_per_hour": Decimal(price), "node_id": 1}
-        prices.append(known | {"price_source": "price_book", "price_as_of": None, "is_committed": False})
-    return fleet_of([ROW], prices, [])
-
-
-SEGMENTS = """
-    prices                    | cost | priced
-    0 to 10 20                |  200 | True
-    0 to 4 20, 6 to 10 20     |  160 | False
-    2 to 5 20                 |   60 | False
-    -5 to 3 20, 3 to 20 10    |  130 | True
-                              |    0 | False
-"""
-
-
-@pytest.mark.parametrize("case", table(SEGMENTS), ids=lambda case: case.get("prices", "none"))
-def test_a_stretch_without_a_price_costs_nothing(case: dict[str, str]) -> None:
-    there = priced(case.get("prices", ""))
-    assert shown(fleet_costs(there).node_cost, there.nodes[0].is_priced) == f"{case['cost']} {case['priced']}"
-
-
 def test_what_is_not_priced_does_not_move_and_is_no_offer() -> None:
-    known, unknown = priced("0 to 10 20"), priced("")
-    pods = (Pod("a", "Job/train", 8, 0, 10 * HOUR, uid="1", cluster="c"),)
-    answer = moved(Fleet((known.nodes[0], replace(unknown.nodes[0], name="b")), pods), "5")
+    known, unknown = on_nodes(ONE), priced("").with_nodes(lambda node: replace(node, name="b"))
+    answer = moved(Fleet(known.nodes + unknown.nodes, known.pods), "5")
     assert 0 < answer.saving < answer.today.cost == 200
     assert any("what p4d.24xlarge cost now is not known" in finding for finding in answer.findings)
     with pytest.raises(GpucostError, match="not known"):
         moved(unknown, "5")
-    offers = [[one.price_per_gpu_hour for one in fleet_offers(there.nodes)] for there in (known, unknown)]
-    assert offers == [[2.5], []]
+    offers = [listed(fleet_offers(there.nodes), "price_per_gpu_hour") for there in (known, unknown)]
+    assert offers == ["2.5", ""]
     # commitments fall back on the list price
-    listed, period = Price(Decimal(32), "catalog"), Period(from_ms(0), from_ms(10 * HOUR))
-    terms = {Terms("on_demand", 0, ""): listed}
+    price, period = Price(Decimal(32), "catalog"), Period(from_ms(0), from_ms(10 * HOUR))
+    terms = {Terms("on_demand", 0, ""): price}
     (use,) = uses_of(unknown, period, Existing(False), lambda _: terms, is_narrowed=False)
-    assert use.on_demand == listed
+    assert use.on_demand == price

@@ -23,10 +23,20 @@ from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.replay.work import counter, put
+from tests.text_tables import text_rows, words
 from tests.unit.whatif_costs import ask
 
 END = 200
 RATE, LIVES = 0.15, 24
+
+
+# pods, their jobs, when they begin, and the epochs that they count
+RUNS = text_rows("""
+    first   | resumed | 1 0 20
+    again   | resumed | 50 15 40
+    fresh   | anew    | 100 0 20
+    fresh-2 | anew    | 150 0 20
+""")
 
 
 class Lives(NamedTuple):
@@ -81,48 +91,33 @@ def plain(zone: str) -> Scene:
         found.pods.append(pod(name, name, [0, 1, 2, 3], start + 0.1, last, "train", **more))
     found.nodes.append(node("kept", "g5.xlarge", 0, END, zone=zone))
     # two runs of a job: the second goes on from the epoch that the first had reached; those of another begin anew
-    runs = (
-        ("first", "resumed", 1),
-        ("again", "resumed", 50),
-        ("fresh", "anew", 100),
-        ("fresh-2", "anew", 150),
-    )
-    found.pods.extend(
-        pod(name, "kept", [0], start, start + 40, "train", owner=["PyTorchJob", job])
-        for name, job, start in runs
-    )
+    for name, job, numbers in RUNS:
+        start = int(numbers.split()[0])
+        found.pods.append(pod(name, "kept", [0], start, start + 40, "train", owner=["PyTorchJob", job]))
     return Scene(found, found.scraped(), LIVES, 0)
+
+
+def sampled(start: float, end: float, values: Callable[[Any], Any], **labels: str) -> Series:
+    """A sample every five minutes from an hour to another, valued by their numbers since the beginning."""
+    ticks = np.arange(int(start * 12), int(end * 12))
+    return Series({"cluster": "main", **labels}, (ticks * 300 + at(0)) * 1000, values(ticks).astype(float))
 
 
 def handled(zone: str, heard_from: float) -> Scene:
     """A termination handler names interruptions; while it is not heard yet, every end under a pod counts."""
     found = lives(zone)
 
-    def action(start: float, value: float, **labels: str) -> Series:
-        times = np.arange(at(start), at(END), 300, dtype=np.int64) * 1000
-        own = {
-            "__name__": "actions_node_total",
-            "job": "handler",
-            "instance": "10.4.0.9:9092",
-            "cluster": "main",
-        }
-        return Series({**own, **labels}, times, np.full(len(times), value))
-
     # 14 were taken, and another was drained for maintenance
     ends = [(one["to"] - at(0)) / 3600 - 1 / 60 for one in found.ended[:15]]
-    events = ["spot-itn-1f"] * 14 + ["maintenance-event-2"]
-    more = [action(heard_from, 0)] + [
-        action(
-            end,
-            1,
-            node_name=one["name"],
-            node_event_id=what,
-            node_action="cordon-and-drain",
-            node_status="success",
+    about = words("__name__=actions_node_total job=handler instance=10.4.0.9:9092")
+    more = [sampled(heard_from, END, np.zeros_like, **about)]
+    for number, (one, end) in enumerate(zip(found.ended, ends, strict=False)):
+        event = "spot-itn-1f" if number < 14 else "maintenance-event-2"
+        told = words(
+            f"node_name={one['name']} node_event_id={event} node_action=cordon-and-drain node_status=success"
         )
-        for one, end, what in zip(found.ended, ends, events, strict=False)
-        if end >= heard_from
-    ]
+        if end >= heard_from:
+            more.append(sampled(end, END, np.ones_like, **about, **told))
     unheard = sum(one["to"] < at(heard_from) for one in found.ended)
     assert 0 < unheard < 14 if heard_from else unheard == 0
     ends_after = sum(end >= heard_from for end in ends[:14])
@@ -137,17 +132,15 @@ def counted(zone: str, metric: str, reason: str) -> Scene:
     middle = len(taken) // 2
 
     def counting(ends: list[int], until: int, instance: str) -> Series:
-        ticks = np.arange(ends[0], until)
-        labels = {"reason": reason, "nodepool": "gpu", "capacity_type": "spot", "instance": instance}
-        own = {"__name__": metric, "job": "karpenter", "cluster": "main", **labels}
-        return Series(
-            own, (ticks * 300 + at(0)) * 1000, np.searchsorted(ends, ticks, side="right").astype(float)
+        about = words(
+            f"__name__={metric} job=karpenter reason={reason} nodepool=gpu capacity_type=spot instance={instance}"
+        )
+        return sampled(
+            ends[0] / 12, until / 12, lambda ticks: np.searchsorted(ends, ticks, side="right"), **about
         )
 
-    more = [
-        counting(taken[:middle], taken[middle] - 1, "10.4.0.8:8080"),
-        counting(taken[middle:], END * 12, "10.4.0.9:8080"),
-    ]
+    more = [counting(taken[:middle], taken[middle] - 1, "10.4.0.8:8080")]
+    more.append(counting(taken[middle:], END * 12, "10.4.0.9:8080"))
     scraped = found.scraped()
     # the first three are of a node group that Karpenter does not know
     known = {one["name"] for one in found.nodes} - {one["name"] for one in found.ended[:3]}
@@ -184,12 +177,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
     config = write_config(described, folder, folder / "prices.csv")
     series = [one for name, scene in scenes().items() for one in move(scene.series, name)]
     store = load(described, series, config, hours_per_window=24 * 31)
-    reached = (("first", 1, 0, 20), ("again", 50, 15, 40), ("fresh", 100, 0, 20), ("fresh-2", 150, 0, 20))
-    put(
-        store,
-        [(counter("epoch", name), [(hour + 1, low), (hour + 35, high)]) for name, hour, low, high in reached],
-        END,
-    )
+    reached = []
+    for name, _, numbers in RUNS:
+        hour, low, high = map(int, numbers.split())
+        reached.append((counter("epoch", name), [(hour + 1, low), (hour + 35, high)]))
+    put(store, reached, END)
     pipeline.attribute(config, store)
     return config, store
 

@@ -1,21 +1,37 @@
-"""`gpucost whatif tokens`: a model's tokens from own GPUs against an API's, by hand."""
+"""`gpucost whatif tokens`: tokens from own GPUs against those of an API, by hand, and of a store's servers and bills."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from gpucost.collect.bill.load import collect_bills
+from gpucost.collect.bill.opening import LocalTree
+from gpucost.config.load import load_config
+from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.options import number
 from gpucost.questions.units import reading as units
+from gpucost.store.connection import Store
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Position
-from gpucost.whatif.fleet import Price
+from gpucost.whatif.fleet import Price, escaped_glob
 from gpucost.whatif.tokens import Node, OwnServing, Purchase, Replicas, Tokens, buy, serve
-from tests.unit.whatif_costs import ask, assert_refused, figures
+from tests.replay import work
+from tests.replay.cases.words import fleet, node, pod
+from tests.replay.work import counter, put, stored
+from tests.text_tables import text_rows
+from tests.unit.bills import csv_text
+from tests.unit.command import answer
+from tests.unit.served import on_nodes
+from tests.unit.test_api_cost import focus
+from tests.unit.whatif_costs import ask, assert_refused, figures, shown
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
@@ -53,12 +69,11 @@ def test_an_even_day_by_hand() -> None:
     # 7,200 million prompt tokens at $1, 720 million generated ones at $4; one replica and a spare one fit on one node
     names = "kind direction today scenario saving replicas_at_peak nodes"
     assert figures(answer, names) == "tokens bought to own 10080 7200 2880 1 1"
-    assert answer["prompt_tokens"] == 7_200_000_000 and answer["title"].startswith(
-        "Own GPUs instead of an API"
-    )
-    assert answer["own_cost_per_million_tokens"] == pytest.approx(7200 / 7920, abs=1e-9)
-    assert answer["api_cost_per_million_tokens"] == pytest.approx(10080 / 7920, abs=1e-9)
-    assert answer["break_even_api_cost_per_million_tokens"] == answer["own_cost_per_million_tokens"]
+    assert answer["prompt_tokens"] == 7_200_000_000
+    assert answer["title"].startswith("Own GPUs instead of an API")
+    names = "own_cost_per_million_tokens break_even_api_cost_per_million_tokens api_cost_per_million_tokens"
+    # of 7,920 million tokens
+    assert figures(answer, names) == "0.909090909 0.909090909 1.272727273"
     # $7,300 a month at 14/11 of a dollar per million
     assert answer["break_even_tokens_per_month"] == pytest.approx(7300 * 11 / 14 * MILLION, rel=1e-9)
     # half of the throughput: seven million generated tokens an hour by weight fit into 2 x 3.78
@@ -77,20 +92,22 @@ def test_the_busiest_hour_decides() -> None:
         hosted(Tokens(1.0, 1.0, 1), own())
 
 
-@pytest.mark.parametrize(
-    ("millions", "gpus", "spare", "target", "nodes"),
-    [
-        (18, 3, 1, 1.0, 2),  # 2 + 1 replicas of 3 GPUs: two fit on a node of 8
-        (18, 12, 1, 1.0, 6),  # a replica of 12 GPUs takes two nodes, each alone
-        (18, 8, 0, 0.5, 4),  # at a target of half, twice as many
-        (0.001, 8, 0, 1.0, 1),  # and never none
-    ],
-)
+# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs takes two nodes, each alone; at a target of half, twice
+# as many; and never none
+NODES = """
+    18    | 3  | 1 | 1   | 2
+    18    | 12 | 1 | 1   | 6
+    18    | 8  | 0 | 0.5 | 4
+    0.001 | 8  | 0 | 1   | 1
+"""
+
+
+@pytest.mark.parametrize(("millions", "gpus", "spare", "target", "nodes"), text_rows(NODES))
 def test_spare_replicas_and_whole_nodes(
-    millions: float, gpus: int, spare: int, target: float, nodes: int
+    millions: str, gpus: str, spare: str, target: str, nodes: str
 ) -> None:
-    serving = own(gpus_per_replica=gpus, spare_replicas=spare, target_utilization=target)
-    assert hosted(generated(millions), serving).figures["nodes"] == nodes
+    serving = own(gpus_per_replica=int(gpus), spare_replicas=int(spare), target_utilization=float(target))
+    assert figures(hosted(generated(float(millions)), serving), "nodes") == nodes
 
 
 def test_own_nodes_never_pay_where_each_further_replica_costs_more() -> None:
@@ -182,10 +199,176 @@ def test_own_tokens_bought_by_hand() -> None:
 def test_what_is_paid_anyway_is_no_saving() -> None:
     tokens = generated(73, 73)
     answer = buy(purchase(tokens, 292), Position(Decimal(1000), "USD", 99.0), Decimal(600))
-    assert (answer.today.cost, answer.scenario.cost, answer.today.gpu_hours) == (1000, 892, 99)
+    assert figures(answer, "today scenario today.gpu_hours") == "1000 892 99"
     assert any("600.00 stays on the bill" in text for text in answer.findings)
     # what is left to save is $400 for 73 million in a tenth of a month
     assert answer.figures["break_even_api_cost_per_million_tokens"] == pytest.approx(Decimal(400) / 73)
     assert answer.figures["break_even_tokens_per_month"] == pytest.approx(4000 / 4 * MILLION)
     all_of_it = buy(purchase(tokens, 292), Position(Decimal(1000), "USD"), Decimal(1000))
     assert all_of_it.saving == -292 and all_of_it.figures["break_even_tokens_per_month"] is None
+
+
+# Deployment/llm holds two of the four L4s of a $4 node
+COUNTED: dict[str, Sequence[tuple[float, float]]] = {
+    "generation_token": [(0, 0), (1.5, 2 * MILLION), (2.5, 6 * MILLION), (20.5, 7 * MILLION)],
+    "prompt_token": [(0, 0), (1.5, 8 * MILLION), (20.5, 12 * MILLION)],
+    "cached_token": [(0, 0), (1.5, 1.2 * MILLION)],
+}
+# what pods counted by an hour: the pools of a model, and another
+POOLS = """
+    prompt_token     | llm-prefill-0 | m | 1.5 | 8e6
+    prompt_token     | llm-decode-0  | m | 1.5 | 8e6
+    generation_token | llm-decode-0  | m | 1.5 | 2e6
+    decode_second    | llm-decode-0  | m | 1.5 | 4e4
+    prompt_token     | plan-0        | p | 5   | 4e6
+    generation_token | plan-0        | p | 5   | 1e6
+"""
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """One model, and tokens of a pod that is not known."""
+    config, store = stored(
+        on_nodes({"serve": [("llm-0", [0, 1], 0, 24)]}, 24), tmp_path_factory.mktemp("model")
+    )
+    put(store, [(counter(unit, "llm-0", "chat", model="llama"), points) for unit, points in COUNTED.items()])
+    away = counter("generation_token", "away-0", "edge", model="gpt-x", kind="event")
+    put(store, [(away, [(2, 3 * MILLION), (4, MILLION)])], source="away")
+    return config
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """The pools of a model, and one on a node with a savings plan at $1 an hour."""
+    described = on_nodes({"serve": [("llm-prefill-0", [0], 0, 24), ("llm-decode-0", [1, 2, 3], 0, 24)]}, 24)
+    plan = pod("plan-0", "plan", [0], 0, 24, namespace="chat", owner=["Deployment", "plan"])
+    nodes, pods = [*described["nodes"], node("plan", "g5.xlarge", 0, 24)], [*described["pods"], plan]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "BOOK", work.BOOK + ",,,g5.xlarge,savings_plan,1.00,USD,\n")
+        config, store = stored(fleet(24, nodes, pods, {}, scrape=600), tmp_path_factory.mktemp("others"))
+    series = [
+        (counter(unit, name, "chat", model=model), [(0.0, 0.0), (float(hour), float(count))])
+        for unit, name, model, hour, count in text_rows(POOLS)
+    ]
+    put(store, series)
+    assert config.path is not None
+    with config.path.open("a") as text:
+        text.write('[serving]\nprefill = ["*-prefill"]\ndecode = ["*-decode"]\n')
+    return config
+
+
+def copied(config: Config, folder: Path) -> Config:
+    """The same with a store of its own, to be written to."""
+    assert config.path is not None
+    shutil.copyfile(config.store, folder / config.store.name)
+    shutil.copyfile(config.path, folder / config.path.name)
+    shutil.copyfile(config.path.with_name("prices.csv"), folder / "prices.csv")
+    return load_config(folder / config.path.name, environ={}, cwd=folder)
+
+
+WHEN = "--from 2026-03-10 --to 2026-03-11"
+
+
+def of_store(config: Config, words: str) -> dict[str, Any]:
+    return ask("tokens", f"--config {config.path} {WHEN} {words}")
+
+
+def test_throughput_of_the_store_for_described_tokens(config: Config) -> None:
+    replicas = "--throughput-of Deployment/llm --gpus-per-replica 2"
+    words = f"{TOKENS} --peak-factor 1 {PRICES} {NODE} {replicas}"
+    found = of_store(config, words)
+    # Deployment/llm made 2 + 8/4, 4, and 1 + 4/4 million with two GPUs: the busiest hours had 4 million
+    assert found["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
+    # 3.5 million an hour, on replicas of two GPUs that do 2.4 million
+    assert figures(found, "replicas_at_peak nodes hours") == "2 1 720"
+    (full,) = [one for one in found["assumptions"] if one["name"] == "a full replica"]
+    assert full["source"].startswith("store: Deployment/llm, 3 active hours")
+
+
+def test_throughput_of_pools_is_that_of_both(others: Config) -> None:
+    replicas = "--throughput-of Deployment/llm-decode --gpus-per-replica 4"
+    found = of_store(others, f"{TOKENS} --peak-factor 1 {PRICES} {NODE} {replicas}")
+    # 2 million by weight and 2 million generated in an hour of four GPUs
+    assert found["work_tokens_per_second_per_replica"] == pytest.approx(4e6 / 3600, abs=1e-6)
+
+
+def test_own_tokens_of_the_store_bought(config: Config) -> None:
+    found = of_store(config, f"--workload Deployment/llm {PRICES}")
+    assert figures(found, "today scenario today.gpu_hours paid_anyway_cost hours") == "48 40 48 0 24"
+    assert found["assumptions"][0]["value"] == "llama"
+    listed = of_store(config, "--model 'LLA*' --api-model gpt-4o --cached-share 0.1")
+    assert "for gpt-4o (openai)" in listed["title"]
+    assert listed["scenario"]["cost"] == pytest.approx(10.8 * 2.5 + 1.2 * 1.25 + 7 * 10)
+
+
+def test_own_cost_is_that_of_the_report_and_committed_capacity_is_paid_anyway(others: Config) -> None:
+    words = f"--config {others.path} {WHEN} --workload Deployment/plan"
+
+    tokens, reported = (answer(f"{command} {words}")["totals"] for command in ("unit tokens", "report"))
+    found = ask("tokens", f"{words} {PRICES}")
+    assert found["today"]["cost"] == tokens["cost"] == reported["cost"] == 24
+    assert found["today"]["gpu_hours"] == tokens["allocated_gpu_hours"] == reported["allocated_gpu_hours"]
+    assert (found["paid_anyway_cost"], found["saving"]) == (24, -8)
+    for name in ("prompt_tokens", "generation_tokens"):
+        assert found[name] == tokens[name]
+    assert found["own_cost_per_million_tokens"] == pytest.approx(tokens["cost_per_million_tokens"], rel=1e-6)
+
+
+def test_hours_that_midnight_cuts_are_whole(config: Config, tmp_path: Path) -> None:
+    config = copied(config, tmp_path)
+    assert config.path
+    text = config.path.read_text()
+    config.path.write_text(
+        'timezone = "Asia/Kolkata"\n' + "\n".join(row for row in text.splitlines() if "timezone" not in row)
+    )
+    words = f"--config {config.path} --from 2026-03-10 --to 2026-03-12 --workload Deployment/llm {PRICES}"
+    found = ask("tokens", words)
+    # local days are half an hour off: the pod held its GPUs in 24 hours of UTC from 05:30 on
+    assert figures(found, "today hours prompt_tokens") == "48 24 12000000"
+
+
+@pytest.mark.parametrize("name", ["a*b", "a?b", "a[b]c", "a]b", "a\\b", "\\*["])
+def test_a_name_is_a_glob_of_itself_alone(name: str) -> None:
+    glob = escaped_glob(name)
+    other = name.replace("*", "xx").replace("?", "x")
+    with duckdb.connect() as con:
+        found = con.execute("SELECT $1 GLOB $2, $3 GLOB $2", [name, glob, other]).fetchone()
+    assert found == (True, name == other)
+
+
+def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) -> None:
+    config = copied(config, tmp_path)
+    rows = [focus(*row) for row in (("input", "11.2345"), ("cached input", "4"), ("output", "2.5"))]
+    # money without a number of tokens is not of them
+    images = focus("input", "1", "images") | dict.fromkeys(("ConsumedQuantity", "ConsumedUnit"), "")
+    images |= dict.fromkeys(("SkuMeter", "SkuId"), "images")
+    (tmp_path / "openai.csv").write_text(csv_text([*rows, images]))
+    assert not collect_bills(Store(config.store), [LocalTree(tmp_path / "openai.csv")], None).errors
+    found = of_store(config, f"--peak-factor 2 {REPLICA} {NODE}")
+    reported = answer(f"report --config {config.path} {WHEN} --by team")["rows"]
+    # $2.50, cached $1.25, and $10 a million
+    cost = 11.2345 * 2.5 + 4 * 1.25 + 2.5 * 10
+    assert sum(row["api_cost"] for row in reported if row["kind"] == "api") == cost + 2.5
+    names = "today scenario prompt_tokens cached_tokens generation_tokens hours"
+    assert figures(found, names) == shown(cost, 240, 15_234_500, 4 * MILLION, 2_500_000, 24)
+    assert "for gpt-4o" in found["title"]
+    # bills name no part of the fleet
+    where = f"--config {config.path} {WHEN} --namespace chat --peak-factor 2 {REPLICA} {NODE}"
+    assert_refused("tokens", where, "--namespace does not narrow bought tokens")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        (f"--model gpt-x {PRICES}", "no token of gpt-x is known", 1),
+        (
+            f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/none --gpus-per-replica 1",
+            "Deployment/none",
+            1,
+        ),
+        (f"{REPLICA} {NODE} --peak-factor 1", "no bill of 2026-03-10 contains tokens", 1),
+        (f"{REPLICA} {NODE} --peak-factor 1 {PRICES}", "bills have prices of tokens", 2),
+    ],
+)
+def test_what_the_store_does_not_know(config: Config, words: str, message: str, code: int) -> None:
+    assert_refused("tokens", f"--config {config.path} {WHEN} {words}", message, code)

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
-from typer.testing import CliRunner
-
-from gpucost.cli.app import app
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 from tests.text_tables import table
+from tests.unit.command import answer, run
 
 
 def ask(what_if: str, words: str) -> dict[str, Any]:
     """What `gpucost whatif …` answers, as JSON."""
-    result = CliRunner().invoke(app, ["whatif", what_if, *shlex.split(words), "--format", "json"])
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
-    return answer
+    return dict(answer(f"whatif {what_if} {words}"))
 
 
 def assert_refused(what_if: str, words: str, message: str, exit_code: int = 2) -> None:
     """That `gpucost whatif …` fails, and with this in what it says."""
-    result = CliRunner().invoke(app, ["whatif", what_if, *shlex.split(words)])
-    assert (message in " ".join(result.output.split()), result.exit_code) == (True, exit_code), result.output
+    assert message in " ".join(run(f"whatif {what_if} {words}", exit_code).output.split())
 
 
 def shown(*values: object) -> str:
@@ -40,17 +32,17 @@ def shown(*values: object) -> str:
     )
 
 
-def figures(answer: Any, names: str) -> str:
+def figures(found: Any, names: str) -> str:
     """Figures of an answer or record by name, as text. `today` and `scenario` are their cost, `today.gpu_hours` another part."""
-    if isinstance(answer, Answer):
-        positions = {"today": asdict(answer.today), "scenario": asdict(answer.scenario)}
-        answer = positions | {"saving": answer.saving} | answer.figures
-    found = []
+    if isinstance(found, Answer):
+        positions = {"today": asdict(found.today), "scenario": asdict(found.scenario)}
+        found = positions | {"saving": found.saving} | found.figures
+    values = []
     for name in names.split():
         whole, _, part = name.partition(".")
-        value = answer[whole] if isinstance(answer, Mapping) else getattr(answer, whole)
-        found.append(value[part or "cost"] if isinstance(value, dict) else value)
-    return shown(*found)
+        value = found[whole] if isinstance(found, Mapping) else getattr(found, whole)
+        values.append(value[part or "cost"] if isinstance(value, dict) else value)
+    return shown(*values)
 
 
 def listed(rows: Iterable[Any], names: str) -> str:
