@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from gpucost.collect.bill.load import BillRun
 from tests.text_tables import words
-from tests.unit.bills import Bills, check_scene, csv_text, item, own_rows, own_text, scene, snake, usage
+from tests.unit.bills import (
+    Bills,
+    Charge,
+    Row,
+    check_scene,
+    item,
+    own_rows,
+    own_text,
+    parquet,
+    scene,
+    snake,
+    usage,
+)
 
 HOST = "id=arn:aws:ec2:us-east-2:444455556666:dedicated-host/h-{} usage=USE2-HostUsage:g4dn cost=8"
 ON_HOST = "usage=USE2-HostBoxUsage:g4dn.{} cost=0"
@@ -144,20 +154,19 @@ covered plan_cost=20 net_plan_cost=18 hour=12     | effective=18
 reserved reserved_cost=9 net_reserved_cost= hour=13 | effective=9"""
 
 
-Loaded = tuple[BillRun, dict[str, list[dict[str, Any]]]]
+Loaded = tuple[BillRun, dict[str, list[Charge]]]
 
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """All cases in one file, and the charges of each."""
     bills = Bills(tmp_path_factory.mktemp("bills"))
-    charges: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
+    charges: dict[str, list[Charge]] = {name: [] for name in CASES}
     rows, accounts = [], {}
     for number, (name, table) in enumerate(CASES.items()):
         rows += own_rows(scene(table)[0], number)
         accounts[own_text("111122223333", number)] = name
-    run = bills.load(bills.write("cur.csv", csv_text(rows)))
-    assert not run.errors, run.errors
+    run = bills.take(rows)
     for charge in bills.charges():
         charges[accounts[charge["billing_account_id"]]].append(charge)
     return run, charges
@@ -188,10 +197,9 @@ def test_a_capacity_block_paid_in_another_month_is_on_its_hours(bills: Bills) ->
     ]
     hours = [item("in_block"), item("in_block hour=11"), item("machine hour=6")]
 
-    def load(name: str, rows: list[dict[str, str]]) -> tuple[BillRun, list[tuple[Any, ...]]]:
+    def load(name: str, rows: list[Row]) -> tuple[BillRun, list[tuple[Any, ...]]]:
         """Loads a month, and answers kind, effective cost and cause of the block's charges."""
-        run = bills.load(bills.write(f"{name}.csv", csv_text(rows)), force=True)
-        assert not run.errors, run.errors
+        run = bills.take(rows, f"{name}.csv", force=True)
         whole = "SELECT kind, effective_cost::INT, cost_cause FROM charges WHERE billed_cost <> 32.77 ORDER BY ALL"
         return run, bills.store.query(whole)[1]
 
@@ -215,7 +223,7 @@ def test_both_spellings_of_columns_give_the_same_charges(bills: Bills) -> None:
     rows = [usage(), item("reserved hour=11 reserved_cost=3")]
     slashes = bills.aws(rows)
     tagged = [row | {"resource_tags": '{"user_team": "ml"}'} for row in snake(rows)]
-    run = bills.load(bills.write("cur2.csv", csv_text(tagged)))
+    run = bills.take(tagged, "cur2.csv")
     assert [result.verdict for result in run.results] == ["replace"]
     for charge, other in zip(slashes, bills.charges(), strict=True):
         own = {"source_file": other["source_file"], "bill_id": other["bill_id"], "tags": {"team": "ml"}}
@@ -235,23 +243,19 @@ def test_discount_that_net_costs_hold_is_not_taken_off_again(bills: Bills) -> No
 
 
 def test_parquet_with_the_types_that_data_exports_write(bills: Bills) -> None:
-    words_map = pa.map_(pa.string(), pa.string())
+    times = words("""
+        line_item_usage_start_date=2026-03-05T10 line_item_usage_end_date=2026-03-05T11
+        bill_billing_period_start_date=2026-03-01""")
     typed = {
-        "line_item_usage_start_date": (datetime(2026, 3, 5, 10, tzinfo=UTC), pa.timestamp("ms")),
-        "line_item_usage_end_date": (datetime(2026, 3, 5, 11, tzinfo=UTC), pa.timestamp("ms")),
-        "bill_billing_period_start_date": (datetime(2026, 3, 1, tzinfo=UTC), pa.timestamp("ms")),
-        "line_item_unblended_cost": (1.81e-8, None),
-        "line_item_net_unblended_cost": (None, pa.float64()),
-        "reservation_effective_cost": (0.0, None),
-        "resource_tags": ([("user_team", "ml")], words_map),
-        "product": ([("region", "us-east-1"), ("product_name", "EC2")], words_map),
+        name: pa.array([datetime.fromisoformat(text).replace(tzinfo=UTC)], pa.timestamp("ms"))
+        for name, text in times.items()
     }
-    texts = {name: (value, None) for name, value in snake([usage()])[0].items()}
-    columns = {name: pa.array([value], kind) for name, (value, kind) in (texts | typed).items()}
-    out = io.BytesIO()
-    pq.write_table(pa.table(columns), out)
-    run = bills.load(bills.write("cur.snappy.parquet", out.getvalue()))
-    assert not run.errors, run.errors
+    maps = {"resource_tags": "user_team=ml", "product": "region=us-east-1 product_name=EC2"}
+    of_texts = pa.map_(pa.string(), pa.string())
+    typed |= {name: pa.array([list(words(text).items())], of_texts) for name, text in maps.items()}
+    typed["line_item_net_unblended_cost"] = pa.array([None], pa.float64())
+    costs = {"line_item_unblended_cost": 1.81e-8, "reservation_effective_cost": 0.0}
+    bills.take(parquet([snake([usage()])[0] | costs], **typed), "cur.snappy.parquet")
     (charge,) = bills.charges()
     expected = words("""
         billed=0.0000000181 effective=0.0000000181 service_name=EC2 region=us-east-1 tags='{"team": "ml"}'

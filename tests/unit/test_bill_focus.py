@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from decimal import Decimal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from tests.text_tables import words
-from tests.unit.bills import FOCUS_USAGE, Bills, check_scene, csv_text, scene
+from tests.unit.bills import FOCUS_USAGE, Bills, Row, check_scene, csv_text, parquet, scene
 
 
-def item(text: str) -> dict[str, str]:
+def item(text: str) -> Row:
     """A machine's hour with what is changed in it."""
     return FOCUS_USAGE | words(text)
 
@@ -60,8 +56,7 @@ EffectiveCost=0 BilledCost=0                                | kind=instance caus
 
 def test_what_a_row_is_and_whose(bills: Bills) -> None:
     rows, expected = scene(ROWS, item)
-    run = bills.load(bills.write("focus.csv", csv_text(rows)), provider=None, currency="EUR")
-    assert not run.errors, run.errors
+    bills.take(rows, provider=None, currency="EUR")
     check_scene(sorted(bills.charges(), key=lambda charge: charge["source_row"]), expected)
 
 
@@ -118,8 +113,7 @@ def test_a_commitment_counts_once_in_effective_cost(bills: Bills) -> None:
         for text in texts:
             kind, _, changed = text.strip().partition(" ")
             rows.append(item(KINDS[kind]) | {"CommitmentDiscountId": name} | words(changed))
-    run = bills.load(bills.write("focus.csv", csv_text(rows)), provider=None)
-    assert not run.errors, run.errors
+    run = bills.take(rows, provider=None)
     charges = sorted(bills.charges(), key=lambda charge: charge["source_row"])
     check_scene(charges, expected)
     differing = [charge for charge in charges if charge["effective_cost"] != charge["billed_cost"]]
@@ -134,10 +128,7 @@ def test_snake_case_and_parquet_are_the_same_file(bills: Bills) -> None:
     for name, value in FOCUS_USAGE.items():
         letters = [f"_{letter.lower()}" if letter.isupper() else letter for letter in name]
         snaked["".join(letters).lstrip("_")] = value
-    out = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([snaked | {"tags": {"team": "ml"}, "billed_cost": 4.0}]), out)
-    run = bills.load(bills.write("focus.parquet", out.getvalue()), provider=None)
-    assert not run.errors, run.errors
+    bills.take(parquet([snaked | {"tags": {"team": "ml"}, "billed_cost": 4.0}]), provider=None)
     (charge,) = bills.charges()
     assert (charge["billed_cost"], charge["tags"], charge["kind"]) == (Decimal(4), {"team": "ml"}, "instance")
 

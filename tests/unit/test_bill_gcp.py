@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.text_tables import words
-from tests.unit.bills import Bills, check_scene, csv_text, scene
+from tests.unit.bills import Bills, Charge, check_scene, csv_text, parquet, scene, text_of
 
+Row = dict[str, Any]
 CORE, RAM = "A2 Instance Core running in Americas", "A2 Instance Ram running in Americas"
 GPU = "Nvidia Tesla A100 GPU running in Americas"
 #: A row of the detailed export as BigQuery has it, of an a2-highgpu-1g (12 vCPUs), without what it is charged for.
@@ -31,11 +29,11 @@ ROW = """{
 }"""
 
 
-def used(amount: float, units: float, unit: str = "seconds", pricing_unit: str = "hour") -> dict[str, Any]:
+def used(amount: float, units: float, unit: str = "seconds", pricing_unit: str = "hour") -> Row:
     return {"amount": amount, "unit": unit, "amount_in_pricing_units": units, "pricing_unit": pricing_unit}
 
 
-def row(sku: str = CORE, cost: float = 0.36, hour: int = 0, **changed: Any) -> dict[str, Any]:
+def row(sku: str = CORE, cost: float = 0.36, hour: int = 0, **changed: Any) -> Row:
     """A row of an hour of a SKU."""
     usage = {CORE: used(43200.0, 12.0), RAM: used(85 * 3600 * 2**30, 85.0, "byte-seconds", "gibibyte hour")}
     own = {
@@ -46,21 +44,20 @@ def row(sku: str = CORE, cost: float = 0.36, hour: int = 0, **changed: Any) -> d
         "cost": cost,
         "usage": usage.get(sku, used(3600.0, 1.0)),
     }
-    return json.loads(ROW) | own | changed
+    return {**json.loads(ROW), **own, **changed}
 
 
-def credit(kind: str, amount: float, name: str = "") -> dict[str, Any]:
+def credit(kind: str, amount: float, name: str = "") -> Row:
     return {"type": kind, "amount": amount, "name": name, "full_name": None, "id": "x"}
 
 
-def load(bills: Bills, rows: list[dict[str, Any]], name: str = "export.json") -> list[dict[str, Any]]:
+def load(bills: Bills, rows: list[Row], name: str = "export.json") -> list[Charge]:
     """Loads rows as JSON lines, which must load, and answers all charges."""
-    run = bills.load(bills.write(name, "".join(json.dumps(one) + "\n" for one in rows)), provider="gcp")
-    assert not run.errors, run.errors
+    bills.take(rows, name, provider="gcp")
     return bills.charges()
 
 
-def flat(rows: list[dict[str, Any]], text: Any = repr) -> str:
+def flat(rows: list[Row], text: Any = repr) -> str:
     """The rows as a flattened CSV: dotted columns, lists as `text` writes them."""
     flattened = []
     for one in rows:
@@ -91,7 +88,7 @@ COVERS = {
 }
 
 
-def table_row(text: str) -> dict[str, Any]:
+def table_row(text: str) -> Row:
     """A row from a word of SKUS and what is changed in it.
 
     `cud` and `spend` are amounts that a commitment covers, `credits` are "type amount name, ..."; `seconds` and `units` are the
@@ -99,7 +96,7 @@ def table_row(text: str) -> dict[str, Any]:
     """
     kind, _, changed = text.strip().partition(" ")
     cells = words(changed)
-    made: dict[str, Any] = {}
+    made: Row = {}
     if kind.endswith("_fee"):
         made = {"resource": None, "system_labels": [], "labels": []}
     if "units" in cells:
@@ -222,7 +219,7 @@ core cost=-0.1 hour=3 adjustment_info='{"type": "USAGE_CORRECTION"}' cost_type=a
 core sku="Autopilot Cluster Fee" service='{"id": "K", "description": "Kubernetes Engine"}' resource=
     | kind=other charge_category=Usage machine=- charge_class=-""",
 }
-Loaded = tuple[list[str], dict[str, list[dict[str, Any]]]]
+Loaded = tuple[list[str], dict[str, list[Charge]]]
 
 
 @pytest.fixture(scope="module")
@@ -232,11 +229,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     rows = []
     for account, name in accounts.items():
         own = {"billing_account_id": account, "project": {"id": f"ML-Proj-{account[-6:]}", "name": "ml"}}
-        rows += [json.dumps(one | own) + "\n" for one in scene(CASES[name], table_row)[0]]
+        rows += [one | own for one in scene(CASES[name], table_row)[0]]
     bills = Bills(tmp_path_factory.mktemp("bills"))
-    run = bills.load(bills.write("export.json", "".join(rows)), provider="gcp", currency="EUR")
-    assert not run.errors, run.errors
-    charges: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
+    run = bills.take(rows, "export.json", provider="gcp", currency="EUR")
+    charges: dict[str, list[Charge]] = {name: [] for name in CASES}
     for charge in bills.charges():
         account, key = charge["billing_account_id"], charge["instance_key"]
         charges[accounts[account]].append(
@@ -258,7 +254,7 @@ def test_covered_rows_without_their_fee_are_counted(loaded: Loaded) -> None:
     assert message.startswith("5 charges are covered")
 
 
-def own(rows: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+def own(rows: list[Row], number: int) -> list[Row]:
     """The rows in a billing account and a project of their own."""
     names = {"billing_account_id": f"01AAAA-BBBBBB-{number:06}", "project": {"id": f"p-{number}"}}
     return [one | names for one in rows]
@@ -268,15 +264,11 @@ def test_files_of_every_kind_hold_the_same(bills: Bills) -> None:
     """Nested records, flattened text in two spellings, Parquet and packed text."""
     trial = credit("PROMOTION", -5e-06, 'it\'s a "trial", 100 % \\ None')
     rows = [row(GPU, 3.0, credits=[trial], labels=[{"key": "a", "value": "it's"}]), row()]
-    lines = ["".join(json.dumps(one) + "\n" for one in own(rows, number)).encode() for number in (0, 4)]
-    out = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(own(rows, 3)), out)
-    contents = [
-        lines[0], flat(own(rows, 1)).encode(), flat(own(rows, 2), json.dumps).encode(), out.getvalue(), gzip.compress(lines[1]),
+    contents: list[str | bytes] = [
+        text_of(own(rows, 0)), flat(own(rows, 1)), flat(own(rows, 2), json.dumps), parquet(own(rows, 3)),
+        gzip.compress(text_of(own(rows, 4)).encode()),
     ]  # fmt: skip
-    paths = [bills.write(f"{number}.csv", content) for number, content in enumerate(contents)]
-    run = bills.load(*paths, provider="gcp")
-    assert not run.errors, run.errors
+    bills.loaded(*(bills.write(f"{number}.csv", one) for number, one in enumerate(contents)), provider="gcp")
     others = words(
         "source_file= bill_id= charge_key= billing_account_id= source= sub_account_id= instance_key="
     )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.text_tables import words
-from tests.unit.bills import Bills, check_scene, csv_text, scene
+from tests.unit.bills import Bills, Charge, Row, check_scene, csv_text, scene
 
 MACHINE = "ocid1.instance.oc1.iad.aNuwc"
 
 
-def classic(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
+def classic(hour: int, quantity: str = "8", **changed: str) -> Row:
     """A row of an 8-GPU machine's hour."""
     row = words(f"""
         lineItem/referenceNo=V2.{hour} lineItem/tenantId=ocid1.tenancy.oc1..aaa
@@ -26,7 +24,7 @@ def classic(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
     return row | changed
 
 
-def focus(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
+def focus(hour: int, quantity: str = "8", **changed: str) -> Row:
     """The same machine's hour in the columns of the FOCUS preview."""
     row = words(f"""
         AvailabilityZone=AD-1 BilledCost={int(quantity) * 10} BillingAccountId=4711 BillingCurrency=EUR
@@ -45,7 +43,7 @@ COLUMNS = words("""
     product=cost/productSku""")
 
 
-def item(text: str) -> dict[str, str]:
+def item(text: str) -> Row:
     """A row: its format, hour and quantity, and what is changed in it."""
     kind, hour, quantity, *changed = text.strip().split(maxsplit=3)
     cells = {COLUMNS.get(name, name): value for name, value in words(" ".join(changed)).items()}
@@ -73,19 +71,21 @@ classic 2 8 service=NETWORK id=ocid1.vcn.oc1.iad.v sku="Outbound Data Transfer" 
 }
 
 
+Loaded = dict[str, list[Charge]]
+
+
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """The charges of each case, whose rows are of an account of its own. Each row is there twice, and counts once."""
     bills = Bills(tmp_path_factory.mktemp("bills"))
-    files: dict[str, list[dict[str, str]]] = {"classic.csv": [], "focus.csv": []}
+    files: dict[str, list[Row]] = {"classic.csv": [], "focus.csv": []}
     for number, table in enumerate(CASES.values()):
         own = {"4711": f"47{number}", MACHINE: f"{MACHINE}-{number}"}
         for row in scene(table, item)[0] * 2:
             file = "focus.csv" if "BilledCost" in row else "classic.csv"
             files[file].append({name: own.get(value, value) for name, value in row.items()})
-    run = bills.load(*(bills.write(name, csv_text(rows)) for name, rows in files.items()), provider=None)
-    assert not run.errors, run.errors
-    charges: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
+    bills.loaded(*(bills.write(name, csv_text(rows)) for name, rows in files.items()), provider=None)
+    charges: Loaded = {name: [] for name in CASES}
     for charge in bills.charges():
         number = charge["billing_account_id"][2:]
         ids = {name: charge[name] for name in ("resource_id", "instance_key") if charge[name]}
@@ -95,7 +95,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_rows_cost_and_are(loaded: dict[str, list[dict[str, Any]]], name: str) -> None:
+def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
     check_scene(loaded[name], scene(CASES[name], str)[1])
 
 

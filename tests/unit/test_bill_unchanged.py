@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from gpucost.collect.bill import opening
 from gpucost.store import charges
+from gpucost.store.bill_rules import Telling, verdict
 from gpucost.store.charges import BillResult
 from tests.unit.bills import Bills, csv_text, own_rows
 from tests.unit.test_bill_load import report, rows_of
@@ -141,3 +143,34 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(
     run = bills.load(path)
     assert "was written to or replaced while it was read" in run.errors[0].message
     assert not bills.store.exists
+
+
+#: A bill that is told anew: what differs, how many charges it has, how many of them are common, and what becomes of it.
+VERDICTS = """
+other             100 100 replace
+same              100 100 unchanged
+other             100   0 beside
+other              30   2 beside
+other              30  14 overlap
+later             100  60 overlap
+later,is_whole    100  60 replace
+later,is_final    100  60 replace
+later,is_final    100  40 overlap
+other              30  30 part
+other             300 100 replace
+other,is_whole     30  30 replace
+focus             100   0 beside"""
+
+
+@pytest.mark.parametrize("case", VERDICTS.strip().splitlines())
+def test_which_bill_stands(case: str) -> None:
+    how, count, common, expected = case.split()
+    march = {"earliest": datetime(2026, 3, 1, tzinfo=UTC), "latest": datetime(2026, 3, 20, tzinfo=UTC)}
+    later = {"earliest": datetime(2026, 3, 9, tzinfo=UTC), "latest": datetime(2026, 3, 31, tzinfo=UTC)}
+    base: dict[str, Any] = {"source": "s", "is_whole": False, "is_final": None} | march
+    old = Telling(**base, digest="a", charges=100, format="aws-cur", account="1")
+    changed: dict[str, Any] = {"digest": "a" if how == "same" else "b", "charges": int(count)}
+    changed |= {name: True for name in how.split(",") if name.startswith("is_")}
+    changed |= {"format": "focus", "account": "1"} if how == "focus" else {}
+    new = Telling(**base | (later if "later" in how else {}) | changed)
+    assert verdict(new, old, int(common)) == expected
