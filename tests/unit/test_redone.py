@@ -21,11 +21,14 @@ from tests.replay.cases.words import at
 from tests.replay.work import put
 from tests.unit.four_days import DAYS, FIRST, configured, figures, made
 
+Stretches = list[tuple[float, float]]
+Both = tuple[Config, Store]
+
 
 @pytest.fixture
-def redone(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+def redone(monkeypatch: pytest.MonkeyPatch) -> Stretches:
     """The stretches that are attributed, in hours since the fleet began."""
-    stretches: list[tuple[float, float]] = []
+    stretches: Stretches = []
     clear = attribute._clear
 
     def noted(con: Any, start: int, end: int) -> None:
@@ -38,7 +41,7 @@ def redone(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
 
 
 def test_a_change_redoes_the_days_that_it_touches(
-    whole: tuple[Config, Store], four_days: Path, redone: list[tuple[float, float]], tmp_path: Path
+    whole: Both, four_days: Path, redone: Stretches, tmp_path: Path
 ) -> None:
     _, store = whole
     for change, expected in (
@@ -57,7 +60,7 @@ def test_a_change_redoes_the_days_that_it_touches(
 
 
 def test_days_are_redone_where_figures_are_worked_out_otherwise(
-    whole: tuple[Config, Store], redone: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch
+    whole: Both, redone: Stretches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = whole
     monkeypatch.setattr("gpucost.__version__", "99")
@@ -74,9 +77,7 @@ def test_days_are_redone_where_figures_are_worked_out_otherwise(
     assert runs == ["price"] * 2
 
 
-def test_work_that_is_loaded_changes_nothing(
-    whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_that_is_loaded_changes_nothing(whole: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = whole
     monkeypatch.setattr(inventory, "stage", lambda *_: pytest.fail("inventory was made again"))
     put(store, [])
@@ -84,7 +85,7 @@ def test_work_that_is_loaded_changes_nothing(
 
 
 def test_sql_answers_for_the_configuration_it_is_called_with(
-    whole: tuple[Config, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = whole
     notes: list[str] = []
