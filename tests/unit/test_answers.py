@@ -9,11 +9,10 @@ from typing import Any
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.questions import SCHEMAS, schema
 from gpucost.render.schema import json_text
+from tests.unit.command import call
 
 FROZEN = Path(__file__).parents[1] / "frozen" / "answers"
 
@@ -63,9 +62,9 @@ def test_answers_are_as_their_schema_says(name: str) -> None:
 
 
 def test_the_command_lists_and_prints_schemas() -> None:
-    assert CliRunner().invoke(app, ["schema"]).stdout.split() == [*SCHEMAS]
+    assert call("schema")[0].split() == [*SCHEMAS]
     for name in SCHEMAS:
-        assert json.loads(CliRunner().invoke(app, ["schema", name]).stdout)["title"] == f"gpucost.{name}/1"
+        assert json.loads(call("schema", name)[0])["title"] == f"gpucost.{name}/1"
 
 
 def test_what_is_no_number_has_no_place_in_json() -> None:

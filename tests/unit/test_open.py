@@ -6,9 +6,7 @@ import webbrowser
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from gpucost.cli.app import app
 from tests.golden.report_fleet import stored
 from tests.unit.command import call
 
@@ -27,28 +25,17 @@ def opened(in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     return addresses
 
 
-def run(store: Path, *words: str) -> Result:
-    return CliRunner().invoke(app, ["open", *OCTOBER, "--store", str(store), *words])
-
-
 def test_a_page_of_ones_own(
     store: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "cache/gpucost/report.html"
-    result = run(store)
-    assert (result.exit_code, result.stdout, opened) == (0, f"{page}\n", [])
+    ask = (*OCTOBER, "--store", str(store))
+    assert call("open", *ask)[0] == f"{page}\n" and opened == []
     assert page.stat().st_mode & 0o777 == 0o600 and page.parent.stat().st_mode & 0o777 == 0o700
-    assert (
-        page.read_text(encoding="utf-8")
-        == call("report", *OCTOBER, "--format", "html", "--store", str(store))[0]
-    )
+    assert page.read_text(encoding="utf-8") == call("report", *ask, "--format", "html")[0]
     monkeypatch.setattr("gpucost.questions.report.page.page", lambda *given: given[3])
     monkeypatch.setenv("DISPLAY", ":0")
-    result = run(store, "--team", "research")
-    assert (
-        opened == [page.as_uri()]
-        and "opened in your browser" in result.stderr
-        and result.stdout == f"{page}\n"
-    )
+    out, err = call("open", *ask, "--team", "research")
+    assert (opened, out) == ([page.as_uri()], f"{page}\n") and "opened in your browser" in err
     assert "Monthly GPU report: research" in page.read_text(encoding="utf-8")
     assert page.stat().st_mode & 0o777 == 0o600

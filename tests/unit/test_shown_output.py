@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.questions.request import Request
+from tests.unit.command import call
 
 ROOT = Path(__file__).parents[2]
 README, WHATIF = ROOT / "README.md", ROOT / "docs" / "whatif.md"
@@ -23,12 +22,11 @@ PLAN = re.search(r"(<!-- plan -->\n```text\n)(.*?)(```\n<!-- end -->)", WHATIF.r
 
 
 def check(page: Path, words: list[str], head: str, shown: str, tail: str) -> None:
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
+    out, _ = call(*words)
     if os.environ.get("UPDATE_GOLDEN"):
-        page.write_text(page.read_text().replace(head + shown + tail, head + result.stdout + tail))
+        page.write_text(page.read_text().replace(head + shown + tail, head + out + tail))
     else:
-        assert shown == result.stdout
+        assert shown == out
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -66,7 +64,7 @@ def test_the_page_of_what_ifs_shows_what_is_printed(
 @pytest.mark.usefixtures("nowhere")
 def test_the_page_of_what_ifs_shows_the_example_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    Path("plan.toml").write_text(CliRunner().invoke(app, ["whatif", "plan", "--example"]).stdout)
+    Path("plan.toml").write_text(call("whatif", "plan", "--example")[0])
     assert PLAN is not None and len(SHOWN[WHATIF]) > 1
     check(WHATIF, ["whatif", "plan", "plan.toml"], PLAN[1], PLAN[2], PLAN[3])
 

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.collect.spot import SpotResult, import_spot
 from gpucost.collect.spot.base import region_of_zone
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import to_ms
 from gpucost.store.connection import Store
 from tests.text_tables import table
+from tests.unit.command import call
 from tests.unit.spot import FEED_HEAD, answer, at, change, feed_line, write
 
 DAYS = [change("2026-09-01", "1.1"), change("2026-09-02", "1.2"), change("2026-09-03", "1.3")]
@@ -204,11 +203,8 @@ def test_the_command_tells_counts_and_exit_codes(tmp_path: Path, monkeypatch: py
     write(tmp_path / "a.json", *DAYS)
     (tmp_path / "half.json").write_text(HALF)
 
-    def collect(*words: str) -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["collect", "spot", *words])
-        return result.exit_code, result.stdout
-
     prices = "a.json: 3 spot prices of 2026-09-01T00:00:00Z .. 2026-09-03T00:00:00Z"
-    assert collect("a.json") == (0, f"{prices}: 3 new, 0 already known\n")
-    assert collect("a.json") == (0, f"{prices}: 0 new, 3 already known\n")
-    assert [collect(words)[0] for words in ("half.json", "nothing")] == [1, 2]
+    for counts in ("3 new, 0 already known", "0 new, 3 already known"):
+        assert call("collect", "spot", "a.json")[0] == f"{prices}: {counts}\n"
+    for file, code in (("half.json", 1), ("nothing", 2)):
+        call("collect", "spot", file, code=code)
