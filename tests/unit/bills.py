@@ -251,6 +251,18 @@ class Bills:
         text = content if isinstance(content, str | bytes) else text_of(content)
         return self.loaded(self.write(name, text), **options)
 
+    def cases(
+        self, files: Mapping[str, str | bytes], **options: Any
+    ) -> tuple[BillRun, dict[str, list[Charge]]]:
+        """Loads a file of each case in one run; the charges of each."""
+        paths = {
+            self.write(f"{number:03}.csv", text): name for number, (name, text) in enumerate(files.items())
+        }
+        run, charges = self.loaded(*paths, **options), {name: list[Charge]() for name in files}
+        for charge in self.charges():
+            charges[paths[Path(charge["source_file"])]].append(charge)
+        return run, charges
+
     def refusals(self, contents: Mapping[str, str | bytes], provider: str | None = "aws") -> Row:
         """What each file is refused with, when all are loaded in one run; of files with bad rows, their first bad row."""
         paths = {

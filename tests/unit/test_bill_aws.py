@@ -16,9 +16,9 @@ from tests.unit.bills import (
     Charge,
     Row,
     check_scene,
+    csv_text,
     item,
     own_rows,
-    own_text,
     parquet,
     scene,
     snake,
@@ -159,17 +159,9 @@ Loaded = tuple[BillRun, dict[str, list[Charge]]]
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """All cases in one file, and the charges of each."""
-    bills = Bills(tmp_path_factory.mktemp("bills"))
-    charges: dict[str, list[Charge]] = {name: [] for name in CASES}
-    rows, accounts = [], {}
-    for number, (name, table) in enumerate(CASES.items()):
-        rows += own_rows(scene(table)[0], number)
-        accounts[own_text("111122223333", number)] = name
-    run = bills.take(rows)
-    for charge in bills.charges():
-        charges[accounts[charge["billing_account_id"]]].append(charge)
-    return run, charges
+    """Each case in a file and an account of its own."""
+    texts = [csv_text(own_rows(scene(table)[0], number)) for number, table in enumerate(CASES.values())]
+    return Bills(tmp_path_factory.mktemp("bills")).cases(dict(zip(CASES, texts, strict=True)))
 
 
 @pytest.mark.parametrize("name", CASES)

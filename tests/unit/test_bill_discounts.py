@@ -95,6 +95,8 @@ class Priced:
                     "sum(instance_hours), max(price_per_hour) FROM billed_hours GROUP BY ALL",
                     "totals": "SELECT billing_account_id, sum(effective_cost), "
                     "coalesce(sum(effective_cost) FILTER (kind = 'discount'), 0) FROM bill_rows GROUP BY ALL",
+                    "months": "SELECT billing_account_id, billing_period, sum(effective_cost) "
+                    "FROM effective_rows GROUP BY ALL",
                     "pools": "SELECT instance_key, capacity_type, is_unexplained, pool FROM billed_hours",
                     "rates": "SELECT commitment, discounted_cost, discount_cost, rows, first_rows FROM discount_rates",
                     "nodes": "SELECT instance_key, node_id FROM billed_nodes",
@@ -119,11 +121,19 @@ class Priced:
         return costs
 
     def totals(self, name: str) -> dict[str, Decimal]:
-        """The effective cost of all charges, and of the discounts that no machine's hour holds."""
+        """The effective cost of all charges, of the discounts that no machine's hour holds, and of each month."""
         payer = self.own(name, NAMES["PAYER"])
         [(total, discounts)] = [row[1:] for row in self.answer(name, "totals") if row[0] == payer]
         taken = sum(values["off"] for values in self.costs(name).values())
-        return {"total": total, "rest": discounts - Decimal(str(taken))}
+        months = {month: cost for account, month, cost in self.answer(name, "months") if account == payer}
+        return {"total": total, "rest": discounts - Decimal(str(taken)), **months}
+
+    def check(self, name: str) -> None:
+        """Costs and sums of a case are what it says."""
+        one = self.cases[name]
+        assert self.costs(name) == one.costs
+        totals = {what: self.totals(name)[what] for what in one.sums}
+        assert totals == {what: Decimal(cost) for what, cost in one.sums.items()}
 
     def charges(self, name: str) -> list[dict[str, Any]]:
         payer = self.own(name, NAMES["PAYER"])
@@ -189,16 +199,6 @@ edp cost=-4 {PLAN_FEE} account=PAYER {column}=PLAN
 all | rest=-1 total=66""", spread=False)
         for column in ("plan", "id")
     },
-    "on an upfront fee: the month bears its part": case(f"""
-reserved_upfront hour=0 cost=1200
-reserved id=i-0aaa reserved_cost=100 | cost=90 off=-10
-edp cost=-120 {HEAVY}
-all | rest=-110"""),
-    "on a month's fee: the hours so far bear their part": case(f"""
-reserved_fee hour=0 cost=720 unused_fee=0
-reserved id=i-0aaa reserved_cost=100 | cost=90 off=-10
-edp cost=-72 {HEAVY}
-all | rest=-62"""),
     "others are spread over their product in the account": case("""
 a                 | cost=27 off=-3
 b hour=11 cost=60 | cost=54 off=-6
@@ -351,9 +351,7 @@ def priced(tmp_path_factory: pytest.TempPathFactory) -> Priced:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_discount(priced: Priced, name: str) -> None:
-    assert priced.costs(name) == CASES[name].costs
-    totals = {what: priced.totals(name)[what] for what in CASES[name].sums}
-    assert totals == {what: Decimal(cost) for what, cost in CASES[name].sums.items()}
+    priced.check(name)
 
 
 def test_a_rate_says_which_rows_it_is_of(priced: Priced) -> None:

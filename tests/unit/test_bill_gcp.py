@@ -224,20 +224,16 @@ Loaded = tuple[list[str], dict[str, list[Charge]]]
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """All cases in one file, each in a billing account and a project of its own: missing fees, and their charges."""
-    accounts = {f"01AAAA-BBBBBB-{number:06}": name for number, name in enumerate(CASES)}
-    rows = []
-    for account, name in accounts.items():
-        own = {"billing_account_id": account, "project": {"id": f"ML-Proj-{account[-6:]}", "name": "ml"}}
-        rows += [one | own for one in scene(CASES[name], table_row)[0]]
+    """Each case in a file and a billing account of its own: missing fees, and their charges."""
+    files = {}
+    for number, (name, table) in enumerate(CASES.items()):
+        text = text_of(scene(table, table_row)[0])
+        files[name] = text.replace("CCCCCC", f"{number:06}").replace("ML-Proj", f"ML-Proj-{number:06}")
     bills = Bills(tmp_path_factory.mktemp("bills"))
-    run = bills.take(rows, "export.json", provider="gcp", currency="EUR")
-    charges: dict[str, list[Charge]] = {name: [] for name in CASES}
-    for charge in bills.charges():
-        account, key = charge["billing_account_id"], charge["instance_key"]
-        charges[accounts[account]].append(
-            charge | {"instance_key": key and key.replace(f"-{account[-6:]}/", "/")}
-        )
+    run, charges = bills.cases(files, provider="gcp", currency="EUR")
+    for number, told in enumerate(charges.values()):
+        for charge in told:
+            charge["instance_key"] = (charge["instance_key"] or "").replace(f"-{number:06}/", "/") or None
     return [finding.message for finding in run.findings if finding.code == "fee_missing"], charges
 
 

@@ -114,6 +114,8 @@ parts that share rows | 1 line 0-11; 1 line 0-4 identity/LineItemId=b{n} id=i-2;
 parts without resource ids | 1 nlp 0-5; 2 vision 0-5; 2 nlp 0 | 12
 retyped | 1 line 0-2; 2 line 0-1; 2 planned 2; 2 negated 2; 2 line 3-4 | 6
 the columns that are read decide | 1 one 0-10; 2 two 0-9; 2 one 0 lineItem/LegalEntity="AWS EMEA" | 21""")
+REPEATS = "1 row repeats a charge that the store has with {}, the same in every column"
+LEFT_OUT = "left out beside the bill in the store: each holds some of the other's charges"
 #: Which of SECOND's bills are loaded with charges that the store has.
 REPEATED = ("parts that share rows", "parts without resource ids", "the columns that are read decide")
 
@@ -135,14 +137,11 @@ def test_what_becomes_of_a_bill_that_is_loaded_after_another(bills: Bills) -> No
         assert f"{result.verdict} {len(costs)} {float(sum(costs)):g}" == outcome, name
         assert result.repeated == (name in REPEATED), name
         assert result.is_final is (name in ("a final month", "other ids")), name
-        part = f"another part of aws/{account} 2026-03"
-        message = f"1 row repeats a charge that the store has with {part}, the same in every column"
+        message = REPEATS.format(f"another part of aws/{account} 2026-03")
         assert any(finding.message.startswith(message) for finding in run.findings) == bool(result.repeated)
         messages = [error.message for error in run.errors if account in error.message]
         assert len(messages) == (not result.loaded) or result.verdict == "overlap", name
-        if result.verdict == "overlap":
-            left_out = "left out beside the bill in the store: each holds some of the other's charges"
-            assert left_out in messages[0], name
+        assert result.verdict != "overlap" or LEFT_OUT in messages[0], name
     # The whole takes the place of parts, and an older file that of a final one if it is forced.
     names = [name for name, *_ in SECOND]
     for name, rows, is_forced in (("parts", FINAL, False), ("not final after final", ROWS[:4], True)):

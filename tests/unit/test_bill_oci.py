@@ -77,20 +77,15 @@ Loaded = dict[str, list[Charge]]
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """The charges of each case, whose rows are of an account of its own. Each row is there twice, and counts once."""
-    bills = Bills(tmp_path_factory.mktemp("bills"))
-    files: dict[str, list[Row]] = {"classic.csv": [], "focus.csv": []}
-    for number, table in enumerate(CASES.values()):
-        own = {"4711": f"47{number}", MACHINE: f"{MACHINE}-{number}"}
-        for row in scene(table, item)[0] * 2:
-            file = "focus.csv" if "BilledCost" in row else "classic.csv"
-            files[file].append({name: own.get(value, value) for name, value in row.items()})
-    bills.loaded(*(bills.write(name, csv_text(rows)) for name, rows in files.items()), provider=None)
-    charges: Loaded = {name: [] for name in CASES}
-    for charge in bills.charges():
-        number = charge["billing_account_id"][2:]
-        ids = {name: charge[name] for name in ("resource_id", "instance_key") if charge[name]}
-        alike = {name: text.removesuffix(f"-{number}") for name, text in ids.items()}
-        charges[list(CASES)[int(number)]].append(charge | alike)
+    files = {}
+    for number, (name, table) in enumerate(CASES.items()):
+        text = csv_text(scene(table, item)[0] * 2)
+        files[name] = text.replace("4711", f"47{number}").replace(MACHINE, f"{MACHINE}-{number}")
+    _, charges = Bills(tmp_path_factory.mktemp("bills")).cases(files, provider=None)
+    for number, told in enumerate(charges.values()):
+        for charge in told:
+            for column in ("resource_id", "instance_key"):
+                charge[column] = charge[column] and charge[column].removesuffix(f"-{number}")
     return charges
 
 

@@ -18,6 +18,7 @@ from gpucost.store.schema import _migrations
 from tests.replay import bill_files
 from tests.replay.billing import charges
 from tests.replay.cases.words import busy, fleet, node, pod
+from tests.text_tables import text_rows
 from tests.unit import test_bill_azure as azure
 from tests.unit.bills import Bills, csv_text, item, own_rows, own_text, usage
 from tests.unit.test_bill_load import report, rows_of
@@ -32,31 +33,29 @@ def repeated(run: BillRun) -> list[str]:
 
 
 #: Rows of a file, and how many charges they are.
-ROWS = {
-    "twice": (["line 0-5", "line 1-2", "line 1"], 6),
-    "another interval": (["line 0", "line 1 identity/LineItemId=id0"], 2),
-    "a correction": (["line 0", "line 0 cost=-2"], 2),
-    "a column that nobody reads": (["line 0", "line 0 lineItem/BlendedCost=2"], 2),
-    "another id": (["line 0", "line 0 identity/LineItemId=other"], 2),
-    "without ids": (["line 0 identity/LineItemId="] * 2 + ["machine 1"] * 2, 4),
-    "in a column that nobody reads": (
-        ["one 0-10", 'one 0 lineItem/LegalEntity="AWS EMEA"', "one 0", 'one 0 lineItem/LegalEntity="AWS EMEA"', "one 1"], 12
-    ),
-}  # fmt: skip
+ROWS = text_rows("""
+twice | line 0-5; line 1-2; line 1 | 6
+another interval | line 0; line 1 identity/LineItemId=id0 | 2
+a correction | line 0; line 0 cost=-2 | 2
+a column that nobody reads | line 0; line 0 lineItem/BlendedCost=2 | 2
+another id | line 0; line 0 identity/LineItemId=other | 2
+without ids | line 0 identity/LineItemId=; line 0 identity/LineItemId=; machine 1; machine 1 | 4
+in a column that nobody reads \
+| one 0-10; one 0 lineItem/LegalEntity="AWS EMEA"; one 0; one 0 lineItem/LegalEntity="AWS EMEA"; one 1 | 12""")
 
 
 def test_a_row_that_stands_in_a_file_twice_is_one_charge_and_one_that_differs_in_any_column_is_another(
     bills: Bills,
 ) -> None:
     rows: list[dict[str, str]] = []
-    for number, (lines, _) in enumerate(ROWS.values()):
-        rows += own_rows(rows_of(*lines), number)
+    for number, (_, lines, _) in enumerate(ROWS):
+        rows += own_rows(rows_of(*lines.split(";")), number)
     run = bills.load(bills.write("d/a.csv", csv_text(rows)))
     what = "charges of these files, the same in every column that is read: each charge counts once"
     assert repeated(run) == [f"6 rows repeat {what}"]
     sums = {row[0]: row[2] for row in bills.sums()}
-    for number, (name, (_, count)) in enumerate(ROWS.items()):
-        assert sums[f"aws/{own_text('111122223333', number)}"] == count, name
+    for number, (name, _, count) in enumerate(ROWS):
+        assert sums[f"aws/{own_text('111122223333', number)}"] == int(count), name
     own = own_text("111122223333", 0)
     ids = {charge["line_item_id"] for charge in bills.charges() if charge["billing_account_id"] == own}
     assert ids == {f"id{hour}" for hour in range(6)}

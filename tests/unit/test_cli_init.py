@@ -22,9 +22,8 @@ PAGES: dict[str, object] = {
 
 def serve(fake: Fake, pages: dict[str, object], status: int = 200) -> str:
     def page(question: Question) -> Reply:
-        data = next(
-            (data for path, data in pages.items() if question.path.partition("?")[0].endswith(path)), None
-        )
+        asked = question.path.partition("?")[0]
+        data = next((data for path, data in pages.items() if asked.endswith(path)), None)
         return Reply(status if data else 404, {"status": "success", "data": data})
 
     fake.trick = page
@@ -64,15 +63,8 @@ def test_yes_takes_the_default_where_nothing_is_found(work: Path) -> None:
 
 
 def test_a_given_url_and_store_and_file(work: Path) -> None:
-    call(
-        "init",
-        "--url",
-        "https://prometheus.example.invalid/",
-        "--store",
-        'odd "name".duckdb',
-        "--config",
-        "etc/costs.toml",
-    )
+    odd = ("--store", 'odd "name".duckdb', "--config", "etc/costs.toml")
+    call("init", "--url", "https://prometheus.example.invalid/", *odd)
     config = load_config(Path("etc/costs.toml"), environ={}, cwd=work)
     assert config.prometheus[0].url == "https://prometheus.example.invalid"
     assert config.store == work / "etc" / 'odd "name".duckdb'

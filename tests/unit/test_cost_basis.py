@@ -14,6 +14,7 @@ from gpucost.config.model import Config, Prices
 from gpucost.engine import run_stages
 from gpucost.price import load_price_list
 from gpucost.store.connection import Store
+from tests.text_tables import text_rows
 
 BASES = ("opencost", "scad", "sku")
 PAGE = Path(__file__).parents[2] / "docs" / "cost-basis.md"
@@ -90,7 +91,7 @@ def test_a_kind_of_node_without_list_price_is_split_by_weights(splits: Splits) -
     assert splits["scad"][0][OWN][1] == pytest.approx(90 / (90 + 9 * 7 + 8e9 / 2**30))
 
 
-def listed(folder: Path, types: list[tuple[str, str]]) -> dict[str, tuple[Decimal, int]]:
+def listed(folder: Path, types: list[tuple[str, ...]]) -> dict[str, tuple[Decimal, int]]:
     """On-demand list price per hour, and GPUs, of instance types."""
     with Store(folder / "catalog.duckdb").write() as con:
         load_catalog(con)
@@ -107,12 +108,7 @@ def listed(folder: Path, types: list[tuple[str, str]]) -> dict[str, tuple[Decima
 
 
 def test_the_page_shows_what_each_basis_does(tmp_path: Path, splits: Splits) -> None:
-    types = [
-        ("gcp", "a2-highgpu-1g"),
-        ("gcp", "a3-highgpu-8g"),
-        ("gcp", "g2-standard-4"),
-        ("aws", "p5.48xlarge"),
-    ]
+    types = text_rows("gcp | a2-highgpu-1g\ngcp | a3-highgpu-8g\ngcp | g2-standard-4\naws | p5.48xlarge")
     lines = []
     for name, (price, gpus) in sorted(listed(tmp_path, types).items()):
         lines.append(f"| `{name}` | `node` | 100.0 % | | | ${price / gpus:.4f} |")

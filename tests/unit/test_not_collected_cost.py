@@ -52,9 +52,8 @@ def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tu
     assert sum(row.own_cost for row in rows) == nodes.not_collected_cost
     assert sum(row.not_collected.not_collected_gpu_hours for row in rows if row.not_collected) == 16 * 528
     assert len(rows) == {"gpu_model": 1, "node": 44, "namespace": 528}.get(view.by[0], 1)
-    assert [row.kind for row in view.rows] == sorted(
-        (row.kind for row in view.rows), key=("allocated", "unallocated", "not_collected").index
-    )
+    kinds = [row.kind for row in view.rows]
+    assert kinds == sorted(kinds, key=("allocated", "unallocated", "not_collected").index)
     if "node" in by:
         assert {row.keys["node"] for row in rows} == {"a100-1", "a100-spot"}
     payload = to_dict(view)

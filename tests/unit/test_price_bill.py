@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -36,12 +35,10 @@ RATES = {"fx": {"EUR": Decimal("1.5")}}
 Row = dict[str, Any]
 
 
-def node_of(from_hour: float, to_hour: float, **changed: Any) -> Row:
-    return (
-        NODE
-        | {"up_from_ms": START + int(from_hour * MS_PER_HOUR), "up_to_ms": START + int(to_hour * MS_PER_HOUR)}
-        | changed
-    )
+def node_of(*hours: float) -> Row:
+    """A node that is up from one hour to another."""
+    edges = (START + int(hour * MS_PER_HOUR) for hour in hours)
+    return NODE | dict(zip(("up_from_ms", "up_to_ms"), edges, strict=True))
 
 
 @dataclass(frozen=True)
@@ -218,12 +215,13 @@ NUMBERS = {name: number for number, name in enumerate(CASES)}
 
 def own(name: str, text: str) -> str:
     """A machine's id in a case: no other case has it."""
-    number = NUMBERS[name]
-    return (
-        re.sub(r"vmss(?=/|$)", rf"\g<0>{number}", text, flags=re.IGNORECASE)
-        if "vmss" in text.lower()
-        else f"{text}-{number}"
-    )
+    in_set, found = re.subn(r"vmss(?=/|$)", rf"\g<0>{NUMBERS[name]}", text, flags=re.IGNORECASE)
+    return in_set if found else f"{text}-{NUMBERS[name]}"
+
+
+def number_of(name: str, node: Row) -> int:
+    """A node's number among those of all cases."""
+    return NUMBERS[name] * 10 + int(node["node_id"])
 
 
 class Priced:
@@ -236,18 +234,12 @@ class Priced:
         with empty_store() as con:
             for name, case in CASES.items():
                 for options, rows in case.bills:
-                    account = {"account": f"{name} 4444"}
-                    bill(
-                        con,
-                        *(account | row | {"key": own(name, row.get("key", "i-0abc"))} for row in rows),
-                        **options,
-                    )
+                    shared = {"account": f"{name} 4444"}
+                    keys = [{"key": own(name, row.get("key", "i-0abc"))} for row in rows]
+                    bill(con, *(shared | row | key for row, key in zip(rows, keys, strict=True)), **options)
                 for node in case.nodes:
-                    changed = {
-                        "node_id": NUMBERS[name] * 10 + node["node_id"],
-                        "node": f"{node['node']} {name}",
-                    }
-                    changed |= {"machine_id": own(name, node["machine_id"])} if node["machine_id"] else {}
+                    changed = {"node_id": number_of(name, node), "node": f"{node['node']} {name}"}
+                    changed["machine_id"] = node["machine_id"] and own(name, node["machine_id"])
                     self.nodes.append(node | changed)
             change_bill_rows(con, "UPDATE bill_rows SET sku_description = 'Nvidia Tesla T4 GPU running in Americas' "
                         "WHERE instance_key LIKE 'p/z/n1-gpu%' AND source_row = 1")  # fmt: skip
@@ -275,12 +267,8 @@ class Priced:
                 con.execute("UPDATE bills SET load_bills = 1")
 
     def origin(self, name: str) -> set[str]:
-        number = NUMBERS[name]
-        return {
-            origin
-            for node_id, origin in self.answers[CASES[name].sharing]["origins"]
-            if node_id // 10 == number
-        }
+        origins = self.answers[CASES[name].sharing]["origins"]
+        return {origin for node_id, origin in origins if node_id // 10 == NUMBERS[name]}
 
     def hours(self, name: str, key: str = "i-0abc") -> tuple[float, ...]:
         key = own(name, key)
@@ -298,7 +286,7 @@ def test_what_a_bill_prices(priced: Priced, name: str) -> None:
     case = CASES[name]
     billed = []
     for node in case.nodes:
-        segments = priced.segments[case.sharing][NUMBERS[name] * 10 + node["node_id"]]
+        segments = priced.segments[case.sharing][number_of(name, node)]
         billed += [
             (node["node_id"], start, end, float(value))
             for _, start, end, value, source, _ in segments
@@ -312,13 +300,10 @@ def test_what_a_bill_prices(priced: Priced, name: str) -> None:
 
 
 def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
-    segments = priced.segments["pooled"][NUMBERS["the hours that it covers"] * 10 + 1]
-    assert [segment[3:] for segment in segments] == [
-        (Decimal(7), "price_book", None),
-        (Decimal(10), "bill", date(2026, 10, 1)),
-        (Decimal(12), "bill", date(2026, 10, 1)),
-        (Decimal(7), "price_book", None),
-    ]
+    segments = priced.segments["pooled"][number_of("the hours that it covers", NODE)]
+    assert [f"{float(price):g} {source} {day}" for *_, price, source, day in segments] == [
+        "7 price_book None", "10 bill 2026-10-01", "12 bill 2026-10-01", "7 price_book None"
+    ]  # fmt: skip
     for name, origin in {
         "a scale set that is not split": "azure, 2026-10, the scale set's cost spread over its nodes, spread over the day",
         "a day is spread over the hours that it bills": "aws, 2026-10, spread over the day",
@@ -332,10 +317,8 @@ def test_hours_and_costs_of_machines(priced: Priced) -> None:
         name = f"a bill without hours is of those that its node was up: {none}"
         assert priced.hours(name, "i-unseen")[::3] == (24, 2)
     assert priced.hours("a later billing period corrects an hour")[:2] == (2, 16)
-    pool = [
-        priced.hours("machines of one kind share commitments", key)
-        for key in ("i-0abc", "i-0def", "i-unseen")
-    ]
+    machines = ("i-0abc", "i-0def", "i-unseen")
+    pool = [priced.hours("machines of one kind share commitments", key) for key in machines]
     assert sum(row[1] for row in pool) == sum(row[2] for row in pool) == 15
     gpus = "a machine with a GPU attached is one of GPUs"
     assert priced.hours(gpus, "p/z/n1-gpu")[1] == 13

@@ -38,7 +38,7 @@ def machines(kind: str, **more: Any) -> dict[str, Any]:
     nodes = [node("n1", kind, 0, 48), node("n2", kind, 5.25, 30.75), node("n3", kind, 2, 40.5, "spot")]
     pods = [
         pod("a", "n1", [0], 1, 30, "train"),
-        pod("b", "n1", [last], 30, 47.5, "serve") if last else pod("b", "n1", [0], 30, 47.5, "serve"),
+        pod("b", "n1", [last], 30, 47.5, "serve"),
         pod("c", "n2", [0], 6, 29.25, "serve"),
         pod("d", "n3", list(range(last + 1)), 3.5, 39.25, "batch"),
     ]
@@ -101,9 +101,8 @@ class Billed:
         assert all(result.loaded for result in run.results)
 
     def sharing(self, how: str) -> Config:
-        return self.config.model_copy(
-            update={"prices": self.config.prices.model_copy(update={"commitment_sharing": how})}
-        )
+        prices = self.config.prices.model_copy(update={"commitment_sharing": how})
+        return self.config.model_copy(update={"prices": prices})
 
     def check(self, told: list[Charge], *, pooled: bool = True) -> Fraction:
         """Holds the cost of every pod and of what nobody held against the exact one; returns the cost of all nodes."""
@@ -111,10 +110,11 @@ class Billed:
         book = billed_book(told, read_book(self.folder / "prices.csv"), pooled=pooled)
         truth = calculate(self.fleet, book)
         start, end = self.fleet["start"] * 1000, self.fleet["end"] * 1000
-        said = by_pod(self.store, start, end)
-        assert {key: round(figures.cost, 6) for key, figures in said.items()} == {
-            key: round(figures.cost, 6) for key, figures in truth.pods.items()
-        }
+        said, exact = (
+            {key: round(figures.cost, 6) for key, figures in pods.items()}
+            for pods in (by_pod(self.store, start, end), truth.pods)
+        )
+        assert said == exact
         everything = total(self.store, start, end)
         assert round(everything.unallocated_cost, 6) == round(truth.total.unallocated_cost, 6)
         assert not unpaid(self.store)

@@ -11,6 +11,7 @@ from gpucost.periods import Period, from_ms
 from tests.fleets.test_fleets import STAGES
 from tests.frozen.test_answers import check
 from tests.profiles import listed, profiled_stages
+from tests.text_tables import text_rows
 from tests.unit.slurm_activity import SHOWN, gpuutil, plugins
 from tests.unit.slurm_words import (
     ALL_GPUS,
@@ -114,6 +115,14 @@ REQUEUED = jobs("""
     4     360  500 n2       1 COMPLETED    350      350
     5     620  700 n2       1 COMPLETED    500      620""")
 
+#: Sums and means that a plugin told, and active hours and mean utilization of them.
+GPUUTIL = text_rows("""
+    100 | 100 | 4 | 0.25
+    150 | 150 | 4 | 0.375
+    -   | 40  | 4 | 0.2
+    -   | 150 | 4 | 0.375
+    4   | 4   | 0 | 0.01
+    900 | 900 | 4 | 0.5""")
 #: sinfo's text, and accounts and shares in JSON.
 SINFO = (
     "NODELIST PARTITION GRES AVAIL_FEATURES\nn1 gpu* gpu:a100:4 fast,new\nn1 debug gpu:a100:4 fast,new\n"
@@ -251,11 +260,9 @@ SCENES = {
         series=dcgm("n2", {f"{gpu}": (busy, {"gpu": f"{gpu}"}) for gpu, busy in enumerate((90, 0, 70, 0))}),
         measured={"1": (1, 1, 0, 0.45), "2": (0, 2, 0, 0)}) for way, shown in SHOWN.items()},
     **{f"gpuutil {total} of all, {average} on average": scene(
-        gpuutil(total, average), f"sums cost=14.4 idle_cost={0 if active else 14.4}",
-        measured={"1": (active, 4 - active, 0, mean)})
-       for total, average, active, mean in (
-           ("100", "100", 4, 0.25), ("150", "150", 4, 0.375), ("-", "40", 4, 0.2), ("-", "150", 4, 0.375), ("4", "4", 0, 0.01),
-           ("900", "900", 4, 0.5))},
+        gpuutil(total, average), f"sums cost=14.4 idle_cost={0 if int(active) else 14.4}",
+        measured={"1": (int(active), 4 - int(active), 0, float(mean))})
+       for total, average, active, mean in GPUUTIL},
     "no gpuutil": scene(gpuutil("-", "-", "-"), measured={"1": (0, 0, 4, None)}),
     "plugins that cannot measure": plugins(),
     "sinfo, and accounts and shares in JSON": scene(

@@ -19,32 +19,40 @@ from gpucost.questions.units import reading as units
 from gpucost.questions.units.query import UnitView
 from tests.replay.cases.words import busy, fleet, node, pod
 from tests.replay.work import asked, counter, put, stored
-from tests.text_tables import table
+from tests.text_tables import table, text_rows
 from tests.unit.whatif_costs import figures
 
+Both = tuple[Any, Any]
 PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 MONEY = (*PARTS, "cost", "idle_cost", "cache_saved_cost")
-ALL, TWO = [0, 1, 2, 3], [("llm-0", [0, 1]), ("other-0", [2, 3])]
 #: Pods of Deployments by their namespace, each on a $4 node of 4 L4s for two days.
-PODS = {
-    **{key: [("llm-0", ALL)] for key in ("share", "partly", "cached", "unserved", "nobody")}, "workloads": TWO, "days": TWO,
-    "pools": [("llm-prefill-0", [0]), ("llm-decode-0", [1, 2, 3])], "any": [("llm-0", [0, 1, 2]), ("other-0", [3])],
-}  # fmt: skip
+PODS = text_rows("""
+    share     | llm-0         | 0123
+    partly    | llm-0         | 0123
+    cached    | llm-0         | 0123
+    unserved  | llm-0         | 0123
+    nobody    | llm-0         | 0123
+    workloads | llm-0         | 01
+    workloads | other-0       | 23
+    days      | llm-0         | 01
+    days      | other-0       | 23
+    pools     | llm-prefill-0 | 0
+    pools     | llm-decode-0  | 123
+    any       | llm-0         | 012
+    any       | other-0       | 3""")
 SPANS = {("any", "llm-0"): (0, 43.7), ("any", "other-0"): (1.3, 48)}
 
 
 def served() -> dict[str, Any]:
     """The fleet: every namespace's pods, busy for the first half of their time."""
     pods, util = [], {}
-    for namespace, told in PODS.items():
-        for name, gpus in told:
-            start, end = SPANS.get((namespace, name), (0, 48))
-            owner = ["Deployment", name.rsplit("-", 1)[0]]
-            pods.append(pod(name, f"serve-{namespace}", gpus, start, end, namespace=namespace, owner=owner))
-            util.update(busy(f"serve-{namespace}", gpus, start, (start + end) / 2))
-    return fleet(
-        48, [node(f"serve-{namespace}", "g6.12xlarge", 0, 48) for namespace in PODS], pods, util, scrape=600
-    )
+    nodes = dict.fromkeys(namespace for namespace, *_ in PODS)
+    for namespace, name, held in PODS:
+        start, end = SPANS.get((namespace, name), (0, 48))
+        gpus, owner = [*map(int, held)], ["Deployment", name.rsplit("-", 1)[0]]
+        pods.append(pod(name, f"serve-{namespace}", gpus, start, end, namespace=namespace, owner=owner))
+        util.update(busy(f"serve-{namespace}", gpus, start, (start + end) / 2))
+    return fleet(48, [node(f"serve-{name}", "g6.12xlarge", 0, 48) for name in nodes], pods, util, scrape=600)
 
 
 def engine(
@@ -89,7 +97,7 @@ TOLD = """
 
 
 @pytest.fixture(scope="module")
-def fleet_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]:
+def fleet_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     config, store = stored(served(), tmp_path_factory.mktemp("tenants"))
     series = []
     for row in table(TOLD):
@@ -102,9 +110,7 @@ def fleet_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any
         yield config, store
 
 
-def by(
-    both: tuple[Any, Any], namespace: str, *names: str, hours: float = 24, basis: str = "allocated"
-) -> UnitView:
+def by(both: Both, namespace: str, *names: str, hours: float = 24, basis: str = "allocated") -> UnitView:
     return asked(*both, partial(units.tokens, by=names, basis=basis), (0, hours), namespaces=(namespace,))
 
 
@@ -127,7 +133,7 @@ SHARES = """
 
 
 @pytest.mark.parametrize("case", table(SHARES), ids=lambda case: f"{case['space']} by {case['by']}")
-def test_tenants_share_what_a_model_cost(fleet_of_all: tuple[Any, Any], case: dict[str, str]) -> None:
+def test_tenants_share_what_a_model_cost(fleet_of_all: Both, case: dict[str, str]) -> None:
     config, store = fleet_of_all
     config = config.model_copy(update={"serving": Serving(prefill=["*-prefill"], decode=["*-decode"])})
     by_names = case["by"].split()
@@ -139,7 +145,7 @@ def test_tenants_share_what_a_model_cost(fleet_of_all: tuple[Any, Any], case: di
     assert costs == case["prompt, generation, cost"].split("; ")
 
 
-def test_tokens_of_tenants_and_what_is_said_without_any(fleet_of_all: tuple[Any, Any]) -> None:
+def test_tokens_of_tenants_and_what_is_said_without_any(fleet_of_all: Both) -> None:
     (row, _) = sorted(by(fleet_of_all, "share", "tenant").rows, key=lambda row: row["tenant"])
     units = "prompt_tokens generation_tokens cached_tokens cost_per_million_prompt_tokens"
     assert figures(row, units) == "6000000 500000 None 6"

@@ -24,7 +24,7 @@ from tests.replay.cases.words import fleet, node, pod
 from tests.replay.work import counter, put, stored
 from tests.unit.bills import csv_text
 from tests.unit.served import on_nodes
-from tests.unit.test_api_cost import focus
+from tests.unit.test_api_cost_answers import focus
 from tests.unit.test_whatif_tokens import MILLION, NODE, PRICES, REPLICA, TOKENS
 from tests.unit.whatif_costs import ask, assert_refused
 

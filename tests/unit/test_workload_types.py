@@ -103,9 +103,10 @@ def test_each_kind_of_workload(types_of: dict[str, str], name: str) -> None:
 
 def test_a_rule_has_to_match_something(tmp_path: Path) -> None:
     file = tmp_path / "gpucost.toml"
-    file.write_text('[[workload_types]]\ntype = "batch"\n')
-    with pytest.raises(ConfigError, match="needs one of namespaces, names, kinds and labels"):
-        load_config(file, environ={})
-    file.write_text('[waste]\nforgotten_after = "soon"\n')
-    with pytest.raises(ConfigError, match="forgotten_after"):
-        load_config(file, environ={})
+    for text, message in (
+        ('[[workload_types]]\ntype = "batch"\n', "needs one of namespaces, names, kinds and labels"),
+        ('[waste]\nforgotten_after = "soon"\n', "forgotten_after"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=message):
+            load_config(file, environ={})
