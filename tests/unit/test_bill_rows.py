@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from pathlib import Path
-
 import duckdb
 import pytest
 from pydantic import ValidationError
 
-from gpucost import pipeline
 from gpucost.collect.bill.load import BillRun
 from gpucost.config.model import Bills as BillSettings
-from gpucost.config.model import Config, Team
+from gpucost.config.model import Config
 from gpucost.questions.reconcile import reconciliation
 from gpucost.store.schema import _migrations
-from tests.replay import bill_files
-from tests.replay.billing import charges
-from tests.replay.cases.words import busy, fleet, node, pod
 from tests.text_tables import text_rows
 from tests.unit import test_bill_azure as azure
 from tests.unit.bills import Bills, csv_text, item, own_rows, own_text, usage
 from tests.unit.test_bill_load import report, rows_of
-from tests.unit.test_price_bill_fleets import Billed
 
 LINES = rows_of("line 0-5")
 
@@ -143,29 +135,3 @@ def test_rows_of_an_older_store_stay_when_they_are_parted() -> None:
         assert not con.execute("FROM before EXCEPT ALL FROM bill_rows").fetchall()
         assert con.execute("SELECT count(*) FROM bill_rows").fetchall() == [(10,)]
         assert con.execute("SELECT count(*) FROM bill_details").fetchall() == [(6,)]
-
-
-def test_pods_on_a_categorys_nodes_are_the_teams(tmp_path: Path) -> None:
-    nodes = [node("n1", "p4de.24xlarge", 0, 4), node("n2", "p4de.24xlarge", 0, 4)]
-    pods = [
-        pod("a", "n1", [0], 0.5, 3, "train"),
-        pod("b", "n2", [0], 0.5, 3, "train"),
-        pod("c", "n1", [1], 0.5, 3, "serve"),
-    ]
-    billed = Billed(tmp_path, fleet(4, nodes, pods, busy("n1", [0], 1, 3), scrape=900))
-    told = list(charges(billed.fleet, lambda *_: ("on_demand", Decimal(20))))
-    head, *lines = bill_files.aws_cur(told, legacy=True).splitlines()
-    machine = next(charge.instance_id for charge in told if charge.node["name"] == "n1")
-    made = [f"{line},{'Research' if machine in line else 'Serving'}\n" for line in lines]
-    billed.bill("".join([f"{head},costCategory/Department\n", *made]), "cur.csv", "aws")
-    teams = [
-        Team(name="nlp", cost_categories={"department": ["Research"]}),
-        Team(name="front", namespaces=["serve"]),
-    ]
-    pipeline.attribute(billed.config.model_copy(update={"teams": teams}), billed.store)
-    found = "SELECT DISTINCT node, namespace, team FROM costs WHERE kind = 'allocated' ORDER BY ALL"
-    assert billed.store.query(found)[1] == [
-        ("n1", "serve", "front"),
-        ("n1", "train", "nlp"),
-        ("n2", "train", "unassigned"),
-    ]

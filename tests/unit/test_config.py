@@ -191,6 +191,8 @@ units = [{ name = "a", unit = "request", metric = "m", kind = "gauge" }]  -> is 
 currency = "dollars"  -> currency
 bills.currency = "euro"  -> bills.currency
 idle = 5  -> should be a table
+workload_types = [{ type = "batch" }]  -> needs one of namespaces, names, kinds and labels
+waste.forgotten_after = "soon"  -> forgotten_after
 timezone = "../etc/passwd"  -> IANA
 prices.cost_basis = "residual"  -> prices.cost_basis (gpucost.toml:1): the value 'residual' was removed; use "sku"
 engine.workers = 2  -> engine.workers (gpucost.toml:1): was removed; delete it, or set engine.name

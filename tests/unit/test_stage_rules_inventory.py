@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpucost.config.model import Config, Team, WorkloadTypeRule
+from gpucost.inventory import stage
+from tests.text_tables import text_rows
 from tests.unit.stage_tables import Rule, Tables
 
 RULES = {
@@ -299,6 +302,44 @@ RULES = {
         sql="CREATE TEMP TABLE node_facts AS SELECT *, NULL::DOUBLE AS mig_slices FROM main.nodes LIMIT 0",
         fixture="inventory",
     ),
+    "a pod on a node whose bill has a team's cost category is the team's": Rule(
+        "inventory/50_allocation_teams",
+        """
+        settings: teams_configured
+        true
+
+        allocated: allocation_id INT, cluster VARCHAR, namespace VARCHAR, uid VARCHAR, node_id INT
+        1, 'c', 'train', 'a', 1
+        2, 'c', 'train', 'b', 2
+        3, 'c', 'serve', 'c', 1
+
+        label_history: kind VARCHAR, cluster VARCHAR, name VARCHAR, labels MAP(VARCHAR, VARCHAR), from_ms BIGINT, to_ms BIGINT
+
+        team_globs: ordinal INT, team VARCHAR, pattern VARCHAR, clusters VARCHAR[]
+        1, 'front', 'serve', []
+
+        team_values: ordinal INT, team VARCHAR, label VARCHAR, value VARCHAR
+
+        team_categories: ordinal INT, team VARCHAR, category VARCHAR, value VARCHAR, clusters VARCHAR[]
+        0, 'nlp', 'department', 'Research', []
+
+        node_facts: node_id INT, cluster VARCHAR, machine_id VARCHAR
+        1, 'c', 'aws:///us-east-1a/i-0ABC'
+        2, 'c', 'aws:///us-east-1a/i-0def'
+
+        bill_rows: instance_key, kind, cost_categories, charge_period_start
+        'i-0abc', 'instance', MAP {'Department': 'Research'}, '2026-03-05'
+        'i-0def', 'instance', MAP {'Department': 'Serving'}, '2026-03-05'
+        """,
+        """
+        SELECT allocation_id, team FROM allocation_teams ORDER BY 1
+        1 | nlp
+        2 | unassigned
+        3 | front
+        """,
+        known={"has_team_categories": True},
+        fixture="inventory",
+    ),
 }
 
 
@@ -316,59 +357,14 @@ def test_a_number_is_above_none_and_at_most_the_most_that_makes_sense(inventory:
     assert [number for (number,) in numbers] == [None, None, None, None, None, None, 0.5, 100]
 
 
-def test_a_workload_is_of_the_type_of_the_first_rule_that_knows_it(inventory: Tables) -> None:
-    columns = "kind VARCHAR, namespace VARCHAR, name VARCHAR, labels MAP(VARCHAR, VARCHAR), image VARCHAR, type VARCHAR"
-    cases = (
-        "'Deployment', 'ruled', 'web', MAP {'label_gpucost_io_workload_type': 'batch'}, NULL, 'development'",
-        "'Deployment', 'ns', 'web', MAP {'label_gpucost_io_workload_type': 'Batch'}, NULL, 'batch'",
-        "'StatefulSet', 'ns', 'nb', MAP {'label_notebook_name': 'nb'}, NULL, 'development'",
-        "'Job', 'ns', 'x', MAP {'label_serving_kserve_io_inferenceservice': 'x'}, NULL, 'inference'",
-        "'Pod', 'ns', 'x1', MAP {'label_ray_io_serve': 'true'}, NULL, 'inference'",
-        "'Pod', 'ns', 'x2', MAP {'label_ray_io_cluster': 'x'}, NULL, 'training'",
-        "'Pod', 'ns', 'x3', MAP {'label_jobset_sigs_k8s_io_jobset_name': 'x'}, NULL, 'training'",
-        "'CronJob', 'ns', 'pretrain-llm', NULL, NULL, 'training'",
-        "'Job', 'ns', 'nightly-eval', NULL, NULL, 'batch'",
-        "'CronJob', 'ns', 'nightly', NULL, NULL, 'batch'",
-        "'Job', 'ns', 'y', NULL, NULL, 'training'",
-        "'Deployment', 'ns', 'my-jupyter', NULL, NULL, 'development'",
-        "'Pod', 'ns', 'x4', NULL, 'quay.io/Jupyter/base', 'development'",
-        "'Pod', 'ns', 'x5', MAP {'label_app': 'vLLM'}, NULL, 'inference'",
-        "'Deployment', 'ns', 'z', NULL, NULL, 'inference'",
-        "'Pod', 'ns', 'x6', NULL, NULL, 'other'",
+def test_types_and_categories_of_the_configuration_are_those_of_stages(tables: Tables) -> None:
+    kinds = WorkloadTypeRule(type="batch", names=["a-*"], kinds=["Job"])
+    labels = WorkloadTypeRule(type="other", labels={"tier": ["test", "dev"]})
+    teams = [Team(name="nlp", cost_categories={"department": ["Research"]})]
+    stage(tables.con, Config(workload_types=[kinds, labels], teams=teams))
+    assert tables.texts("SELECT * FROM type_rules ORDER BY ordinal") == text_rows("""
+        0 | batch | [] | ['a-*'] | ['Job'] | []
+        1 | other | [] | [] | [] | ['label_tier=test', 'label_tier=dev']""")
+    assert tables.texts("SELECT *, getvariable('has_team_categories') FROM team_categories") == text_rows(
+        "0 | nlp | department | Research | [] | True"
     )
-    inventory.make(f"cases: {columns}", *cases)
-    inventory.con.execute(
-        "CREATE TEMP TABLE allocated AS SELECT row_number() OVER () AS allocation_id, 'c' AS cluster, namespace,"
-        " name || '-0' AS pod, name || kind || namespace AS uid, kind AS workload_kind, kind || '/' || name AS workload,"
-        " 10::BIGINT AS held_from_ms, 90::BIGINT AS held_to_ms, labels, image, type FROM cases"
-    )
-    inventory.con.execute(
-        "CREATE TEMP TABLE label_history AS SELECT 'pod' AS kind, cluster, uid AS name, labels, 20 AS from_ms"
-        " FROM allocated WHERE pod <> 'x6-0'"
-        " UNION ALL SELECT 'pod', cluster, uid, MAP {'label_notebook_name': 'old'}, 10 FROM allocated WHERE pod <> 'x6-0'"
-    )
-    inventory.con.execute(
-        "INSERT INTO state_intervals BY NAME SELECT cluster, 'kube_pod_container_info' AS metric, uid,"
-        " MAP {'image': image} AS labels FROM allocated WHERE image IS NOT NULL"
-    )
-    inventory.make(
-        "type_rules: type VARCHAR, ordinal INT, namespaces VARCHAR[], names VARCHAR[], kinds VARCHAR[], labels VARCHAR[]",
-        "'inference', 2, ['rule*'], [], [], []",
-        "'development', 1, ['rule*'], ['web'], ['Deployment'], []",
-        "'training', 0, ['rule*'], ['web'], ['Job'], []",
-    )
-    inventory.con.execute(
-        "CREATE TEMP TABLE pods AS SELECT cluster, uid, type = 'batch' AS failed,"
-        " CASE workload_kind WHEN 'Job' THEN 40 WHEN 'CronJob' THEN 95 WHEN 'Pod' THEN 5 END AS pending_to_ms FROM allocated"
-    )
-    inventory.add("allocation_traits: allocation_id")
-    inventory.run("inventory/43_workload_types")
-    assert (
-        inventory.rows(
-            "SELECT workload, type, workload_type FROM allocated JOIN allocation_traits USING (allocation_id)"
-            " WHERE type <> workload_type OR failed <> (type = 'batch') OR started_ms IS DISTINCT FROM"
-            " CASE workload_kind WHEN 'Job' THEN 40 WHEN 'CronJob' THEN 90 WHEN 'Pod' THEN 10 END"
-        )
-        == []
-    )
-    assert inventory.rows("SELECT count(*) FROM allocation_traits") == [(len(cases),)]
