@@ -254,6 +254,121 @@ RULES = {
         2 | 40 | 50 | 0.5
         """,
     ),
+    # prices, here 7 hours each, are called by the hour in which they begin; a bill is shared by its nodes
+    "unseen time: one of two machines of a scale set ends when it is seen last": Rule(
+        "attribute/days/15_unseen_time",
+        """
+        collected: cluster, from_ms, to_ms
+        'c', 0, 5h
+        'c', 15h, 24h
+
+        coverage_gaps: cluster, from_ms, to_ms, kind
+        'c', 5h, 15h, 'not_collected'
+
+        billed_hours: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, instance_hours DOUBLE
+        'm', 0, 24h, 28.95
+
+        nodes: node_id, cluster, up_from_ms, up_to_ms, gpu_count
+        0, 'c', 0, 17820000, 1
+        1, 'c', 0, 24h, 1
+
+        billed_nodes: instance_key VARCHAR, node_id UBIGINT, is_scale_set BOOLEAN
+        'm', 0, true
+        'm', 1, true
+
+        node_prices: node_id, from_ms, to_ms, price_per_hour, price_source
+        0, 0, 7h, 0, 'bill'
+        0, 7h, 14h, 7, 'bill'
+        0, 14h, 15h, 14, 'bill'
+        1, 0, 7h, 0, 'bill'
+        1, 7h, 14h, 7, 'bill'
+        1, 14h, 21h, 14, 'bill'
+        1, 21h, 24h, 21, 'bill'
+        """,
+        """
+        SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_ratio, 3) FROM unseen_time ORDER BY ALL
+        0 | 5 | 7 | 0 | 0.5
+        0 | 7 | 14 | 7 | 0.5
+        0 | 14 | 15 | 14 | 0.5
+        1 | 5 | 7 | 0 | 0.5
+        1 | 7 | 14 | 7 | 0.5
+        1 | 14 | 15 | 14 | 0.5
+        """,
+    ),
+    "unseen time: a machine is registered again while nothing is collected": Rule(
+        "attribute/days/15_unseen_time",
+        """
+        collected: cluster, from_ms, to_ms
+        'c', 0, 5h
+        'c', 15h, 24h
+
+        coverage_gaps: cluster, from_ms, to_ms, kind
+        'c', 5h, 15h, 'not_collected'
+
+        billed_hours: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, instance_hours DOUBLE
+        'm', 0, 24h, 20.0
+
+        nodes: node_id, cluster, up_from_ms, up_to_ms, gpu_count
+        0, 'c', 0, 17820000, 1
+        1, 'c', 10h, 24h, 1
+
+        billed_nodes: instance_key VARCHAR, node_id UBIGINT, is_scale_set BOOLEAN
+        'm', 0, false
+        'm', 1, false
+
+        node_prices: node_id, from_ms, to_ms, price_per_hour, price_source
+        0, 0, 7h, 0, 'bill'
+        0, 7h, 10h, 7, 'bill'
+        1, 10h, 17h, 10, 'bill'
+        1, 17h, 24h, 17, 'bill'
+        """,
+        """
+        SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_ratio, 3) FROM unseen_time ORDER BY ALL
+        0 | 5 | 7 | 0 | 0.605
+        0 | 7 | 10 | 7 | 0.605
+        1 | 10 | 15 | 10 | 0.605
+        """,
+    ),
+    "unseen time: more is billed than there is": Rule(
+        "attribute/days/15_unseen_time",
+        """
+        collected: cluster, from_ms, to_ms
+        'c', 0, 5h
+        'c', 15h, 24h
+
+        coverage_gaps: cluster, from_ms, to_ms, kind
+        'c', 5h, 15h, 'not_collected'
+
+        billed_hours: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, instance_hours DOUBLE
+        'm', 0, 24h, 200.0
+
+        nodes: node_id, cluster, up_from_ms, up_to_ms, gpu_count
+        0, 'c', 0, 17820000, 1
+        1, 'c', 0, 24h, 1
+
+        billed_nodes: instance_key VARCHAR, node_id UBIGINT, is_scale_set BOOLEAN
+        'm', 0, false
+        'm', 1, false
+
+        node_prices: node_id, from_ms, to_ms, price_per_hour, price_source
+        0, 0, 7h, 0, 'bill'
+        0, 7h, 14h, 7, 'bill'
+        0, 14h, 15h, 14, 'bill'
+        1, 0, 7h, 0, 'bill'
+        1, 7h, 14h, 7, 'bill'
+        1, 14h, 21h, 14, 'bill'
+        1, 21h, 24h, 21, 'bill'
+        """,
+        """
+        SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_ratio, 3) FROM unseen_time ORDER BY ALL
+        0 | 5 | 7 | 0 | 1
+        0 | 7 | 14 | 7 | 1
+        0 | 14 | 15 | 14 | 1
+        1 | 5 | 7 | 0 | 1
+        1 | 7 | 14 | 7 | 1
+        1 | 14 | 15 | 14 | 1
+        """,
+    ),
 }
 
 
