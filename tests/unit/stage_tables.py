@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from gpucost.engine import dicts, run_stage
 from tests.text_tables import text_rows
 
 if TYPE_CHECKING:
     import duckdb
-    import pytest
 
 HOUR = 3_600_000
 
@@ -104,10 +105,8 @@ class Rule:
     sql: str = ""
     fixture: str = "tables"
 
-    def compare(
-        self, request: pytest.FixtureRequest
-    ) -> Iterator[tuple[list[tuple[str, ...]], list[tuple[str, ...]]]]:
-        """Runs the stage; the rows that it made and those that it should have made, by block."""
+    def check(self, request: pytest.FixtureRequest) -> None:
+        """Runs the stage; the rows that it made are those of each block."""
         tables: Tables = request.getfixturevalue(self.fixture)
         tables.know(**self.known)
         tables.con.execute(self.sql)
@@ -119,7 +118,17 @@ class Rule:
         answer = [] if "FROM" in self.found else dicts(run)
         for head, expected in _blocks(self.found):
             rows = [[row[name] for name in head.split()] for row in answer] if answer else tables.rows(head)
-            yield [tuple(map(_text, row)) for row in rows], text_rows("\n".join(expected))
+            assert [tuple(map(_text, row)) for row in rows] == text_rows("\n".join(expected))
+
+
+def rule_test(rules: Mapping[str, Rule]) -> Callable[[str, pytest.FixtureRequest], None]:
+    """A test of each of these rules."""
+
+    @pytest.mark.parametrize("name", rules)
+    def test_rule(name: str, request: pytest.FixtureRequest) -> None:
+        rules[name].check(request)
+
+    return test_rule
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:

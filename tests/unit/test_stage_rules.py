@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from tests.unit.stage_tables import HOUR, Rule, Tables
+from tests.unit.stage_tables import HOUR, Rule, Tables, rule_test
 
 RULES = {
     "a window takes the place of what it covers and no moment more": Rule(
@@ -301,11 +299,7 @@ RULES = {
     ),
 }
 
-
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+test_rule = rule_test(RULES)
 
 
 HELD = """

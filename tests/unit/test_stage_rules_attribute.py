@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.unit.stage_tables import Rule
+from tests.unit.stage_tables import Rule, rule_test
 
 RULES = {
     "the newest price of a core counts of the catalog and what was collected": Rule(
@@ -371,8 +369,4 @@ RULES = {
     ),
 }
 
-
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+test_rule = rule_test(RULES)

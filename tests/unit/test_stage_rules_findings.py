@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.unit.stage_tables import Rule
+from tests.unit.stage_tables import Rule, rule_test
 
 RULES = {
     "free GPUs by model, with the most that pods held at once in the period": Rule(
@@ -144,8 +142,4 @@ RULES = {
     ),
 }
 
-
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+test_rule = rule_test(RULES)

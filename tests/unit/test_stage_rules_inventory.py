@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpucost.config.model import Config, Team, WorkloadTypeRule
 from gpucost.inventory import stage
 from tests.text_tables import text_rows
-from tests.unit.stage_tables import Rule, Tables
+from tests.unit.stage_tables import Rule, Tables, rule_test
 
 RULES = {
     "a pod ran on the first of two nodes of a name": Rule(
@@ -342,11 +340,7 @@ RULES = {
     ),
 }
 
-
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+test_rule = rule_test(RULES)
 
 
 def test_a_number_is_above_none_and_at_most_the_most_that_makes_sense(inventory: Tables) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.unit.stage_tables import Rule
+from tests.unit.stage_tables import Rule, rule_test
 
 RULES = {
     "a name is one machine at a time": Rule(
@@ -289,8 +287,4 @@ RULES = {
     ),
 }
 
-
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+test_rule = rule_test(RULES)

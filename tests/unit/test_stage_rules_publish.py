@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.unit.stage_tables import Rule, Tables
+from tests.unit.stage_tables import Rule, Tables, rule_test
 
 HOUR = 3_600_000
 _CELLS = (
@@ -84,11 +82,7 @@ RULES = {
     ),
 }
 
-
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+test_rule = rule_test(RULES)
 
 
 def test_an_estimate_of_what_nobody_held_counts_the_part_that_no_bill_covers(tables: Tables) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gpucost.collect.bill import anthropic, azure, oci, openai
 from tests.text_tables import named_rows, text_rows, words
-from tests.unit.stage_tables import Rule, Tables
+from tests.unit.stage_tables import Rule, Tables, rule_test
 
 if TYPE_CHECKING:
     from gpucost.collect.bill.formats import Format
@@ -144,11 +144,7 @@ RULES = {
     ),
 }
 
-
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+test_rule = rule_test(RULES)
 
 
 def _raw(tables: Tables, form: Format, *rows: dict[str, str]) -> None:
