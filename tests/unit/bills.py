@@ -192,7 +192,7 @@ def snake(rows: Rows) -> list[Row]:
 
 def _snake(name: str) -> str:
     letters = [("_" + letter.lower() if letter.isupper() else letter) for letter in name.replace("/", "_")]
-    return "".join(letters).replace("__", "_")
+    return "".join(letters).replace("__", "_").lstrip("_")
 
 
 # What is stored, but for what was mapped: of as many rows, all columns.

@@ -39,6 +39,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
     return load_config(folder / "gpucost.toml", environ={}, cwd=folder)
 
 
+@pytest.fixture(scope="module")
+def module_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a module's own."""
+    return tmp_path_factory.mktemp("module")
+
+
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with neither a config nor a store."""

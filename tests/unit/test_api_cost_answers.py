@@ -74,15 +74,14 @@ class Ledger:
 
 
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    folder = tmp_path_factory.mktemp("ledger")
-    made = Ledger(*stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), folder))
+def ledger(module_path: Path) -> Ledger:
+    made = Ledger(*stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), module_path))
     made.before = made.report()
     rows = [focus(*row, "search") for row in (("input", "10"), ("cached input", "4"), ("output", "2"))]
-    (folder / "openai.csv").write_text(
+    (module_path / "openai.csv").write_text(
         csv_text([*rows, focus("input", "1.2345", "chat"), focus("output", "0.5")])
     )
-    assert not collect_bills(made.store, [LocalTree(folder / "openai.csv")], None).errors
+    assert not collect_bills(made.store, [LocalTree(module_path / "openai.csv")], None).errors
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -158,10 +159,10 @@ Loaded = tuple[BillRun, dict[str, list[Charge]]]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def loaded(module_path: Path) -> Loaded:
     """Each case in a file and an account of its own."""
     texts = [csv_text(own_rows(scene(table)[0], number)) for number, table in enumerate(CASES.values())]
-    return Bills(tmp_path_factory.mktemp("bills")).cases(dict(zip(CASES, texts, strict=True)))
+    return Bills(module_path).cases(dict(zip(CASES, texts, strict=True)))
 
 
 @pytest.mark.parametrize("name", CASES)

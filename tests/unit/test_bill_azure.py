@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,7 +106,9 @@ CASES = {
 machine | kind=instance machine=KEY/virtualmachines/3 hours=24 instance_type=Standard_NC24ads_A100_v4 region=eastus billed=88.152
     effective=88.152 tags='{"aks-managed-poolName": "gpu"}' charge_period_start=2026-03-05T00:00:00
     charge_period_end=2026-03-06T00:00:00 format=azure-cost""",
-    "the machine of a row": """
+    "the machine of a row, whose id keeps its case": """
+machine id=SUB/resourceGroups/Rg/providers/Microsoft.Compute/virtualMachines/GPU-1 AdditionalInfo=
+    | resource_id=SUB/resourceGroups/Rg/providers/Microsoft.Compute/virtualMachines/GPU-1
 machine vm=aks-gpu-1-vmss_12 | machine=KEY/virtualmachines/12
 machine vm=                  | machine=KEY
 machine vm=flex-vm-7 | machine=GROUP/virtualmachines/flex-vm-7
@@ -169,7 +172,7 @@ Loaded = tuple[set[str], dict[str, list[Charge]]]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def loaded(module_path: Path) -> Loaded:
     """Each case in a file and a billing account of its own: what is said of them, and their charges."""
     files = {}
     for number, (name, table) in enumerate(CASES.items(), 1):
@@ -177,11 +180,11 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
         rows = [{renamed(column): value for column, value in one.items()} for one in scene(table, item)[0]]
         text = csv_text(rows).replace("00000001", f"{number:08}").replace("4711", f"9{number}")
         files[name] = ("\ufeff" if number % 2 else "") + text
-    bills = Bills(tmp_path_factory.mktemp("bills"))
+    bills = Bills(module_path)
     run, charges = bills.cases(files, provider="azure", currency="EUR")
     for number, told in enumerate(charges.values(), 1):
         for charge in told:
-            for column in ("instance_key", "sub_account_id"):
+            for column in ("instance_key", "resource_id", "sub_account_id"):
                 charge[column] = charge[column] and charge[column].replace(f"{number:08}", "00000001")
     return {finding.code for finding in run.findings}, charges
 
@@ -189,7 +192,12 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 @pytest.mark.parametrize("name", CASES)
 def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
     key = SET.lower()
-    table = CASES[name].replace("KEY", key).replace("GROUP", key.rpartition("/virtualmachinescalesets")[0])
+    table = (
+        CASES[name]
+        .replace("SUB", SUB)
+        .replace("KEY", key)
+        .replace("GROUP", key.rpartition("/virtualmachinescalesets")[0])
+    )
     check_scene(loaded[1][name], scene(table, str)[1])
 
 

@@ -344,9 +344,9 @@ OTHERS = {
 
 
 @pytest.fixture(scope="module")
-def priced(tmp_path_factory: pytest.TempPathFactory) -> Priced:
+def priced(module_path: Path) -> Priced:
     node = "aws:///use1-az4/sagemaker/cluster/hyperpod-tqci9uwuwqiz-i-0aaa"
-    return Priced(tmp_path_factory.mktemp("bills"), CASES | OTHERS, {HYPERPOD: node})
+    return Priced(module_path, CASES | OTHERS, {HYPERPOD: node})
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.test_bill_discounts import HEAVY, PLAN_FEE, Priced, case
@@ -71,8 +73,8 @@ all | 2026-03=720"""),
 
 
 @pytest.fixture(scope="module")
-def priced(tmp_path_factory: pytest.TempPathFactory) -> Priced:
-    return Priced(tmp_path_factory.mktemp("bills"), CASES, {})
+def priced(module_path: Path) -> Priced:
+    return Priced(module_path, CASES, {})
 
 
 @pytest.mark.parametrize("name", CASES)

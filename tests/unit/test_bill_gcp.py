@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -223,13 +224,13 @@ Loaded = tuple[list[str], dict[str, list[Charge]]]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def loaded(module_path: Path) -> Loaded:
     """Each case in a file and a billing account of its own: missing fees, and their charges."""
     files = {}
     for number, (name, table) in enumerate(CASES.items()):
         text = text_of(scene(table, table_row)[0])
         files[name] = text.replace("CCCCCC", f"{number:06}").replace("ML-Proj", f"ML-Proj-{number:06}")
-    bills = Bills(tmp_path_factory.mktemp("bills"))
+    bills = Bills(module_path)
     run, charges = bills.cases(files, provider="gcp", currency="EUR")
     for number, told in enumerate(charges.values()):
         for charge in told:

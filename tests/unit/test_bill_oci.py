@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.text_tables import words
@@ -75,13 +77,13 @@ Loaded = dict[str, list[Charge]]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def loaded(module_path: Path) -> Loaded:
     """The charges of each case, whose rows are of an account of its own. Each row is there twice, and counts once."""
     files = {}
     for number, (name, table) in enumerate(CASES.items()):
         text = csv_text(scene(table, item)[0] * 2)
         files[name] = text.replace("4711", f"47{number}").replace(MACHINE, f"{MACHINE}-{number}")
-    _, charges = Bills(tmp_path_factory.mktemp("bills")).cases(files, provider=None)
+    _, charges = Bills(module_path).cases(files, provider=None)
     for number, told in enumerate(charges.values()):
         for charge in told:
             for column in ("resource_id", "instance_key"):

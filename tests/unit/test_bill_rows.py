@@ -8,8 +8,6 @@ from pydantic import ValidationError
 
 from gpucost.collect.bill.load import BillRun
 from gpucost.config.model import Bills as BillSettings
-from gpucost.config.model import Config
-from gpucost.questions.reconcile import reconciliation
 from gpucost.store.schema import _migrations
 from tests.text_tables import text_rows
 from tests.unit import test_bill_azure as azure
@@ -97,23 +95,12 @@ def test_a_named_file_that_another_one_supersedes_fails(bills: Bills) -> None:
     assert error.message == f"{early} does not count: {final} holds the same bill and is the newer one"
 
 
-@pytest.mark.ci
-def test_azure_ids_keep_their_case(bills: Bills) -> None:
+def test_machines_are_named_as_their_export_does(bills: Bills) -> None:
+    """By ids as Azure cases them, and by the name of an instance of Google's whose id is a number."""
     vm = f"{azure.SUB}/resourceGroups/Rg-ML/providers/Microsoft.Compute/virtualMachines/GPU-Node-1"
-    row = azure.row(ResourceId=vm, AdditionalInfo='{"ServiceType": "Standard_NC24ads_A100_v4"}')
-    [charge] = azure.load(bills, [row])
-    assert (charge["resource_id"], charge["instance_key"]) == (vm, vm.lower())
-    (unseen,) = reconciliation(Config(), bills.store, "2026-03", ("node",)).unseen
-    assert unseen.name == vm
-    # exports of one bill case ids in different ways
-    again = [
-        row | {"ResourceId": vm.upper(), "CostInBillingCurrency": "80"},
-        azure.row(SubscriptionId="other"),
-    ]
-    (result,) = bills.load(bills.write("b.csv", csv_text(again)), provider="azure").results
-    assert result.verdict == "replace"
-    names = bills.store.query("SELECT machine_name(instance_key, resource_id) FROM charges")[1]
-    assert set(names) == {(vm.upper(),), (f"{azure.SET}/virtualmachines/3",)}
+    azure.load(bills, [azure.row(ResourceId=vm, AdditionalInfo=""), azure.row()])
+    names = bills.store.query("SELECT machine_name(instance_key, resource_id) FROM charges ORDER BY 1")[1]
+    assert names == [(f"{azure.SET}/virtualmachines/3",), (vm,)]
     others = "SELECT machine_name('i-1', NULL), machine_name('p/z/name', '//compute/instances/4711')"
     assert bills.store.query(others)[1] == [("i-1", "p/z/name")]
 

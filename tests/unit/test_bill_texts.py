@@ -361,12 +361,12 @@ class Read:
 
 
 @pytest.fixture(scope="module")
-def read(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Read:
+def read(request: pytest.FixtureRequest, module_path: Path) -> Read:
     """The files of the cases that tests are collected for."""
     calls = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
     asked = {call.params.get("name") for call in calls if call}
     with pytest.MonkeyPatch.context() as patch:
-        return Read(tmp_path_factory.mktemp("texts"), patch, asked)
+        return Read(module_path, patch, asked)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -33,8 +33,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def one_load(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("one-load") / "gpucost.duckdb"
+def one_load(module_path: Path) -> Path:
+    path = module_path / "gpucost.duckdb"
     with Store(path).write() as con:
         window = [1759276800000, 1759363200000]
         con.execute(

@@ -35,15 +35,14 @@ gpu_model = "H200"
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled(module_path: Path) -> Path:
     """Nodes are put into the store by hand here: inventory would find none."""
-    path = tmp_path_factory.mktemp("filled")
-    (path / "gpucost.toml").write_text(CONFIG)
-    (path / "prices.csv").write_text("\n".join([HEADER, *BOOK]))
+    (module_path / "gpucost.toml").write_text(CONFIG)
+    (module_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]))
     spot = NODE | {"node_id": 2, "node": "s1", "capacity_type": "spot"}
     dgx = NODE | {"node_id": 4, "node": "dgx", "instance_type": None}
     again = NODE | {"node_id": 3, "cluster": "dev"}
-    with Store(path / "gpucost.duckdb").write() as con:
+    with Store(module_path / "gpucost.duckdb").write() as con:
         for node in (NODE, spot, again, dgx):
             con.execute(
                 f"INSERT INTO nodes ({', '.join(NODE)}) VALUES ({', '.join('$' + name for name in NODE)})",  # noqa: S608
@@ -58,7 +57,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "INSERT INTO warnings VALUES ('unpriced_node', NULL, 'A100-SXM4-40GB', $1, $2, 'm', 'do this')",
             [START, START * 2],
         )
-    return path
+    return module_path
 
 
 @pytest.fixture

@@ -57,8 +57,8 @@ def hidden(store: Store) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def sealed_file(four_days: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config, store = copied(four_days, tmp_path_factory.mktemp("sealed"))
+def sealed_file(four_days: Path, module_path: Path) -> Path:
+    config, store = copied(four_days, module_path)
     compacted(config, store)
     return store.path
 

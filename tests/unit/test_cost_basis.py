@@ -44,10 +44,10 @@ Splits = dict[str, tuple[dict[str, tuple[bool, float, float]], list[tuple[Any, .
 
 
 @pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
+def splits(module_path: Path) -> Splits:
     """By basis: by instance type whether it falls back to A2's host, and the parts of GPU and cores; and the warnings."""
     results = {}
-    with Store(tmp_path_factory.mktemp("splits") / "splits.duckdb").write() as con:
+    with Store(module_path / "splits.duckdb").write() as con:
         inventory.stage(con, Config(prices=Prices(cost_basis="sku")))
         load_components(con)
         load_price_list(con)

@@ -80,8 +80,8 @@ def ask(path: Path, *words: str) -> Result:
 
 
 @pytest.fixture(scope="module")
-def holed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("holed") / "store.duckdb"
+def holed(module_path: Path) -> Path:
+    path = module_path / "store.duckdb"
     fleet(PARTED, "prod not_collected 50 60").write(path)
     return path
 

@@ -34,11 +34,10 @@ def dead_since_the_10th(gaps: str = "") -> Fleet:
 
 
 @pytest.fixture(scope="module")
-def dead(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dead(module_path: Path) -> Path:
     """The folder of a store of `dead_since_the_10th`, for who only reads it."""
-    folder = tmp_path_factory.mktemp("dead")
-    dead_since_the_10th().write(folder / "store.duckdb")
-    return folder
+    dead_since_the_10th().write(module_path / "store.duckdb")
+    return module_path
 
 
 @pytest.mark.parametrize("by", [("gpu_model",), ("node", "day"), ("namespace", "hour"), ()])

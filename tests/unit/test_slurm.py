@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -330,8 +331,8 @@ COVERED = {f"untracked {name}": untracked(*row[:2]) for name, row in UNTRACKED.i
 
 
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    clusters = Clusters(tmp_path_factory.mktemp("slurm"), {**SCENES, **COVERED}, BOOK)
+def clusters(module_path: Path) -> Iterator[Clusters]:
+    clusters = Clusters(module_path, {**SCENES, **COVERED}, BOOK)
     with profiled_stages() as clusters.stages, clusters.attributed():
         pass
     with clusters.store.read():

@@ -33,8 +33,8 @@ with Store(Path(sys.argv[1])).write() as con:
 
 
 @pytest.fixture(scope="module")
-def only_read(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    store = Store(tmp_path_factory.mktemp("read") / "a.duckdb")
+def only_read(module_path: Path) -> Store:
+    store = Store(module_path / "a.duckdb")
     write_a_row(store, 1)
     return store
 

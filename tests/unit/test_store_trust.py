@@ -24,8 +24,8 @@ def write_a_row(store: Store) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = Store(tmp_path_factory.mktemp("made") / "a.duckdb")
+def made(module_path: Path) -> Path:
+    store = Store(module_path / "a.duckdb")
     write_a_row(store)
     return store.path
 

@@ -97,8 +97,8 @@ TOLD = """
 
 
 @pytest.fixture(scope="module")
-def fleet_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    config, store = stored(served(), tmp_path_factory.mktemp("tenants"))
+def fleet_of_all(module_path: Path) -> Iterator[Both]:
+    config, store = stored(served(), module_path)
     series = []
     for row in table(TOLD):
         counts = {
