@@ -22,7 +22,7 @@ from gpucost.collect.bill.opening import LocalTree
 from gpucost.errors import DataError
 from gpucost.store.charges import BillFiles, write_details
 from gpucost.store.connection import Store
-from tests.text_tables import words
+from tests.text_tables import columns, words
 
 Row = dict[str, str]
 Rows = Sequence[Mapping[str, Any]]
@@ -66,32 +66,32 @@ COLUMNS = words("""
     unused_upfront=reservation/UnusedAmortizedUpfrontFeeForBillingPeriod capacity=capacityReservation/CapacityReservationArn
     capacity_type=capacityReservation/CapacityReservationType""")
 NAMES = words("""
+    HOST=arn:aws:ec2:us-east-2:444455556666:dedicated-host/h-1 OTHER_HOST=arn:aws:ec2:us-east-2:444455556666:dedicated-host/h-2
     PAYER=111122223333 OTHER=999988887777
     PLAN=arn:aws:savingsplans::111122223333:savingsplan/aaaa
     RESERVATION=arn:aws:ec2:us-east-1:111122223333:reserved-instances/bbbb
     BLOCK=arn:aws:ec2:us-east-1:444455556666:capacity-reservation/cr-0aaa
     CAPACITY=arn:aws:ec2:us-east-1:444455556666:capacity-reservation/cr-0bbb""")
 #: Line items by the word that a row of a table begins with.
-ITEMS = {
-    "machine": "",
-    "p5": "usage=BoxUsage:p5.48xlarge",
-    "covered": "item=SavingsPlanCoveredUsage plan=PLAN",
-    "negation": "item=SavingsPlanNegation cost=-32.77 id= plan=PLAN",
-    "plan_upfront": "item=SavingsPlanUpfrontFee cost=1000 usage=ComputeSP:1yrAllUpfront id=PLAN",
-    "plan_fee": "item=SavingsPlanRecurringFee product=ComputeSavingsPlans usage=ComputeSP:1yrNoUpfront account=111122223333 "
-    "id=PLAN plan=PLAN",
-    "plan_refund": "item=Refund usage=ComputeSP:1yrAllUpfront id=PLAN",
-    "reserved": "item=DiscountedUsage cost=0 reservation=RESERVATION",
-    "reserved_upfront": "item=Fee usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION",
-    "reserved_fee": "item=RIFee usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION",
-    "reserved_refund": "item=Refund usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION",
-    "edp": "item=EdpDiscount id=",
-    "block": "hour=0 item=Fee usage=USE1-CapacityBlock:p5.48xlarge id=BLOCK cost=100 amount= unit= "
-    'description="EC2 Capacity Block upfront fee"',
-    "in_block": "usage=BoxUsage:p5.48xlarge cost=0 capacity=BLOCK",
-    "traffic": "usage=USE1-DataTransfer-Out-Bytes unit=GB",
-    "volume": "usage=EBS:VolumeUsage.gp3 unit=GB-Mo id=vol-1",
-}
+ITEMS = columns("""
+    machine
+    p5 usage=BoxUsage:p5.48xlarge
+    covered item=SavingsPlanCoveredUsage plan=PLAN
+    negation item=SavingsPlanNegation cost=-32.77 id= plan=PLAN
+    plan_upfront item=SavingsPlanUpfrontFee cost=1000 usage=ComputeSP:1yrAllUpfront id=PLAN
+    plan_fee item=SavingsPlanRecurringFee product=ComputeSavingsPlans usage=ComputeSP:1yrNoUpfront account=PAYER id=PLAN plan=PLAN
+    plan_refund item=Refund usage=ComputeSP:1yrAllUpfront id=PLAN
+    reserved item=DiscountedUsage cost=0 reservation=RESERVATION
+    reserved_upfront item=Fee usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION
+    reserved_fee item=RIFee usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION
+    reserved_refund item=Refund usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION
+    edp item=EdpDiscount id=
+    block hour=0 item=Fee usage=USE1-CapacityBlock:p5.48xlarge id=BLOCK cost=100 amount= unit=
+    in_block usage=BoxUsage:p5.48xlarge cost=0 capacity=BLOCK
+    host usage=USE2-HostUsage:g4dn cost=8 id=HOST
+    on_host usage=USE2-HostBoxUsage:g4dn.metal cost=0 id=i-0aa
+    traffic usage=USE1-DataTransfer-Out-Bytes unit=GB
+    volume usage=EBS:VolumeUsage.gp3 unit=GB-Mo id=vol-1""")
 
 
 def item(text: str, kinds: Row = ITEMS) -> Row:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from gpucost.collect.bill.load import BillRun
-from tests.text_tables import words
+from tests.text_tables import titled, words
 from tests.unit.bills import (
     Bills,
     Charge,
@@ -26,111 +26,110 @@ from tests.unit.bills import (
     usage,
 )
 
-HOST = "id=arn:aws:ec2:us-east-2:444455556666:dedicated-host/h-{} usage=USE2-HostUsage:g4dn cost=8"
-ON_HOST = "usage=USE2-HostBoxUsage:g4dn.{} cost=0"
 #: Rows of an account, and what their charges say.
-CASES = {
-    "on-demand usage is the machine at its unblended cost": """
+CASES = titled("""
+= on-demand usage is the machine at its unblended cost
 machine | kind=instance cause=same effective=32.77 billed=32.77 hours=1 instance_type=p4d.24xlarge machine=i-0123456789abcdef0000
-machine hour=11 | pricing_category=Standard region=us-east-1 zone=us-east-1a provider=aws billing_period=2026-03""",
-    "savings plan usage costs what the plan charges": """
-covered plan_cost=19.66 | billed=32.77 effective=19.66 kind=instance cause=covered_usage pricing_category=Committed""",
-    "reserved usage costs the reservation's effective cost": """
-reserved reserved_cost=12.5 | effective=12.5 cause=covered_usage""",
-    "a blank reservation cost is no price": """
-reserved reserved_cost= | cause=reservation_cost_missing""",
-    "negations and fees that stand on other rows cost nothing": """
+machine hour=11 | pricing_category=Standard region=us-east-1 zone=us-east-1a provider=aws billing_period=2026-03
+= savings plan usage costs what the plan charges
+covered plan_cost=19.66 | billed=32.77 effective=19.66 kind=instance cause=covered_usage pricing_category=Committed
+= reserved usage costs the reservation's effective cost
+reserved reserved_cost=12.5 | effective=12.5 cause=covered_usage
+= a blank reservation cost is no price
+reserved reserved_cost= | cause=reservation_cost_missing
+= negations and fees that stand on other rows cost nothing
 negation         | effective=0 kind=commitment_fee cause=covered_usage
 plan_upfront     | effective=0 kind=commitment_fee cause=fee_amortized
-reserved_upfront | effective=0 kind=commitment_fee cause=fee_amortized""",
-    "other fees stay": """
-machine item=Fee cost=12 usage= product=AmazonRoute53 id=example.org | effective=12 kind=other charge_category=Purchase""",
-    # billed and effective sum to the same where the whole plan was used
-    "a recurring fee costs the commitment that nothing used": """
+reserved_upfront | effective=0 kind=commitment_fee cause=fee_amortized
+= other fees stay
+machine item=Fee cost=12 usage= product=AmazonRoute53 id=example.org | effective=12 kind=other charge_category=Purchase
+= a recurring fee costs the commitment that nothing used
+# billed and effective sum to the same where the whole plan was used
 covered plan_cost=7.5                   | effective=7.5 billed=32.77 kind=instance
 negation                                | effective=0 billed=-32.77 kind=commitment_fee
-plan_fee cost=10 committed=10 used=7.5  | effective=2.5 billed=10 kind=commitment_unused""",
-    "a reservation fee costs its unused part": """
-reserved_fee cost=744 unused_upfront=3 unused_fee=4.25 | effective=7.25 kind=commitment_unused cause=fee_amortized""",
-    "a discount without net columns is taken off by its own row": """
-edp cost=-2.77 | effective=-2.77 kind=discount""",
-    "spot by usage type or term, and hours in part": """
+plan_fee cost=10 committed=10 used=7.5  | effective=2.5 billed=10 kind=commitment_unused
+= a reservation fee costs its unused part
+reserved_fee cost=744 unused_upfront=3 unused_fee=4.25 | effective=7.25 kind=commitment_unused cause=fee_amortized
+= a discount without net columns is taken off by its own row
+edp cost=-2.77 | effective=-2.77 kind=discount
+= spot by usage type or term, and hours in part
 machine hour=10 usage=SpotUsage:p5.48xlarge | pricing_category=Dynamic hours=1
 machine hour=11 pricing/term=Spot           | pricing_category=Dynamic hours=1
-machine hour=12 amount=0.5 cost=16.385      | pricing_category=Standard hours=0.5""",
-    "a running machine that costs nothing": "machine cost=0 | cause=zero_unexplained",
-    "split rows inform and are never added": """
+machine hour=12 amount=0.5 cost=16.385      | pricing_category=Standard hours=0.5
+= a running machine that costs nothing
+machine cost=0 | cause=zero_unexplained
+= split rows inform and are never added
 machine | kind=instance effective=32.77 billed=32.77 split_cost=- split_parent_id=-
 machine cost= splitLineItem/ParentResourceId=j-1 splitLineItem/SplitCost=8.19 id=arn:aws:eks:us-east-1:444455556666:pod/c/ns/p/u
-    | kind=split effective=0 billed=0 split_cost=8.19 split_parent_id=j-100b""",
-    "a capacity block's fee is spread over its hours, used or not": """
+    | kind=split effective=0 billed=0 split_cost=8.19 split_parent_id=j-100b
+= a capacity block's fee is spread over its hours, used or not
 block cost=99                              | kind=commitment_fee billed=99 effective=0 cause=capacity_block
 in_block                                   | kind=instance billed=0 effective=33 cause=capacity_block
 in_block hour=11                           | kind=instance billed=0 effective=33 cause=capacity_block
-in_block hour=12 usage=UnusedBox:p5.48xlarge | kind=reserved_unused billed=0 effective=33 cause=capacity_block""",
-    "hours of a block in another bill keep their part of the fee": """
+in_block hour=12 usage=UnusedBox:p5.48xlarge | kind=reserved_unused billed=0 effective=33 cause=capacity_block
+= hours of a block in another bill keep their part of the fee
 block amount=4 unit=Hrs | effective=50
 in_block                | effective=25
-in_block hour=11        | effective=25""",
-    "a block's fee without an id is on hours with one": """
+in_block hour=11        | effective=25
+= a block's fee without an id is on hours with one
 block id=        | effective=0
 in_block         | effective=50
-in_block hour=11 | effective=50""",
-    "a block without hours here keeps its fee": """
+in_block hour=11 | effective=50
+= a block without hours here keeps its fee
 block   | effective=100
-machine | effective=32.77""",
-    "nothing of a block's fee stays for rounding": """
+machine | effective=32.77
+= nothing of a block's fee stays for rounding
 block cost=1234567.891234          | billed=1234567.891234 effective=0
 in_block hour=0 amount=0.3333333   | billed=0
 in_block hour=1                    | billed=0
 in_block hour=2 amount=0.016666667 | billed=0
 in_block hour=3 amount=0.5         | billed=0
-in_block hour=4 amount=0.9999      | billed=0""",
-    "an instance costs what its dedicated host does, and a host without one keeps its cost": f"""
-machine {HOST.format(1)}                 | effective=4 billed=8 cause=dedicated_host kind=other tenancy=-
-machine id=i-0aa {ON_HOST.format("metal")} | effective=8 billed=0 cause=dedicated_host kind=instance tenancy=host
-machine {HOST.format(2)}                 | effective=4 billed=8 cause=dedicated_host kind=other capacity_reservation_type=-""",
-    "instances of one size share their host": f"""
-machine {HOST.format(1)}                    | effective=0
-machine id=i-0aa {ON_HOST.format("xlarge")} | effective=2
-machine id=i-0ab {ON_HOST.format("xlarge")} | effective=2
-machine id=i-0ac {ON_HOST.format("xlarge")} | effective=2
-machine id=i-0ad {ON_HOST.format("xlarge")} | effective=2""",
-    "a host under a plan costs what the plan charges": f"""
-covered {HOST.format(1)} plan_cost=5       | effective=0 billed=8
-machine id=i-0aa {ON_HOST.format("metal")} | effective=5 billed=0""",
-    "instances of several sizes on hosts, and of another zone, have no price": f"""
-machine {HOST.format(1)}                                   | effective=8 cause=same
-machine id=i-0aa {ON_HOST.format("xlarge")}                | effective=0 cause=dedicated_host
-machine id=i-0ab {ON_HOST.format("2xlarge")}               | effective=0 cause=dedicated_host
-machine id=i-0ac {ON_HOST.format("metal")} zone=us-east-1b | effective=0 cause=dedicated_host""",
-    "the refund of a returned plan takes back what the plan costs, not its upfront fee": """
+in_block hour=4 amount=0.9999      | billed=0
+= an instance costs what its dedicated host does, and a host without one keeps its cost
+host               | effective=4 billed=8 cause=dedicated_host kind=other tenancy=-
+on_host            | effective=8 billed=0 cause=dedicated_host kind=instance tenancy=host
+host id=OTHER_HOST | effective=4 billed=8 cause=dedicated_host kind=other capacity_reservation_type=-
+= instances of one size share their host
+host                                                 | effective=0
+on_host usage=USE2-HostBoxUsage:g4dn.xlarge          | effective=2
+on_host id=i-0ab usage=USE2-HostBoxUsage:g4dn.xlarge | effective=2
+on_host id=i-0ac usage=USE2-HostBoxUsage:g4dn.xlarge | effective=2
+on_host id=i-0ad usage=USE2-HostBoxUsage:g4dn.xlarge | effective=2
+= a host under a plan costs what the plan charges
+host item=SavingsPlanCoveredUsage plan=PLAN plan_cost=5 | effective=0 billed=8
+on_host                                                 | effective=5 billed=0
+= instances of several sizes on hosts, and of another zone, have no price
+host                                                  | effective=8 cause=same
+on_host usage=USE2-HostBoxUsage:g4dn.xlarge           | effective=0 cause=dedicated_host
+on_host id=i-0ab usage=USE2-HostBoxUsage:g4dn.2xlarge | effective=0 cause=dedicated_host
+on_host id=i-0ac zone=us-east-1b                      | effective=0 cause=dedicated_host
+= the refund of a returned plan takes back what the plan costs, not its upfront fee
 plan_upfront           | billed=1000 effective=0 kind=commitment_fee cause=fee_amortized
 covered plan_cost=7.5  | billed=32.77 effective=7.5 kind=instance cause=covered_usage
 plan_refund cost=-1000 | billed=-1000 effective=-7.5 kind=refund cause=fee_amortized
-machine hour=11        | billed=32.77 effective=32.77 kind=instance cause=same""",
-    "the refund of a returned reservation": """
+machine hour=11        | billed=32.77 effective=32.77 kind=instance cause=same
+= the refund of a returned reservation
 reserved_upfront cost=500 | effective=0 cause=fee_amortized
-reserved_refund cost=-500 | effective=0 cause=fee_amortized""",
-    "a refund of less than a plan costs stays, and so does one of a plan without an upfront fee": """
+reserved_refund cost=-500 | effective=0 cause=fee_amortized
+= a refund of less than a plan costs stays, and so does one of a plan without an upfront fee
 plan_fee cost=10 committed=10 used=7.5                                 | effective=2.5 cause=fee_amortized
 plan_refund cost=-2                                                    | effective=-2 cause=same
-plan_refund cost=-9 usage=ComputeSP:1yrNoUpfront id=arn:savingsplan/-2 | effective=-9 cause=same""",
-    "the refund of a plan whose costs are in another file stays whole": """
+plan_refund cost=-9 usage=ComputeSP:1yrNoUpfront id=arn:savingsplan/-2 | effective=-9 cause=same
+= the refund of a plan whose costs are in another file stays whole
 plan_refund cost=-10 | effective=-10 cause=same
-machine              | effective=32.77 cause=same""",
-    "tags from columns": """
-machine resourceTags/user:team=ml resourceTags/aws:createdBy= resourceTags/user:env=eu | tags='{"env": "eu", "team": "ml"}'""",
-    "prices, invoices and commitments": """
+machine              | effective=32.77 cause=same
+= tags from columns
+machine resourceTags/user:team=ml resourceTags/aws:createdBy= resourceTags/user:env=eu | tags='{"env": "eu", "team": "ml"}'
+= prices, invoices and commitments
 machine pricing/publicOnDemandRate=40 pricing/RateCode=SKU.JR.1 InvoiceId=INV1 lineItem/UnblendedRate=32.77
     lineItem/NetUnblendedRate=30 | invoice_id=INV1 list_unit_price=40 contracted_unit_price=30 sku_price_id=SKU.JR.1
 covered plan_cost=19.66 lineItem/UnblendedRate=32.77 | invoice_id=- list_unit_price=- contracted_unit_price=32.77
     sku_price_id=- commitment_discount_quantity=19.66 commitment_discount_unit=USD sku_price_details=-
 reserved reserved_cost=12.5 | contracted_unit_price=- commitment_discount_quantity=1 commitment_discount_unit=Hrs
-    commitment_discount_name=-""",
-    "tags whose keys differ in case alone": """
-machine resourceTags/user:Team=a resourceTags/user:team=b | tags='{"Team": "a", "team": "b"}'""",
-    "only the compute charge of a machine is the machine": """
+    commitment_discount_name=-
+= tags whose keys differ in case alone
+machine resourceTags/user:Team=a resourceTags/user:team=b | tags='{"Team": "a", "team": "b"}'
+= only the compute charge of a machine is the machine
 machine item=Tax id=                             | kind=tax hours=- instance_type=-
 machine item=Credit cost=-5                      | kind=credit hours=- instance_type=-
 machine item=Refund cost=-5                      | kind=refund hours=- instance_type=-
@@ -144,8 +143,7 @@ machine product=marketplace-ami usage=SoftwareUsage:p4d.24xlarge | kind=other ho
 machine usage=EUC1-BoxUsage:g5.xlarge            | kind=instance hours=1 instance_type=g5.xlarge
 machine usage=USW2-SpotUsage:p5.48xlarge         | kind=instance hours=1 instance_type=p5.48xlarge
 machine usage=DedicatedUsage:p4d.24xlarge        | kind=instance hours=1 instance_type=p4d.24xlarge
-machine usage=USE2-UnusedBox:p5.48xlarge id=CAPACITY | kind=reserved_unused hours=1 instance_type=p5.48xlarge""",
-}
+machine usage=USE2-UnusedBox:p5.48xlarge id=CAPACITY | kind=reserved_unused hours=1 instance_type=p5.48xlarge""")
 #: An export with net columns: gross where the net one is empty; of discounts of 3.77, the first machine's net cost holds 2.77.
 NET = """
 machine net=30          | effective=30 cause=discount_spread

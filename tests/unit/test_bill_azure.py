@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpucost.errors import DataError
-from tests.text_tables import words
+from tests.text_tables import columns, titled, words
 from tests.unit.bills import Bills, Charge, Row, check_scene, csv_text, scene
 
 SUB = "/subscriptions/11111111-aaaa-bbbb-cccc-000000000001"
@@ -33,13 +33,12 @@ def row(**changed: str) -> Row:
 
 
 #: Rows by the word that a row of a table begins with, and what tables call columns.
-ITEMS = {
-    "machine": "",
-    "covered": "PricingModel=Reservation ReservationId=ri-1",
-    "bought": "PricingModel=Reservation ReservationId=ri-1 ChargeType=Purchase MeterCategory= id= Quantity=1 AdditionalInfo= "
-    "MeterName=RI",
-    "license": 'MeterCategory="Virtual Machines Licenses"',
-}
+ITEMS = columns("""
+    machine
+    covered PricingModel=Reservation ReservationId=ri-1
+    bought PricingModel=Reservation ReservationId=ri-1 ChargeType=Purchase of= id= Quantity=1 AdditionalInfo= meter=RI
+    license MeterCategory="Virtual Machines Licenses"
+""")
 COLUMNS = words(
     "cost=CostInBillingCurrency id=ResourceId of=MeterCategory meter=MeterName unit=UnitOfMeasure day=Date"
 )
@@ -60,27 +59,12 @@ def load(bills: Bills, rows: list[Row], name: str = "cost.csv") -> list[Charge]:
     return bills.charges()
 
 
-AMORTIZED = """
-covered cost=40               | effective=40 billed=0 kind=instance cause=covered_usage commitment_discount_id=ri-1
-    commitment_discount_type=Reservation format=azure-amortized
-machine day=03/06/2026 cost=88 | effective=88 billed=88 kind=instance cause=same commitment_discount_id=- format=azure-amortized
-    commitment_discount_type=-
-covered ChargeType=UnusedReservation cost=10 id= | effective=10 billed=0 kind=commitment_unused cause=commitment_unused
-    commitment_discount_id=ri-1 commitment_discount_type=Reservation format=azure-amortized
-machine ChargeType=UnusedSavingsPlan cost=2 PricingModel=SavingsPlan benefitId=sp-1 | effective=2 billed=0 kind=commitment_unused
-    cause=commitment_unused commitment_discount_id=sp-1 commitment_discount_type="Savings Plan" format=azure-amortized"""
-ACTUAL = """
-covered cost=0                 | effective=0 kind=instance cause=zero_unexplained format=azure-actual
-machine day=03/06/2026 cost=88 | effective=88 kind=instance cause=same format=azure-actual
-bought cost=365                | effective=365 kind=commitment_fee cause=same format=azure-actual"""
-
-
 def amortized() -> list[Row]:
-    return scene(AMORTIZED, item)[0]
+    return scene(CASES["amortized cost is effective, and commitments are not billed"], item)[0]
 
 
 def actual() -> list[Row]:
-    return scene(ACTUAL, item)[0]
+    return scene(CASES["actual cost alone prices no covered machine"], item)[0]
 
 
 #: Other names of columns, in files of a machine's row.
@@ -101,12 +85,12 @@ RENAMED: dict[str, Any] = {
     ),
 }
 #: Rows of a file, and what their charges say; SET is a scale set, KEY its id in small letters.
-CASES = {
-    "a machine of a scale set is named as Kubernetes names it": """
+CASES = titled("""
+= a machine of a scale set is named as Kubernetes names it
 machine | kind=instance machine=KEY/virtualmachines/3 hours=24 instance_type=Standard_NC24ads_A100_v4 region=eastus billed=88.152
     effective=88.152 tags='{"aks-managed-poolName": "gpu"}' charge_period_start=2026-03-05T00:00:00
-    charge_period_end=2026-03-06T00:00:00 format=azure-cost""",
-    "the machine of a row, whose id keeps its case": """
+    charge_period_end=2026-03-06T00:00:00 format=azure-cost
+= the machine of a row, whose id keeps its case
 machine id=SUB/resourceGroups/Rg/providers/Microsoft.Compute/virtualMachines/GPU-1 AdditionalInfo=
     | resource_id=SUB/resourceGroups/Rg/providers/Microsoft.Compute/virtualMachines/GPU-1
 machine vm=aks-gpu-1-vmss_12 | machine=KEY/virtualmachines/12
@@ -114,32 +98,17 @@ machine vm=                  | machine=KEY
 machine vm=flex-vm-7 | machine=GROUP/virtualmachines/flex-vm-7
 machine vm= id=SET/virtualMachines/5 | machine=KEY/virtualmachines/5
 machine vm=VM-1 id=SUB/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachines/VM-1
-    | machine=GROUP/virtualmachines/vm-1""",
-    "additional info and tags come with and without braces": """
+    | machine=GROUP/virtualmachines/vm-1
+= additional info and tags come with and without braces
 machine AdditionalInfo='"VMName": "aks-gpu-1-vmss_3", "UsageType": "ComputeHR"' Tags='"team": "nlp","cost center": "7"'
     | machine=KEY/virtualmachines/3 tags='{"cost center": "7", "team": "nlp"}'
-machine AdditionalInfo='{"VMName":"aks-gpu-1-vmss_3"}' | machine=KEY/virtualmachines/3""",
-    # how days are written is found out for each file
-    **{
-        f"days in many ways: {day}": f"machine day='{day}' | charge_period_start=2026-03-05T00:00:00"
-        for day in (
-            "3/5/2026", "2026-03-05T00:00:00Z", "05.03.2026", "03/05/2026", "2026-03-05", "2026-03-05 00:00:00", "20260305",
-        )
-    },
-    **{
-        f"numbers of any language: {text}": f"machine cost={text} | billed={cost}"
-        for text, cost in words("1234,5=1234.5 1.234,56=1234.56 1,234.56=1234.56 1E-05=0.00001").items()
-    },
-    **dict.fromkeys(
-        RENAMED,
-        "machine | machine=KEY/virtualmachines/3 billed=88.152 billing_currency=USD "
-        "sub_account_id=11111111-aaaa-bbbb-cccc-000000000001",
-    ),
-    "a row without a currency has the configured one": "machine | billing_currency=EUR",
-    "the period is the billing period or the day's month": """
+machine AdditionalInfo='{"VMName":"aks-gpu-1-vmss_3"}' | machine=KEY/virtualmachines/3
+= a row without a currency has the configured one
+machine | billing_currency=EUR
+= the period is the billing period or the day's month
 machine day=02/28/2026 | billing_period=2026-03
-machine day=02/27/2026 BillingPeriodStartDate= BillingPeriodEndDate= | billing_period=2026-02""",
-    "kinds of charges": """
+machine day=02/27/2026 BillingPeriodStartDate= BillingPeriodEndDate= | billing_period=2026-02
+= kinds of charges
 machine of=Storage meter="P30 Disks" unit=1/Month             | kind=storage hours=-
 machine of=Bandwidth meter="Data Transfer Out" unit="1 GB"    | kind=network hours=-
 machine of="Load Balancer" unit="1 Hour"                      | kind=network hours=-
@@ -152,22 +121,48 @@ machine of="Microsoft Support" ChargeType=Purchase            | kind=support hou
 machine of="Azure Monitor" id=SUB/x/y/z AdditionalInfo=       | kind=other hours=-
 machine id=SUB/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g/capacityReservations/c
     | kind=reserved_unused hours=-
-machine id=SUB/rsid2 of="Virtuelle Computer"                  | kind=instance hours=24""",
-    "a license that is free is free": """
+machine id=SUB/rsid2 of="Virtuelle Computer"                  | kind=instance hours=24
+= a license that is free is free
 machine                                   | cause=same
-license meter="24 vCPU VM License" cost=0 | cause=same""",
-    "amortized cost is effective, and commitments are not billed": AMORTIZED,
-    "actual cost alone prices no covered machine": ACTUAL,
-    # prices of another currency are left out
-    "prices, invoices and commitments": """
+license meter="24 vCPU VM License" cost=0 | cause=same
+= amortized cost is effective, and commitments are not billed
+covered cost=40               | effective=40 billed=0 kind=instance cause=covered_usage commitment_discount_id=ri-1
+    commitment_discount_type=Reservation format=azure-amortized
+machine day=03/06/2026 cost=88 | effective=88 billed=88 kind=instance cause=same commitment_discount_id=- format=azure-amortized
+    commitment_discount_type=-
+covered ChargeType=UnusedReservation cost=10 id= | effective=10 billed=0 kind=commitment_unused cause=commitment_unused
+    commitment_discount_id=ri-1 commitment_discount_type=Reservation format=azure-amortized
+machine ChargeType=UnusedSavingsPlan cost=2 PricingModel=SavingsPlan benefitId=sp-1 | effective=2 billed=0 kind=commitment_unused
+    cause=commitment_unused commitment_discount_id=sp-1 commitment_discount_type="Savings Plan" format=azure-amortized
+= actual cost alone prices no covered machine
+covered cost=0                 | effective=0 kind=instance cause=zero_unexplained format=azure-actual
+machine day=03/06/2026 cost=88 | effective=88 kind=instance cause=same format=azure-actual
+bought cost=365                | effective=365 kind=commitment_fee cause=same format=azure-actual
+= prices, invoices and commitments
+# prices of another currency are left out
 machine InvoiceId=G1 PayGPrice=4.5 UnitPrice=3.9 PartNumber=AAH-1 PricingCurrency=USD
     | invoice_id=G1 list_unit_price=4.5 contracted_unit_price=3.9 sku_price_id=AAH-1 commitment_discount_name=-
 machine day=03/06/2026 InvoiceId=G1 PayGPrice=4.5 UnitPrice=3.9 PartNumber=AAH-1 PricingCurrency=EUR
     | invoice_id=G1 list_unit_price=- contracted_unit_price=- sku_price_id=AAH-1 commitment_discount_quantity=-
 covered ReservationName=gpus | invoice_id=- list_unit_price=- contracted_unit_price=- sku_price_id=-
-    commitment_discount_name=gpus commitment_discount_quantity=24 commitment_discount_unit='10 Hours'""",
-    "a row without cost": "machine cost= of=Storage | billed=0",
-}  # fmt: skip
+    commitment_discount_name=gpus commitment_discount_quantity=24 commitment_discount_unit='10 Hours'
+= a row without cost
+machine cost= of=Storage | billed=0""")
+# how days are written is found out for each file
+DAYS = "3/5/2026|2026-03-05T00:00:00Z|05.03.2026|03/05/2026|2026-03-05|2026-03-05 00:00:00|20260305"
+CASES |= {
+    f"days in many ways: {day}": f"machine day='{day}' | charge_period_start=2026-03-05T00:00:00"
+    for day in DAYS.split("|")
+}
+CASES |= {
+    f"numbers of any language: {text}": f"machine cost={text} | billed={cost}"
+    for text, cost in words("1234,5=1234.5 1.234,56=1234.56 1,234.56=1234.56 1E-05=0.00001").items()
+}
+SAME = (
+    "machine | machine=KEY/virtualmachines/3 billed=88.152 billing_currency=USD "
+    "sub_account_id=11111111-aaaa-bbbb-cccc-000000000001"
+)
+CASES = dict.fromkeys(RENAMED, SAME) | CASES
 Loaded = tuple[set[str], dict[str, list[Charge]]]
 
 

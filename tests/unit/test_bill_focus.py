@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from tests.text_tables import words
+from tests.text_tables import columns, titled, words
 from tests.unit.bills import FOCUS_USAGE, Bills, Row, check_scene, csv_text, parquet, scene, snake
 
 
@@ -60,49 +60,48 @@ def test_what_a_row_is_and_whose(bills: Bills) -> None:
     check_scene(bills.charges(), expected)
 
 
-PLAN = "/providers/Microsoft.BillingBenefits/savingsPlanOrders/O-1/savingsPlans/p"
 #: Rows of commitments by the commitments' ids: each is billed 4.00, if nothing else is said.
-COMMITMENTS = {
-    # what usage bears is not borne twice; the order is bought, a plan of it is used
-    PLAN: """
+COMMITMENTS = titled("""
+= /providers/Microsoft.BillingBenefits/savingsPlanOrders/O-1/savingsPlans/p
+# what usage bears is not borne twice; the order is bought, a plan of it is used
 usage CommitmentDiscountStatus=Used | effective=4
-bought CommitmentDiscountId=/providers/microsoft.billingbenefits/savingsplanorders/o-1 | effective=0""",
-    "not spread": """
+bought CommitmentDiscountId=/providers/microsoft.billingbenefits/savingsplanorders/o-1 | effective=0
+= not spread
 usage EffectiveCost=0 | effective=0
-bought                | effective=4""",
-    "returned": """
+bought                | effective=4
+= returned
 bought EffectiveCost=0 | effective=0
-bought EffectiveCost=-4 BilledCost=-4 ChargeClass=Correction | effective=0""",
-    "returned in cash": """
+bought EffectiveCost=-4 BilledCost=-4 ChargeClass=Correction | effective=0
+= returned in cash
 bought                             | effective=4
-given EffectiveCost=-4 BilledCost=-4 | effective=-4""",
-    "/providers/microsoft.capacity/reservationorders/returned after use": """
+given EffectiveCost=-4 BilledCost=-4 | effective=-4
+= /providers/microsoft.capacity/reservationorders/returned after use
 usage EffectiveCost=1.5              | effective=1.5
 bought                               | effective=0
-given EffectiveCost=-6 BilledCost=-6 | effective=-1.5""",
-    # usage that costs less does not bear a purchase, but where Azure states both
-    "fee beside usage": """
+given EffectiveCost=-6 BilledCost=-6 | effective=-1.5
+= fee beside usage
+# usage that costs less does not bear a purchase, but where Azure states both
 usage EffectiveCost=1.5 | effective=1.5
-bought                  | effective=4""",
-    "fee beside usage, returned": """
+bought                  | effective=4
+= fee beside usage, returned
 usage EffectiveCost=1.5              | effective=1.5
 bought                               | effective=4
-given EffectiveCost=-6 BilledCost=-6 | effective=-5.5""",
-    # what it gives back is in another file
-    "refund alone": "given EffectiveCost=-4 BilledCost=-4 | effective=-4",
-    "refund of usage that bears nothing": """
+given EffectiveCost=-6 BilledCost=-6 | effective=-5.5
+= refund alone
+# what it gives back is in another file
+given EffectiveCost=-4 BilledCost=-4 | effective=-4
+= refund of usage that bears nothing
 usage EffectiveCost=0 BilledCost=0   | effective=0
-given EffectiveCost=-4 BilledCost=-4 | effective=-4""",
-    "refund of usage": """
+given EffectiveCost=-4 BilledCost=-4 | effective=-4
+= refund of usage
 usage                                | effective=4
-given EffectiveCost=-6 BilledCost=-6 | effective=-4""",
-    "purchase alone": "bought | effective=4",
-}
-KINDS = {
-    "usage": "",
-    "bought": "ChargeCategory=Purchase ResourceId=plan",
-    "given": "ChargeCategory=Adjustment",
-}
+given EffectiveCost=-6 BilledCost=-6 | effective=-4
+= purchase alone
+bought | effective=4""")
+KINDS = columns("""
+    usage
+    bought ChargeCategory=Purchase ResourceId=plan
+    given  ChargeCategory=Adjustment""")
 
 
 def test_a_commitment_counts_once_in_effective_cost(bills: Bills) -> None:

@@ -13,7 +13,7 @@ import pytest
 from gpucost.collect.bill import opening
 from gpucost.collect.bill.load import BillProgress, collect_bills
 from gpucost.collect.bill.opening import LocalTree
-from tests.text_tables import text_rows
+from tests.text_tables import columns, text_rows
 from tests.unit.bills import (
     FOCUS_USAGE,
     ITEMS,
@@ -29,19 +29,18 @@ from tests.unit.bills import (
 )
 
 #: Line items by the word that a line begins with; those without resource ids are told apart by their tags and amounts alone.
-KINDS = ITEMS | {
-    "line": "identity/LineItemId=id{n}",
-    "nlp": "identity/LineItemId=nlp{n} id= cost=30 resourceTags/user:team=nlp",
-    "vision": "identity/LineItemId=vision{n} id= cost=20 resourceTags/user:team=vision",
-    "planned": "identity/LineItemId=cov{n} item=SavingsPlanCoveredUsage plan=PLAN plan_cost=12",
-    "negated": "identity/LineItemId=neg{n} item=SavingsPlanNegation cost=-32.77 plan=PLAN plan_cost=12",
-    "tax": "identity/LineItemId=t{n} item=Tax id= usage= "
-    "UsageStartDate=2026-03-01T00:00:00Z UsageEndDate=2026-04-01T00:00:00Z",
-    "credit": "identity/LineItemId=credit item=Credit id= cost=-50",
-    # of one hour; the bill's company is a column that nobody reads
-    "one": 'identity/LineItemId=a{n} hour=10 id=i-{n} lineItem/LegalEntity="AWS Inc."',
-    "two": 'identity/LineItemId=b{n} hour=10 id=j-{n} lineItem/LegalEntity="AWS Inc."',
-}
+# in "one" and "two", of one hour, the bill's company is a column that nobody reads
+KINDS = ITEMS | columns("""
+    line    identity/LineItemId=id{n}
+    nlp     identity/LineItemId=nlp{n} id= cost=30 resourceTags/user:team=nlp
+    vision  identity/LineItemId=vision{n} id= cost=20 resourceTags/user:team=vision
+    planned identity/LineItemId=cov{n} item=SavingsPlanCoveredUsage plan=PLAN plan_cost=12
+    negated identity/LineItemId=neg{n} item=SavingsPlanNegation cost=-32.77 plan=PLAN plan_cost=12
+    tax     identity/LineItemId=t{n} item=Tax id= usage= UsageStartDate=2026-03-01T00:00:00Z UsageEndDate=2026-04-01T00:00:00Z
+    credit  identity/LineItemId=credit item=Credit id= cost=-50
+    one     identity/LineItemId=a{n} hour=10 id=i-{n} lineItem/LegalEntity="AWS Inc."
+    two     identity/LineItemId=b{n} hour=10 id=j-{n} lineItem/LegalEntity="AWS Inc."
+""")
 
 
 def rows_of(*lines: str) -> list[Row]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.text_tables import words
+from tests.text_tables import titled, words
 from tests.unit.bills import Bills, Charge, Row, check_scene, csv_text, scene
 
 MACHINE = "ocid1.instance.oc1.iad.aNuwc"
@@ -52,25 +52,26 @@ def item(text: str) -> Row:
     return (classic if kind == "classic" else focus)(int(hour), quantity, **cells)
 
 
-OF_MACHINE = """
-{0} 1 8 | kind=instance hours=1 effective=80 billed=80 provider=oci region=us-ashburn-1 billing_currency={1}
-{0} 2 8 | billing_period=2026-03 resource_id=ocid1.instance.oc1.iad.aNuwc machine=ocid1.instance.oc1.iad.anuwc
-{0} 3 4 | kind=instance hours=0.5 effective=40 billed=40 tags='{{"team": "nlp"}}'"""
 #: Rows of an account, and what their charges are.
-CASES = {
-    "a machine costs what its GPU hours do": OF_MACHINE.format("classic", "USD"),
-    "a machine in FOCUS columns": OF_MACHINE.format("focus", "EUR"),
-    "cores give the hours of a machine without GPUs, memory and licenses do not": """
+CASES = titled("""
+= a machine costs what its GPU hours do
+classic 1 8 | kind=instance hours=1 effective=80 billed=80 provider=oci region=us-ashburn-1 billing_currency=USD
+classic 2 8 | billing_period=2026-03 resource_id=ocid1.instance.oc1.iad.aNuwc machine=ocid1.instance.oc1.iad.anuwc
+classic 3 4 | kind=instance hours=0.5 effective=40 billed=40 tags='{"team": "nlp"}'
+= a machine in FOCUS columns
+focus 1 8 | kind=instance hours=1 effective=80 billed=80 provider=oci region=us-ashburn-1 billing_currency=EUR
+focus 2 8 | billing_period=2026-03 resource_id=ocid1.instance.oc1.iad.aNuwc machine=ocid1.instance.oc1.iad.anuwc
+focus 3 4 | kind=instance hours=0.5 effective=40 billed=40 tags='{"team": "nlp"}'
+= cores give the hours of a machine without GPUs, memory and licenses do not
 classic 1 4 unit="OCPU Per Hour" sku="Compute - Standard - E4 - OCPU" ref=r4 product=B4             | kind=instance hours=1
 classic 1 64 unit="Gigabyte Per Hour" sku="Compute - Standard - E4 - Memory" ref=r64 product=B64    | kind=instance hours=-
-classic 1 5 unit="OCPU Per Hour" sku="Compute - Windows OS" ref=r5 product=B5                       | kind=instance hours=-""",
-    "corrections are charges of their own": """
+classic 1 5 unit="OCPU Per Hour" sku="Compute - Windows OS" ref=r5 product=B5                       | kind=instance hours=-
+= corrections are charges of their own
 classic 1 8 | charge_class=- billed=80 hours=1
-classic 1 -8 lineItem/isCorrection=true lineItem/backreferenceNo=V2.1 ref=V2.9 | charge_class=Correction billed=-80 hours=-1""",
-    "what is no machine": """
+classic 1 -8 lineItem/isCorrection=true lineItem/backreferenceNo=V2.1 ref=V2.9 | charge_class=Correction billed=-80 hours=-1
+= what is no machine
 classic 1 8 service=BLOCK_STORAGE id=ocid1.volume.oc1.iad.v sku="Block Volume"    | kind=storage machine=-
-classic 2 8 service=NETWORK id=ocid1.vcn.oc1.iad.v sku="Outbound Data Transfer"   | kind=network machine=-""",
-}
+classic 2 8 service=NETWORK id=ocid1.vcn.oc1.iad.v sku="Outbound Data Transfer"   | kind=network machine=-""")
 
 
 Loaded = dict[str, list[Charge]]

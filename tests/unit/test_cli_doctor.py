@@ -283,12 +283,10 @@ def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_COLOR", "1")
-    Path("gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
+    (nowhere / "gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
     shown, _ = call("doctor", code=1)
     assert "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in shown
     assert shown.count("fix: ") == 2

@@ -73,13 +73,11 @@ def test_width_is_that_of_columns_or_none_into_a_pipe(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("width", [80, pytest.param(120, marks=pytest.mark.slow)])
-def test_prices_fit_the_terminal(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = own_catalog.write(tmp_path / "pricing")
+def test_prices_fit_the_terminal(width: int, nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = own_catalog.write(nowhere / "pricing")
     own_catalog.use(directory, monkeypatch)
     monkeypatch.setattr(command, "today_in", lambda _: date(2026, 11, 21))
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.chdir(tmp_path)
     out, _ = call("prices", "a3-highgpu-8g", "--all-regions", "--superseded")
     assert max(map(len, out.splitlines())) <= width
     assert "As of" in out and "Per GPU-h" in out

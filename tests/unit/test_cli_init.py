@@ -9,9 +9,7 @@ import pytest
 from gpucost import discover
 from gpucost.config.load import load_config
 from tests.unit.command import call
-from tests.unit.fake_server import Fake, Question, Reply, fake, fakes
-
-__all__ = ["fake", "fakes"]  # fixtures
+from tests.unit.fake_server import Fake, Question, Reply
 
 PAGES: dict[str, object] = {
     "/api/v1/query": {"resultType": "scalar", "result": [1, "1"]},
@@ -31,13 +29,11 @@ def serve(fake: Fake, pages: dict[str, object], status: int = 200) -> str:
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
+def work(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TZ", "Europe/Berlin")
     monkeypatch.delenv("PROMETHEUS_URL", raising=False)
     monkeypatch.setattr(discover, "LOCAL", "http://127.0.0.1:1")
-    return tmp_path
+    return nowhere
 
 
 def test_what_is_found_is_written(work: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

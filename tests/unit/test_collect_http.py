@@ -32,11 +32,7 @@ from tests.unit.fake_server import (
     blocks,
     collect,
     failure,
-    fake,
-    fakes,
 )
-
-__all__ = ["fake", "fakes"]  # fixtures
 
 
 def test_what_is_missing_is_named_with_the_fix(fake: Fake, tmp_path: Path) -> None:

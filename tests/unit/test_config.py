@@ -17,6 +17,7 @@ from gpucost.config.files import places
 from gpucost.config.load import PATH_KEYS, all_keys, line_numbers, load_config, resolved, section_of
 from gpucost.config.model import Config, shown_url
 from gpucost.errors import ConfigError
+from tests.text_tables import words
 
 Environ = dict[str, str]
 
@@ -47,13 +48,9 @@ def table(text: str) -> list[list[str]]:
     return [line.split("  -> ") for line in text.strip().splitlines()]
 
 
-FILES = {
-    "user": "home/.config/gpucost/gpucost.toml",
-    "work": "work/gpucost.toml",
-    "xdg": "xdg/gpucost/gpucost.toml",
-    "one": "one.toml",
-    "two": "two.toml",
-}
+FILES = words(
+    "user=home/.config/gpucost/gpucost.toml work=work/gpucost.toml xdg=xdg/gpucost/gpucost.toml one=one.toml two=two.toml"
+)
 # files that are there, variables and options that are set; the currency and the store that win
 ORDER = """
 -          -                                             -                 USD  work/gpucost.duckdb

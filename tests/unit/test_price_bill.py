@@ -15,7 +15,7 @@ from gpucost.config.model import Discount
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR
 from tests.bill_table import change_bill_rows
-from tests.text_tables import text_rows, words
+from tests.text_tables import text_rows, titled, words
 from tests.unit.billed import bill
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run
 
@@ -82,13 +82,39 @@ azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMac
 nimbus://vm-17 | vm-17
 ocid1.instance.oc1.iad.abc | ocid1.instance.oc1.iad.abc
 """
-CASES = {
-    "the hours that it covers": Case("hour=3,4; hour=5 cost=12", "1 3 5 10; 1 5 6 12"),
+CASES = {name: Case(*text.splitlines()) for name, text in titled("""
+= the hours that it covers
+hour=3,4; hour=5 cost=12
+1 3 5 10; 1 5 6 12
+= a machine covered in part has one price
+hours=0.25 cost=1 pricing=Committed cause=covered_usage; hours=0.75 cost=7.5
+1 0 1 8.5
+= a row that is free beside others lacks nothing
+hour=0; cost=0 hours=-
+1 0 1 10
+= what is billed beside a machine
+hour=0; kind=storage; kind=network; kind=other; kind=credit; kind=tax; kind=split; kind=reserved_unused
+1 0 1 10
+= of two formats that tell of the same time the newer load counts
+hour=0,1,2,3,4,5; bill told_as=focus; hour=0,1,2 cost=11
+1 0 3 11; 1 3 6 10
+= a day of another format
+hour=0,1,2; bill told_as=focus-daily; length=24 hours=24 cost=288
+1 0 24 12
+= parts of one format add up
+hour=0; bill; cost=1 hours=-
+1 0 1 11
+= charges that overlap in part are one period
+hour=0,1,2; hour=1 length=2 hours=- cost=4; hour=24 cost=1
+1 0 1 10; 1 1 3 12
+= a bill in another currency
+hour=0,1 currency=EUR
+1 0 2 15
+= of an earlier version
+bill period=2020-01; hour=1; bill period=2020-02 provider=gcp; hour=1 cost=0 kind=tax
+1 1 2 10""").items()} | {
     "a half hour is no half price": Case(
         "hours=0.5 cost=5; hour=1; hour=2 hours=0.5 cost=5", "1 0.5 2.5 10", (node_of(0.5, 2.5),)
-    ),
-    "a machine covered in part has one price": Case(
-        "hours=0.25 cost=1 pricing=Committed cause=covered_usage; hours=0.75 cost=7.5", "1 0 1 8.5"
     ),
     "parts without hours are part of the price": Case(
         "bill provider=gcp" + "".join(f"; key=proj/us-central1-a/gke-1 type=a2-highgpu-1g cost={part}"
@@ -153,14 +179,10 @@ CASES = {
         )
         for cost, cause in (("0", "zero_unexplained"), ("0", "reservation_cost_missing"), ("0.5", "fee_missing"))
     },
-    "a row that is free beside others lacks nothing": Case("hour=0; cost=0 hours=-", "1 0 1 10"),
     **{
         f"a zero with a named cause is a price: {cause}": Case(f"hour=0,1 cost=0 cause={cause}", "1 0 2 0")
         for cause in ("free_tier", "promotion")
     },
-    "what is billed beside a machine": Case(
-        "hour=0; kind=storage; kind=network; kind=other; kind=credit; kind=tax; kind=split; kind=reserved_unused", "1 0 1 10"
-    ),
     # a lower price, told with the hours again and without
     "a later billing period corrects an hour": Case(
         f"bill period=2026-09; hour=0,1; bill; {FIX} cost=-2 hours=0; {FIX} cost=-2 hour=1 hours=1", "1 0 2 8"
@@ -178,22 +200,11 @@ CASES = {
     ),
     "corrections of a bill that is not there are no price": Case(f"{FIX} cost=-2; {FIX} hour=1 cost=3", ""),
     "a price is never negative": Case(f"hour=0; {FIX} cost=-12", "1 0 1 0"),
-    "of two formats that tell of the same time the newer load counts": Case(
-        "hour=0,1,2,3,4,5; bill told_as=focus; hour=0,1,2 cost=11", "1 0 3 11; 1 3 6 10"
-    ),
-    "a day of another format": Case(
-        "hour=0,1,2; bill told_as=focus-daily; length=24 hours=24 cost=288", "1 0 24 12"
-    ),
-    "parts of one format add up": Case("hour=0; bill; cost=1 hours=-", "1 0 1 11"),
-    "charges that overlap in part are one period": Case(
-        "hour=0,1,2; hour=1 length=2 hours=- cost=4; hour=24 cost=1", "1 0 1 10; 1 1 3 12"
-    ),
     "a machine with a GPU attached is one of GPUs": Case(
         "bill provider=gcp; key=p/z/n1-gpu type=n1-standard-8; key=p/z/n1-gpu type=n1-standard-8 hours=- cost=3; "
         "key=p/z/n1-plain type=n1-standard-8",
         "", (),
     ),
-    "a bill in another currency": Case("hour=0,1 currency=EUR", "1 0 2 15"),
     # the sum in both; half of the hour in each; of which a part lacks its cost: no price
     **{
         f"a machine that is billed in two currencies: {priced}, {'back' if turn < 0 else 'forth'}": Case(
@@ -206,9 +217,6 @@ CASES = {
         )
         for turn in (1, -1)
     },
-    "of an earlier version": Case(
-        "bill period=2020-01; hour=1; bill period=2020-02 provider=gcp; hour=1 cost=0 kind=tax", "1 1 2 10"
-    ),
 }  # fmt: skip
 NUMBERS = {name: number for number, name in enumerate(CASES)}
 

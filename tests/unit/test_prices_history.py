@@ -17,11 +17,9 @@ from tests.unit.spot import FEED_HEAD, change, feed_line, write
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
+def folder(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "80")
-    return tmp_path
+    return nowhere
 
 
 def history(*words: str) -> dict[str, Any]:

@@ -196,11 +196,9 @@ def test_a_zone_names_its_region() -> None:
     assert " ".join(str(region_of_zone(zone)) for zone in zones.split()) == regions
 
 
-def test_the_command_tells_counts_and_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    write(tmp_path / "a.json", *DAYS)
-    (tmp_path / "half.json").write_text(HALF)
+def test_the_command_tells_counts_and_exit_codes(nowhere: Path) -> None:
+    write(nowhere / "a.json", *DAYS)
+    (nowhere / "half.json").write_text(HALF)
 
     prices = "a.json: 3 spot prices of 2026-09-01T00:00:00Z .. 2026-09-03T00:00:00Z"
     for counts in ("3 new, 0 already known", "0 new, 3 already known"):
