@@ -23,7 +23,7 @@ from gpucost.questions.report import api_cost
 from gpucost.questions.report.rows import cut
 from gpucost.store.charges import find_tokens
 from tests.property.fleets import many
-from tests.text_tables import named_rows, text_rows, words
+from tests.text_tables import columns, named_rows, text_rows, titled, words
 from tests.unit.price_nodes import empty_store
 
 DAY = datetime(2026, 3, 10, tzinfo=UTC)
@@ -122,8 +122,6 @@ TEAMS = [
     Team(name="nlp", api=["proj-nlp-*"]),
     Team(name="late", api=["proj-*-7"]),
 ]
-AWS_ROWS = "bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta"
-TWO_MILLION = "anthropic token_kind=prompt millions=2"
 
 
 @dataclass
@@ -136,7 +134,40 @@ class Case:
     config: Config | None = None
 
 
-CASES = {
+TOLD = titled("""
+= a cloud's bill alone
+rows bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta
+costs vision bill 6; search bill 2
+= an account of its own with the vendor is other calls
+rows bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta; \
+anthropic token_kind=prompt millions=2 team=chat issuer=anthropic
+costs vision bill 6; search bill 2; chat invoice 5
+= of an invoice that the cloud issues, its own rows tell whose it is and are not added
+rows bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta; \
+anthropic token_kind=prompt millions=2
+costs search bill 2; vision invoice 5
+codes api_repeated_more
+= the cloud's rows of a few percent more are no other sum
+rows bedrock model=claude-sonnet-4-5 cost=5.25 team=vision; anthropic token_kind=prompt millions=2
+costs vision invoice 5
+= the cloud's rows count from where the invoice ends, and those of unknown makers
+rows anthropic token_kind=prompt millions=2 team=chat hours=6; \
+bedrock model=Claude4.5Sonnet cost=4 team=vision hour=1 hours=1; \
+bedrock model=Claude4.5Sonnet cost=600 team=vision hour=7 hours=1; \
+bedrock model=qwen3-32b cost=50 team=search hour=2 hours=1 vendor=-
+costs chat invoice 5; vision bill 600; search bill 50
+= the nearest of the cloud's rows tell whose a line is
+# of the same time and model a has all, 2.5; of the same time, a and b by their spend, 5 as 1 : 3; of the month, d too,
+# 10 as 1 : 3 : 4
+rows bedrock model=anthropic.claude-sonnet-4-5-20250929-v1:0 cost=1 team=a hour=3 hours=1; \
+bedrock model=claude-opus-4-5 cost=3 team=b hour=3 hours=1; bedrock model=claude-opus-4-5 cost=4 team=d hour=9 hours=1; \
+anthropic token_kind=prompt millions=1 hour=3 hours=1; anthropic token_kind=prompt millions=2 hour=3 hours=1 model=haiku; \
+anthropic token_kind=generation millions=1 hour=20 hours=1
+costs a invoice 5; b invoice 7.5; d invoice 5
+= a charge of an instant where the period begins
+rows openai token_kind=generation millions=1 team=search hour=-480 hours=0
+costs search invoice 10""")
+CASES = {name: Case(**columns(text)) for name, text in TOLD.items()} | {  # type: ignore[arg-type]
     "tags, cost categories and names say whose it is": Case(
         "openai token_kind=prompt millions=1 sub_account_id=proj-1 team=Search-Infra; "
         "openai token_kind=prompt millions=2 tags=user:Team:vision; "
@@ -145,35 +176,6 @@ CASES = {
         "openai token_kind=prompt millions=16 cost_categories=business_unit:Ads",
         "search invoice 2.5; vision invoice 5; nlp invoice 10; unassigned invoice 20; ads invoice 40",
         "api_unassigned", Config(teams=TEAMS),
-    ),
-    "a cloud's bill alone": Case(AWS_ROWS, "vision bill 6; search bill 2"),
-    "an account of its own with the vendor is other calls": Case(
-        f"{AWS_ROWS}; {TWO_MILLION} team=chat issuer=anthropic", "vision bill 6; search bill 2; chat invoice 5"
-    ),
-    "of an invoice that the cloud issues, its own rows tell whose it is and are not added": Case(
-        f"{AWS_ROWS}; {TWO_MILLION}", "search bill 2; vision invoice 5", "api_repeated_more"
-    ),
-    "the cloud's rows of a few percent more are no other sum": Case(
-        f"bedrock model=claude-sonnet-4-5 cost=5.25 team=vision; {TWO_MILLION}", "vision invoice 5"
-    ),
-    "the cloud's rows count from where the invoice ends, and those of unknown makers": Case(
-        f"{TWO_MILLION} team=chat hours=6; bedrock model=Claude4.5Sonnet cost=4 team=vision hour=1 hours=1; "
-        "bedrock model=Claude4.5Sonnet cost=600 team=vision hour=7 hours=1; "
-        "bedrock model=qwen3-32b cost=50 team=search hour=2 hours=1 vendor=-",
-        "chat invoice 5; vision bill 600; search bill 50",
-    ),
-    # of the same time and model a has all, 2.5; of the same time, a and b by their spend, 5 as 1 : 3; of the month, d too,
-    # 10 as 1 : 3 : 4
-    "the nearest of the cloud's rows tell whose a line is": Case(
-        "bedrock model=anthropic.claude-sonnet-4-5-20250929-v1:0 cost=1 team=a hour=3 hours=1; "
-        "bedrock model=claude-opus-4-5 cost=3 team=b hour=3 hours=1; bedrock model=claude-opus-4-5 cost=4 team=d hour=9 hours=1; "
-        "anthropic token_kind=prompt millions=1 hour=3 hours=1; "
-        "anthropic token_kind=prompt millions=2 hour=3 hours=1 model=haiku; "
-        "anthropic token_kind=generation millions=1 hour=20 hours=1",
-        "a invoice 5; b invoice 7.5; d invoice 5",
-    ),
-    "a charge of an instant where the period begins": Case(
-        "openai token_kind=generation millions=1 team=search hour=-480 hours=0", "search invoice 10"
     ),
     "money of another currency has the day's rate": Case(
         "openai token_kind=generation millions=1 team=search billing_currency=EUR", "search invoice 11",

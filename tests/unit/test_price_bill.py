@@ -82,7 +82,7 @@ azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMac
 nimbus://vm-17 | vm-17
 ocid1.instance.oc1.iad.abc | ocid1.instance.oc1.iad.abc
 """
-CASES = {name: Case(*text.splitlines()) for name, text in titled("""
+TOLD = titled("""
 = the hours that it covers
 hour=3,4; hour=5 cost=12
 1 3 5 10; 1 5 6 12
@@ -112,7 +112,8 @@ hour=0,1 currency=EUR
 1 0 2 15
 = of an earlier version
 bill period=2020-01; hour=1; bill period=2020-02 provider=gcp; hour=1 cost=0 kind=tax
-1 1 2 10""").items()} | {
+1 1 2 10""")
+CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, priced in [text.splitlines()]} | {
     "a half hour is no half price": Case(
         "hours=0.5 cost=5; hour=1; hour=2 hours=0.5 cost=5", "1 0.5 2.5 10", (node_of(0.5, 2.5),)
     ),
