@@ -17,9 +17,8 @@ from gpucost import price
 from gpucost.config.model import Bills as BillSettings
 from gpucost.config.model import Config
 from tests.text_tables import columns, titled
-from tests.unit.bills import ITEMS, NAMES, Bills, check_scene, item, own_rows, own_text, scene
+from tests.unit.bills import ITEMS, NAMES, Bills, Row, check_scene, item, own_rows, own_text, scene
 
-Row = dict[str, str]
 #: Line items by the word that a row begins with: others, and three machines for $30 an hour.
 KINDS = ITEMS | columns(
     """

@@ -275,46 +275,35 @@ UNTRACKED = titled("""
 # no job names GPUs, whatever it holds: Slurm's default
 = never
 1 0 0 24
-1 0        86400 n1 bare
-2 3600      7200 n2 bare
+1 0 86400 n1 bare; 2 3600 7200 n2 bare
 # tracked from noon on; a job that waits for GPUs proves that they are tracked; so does a typed count
 = from noon on
 1 12 0 12
-1 0        43200 n1 bare
-2 43200    86400 n1 4
+1 0 43200 n1 bare; 2 43200 86400 n1 4
 = typed
 1 12 0 12
-1 0        43200 n2 bare
-2 43200    86400 n1 cpu=1,gres/gpu:a100=4,node=1
+1 0 43200 n2 bare; 2 43200 86400 n1 cpu=1,gres/gpu:a100=4,node=1
 = waiting
 1 24
-1 0        86400 n1 bare
-2 -            - -  -
+1 0 86400 n1 bare; 2 - - - -
 # no longer tracked after an hour, for four days; nor for four days between jobs that name them
 = until one
 4 1 1 96
-1 0         3600 n1 4
-2 7200    345600 n1 bare
+1 0 3600 n1 4; 2 7200 345600 n1 bare
 = between
 6 48 24 120
-1 0        86400 n1 4
-2 86400   432000 n1 bare
-3 432000  518400 n1 4
+1 0 86400 n1 4; 2 86400 432000 n1 bare; 3 432000 518400 n1 4
 # an hour of a job without GPUs, before the first that names them and after the last
 = before
 2 48
-1 0         3600 n1 bare
-2 86400   172800 n1 4
+1 0 3600 n1 bare; 2 86400 172800 n1 4
 = after
 4 96
-1 0        86400 n1 4
-2 342000  345600 n1 bare
+1 0 86400 n1 4; 2 342000 345600 n1 bare
 # jobs without GPUs among others, and after the last for a day; on nodes without GPUs; and none at all
 = among others
 1 24
-1 0        86400 n1 bare
-2 10        3600 n1 4
-3 7200     86400 n2 bare
+1 0 86400 n1 bare; 2 10 3600 n1 4; 3 7200 86400 n2 bare
 = other nodes
 1 24
 1 0 86400 c1 bare
@@ -325,7 +314,7 @@ UNTRACKED = titled("""
 
 def untracked(told: str) -> Scene:
     """A job that waits asks for GPUs."""
-    numbers, _, lines = told.partition("\n")
+    numbers, _, lines = told.replace("; ", "\n").partition("\n")
     asked = [
         run | {"ReqTRES": run["AllocTRES"] or "cpu=1,gres/gpu=8,node=1"}
         for run in jobs(lines.replace("bare", "cpu=1,mem=800G,node=1"))
