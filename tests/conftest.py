@@ -35,6 +35,7 @@ settings.register_profile(
 settings.load_profile("any_machine")
 
 CONNECT = Store._connect
+pytest.register_assert_rewrite("tests.unit.stage_tables", "tests.unit.bills")
 # jsonschema would build a grammar of IRIs, which takes a second; no schema here has any.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 
@@ -34,6 +35,13 @@ def columns(text: str) -> dict[str, str]:
     """The column that each line begins with, and what follows it."""
     named = (line.strip().partition(" ") for line in text.strip().splitlines())
     return {name: value.strip() for name, _, value in named}
+
+
+def titled(text: str) -> dict[str, str]:
+    """The text below each line `= title`; lines of `#` say more about it."""
+    told = re.sub("^ *#.*\n", "", text, flags=re.MULTILINE)
+    _, *parts = re.split("^= (.*)\n", told, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def cells(rows: Iterable[Mapping[str, object]], names: str) -> list[tuple[str, ...]]:

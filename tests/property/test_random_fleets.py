@@ -247,7 +247,11 @@ def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: st.DataObje
             if threshold := data.draw(st.sampled_from([None, 5, 60])):
                 idle = config.idle.model_copy(update={"threshold_percent": threshold})
                 teams = data.draw(st.sampled_from([config.teams, []]))
-                pipeline.attribute(config.model_copy(update={"idle": idle, "teams": teams}), grown)
+                zone = data.draw(st.sampled_from(["UTC", "Asia/Kolkata"]))
+                share = data.draw(st.sampled_from(["compute", "max_compute_memory"]))
+                mig = config.mig.model_copy(update={"share": share})
+                changed = {"idle": idle, "teams": teams, "timezone": zone, "mig": mig}
+                pipeline.attribute(config.model_copy(update=changed), grown)
             if data.draw(st.integers(0, 9)) == 0:
                 upkeep.rewrite(grown)
         # A changed threshold makes every day anew: without a change, the last window alone has to.

@@ -12,11 +12,9 @@ from tests.text_tables import table, words
 from tests.unit.price_nodes import DAY
 
 KEY = "i-0abc"
-ROW: dict[str, Any] = {
-    "key": KEY, "hour": 0, "length": 1.0, "hours": 1.0, "cost": "10", "currency": "USD", "type": "p4d.24xlarge",
-    "account": "444455556666", "region": "us-east-1", "pricing": "Standard", "category": "Usage", "cause": "same",
-    "kind": "instance",
-}  # fmt: skip
+ROW: dict[str, Any] = {"hour": 0, "length": 1.0, "hours": 1.0} | words(f"""
+    key={KEY} cost=10 currency=USD type=p4d.24xlarge account=444455556666 region=us-east-1 pricing=Standard category=Usage
+    cause=same kind=instance""")
 #: Columns of a bill's rows, by what ROW calls them.
 COLUMNS = words("""
     key=instance_key hours=instance_hours currency=billing_currency type=instance_type account=sub_account_id

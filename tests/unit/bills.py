@@ -22,7 +22,11 @@ from gpucost.collect.bill.opening import LocalTree
 from gpucost.errors import DataError
 from gpucost.store.charges import BillFiles, write_details
 from gpucost.store.connection import Store
-from tests.text_tables import words
+from tests.text_tables import columns, words
+
+Row = dict[str, str]
+Rows = Sequence[Mapping[str, Any]]
+Charge = dict[str, Any]
 
 USAGE = words("""
     bill/BillingPeriodStartDate=2026-03-01T00:00:00Z bill/PayerAccountId=111122223333 bill/InvoiceId=
@@ -40,7 +44,7 @@ FOCUS_USAGE = words("""
     ServiceName="GPU machines" ServiceCategory=Compute""")
 
 
-def usage(hour: int = 10, /, **changed: str) -> dict[str, str]:
+def usage(hour: int = 10, /, **changed: str) -> Row:
     """A CUR row of one instance-hour; keywords name columns by what follows the slash."""
     row = USAGE | {
         "lineItem/UsageStartDate": f"2026-03-05T{hour:02}:00:00Z",
@@ -62,35 +66,35 @@ COLUMNS = words("""
     unused_upfront=reservation/UnusedAmortizedUpfrontFeeForBillingPeriod capacity=capacityReservation/CapacityReservationArn
     capacity_type=capacityReservation/CapacityReservationType""")
 NAMES = words("""
+    HOST=arn:aws:ec2:us-east-2:444455556666:dedicated-host/h-1 OTHER_HOST=arn:aws:ec2:us-east-2:444455556666:dedicated-host/h-2
     PAYER=111122223333 OTHER=999988887777
     PLAN=arn:aws:savingsplans::111122223333:savingsplan/aaaa
     RESERVATION=arn:aws:ec2:us-east-1:111122223333:reserved-instances/bbbb
     BLOCK=arn:aws:ec2:us-east-1:444455556666:capacity-reservation/cr-0aaa
     CAPACITY=arn:aws:ec2:us-east-1:444455556666:capacity-reservation/cr-0bbb""")
 #: Line items by the word that a row of a table begins with.
-ITEMS = {
-    "machine": "",
-    "p5": "usage=BoxUsage:p5.48xlarge",
-    "covered": "item=SavingsPlanCoveredUsage plan=PLAN",
-    "negation": "item=SavingsPlanNegation cost=-32.77 id= plan=PLAN",
-    "plan_upfront": "item=SavingsPlanUpfrontFee cost=1000 usage=ComputeSP:1yrAllUpfront id=PLAN",
-    "plan_fee": "item=SavingsPlanRecurringFee product=ComputeSavingsPlans usage=ComputeSP:1yrNoUpfront account=111122223333 "
-    "id=PLAN plan=PLAN",
-    "plan_refund": "item=Refund usage=ComputeSP:1yrAllUpfront id=PLAN",
-    "reserved": "item=DiscountedUsage cost=0 reservation=RESERVATION",
-    "reserved_upfront": "item=Fee usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION",
-    "reserved_fee": "item=RIFee usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION",
-    "reserved_refund": "item=Refund usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION",
-    "edp": "item=EdpDiscount id=",
-    "block": "hour=0 item=Fee usage=USE1-CapacityBlock:p5.48xlarge id=BLOCK cost=100 amount= unit= "
-    'description="EC2 Capacity Block upfront fee"',
-    "in_block": "usage=BoxUsage:p5.48xlarge cost=0 capacity=BLOCK",
-    "traffic": "usage=USE1-DataTransfer-Out-Bytes unit=GB",
-    "volume": "usage=EBS:VolumeUsage.gp3 unit=GB-Mo id=vol-1",
-}
+ITEMS = columns("""
+    machine
+    p5 usage=BoxUsage:p5.48xlarge
+    covered item=SavingsPlanCoveredUsage plan=PLAN
+    negation item=SavingsPlanNegation cost=-32.77 id= plan=PLAN
+    plan_upfront item=SavingsPlanUpfrontFee cost=1000 usage=ComputeSP:1yrAllUpfront id=PLAN
+    plan_fee item=SavingsPlanRecurringFee product=ComputeSavingsPlans usage=ComputeSP:1yrNoUpfront account=PAYER id=PLAN plan=PLAN
+    plan_refund item=Refund usage=ComputeSP:1yrAllUpfront id=PLAN
+    reserved item=DiscountedUsage cost=0 reservation=RESERVATION
+    reserved_upfront item=Fee usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION
+    reserved_fee item=RIFee usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION
+    reserved_refund item=Refund usage=HeavyUsage:p4d.24xlarge id= reservation=RESERVATION
+    edp item=EdpDiscount id=
+    block hour=0 item=Fee usage=USE1-CapacityBlock:p5.48xlarge id=BLOCK cost=100 amount= unit=
+    in_block usage=BoxUsage:p5.48xlarge cost=0 capacity=BLOCK
+    host usage=USE2-HostUsage:g4dn cost=8 id=HOST
+    on_host usage=USE2-HostBoxUsage:g4dn.metal cost=0 id=i-0aa
+    traffic usage=USE1-DataTransfer-Out-Bytes unit=GB
+    volume usage=EBS:VolumeUsage.gp3 unit=GB-Mo id=vol-1""")
 
 
-def item(text: str, kinds: Mapping[str, str] = ITEMS) -> dict[str, str]:
+def item(text: str, kinds: Row = ITEMS) -> Row:
     """A CUR row from a word of `kinds` and what is changed in it."""
     kind, _, changed = text.strip().partition(" ")
     row = words(kinds[kind]) | words(changed)
@@ -104,7 +108,7 @@ SHORT = words("""
     hours=instance_hours machine=instance_key""")
 
 
-def scene(text: str, row: Callable[[str], Any] = item) -> tuple[list[Any], list[dict[str, str]]]:
+def scene(text: str, row: Callable[[str], Any] = item) -> tuple[list[Any], list[Row]]:
     """Rows of a file and what their charges say, from a table: a line has a row's words, a bar and its charge's words.
 
     A line that begins with a blank belongs to the one before.
@@ -130,7 +134,7 @@ def as_text(value: Any) -> str:
     return "-" if value is None else str(value).removesuffix(".0")
 
 
-def check_scene(charges: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, str]]) -> None:
+def check_scene(charges: Rows, expected: Rows) -> None:
     """Charges say what their rows of the table do, and there are no others."""
     found = [
         {name: as_text(charge[SHORT.get(name, name)]) for name in columns}
@@ -145,12 +149,12 @@ def own_text(text: str, number: int) -> str:
     return re.sub(r"\b(i-[0-9a-f]+|j-\d+|cr-0[a-f]{3})\b", rf"\g<0>{number:03x}", text)
 
 
-def own_rows(rows: Sequence[Mapping[str, str]], number: int) -> list[dict[str, str]]:
+def own_rows(rows: Rows, number: int) -> list[Row]:
     """CUR rows of a case, which share nothing with those of others."""
     return [{column: own_text(value, number) for column, value in row.items()} for row in rows]
 
 
-def csv_text(rows: Sequence[Mapping[str, str]]) -> str:
+def csv_text(rows: Rows) -> str:
     """The rows as CSV, with every column that any of them has."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     out = io.StringIO()
@@ -160,14 +164,35 @@ def csv_text(rows: Sequence[Mapping[str, str]]) -> str:
     return out.getvalue()
 
 
-def snake(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+def text_of(rows: Rows) -> str:
+    """Rows as CSV, or as JSON lines if records stand in them."""
+    if any(isinstance(value, dict) for value in rows[0].values()):
+        return "".join(json.dumps(row) + "\n" for row in rows)
+    return csv_text(rows)
+
+
+def parquet(rows: Rows, **columns: Any) -> bytes:
+    """Rows as Parquet, with some columns of other types than those of the rows' values."""
+    import pyarrow as pa  # slow to import
+    from pyarrow.parquet import write_table
+
+    table = pa.Table.from_pylist(list(rows))
+    for name, values in columns.items():
+        others = [column for column in table.column_names if column != name]
+        table = table.select(others).append_column(name, values)
+    out = io.BytesIO()
+    write_table(table, out)
+    return out.getvalue()
+
+
+def snake(rows: Rows) -> list[Row]:
     """The same rows with CUR 2.0's column names."""
     return [{_snake(name): value for name, value in row.items()} for row in rows]
 
 
 def _snake(name: str) -> str:
     letters = [("_" + letter.lower() if letter.isupper() else letter) for letter in name.replace("/", "_")]
-    return "".join(letters).replace("__", "_")
+    return "".join(letters).replace("__", "_").lstrip("_")
 
 
 # What is stored, but for what was mapped: of as many rows, all columns.
@@ -215,7 +240,30 @@ class Bills:
         with patch("gpucost.store.charges.write_details", _as_mapped if self.is_checked else write_details):
             return collect_bills(self.store, trees, provider, currency=currency, force=force)
 
-    def refusals(self, contents: Mapping[str, str | bytes], provider: str | None = "aws") -> dict[str, str]:
+    def loaded(self, *paths: Path, **options: Any) -> BillRun:
+        """A run in which all files have to load."""
+        run = self.load(*paths, **options)
+        assert not run.errors, run.errors
+        return run
+
+    def take(self, content: Rows | str | bytes, name: str = "a.csv", **options: Any) -> BillRun:
+        """Loads a file that is given, or its rows; it has to load."""
+        text = content if isinstance(content, str | bytes) else text_of(content)
+        return self.loaded(self.write(name, text), **options)
+
+    def cases(
+        self, files: Mapping[str, str | bytes], **options: Any
+    ) -> tuple[BillRun, dict[str, list[Charge]]]:
+        """Loads a file of each case in one run; the charges of each."""
+        paths = {
+            self.write(f"{number:03}.csv", text): name for number, (name, text) in enumerate(files.items())
+        }
+        run, charges = self.loaded(*paths, **options), {name: list[Charge]() for name in files}
+        for charge in self.charges():
+            charges[paths[Path(charge["source_file"])]].append(charge)
+        return run, charges
+
+    def refusals(self, contents: Mapping[str, str | bytes], provider: str | None = "aws") -> Row:
         """What each file is refused with, when all are loaded in one run; of files with bad rows, their first bad row."""
         paths = {
             str(self.write(f"{number:03}.csv", text)): name
@@ -240,13 +288,12 @@ class Bills:
             for path, name in paths.items()
         }
 
-    def aws(self, rows: Sequence[Mapping[str, str]], name: str = "cur.csv") -> list[dict[str, Any]]:
+    def aws(self, rows: Rows, name: str = "cur.csv") -> list[Charge]:
         """Loads CUR rows that must load, and answers all charges."""
-        run = self.load(self.write(name, csv_text(rows)))
-        assert not run.errors, run.errors
+        self.take(rows, name)
         return self.charges()
 
-    def charges(self) -> list[dict[str, Any]]:
+    def charges(self) -> list[Charge]:
         columns, rows = self.store.query("FROM charges ORDER BY source_file, source_row")
         return [dict(zip(columns, row, strict=True)) for row in rows]
 

@@ -14,6 +14,7 @@ from gpucost.config.model import Config
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from tests.of_all_workers import copied, shared
 from tests.unit.bills import Bills
+from tests.unit.fake_server import fake, fakes
 from tests.unit.stage_tables import Tables
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from tests.lakes import GrownLake
     from tests.unit.bundles import Made
     from tests.unit.test_price_bill_fleets import Billed
+
+
+__all__ = ["fake", "fakes"]  # fixtures
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +43,19 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
     return load_config(folder / "gpucost.toml", environ={}, cwd=folder)
 
 
+@pytest.fixture(scope="module")
+def module_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a module's own."""
+    return tmp_path_factory.mktemp("module")
+
+
 @pytest.fixture
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with neither a config nor a store."""
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder, and somebody's home, with neither a config nor a store."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -15,23 +15,18 @@ import duckdb
 from gpucost import price
 from gpucost.config.model import Config, Prices
 from gpucost.periods import MS_PER_HOUR, to_ms
+from tests.text_tables import words
 
 HEADER = "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,per,node_selector"
 DAY = datetime(2026, 10, 1, tzinfo=UTC)
 START = to_ms(DAY)
 NODE: dict[str, Any] = {
+    **words("""
+        cluster=prod node=n1 machine_id=aws:///us-east-1a/i-0abc provider=aws region=us-east-1 zone=us-east-1a
+        instance_type=p4d.24xlarge capacity_type=on_demand gpu_model=A100-SXM4-40GB"""),
     "node_id": 1,
-    "cluster": "prod",
-    "node": "n1",
-    "machine_id": "aws:///us-east-1a/i-0abc",
     "up_from_ms": START,
     "up_to_ms": START + 24 * MS_PER_HOUR,
-    "provider": "aws",
-    "region": "us-east-1",
-    "zone": "us-east-1a",
-    "instance_type": "p4d.24xlarge",
-    "capacity_type": "on_demand",
-    "gpu_model": "A100-SXM4-40GB",
     "gpu_count": 8.0,
     "labels": {"label_pool": "train", "label_team": "a"},
 }

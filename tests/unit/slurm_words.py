@@ -31,11 +31,10 @@ from tests.replay.edits import move
 from tests.replay.load import load as load_series
 from tests.replay.result import total, unpaid
 from tests.replay.series import Series
+from tests.text_tables import words
 
-FIELDS = [
-    "JobID", "JobIDRaw", "JobName", "Cluster", "Account", "User", "Partition", "QOS", "State", "Submit", "Start", "End",
-    "ElapsedRaw", "NodeList", "AllocTRES",
-]  # fmt: skip
+_TOLD = "JobID JobIDRaw JobName Cluster Account User Partition QOS State Submit Start End ElapsedRaw NodeList AllocTRES"
+FIELDS = _TOLD.split()
 T = at(0)  # 2026-03-10T00:00Z
 H, DAY = 3600, 86_400
 NODES = (
@@ -56,14 +55,11 @@ def tres(gpus: float, kind: str = "") -> str:
 
 def job(number: int, start: int, end: int | None, nodes: str, held: str, **more: Any) -> Job:
     """A run of a job, in seconds after T; it still runs at second 7200 where `end` is None."""
-    state = "RUNNING" if end is None else "COMPLETED"
-    facts = {
-        "JobID": number, "JobIDRaw": number, "JobName": f"job-{number}", "Cluster": "hpc", "Account": "nlp", "User": "ann",
-        "Partition": "gpu", "QOS": "normal", "State": state, "Submit": T + start, "Start": T + start,
-        "End": "Unknown" if end is None else T + end, "ElapsedRaw": (7200 if end is None else end) - start, "NodeList": nodes,
-        "AllocTRES": held,
-    }  # fmt: skip
-    return facts | more
+    told = words(f"""
+        JobID={number} JobIDRaw={number} JobName=job-{number} Cluster=hpc Account=nlp User=ann Partition=gpu QOS=normal
+        State={"RUNNING" if end is None else "COMPLETED"} Submit={T + start} Start={T + start}
+        End={"Unknown" if end is None else T + end} NodeList={nodes} AllocTRES={held}""")
+    return told | {"ElapsedRaw": (7200 if end is None else end) - start, **more}
 
 
 def rows(table: str) -> list[dict[str, Any]]:

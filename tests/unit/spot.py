@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.text_tables import words
+
 FEED_HEAD = "#Version: 1.0\n#Fields: Timestamp UsageType Operation InstanceID MyBidID MyMaxPrice MarketPrice Charge Version\n"
 
 
@@ -41,9 +43,8 @@ def write(path: Path, *changes: dict[str, Any]) -> Path:
 def feed_line(
     when: str, usage: str = "USW2-SpotUsage:p3.2xlarge", *, operation: str = "RunInstances:SV001", **more: str
 ) -> str:
-    fields = {
-        "instance": "i-0abc", "bid": "sir-1", "most": "3.060 USD", "market": "1.234 USD", "charge": "0.617 USD",
-        "version": "1",
-    }  # fmt: skip
+    fields = words(
+        "instance=i-0abc bid=sir-1 most='3.060 USD' market='1.234 USD' charge='0.617 USD' version=1"
+    )
     fields |= more
     return "\t".join([f"{when} UTC", usage, operation, *fields.values()])

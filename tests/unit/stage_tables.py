@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from ast import literal_eval
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from gpucost.engine import dicts, run_stage
-from tests.text_tables import text_rows
+from tests.text_tables import columns, text_rows, titled
 
 if TYPE_CHECKING:
     import duckdb
-    import pytest
 
 HOUR = 3_600_000
 
@@ -87,39 +89,38 @@ class Tables:
         return [tuple(map(_text, row)) for row in self.rows(sql)]
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What one stage makes of a few rows.
+def rule_test(text: str) -> Callable[[str, pytest.FixtureRequest], None]:
+    """A test of each rule: what one stage makes of a few rows.
 
-    `found` are blocks as those of tables: a query of what the stage wrote, or columns of what it answers, and the rows.
+    Below its title a rule names the stage, and line by line what is given to it: `params`; variables that are `known`; stages
+    that have to run before (`after`), and `sql` before any table is made; the `fixture` of its tables. The tables follow, and
+    after `->` blocks as those of tables: a query of what the stage wrote, or columns of what it answers, and the rows.
     """
+    rules = titled(text)
 
-    stage: str
-    tables: str
-    found: str
-    params: dict[str, Any] = field(default_factory=dict)
-    known: dict[str, Any] = field(default_factory=dict)
-    #: Stages that have to run before, and SQL before any table is made.
-    after: str = ""
-    sql: str = ""
-    fixture: str = "tables"
-
-    def compare(
-        self, request: pytest.FixtureRequest
-    ) -> Iterator[tuple[list[tuple[str, ...]], list[tuple[str, ...]]]]:
-        """Runs the stage; the rows that it made and those that it should have made, by block."""
-        tables: Tables = request.getfixturevalue(self.fixture)
-        tables.know(**self.known)
-        tables.con.execute(self.sql)
-        tables.fill(self.tables)
-        for stage in self.after.split():
-            tables.run(stage)
-        run = tables._run(self.stage, self.params)
+    @pytest.mark.parametrize("name", rules)
+    def test_rule(name: str, request: pytest.FixtureRequest) -> None:
+        told, _, found = rules[name].partition("\n->\n")
+        head, _, rows = told.partition("\n\n")
+        stage, *more = head.splitlines()
+        given = {"fixture": "tables", "known": "{}", "sql": "", "after": "", "params": "{}"}
+        given |= columns("\n".join(more))
+        tables: Tables = request.getfixturevalue(given["fixture"])
+        tables.know(**literal_eval(given["known"]))
+        tables.con.execute(given["sql"])
+        tables.fill(rows)
+        for earlier in given["after"].split():
+            tables.run(earlier)
+        run = tables._run(stage, literal_eval(given["params"]))
         # stages that write are asked by queries afterwards; of one that answers its columns are named
-        answer = [] if "FROM" in self.found else dicts(run)
-        for head, expected in _blocks(self.found):
-            rows = [[row[name] for name in head.split()] for row in answer] if answer else tables.rows(head)
-            yield [tuple(map(_text, row)) for row in rows], text_rows("\n".join(expected))
+        answer = [] if "FROM" in found else dicts(run)
+        for asked, expected in _blocks(found):
+            lines = (
+                [[row[name] for name in asked.split()] for row in answer] if answer else tables.rows(asked)
+            )
+            assert [tuple(map(_text, line)) for line in lines] == text_rows("\n".join(expected))
+
+    return test_rule
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import shutil
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -21,30 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost import pipeline
-from gpucost.collect.bill.load import collect_bills
-from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.model import Config, Prices, Team
 from gpucost.errors import PriceError
 from gpucost.periods import Period, time_buckets
-from gpucost.publish.chargeback import read_bundle
-from gpucost.questions.budget.projection import CostSeries, days_of
-from gpucost.questions.report import api_cost, reading
-from gpucost.questions.report.query import Query
+from gpucost.questions.report import api_cost
 from gpucost.questions.report.rows import cut
-from gpucost.questions.units import reading as units
-from gpucost.questions.units.query import UnitQuery
-from gpucost.render.data import to_csv, to_json
-from gpucost.render.schema import to_dict
-from gpucost.render.view import ReportView
 from gpucost.store.charges import find_tokens
-from gpucost.store.connection import Store
 from tests.property.fleets import many
-from tests.replay.work import stored
-from tests.text_tables import cells, text_rows, words
-from tests.unit.bills import csv_text
+from tests.text_tables import columns, named_rows, text_rows, titled, words
 from tests.unit.price_nodes import empty_store
-from tests.unit.served import serving
 
 DAY = datetime(2026, 3, 10, tzinfo=UTC)
 NOW = DAY + timedelta(days=3)
@@ -142,8 +122,6 @@ TEAMS = [
     Team(name="nlp", api=["proj-nlp-*"]),
     Team(name="late", api=["proj-*-7"]),
 ]
-AWS_ROWS = "bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta"
-TWO_MILLION = "anthropic token_kind=prompt millions=2"
 
 
 @dataclass
@@ -156,7 +134,40 @@ class Case:
     config: Config | None = None
 
 
-CASES = {
+TOLD = titled("""
+= a cloud's bill alone
+rows bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta
+costs vision bill 6; search bill 2
+= an account of its own with the vendor is other calls
+rows bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta; \
+anthropic token_kind=prompt millions=2 team=chat issuer=anthropic
+costs vision bill 6; search bill 2; chat invoice 5
+= of an invoice that the cloud issues, its own rows tell whose it is and are not added
+rows bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta; \
+anthropic token_kind=prompt millions=2
+costs search bill 2; vision invoice 5
+codes api_repeated_more
+= the cloud's rows of a few percent more are no other sum
+rows bedrock model=claude-sonnet-4-5 cost=5.25 team=vision; anthropic token_kind=prompt millions=2
+costs vision invoice 5
+= the cloud's rows count from where the invoice ends, and those of unknown makers
+rows anthropic token_kind=prompt millions=2 team=chat hours=6; \
+bedrock model=Claude4.5Sonnet cost=4 team=vision hour=1 hours=1; \
+bedrock model=Claude4.5Sonnet cost=600 team=vision hour=7 hours=1; \
+bedrock model=qwen3-32b cost=50 team=search hour=2 hours=1 vendor=-
+costs chat invoice 5; vision bill 600; search bill 50
+= the nearest of the cloud's rows tell whose a line is
+# of the same time and model a has all, 2.5; of the same time, a and b by their spend, 5 as 1 : 3; of the month, d too,
+# 10 as 1 : 3 : 4
+rows bedrock model=anthropic.claude-sonnet-4-5-20250929-v1:0 cost=1 team=a hour=3 hours=1; \
+bedrock model=claude-opus-4-5 cost=3 team=b hour=3 hours=1; bedrock model=claude-opus-4-5 cost=4 team=d hour=9 hours=1; \
+anthropic token_kind=prompt millions=1 hour=3 hours=1; anthropic token_kind=prompt millions=2 hour=3 hours=1 model=haiku; \
+anthropic token_kind=generation millions=1 hour=20 hours=1
+costs a invoice 5; b invoice 7.5; d invoice 5
+= a charge of an instant where the period begins
+rows openai token_kind=generation millions=1 team=search hour=-480 hours=0
+costs search invoice 10""")
+CASES = {name: Case(**columns(text)) for name, text in TOLD.items()} | {  # type: ignore[arg-type]
     "tags, cost categories and names say whose it is": Case(
         "openai token_kind=prompt millions=1 sub_account_id=proj-1 team=Search-Infra; "
         "openai token_kind=prompt millions=2 tags=user:Team:vision; "
@@ -165,35 +176,6 @@ CASES = {
         "openai token_kind=prompt millions=16 cost_categories=business_unit:Ads",
         "search invoice 2.5; vision invoice 5; nlp invoice 10; unassigned invoice 20; ads invoice 40",
         "api_unassigned", Config(teams=TEAMS),
-    ),
-    "a cloud's bill alone": Case(AWS_ROWS, "vision bill 6; search bill 2"),
-    "an account of its own with the vendor is other calls": Case(
-        f"{AWS_ROWS}; {TWO_MILLION} team=chat issuer=anthropic", "vision bill 6; search bill 2; chat invoice 5"
-    ),
-    "of an invoice that the cloud issues, its own rows tell whose it is and are not added": Case(
-        f"{AWS_ROWS}; {TWO_MILLION}", "search bill 2; vision invoice 5", "api_repeated_more"
-    ),
-    "the cloud's rows of a few percent more are no other sum": Case(
-        f"bedrock model=claude-sonnet-4-5 cost=5.25 team=vision; {TWO_MILLION}", "vision invoice 5"
-    ),
-    "the cloud's rows count from where the invoice ends, and those of unknown makers": Case(
-        f"{TWO_MILLION} team=chat hours=6; bedrock model=Claude4.5Sonnet cost=4 team=vision hour=1 hours=1; "
-        "bedrock model=Claude4.5Sonnet cost=600 team=vision hour=7 hours=1; "
-        "bedrock model=qwen3-32b cost=50 team=search hour=2 hours=1 vendor=-",
-        "chat invoice 5; vision bill 600; search bill 50",
-    ),
-    # of the same time and model a has all, 2.5; of the same time, a and b by their spend, 5 as 1 : 3; of the month, d too,
-    # 10 as 1 : 3 : 4
-    "the nearest of the cloud's rows tell whose a line is": Case(
-        "bedrock model=anthropic.claude-sonnet-4-5-20250929-v1:0 cost=1 team=a hour=3 hours=1; "
-        "bedrock model=claude-opus-4-5 cost=3 team=b hour=3 hours=1; bedrock model=claude-opus-4-5 cost=4 team=d hour=9 hours=1; "
-        "anthropic token_kind=prompt millions=1 hour=3 hours=1; "
-        "anthropic token_kind=prompt millions=2 hour=3 hours=1 model=haiku; "
-        "anthropic token_kind=generation millions=1 hour=20 hours=1",
-        "a invoice 5; b invoice 7.5; d invoice 5",
-    ),
-    "a charge of an instant where the period begins": Case(
-        "openai token_kind=generation millions=1 team=search hour=-480 hours=0", "search invoice 10"
     ),
     "money of another currency has the day's rate": Case(
         "openai token_kind=generation millions=1 team=search billing_currency=EUR", "search invoice 11",
@@ -220,18 +202,12 @@ def test_money_of_other_currencies_needs_a_rate(bought: Bought) -> None:
         bought.ask(WEEKS)
 
 
-@pytest.mark.parametrize(
-    ("rows", "cost", "commitment"),
-    [
-        ("bedrock model=Claude cost=48 token_kind=commitment tokens=-", "48", "48"),
-        (
-            "openai token_kind=prompt millions=1 tokens=-; openai token_kind=generation millions=1 tokens=-",
-            "12.5",
-            "0",
-        ),
-    ],
-    ids=["commitments", "money alone"],
-)
+WITHOUT_TOKENS = """
+commitments | bedrock model=Claude cost=48 token_kind=commitment tokens=- | 48 | 48
+money alone | openai token_kind=prompt millions=1 tokens=-; openai token_kind=generation millions=1 tokens=- | 12.5 | 0"""
+
+
+@pytest.mark.parametrize(("rows", "cost", "commitment"), named_rows(WITHOUT_TOKENS))
 def test_commitments_and_money_alone_have_no_tokens(
     bought: Bought, rows: str, cost: str, commitment: str
 ) -> None:
@@ -248,17 +224,17 @@ _BILL = """INSERT INTO bills BY NAME SELECT $1 AS bill_id, $2 AS provider, 's' A
     1 AS rows, $1 AS load_id, $4::TIMESTAMP AS loaded_at"""
 
 
-@pytest.mark.parametrize(
-    ("is_final", "loaded", "known_to"),
-    [
-        (False, "03-07", "03-06"),
-        (True, "03-07", "04-01"),
-        (False, "04-02", "03-06"),
-        (False, "04-03", "04-01"),
-    ],
-)
+# whether a bill is final, when it was loaded, and until when what was bought is known
+KNOWN = """
+false | 03-07 | 03-06
+true | 03-07 | 04-01
+false | 04-02 | 03-06
+false | 04-03 | 04-01"""
+
+
+@pytest.mark.parametrize(("is_final", "loaded", "known_to"), text_rows(KNOWN))
 def test_what_is_bought_is_known_until_the_last_bill(
-    bought: Bought, is_final: bool, loaded: str, known_to: str
+    bought: Bought, is_final: str, loaded: str, known_to: str
 ) -> None:
     """A bill is of all its month if it is final, or was loaded two days after it."""
     bought.con.execute(_BILL, [0, "openai", is_final, f"2026-{loaded}"])
@@ -313,159 +289,3 @@ def test_adjoining_periods_and_finer_rows_add_up_to_the_whole(odd: Bought, cuts:
 test_many_more_periods_add_up = many(
     test_adjoining_periods_and_finer_rows_add_up_to_the_whole, given(cuts=CUTS), settings(deadline=None), 30
 )
-
-
-# A day of four L4s at $1 an hour, held by the namespace chat, and OpenAI's bill in a FOCUS file
-
-
-def focus(kind: str, millions: str, team: str = "") -> dict[str, str]:
-    """A row of a FOCUS file of OpenAI's: this many million tokens of one kind."""
-    priced = {"input": "prompt", "cached input": "cached", "output": "generation"}[kind]
-    cost = str(KINDS[priced] * Decimal(millions))
-    rows = text_rows(f"""
-            BilledCost | {cost}
-            EffectiveCost | {cost}
-            ListCost | {cost}
-            ContractedCost | {cost}
-            BillingAccountId | org-1
-            BillingCurrency | USD
-            BillingPeriodStart | 2026-03-01T00:00:00Z
-            BillingPeriodEnd | 2026-04-01T00:00:00Z
-            ChargeCategory | Usage
-            ChargeDescription | gpt-4o-2024-08-06, {kind}
-            ChargePeriodStart | 2026-03-10T00:00:00Z
-            ChargePeriodEnd | 2026-03-11T00:00:00Z
-            ConsumedQuantity | {millions}
-            ConsumedUnit | 1M Tokens
-            ProviderName | OpenAI
-            PublisherName | OpenAI
-            InvoiceIssuerName | OpenAI
-            ServiceName | OpenAI API
-            ServiceCategory | AI and Machine Learning
-            SubAccountId | proj-a
-            SubAccountName | proj-a
-            SkuId | gpt-4o {kind}
-            SkuMeter | {kind}
-            Tags | {json.dumps({"team": team}) if team else ""}
-        """)
-    return dict(row[:2] for row in rows)
-
-
-@dataclass
-class Ledger:
-    config: Config
-    store: Store
-    before: ReportView | None = None
-
-    def report(self, days: float = 1, **more: Any) -> ReportView:
-        period = Period(DAY, DAY + timedelta(days=days))
-        return reading.report(self.config, self.store, Query(period, "the day", now=NOW, **more))
-
-    def tokens(self, **filters: Any) -> Any:
-        def build(con: Any, ask: UnitQuery) -> Any:
-            view = units.tokens(con, ask)
-            api_cost.add_bought(con, self.config, view)
-            return view
-
-        ask = UnitQuery.of(self.config, Period(DAY, DAY + timedelta(days=1)), "the day")
-        narrowed = replace(ask, **filters)
-        return pipeline.read_attributed(self.config, self.store, lambda con: build(con, narrowed), ask.period)
-
-
-@pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    folder = tmp_path_factory.mktemp("ledger")
-    made = Ledger(*stored(serving([("llm-0", [0, 1, 2, 3], 0, 24)]), folder))
-    made.before = made.report()
-    rows = [focus(*row, "search") for row in (("input", "10"), ("cached input", "4"), ("output", "2"))]
-    (folder / "openai.csv").write_text(
-        csv_text([*rows, focus("input", "1.2345", "chat"), focus("output", "0.5")])
-    )
-    assert not collect_bills(made.store, [LocalTree(folder / "openai.csv")], None).errors
-    return made
-
-
-def test_a_bill_of_tokens_stands_beside_gpus_and_in_no_gpu_hour(ledger: Ledger) -> None:
-    before, view = ledger.before, ledger.report()
-    assert before is not None and before.totals_api is None
-    assert "api_cost" not in to_json(before)
-    assert (view.totals, view.node_totals) == (before.totals, before.node_totals)
-    rows = {row.keys["team"]: row.api for row in view.rows if row.api}
-    assert {team: api.api_cost for team, api in rows.items()} == {
-        "search": 50,
-        "unassigned": 5,
-        "chat": Decimal("3.08625"),
-    }
-    search = rows["search"]
-    tokens = (search.prompt_tokens, search.cached_tokens, search.generation_tokens)
-    assert tokens == (14_000_000, 4_000_000, 2_000_000)
-    answer = to_dict(view)
-    assert cells([answer["totals"]], "api_cost node_cost") == [("58.086250000", "96.000000000")]
-    bought = [one for one in answer["bought"] if one["team"] == "search"]
-    found = cells(bought, "model provider source prompt_cost generation_cost")
-    assert found == [("gpt-4o-2024-08-06", "openai", "invoice", "30.000000000", "20.000000000")]
-    assert bought[0]["cost_per_million_tokens"] == Decimal("3.125")
-    lines = csv.DictReader(to_csv(view).splitlines())
-    assert sum(Decimal(line["cost"]) for line in lines) == Decimal("154.08625")
-    plain = partial(ledger.report, with_sections=False)
-    # rows by what tokens are of no part of
-    assert [row.api.api_cost for row in plain(by=("gpu_model",)).rows if row.api] == [Decimal("58.08625")]
-    assert plain(namespaces=("chat",)).totals_api is None
-    assert plain(teams=("search",)).totals_api == search
-
-
-def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path) -> None:
-    from gpucost.publish.chargeback import ChargebackQuery, manifest_of, replacing, write
-
-    month = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
-    ask = ChargebackQuery("2026-03", month, "March 2026", datetime(2026, 5, 1, tzinfo=UTC))
-    out = tmp_path / "out" / "2026-03"
-    with replacing(out, lambda _: []) as folder:
-        bundle = read_bundle(ledger.config, ledger.store, ask, folder)
-        manifest = manifest_of(bundle, ledger.config, {}, None)
-        manifest = write(bundle, manifest, folder, dict.fromkeys((None, *bundle.teams), ()))
-    assert sorted(cells(manifest["teams"], "team charge cost api_cost shared_cost")) == text_rows("""
-        chat | 99.08625 | 96.0 | 3.08625 | 0.0
-        search | 50.0 | 0.0 | 50.0 | 0.0
-        unassigned | 5.0 | 0.0 | 5.0 | 0.0
-    """)
-    totals = cells([manifest["totals"]], "charge api_cost shared_cost")
-    assert totals == [("154.08625", "58.08625", "0.0")]
-    assert manifest["invoice"]["difference"] == 0
-    assert not [reason for reason in manifest["reasons"] if "tokens" in reason]
-    assert sum(Decimal(str(line["cost"])) for line in manifest["invoice"]["lines"]) == Decimal("58.08625")
-    focus_rows, ledger_rows = (
-        list(csv.DictReader((out / name).read_text().splitlines())) for name in ("focus.csv", "ledger.csv")
-    )
-    bought = [row for row in focus_rows if row["x_gpucost_kind"] == "api"]
-    costs = summed((row["x_gpucost_team"], Decimal(row["EffectiveCost"])) for row in bought)
-    assert costs == {"chat": Decimal("3.08625"), "unassigned": 5, "search": 50}
-    charged = [Decimal(row["cost"]) for row in ledger_rows if row["kind"] in ("allocated", "api")]
-    assert sum(charged) == Decimal("154.08625")
-    assert "Bought tokens" in (out / "teams" / "search.md").read_text()
-
-
-def test_tokens_of_own_pods_and_bought_ones_stand_in_one_answer(ledger: Ledger) -> None:
-    view = ledger.tokens()
-    (one,) = [one for one in view.sections["bought"] if one["team"] == "search"]
-    assert (one["model"], one["api_cost"]) == ("gpt-4o-2024-08-06", Decimal(50))
-    # $30 for 14 million, of which four were cached, and $20 for two
-    assert one["cost_per_million_prompt_tokens"] == pytest.approx(Decimal(30) / 14)
-    assert one["cost_per_million_generation_tokens"] == Decimal(10)
-    assert view.totals["cost"] == 0
-    assert "bought" not in ledger.tokens(namespaces=("chat",)).sections
-
-
-def test_days_after_the_last_bill_are_complete_only_for_teams_that_buy_nothing(
-    ledger: Ledger, tmp_path: Path
-) -> None:
-    shutil.copyfile(ledger.store.path, tmp_path / "store.duckdb")
-    copy = Ledger(ledger.config, Store(tmp_path / "store.duckdb"))
-    with copy.store.write() as con:
-        con.execute("UPDATE bills SET loaded_at = TIMESTAMP '2026-03-07'")
-        con.execute("UPDATE bill_lines SET charge_period_end = TIMESTAMP '2026-03-10 12:00'")
-    view = copy.report(by=("team", "day"), may_be_absent=True, with_sections=False)
-    assert view.api_known_to == DAY + timedelta(hours=12)
-    days = days_of(view, copy.config.tz, NOW)
-    assert days.complete_of(CostSeries("team", "search")) == ()
-    assert days.complete_of(CostSeries("team", "chat")) == days.complete == (DAY.date(),)

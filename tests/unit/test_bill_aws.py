@@ -2,124 +2,134 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from gpucost.collect.bill.load import BillRun
-from tests.text_tables import words
-from tests.unit.bills import Bills, check_scene, csv_text, item, own_rows, own_text, scene, snake, usage
+from tests.text_tables import titled, words
+from tests.unit.bills import (
+    Bills,
+    Charge,
+    Row,
+    check_scene,
+    csv_text,
+    item,
+    own_rows,
+    parquet,
+    scene,
+    snake,
+    usage,
+)
 
-HOST = "id=arn:aws:ec2:us-east-2:444455556666:dedicated-host/h-{} usage=USE2-HostUsage:g4dn cost=8"
-ON_HOST = "usage=USE2-HostBoxUsage:g4dn.{} cost=0"
 #: Rows of an account, and what their charges say.
-CASES = {
-    "on-demand usage is the machine at its unblended cost": """
+CASES = titled("""
+= on-demand usage is the machine at its unblended cost
 machine | kind=instance cause=same effective=32.77 billed=32.77 hours=1 instance_type=p4d.24xlarge machine=i-0123456789abcdef0000
-machine hour=11 | pricing_category=Standard region=us-east-1 zone=us-east-1a provider=aws billing_period=2026-03""",
-    "savings plan usage costs what the plan charges": """
-covered plan_cost=19.66 | billed=32.77 effective=19.66 kind=instance cause=covered_usage pricing_category=Committed""",
-    "reserved usage costs the reservation's effective cost": """
-reserved reserved_cost=12.5 | effective=12.5 cause=covered_usage""",
-    "a blank reservation cost is no price": """
-reserved reserved_cost= | cause=reservation_cost_missing""",
-    "negations and fees that stand on other rows cost nothing": """
+machine hour=11 | pricing_category=Standard region=us-east-1 zone=us-east-1a provider=aws billing_period=2026-03
+= savings plan usage costs what the plan charges
+covered plan_cost=19.66 | billed=32.77 effective=19.66 kind=instance cause=covered_usage pricing_category=Committed
+= reserved usage costs the reservation's effective cost
+reserved reserved_cost=12.5 | effective=12.5 cause=covered_usage
+= a blank reservation cost is no price
+reserved reserved_cost= | cause=reservation_cost_missing
+= negations and fees that stand on other rows cost nothing
 negation         | effective=0 kind=commitment_fee cause=covered_usage
 plan_upfront     | effective=0 kind=commitment_fee cause=fee_amortized
-reserved_upfront | effective=0 kind=commitment_fee cause=fee_amortized""",
-    "other fees stay": """
-machine item=Fee cost=12 usage= product=AmazonRoute53 id=example.org | effective=12 kind=other charge_category=Purchase""",
-    # billed and effective sum to the same where the whole plan was used
-    "a recurring fee costs the commitment that nothing used": """
+reserved_upfront | effective=0 kind=commitment_fee cause=fee_amortized
+= other fees stay
+machine item=Fee cost=12 usage= product=AmazonRoute53 id=example.org | effective=12 kind=other charge_category=Purchase
+= a recurring fee costs the commitment that nothing used
+# billed and effective sum to the same where the whole plan was used
 covered plan_cost=7.5                   | effective=7.5 billed=32.77 kind=instance
 negation                                | effective=0 billed=-32.77 kind=commitment_fee
-plan_fee cost=10 committed=10 used=7.5  | effective=2.5 billed=10 kind=commitment_unused""",
-    "a reservation fee costs its unused part": """
-reserved_fee cost=744 unused_upfront=3 unused_fee=4.25 | effective=7.25 kind=commitment_unused cause=fee_amortized""",
-    "a discount without net columns is taken off by its own row": """
-edp cost=-2.77 | effective=-2.77 kind=discount""",
-    "spot by usage type or term, and hours in part": """
+plan_fee cost=10 committed=10 used=7.5  | effective=2.5 billed=10 kind=commitment_unused
+= a reservation fee costs its unused part
+reserved_fee cost=744 unused_upfront=3 unused_fee=4.25 | effective=7.25 kind=commitment_unused cause=fee_amortized
+= a discount without net columns is taken off by its own row
+edp cost=-2.77 | effective=-2.77 kind=discount
+= spot by usage type or term, and hours in part
 machine hour=10 usage=SpotUsage:p5.48xlarge | pricing_category=Dynamic hours=1
 machine hour=11 pricing/term=Spot           | pricing_category=Dynamic hours=1
-machine hour=12 amount=0.5 cost=16.385      | pricing_category=Standard hours=0.5""",
-    "a running machine that costs nothing": "machine cost=0 | cause=zero_unexplained",
-    "split rows inform and are never added": """
+machine hour=12 amount=0.5 cost=16.385      | pricing_category=Standard hours=0.5
+= a running machine that costs nothing
+machine cost=0 | cause=zero_unexplained
+= split rows inform and are never added
 machine | kind=instance effective=32.77 billed=32.77 split_cost=- split_parent_id=-
 machine cost= splitLineItem/ParentResourceId=j-1 splitLineItem/SplitCost=8.19 id=arn:aws:eks:us-east-1:444455556666:pod/c/ns/p/u
-    | kind=split effective=0 billed=0 split_cost=8.19 split_parent_id=j-100b""",
-    "a capacity block's fee is spread over its hours, used or not": """
+    | kind=split effective=0 billed=0 split_cost=8.19 split_parent_id=j-100b
+= a capacity block's fee is spread over its hours, used or not
 block cost=99                              | kind=commitment_fee billed=99 effective=0 cause=capacity_block
 in_block                                   | kind=instance billed=0 effective=33 cause=capacity_block
 in_block hour=11                           | kind=instance billed=0 effective=33 cause=capacity_block
-in_block hour=12 usage=UnusedBox:p5.48xlarge | kind=reserved_unused billed=0 effective=33 cause=capacity_block""",
-    "hours of a block in another bill keep their part of the fee": """
+in_block hour=12 usage=UnusedBox:p5.48xlarge | kind=reserved_unused billed=0 effective=33 cause=capacity_block
+= hours of a block in another bill keep their part of the fee
 block amount=4 unit=Hrs | effective=50
 in_block                | effective=25
-in_block hour=11        | effective=25""",
-    "a block's fee without an id is on hours with one": """
+in_block hour=11        | effective=25
+= a block's fee without an id is on hours with one
 block id=        | effective=0
 in_block         | effective=50
-in_block hour=11 | effective=50""",
-    "a block without hours here keeps its fee": """
+in_block hour=11 | effective=50
+= a block without hours here keeps its fee
 block   | effective=100
-machine | effective=32.77""",
-    "nothing of a block's fee stays for rounding": """
+machine | effective=32.77
+= nothing of a block's fee stays for rounding
 block cost=1234567.891234          | billed=1234567.891234 effective=0
 in_block hour=0 amount=0.3333333   | billed=0
 in_block hour=1                    | billed=0
 in_block hour=2 amount=0.016666667 | billed=0
 in_block hour=3 amount=0.5         | billed=0
-in_block hour=4 amount=0.9999      | billed=0""",
-    "an instance costs what its dedicated host does, and a host without one keeps its cost": f"""
-machine {HOST.format(1)}                 | effective=4 billed=8 cause=dedicated_host kind=other tenancy=-
-machine id=i-0aa {ON_HOST.format("metal")} | effective=8 billed=0 cause=dedicated_host kind=instance tenancy=host
-machine {HOST.format(2)}                 | effective=4 billed=8 cause=dedicated_host kind=other capacity_reservation_type=-""",
-    "instances of one size share their host": f"""
-machine {HOST.format(1)}                    | effective=0
-machine id=i-0aa {ON_HOST.format("xlarge")} | effective=2
-machine id=i-0ab {ON_HOST.format("xlarge")} | effective=2
-machine id=i-0ac {ON_HOST.format("xlarge")} | effective=2
-machine id=i-0ad {ON_HOST.format("xlarge")} | effective=2""",
-    "a host under a plan costs what the plan charges": f"""
-covered {HOST.format(1)} plan_cost=5       | effective=0 billed=8
-machine id=i-0aa {ON_HOST.format("metal")} | effective=5 billed=0""",
-    "instances of several sizes on hosts, and of another zone, have no price": f"""
-machine {HOST.format(1)}                                   | effective=8 cause=same
-machine id=i-0aa {ON_HOST.format("xlarge")}                | effective=0 cause=dedicated_host
-machine id=i-0ab {ON_HOST.format("2xlarge")}               | effective=0 cause=dedicated_host
-machine id=i-0ac {ON_HOST.format("metal")} zone=us-east-1b | effective=0 cause=dedicated_host""",
-    "the refund of a returned plan takes back what the plan costs, not its upfront fee": """
+in_block hour=4 amount=0.9999      | billed=0
+= an instance costs what its dedicated host does, and a host without one keeps its cost
+host               | effective=4 billed=8 cause=dedicated_host kind=other tenancy=-
+on_host            | effective=8 billed=0 cause=dedicated_host kind=instance tenancy=host
+host id=OTHER_HOST | effective=4 billed=8 cause=dedicated_host kind=other capacity_reservation_type=-
+= instances of one size share their host
+host                                                 | effective=0
+on_host usage=USE2-HostBoxUsage:g4dn.xlarge          | effective=2
+on_host id=i-0ab usage=USE2-HostBoxUsage:g4dn.xlarge | effective=2
+on_host id=i-0ac usage=USE2-HostBoxUsage:g4dn.xlarge | effective=2
+on_host id=i-0ad usage=USE2-HostBoxUsage:g4dn.xlarge | effective=2
+= a host under a plan costs what the plan charges
+host item=SavingsPlanCoveredUsage plan=PLAN plan_cost=5 | effective=0 billed=8
+on_host                                                 | effective=5 billed=0
+= instances of several sizes on hosts, and of another zone, have no price
+host                                                  | effective=8 cause=same
+on_host usage=USE2-HostBoxUsage:g4dn.xlarge           | effective=0 cause=dedicated_host
+on_host id=i-0ab usage=USE2-HostBoxUsage:g4dn.2xlarge | effective=0 cause=dedicated_host
+on_host id=i-0ac zone=us-east-1b                      | effective=0 cause=dedicated_host
+= the refund of a returned plan takes back what the plan costs, not its upfront fee
 plan_upfront           | billed=1000 effective=0 kind=commitment_fee cause=fee_amortized
 covered plan_cost=7.5  | billed=32.77 effective=7.5 kind=instance cause=covered_usage
 plan_refund cost=-1000 | billed=-1000 effective=-7.5 kind=refund cause=fee_amortized
-machine hour=11        | billed=32.77 effective=32.77 kind=instance cause=same""",
-    "the refund of a returned reservation": """
+machine hour=11        | billed=32.77 effective=32.77 kind=instance cause=same
+= the refund of a returned reservation
 reserved_upfront cost=500 | effective=0 cause=fee_amortized
-reserved_refund cost=-500 | effective=0 cause=fee_amortized""",
-    "a refund of less than a plan costs stays, and so does one of a plan without an upfront fee": """
+reserved_refund cost=-500 | effective=0 cause=fee_amortized
+= a refund of less than a plan costs stays, and so does one of a plan without an upfront fee
 plan_fee cost=10 committed=10 used=7.5                                 | effective=2.5 cause=fee_amortized
 plan_refund cost=-2                                                    | effective=-2 cause=same
-plan_refund cost=-9 usage=ComputeSP:1yrNoUpfront id=arn:savingsplan/-2 | effective=-9 cause=same""",
-    "the refund of a plan whose costs are in another file stays whole": """
+plan_refund cost=-9 usage=ComputeSP:1yrNoUpfront id=arn:savingsplan/-2 | effective=-9 cause=same
+= the refund of a plan whose costs are in another file stays whole
 plan_refund cost=-10 | effective=-10 cause=same
-machine              | effective=32.77 cause=same""",
-    "tags from columns": """
-machine resourceTags/user:team=ml resourceTags/aws:createdBy= resourceTags/user:env=eu | tags='{"env": "eu", "team": "ml"}'""",
-    "prices, invoices and commitments": """
+machine              | effective=32.77 cause=same
+= tags from columns
+machine resourceTags/user:team=ml resourceTags/aws:createdBy= resourceTags/user:env=eu | tags='{"env": "eu", "team": "ml"}'
+= prices, invoices and commitments
 machine pricing/publicOnDemandRate=40 pricing/RateCode=SKU.JR.1 InvoiceId=INV1 lineItem/UnblendedRate=32.77
     lineItem/NetUnblendedRate=30 | invoice_id=INV1 list_unit_price=40 contracted_unit_price=30 sku_price_id=SKU.JR.1
 covered plan_cost=19.66 lineItem/UnblendedRate=32.77 | invoice_id=- list_unit_price=- contracted_unit_price=32.77
     sku_price_id=- commitment_discount_quantity=19.66 commitment_discount_unit=USD sku_price_details=-
 reserved reserved_cost=12.5 | contracted_unit_price=- commitment_discount_quantity=1 commitment_discount_unit=Hrs
-    commitment_discount_name=-""",
-    "tags whose keys differ in case alone": """
-machine resourceTags/user:Team=a resourceTags/user:team=b | tags='{"Team": "a", "team": "b"}'""",
-    "only the compute charge of a machine is the machine": """
+    commitment_discount_name=-
+= tags whose keys differ in case alone
+machine resourceTags/user:Team=a resourceTags/user:team=b | tags='{"Team": "a", "team": "b"}'
+= only the compute charge of a machine is the machine
 machine item=Tax id=                             | kind=tax hours=- instance_type=-
 machine item=Credit cost=-5                      | kind=credit hours=- instance_type=-
 machine item=Refund cost=-5                      | kind=refund hours=- instance_type=-
@@ -133,8 +143,7 @@ machine product=marketplace-ami usage=SoftwareUsage:p4d.24xlarge | kind=other ho
 machine usage=EUC1-BoxUsage:g5.xlarge            | kind=instance hours=1 instance_type=g5.xlarge
 machine usage=USW2-SpotUsage:p5.48xlarge         | kind=instance hours=1 instance_type=p5.48xlarge
 machine usage=DedicatedUsage:p4d.24xlarge        | kind=instance hours=1 instance_type=p4d.24xlarge
-machine usage=USE2-UnusedBox:p5.48xlarge id=CAPACITY | kind=reserved_unused hours=1 instance_type=p5.48xlarge""",
-}
+machine usage=USE2-UnusedBox:p5.48xlarge id=CAPACITY | kind=reserved_unused hours=1 instance_type=p5.48xlarge""")
 #: An export with net columns: gross where the net one is empty; of discounts of 3.77, the first machine's net cost holds 2.77.
 NET = """
 machine net=30          | effective=30 cause=discount_spread
@@ -144,23 +153,14 @@ covered plan_cost=20 net_plan_cost=18 hour=12     | effective=18
 reserved reserved_cost=9 net_reserved_cost= hour=13 | effective=9"""
 
 
-Loaded = tuple[BillRun, dict[str, list[dict[str, Any]]]]
+Loaded = tuple[BillRun, dict[str, list[Charge]]]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """All cases in one file, and the charges of each."""
-    bills = Bills(tmp_path_factory.mktemp("bills"))
-    charges: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
-    rows, accounts = [], {}
-    for number, (name, table) in enumerate(CASES.items()):
-        rows += own_rows(scene(table)[0], number)
-        accounts[own_text("111122223333", number)] = name
-    run = bills.load(bills.write("cur.csv", csv_text(rows)))
-    assert not run.errors, run.errors
-    for charge in bills.charges():
-        charges[accounts[charge["billing_account_id"]]].append(charge)
-    return run, charges
+def loaded(module_path: Path) -> Loaded:
+    """Each case in a file and an account of its own."""
+    texts = [csv_text(own_rows(scene(table)[0], number)) for number, table in enumerate(CASES.values())]
+    return Bills(module_path).cases(dict(zip(CASES, texts, strict=True)))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -188,10 +188,9 @@ def test_a_capacity_block_paid_in_another_month_is_on_its_hours(bills: Bills) ->
     ]
     hours = [item("in_block"), item("in_block hour=11"), item("machine hour=6")]
 
-    def load(name: str, rows: list[dict[str, str]]) -> tuple[BillRun, list[tuple[Any, ...]]]:
+    def load(name: str, rows: list[Row]) -> tuple[BillRun, list[tuple[Any, ...]]]:
         """Loads a month, and answers kind, effective cost and cause of the block's charges."""
-        run = bills.load(bills.write(f"{name}.csv", csv_text(rows)), force=True)
-        assert not run.errors, run.errors
+        run = bills.take(rows, f"{name}.csv", force=True)
         whole = "SELECT kind, effective_cost::INT, cost_cause FROM charges WHERE billed_cost <> 32.77 ORDER BY ALL"
         return run, bills.store.query(whole)[1]
 
@@ -215,7 +214,7 @@ def test_both_spellings_of_columns_give_the_same_charges(bills: Bills) -> None:
     rows = [usage(), item("reserved hour=11 reserved_cost=3")]
     slashes = bills.aws(rows)
     tagged = [row | {"resource_tags": '{"user_team": "ml"}'} for row in snake(rows)]
-    run = bills.load(bills.write("cur2.csv", csv_text(tagged)))
+    run = bills.take(tagged, "cur2.csv")
     assert [result.verdict for result in run.results] == ["replace"]
     for charge, other in zip(slashes, bills.charges(), strict=True):
         own = {"source_file": other["source_file"], "bill_id": other["bill_id"], "tags": {"team": "ml"}}
@@ -235,23 +234,19 @@ def test_discount_that_net_costs_hold_is_not_taken_off_again(bills: Bills) -> No
 
 
 def test_parquet_with_the_types_that_data_exports_write(bills: Bills) -> None:
-    words_map = pa.map_(pa.string(), pa.string())
+    times = words("""
+        line_item_usage_start_date=2026-03-05T10 line_item_usage_end_date=2026-03-05T11
+        bill_billing_period_start_date=2026-03-01""")
     typed = {
-        "line_item_usage_start_date": (datetime(2026, 3, 5, 10, tzinfo=UTC), pa.timestamp("ms")),
-        "line_item_usage_end_date": (datetime(2026, 3, 5, 11, tzinfo=UTC), pa.timestamp("ms")),
-        "bill_billing_period_start_date": (datetime(2026, 3, 1, tzinfo=UTC), pa.timestamp("ms")),
-        "line_item_unblended_cost": (1.81e-8, None),
-        "line_item_net_unblended_cost": (None, pa.float64()),
-        "reservation_effective_cost": (0.0, None),
-        "resource_tags": ([("user_team", "ml")], words_map),
-        "product": ([("region", "us-east-1"), ("product_name", "EC2")], words_map),
+        name: pa.array([datetime.fromisoformat(text).replace(tzinfo=UTC)], pa.timestamp("ms"))
+        for name, text in times.items()
     }
-    texts = {name: (value, None) for name, value in snake([usage()])[0].items()}
-    columns = {name: pa.array([value], kind) for name, (value, kind) in (texts | typed).items()}
-    out = io.BytesIO()
-    pq.write_table(pa.table(columns), out)
-    run = bills.load(bills.write("cur.snappy.parquet", out.getvalue()))
-    assert not run.errors, run.errors
+    maps = {"resource_tags": "user_team=ml", "product": "region=us-east-1 product_name=EC2"}
+    of_texts = pa.map_(pa.string(), pa.string())
+    typed |= {name: pa.array([list(words(text).items())], of_texts) for name, text in maps.items()}
+    typed["line_item_net_unblended_cost"] = pa.array([None], pa.float64())
+    costs = {"line_item_unblended_cost": 1.81e-8, "reservation_effective_cost": 0.0}
+    bills.take(parquet([snake([usage()])[0] | costs], **typed), "cur.snappy.parquet")
     (charge,) = bills.charges()
     expected = words("""
         billed=0.0000000181 effective=0.0000000181 service_name=EC2 region=us-east-1 tags='{"team": "ml"}'

@@ -16,21 +16,22 @@ import pytest
 from gpucost import price
 from gpucost.config.model import Bills as BillSettings
 from gpucost.config.model import Config
-from tests.unit.bills import ITEMS, NAMES, Bills, check_scene, item, own_rows, own_text, scene
+from tests.text_tables import columns, titled
+from tests.unit.bills import ITEMS, NAMES, Bills, Row, check_scene, item, own_rows, own_text, scene
 
-Row = dict[str, str]
-PLAN_FEE = "product=ComputeSavingsPlans usage=ComputeSP:1yrNoUpfront"
-HEAVY = "usage=HeavyUsage:p4d.24xlarge reservation=RESERVATION"
 #: Line items by the word that a row begins with: others, and three machines for $30 an hour.
-KINDS = ITEMS | {
-    "a": "id=i-0aaa cost=30",
-    "b": "id=i-0bbb cost=30",
-    "c": "id=i-0ccc cost=30",
-    "edp_month": "item=EdpDiscount id= UsageStartDate=2026-03-01T00:00:00Z UsageEndDate=2026-04-01T00:00:00Z",
-    "auto": "product=AmazonEKS usage=USE1-EKS-Auto:p4d.24xlarge-management-hours cost=3.6 "
-    "id=arn:aws:ec2:us-east-1:444455556666:instance/i-0aaa",
-    "sagemaker": "product=AmazonSageMaker cost=60 id=arn:aws:sagemaker:us-east-1:1:training-job/x",
-}
+KINDS = ITEMS | columns(
+    """
+    a id=i-0aaa cost=30
+    b id=i-0bbb cost=30
+    c id=i-0ccc cost=30
+    edp_month item=EdpDiscount id= UsageStartDate=2026-03-01T00:00:00Z UsageEndDate=2026-04-01T00:00:00Z
+    edp_plan item=EdpDiscount id= product=ComputeSavingsPlans usage=ComputeSP:1yrNoUpfront
+    edp_reserved item=EdpDiscount id= usage=HeavyUsage:p4d.24xlarge reservation=RESERVATION
+    auto product=AmazonEKS usage=USE1-EKS-Auto:p4d.24xlarge-management-hours cost=3.6 id=INSTANCE/i-0aaa
+    sagemaker product=AmazonSageMaker cost=60 id=arn:aws:sagemaker:us-east-1:1:training-job/x
+""".replace("INSTANCE", "arn:aws:ec2:us-east-1:444455556666:instance")
+)
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class Priced:
                     "sum(instance_hours), max(price_per_hour) FROM billed_hours GROUP BY ALL",
                     "totals": "SELECT billing_account_id, sum(effective_cost), "
                     "coalesce(sum(effective_cost) FILTER (kind = 'discount'), 0) FROM bill_rows GROUP BY ALL",
+                    "months": "SELECT billing_account_id, billing_period, sum(effective_cost) "
+                    "FROM effective_rows GROUP BY ALL",
                     "pools": "SELECT instance_key, capacity_type, is_unexplained, pool FROM billed_hours",
                     "rates": "SELECT commitment, discounted_cost, discount_cost, rows, first_rows FROM discount_rates",
                     "nodes": "SELECT instance_key, node_id FROM billed_nodes",
@@ -119,11 +122,19 @@ class Priced:
         return costs
 
     def totals(self, name: str) -> dict[str, Decimal]:
-        """The effective cost of all charges, and of the discounts that no machine's hour holds."""
+        """The effective cost of all charges, of the discounts that no machine's hour holds, and of each month."""
         payer = self.own(name, NAMES["PAYER"])
         [(total, discounts)] = [row[1:] for row in self.answer(name, "totals") if row[0] == payer]
         taken = sum(values["off"] for values in self.costs(name).values())
-        return {"total": total, "rest": discounts - Decimal(str(taken))}
+        months = {month: cost for account, month, cost in self.answer(name, "months") if account == payer}
+        return {"total": total, "rest": discounts - Decimal(str(taken)), **months}
+
+    def check(self, name: str) -> None:
+        """Costs and sums of a case are what it says."""
+        one = self.cases[name]
+        assert self.costs(name) == one.costs
+        totals = {what: self.totals(name)[what] for what in one.sums}
+        assert totals == {what: Decimal(cost) for what, cost in one.sums.items()}
 
     def charges(self, name: str) -> list[dict[str, Any]]:
         payer = self.own(name, NAMES["PAYER"])
@@ -158,24 +169,124 @@ def invoice(discount: str) -> list[Row]:
 
 
 HYPERPOD = "a HyperPod machine that the bill names"
-CASES = {
-    "on a machine lowers that machine in that hour": case("""
+CASES = {name: case(text) for name, text in titled("""
+= on a machine lowers that machine in that hour
 a         | cost=27 off=-3
 a hour=11 | cost=30
 b         | cost=30
-edp id=i-0aaa cost=-3"""),
-    "a month's on a machine is over its hours by cost": case("""
+edp id=i-0aaa cost=-3
+= a month's on a machine is over its hours by cost
 a                 | cost=27 off=-3
 a hour=11 cost=60 | cost=54 off=-6
 b                 | cost=30
-edp_month id=i-0aaa cost=-9"""),
-    "on a machine's traffic or on a volume is none on the machine": case("""
+edp_month id=i-0aaa cost=-9
+= on a machine's traffic or on a volume is none on the machine
 a | cost=30
 traffic id=i-0aaa cost=5
 volume cost=8
 edp id=i-0aaa cost=-0.5 usage=USE1-DataTransfer-Out-Bytes unit=GB
 edp id=vol-1 cost=-0.8 usage=EBS:VolumeUsage.gp3 unit=GB-Mo
-all | rest=-1.3"""),
+all | rest=-1.3
+= others are spread over their product in the account
+a                 | cost=27 off=-3
+b hour=11 cost=60 | cost=54 off=-6
+c account=OTHER   | cost=30
+machine id=arn:aws:eks:x cost=10 product=AmazonEKS usage=USE1-AmazonEKS-Hours:perCluster
+edp_month cost=-9 usage=
+all | rest=0
+= of one kind of usage is spread over that
+a                                  | cost=30
+b cost=10 usage=BoxUsage:g5.xlarge | cost=8 off=-2
+machine id=arn:aws:ec2:nat cost=4 usage=USE1-NatGateway-Hours
+edp cost=-4 item=BundledDiscount usage=USE1-NatGateway-Hours
+edp cost=-2 item=PrivateRateDiscount usage=BoxUsage:g5.xlarge
+all | rest=-4
+= in the payer's account is spread over the product in all
+# one row a month in the management account, whose usage is in its members
+a               | cost=27 off=-3
+c account=OTHER | cost=27 off=-3
+edp_month cost=-6 account=PAYER
+= without a type in the payer's account is of all accounts, the payer's usage alike
+a cost=100 account=PAYER | cost=90 off=-10
+b cost=900               | cost=810 off=-90
+edp cost=-100 usage= account=PAYER
+= where each account has its own, so has the payer's
+a cost=100 account=PAYER | cost=80 off=-20
+b cost=900               | cost=810 off=-90
+edp cost=-20 usage= account=PAYER
+edp cost=-90 usage=
+= that names no product is spread over its account
+a               | cost=27 off=-3
+c account=OTHER | cost=30
+machine id=bucket cost=10 product=AmazonS3 usage=TimedStorage-ByteHrs
+edp cost=-4 product= usage=
+all | rest=-1
+= of what is not in the bill lowers nothing
+a | cost=30
+edp cost=-3 product=AmazonRDS usage=
+= net costs have the discount already
+a net=27 | cost=27
+edp id=i-0aaa cost=-3 net=0
+edp cost=-3 usage= net=
+= per row either the net cost or the discount counts
+a net=27 | cost=27
+b net=   | cost=27 off=-3
+edp cost=-6 usage= net=
+all | rest=0 total=54
+= what nothing used of a plan is net too
+covered id=i-0aaa plan_cost=20 net_plan_cost=18 | cost=18
+plan_fee cost=40 committed=40 used=20 net=36
+all | total=36
+= a plan's net cost has the discount where no other net column is filled
+covered id=i-0aaa cost=30 plan_cost=20 net_plan_cost=18 | cost=18
+negation cost=-30
+plan_fee cost=40 committed=40 used=20 savingsPlan/RecurringCommitmentForBillingPeriod=40
+    savingsPlan/NetRecurringCommitmentForBillingPeriod=36
+edp_plan id=PLAN cost=-4
+all | rest=0 total=36
+= a reservation's net cost has the discount too
+reserved id=i-0aaa reserved_cost=20 net_reserved_cost=18 | cost=18
+reserved_fee hour=0 cost=40 unused_fee=20 net_unused_fee=18
+edp_reserved cost=-4
+all | rest=0 total=36
+= EKS Auto Mode's fee is part of its machine's price and no hours
+a         | cost=33.6
+auto
+a hour=11 | cost=37.2
+b         | cost=30
+auto hour=11 cost=7.2 amount=2
+= on EKS Auto Mode's fee lowers its machine
+# each by the rate of its own product
+a | cost=30.6 off=-3.4
+auto cost=4
+edp cost=-3
+edp cost=-0.4 product=AmazonEKS usage=
+= a fee alone is no price
+# its hours are charged nothing, and nothing says why
+a cost=0 | cost=3.24 off=-0.36 price=0
+auto
+edp id=i-0aaa cost=-0.36
+= a HyperPod machine that the bill names
+sagemaker id=arn:aws:sagemaker:us-east-1:1:cluster/x/i-0aaa usage=USE1-Cluster:ml.p5.48xlarge | on=i-0aaa cost=60
+= only instance usage is billed hours
+a capacity=BLOCK capacity_type= | cost=30.6 off=-3
+auto
+edp id=i-0aaa cost=-3 amount=1
+machine id=BLOCK cost=0 usage=USE1-Reservation:p4d.24xlarge amount=2
+machine id=BLOCK cost=30 usage=USE1-UnusedBox:p4d.24xlarge
+machine id= cost=100 item=Fee amount=720
+= a capacity block's fee is on its hours
+block capacity=BLOCK
+a cost=0 capacity=BLOCK capacity_type=capacity-block | cost=45 off=-5
+b cost=0 capacity=BLOCK capacity_type=capacity-block | cost=45 off=-5
+c cost=0 usage=USE1-UnusedBox:p4d.24xlarge
+edp id=BLOCK cost=-10 description='EDP, Capacity Block upfront fee'
+= on a block without its id
+block id= cost=1000
+a cost=0 usage=BoxUsage:p5.48xlarge         | cost=450 off=-50
+a cost=0 hour=11 usage=BoxUsage:p5.48xlarge | cost=450 off=-50
+b cost=60 usage=BoxUsage:p5.48xlarge        | cost=60
+edp hour=0 cost=-100 usage=USE1-CapacityBlock:p5.48xlarge description='Discount on Capacity Block fee'""").items()} | {
     # in any account; the quarter that nothing used bears the rest
     **{
         f"on a plan's fee lowers all that its ARN covers: {column}": case(f"""
@@ -185,125 +296,15 @@ covered id=i-0bbb cost=30 plan_cost=10 account=OTHER | cost=9 off=-1
 negation cost=-30 account=OTHER
 c | cost=30
 plan_fee cost=40 committed=40 used=30
-edp cost=-4 {PLAN_FEE} account=PAYER {column}=PLAN
+edp_plan cost=-4 account=PAYER {column}=PLAN
 all | rest=-1 total=66""", spread=False)
         for column in ("plan", "id")
     },
-    "on an upfront fee: the month bears its part": case(f"""
-reserved_upfront hour=0 cost=1200
-reserved id=i-0aaa reserved_cost=100 | cost=90 off=-10
-edp cost=-120 {HEAVY}
-all | rest=-110"""),
-    "on a month's fee: the hours so far bear their part": case(f"""
-reserved_fee hour=0 cost=720 unused_fee=0
-reserved id=i-0aaa reserved_cost=100 | cost=90 off=-10
-edp cost=-72 {HEAVY}
-all | rest=-62"""),
-    "others are spread over their product in the account": case("""
-a                 | cost=27 off=-3
-b hour=11 cost=60 | cost=54 off=-6
-c account=OTHER   | cost=30
-machine id=arn:aws:eks:x cost=10 product=AmazonEKS usage=USE1-AmazonEKS-Hours:perCluster
-edp_month cost=-9 usage=
-all | rest=0"""),
     "spreading can be left off": case("""
 a | cost=29 off=-1
 edp_month cost=-3 usage=
 edp id=i-0aaa cost=-1
 all | rest=-3""", spread=False),
-    "of one kind of usage is spread over that": case("""
-a                                  | cost=30
-b cost=10 usage=BoxUsage:g5.xlarge | cost=8 off=-2
-machine id=arn:aws:ec2:nat cost=4 usage=USE1-NatGateway-Hours
-edp cost=-4 item=BundledDiscount usage=USE1-NatGateway-Hours
-edp cost=-2 item=PrivateRateDiscount usage=BoxUsage:g5.xlarge
-all | rest=-4"""),
-    # one row a month in the management account, whose usage is in its members
-    "in the payer's account is spread over the product in all": case("""
-a               | cost=27 off=-3
-c account=OTHER | cost=27 off=-3
-edp_month cost=-6 account=PAYER"""),
-    "without a type in the payer's account is of all accounts, the payer's usage alike": case("""
-a cost=100 account=PAYER | cost=90 off=-10
-b cost=900               | cost=810 off=-90
-edp cost=-100 usage= account=PAYER"""),
-    "where each account has its own, so has the payer's": case("""
-a cost=100 account=PAYER | cost=80 off=-20
-b cost=900               | cost=810 off=-90
-edp cost=-20 usage= account=PAYER
-edp cost=-90 usage="""),
-    "that names no product is spread over its account": case("""
-a               | cost=27 off=-3
-c account=OTHER | cost=30
-machine id=bucket cost=10 product=AmazonS3 usage=TimedStorage-ByteHrs
-edp cost=-4 product= usage=
-all | rest=-1"""),
-    "of what is not in the bill lowers nothing": case("""
-a | cost=30
-edp cost=-3 product=AmazonRDS usage="""),
-    "net costs have the discount already": case("""
-a net=27 | cost=27
-edp id=i-0aaa cost=-3 net=0
-edp cost=-3 usage= net="""),
-    "per row either the net cost or the discount counts": case("""
-a net=27 | cost=27
-b net=   | cost=27 off=-3
-edp cost=-6 usage= net=
-all | rest=0 total=54"""),
-    "what nothing used of a plan is net too": case("""
-covered id=i-0aaa plan_cost=20 net_plan_cost=18 | cost=18
-plan_fee cost=40 committed=40 used=20 net=36
-all | total=36"""),
-    "a plan's net cost has the discount where no other net column is filled": case(f"""
-covered id=i-0aaa cost=30 plan_cost=20 net_plan_cost=18 | cost=18
-negation cost=-30
-plan_fee cost=40 committed=40 used=20 savingsPlan/RecurringCommitmentForBillingPeriod=40
-    savingsPlan/NetRecurringCommitmentForBillingPeriod=36
-edp id=PLAN cost=-4 {PLAN_FEE}
-all | rest=0 total=36"""),
-    "a reservation's net cost has the discount too": case(f"""
-reserved id=i-0aaa reserved_cost=20 net_reserved_cost=18 | cost=18
-reserved_fee hour=0 cost=40 unused_fee=20 net_unused_fee=18
-edp cost=-4 {HEAVY}
-all | rest=0 total=36"""),
-    "EKS Auto Mode's fee is part of its machine's price and no hours": case("""
-a         | cost=33.6
-auto
-a hour=11 | cost=37.2
-b         | cost=30
-auto hour=11 cost=7.2 amount=2"""),
-    # each by the rate of its own product
-    "on EKS Auto Mode's fee lowers its machine": case("""
-a | cost=30.6 off=-3.4
-auto cost=4
-edp cost=-3
-edp cost=-0.4 product=AmazonEKS usage="""),
-    # its hours are charged nothing, and nothing says why
-    "a fee alone is no price": case("""
-a cost=0 | cost=3.24 off=-0.36 price=0
-auto
-edp id=i-0aaa cost=-0.36"""),
-    HYPERPOD: case("""
-sagemaker id=arn:aws:sagemaker:us-east-1:1:cluster/x/i-0aaa usage=USE1-Cluster:ml.p5.48xlarge | on=i-0aaa cost=60"""),
-    "only instance usage is billed hours": case("""
-a capacity=BLOCK capacity_type= | cost=30.6 off=-3
-auto
-edp id=i-0aaa cost=-3 amount=1
-machine id=BLOCK cost=0 usage=USE1-Reservation:p4d.24xlarge amount=2
-machine id=BLOCK cost=30 usage=USE1-UnusedBox:p4d.24xlarge
-machine id= cost=100 item=Fee amount=720"""),
-    "a capacity block's fee is on its hours": case("""
-block capacity=BLOCK
-a cost=0 capacity=BLOCK capacity_type=capacity-block | cost=45 off=-5
-b cost=0 capacity=BLOCK capacity_type=capacity-block | cost=45 off=-5
-c cost=0 usage=USE1-UnusedBox:p4d.24xlarge
-edp id=BLOCK cost=-10 description='EDP, Capacity Block upfront fee'"""),
-    "on a block without its id": case("""
-block id= cost=1000
-a cost=0 usage=BoxUsage:p5.48xlarge         | cost=450 off=-50
-a cost=0 hour=11 usage=BoxUsage:p5.48xlarge | cost=450 off=-50
-b cost=60 usage=BoxUsage:p5.48xlarge        | cost=60
-edp hour=0 cost=-100 usage=USE1-CapacityBlock:p5.48xlarge description='Discount on Capacity Block fee'"""),
     "machines of one system, tenancy and capacity type share a price": case("""
 a         | cost=30 price=20
 b cost=10 | cost=10 price=20""", sharing="pooled"),
@@ -344,16 +345,14 @@ OTHERS = {
 
 
 @pytest.fixture(scope="module")
-def priced(tmp_path_factory: pytest.TempPathFactory) -> Priced:
+def priced(module_path: Path) -> Priced:
     node = "aws:///use1-az4/sagemaker/cluster/hyperpod-tqci9uwuwqiz-i-0aaa"
-    return Priced(tmp_path_factory.mktemp("bills"), CASES | OTHERS, {HYPERPOD: node})
+    return Priced(module_path, CASES | OTHERS, {HYPERPOD: node})
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_discount(priced: Priced, name: str) -> None:
-    assert priced.costs(name) == CASES[name].costs
-    totals = {what: priced.totals(name)[what] for what in CASES[name].sums}
-    assert totals == {what: Decimal(cost) for what, cost in CASES[name].sums.items()}
+    priced.check(name)
 
 
 def test_a_rate_says_which_rows_it_is_of(priced: Priced) -> None:

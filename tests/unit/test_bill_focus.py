@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from decimal import Decimal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from tests.text_tables import words
-from tests.unit.bills import FOCUS_USAGE, Bills, check_scene, csv_text, scene
+from tests.text_tables import columns, titled, words
+from tests.unit.bills import FOCUS_USAGE, Bills, Row, check_scene, csv_text, parquet, scene, snake
 
 
-def item(text: str) -> dict[str, str]:
+def item(text: str) -> Row:
     """A machine's hour with what is changed in it."""
     return FOCUS_USAGE | words(text)
 
@@ -60,54 +56,52 @@ EffectiveCost=0 BilledCost=0                                | kind=instance caus
 
 def test_what_a_row_is_and_whose(bills: Bills) -> None:
     rows, expected = scene(ROWS, item)
-    run = bills.load(bills.write("focus.csv", csv_text(rows)), provider=None, currency="EUR")
-    assert not run.errors, run.errors
-    check_scene(sorted(bills.charges(), key=lambda charge: charge["source_row"]), expected)
+    bills.take(rows, provider=None, currency="EUR")
+    check_scene(bills.charges(), expected)
 
 
-PLAN = "/providers/Microsoft.BillingBenefits/savingsPlanOrders/O-1/savingsPlans/p"
 #: Rows of commitments by the commitments' ids: each is billed 4.00, if nothing else is said.
-COMMITMENTS = {
-    # what usage bears is not borne twice; the order is bought, a plan of it is used
-    PLAN: """
+COMMITMENTS = titled("""
+= /providers/Microsoft.BillingBenefits/savingsPlanOrders/O-1/savingsPlans/p
+# what usage bears is not borne twice; the order is bought, a plan of it is used
 usage CommitmentDiscountStatus=Used | effective=4
-bought CommitmentDiscountId=/providers/microsoft.billingbenefits/savingsplanorders/o-1 | effective=0""",
-    "not spread": """
+bought CommitmentDiscountId=/providers/microsoft.billingbenefits/savingsplanorders/o-1 | effective=0
+= not spread
 usage EffectiveCost=0 | effective=0
-bought                | effective=4""",
-    "returned": """
+bought                | effective=4
+= returned
 bought EffectiveCost=0 | effective=0
-bought EffectiveCost=-4 BilledCost=-4 ChargeClass=Correction | effective=0""",
-    "returned in cash": """
+bought EffectiveCost=-4 BilledCost=-4 ChargeClass=Correction | effective=0
+= returned in cash
 bought                             | effective=4
-given EffectiveCost=-4 BilledCost=-4 | effective=-4""",
-    "/providers/microsoft.capacity/reservationorders/returned after use": """
+given EffectiveCost=-4 BilledCost=-4 | effective=-4
+= /providers/microsoft.capacity/reservationorders/returned after use
 usage EffectiveCost=1.5              | effective=1.5
 bought                               | effective=0
-given EffectiveCost=-6 BilledCost=-6 | effective=-1.5""",
-    # usage that costs less does not bear a purchase, but where Azure states both
-    "fee beside usage": """
+given EffectiveCost=-6 BilledCost=-6 | effective=-1.5
+= fee beside usage
+# usage that costs less does not bear a purchase, but where Azure states both
 usage EffectiveCost=1.5 | effective=1.5
-bought                  | effective=4""",
-    "fee beside usage, returned": """
+bought                  | effective=4
+= fee beside usage, returned
 usage EffectiveCost=1.5              | effective=1.5
 bought                               | effective=4
-given EffectiveCost=-6 BilledCost=-6 | effective=-5.5""",
-    # what it gives back is in another file
-    "refund alone": "given EffectiveCost=-4 BilledCost=-4 | effective=-4",
-    "refund of usage that bears nothing": """
+given EffectiveCost=-6 BilledCost=-6 | effective=-5.5
+= refund alone
+# what it gives back is in another file
+given EffectiveCost=-4 BilledCost=-4 | effective=-4
+= refund of usage that bears nothing
 usage EffectiveCost=0 BilledCost=0   | effective=0
-given EffectiveCost=-4 BilledCost=-4 | effective=-4""",
-    "refund of usage": """
+given EffectiveCost=-4 BilledCost=-4 | effective=-4
+= refund of usage
 usage                                | effective=4
-given EffectiveCost=-6 BilledCost=-6 | effective=-4""",
-    "purchase alone": "bought | effective=4",
-}
-KINDS = {
-    "usage": "",
-    "bought": "ChargeCategory=Purchase ResourceId=plan",
-    "given": "ChargeCategory=Adjustment",
-}
+given EffectiveCost=-6 BilledCost=-6 | effective=-4
+= purchase alone
+bought | effective=4""")
+KINDS = columns("""
+    usage
+    bought ChargeCategory=Purchase ResourceId=plan
+    given  ChargeCategory=Adjustment""")
 
 
 def test_a_commitment_counts_once_in_effective_cost(bills: Bills) -> None:
@@ -118,9 +112,8 @@ def test_a_commitment_counts_once_in_effective_cost(bills: Bills) -> None:
         for text in texts:
             kind, _, changed = text.strip().partition(" ")
             rows.append(item(KINDS[kind]) | {"CommitmentDiscountId": name} | words(changed))
-    run = bills.load(bills.write("focus.csv", csv_text(rows)), provider=None)
-    assert not run.errors, run.errors
-    charges = sorted(bills.charges(), key=lambda charge: charge["source_row"])
+    run = bills.take(rows, provider=None)
+    charges = bills.charges()
     check_scene(charges, expected)
     differing = [charge for charge in charges if charge["effective_cost"] != charge["billed_cost"]]
     assert differing and all(charge["cost_cause"] != "same" for charge in differing)
@@ -130,14 +123,9 @@ def test_a_commitment_counts_once_in_effective_cost(bills: Bills) -> None:
 
 
 def test_snake_case_and_parquet_are_the_same_file(bills: Bills) -> None:
-    snaked = {}
-    for name, value in FOCUS_USAGE.items():
-        letters = [f"_{letter.lower()}" if letter.isupper() else letter for letter in name]
-        snaked["".join(letters).lstrip("_")] = value
-    out = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([snaked | {"tags": {"team": "ml"}, "billed_cost": 4.0}]), out)
-    run = bills.load(bills.write("focus.parquet", out.getvalue()), provider=None)
-    assert not run.errors, run.errors
+    bills.take(
+        parquet([snake([FOCUS_USAGE])[0] | {"tags": {"team": "ml"}, "billed_cost": 4.0}]), provider=None
+    )
     (charge,) = bills.charges()
     assert (charge["billed_cost"], charge["tags"], charge["kind"]) == (Decimal(4), {"team": "ml"}, "instance")
 

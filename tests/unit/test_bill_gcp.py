@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.text_tables import words
-from tests.unit.bills import Bills, check_scene, csv_text, scene
+from tests.text_tables import titled, words
+from tests.unit.bills import Bills, Charge, check_scene, csv_text, parquet, scene, text_of
 
+Row = dict[str, Any]
 CORE, RAM = "A2 Instance Core running in Americas", "A2 Instance Ram running in Americas"
 GPU = "Nvidia Tesla A100 GPU running in Americas"
 #: A row of the detailed export as BigQuery has it, of an a2-highgpu-1g (12 vCPUs), without what it is charged for.
@@ -31,11 +30,11 @@ ROW = """{
 }"""
 
 
-def used(amount: float, units: float, unit: str = "seconds", pricing_unit: str = "hour") -> dict[str, Any]:
+def used(amount: float, units: float, unit: str = "seconds", pricing_unit: str = "hour") -> Row:
     return {"amount": amount, "unit": unit, "amount_in_pricing_units": units, "pricing_unit": pricing_unit}
 
 
-def row(sku: str = CORE, cost: float = 0.36, hour: int = 0, **changed: Any) -> dict[str, Any]:
+def row(sku: str = CORE, cost: float = 0.36, hour: int = 0, **changed: Any) -> Row:
     """A row of an hour of a SKU."""
     usage = {CORE: used(43200.0, 12.0), RAM: used(85 * 3600 * 2**30, 85.0, "byte-seconds", "gibibyte hour")}
     own = {
@@ -46,21 +45,20 @@ def row(sku: str = CORE, cost: float = 0.36, hour: int = 0, **changed: Any) -> d
         "cost": cost,
         "usage": usage.get(sku, used(3600.0, 1.0)),
     }
-    return json.loads(ROW) | own | changed
+    return {**json.loads(ROW), **own, **changed}
 
 
-def credit(kind: str, amount: float, name: str = "") -> dict[str, Any]:
+def credit(kind: str, amount: float, name: str = "") -> Row:
     return {"type": kind, "amount": amount, "name": name, "full_name": None, "id": "x"}
 
 
-def load(bills: Bills, rows: list[dict[str, Any]], name: str = "export.json") -> list[dict[str, Any]]:
+def load(bills: Bills, rows: list[Row], name: str = "export.json") -> list[Charge]:
     """Loads rows as JSON lines, which must load, and answers all charges."""
-    run = bills.load(bills.write(name, "".join(json.dumps(one) + "\n" for one in rows)), provider="gcp")
-    assert not run.errors, run.errors
+    bills.take(rows, name, provider="gcp")
     return bills.charges()
 
 
-def flat(rows: list[dict[str, Any]], text: Any = repr) -> str:
+def flat(rows: list[Row], text: Any = repr) -> str:
     """The rows as a flattened CSV: dotted columns, lists as `text` writes them."""
     flattened = []
     for one in rows:
@@ -91,7 +89,7 @@ COVERS = {
 }
 
 
-def table_row(text: str) -> dict[str, Any]:
+def table_row(text: str) -> Row:
     """A row from a word of SKUS and what is changed in it.
 
     `cud` and `spend` are amounts that a commitment covers, `credits` are "type amount name, ..."; `seconds` and `units` are the
@@ -99,7 +97,7 @@ def table_row(text: str) -> dict[str, Any]:
     """
     kind, _, changed = text.strip().partition(" ")
     cells = words(changed)
-    made: dict[str, Any] = {}
+    made: Row = {}
     if kind.endswith("_fee"):
         made = {"resource": None, "system_labels": [], "labels": []}
     if "units" in cells:
@@ -125,66 +123,66 @@ def table_row(text: str) -> dict[str, Any]:
 
 
 #: Rows of a project's bill, and what their charges say.
-CASES = {
-    "parts of a machine are one instance, with its hours once": """
+CASES = titled("""
+= parts of a machine are one instance, with its hours once
 core           | kind=instance hours=1 instance_type=a2-highgpu-1g cause=same machine=ml-proj/us-central1-c/gke-a100-1
 ram            | kind=instance hours=- instance_type=a2-highgpu-1g cause=same machine=ml-proj/us-central1-c/gke-a100-1
 gpu cost=2.93  | kind=instance hours=- instance_type=a2-highgpu-1g cause=same machine=ml-proj/us-central1-c/gke-a100-1
-core sku="Licensing Fee for RHEL 8 on VM with 12 VCPU" cost=0.1 | kind=instance hours=- instance_type=a2-highgpu-1g cause=same""",
-    "rows that GKE splits by namespace add up to the machine": """
+core sku="Licensing Fee for RHEL 8 on VM with 12 VCPU" cost=0.1 | kind=instance hours=- instance_type=a2-highgpu-1g cause=same
+= rows that GKE splits by namespace add up to the machine
 core cost=0.09 seconds=10800 units=3 labels='[{"key": "ns", "value": "a"}]' | hours=0.25 effective=0.09 tags='{"ns": "a"}'
 core cost=0.18 seconds=21600 units=6 labels='[{"key": "ns", "value": "b"}]' | hours=0.5 effective=0.18 tags='{"ns": "b"}'
-core cost=0.09 seconds=10800 units=3 labels='[{"key": "ns", "value": "-"}]' | hours=0.25 effective=0.09 tags='{"ns": "-"}'""",
-    # a wrong or missing number of cores of a type that the catalog does not know: the window is what is left
-    "a machine never runs longer than its window": """
+core cost=0.09 seconds=10800 units=3 labels='[{"key": "ns", "value": "-"}]' | hours=0.25 effective=0.09 tags='{"ns": "-"}'
+= a machine never runs longer than its window
+# a wrong or missing number of cores of a type that the catalog does not know: the window is what is left
 core cost=0.18 usage='{"amount": 21600, "unit": "seconds"}' vm=a system="cores=2 machine_spec=z9-highgpu-1g" | hours=0.5
 core cost=0.18 usage='{"amount": 21600, "unit": "seconds"}' vm=a system="cores=2 machine_spec=z9-highgpu-1g" tags=[] | hours=0.5
 core cost=0.18 usage='{"amount": 21600, "unit": "seconds"}' vm=b system="cores=x machine_spec=z9-highgpu-1g" | hours=0.5
 core cost=0.18 usage='{"amount": 21600, "unit": "seconds"}' vm=b system="cores=x machine_spec=z9-highgpu-1g" tags=[]
-    | hours=0.5""",
-    "hours come from GPUs where no cores are billed": """
-gpu sku="Nvidia Tesla A100 GPU attached to Spot Preemptible VMs running in Americas" | hours=1 pricing_category=Dynamic""",
-    "usage discounts are effective, promotions are not": """
+    | hours=0.5
+= hours come from GPUs where no cores are billed
+gpu sku="Nvidia Tesla A100 GPU attached to Spot Preemptible VMs running in Americas" | hours=1 pricing_category=Dynamic
+= usage discounts are effective, promotions are not
 gpu cost=3 credits="SUSTAINED_USAGE_DISCOUNT -0.1, DISCOUNT -0.1, RESELLER_MARGIN -0.1, SUBSCRIPTION_BENEFIT -0.1,
-    PROMOTION -0.5, FREE_TIER -0.25" | billed=1.85 effective=2.6 cause=promotion""",
-    "credits of old exports are known by name": """
+    PROMOTION -0.5, FREE_TIER -0.25" | billed=1.85 effective=2.6 cause=promotion
+= credits of old exports are known by name
 core cost=1 credits="- -0.2 Sustained Usage Discount, - -0.3 Committed Usage Discount: CPU, - -0.1 Grant"
-    | billed=0.4 effective=0.5""",
-    # 24 vCPUs are committed: one machine of 12 is covered in full, another by half, a quarter is wasted
-    "a commitment on resources pays the rows that it covers": """
+    | billed=0.4 effective=0.5
+= a commitment on resources pays the rows that it covers
+# 24 vCPUs are committed: one machine of 12 is covered in full, another by half, a quarter is wasted
 core cud=0.36                 | effective=0.24 billed=0 cause=covered_usage kind=instance commitment_discount_status=Used
 core cud=0.18 vm=gke-a100-2   | effective=0.3 billed=0.18 cause=covered_usage kind=instance commitment_discount_status=Used
 cpu_fee cost=0.48 units=24 subscription='{"instance_id": "sub-1"}'
     | effective=0.12 billed=0.48 cause=fee_amortized  kind=commitment_unused
     commitment_discount_status=Unused commitment_discount_id=sub-1
-ram_fee cost=0.1 units=85     | effective=0.1 billed=0.1 cause=same kind=commitment_unused commitment_discount_status=Unused""",
-    "a commitment covers its own hour, region and family": """
+ram_fee cost=0.1 units=85     | effective=0.1 billed=0.1 cause=same kind=commitment_unused commitment_discount_status=Unused
+= a commitment covers its own hour, region and family
 core hour=1 cud=0.36                | effective=0.24 kind=instance
 cpu_fee cost=0.24 units=12 hour=1   | effective=0 kind=commitment_fee
 cpu_fee cost=0.24 units=12 hour=2   | effective=0.24 kind=commitment_unused
 cpu_fee cost=0.24 units=12 hour=1 location='{"region": "europe-west4", "zone": "europe-west4-a"}'
     sku="Commitment v1: A2 Cpu in Netherlands for 1 Year" | effective=0.24 kind=commitment_unused
-cpu_fee cost=0.24 units=12 hour=1 sku="Commitment v1: Cpu in Americas for 1 Year" | effective=0.24 kind=commitment_unused""",
-    # Google's days begin at midnight Pacific time, 08:00 UTC in winter
-    "fees by the day are shared by the day": """
+cpu_fee cost=0.24 units=12 hour=1 sku="Commitment v1: Cpu in Americas for 1 Year" | effective=0.24 kind=commitment_unused
+= fees by the day are shared by the day
+# Google's days begin at midnight Pacific time, 08:00 UTC in winter
 core hour=7 cud=0.36  | effective=0
 core hour=8 cud=0.36  | effective=1.2
 core hour=20 cud=0.36 | effective=1.2
-cpu_fee cost=4.8 units=48 usage_start_time=2026-03-05T08:00:00Z usage_end_time=2026-03-06T08:00:00Z | effective=2.4""",
-    # half of a row is covered, or all: what is left of its cost is not what it costs
-    "covered rows without their fee have no price": """
+cpu_fee cost=4.8 units=48 usage_start_time=2026-03-05T08:00:00Z usage_end_time=2026-03-06T08:00:00Z | effective=2.4
+= covered rows without their fee have no price
+# half of a row is covered, or all: what is left of its cost is not what it costs
 core cud=0.36          | effective=0 cause=fee_missing
 core cud=0.18 hour=1   | effective=0.18 cause=fee_missing
 core spend=0.18 hour=2 | effective=0.18 cause=fee_missing
-ram                    | effective=0.36 cause=same""",
-    # used in full in hour 0, where 0.72 of a fee stands to 1.00 covered; by half in hour 1
-    "a commitment on spend is shared by what it covers": """
+ram                    | effective=0.36 cause=same
+= a commitment on spend is shared by what it covers
+# used in full in hour 0, where 0.72 of a fee stands to 1.00 covered; by half in hour 1
 core cost=1 spend=1.0              | effective=0.72 billed=0 commitment_discount_category=Spend
 core cost=0.5 spend=0.5 hour=1     | effective=0.36 billed=0 commitment_discount_category=Spend
 spend_fee cost=0.72 units=1        | effective=0 billed=0.72 commitment_discount_category=Spend
-spend_fee cost=0.72 units=1 hour=1 | effective=0.36 billed=0.72 commitment_discount_category=Spend""",
-    # the usage is charged the discounted price; of the fee stays what nobody used
-    "new commitments on spend offset their fee": """
+spend_fee cost=0.72 units=1 hour=1 | effective=0.36 billed=0.72 commitment_discount_category=Spend
+= new commitments on spend offset their fee
+# the usage is charged the discounted price; of the fee stays what nobody used
 core cost=0.72 consumption_model='{"id": "C1", "description": "Compute Flexible CUD - 1 Year"}' cost_at_list=1.0
     | effective=0.72 billed=0.72 kind=instance pricing_category=Committed list_cost=1
 ram cost=0.72 consumption_model='{"id": "D", "description": "Default"}'
@@ -192,17 +190,18 @@ ram cost=0.72 consumption_model='{"id": "D", "description": "Default"}'
 flex_fee cost=1 units=1 credits="FEE_UTILIZATION_OFFSET -0.72"
     | effective=0.28 billed=0.28 kind=commitment_unused pricing_category=Committed
 flex_fee cost=1 units=1 hour=1 credits="FEE_UTILIZATION_OFFSET -1.0"
-    | effective=0 billed=0 kind=commitment_fee pricing_category=Committed""",
-    "fees stay whole to the last digit": """
+    | effective=0 billed=0 kind=commitment_fee pricing_category=Committed
+= fees stay whole to the last digit
 core vm=a cost=0.1 cud=0.1 | billed=0
 core vm=b cost=0.1 cud=0.1 | billed=0
 core vm=c cost=0.1 cud=0.1 | billed=0
-cpu_fee cost=1 units=97    | billed=1""",
-    "prices": """
+cpu_fee cost=1 units=97    | billed=1
+= prices
 core price='{"list_price": 3, "effective_price_default": 2.5, "pricing_unit_quantity": 10}'
-    | list_unit_price=0.3 contracted_unit_price=0.25 invoice_id=- sku_price_id=-""",
-    "a row without a currency has the configured one": "core currency= | billing_currency=EUR",
-    "what is no machine stays apart": """
+    | list_unit_price=0.3 contracted_unit_price=0.25 invoice_id=- sku_price_id=-
+= a row without a currency has the configured one
+core currency= | billing_currency=EUR
+= what is no machine stays apart
 core sku="Storage PD Capacity" resource='{"name": "pvc-1", "global_name":
     "//compute.googleapis.com/projects/77/zones/us-central1-c/disk/9"}' | kind=storage charge_category=Usage machine=-
 core sku="SSD backed Local Storage" | kind=storage charge_category=Usage machine=- capacity_reservation_status=-
@@ -220,28 +219,22 @@ core cost=-0.1 adjustment_info='{"type": "GOODWILL"}' cost_type=adjustment
 core cost=-0.1 hour=3 adjustment_info='{"type": "USAGE_CORRECTION"}' cost_type=adjustment
     | kind=instance charge_category=Adjustment machine=ml-proj/us-central1-c/gke-a100-1 charge_class=Correction
 core sku="Autopilot Cluster Fee" service='{"id": "K", "description": "Kubernetes Engine"}' resource=
-    | kind=other charge_category=Usage machine=- charge_class=-""",
-}
-Loaded = tuple[list[str], dict[str, list[dict[str, Any]]]]
+    | kind=other charge_category=Usage machine=- charge_class=-""")
+Loaded = tuple[list[str], dict[str, list[Charge]]]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """All cases in one file, each in a billing account and a project of its own: missing fees, and their charges."""
-    accounts = {f"01AAAA-BBBBBB-{number:06}": name for number, name in enumerate(CASES)}
-    rows = []
-    for account, name in accounts.items():
-        own = {"billing_account_id": account, "project": {"id": f"ML-Proj-{account[-6:]}", "name": "ml"}}
-        rows += [json.dumps(one | own) + "\n" for one in scene(CASES[name], table_row)[0]]
-    bills = Bills(tmp_path_factory.mktemp("bills"))
-    run = bills.load(bills.write("export.json", "".join(rows)), provider="gcp", currency="EUR")
-    assert not run.errors, run.errors
-    charges: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
-    for charge in bills.charges():
-        account, key = charge["billing_account_id"], charge["instance_key"]
-        charges[accounts[account]].append(
-            charge | {"instance_key": key and key.replace(f"-{account[-6:]}/", "/")}
-        )
+def loaded(module_path: Path) -> Loaded:
+    """Each case in a file and a billing account of its own: missing fees, and their charges."""
+    files = {}
+    for number, (name, table) in enumerate(CASES.items()):
+        text = text_of(scene(table, table_row)[0])
+        files[name] = text.replace("CCCCCC", f"{number:06}").replace("ML-Proj", f"ML-Proj-{number:06}")
+    bills = Bills(module_path)
+    run, charges = bills.cases(files, provider="gcp", currency="EUR")
+    for number, told in enumerate(charges.values()):
+        for charge in told:
+            charge["instance_key"] = (charge["instance_key"] or "").replace(f"-{number:06}/", "/") or None
     return [finding.message for finding in run.findings if finding.code == "fee_missing"], charges
 
 
@@ -258,7 +251,7 @@ def test_covered_rows_without_their_fee_are_counted(loaded: Loaded) -> None:
     assert message.startswith("5 charges are covered")
 
 
-def own(rows: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+def own(rows: list[Row], number: int) -> list[Row]:
     """The rows in a billing account and a project of their own."""
     names = {"billing_account_id": f"01AAAA-BBBBBB-{number:06}", "project": {"id": f"p-{number}"}}
     return [one | names for one in rows]
@@ -268,15 +261,11 @@ def test_files_of_every_kind_hold_the_same(bills: Bills) -> None:
     """Nested records, flattened text in two spellings, Parquet and packed text."""
     trial = credit("PROMOTION", -5e-06, 'it\'s a "trial", 100 % \\ None')
     rows = [row(GPU, 3.0, credits=[trial], labels=[{"key": "a", "value": "it's"}]), row()]
-    lines = ["".join(json.dumps(one) + "\n" for one in own(rows, number)).encode() for number in (0, 4)]
-    out = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(own(rows, 3)), out)
-    contents = [
-        lines[0], flat(own(rows, 1)).encode(), flat(own(rows, 2), json.dumps).encode(), out.getvalue(), gzip.compress(lines[1]),
+    contents: list[str | bytes] = [
+        text_of(own(rows, 0)), flat(own(rows, 1)), flat(own(rows, 2), json.dumps), parquet(own(rows, 3)),
+        gzip.compress(text_of(own(rows, 4)).encode()),
     ]  # fmt: skip
-    paths = [bills.write(f"{number}.csv", content) for number, content in enumerate(contents)]
-    run = bills.load(*paths, provider="gcp")
-    assert not run.errors, run.errors
+    bills.loaded(*(bills.write(f"{number}.csv", one) for number, one in enumerate(contents)), provider="gcp")
     others = words(
         "source_file= bill_id= charge_key= billing_account_id= source= sub_account_id= instance_key="
     )

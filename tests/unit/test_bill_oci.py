@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from tests.text_tables import words
-from tests.unit.bills import Bills, check_scene, csv_text, scene
+from tests.text_tables import titled, words
+from tests.unit.bills import Bills, Charge, Row, check_scene, csv_text, scene
 
 MACHINE = "ocid1.instance.oc1.iad.aNuwc"
 
 
-def classic(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
+def classic(hour: int, quantity: str = "8", **changed: str) -> Row:
     """A row of an 8-GPU machine's hour."""
     row = words(f"""
         lineItem/referenceNo=V2.{hour} lineItem/tenantId=ocid1.tenancy.oc1..aaa
@@ -26,7 +26,7 @@ def classic(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
     return row | changed
 
 
-def focus(hour: int, quantity: str = "8", **changed: str) -> dict[str, str]:
+def focus(hour: int, quantity: str = "8", **changed: str) -> Row:
     """The same machine's hour in the columns of the FOCUS preview."""
     row = words(f"""
         AvailabilityZone=AD-1 BilledCost={int(quantity) * 10} BillingAccountId=4711 BillingCurrency=EUR
@@ -45,57 +45,55 @@ COLUMNS = words("""
     product=cost/productSku""")
 
 
-def item(text: str) -> dict[str, str]:
+def item(text: str) -> Row:
     """A row: its format, hour and quantity, and what is changed in it."""
     kind, hour, quantity, *changed = text.strip().split(maxsplit=3)
     cells = {COLUMNS.get(name, name): value for name, value in words(" ".join(changed)).items()}
     return (classic if kind == "classic" else focus)(int(hour), quantity, **cells)
 
 
-OF_MACHINE = """
-{0} 1 8 | kind=instance hours=1 effective=80 billed=80 provider=oci region=us-ashburn-1 billing_currency={1}
-{0} 2 8 | billing_period=2026-03 resource_id=ocid1.instance.oc1.iad.aNuwc machine=ocid1.instance.oc1.iad.anuwc
-{0} 3 4 | kind=instance hours=0.5 effective=40 billed=40 tags='{{"team": "nlp"}}'"""
 #: Rows of an account, and what their charges are.
-CASES = {
-    "a machine costs what its GPU hours do": OF_MACHINE.format("classic", "USD"),
-    "a machine in FOCUS columns": OF_MACHINE.format("focus", "EUR"),
-    "cores give the hours of a machine without GPUs, memory and licenses do not": """
+CASES = titled("""
+= a machine costs what its GPU hours do
+classic 1 8 | kind=instance hours=1 effective=80 billed=80 provider=oci region=us-ashburn-1 billing_currency=USD
+classic 2 8 | billing_period=2026-03 resource_id=ocid1.instance.oc1.iad.aNuwc machine=ocid1.instance.oc1.iad.anuwc
+classic 3 4 | kind=instance hours=0.5 effective=40 billed=40 tags='{"team": "nlp"}'
+= a machine in FOCUS columns
+focus 1 8 | kind=instance hours=1 effective=80 billed=80 provider=oci region=us-ashburn-1 billing_currency=EUR
+focus 2 8 | billing_period=2026-03 resource_id=ocid1.instance.oc1.iad.aNuwc machine=ocid1.instance.oc1.iad.anuwc
+focus 3 4 | kind=instance hours=0.5 effective=40 billed=40 tags='{"team": "nlp"}'
+= cores give the hours of a machine without GPUs, memory and licenses do not
 classic 1 4 unit="OCPU Per Hour" sku="Compute - Standard - E4 - OCPU" ref=r4 product=B4             | kind=instance hours=1
 classic 1 64 unit="Gigabyte Per Hour" sku="Compute - Standard - E4 - Memory" ref=r64 product=B64    | kind=instance hours=-
-classic 1 5 unit="OCPU Per Hour" sku="Compute - Windows OS" ref=r5 product=B5                       | kind=instance hours=-""",
-    "corrections are charges of their own": """
+classic 1 5 unit="OCPU Per Hour" sku="Compute - Windows OS" ref=r5 product=B5                       | kind=instance hours=-
+= corrections are charges of their own
 classic 1 8 | charge_class=- billed=80 hours=1
-classic 1 -8 lineItem/isCorrection=true lineItem/backreferenceNo=V2.1 ref=V2.9 | charge_class=Correction billed=-80 hours=-1""",
-    "what is no machine": """
+classic 1 -8 lineItem/isCorrection=true lineItem/backreferenceNo=V2.1 ref=V2.9 | charge_class=Correction billed=-80 hours=-1
+= what is no machine
 classic 1 8 service=BLOCK_STORAGE id=ocid1.volume.oc1.iad.v sku="Block Volume"    | kind=storage machine=-
-classic 2 8 service=NETWORK id=ocid1.vcn.oc1.iad.v sku="Outbound Data Transfer"   | kind=network machine=-""",
-}
+classic 2 8 service=NETWORK id=ocid1.vcn.oc1.iad.v sku="Outbound Data Transfer"   | kind=network machine=-""")
+
+
+Loaded = dict[str, list[Charge]]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+def loaded(module_path: Path) -> Loaded:
     """The charges of each case, whose rows are of an account of its own. Each row is there twice, and counts once."""
-    bills = Bills(tmp_path_factory.mktemp("bills"))
-    files: dict[str, list[dict[str, str]]] = {"classic.csv": [], "focus.csv": []}
-    for number, table in enumerate(CASES.values()):
-        own = {"4711": f"47{number}", MACHINE: f"{MACHINE}-{number}"}
-        for row in scene(table, item)[0] * 2:
-            file = "focus.csv" if "BilledCost" in row else "classic.csv"
-            files[file].append({name: own.get(value, value) for name, value in row.items()})
-    run = bills.load(*(bills.write(name, csv_text(rows)) for name, rows in files.items()), provider=None)
-    assert not run.errors, run.errors
-    charges: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
-    for charge in bills.charges():
-        number = charge["billing_account_id"][2:]
-        ids = {name: charge[name] for name in ("resource_id", "instance_key") if charge[name]}
-        alike = {name: text.removesuffix(f"-{number}") for name, text in ids.items()}
-        charges[list(CASES)[int(number)]].append(charge | alike)
+    files = {}
+    for number, (name, table) in enumerate(CASES.items()):
+        text = csv_text(scene(table, item)[0] * 2)
+        files[name] = text.replace("4711", f"47{number}").replace(MACHINE, f"{MACHINE}-{number}")
+    _, charges = Bills(module_path).cases(files, provider=None)
+    for number, told in enumerate(charges.values()):
+        for charge in told:
+            for column in ("resource_id", "instance_key"):
+                charge[column] = charge[column] and charge[column].removesuffix(f"-{number}")
     return charges
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_rows_cost_and_are(loaded: dict[str, list[dict[str, Any]]], name: str) -> None:
+def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
     check_scene(loaded[name], scene(CASES[name], str)[1])
 
 

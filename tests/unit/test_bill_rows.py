@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from pathlib import Path
-
 import duckdb
 import pytest
 from pydantic import ValidationError
 
-from gpucost import pipeline
 from gpucost.collect.bill.load import BillRun
 from gpucost.config.model import Bills as BillSettings
-from gpucost.config.model import Config, Team
-from gpucost.questions.reconcile import reconciliation
 from gpucost.store.schema import _migrations
-from tests.replay import bill_files
-from tests.replay.billing import charges
-from tests.replay.cases.words import busy, fleet, node, pod
+from tests.text_tables import text_rows
 from tests.unit import test_bill_azure as azure
 from tests.unit.bills import Bills, csv_text, item, own_rows, own_text, usage
 from tests.unit.test_bill_load import report, rows_of
-from tests.unit.test_price_bill_fleets import Billed
 
 LINES = rows_of("line 0-5")
 
@@ -32,31 +23,29 @@ def repeated(run: BillRun) -> list[str]:
 
 
 #: Rows of a file, and how many charges they are.
-ROWS = {
-    "twice": (["line 0-5", "line 1-2", "line 1"], 6),
-    "another interval": (["line 0", "line 1 identity/LineItemId=id0"], 2),
-    "a correction": (["line 0", "line 0 cost=-2"], 2),
-    "a column that nobody reads": (["line 0", "line 0 lineItem/BlendedCost=2"], 2),
-    "another id": (["line 0", "line 0 identity/LineItemId=other"], 2),
-    "without ids": (["line 0 identity/LineItemId="] * 2 + ["machine 1"] * 2, 4),
-    "in a column that nobody reads": (
-        ["one 0-10", 'one 0 lineItem/LegalEntity="AWS EMEA"', "one 0", 'one 0 lineItem/LegalEntity="AWS EMEA"', "one 1"], 12
-    ),
-}  # fmt: skip
+ROWS = text_rows("""
+twice | line 0-5; line 1-2; line 1 | 6
+another interval | line 0; line 1 identity/LineItemId=id0 | 2
+a correction | line 0; line 0 cost=-2 | 2
+a column that nobody reads | line 0; line 0 lineItem/BlendedCost=2 | 2
+another id | line 0; line 0 identity/LineItemId=other | 2
+without ids | line 0 identity/LineItemId=; line 0 identity/LineItemId=; machine 1; machine 1 | 4
+in a column that nobody reads \
+| one 0-10; one 0 lineItem/LegalEntity="AWS EMEA"; one 0; one 0 lineItem/LegalEntity="AWS EMEA"; one 1 | 12""")
 
 
 def test_a_row_that_stands_in_a_file_twice_is_one_charge_and_one_that_differs_in_any_column_is_another(
     bills: Bills,
 ) -> None:
     rows: list[dict[str, str]] = []
-    for number, (lines, _) in enumerate(ROWS.values()):
-        rows += own_rows(rows_of(*lines), number)
+    for number, (_, lines, _) in enumerate(ROWS):
+        rows += own_rows(rows_of(*lines.split(";")), number)
     run = bills.load(bills.write("d/a.csv", csv_text(rows)))
     what = "charges of these files, the same in every column that is read: each charge counts once"
     assert repeated(run) == [f"6 rows repeat {what}"]
     sums = {row[0]: row[2] for row in bills.sums()}
-    for number, (name, (_, count)) in enumerate(ROWS.items()):
-        assert sums[f"aws/{own_text('111122223333', number)}"] == count, name
+    for number, (name, _, count) in enumerate(ROWS):
+        assert sums[f"aws/{own_text('111122223333', number)}"] == int(count), name
     own = own_text("111122223333", 0)
     ids = {charge["line_item_id"] for charge in bills.charges() if charge["billing_account_id"] == own}
     assert ids == {f"id{hour}" for hour in range(6)}
@@ -106,23 +95,12 @@ def test_a_named_file_that_another_one_supersedes_fails(bills: Bills) -> None:
     assert error.message == f"{early} does not count: {final} holds the same bill and is the newer one"
 
 
-@pytest.mark.ci
-def test_azure_ids_keep_their_case(bills: Bills) -> None:
+def test_machines_are_named_as_their_export_does(bills: Bills) -> None:
+    """By ids as Azure cases them, and by the name of an instance of Google's whose id is a number."""
     vm = f"{azure.SUB}/resourceGroups/Rg-ML/providers/Microsoft.Compute/virtualMachines/GPU-Node-1"
-    row = azure.row(ResourceId=vm, AdditionalInfo='{"ServiceType": "Standard_NC24ads_A100_v4"}')
-    [charge] = azure.load(bills, [row])
-    assert (charge["resource_id"], charge["instance_key"]) == (vm, vm.lower())
-    (unseen,) = reconciliation(Config(), bills.store, "2026-03", ("node",)).unseen
-    assert unseen.name == vm
-    # exports of one bill case ids in different ways
-    again = [
-        row | {"ResourceId": vm.upper(), "CostInBillingCurrency": "80"},
-        azure.row(SubscriptionId="other"),
-    ]
-    (result,) = bills.load(bills.write("b.csv", csv_text(again)), provider="azure").results
-    assert result.verdict == "replace"
-    names = bills.store.query("SELECT machine_name(instance_key, resource_id) FROM charges")[1]
-    assert set(names) == {(vm.upper(),), (f"{azure.SET}/virtualmachines/3",)}
+    azure.load(bills, [azure.row(ResourceId=vm, AdditionalInfo=""), azure.row()])
+    names = bills.store.query("SELECT machine_name(instance_key, resource_id) FROM charges ORDER BY 1")[1]
+    assert names == [(f"{azure.SET}/virtualmachines/3",), (vm,)]
     others = "SELECT machine_name('i-1', NULL), machine_name('p/z/name', '//compute/instances/4711')"
     assert bills.store.query(others)[1] == [("i-1", "p/z/name")]
 
@@ -144,29 +122,3 @@ def test_rows_of_an_older_store_stay_when_they_are_parted() -> None:
         assert not con.execute("FROM before EXCEPT ALL FROM bill_rows").fetchall()
         assert con.execute("SELECT count(*) FROM bill_rows").fetchall() == [(10,)]
         assert con.execute("SELECT count(*) FROM bill_details").fetchall() == [(6,)]
-
-
-def test_pods_on_a_categorys_nodes_are_the_teams(tmp_path: Path) -> None:
-    nodes = [node("n1", "p4de.24xlarge", 0, 4), node("n2", "p4de.24xlarge", 0, 4)]
-    pods = [
-        pod("a", "n1", [0], 0.5, 3, "train"),
-        pod("b", "n2", [0], 0.5, 3, "train"),
-        pod("c", "n1", [1], 0.5, 3, "serve"),
-    ]
-    billed = Billed(tmp_path, fleet(4, nodes, pods, busy("n1", [0], 1, 3), scrape=900))
-    told = list(charges(billed.fleet, lambda *_: ("on_demand", Decimal(20))))
-    head, *lines = bill_files.aws_cur(told, legacy=True).splitlines()
-    machine = next(charge.instance_id for charge in told if charge.node["name"] == "n1")
-    made = [f"{line},{'Research' if machine in line else 'Serving'}\n" for line in lines]
-    billed.bill("".join([f"{head},costCategory/Department\n", *made]), "cur.csv", "aws")
-    teams = [
-        Team(name="nlp", cost_categories={"department": ["Research"]}),
-        Team(name="front", namespaces=["serve"]),
-    ]
-    pipeline.attribute(billed.config.model_copy(update={"teams": teams}), billed.store)
-    found = "SELECT DISTINCT node, namespace, team FROM costs WHERE kind = 'allocated' ORDER BY ALL"
-    assert billed.store.query(found)[1] == [
-        ("n1", "serve", "front"),
-        ("n1", "train", "nlp"),
-        ("n2", "train", "unassigned"),
-    ]

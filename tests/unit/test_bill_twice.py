@@ -12,10 +12,10 @@ import pytest
 from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.store import charges
-from tests.text_tables import words
+from tests.text_tables import titled, words
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
-from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, item, own_rows, own_text
+from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, item, own_rows, own_text, text_of
 from tests.unit.test_bill_load import rows_of
 
 Rows = list[dict[str, Any]]
@@ -88,9 +88,9 @@ def rows_for(text: str) -> Rows:
 
 
 #: What is loaded first, what second; what the second is refused with, if it is; and how much is billed then.
-CASES = {
-    # a CUR by the hour and by the day, and others
-    "aws": """
+CASES = titled("""
+= aws
+# a CUR by the hour and by the day, and others
 line 0-5    | daily 5  | 2026-03-05: 196.62 and 196.62 USD | 196.62
 daily 5     | line 0-3 | 2026-03-05: 131.08 and 196.62 USD | 196.62
 line 0-5    | line 0-5 identity/LineItemId=N{n} id= | 2026-03-05: 196.62 and 196.62 USD | 196.62
@@ -107,17 +107,17 @@ line 0-5    | daily 5 account=OTHER | | 393.24
 line 0-5    | daily 6 + daily 7 + line 1 identity/LineItemId=Z Operation=late cost=0.5 | | 590.36
 line 0-5    | line 1 identity/LineItemId=C item=Credit cost=-50 | | 146.62
 line 0-5    | line 1 identity/LineItemId=M product=abcmarketplace usage=SoftwareUsage:p4d.24xlarge cost=9 | | 205.62
-line 0-5    | line 1 identity/LineItemId=M product=abc cost=9 | | 205.62""",
-    # of the same machine, without resources, of another account, another day, another machine, and a correction
-    "focus": """
+line 0-5    | line 1 identity/LineItemId=M product=abc cost=9 | | 205.62
+= focus
+# of the same machine, without resources, of another account, another day, another machine, and a correction
 line 0-5 | focus                         | 2026-03-05: 4.00 and 196.62 USD | 196.62
 line 0-5 | focus ResourceId=             | 2026-03-05: 4.00 and 196.62 USD | 196.62
 line 0-5 | focus SubAccountId=999988887777 | | 200.62
 line 0-5 | focus ChargePeriodStart=2026-03-06T10:00:00Z ChargePeriodEnd=2026-03-06T11:00:00Z | | 200.62
 line 0-5 | focus ResourceId=i-0fff       | | 200.62
-line 0-5 | focus ChargeClass=Correction  | | 200.62""",
-    # an export, answers of the query API, FOCUS; at the end a machine billed for 48 hours, and a scale set of many machines
-    "azure": """
+line 0-5 | focus ChargeClass=Correction  | | 200.62
+= azure
+# an export, answers of the query API, FOCUS; at the end a machine billed for 48 hours, and a scale set of many machines
 answers   | vm + disk | 2026-03-05: 176.30 and 176.30 USD | 176.304
 vm        | answer    | 2026-03-05: 88.15 and 88.15 USD   | 88.152
 vm + disk | services  | 2026-03-05: 150.00 and 176.30 USD | 176.304
@@ -130,25 +130,22 @@ vm        | vm CostInBillingCurrency=80 | | 80
 actual    | amortized | | 453
 amortized | actual    | | 453
 vm        | vm MeterId=m-2 | virtualmachines/3 is billed for 48.0 hours a day, 2026-03-05: 176.30 USD | 88.152
-vm Date=03/01/2026 | vm AdditionalInfo= Quantity=480 | | 176.304""",
-    # the standard export, the detailed one, one more label, other SKUs, another project, a promotion
-    "gcp": """
+vm Date=03/01/2026 | vm AdditionalInfo= Quantity=480 | | 176.304
+= gcp
+# the standard export, the detailed one, one more label, other SKUs, another project, a promotion
 standard + standard hour=1 | core + core hour=1 | 2026-03-05: 0.72 and 0.72 USD | 0.72
 core + core hour=1 | standard + standard hour=1 | 2026-03-05: 0.72 and 0.72 USD | 0.72
 core + core hour=1 | core labels=[] + core hour=1 labels=[] | 2026-03-05: 0.72 and 0.72 USD | 0.72
 standard + standard hour=1 | gpu cost=0.5 resource= | | 1.22
 core + core hour=1 | standard project='{"id": "Other"}' + standard hour=1 project='{"id": "Other"}' | | 1.44
-core + core hour=1 | core cost=-0.1 cost_type=adjustment | | 0.62""",
-}
+core + core hour=1 | core cost=-0.1 cost_type=adjustment | | 0.62""")
 COMMANDS = {"focus": ("aws", None), "gcp": ("gcp", "gcp"), "azure": ("azure", "azure"), "aws": ("aws", "aws")}
 
 
 def _text(rows: Rows, number: int) -> str:
     """The rows as a file that shares nothing with those of other cases: CSV, or JSON lines of what is nested."""
-    is_nested = any(isinstance(value, dict) for value in rows[0].values())
-    text = "".join(json.dumps(row) + "\n" for row in rows) if is_nested else csv_text(rows)
     accounts = r"(11111111-aaaa-bbbb-cccc-000000000|01AAAA-BBBBBB-|\b4)(001|CCCCCC|711)\b"
-    text = re.sub(accounts, rf"\g<1>{number + 100}", text.replace("ML-Proj", f"ml-{number}"))
+    text = re.sub(accounts, rf"\g<1>{number + 100}", text_of(rows).replace("ML-Proj", f"ml-{number}"))
     return own_text(text, number)
 
 

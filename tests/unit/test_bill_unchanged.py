@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 
 from gpucost.collect.bill import opening
 from gpucost.store import charges
+from gpucost.store.bill_rules import Telling, verdict
 from gpucost.store.charges import BillResult
+from tests.text_tables import words
 from tests.unit.bills import Bills, csv_text, own_rows
 from tests.unit.test_bill_load import report, rows_of
 
@@ -52,12 +55,13 @@ def test_file_as_it_was_is_neither_read_nor_digested_again(
 ) -> None:
     path = bills.write("march.csv", csv_text(ROWS))
 
-    def load(*paths: Path, force: bool = False) -> BillResult:
-        (result,) = bills.load(*(paths or (path,)), force=force).results
-        return result
+    def load(file: Path = path, *, force: bool = False) -> str:
+        """What becomes of the bill, and the files that were read and digested until now."""
+        (result,) = bills.load(file, force=force).results
+        results.append(result)
+        return f"{result.verdict} {len(opened)} {len(digested)}"
 
-    def counts() -> tuple[int, int]:
-        return len(opened), len(digested)
+    results: list[BillResult] = []
 
     with monkeypatch.context() as timeless:  # a disk that keeps no times
         fstat = os.fstat
@@ -70,28 +74,26 @@ def test_file_as_it_was_is_neither_read_nor_digested_again(
         timeless.setattr(opening.os, "fstat", stat_of)
         load()
         path.write_text(csv_text(ROWS).replace("32.77,", "12.77,"))
-        first = load()
-        assert first.verdict == "replace" and counts() == (2, 2)
+        assert load() == "replace 2 2"
     # a young file is digested again; the first run that meets it old enough keeps its stamp
     monkeypatch.setattr(opening, "_AT_REST_NS", 10**18)
-    again = load()
-    assert again.verdict == "unchanged" and counts() == (2, 3)
+    assert load() == "unchanged 2 3"
     names = "provider source format billing_account_id billing_period is_final rows amounts"
-    for name in names.split():
-        assert getattr(again, name) == getattr(first, name)
+    first, again = ([getattr(result, name) for name in names.split()] for result in results[-2:])
+    assert first == again
     monkeypatch.setattr(opening, "_AT_REST_NS", 0)
-    assert [load().verdict, load().verdict] == ["unchanged"] * 2 and counts() == (2, 4)
+    assert load() == load() == "unchanged 2 4"
     path.chmod(0o600)
-    assert [load().verdict, load().verdict] == ["unchanged"] * 2 and counts() == (2, 5)
+    assert load() == load() == "unchanged 2 5"
     # by another name it is digested and not read
-    assert load(bills.write("copy.csv", path.read_bytes())).verdict == "unchanged" and counts() == (2, 6)
-    assert load(force=True).verdict == "replace" and counts() == (3, 7)
+    assert load(bills.write("copy.csv", path.read_bytes())) == "unchanged 2 6"
+    assert load(force=True) == "replace 3 7"
     # other content of the same size and age is read
     before = path.stat()
     path.write_text(csv_text(ROWS))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
-    assert load().verdict == "replace" and counts() == (4, 8)
+    assert load() == "replace 4 8"
     assert bills.sums()[0][2:4] == (6, pytest.approx(6 * 32.77))
 
 
@@ -141,3 +143,35 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(
     run = bills.load(path)
     assert "was written to or replaced while it was read" in run.errors[0].message
     assert not bills.store.exists
+
+
+#: A bill that is told anew: what differs, how many charges it has, how many of them are common, and what becomes of it.
+VERDICTS = """
+other             100 100 replace
+same              100 100 unchanged
+other             100   0 beside
+other              30   2 beside
+other              30  14 overlap
+later             100  60 overlap
+later,is_whole    100  60 replace
+later,is_final    100  60 replace
+later,is_final    100  40 overlap
+other              30  30 part
+other             300 100 replace
+other,is_whole     30  30 replace
+focus             100   0 beside"""
+
+
+@pytest.mark.parametrize("case", VERDICTS.strip().splitlines())
+def test_which_bill_stands(case: str) -> None:
+    how, count, common, expected = case.split()
+    days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 20, 9, 31)]
+    base: dict[str, Any] = words("source=s digest=a") | {"is_whole": False, "is_final": None}
+    base |= {"earliest": days[0], "latest": days[1]}
+    old = Telling(**base, charges=100, format="aws-cur", account="1")
+    changed: dict[str, Any] = {"digest": "a" if how == "same" else "b", "charges": int(count)}
+    changed |= {name: True for name in how.split(",") if name.startswith("is_")}
+    changed |= words("format=focus account=1") if how == "focus" else {}
+    changed |= {"earliest": days[2], "latest": days[3]} if "later" in how else {}
+    new = Telling(**base | changed)
+    assert verdict(new, old, int(common)) == expected

@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 from gpucost.collect.bill.load import BillRun
-from tests.text_tables import words
-from tests.unit.bills import Bills, check_scene, csv_text
-from tests.unit.test_token_bills import token_rows
+from tests.text_tables import text_rows, words
+from tests.unit.bills import Bills, Charge, Row, as_text, check_scene, csv_text
+from tests.unit.test_token_bills import facts, token_rows
 
 OPENAI = """[
   {"object": "organization.costs.result", "amount": {"value": 0.06, "currency": "usd"}, "project_id": "proj_a",
@@ -38,7 +37,7 @@ def _midnight(day: int) -> datetime:
     return datetime(2026, 9 + day // 31, day % 31 + day // 31, tzinfo=UTC)
 
 
-def openai(*days: int, cost: float | str = 0.06, more: bool = False, **changed: Any) -> dict[str, Any]:
+def openai(*days: int, cost: float | str = 0.06, more: bool = False, **changed: Any) -> Charge:
     """A page of `/v1/organization/costs`: each day the costs of one project, by line item."""
     buckets = []
     for day in days:
@@ -49,7 +48,7 @@ def openai(*days: int, cost: float | str = 0.06, more: bool = False, **changed: 
     return {"object": "page", "data": buckets, "has_more": more, "next_page": None}
 
 
-def anthropic(*days: int, more: bool = False, **changed: Any) -> dict[str, Any]:
+def anthropic(*days: int, more: bool = False, **changed: Any) -> Charge:
     """A page of `/v1/organizations/cost_report`, by description and workspace."""
     buckets = []
     for day in days:
@@ -59,7 +58,7 @@ def anthropic(*days: int, more: bool = False, **changed: Any) -> dict[str, Any]:
     return {"data": buckets, "has_more": more, "next_page": "page_x" if more else None}
 
 
-def dashboard(day: int, cost: str, item: str = "", quantity: str = "", unit: str = "") -> dict[str, str]:
+def dashboard(day: int, cost: str, item: str = "", quantity: str = "", unit: str = "") -> Row:
     """A row of the dashboard's export; a day without costs has no more than its times."""
     start, end = _midnight(day), _midnight(day + 1)
     row = words(f"""
@@ -69,7 +68,7 @@ def dashboard(day: int, cost: str, item: str = "", quantity: str = "", unit: str
     return row if cost else {name: value if "time" in name else "" for name, value in row.items()}
 
 
-def console(day: int, model: str, token_type: str, cost: str, kind: str = "token") -> dict[str, str]:
+def console(day: int, model: str, token_type: str, cost: str, kind: str = "token") -> Row:
     return words(f"""
         usage_date_utc=2026-09-{day:02} model="{model}" workspace=Default api_key=chat usage_type=message
         context_window="≤ 200k" token_type={token_type} cost_usd={cost} list_price_usd=1.00 cost_type={kind}
@@ -86,15 +85,10 @@ def collect(
     return run, [finding.code for finding in run.findings]
 
 
-def sums(bills: Bills) -> list[tuple[Any, ...]]:
+def sums(bills: Bills, by: str = "format") -> list[str]:
     """Rows and cost by format."""
-    return bills.store.query(
-        "SELECT format, count(*), sum(effective_cost) FROM charges GROUP BY 1 ORDER BY 1"
-    )[1]
-
-
-def facts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [(row["vendor"], row["model"], row["token_kind"], row["tokens"]) for row in rows]
+    sql = f"SELECT {by}, count(*), sum(effective_cost) FROM charges GROUP BY 1 ORDER BY 1"  # noqa: S608
+    return [" ".join(map(as_text, row)) for row in bills.store.query(sql)[1]]
 
 
 def test_openai_answers(bills: Bills) -> None:
@@ -105,18 +99,17 @@ def test_openai_answers(bills: Bills) -> None:
         sub_account_id=proj_a kind=other service_category="AI and Machine Learning"
         charge_period_start=2026-09-01T00:00:00 charge_period_end=2026-09-02T00:00:00""")
     check_scene(bills.charges()[:1], [first])
-    assert sums(bills) == [("openai-items-projects", 6, Decimal("0.32002"))]
-    assert facts(token_rows(bills))[:3] == [
-        ("openai", "gpt-4o-2024-08-06", "prompt", 24000.0),
-        ("openai", "gpt-4o-2024-08-06", "cached", 8.0),
-        ("openai", None, "other", None),
-    ]
+    assert sums(bills) == ["openai-items-projects 6 0.32002"]
+    assert facts(token_rows(bills))[:3] == text_rows("""
+        openai | gpt-4o-2024-08-06 | prompt | 24000.0
+        openai | gpt-4o-2024-08-06 | cached | 8.0
+        openai | None | other | None""")
 
 
 def test_pages_are_kept_in_many_ways(bills: Bills) -> None:
     """An array, lines, a file for each and packed, each of a project of its own."""
 
-    def pages(project: str) -> list[dict[str, Any]]:
+    def pages(project: str) -> list[Charge]:
         return [openai(1, more=True, project_id=project), openai(2, project_id=project)]
 
     lines = [text(page) + "\n" for page in pages("lines")]
@@ -124,27 +117,26 @@ def test_pages_are_kept_in_many_ways(bills: Bills) -> None:
     whole = text(openai(1, 2, project_id="gzip"))
     _, codes = collect(bills, text(pages("array")), "".join(lines), *files, gzip.compress(whole.encode()))
     assert not codes
-    by_project = "SELECT sub_account_id, count(*), sum(effective_cost) FROM charges GROUP BY 1 ORDER BY 1"
     ways = ("array", "files", "gzip", "lines")
-    assert bills.store.query(by_project)[1] == [(way, 6, Decimal("0.32002")) for way in ways]
+    assert sums(bills, "sub_account_id") == [f"{way} 6 0.32002" for way in ways]
 
 
 def test_days_that_are_asked_for_again_take_the_place_of_those_before(bills: Bills) -> None:
     collect(bills, text(openai(1, 2)))
     collect(bills, text(openai(1, 2, 3, cost=0.08)))
-    assert sums(bills) == [("openai-items-projects", 9, Decimal("0.54003"))]
+    assert sums(bills) == ["openai-items-projects 9 0.54003"]
     # other days stand beside them
     collect(bills, text(openai(4)))
-    assert sums(bills) == [("openai-items-projects", 12, Decimal("0.70004"))]
+    assert sums(bills) == ["openai-items-projects 12 0.70004"]
 
 
 def test_costs_that_are_grouped_otherwise_would_count_twice(bills: Bills) -> None:
     collect(bills, text(openai(1, 2)))
     total = text(openai(1, 2, line_item=None, project_id=None, quantity=None))
     collect(bills, total, refused="the account's bill of this month is there in another format")
-    assert sums(bills) == [("openai-items-projects", 6, Decimal("0.32002"))]
+    assert sums(bills) == ["openai-items-projects 6 0.32002"]
     _, codes = collect(bills, total, force=True)
-    assert sums(bills) == [("openai", 6, Decimal("0.32002"))] and codes == ["not_by_item"]
+    assert sums(bills) == ["openai 6 0.32002"] and codes == ["not_by_item"]
 
 
 def test_a_page_that_another_follows_is_not_all(bills: Bills) -> None:
@@ -173,45 +165,45 @@ def test_openai_dashboard(bills: Bills) -> None:
         dashboard(2, "0.5", "assistants api | file search", "3"),
     ]
     collect(bills, csv_text(rows))
-    assert sums(bills) == [("openai-dashboard-items-projects-keys", 2, Decimal("0.50383598"))]
+    assert sums(bills) == ["openai-dashboard-items-projects-keys 2 0.50383598"]
     first = words("""billing_account_id=org-1 sub_account_name=Chat tags='{"api_key_id": "key_1"}' """)
     check_scene(bills.charges()[:1], [first])
-    assert facts(token_rows(bills)) == [
-        ("openai", "gpt-5-nano", "prompt", 1000.0),
-        ("openai", None, "other", None),
-    ]
+    assert facts(token_rows(bills)) == text_rows("""
+        openai | gpt-5-nano | prompt | 1000.0
+        openai | None | other | None""")
 
 
 def test_anthropic_answers(bills: Bills) -> None:
     _, codes = collect(bills, text(anthropic(1, more=True)), text(anthropic(2)))
-    assert not codes and sums(bills) == [("anthropic", 10, Decimal("2.7957824"))]
+    assert not codes and sums(bills) == ["anthropic 10 2.7957824"]
     first = words("""
         provider=anthropic billing_period=2026-09 billing_currency=USD sub_account_id=wrkspc_1 sku_id=claude-sonnet-4-20250514
         billed=1.2378912""")
     check_scene(bills.charges()[:1], [first])
-    kinds = ("prompt", "generation", "cached", "prompt")
-    expected = [("anthropic", "claude-sonnet-4-20250514", kind, None) for kind in kinds]
-    assert facts(token_rows(bills))[:5] == [*expected, ("anthropic", None, "other", None)]
+    assert facts(token_rows(bills))[:5] == text_rows("""
+        anthropic | claude-sonnet-4-20250514 | prompt | None
+        anthropic | claude-sonnet-4-20250514 | generation | None
+        anthropic | claude-sonnet-4-20250514 | cached | None
+        anthropic | claude-sonnet-4-20250514 | prompt | None
+        anthropic | None | other | None""")
 
 
 def test_anthropic_console(bills: Bills) -> None:
-    rows = [
-        console(30, "Claude Sonnet 4.5", "input_no_cache", "0.19"),
-        console(30, "Claude Sonnet 4.5", "output", "0.03"),
-        console(30, "Claude Opus 4.1", "input_cache_read", "0.10"),
-        console(30, "Claude Opus 4.1", "", "0.01", "web_search"),
-    ]
-    collect(bills, csv_text(rows))
-    assert sums(bills) == [("anthropic-console", 4, Decimal("0.33"))]
+    rows = text_rows("""
+        Claude Sonnet 4.5 | input_no_cache | 0.19 | token
+        Claude Sonnet 4.5 | output | 0.03 | token
+        Claude Opus 4.1 | input_cache_read | 0.10 | token
+        Claude Opus 4.1 | | 0.01 | web_search""")
+    collect(bills, csv_text([console(30, *row) for row in rows]))
+    assert sums(bills) == ["anthropic-console 4 0.33"]
     first = words("""
         charge_period_end=2026-10-01T00:00:00 list_cost=1 tags='{"api_key": "chat", "api_key_id": "apikey_01"}' """)
     check_scene(bills.charges()[:1], [first])
-    assert facts(token_rows(bills)) == [
-        ("anthropic", "claude-sonnet-4-5", "prompt", None),
-        ("anthropic", "claude-sonnet-4-5", "generation", None),
-        ("anthropic", "claude-opus-4-1", "cached", None),
-        ("anthropic", "claude-opus-4-1", "other", None),
-    ]
+    assert facts(token_rows(bills)) == text_rows("""
+        anthropic | claude-sonnet-4-5 | prompt | None
+        anthropic | claude-sonnet-4-5 | generation | None
+        anthropic | claude-opus-4-1 | cached | None
+        anthropic | claude-opus-4-1 | other | None""")
     # the same month as the API tells it is the same costs
     collect(bills, text(anthropic(30)), refused="the account's bill of this month is there in another format")
 

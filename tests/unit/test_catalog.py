@@ -24,6 +24,7 @@ from gpucost.resources import pricing_dir
 from tests.text_tables import text_rows
 
 Rows = list[dict[str, str]]
+Key = tuple[str, ...]
 
 ALL_TABLES = {**TABLES, **COMPONENTS}
 
@@ -44,9 +45,8 @@ claim_series.csv | metric |
 activity_metrics.csv | metric |
 sources.csv | source_id | sorted
 """
-PURCHASE_OPTIONS = frozenset(
-    "on_demand spot reserved savings_plan cud capacity_block flex_start calendar".split()  # noqa: SIM905
-)
+(OPTIONS,) = text_rows("on_demand|spot|reserved|savings_plan|cud|capacity_block|flex_start|calendar")
+PURCHASE_OPTIONS = frozenset(OPTIONS)
 NEWEST = date(2026, 11, 26)  # when the facts were gathered last
 
 
@@ -55,7 +55,7 @@ def rows(name: str) -> Rows:
         return list(csv.DictReader(file, strict=True))
 
 
-def key(row: dict[str, str], columns: str) -> tuple[str, ...]:
+def key(row: dict[str, str], columns: str) -> Key:
     return tuple(row[column] for column in columns.split())
 
 
@@ -131,14 +131,14 @@ def test_prices_that_are_known() -> None:
 
 def test_what_is_superseded_is_gone_and_a_spot_price_of_azure_no_placeholder() -> None:
     # of a place and a way to buy, no row of a whole region stands beside older ones of its zones or the reverse
-    whole: dict[tuple[str, ...], set[bool]] = {}
+    whole: dict[Key, set[bool]] = {}
     prices = rows("prices.csv")
     for row in prices:
         whole.setdefault(key(row, "provider instance_type purchase_option"), set()).add(not row["region"])
         if row["purchase_option"] == "spot":
             whole.setdefault(key(row, "provider region instance_type"), set()).add(not row["zone"])
     assert not [place for place, found in whole.items() if len(found) > 1]
-    of_azure: dict[str, dict[tuple[str, ...], Decimal]] = {way: {} for way in PURCHASE_OPTIONS}
+    of_azure: dict[str, dict[Key, Decimal]] = {way: {} for way in PURCHASE_OPTIONS}
     for row in prices:
         if row["provider"] == "azure":
             place = key(row, "region instance_type")
@@ -186,7 +186,7 @@ RTX-PRO-6000 | 0.9 | 12.1
 def test_a_gpu_hour_costs_what_such_a_gpu_costs_and_is_confirmed_before_it_is_stale() -> None:
     holds = {key(row, "provider instance_type"): row for row in rows("instances.csv")}
     plausible = {model: (float(low), float(high)) for model, low, high in text_rows(PLAUSIBLE)}
-    dates: dict[tuple[str, ...], list[date]] = {}
+    dates: dict[Key, list[date]] = {}
     for row in rows("prices.csv"):
         place = key(
             row, "provider region zone instance_type purchase_option term_years payment_option currency"
@@ -206,14 +206,12 @@ def test_a_gpu_hour_costs_what_such_a_gpu_costs_and_is_confirmed_before_it_is_st
 
 
 def test_what_is_priced_is_known_or_sold_as_it_says() -> None:
-    sold: dict[tuple[str, ...], set[str]] = {}
+    sold: dict[Key, set[str]] = {}
     for row in rows("prices.csv"):
         sold.setdefault(key(row, "provider instance_type"), set()).add(row["purchase_option"])
     known = {key(row, "provider instance_type") for row in rows("instances.csv")}
     assert known ^ set(sold) == {
-        ("aws", "trn2u.48xlarge"),
-        ("gcp", "a3-edgegpu-8g"),
-        ("gcp", "a4x-highgpu-4g"),
+        *text_rows("aws | trn2u.48xlarge\ngcp | a3-edgegpu-8g\ngcp | a4x-highgpu-4g")
     }
     for row in rows("not_sold_on_demand.csv"):
         ways = set(row["sold_as"].split())
@@ -236,7 +234,7 @@ def test_interruptions_are_the_advisors_bands_and_rates_of_families() -> None:
         assert key(row, "period os as_of") == ("month", "linux", "2025-06-28")
         assert -100 < int(row["savings_percent"]) < 100, row
     steps = {key(row, "band_low_percent band_high_percent") for row in rows("interruption.csv")}
-    assert steps == {("0", "5"), ("5", "10"), ("10", "15"), ("15", "20"), ("20", "100")}
+    assert steps == {*text_rows("0 | 5\n5 | 10\n10 | 15\n15 | 20\n20 | 100")}
 
 
 def test_models_have_one_name_everywhere_and_instances_hold_gpus() -> None:

@@ -41,10 +41,8 @@ class Fake:
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    Path("gpucost.toml").write_text(
+def fake(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    (nowhere / "gpucost.toml").write_text(
         'timezone = "Europe/Berlin"\n[[prometheus]]\nurl = "http://a"\nname = "main"\n[[prometheus]]\nurl = "http://b"\n'
     )
     fake = Fake()

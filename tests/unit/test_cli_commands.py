@@ -33,8 +33,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def one_load(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("one-load") / "gpucost.duckdb"
+def one_load(module_path: Path) -> Path:
+    path = module_path / "gpucost.duckdb"
     with Store(path).write() as con:
         window = [1759276800000, 1759363200000]
         con.execute(
@@ -77,22 +77,6 @@ def test_sql_in_every_format(store: Path) -> None:
     assert json.loads(call("sql", "--format", "json", "-", stdin="select 1 as one")[0]) == [{"one": 1}]
     call("sql", "--format", "markdown", "-o", "out.md", "select 1 as one")
     assert Path("out.md").read_text() == "| one |\n| --: |\n| 1 |\n"
-
-
-FORBIDDEN = (
-    "delete from loads", "create table x as select 1", "copy loads to 'stolen.csv'", "from 'gpucost.toml'",
-    "select * from read_text('gpucost.toml')", "attach 'other.duckdb'", "set enable_external_access = true",
-    "select nonsense", "explain analyze copy loads to 'stolen.csv'",
-)  # fmt: skip
-
-
-def test_sql_neither_writes_nor_reads_other_files(store: Path) -> None:
-    Path("gpucost.toml").write_text('currency = "USD"')
-    for statement in FORBIDDEN:
-        out, err = call("sql", statement, code=1)
-        assert (out, err[:7], "Traceback" in err) == ("", "error: ", False), statement
-    assert call("sql", "--format", "csv", "select count(*) as n from loads")[0] == "n\n1\n"
-    assert {path.name for path in store.parent.iterdir()} == {"gpucost.toml", "gpucost.duckdb"}
 
 
 # What a command has loaded when it is done: of gpucost by its parts, and of what takes long to import. Less is welcome.

@@ -26,21 +26,11 @@ from gpucost.collect.prometheus.queries import (
     UNLISTED_REQUESTS,
     activity_fix,
 )
-from gpucost.config.load import load_config
-from gpucost.config.model import ClusterHours, Config, Prices, PrometheusSource, Team, TeamLabels
-from gpucost.doctor import (
-    _DCGM,
-    _IMAGES,
-    Check,
-    Status,
-    check_coverage,
-    check_prices,
-    check_server,
-    check_store,
-)
+from gpucost.config.model import ClusterHours, Config, PrometheusSource, Team, TeamLabels
+from gpucost.doctor import _DCGM, _IMAGES, Check, Status, check_server
 from gpucost.errors import SourceError
-from gpucost.periods import label_name, to_ms
-from gpucost.store.connection import Store
+from gpucost.periods import label_name
+from tests.text_tables import text_rows
 from tests.unit.command import call
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -62,6 +52,9 @@ kube_node_labels -> {" ".join(fact.labels[0] for fact in NODE_FACTS)}
 {POD_LABELS} -> label_app
 {UTIL} -> UUID exported_pod gpu""")
 VALUES = f"{GPU_REQUESTS} -> nvidia_com_gpu\n{UTIL} -> train-0\n"
+
+
+SIDECARS = '{"sidecar": [{"name": "a:10901", "lastError": null}, {"name": "b:10901", "lastError": "gone"}]}'
 
 
 class Server:
@@ -89,13 +82,10 @@ class Server:
             return {"resultType": "vector", "result": [{"metric": {}, "value": [at.timestamp(), "1"]}]}
         if path == "query":
             counts = next((rows for part, rows in self.numbers.items() if part in params["query"]), {})
-            return {
-                "result": [{"metric": {"cluster": name}, "value": [1, str(n)]} for name, n in counts.items()]
-            }
+            values = [{"metric": {"cluster": name}, "value": [1, f"{n}"]} for name, n in counts.items()]
+            return {"result": values}
         if path == "stores" and "stores" in self.numbers:
-            return {
-                "sidecar": [{"name": "a:10901", "lastError": None}, {"name": "b:10901", "lastError": "gone"}]
-            }
+            return json.loads(SIDECARS)
         if path == "labels":
             self.looked.add(params["end"])
             return self.labels.get(params["match[]"], [])
@@ -124,10 +114,6 @@ def examine(server: Any, config: Config | None = None) -> list[Check]:
     return list(check_server(MAIN, config or Config(), NOW, server))
 
 
-def found(server: Server) -> dict[str, str]:
-    return {check.subject: check.found for check in examine(server)}
-
-
 def test_a_healthy_server_has_no_problem() -> None:
     checks = examine(Server())
     assert {check.status for check in checks} == {Status.ok}
@@ -140,11 +126,8 @@ def test_each_metric_that_is_missing_is_named(need: Any) -> None:
     assert (subject, check.status is Status.fail) == (need.metric, need.essential)
 
 
-SHARDS = {
-    "kube_state_metrics_total_shards": {"a": 3},
-    "kube_state_metrics_shard_ordinal": {"a": 3},
-    "kube_pod_info": {"a": 3},
-}
+SHARD_COUNT = "kube_state_metrics_total_shards"
+SHARDS = {SHARD_COUNT: {"a": 3}, "kube_state_metrics_shard_ordinal": {"a": 3}, "kube_pod_info": {"a": 3}}
 LOST_SHARD = SHARDS | {"kube_state_metrics_shard_ordinal": {"a": 2}}
 UNKNOWN_SHARD = {"kube_pod_info": {"a": 3, "b": 1}}
 TWO_CLUSTERS: dict[str, dict[str, float]] = {"kube": {"a": 0, "b": 5}}
@@ -152,10 +135,19 @@ POD_TEAMS = Config(team_labels=TeamLabels(pod="my-team/name"))
 BOTH_TEAMS = Config(team_labels=TeamLabels(pod="my-team/name", namespace="team"))
 GATHERED = Config(teams=[Team(name="a", labels={"squad": ["x"]})])
 ALLOWED = f"{KSM} --metric-labels-allowlist=pods=[my-team/name"
-# a server, the subject of its only problem, and what is found or how it is fixed
-LACKS = [
-    (Server("kube_pod_info -> pod uid"), "fail kube_pod_info", "has no label node"),
-    (Server("kube_pod_info -> pod node"), "warn kube_pod_info: uid", "has no label uid"),
+# labels and values of metrics that are not as HEALTHY has them, the only problem, and what is found or how it is fixed
+LACKS = text_rows(f"""
+kube_pod_info -> pod uid | | fail kube_pod_info | has no label node
+kube_pod_info -> pod node | | warn kube_pod_info: uid | has no label uid
+kube_node_labels -> node | | fail kube_node_labels | no node label is exported
+{UTIL} -> | | fail {UTIL} | not there
+{UTIL} -> | | fail {UTIL} | {DCGM_FIX}
+kube_node_labels -> node | | fail kube_node_labels | {NODE_LABELS_FIX}
+{UTIL} -> UUID | | warn {UTIL} | names no pod
+{UTIL} -> UUID pod | {UTIL} -> dcgm-exporter-x1 | warn {UTIL} | exporter's own pod
+{UTIL} -> GPU_I_ID exported_pod | | warn {MIG} | not there""")
+# other servers
+FAILING = [
     (Server("", f"{GPU_REQUESTS} ->"), f"warn {REQUESTS}", "no pod requested a GPU"),
     (Server(f"{REQUESTS} ->", f"{GPU_REQUESTS} ->"), f"fail {REQUESTS}", "nobody holds a GPU"),
     (
@@ -163,25 +155,14 @@ LACKS = [
         f"warn {REQUESTS}: others",
         "npu: no resource that gpucost knows",
     ),
-    (Server("kube_node_labels -> node"), "fail kube_node_labels", "no node label is exported"),
-    (Server("kube_node_labels -> node"), "fail kube_node_labels", NODE_LABELS_FIX),
-    (Server(f"{UTIL} ->"), f"fail {UTIL}", "not there"),
-    (Server(f"{UTIL} ->"), f"fail {UTIL}", DCGM_FIX),
     # no fix installs an exporter that runs
     (Server(f"{UTIL} ->", f"{_DCGM} -> DCGM_FI_DEV_GPU_TEMP"), f"fail {UTIL}", activity_fix(UTIL)),
-    (Server(f"{UTIL} -> UUID"), f"warn {UTIL}", "names no pod"),
-    (Server(f"{UTIL} -> UUID pod", f"{UTIL} -> dcgm-exporter-x1"), f"warn {UTIL}", "exporter's own pod"),
-    (Server(f"{UTIL} -> GPU_I_ID exported_pod"), f"warn {MIG}", "not there"),
     (Server(ago={"kube": {"": 72}}), f"fail {KSM}", "silent since 2026-10-29T00:0"),
     (Server(ago={UTIL: {"": 72}}), f"fail {UTIL}", "unmeasured since then"),
     (Server(ago={"kube": {}}), f"fail {KSM}", "no sample"),
     (Server(ago=TWO_CLUSTERS), "warn clusters", "b: nothing since 2026-10-31T19:0"),
-    (Server(numbers=LOST_SHARD), "fail kube_state_metrics_total_shards", "2 of 3 shards"),
-    (
-        Server(numbers=UNKNOWN_SHARD),
-        "warn kube_state_metrics_total_shards",
-        "3 kube-state-metrics report pods of cluster a",
-    ),
+    (Server(numbers=LOST_SHARD), f"fail {SHARD_COUNT}", "2 of 3 shards"),
+    (Server(numbers=UNKNOWN_SHARD), f"warn {SHARD_COUNT}", "3 kube-state-metrics report pods of cluster a"),
     (Server(numbers={"stores": {}}), "fail stores", "no answer from b:10901"),
     (Server(ahead=5), "warn clock", "5 minutes ahead"),
     (Server(ahead=-300), "warn clock", "300 minutes behind"),
@@ -193,10 +174,11 @@ LACKS = [
     ),
     (Server(config=GATHERED), "fail kube_namespace_labels", "label_squad"),
 ]
+FAILING += [(Server(labels, values), subject, text) for labels, values, subject, text in LACKS]
 
 
 @pytest.mark.parametrize(
-    ("server", "subject", "text"), LACKS, ids=lambda value: value if isinstance(value, str) else ""
+    ("server", "subject", "text"), FAILING, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_what_a_server_lacks_is_found_and_has_a_fix(server: Server, subject: str, text: str) -> None:
     (check,) = server.problems().values()
@@ -226,15 +208,17 @@ def test_what_is_no_problem(server: Server) -> None:
     assert not server.problems()
 
 
+VERSIONS = """
+dcgm-exporter: version 2.0 to 4.8 (DCGM_FI_DEV_GPU_UTIL); version from 4.9 (DCGM_FI_DEV_GPU_UTIL_RATIO)
+AMD device metrics exporter: version 1.x (gpu_gfx_activity)
+exporters: images nvcr.io/nvidia/k8s/dcgm-exporter:4.9.0"""
+
+
 def test_versions_of_exporters_are_named_by_metrics_and_images() -> None:
     names = "DCGM_FI_DEV_GPU_UTIL_RATIO -> UUID exported_pod\ngpu_gfx_activity -> gpu_id pod"
     images = f"{_IMAGES} -> nvcr.io/nvidia/k8s/dcgm-exporter:4.9.0\ngpu_gfx_activity -> train-0"
-    checks = found(Server(names, images))
-    assert [checks[name] for name in ("dcgm-exporter", "AMD device metrics exporter", "exporters")] == [
-        "version 2.0 to 4.8 (DCGM_FI_DEV_GPU_UTIL); version from 4.9 (DCGM_FI_DEV_GPU_UTIL_RATIO)",
-        "version 1.x (gpu_gfx_activity)",
-        "images nvcr.io/nvidia/k8s/dcgm-exporter:4.9.0",
-    ]
+    checks = [f"{check.subject}: {check.found}" for check in examine(Server(names, images))]
+    assert VERSIONS.strip().splitlines() == [check for check in checks if check in VERSIONS]
     assert not Server(f"{names}\n{UTIL} ->", images).problems()
 
 
@@ -253,7 +237,8 @@ def test_data_that_ends_in_the_past_is_one_finding(hours: float, status: Status,
 
 def test_a_silence_of_minutes_is_looked_at_as_now() -> None:
     server = Server(ago={"kube": {"": 0.1}})
-    assert found(server)["time"] == ("looked at 2026-11-01T00:00:00Z and the day before, data until then")
+    (time,) = [check.found for check in examine(server) if check.subject == "time"]
+    assert time == "looked at 2026-11-01T00:00:00Z and the day before, data until then"
     assert len(server.looked) == 1
 
 
@@ -297,142 +282,11 @@ def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.status is Status.fail and len(closed) == 1
 
 
-@pytest.mark.usefixtures("own_migrations")
-def test_the_store(tmp_path: Path) -> None:
-    config = Config(store=tmp_path / "gpucost.duckdb", prometheus=[MAIN])
-    assert [check.fix for check in check_store(config, NOW)] == ["gpucost collect prometheus"]
-    with Store(config.store).write() as con:
-        end = to_ms(NOW - timedelta(hours=1))
-        con.execute(
-            "INSERT INTO loads VALUES (1, 1, 'prometheus', 'main', ?, ?, 1, 0, now()::TIMESTAMP)",
-            [end - 3_600_000, end],
-        )
-    assert {check.status for check in check_store(config, NOW)} == {Status.ok}
-    late = [check for check in check_store(config, NOW + timedelta(days=3)) if check.status is Status.warn]
-    assert "3.0 days old" in late[0].found
-    other = config.model_copy(update={"prometheus": [PrometheusSource(name="other")]})
-    assert any(check.fix == "gpucost collect prometheus --source other" for check in check_store(other, NOW))
-    config.store.write_bytes(config.store.read_bytes()[:-1])
-    (cut,) = check_store(config, NOW)
-    assert cut.status is Status.fail and "is damaged" in cut.found
-    config.store.write_text("no database")
-    assert [check.status for check in check_store(config, NOW)] == [Status.fail]
-
-
-# the first gap of `a` lies before its first sample and its fifth is not due yet; the cluster `old` ended long ago
-MISSED = """
-INSERT INTO collected SELECT cluster, epoch_ms(first::TIMESTAMP), epoch_ms(until::TIMESTAMP) FROM (VALUES
-    ('a',   '2026-09-22', '2026-10-31'),
-    ('b',   '2026-09-22', '2026-10-31'),
-    ('old', '2026-01-20', '2026-02-14'),
-    ('old', '2026-03-01', '2026-03-21')) AS rows(cluster, first, until);
-INSERT INTO coverage_gaps SELECT cluster, epoch_ms(first::TIMESTAMP),
-    coalesce(epoch_ms(until::TIMESTAMP), 9223372036854775807), kind, ['nodes', 'pods'], 'a silence', who, who FROM (VALUES
-    ('a',   '1970-01-01', '2026-09-22',       'not_collected', NULL),
-    ('a',   '2026-10-12', '2026-10-13',       'not_collected', NULL),
-    ('a',   '2026-10-23', '2026-10-23 12:00', 'not_collected', NULL),
-    ('a',   '2026-10-27', '2026-10-28',       'not_collected', 'Dana'),
-    ('a',   '2026-10-31', NULL,               'not_collected', NULL),
-    ('a',   '2026-10-29', '2026-10-29 01:00', 'partial',       NULL),
-    ('b',   '2026-10-27', '2026-10-28',       'off',           NULL),
-    ('old', '1970-01-01', '2026-01-20',       'not_collected', NULL),
-    ('old', '2026-02-14', '2026-03-01',       'not_collected', NULL),
-    ('old', '2026-03-21', NULL,               'not_collected', NULL)) AS rows(cluster, first, until, kind, who)"""
-
-
-def test_time_that_the_store_misses_is_found_with_the_command_that_collects_it(tmp_path: Path) -> None:
-    config = Config(store=tmp_path / "gpucost.duckdb")
-    assert list(check_coverage(config)) == []
-    with Store(config.store).write() as con:
-        con.execute(MISSED)
-    missing, partial, whole, old = check_coverage(config)
-    assert missing.found == (
-        "collected until 2026-10-31T00:00:00Z; 36.0 h missing in the 31 days before, in 2 gap(s), the last 2026-10-23T00:00:00Z"
-        " to 2026-10-23T12:00:00Z (nodes, pods): a silence"
-    )
-    assert missing.fix == "gpucost collect prometheus --from 2026-10-23T00:00:00Z --to 2026-10-23T12:00:00Z"
-    assert "1.0 h from answers that were partial" in partial.found
-    until = "collected until 2026-10-31T00:00:00Z, nothing missing in the 31 days before"
-    assert (whole.status, whole.found) == (Status.ok, until)
-    assert old.found == (
-        "collected until 2026-03-21T00:00:00Z; 264.0 h missing in the 31 days before, in 1 gap(s), the last 2026-02-18T00:00:00Z"
-        " to 2026-03-01T00:00:00Z (nodes, pods): a silence"
-    )
-
-
-NAMED = """
-clusters = [{ name = "prd", until = 2026-11-01 }, { name = "prod", until = 2026-11-01 }]
-[coverage]
-accept = [
-    { from = 2026-11-01, to = 2026-11-02, who = "Dana", why = "moved" },
-    { from = 2026-11-01, to = 2026-11-02, who = "Dana", why = "moved", cluster = "mian" },
-    { from = 2026-11-01, to = 2026-11-02, who = "Dana", why = "moved", cluster = "main" },
-]"""
-
-
-def test_names_of_clusters_that_no_series_has(tmp_path: Path) -> None:
-    (tmp_path / "gpucost.toml").write_text(NAMED)
-    config = load_config(tmp_path, environ={}, cwd=tmp_path)
-    with Store(config.store).write():
-        pass
-    assert list(check_coverage(config)) == []
-    with Store(config.store).write() as con:
-        con.execute(
-            "INSERT INTO series VALUES (0, 0, 'a', 'prod', 'up', map()), (1, 1, 'a', 'main', 'up', map())"
-        )
-    assert [(check.status, check.subject, check.found) for check in check_coverage(config)] == [
-        (Status.warn, "[[clusters]] name", "no cluster is called prd; known: main, prod"),
-        (Status.warn, "[[coverage.accept]] cluster", "no cluster is called mian; known: main, prod"),
-    ]
-
-
-def test_a_price_book_that_is_broken_or_missing(tmp_path: Path) -> None:
-    book = tmp_path / "prices.csv"
-    config = Config(store=tmp_path / "none.duckdb", prices=Prices(book=book))
-    assert [check.status for check in check_prices(config, NOW)] == [Status.fail]
-    book.write_text("instance_type,price_per_hour,currency\np4d.24xlarge,cheap,USD\n")
-    assert str(book) in next(check_prices(config, NOW)).found
-    book.write_text("instance_type,price_per_hour,currency\np4d.24xlarge,20,USD\n")
-    assert [(check.status, check.found) for check in check_prices(config, NOW)] == [(Status.ok, "1 prices")]
-
-
-# 200 and 30 days old; the first is not what the node has at last
-PRICED = """
-INSERT INTO node_prices SELECT node, hour, hour + 1, 1, source, as_of, NULL FROM (VALUES
-    (1, 0, 'catalog',      '2025-06-20'::DATE),
-    (1, 1, 'catalog',      '2026-10-02'),
-    (2, 1, 'catalog',      '2026-04-15'),
-    (3, 1, 'spot_history', '2026-10-02'),
-    (4, 1, 'price_book',   NULL),
-    (5, 1, 'bill',         '2026-04-15')) AS rows(node, hour, source, as_of)"""
-
-
-def test_how_old_the_prices_are_that_nodes_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = Config(store=tmp_path / "gpucost.duckdb")
-    monkeypatch.setattr(pipeline, "attribute", lambda *_: None)
-    with Store(config.store).write() as con:
-        con.execute(PRICED)
-    checks = {check.subject: (check.status, check.found, check.fix) for check in check_prices(config, NOW)}
-    assert checks["catalog"] == (
-        Status.warn,
-        "prices 2 nodes at present, of 2026-04-15 to 2026-10-02: up to 200 days old",
-        "gpucost collect prices",
-    )
-    assert checks["spot_history"] == (
-        Status.ok,
-        "prices 1 node at present, of 2026-10-02: up to 30 days old",
-        None,
-    )
-    assert checks["bill"][0] is Status.ok and "price_book" not in checks
-
-
 def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_COLOR", "1")
-    Path("gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
+    (nowhere / "gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
     shown, _ = call("doctor", code=1)
     assert "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in shown
     assert shown.count("fix: ") == 2

@@ -7,14 +7,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.cli.output import line_width
 from gpucost.questions import prices as command
 from gpucost.render.terminal import render
 from gpucost.render.view import Column, Line, Page, Table, Unit
 from tests import own_catalog
+from tests.unit.command import call
 
 COLUMNS = ["Price", "Place", "Instance type", "Why", "Note"]
 ROWS = (
@@ -74,18 +73,13 @@ def test_width_is_that_of_columns_or_none_into_a_pipe(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("width", [80, pytest.param(120, marks=pytest.mark.slow)])
-def test_prices_fit_the_terminal(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = own_catalog.write(tmp_path / "pricing")
+def test_prices_fit_the_terminal(width: int, nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = own_catalog.write(nowhere / "pricing")
     own_catalog.use(directory, monkeypatch)
     monkeypatch.setattr(command, "today_in", lambda _: date(2026, 11, 21))
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["prices", "a3-highgpu-8g", "--all-regions", "--superseded"])
-    assert result.exit_code == 0, result.output
-    assert max(map(len, result.stdout.splitlines())) <= width
-    assert "As of" in result.stdout and "Per GPU-h" in result.stdout
+    out, _ = call("prices", "a3-highgpu-8g", "--all-regions", "--superseded")
+    assert max(map(len, out.splitlines())) <= width
+    assert "As of" in out and "Per GPU-h" in out
     # 2025-06-30 is over 90 days ago: its age stands with it, however narrow the terminal
-    assert "2025-06-30" not in result.stdout or (
-        "(509d)" in result.stdout and "are over 90 days old" in result.stdout
-    )
+    assert "2025-06-30" not in out or ("(509d)" in out and "are over 90 days old" in out)

@@ -9,9 +9,7 @@ import pytest
 from gpucost import discover
 from gpucost.config.load import load_config
 from tests.unit.command import call
-from tests.unit.fake_server import Fake, Question, Reply, fake, fakes
-
-__all__ = ["fake", "fakes"]  # fixtures
+from tests.unit.fake_server import Fake, Question, Reply
 
 PAGES: dict[str, object] = {
     "/api/v1/query": {"resultType": "scalar", "result": [1, "1"]},
@@ -22,9 +20,8 @@ PAGES: dict[str, object] = {
 
 def serve(fake: Fake, pages: dict[str, object], status: int = 200) -> str:
     def page(question: Question) -> Reply:
-        data = next(
-            (data for path, data in pages.items() if question.path.partition("?")[0].endswith(path)), None
-        )
+        asked = question.path.partition("?")[0]
+        data = next((data for path, data in pages.items() if asked.endswith(path)), None)
         return Reply(status if data else 404, {"status": "success", "data": data})
 
     fake.trick = page
@@ -32,13 +29,11 @@ def serve(fake: Fake, pages: dict[str, object], status: int = 200) -> str:
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
+def work(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TZ", "Europe/Berlin")
     monkeypatch.delenv("PROMETHEUS_URL", raising=False)
     monkeypatch.setattr(discover, "LOCAL", "http://127.0.0.1:1")
-    return tmp_path
+    return nowhere
 
 
 def test_what_is_found_is_written(work: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,15 +59,8 @@ def test_yes_takes_the_default_where_nothing_is_found(work: Path) -> None:
 
 
 def test_a_given_url_and_store_and_file(work: Path) -> None:
-    call(
-        "init",
-        "--url",
-        "https://prometheus.example.invalid/",
-        "--store",
-        'odd "name".duckdb',
-        "--config",
-        "etc/costs.toml",
-    )
+    odd = ("--store", 'odd "name".duckdb', "--config", "etc/costs.toml")
+    call("init", "--url", "https://prometheus.example.invalid/", *odd)
     config = load_config(Path("etc/costs.toml"), environ={}, cwd=work)
     assert config.prometheus[0].url == "https://prometheus.example.invalid"
     assert config.store == work / "etc" / 'odd "name".duckdb'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from gpucost.periods import Period
@@ -20,36 +21,29 @@ TOKENS = {
 }  # fmt: skip
 
 
+def view_of(title: str, rows: list[Any], zone: str = "UTC", totals: Any = None) -> UnitView:
+    ask = UnitQuery(MONTH, "October 2026", ZoneInfo(zone), "USD")
+    return UnitView("s", title, ask, rows, totals or {}, {}, {"rows": tuple(rows[0])})
+
+
 def table(view: UnitView, width: int | None = None, most: int | None = None) -> str:
     return render(document(view, most=most), width, color=False)
 
 
 def test_tables_of_units_keep_prices_the_dearest_rows_and_local_moments() -> None:
-    ask = UnitQuery(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
-    view = UnitView(
-        "s",
-        "Cost per million tokens",
-        ask,
-        [TOKENS],
-        {"cost": Decimal("2624.98")},
-        {},
-        {"rows": tuple(TOKENS)},
-    )
+    view = view_of("Cost per million tokens", [TOKENS], totals={"cost": Decimal("2624.98")})
     narrow = table(view, 80)
     assert "Per million" in narrow and "$0.6837" in narrow and "3,012,918,480" not in narrow
     assert max(map(len, narrow.splitlines())) <= 80
     assert "3,012,918,480       826,621,224  $2,624.98      $0.6837" in table(view, 160)
     assert "Cost  $2,624.98" in table(view, 160)
     rows = [{"name": f"job-{number}", "status": None, "cost": Decimal(number)} for number in range(9, 0, -1)]
-    ask = UnitQuery(MONTH, "October 2026", ZoneInfo("UTC"), "USD")
-    view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("name", "status", "cost")})
+    view = view_of("Cost", rows)
     text = table(view, most=2)
     assert "job-8" in text and "job-7" not in text and "and 7 more" in text
     # nobody has one
     assert "Status" not in text
     assert "job-1" in render_rows(*document(view).flat, RowFormat.csv)
-    ask = UnitQuery(MONTH, "October 2026", ZoneInfo("Europe/Berlin"), "USD")
-    rows = [{"epoch": 1, "from": "2026-10-12T22:30:00Z"}]
-    view = UnitView("s", "Cost", ask, rows, {}, {}, {"rows": ("epoch", "from")})
+    view = view_of("Cost", [{"epoch": 1, "from": "2026-10-12T22:30:00Z"}], "Europe/Berlin")
     assert "2026-10-13 00:30" in table(view)
     assert "2026-10-12T22:30:00Z" in render_rows(*document(view).flat, RowFormat.csv)

@@ -16,10 +16,8 @@ from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.prometheus.parse import Garbled, MatrixReader
 from gpucost.config.model import PrometheusSource
 from gpucost.errors import SourceError
-from tests.unit.fake_server import Fake, Question, fake, fakes
+from tests.unit.fake_server import Fake, Question
 from tests.unit.mutations import mutations
-
-__all__ = ["fake", "fakes"]  # fixtures
 
 Rows = list[tuple[dict[str, str], int, float]]
 AT = 1_700_000_000

@@ -19,6 +19,7 @@ from gpucost.collect.prometheus.queries import KSM_FIX, NODE_LABELS_FIX, activit
 from gpucost.config.model import BasicAuth, PrometheusSource
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR
+from tests.text_tables import text_rows
 from tests.unit.fake_server import (
     EIGHT_HOURS,
     FULL,
@@ -31,11 +32,7 @@ from tests.unit.fake_server import (
     blocks,
     collect,
     failure,
-    fake,
-    fakes,
 )
-
-__all__ = ["fake", "fakes"]  # fixtures
 
 
 def test_what_is_missing_is_named_with_the_fix(fake: Fake, tmp_path: Path) -> None:
@@ -43,9 +40,8 @@ def test_what_is_missing_is_named_with_the_fix(fake: Fake, tmp_path: Path) -> No
     assert result.ok and blocks(tmp_path) == FULL
     findings = {finding.code: finding for finding in result.findings}
     assert findings["missing_kube_node_labels"].fix == NODE_LABELS_FIX
-    assert findings["missing_kube_pod_owner"].message.endswith(
-        "has no kube_pod_owner: workloads show as single pods"
-    )
+    message = findings["missing_kube_pod_owner"].message
+    assert message.endswith("has no kube_pod_owner: workloads show as single pods")
     assert "missing_kube_pod_status_scheduled_time" in findings
     assert not {"missing_kube_pod_completion_time", "missing_kube_node_info"} & findings.keys()
 
@@ -75,9 +71,8 @@ def test_422_without_end_is_a_failed_window(fake: Fake, tmp_path: Path) -> None:
     fake.trick = lambda question: question.is_of_gpus and TOO_MANY
     (failed,) = collect(fake, tmp_path, 1).failed_windows
     assert "even in sixteenths" in failed.error
-    assert failed.command == (
-        f"gpucost collect prometheus --source {fake.url} --from 2023-11-03T00:00:00Z --to 2023-11-03T01:00:00Z"
-    )
+    period = "--from 2023-11-03T00:00:00Z --to 2023-11-03T01:00:00Z"
+    assert failed.command == f"gpucost collect prometheus --source {fake.url} {period}"
 
 
 def test_passing_failures_are_retried(fake: Fake, tmp_path: Path) -> None:
@@ -117,14 +112,13 @@ def test_a_window_that_fails_is_reported_and_the_others_go_on(fake: Fake, tmp_pa
     assert [row for row in blocks(tmp_path) if row[0] >= 0] == FULL
 
 
-@pytest.mark.parametrize(
-    ("url", "message", "fix"),
-    [
-        ("http://127.0.0.1:9", r"^nothing answers at http://127\.0\.0\.1:9$", "start it"),
-        ("http://gpucost.invalid:9090", r"^cannot resolve host gpucost\.invalid$", "correct url"),
-        ("https:", "does not speak TLS", "http://"),
-    ],
-)
+UNREACHED = r"""
+http://127.0.0.1:9 | ^nothing answers at http://127\.0\.0\.1:9$ | start it
+http://gpucost.invalid:9090 | ^cannot resolve host gpucost\.invalid$ | correct url
+https: | does not speak TLS | http://"""
+
+
+@pytest.mark.parametrize(("url", "message", "fix"), text_rows(UNREACHED))
 def test_who_cannot_be_reached(fake: Fake, tmp_path: Path, url: str, message: str, fix: str) -> None:
     with pytest.raises(SourceError, match=message) as caught:
         collect(Fake(fake.url.replace("http:", url) if url == "https:" else url), tmp_path)
@@ -201,10 +195,8 @@ def test_each_retry_is_logged_and_the_last_failure_has_a_fix(
     fake.trick = lambda _: failure(503, "overloaded")
     with pytest.raises(SourceError, match=r"HTTP 503: overloaded \(tried 3 times\)") as caught:
         collect(fake, tmp_path)
-    assert (
-        caught.value.fix
-        and caplog.text.count(f"{fake.url} answered HTTP 503: overloaded: trying again in 0.") == 2
-    )
+    again = f"{fake.url} answered HTTP 503: overloaded: trying again in 0."
+    assert caught.value.fix and caplog.text.count(again) == 2
 
 
 BUSY = Reply(503, b"", {"Retry-After": "60"})

@@ -31,12 +31,8 @@ from tests.unit.fake_server import (
     blocks,
     collect,
     failure,
-    fake,
-    fakes,
     query,
 )
-
-__all__ = ["fake", "fakes"]  # fixtures
 
 ONCE = Retries(attempts=1)
 STORE_DOWN = (

@@ -14,9 +14,13 @@ from hypothesis import strategies as st
 
 from gpucost.collect.prometheus.parse import Garbled, MatrixReader, TooMuch, samples
 from gpucost.store.metrics import ReadAnswer
+from tests.text_tables import text_rows
+
+Series = list[dict[str, Any]]
+Flat = list[tuple[dict[str, str], int, float]]
 
 
-def body(result: list[dict[str, Any]], before: str = "", after: str = "") -> bytes:
+def body(result: Series, before: str = "", after: str = "") -> bytes:
     """An answer with these series, and more fields before and after them."""
     data = json.dumps({"resultType": "matrix", "result": result}, separators=(",", ":"))
     return f'{{"status":"success",{before}"data":{data}{after}}}'.encode()
@@ -29,12 +33,12 @@ def read(text: bytes, size: int = 1 << 20) -> ReadAnswer:
     return reader.finish()
 
 
-def flat(answer: ReadAnswer) -> list[tuple[dict[str, str], int, float]]:
+def flat(answer: ReadAnswer) -> Flat:
     columns = zip(answer.series_index.tolist(), answer.ts_ms.tolist(), answer.values.tolist(), strict=True)
     return [(dict(answer.series[i]), t, v) for i, t, v in columns]
 
 
-def plain(result: list[dict[str, Any]]) -> list[tuple[dict[str, str], int, float]]:
+def plain(result: Series) -> Flat:
     return [
         ({**item["metric"], "__name__": "m"}, round(t * 1000), float(v))
         for item in result
@@ -80,9 +84,7 @@ def test_nan_in_any_spelling_and_an_empty_answer() -> None:
         assert (answer.values.dtype, answer.series_index.dtype) == (np.float64, np.int32)
 
 
-SERIES_OF_TWO: list[dict[str, Any]] = [
-    {"metric": {"a": str(i)}, "values": [[1_700_000_000 + i, "1"]]} for i in range(2)
-]
+SERIES_OF_TWO: Series = [{"metric": {"a": str(i)}, "values": [[1_700_000_000 + i, "1"]]} for i in range(2)]
 
 
 def test_fields_around_the_data_and_names_as_asked() -> None:
@@ -101,23 +103,22 @@ def test_fields_around_the_data_and_names_as_asked() -> None:
     assert answers[0].series[0] == {"__name__": "DCGM_FI_DEV_GPU_UTIL"}
 
 
-@pytest.mark.parametrize(
-    ("more", "is_partial"),
-    [
-        ('"isPartial":false,"warnings":[],"infos":null', False),
-        ('"infos":["PromQL info: metric might not be a counter","another"]', False),
-        ('"warnings":["PromQL warning: a mix of histograms and floats","PromQL info: x"]', False),
-        ('"warnings":["PromQL info: x","receive series from Addr: 10.0.0.1:10901: Unavailable"]', True),
-        ('"warnings":["No StoreAPIs matched for this query"]', True),
-        ('"isPartial":true', True),
-    ],
-)
-def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: str, is_partial: bool) -> None:
+WARNED = """
+"isPartial":false,"warnings":[],"infos":null | whole
+"infos":["PromQL info: metric might not be a counter","another"] | whole
+"warnings":["PromQL warning: a mix of histograms and floats","PromQL info: x"] | whole
+"warnings":["PromQL info: x","receive series from Addr: 10.0.0.1:10901: Unavailable"] | partial
+"warnings":["No StoreAPIs matched for this query"] | partial
+"isPartial":true | partial"""
+
+
+@pytest.mark.parametrize(("more", "expected"), text_rows(WARNED))
+def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: str, expected: str) -> None:
     for text in (body(SERIES_OF_TWO, f"{more},"), body(SERIES_OF_TWO, after=f",{more}")):
         reader = MatrixReader("m")
         reader.feed(text)
         assert flat(reader.finish()) == plain(SERIES_OF_TWO)
-        assert reader.is_partial is is_partial
+        assert reader.is_partial is (expected == "partial")
 
 
 def test_more_than_can_be_meant_is_too_much() -> None:
@@ -136,7 +137,7 @@ def test_more_than_can_be_meant_is_too_much() -> None:
 
 
 def test_histograms_beside_values_are_left_out_and_a_body_cut_short_is_noticed() -> None:
-    mixed: list[dict[str, Any]] = [
+    mixed: Series = [
         {**SERIES_OF_TWO[0], "histograms": [[1, {"count": "1"}]]},
         {"metric": {}, "histograms": [[1, {"count": "1"}]]},
     ]
@@ -146,6 +147,21 @@ def test_histograms_beside_values_are_left_out_and_a_body_cut_short_is_noticed()
     for end in range(len(text)):
         with pytest.raises(Garbled):
             read(text[:end])
+
+
+# what is changed in an answer
+BROKEN = """
+"a":"0" | "a":0
+"a":"0" | "a":"\xff"
+"a":"0" | "a":"\\ud800"
+"values" | "vblues"
+1700000000 | 0700000000
+1700000000 | -1
+1700000000 | 1e300
+1700000000 | NaN
+"1" | 1
+"1" | "1_0"
+"1"]]}, | "1"]]},7,"""
 
 
 def test_answers_that_are_no_matrix() -> None:
@@ -158,11 +174,8 @@ def test_answers_that_are_no_matrix() -> None:
         b"[" * 100_000,
         moved,
     ]
-    changes = [
-        (b'"a":"0"', b'"a":0'), (b'"a":"0"', b'"a":"\xff"'), (b'"a":"0"', b'"a":"\\ud800"'), (b'"values"', b'"vblues"'),
-        (b"1700000000", b"0700000000"), (b"1700000000", b"-1"), (b"1700000000", b"1e300"), (b"1700000000", b"NaN"),
-        (b'"1"', b"1"), (b'"1"', b'"1_0"'), (b'"1"]]},', b'"1"]]},7,'),
-    ]  # fmt: skip
-    for text in (*texts, *(whole.replace(*change) for change in changes)):
+    for old, new in text_rows(BROKEN):
+        texts.append(whole.replace(old.encode(), new.encode("latin-1")))
+    for text in texts:
         with pytest.raises(Garbled):
             read(text)

@@ -26,6 +26,7 @@ from gpucost.store.prices import (
 )
 from tests.services.price_clouds import azure_item, gcp_sku
 from tests.services.price_clouds_aws import aws_product, aws_rate
+from tests.text_tables import text_rows
 
 DAY = date(2026, 11, 21)
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
@@ -69,14 +70,18 @@ VM state: preserved local SSD in Bangkok                                   | Loc
 Committed Use Discount Premium for E2 Instance Core running in Iowa        | CPU CmtCudPremium -"""
 
 
+def priced(sku: dict[str, Any]) -> Any:
+    from google.cloud.billing_v1.types import Sku  # slow to import
+
+    return unit_price(Sku(sku))
+
+
 @pytest.mark.parametrize("row", SKUS.strip().splitlines())
 def test_what_a_sku_of_google_prices(row: str) -> None:
-    from google.cloud.billing_v1.types import Sku
-
     description, cells = row.split("|")
     group, usage, expected = cells.split(maxsplit=2)
     measure = "GiBy.h" if " Ram " in description else ""
-    price = unit_price(Sku(gcp_sku(description.strip(), group, "0.5", usage=usage, unit=measure)))
+    price = priced(gcp_sku(description.strip(), group, "0.5", usage=usage, unit=measure))
     unit = price and price.unit
     assert expected == (
         f"{unit.part} {unit.of or '-'} {unit.purchase_option} {unit.term_years}" if unit else "-"
@@ -84,11 +89,9 @@ def test_what_a_sku_of_google_prices(row: str) -> None:
 
 
 def test_units_tiers_and_free_skus_of_google() -> None:
-    from google.cloud.billing_v1.types import Sku
-
     def price(group: str = "CPU", **about: Any) -> Decimal | None:
         words = "SSD backed Local Storage" if group == "LocalSSD" else "A2 Instance Core running in Iowa"
-        price = unit_price(Sku(gcp_sku(words, group, about.pop("price", "0.73"), **about)))
+        price = priced(gcp_sku(words, group, about.pop("price", "0.73"), **about))
         return price.price_per_hour if price else None
 
     assert price(price="12.000000001") == Decimal("12.000000001")
@@ -100,15 +103,13 @@ def test_units_tiers_and_free_skus_of_google() -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_several_prices_of_a_sku_of_google_the_newest_counts(order: int) -> None:
-    from google.cloud.billing_v1.types import Sku
-
     newer, older = (
         gcp_sku("Nvidia Tesla T4 GPU running in Americas", "GPU", price) for price in ("0.5", "0.9")
     )
     (info,) = older["pricing_info"]
     info["effective_time"] = datetime(2025, 1, 1, tzinfo=UTC)
     newer["pricing_info"] = [*newer["pricing_info"], info][::order]
-    price = unit_price(Sku(newer))
+    price = priced(newer)
     assert price and (price.price_per_hour, price.effective_start) == (Decimal("0.5"), date(2026, 11, 20))
 
 
@@ -153,10 +154,10 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("row", EC2.strip().splitlines())
-def test_names_and_counts_that_ec2_gives_accelerators(row: str) -> None:
+@pytest.mark.parametrize("row", text_rows(EC2), ids="|".join)
+def test_names_and_counts_that_ec2_gives_accelerators(row: tuple[str, ...]) -> None:
     """A partition's size counts first, then the catalog's, then the part of a known model's memory."""
-    kind, name, memory, count, part, model, expected = (cell.strip() for cell in row.split("|"))
+    kind, name, memory, count, part, model, expected = row
     device: dict[str, Any] = {"Name": name, "Count": int(count), "MemoryInfo": {"SizeInMiB": int(memory)}}
     if part:
         logical, size = part.split()
@@ -223,8 +224,8 @@ def test_items_of_azure_that_are_broken_or_placeholders() -> None:
     prices = [*azure(84.8, h200, "westus3"), *azure(84.8, h200, "eastus2"), *azure(84.8, h200, "westus3", **spot),
               *azure(25.44, h200, "eastus2", **spot)]  # fmt: skip
     kept = without_placeholders(one_of_each(prices))
-    assert [(price.region, price.purchase_option, float(price.price_per_hour)) for price in kept] == [
-        ("eastus2", "on_demand", 84.8), ("eastus2", "spot", 25.44), ("westus3", "on_demand", 84.8)
+    assert [f"{one.region} {one.purchase_option} {float(one.price_per_hour)}" for one in kept] == [
+        "eastus2 on_demand 84.8", "eastus2 spot 25.44", "westus3 on_demand 84.8"
     ]  # fmt: skip
 
 
@@ -247,15 +248,11 @@ def test_facts_enter_the_store_once_a_day(tmp_path: Path) -> None:
     types = [InstanceType("t", "L4", 0.125, None, 4, None, "test")]
     parts = [ComponentPrice("r", "gpu/L4", "spot", 0, Decimal("0.1"), "USD", "test")]
 
-    for price, region, day in (
-        ("1.0000000000001", "r", 21),
-        ("2", "r", 21),
-        ("3", "other", 21),
-        ("4", "r", 22),
-    ):
+    for told in ("1.0000000000001 r 21", "2 r 21", "3 other 21", "4 r 22"):
+        price, region, day = told.split()
         components = parts if region == "r" else []
         answer = ProviderPrices("aws", [region], [list_price(price, region)], components, types)
-        load_prices(store, answer, NOW.replace(day=day))
+        load_prices(store, answer, NOW.replace(day=int(day)))
     first, second = date(2026, 11, 21), date(2026, 11, 22)
     facts = store.query("SELECT region, price_per_hour, price_as_of FROM list_prices ORDER BY ALL")[1]
     assert facts == [("other", 3, first), ("r", 2, first), ("r", 4, second)]

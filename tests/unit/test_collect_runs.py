@@ -16,22 +16,7 @@ from gpucost.config.model import Activity, Config, Idle, PrometheusSource
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
 from gpucost.store import runs
 from gpucost.store.connection import Store
-from tests.unit.fake_server import (
-    EIGHT_HOURS,
-    FULL,
-    NOTHING,
-    QUICK,
-    T0,
-    Fake,
-    Reply,
-    blocks,
-    collect,
-    fake,
-    fakes,
-    query,
-)
-
-__all__ = ["fake", "fakes"]  # fixtures
+from tests.unit.fake_server import EIGHT_HOURS, FULL, NOTHING, QUICK, T0, Fake, Reply, blocks, collect, query
 
 
 def test_a_killed_run_goes_on_where_it_stopped_unless_that_is_long_ago(fake: Fake, tmp_path: Path) -> None:

@@ -33,24 +33,23 @@ def answer(question: Question) -> Reply:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(module_path: Path) -> Path:
     """An authority (ca), and a server's and a client's certificate that it signed; `stranger` signed nothing."""
     require("openssl", package="openssl")
-    folder = tmp_path_factory.mktemp("certificates")
 
     def openssl(words: str) -> None:
-        subprocess.run(["openssl", *words.split()], cwd=folder, check=True, capture_output=True)
+        subprocess.run(["openssl", *words.split()], cwd=module_path, check=True, capture_output=True)
 
     key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
     for name in ("ca", "stranger"):
         openssl(f"req -x509 {key} -days 2 -subj /CN={name} -keyout {name}.key -out {name}.pem")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    (module_path / "names").write_text("subjectAltName=IP:127.0.0.1\n")
     for name in ("server", "client"):
         openssl(f"req -new {key} -subj /CN={name} -keyout {name}.key -out {name}.csr")
         openssl(
             f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out {name}.pem"
         )
-    return folder
+    return module_path
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Span, intersect, merge, subtract, to_ms
 from gpucost.store import runs
 from gpucost.store.connection import Store
+from tests.text_tables import named_rows
 
 H = MS_PER_HOUR
 EDGES = st.integers(0, 40)
@@ -42,16 +43,16 @@ def hours(text: str) -> list[Span]:
     return [(int(float(start) * H), int(float(end) * H)) for start, end in edges]
 
 
-@pytest.mark.parametrize(
-    ("month_and_now", "asked", "loaded", "spans"),
-    [
-        ("10-20.5", "", "", "10-20.5"),  # the first run takes the month so far
-        ("10-30", "10-20", "10-20", "18-30"),  # later ones go on less an overlap
-        ("10-30", "10-20", "10-12 14-20", "12-14 18-30"),  # holes
-        ("100-110", "", "10-90", "88-110"),  # a pause over the turn of a month leaves none
-        ("0-5.1", "", "0-4.7", "2-5.1"),  # a running hour is taken up again
-    ],
-)
+# the month's beginning and now, hours that were asked for and loaded, and what is collected
+RUNS = """
+the first run takes the month so far | 10-20.5 | | | 10-20.5
+later ones go on less an overlap | 10-30 | 10-20 | 10-20 | 18-30
+holes | 10-30 | 10-20 | 10-12 14-20 | 12-14 18-30
+a pause over the turn of a month leaves none | 100-110 | | 10-90 | 88-110
+a running hour is taken up again | 0-5.1 | | 0-4.7 | 2-5.1"""
+
+
+@pytest.mark.parametrize(("month_and_now", "asked", "loaded", "spans"), named_rows(RUNS))
 def test_what_a_run_without_a_period_collects(
     month_and_now: str, asked: str, loaded: str, spans: str
 ) -> None:
@@ -82,6 +83,16 @@ def test_declared_hours_are_local_where_clocks_change() -> None:
     assert subtract([week], hours_off(lived, berlin, week)) == [(days[1], days[2] + 13 * H)]
 
 
+# an hour, the samples that an answer has then, and whether their number is settled
+COUNTS = """
+9    10 no
+9.5  10 no
+10   10 yes
+10.5 11 no
+8    11 no
+9    11 yes"""
+
+
 def test_counts_agree_only_an_hour_apart_and_by_one_clock(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
 
@@ -91,15 +102,9 @@ def test_counts_agree_only_an_hour_apart_and_by_one_clock(tmp_path: Path) -> Non
             runs.log_answer(con, "p", {7: samples}, at, is_partial=partial)
             return [one.is_settled for one in runs.incomplete_hours(con, "p", 7 * H, 8 * H)]
 
-    for hour, samples, expected in (
-        (9, 10, False),
-        (9.5, 10, False),
-        (10, 10, True),
-        (10.5, 11, False),  # more of it came
-        (8, 11, False),  # the clock had been ahead
-        (9, 11, True),
-    ):
-        assert settled(hour, samples) == [expected]
+    # at 10.5 more of it came; at 8 the clock had been ahead
+    for hour, samples, expected in map(str.split, COUNTS.strip().splitlines()):
+        assert settled(float(hour), int(samples)) == [expected == "yes"]
     assert settled(9.5, 11, partial=False) == []  # a whole answer
     assert store.query("SELECT count(*) FROM asked_hours")[1] == [(1,)]
 

@@ -15,10 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.config.model import Config, StoreSettings
 from gpucost.errors import StoreError, UsageError
 from gpucost.inventory import load_activity
@@ -32,9 +30,12 @@ from tests.replay.cases.words import HEADER, at
 from tests.replay.fleet import Fleet
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
+from tests.text_tables import text_rows
+from tests.unit.command import call
 from tests.unit.four_days import DAYS, FIRST, configured, copied, figures
 
 FLEET = Period(from_ms(at(0) * 1000), from_ms(at(DAYS * 24) * 1000))
+Both = tuple[Config, Store]
 #: Of the fleet's four days the last is younger than two days then.
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
@@ -56,21 +57,19 @@ def hidden(store: Store) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def sealed_file(four_days: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config, store = copied(four_days, tmp_path_factory.mktemp("sealed"))
+def sealed_file(four_days: Path, module_path: Path) -> Path:
+    config, store = copied(four_days, module_path)
     compacted(config, store)
     return store.path
 
 
 @pytest.fixture
-def sealed(tmp_path: Path, sealed_file: Path) -> tuple[Config, Store]:
+def sealed(tmp_path: Path, sealed_file: Path) -> Both:
     return copied(sealed_file, tmp_path / "sealed")
 
 
 @pytest.mark.ci
-def test_a_store_written_anew_holds_the_same_in_less_space(
-    whole: tuple[Config, Store], loads: list[Any]
-) -> None:
+def test_a_store_written_anew_holds_the_same_in_less_space(whole: Both, loads: list[Any]) -> None:
     config, store = whole
     before = rows(store)
     store.path.chmod(0o640)
@@ -88,7 +87,7 @@ def test_a_store_written_anew_holds_the_same_in_less_space(
     assert rows(store)["blocks"] == before["blocks"]
 
 
-def test_samples_that_no_figure_needs_are_dropped_from_older_days_alone(sealed: tuple[Config, Store]) -> None:
+def test_samples_that_no_figure_needs_are_dropped_from_older_days_alone(sealed: Both) -> None:
     _, store = sealed
     day = f"(hour * 3600 - {at(0)}) // 86400"
     assert store.query(f"SELECT DISTINCT {day}, vals IS NULL FROM blocks ORDER BY ALL")[1] == [  # noqa: S608
@@ -128,26 +127,23 @@ def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, flee
 
 
 def test_figures_of_sealed_days_follow_teams_prices_and_shares_of_mig(
-    sealed: tuple[Config, Store], whole: tuple[Config, Store], tmp_path: Path
+    sealed: Both, whole: Both, tmp_path: Path
 ) -> None:
-    changes = {
-        "teams": (("one", "t*"), ("two", "serve")),
-        "step": "2026-03-12",
-        "mig_share": "max_compute_memory",
-    }
+    teams = (("one", "t*"), ("two", "serve"))
+    changes = {"teams": teams, "step": "2026-03-12", "mig_share": "max_compute_memory"}
     config = configured(tmp_path / "a", FIRST | changes)
     _, store = sealed
     _, unsealed = whole
     for one in (store, unsealed):
         pipeline.attribute(config, one)
     assert figures(store) == figures(unsealed)
-    teams = "SELECT DISTINCT team FROM cost_daily WHERE team IS NOT NULL ORDER BY ALL"
-    assert store.query(teams)[1] == [("one",), ("two",)]
+    sql = "SELECT DISTINCT team FROM cost_daily WHERE team IS NOT NULL ORDER BY ALL"
+    assert store.query(sql)[1] == [("one",), ("two",)]
 
 
 @pytest.mark.ci
 def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
-    sealed: tuple[Config, Store], loads: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sealed: Both, loads: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = sealed
     before = figures(store)
@@ -160,9 +156,7 @@ def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
 
 
 @pytest.mark.ci
-def test_what_needs_samples_that_are_gone_is_refused_by_its_days(
-    sealed: tuple[Config, Store], tmp_path: Path
-) -> None:
+def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: Both, tmp_path: Path) -> None:
     config, store = sealed
     before = figures(store)
     days = "the samples of 2026-03-10 to 2026-03-11 are gone"
@@ -190,7 +184,7 @@ def test_what_needs_samples_that_are_gone_is_refused_by_its_days(
 
 @pytest.mark.ci
 def test_samples_that_come_again_are_kept_until_the_next_time(
-    sealed: tuple[Config, Store], loads: list[Any], tmp_path: Path
+    sealed: Both, loads: list[Any], tmp_path: Path
 ) -> None:
     config, store = sealed
     lists = "SELECT count(vals), count(*) FROM blocks"
@@ -206,9 +200,7 @@ def test_samples_that_come_again_are_kept_until_the_next_time(
 
 
 @pytest.mark.ci
-def test_a_run_that_fails_leaves_the_store_as_it_was(
-    whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_fails_leaves_the_store_as_it_was(whole: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = whole
     before = store.path.read_bytes()
     left = store.path.with_name(".gpucost-run-killed")
@@ -229,7 +221,7 @@ def test_a_run_that_fails_leaves_the_store_as_it_was(
 
 
 def test_a_large_store_is_compacted_once_when_a_month_has_closed(
-    whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch
+    whole: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = whole
     march, april = datetime(2026, 3, 31, 23, tzinfo=UTC), datetime(2026, 4, 2, tzinfo=UTC)
@@ -240,7 +232,7 @@ def test_a_large_store_is_compacted_once_when_a_month_has_closed(
 
 
 def test_a_store_that_cannot_be_compacted_is_a_warning_of_collect(
-    whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    whole: Both, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A month has closed, and there is no room for a second file: what was collected is there, and the run is no failure."""
     _, store = whole
@@ -251,63 +243,58 @@ def test_a_store_that_cannot_be_compacted_is_a_warning_of_collect(
     monkeypatch.setattr(pipeline, "collect", lambda *_: ([SimpleNamespace(ok=True, incomplete=[])], []))
     monkeypatch.setattr("gpucost.cli.runs._print_run", lambda *_: None)
     words = ("-q", "--config", str(tmp_path / "c.toml"), "--store", str(store.path))
-    result = CliRunner().invoke(app, ["collect", "prometheus", *words])
-    assert "warning: the store was not compacted: cannot compact" in result.stderr
-    assert "has room for 1,000" in result.stderr
-    assert result.exit_code == 0 and store.path.read_bytes() == before
+    _, err = call("collect", "prometheus", *words)
+    assert "warning: the store was not compacted: cannot compact" in err and "has room for 1,000" in err
+    assert store.path.read_bytes() == before
 
 
-def check(store: Store, *words: str) -> tuple[int, list[dict[str, Any]], str]:
-    command = ["store", "check", "--store", str(store.path), "--format", "json", *words]
-    result = CliRunner().invoke(app, command)
-    return result.exit_code, json.loads(result.stdout or "[]"), result.stderr
+def check(store: Store, *words: str, code: int = 0) -> tuple[list[dict[str, Any]], str]:
+    command = ("store", "check", "--store", str(store.path), "--format", "json")
+    out, err = call(*command, *words, code=code)
+    return json.loads(out or "[]"), err
 
 
-DAMAGES = {
-    "UPDATE blocks SET value_sum = value_sum + 1 WHERE hour % 7 = 0": "an hour block holds what it says",
-    "INSERT INTO blocks FROM blocks LIMIT 1": "a series has one block an hour",
-    "INSERT INTO series FROM series LIMIT 1": "a series is known once",
-    "DELETE FROM series WHERE metric = 'kube_pod_info'": "samples are of known series",
-    "UPDATE states SET last_ms = first_ms - 1": "states follow each other",
-    "UPDATE node_runs SET node_cost = node_cost + 0.000000001": "what is charged of a node's hour is its cost, exactly",
-    "UPDATE activity_hours SET idle_gpu_ms = measured_gpu_ms + 1": "nobody is busy for longer than they hold",
-    "UPDATE cost_daily SET cost = cost + 0.000000001": "days are the sums of their hours, exactly",
-    "DELETE FROM allocations": "costs are of known nodes and pods",
-}
+DAMAGES = text_rows("""
+UPDATE blocks SET value_sum = value_sum + 1 WHERE hour % 7 = 0 | an hour block holds what it says
+INSERT INTO blocks FROM blocks LIMIT 1 | a series has one block an hour
+INSERT INTO series FROM series LIMIT 1 | a series is known once
+DELETE FROM series WHERE metric = 'kube_pod_info' | samples are of known series
+UPDATE states SET last_ms = first_ms - 1 | states follow each other
+UPDATE node_runs SET node_cost = node_cost + 0.000000001 | what is charged of a node's hour is its cost, exactly
+UPDATE activity_hours SET idle_gpu_ms = measured_gpu_ms + 1 | nobody is busy for longer than they hold
+UPDATE cost_daily SET cost = cost + 0.000000001 | days are the sums of their hours, exactly
+DELETE FROM allocations | costs are of known nodes and pods""")
 
 
-def test_check_names_what_is_wrong(whole: tuple[Config, Store]) -> None:
+def test_check_names_what_is_wrong(whole: Both) -> None:
     _, store = whole
-    found = {}
+    found = []
     with store.write() as con:
-        for damage in DAMAGES:
+        for damage, _ in DAMAGES:
             con.execute(damage)
-            found[damage] = [one.what for one in upkeep.check(con) if one.wrong and one.example]
+            found += [(damage, one.what) for one in upkeep.check(con) if one.wrong and one.example]
             con.execute("ROLLBACK; BEGIN")
-    assert found == {damage: [named] for damage, named in DAMAGES.items()}
+    assert found == DAMAGES
     with store.write() as con:
         con.execute("DELETE FROM allocations")
-    code, (wrong,), error = check(store, "-q")
-    assert code == 1 and "1 of 11 checks of the store" in error
-    assert wrong["check"] == "costs are of known nodes and pods" and wrong["wrong_rows"] > 0 < len(
-        wrong["first"]
-    )
+    (wrong,), error = check(store, "-q", code=1)
+    assert "1 of 11 checks of the store" in error
+    assert wrong["check"] == "costs are of known nodes and pods" and wrong["wrong_rows"] and wrong["first"]
 
 
-def test_check_reads_every_page(whole: tuple[Config, Store]) -> None:
+def test_check_reads_every_page(whole: Both) -> None:
     _, store = whole
-    code, checks, _ = check(store)
-    assert (code, {one["result"] for one in checks}) == (0, {"ok"})
+    checks, _ = check(store)
+    assert {one["result"] for one in checks} == {"ok"}
     data = bytearray(store.path.read_bytes())
     blocks = range(3 * 4096, len(data), 262_144)
     for start in blocks[len(blocks) // 2 :]:
         data[start + 2000] ^= 1
     store.path.write_bytes(data)
-    code, _, error = check(store)
-    assert code == 1 and "damaged" in error
+    assert "damaged" in check(store, code=1)[1]
 
 
-def test_what_cannot_be_checked_while_another_has_the_store_is_said(whole: tuple[Config, Store]) -> None:
+def test_what_cannot_be_checked_while_another_has_the_store_is_said(whole: Both) -> None:
     config, store = whole
     with store.read():
         *checks, last = pipeline.check(config, replace(store, wait_seconds=0))
@@ -315,7 +302,7 @@ def test_what_cannot_be_checked_while_another_has_the_store_is_said(whole: tuple
     assert not last.is_made and last.example is not None and "in use by this process" in last.example
 
 
-def test_a_backup_takes_the_place_of_files_alone(whole: tuple[Config, Store], tmp_path: Path) -> None:
+def test_a_backup_takes_the_place_of_files_alone(whole: Both, tmp_path: Path) -> None:
     _, store = whole
     pipe, copy, log = (tmp_path / name for name in ("pipe", "copy.duckdb", "copy.duckdb.wal"))
     os.mkfifo(pipe)
@@ -329,5 +316,5 @@ def test_a_backup_takes_the_place_of_files_alone(whole: tuple[Config, Store], tm
 
 
 def test_a_store_that_is_not_there_is_not_compacted() -> None:
-    assert CliRunner().invoke(app, ["store", "compact", "--store", "none.duckdb"]).exit_code == 1
+    call("store", "compact", "--store", "none.duckdb", code=1)
     assert not Path("none.duckdb").exists()

@@ -17,6 +17,7 @@ from gpucost.config.files import places
 from gpucost.config.load import PATH_KEYS, all_keys, line_numbers, load_config, resolved, section_of
 from gpucost.config.model import Config, shown_url
 from gpucost.errors import ConfigError
+from tests.text_tables import words
 
 Environ = dict[str, str]
 
@@ -47,13 +48,9 @@ def table(text: str) -> list[list[str]]:
     return [line.split("  -> ") for line in text.strip().splitlines()]
 
 
-FILES = {
-    "user": "home/.config/gpucost/gpucost.toml",
-    "work": "work/gpucost.toml",
-    "xdg": "xdg/gpucost/gpucost.toml",
-    "one": "one.toml",
-    "two": "two.toml",
-}
+FILES = words(
+    "user=home/.config/gpucost/gpucost.toml work=work/gpucost.toml xdg=xdg/gpucost/gpucost.toml one=one.toml two=two.toml"
+)
 # files that are there, variables and options that are set; the currency and the store that win
 ORDER = """
 -          -                                             -                 USD  work/gpucost.duckdb
@@ -158,22 +155,21 @@ def test_every_path_of_the_model_is_resolved_and_nested_keys_and_lines_are_known
         *all_keys(Config)
     }
     text = '# comment\na = 1\n[b.c]\n"d e".f = 2\n[[g]]\nh = 1\n[[g]]\n[g.i]\nj = 2  # x\n'
-    assert [(".".join(map(str, key)), line) for key, line in line_numbers(text).items()] == [
-        ("a", 2), ("b.c", 3), ("b.c.d e.f", 4), ("g.0", 5), ("g.0.h", 6), ("g.1", 7), ("g.1.i", 8), ("g.1.i.j", 9),
-    ]  # fmt: skip
+    found = [f"{'.'.join(map(str, key))}:{line}" for key, line in line_numbers(text).items()]
+    assert ", ".join(found) == "a:2, b.c:3, b.c.d e.f:4, g.0:5, g.0.h:6, g.1:7, g.1.i:8, g.1.i.j:9"
 
 
 def test_one_server_several_or_none_and_variables_that_mean_one(home: Path) -> None:
     several = '[[prometheus]]\nurl = "http://a"\nname = "a"\n[[prometheus]]\nurl = "http://b"\ncluster = "b"'
+    none, variable = "prometheus = []", {"GPUCOST_PROMETHEUS__URL": "http://a"}
     for file, environ, expected in (
-        ('[prometheus]\nurl = "http://a"', {}, [("http://a", None)]),
-        (several, {}, [("a", None), ("http://b", "b")]),
-        ("prometheus = []", {}, []),
-        ("prometheus = []", {"GPUCOST_PROMETHEUS__URL": "http://a"}, [("http://a", None)]),
+        ('[prometheus]\nurl = "http://a"', {}, "http://a None"),
+        (several, {}, "a None, http://b b"),
+        (none, {}, ""),
+        (none, variable, "http://a None"),
     ):
-        assert [
-            (server.source, server.cluster) for server in load(home, file, environ).prometheus
-        ] == expected
+        servers = load(home, file, environ).prometheus
+        assert ", ".join(f"{server.source} {server.cluster}" for server in servers) == expected
     assert "several [[prometheus]]" in refused(home, several, {"GPUCOST_PROMETHEUS__URL": "http://c"})
 
 
@@ -192,6 +188,8 @@ units = [{ name = "a", unit = "request", metric = "m", kind = "gauge" }]  -> is 
 currency = "dollars"  -> currency
 bills.currency = "euro"  -> bills.currency
 idle = 5  -> should be a table
+workload_types = [{ type = "batch" }]  -> needs one of namespaces, names, kinds and labels
+waste.forgotten_after = "soon"  -> forgotten_after
 timezone = "../etc/passwd"  -> IANA
 prices.cost_basis = "residual"  -> prices.cost_basis (gpucost.toml:1): the value 'residual' was removed; use "sku"
 engine.workers = 2  -> engine.workers (gpucost.toml:1): was removed; delete it, or set engine.name

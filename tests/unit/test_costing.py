@@ -138,13 +138,7 @@ def test_positions_of_blocks() -> None:
 ROW = words(
     "cluster=c node=a capacity_type=on_demand provider=aws region=us-east-1 instance_type=p4d.24xlarge gpu_model=A100"
 )
-SPAN = {
-    "node_id": 1,
-    "gpu_count": 8.0,
-    "from_ms": 0,
-    "to_ms": 10 * HOUR,
-    "has_users": True,
-}
+SPAN = {"node_id": 1, "gpu_count": 8.0, "from_ms": 0, "to_ms": 10 * HOUR, "has_users": True}
 
 
 def priced(segments: str) -> Fleet:

@@ -27,6 +27,7 @@ from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import FAMILIES, HOUR, NOW, OCTOBER, UTC_ZONE, Fleet, sample
+from tests.text_tables import cells, columns, text_rows, titled, words
 
 D = Decimal
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
@@ -79,51 +80,89 @@ def ask(path: Path, *words: str) -> Result:
 
 
 @pytest.fixture(scope="module")
-def holed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("holed") / "store.duckdb"
+def holed(module_path: Path) -> Path:
+    path = module_path / "store.duckdb"
     fleet(PARTED, "prod not_collected 50 60").write(path)
     return path
 
 
-OTHERS = ("dev", "edge", "gpu", "lab", "west", "zoo")
-#: Of each store: hours missing, whether that is complete, what stands behind "Collected", gaps in JSON, and warnings.
-VIEWS: dict[str, tuple[Fleet, float, bool, list[str], dict[str, list[str]], list[str]]] = {
-    "one day": (fleet("prod 240 264", hours=264), 720, False, ["all but 720.0 h of prod"], {"not_collected": ["prod", "prod"]}, [
-        "240.0 h of prod were not collected, 2026-10-01 00:00 to 2026-10-11 00:00: before its first sample "
-        "(nodes, pods, requests, phases)",
-        "480.0 h of prod were not collected, 2026-10-12 00:00 to 2026-11-01 00:00: after its last sample",
-    ]),
-    "signed": (fleet(*SIGNED), 10, True, ["all but 10.0 h of prod"], {"not_collected": ["prod"]}, []),
-    "bridged": (fleet(WHOLE, "prod bridged 70 70.8"), 0, True, ["the whole period", "0.8 h bridged"], {"bridged": ["prod"]}, []),
-    # a cluster is off since the 13th, and another since September
-    "declared": (
-        fleet(f"{WHOLE}\nnight 0 300\nold -216 -192", "night off 300 ever\nold off -192 ever"), 0, True,
-        ["the whole period", "444.0 h of night off"], {"off": ["night"]}, []),
-    "never": (fleet(WHOLE, "edge not_collected -400000 ever"), 744, False, ["all but 744.0 h of edge"],
-        {"not_collected": ["edge"]}, ["744.0 h of edge were not collected, 2026-10-01 00:00 to 2026-11-01 00:00"]),
-    "several": (
-        fleet("\n".join(PARTED.replace("prod", name) for name in ("prod", *OTHERS)),
-            "\n".join(f"{name} not_collected 50 60" for name in ("prod", *OTHERS))),
-        10, False, ["all but 10.0 h in the cluster that misses most, of 7"], {"not_collected": sorted(("prod", *OTHERS))},
-        ["10.0 h of dev, edge, gpu, lab, prod and 2 more clusters were not collected"]),
-    "partial": (fleet(WHOLE, "prod partial 80 82\nprod partial 90 91"), 0, True, ["the whole period"],
-        {"partial": ["prod", "prod"]}, ["3.0 h of prod are incomplete, between 2026-10-04 08:00 and 2026-10-04 19:00"]),
-}  # fmt: skip
+#: Stores of October: what was collected, gaps and hours of the fleet; hours that are missing, whether all is complete, what
+#: stands behind "Collected", the clusters of gaps in JSON, and how warnings begin.
+VIEWS = titled("""
+= one day
+collected prod 240 264
+fleet 264
+missing 720
+says all but 720.0 h of prod
+gaps not_collected=prod,prod
+warns 240.0 h of prod were not collected, 2026-10-01 00:00 to 2026-10-11 00:00: before its first sample \
+(nodes, pods, requests, phases) | 480.0 h of prod were not collected, 2026-10-12 00:00 to 2026-11-01 00:00: after its last sample
+= signed
+collected prod 0 50; prod 60 744
+told prod not_collected 50 60 Dana, platform team
+missing 10
+complete True
+says all but 10.0 h of prod
+gaps not_collected=prod
+= bridged
+collected prod 0 744
+told prod bridged 70 70.8
+missing 0
+complete True
+says the whole period | 0.8 h bridged
+gaps bridged=prod
+# a cluster is off since the 13th, and another since September
+= declared
+collected prod 0 744; night 0 300; old -216 -192
+told night off 300 ever; old off -192 ever
+missing 0
+complete True
+says the whole period | 444.0 h of night off
+gaps off=night
+= never
+collected prod 0 744
+told edge not_collected -400000 ever
+missing 744
+says all but 744.0 h of edge
+gaps not_collected=edge
+warns 744.0 h of edge were not collected, 2026-10-01 00:00 to 2026-11-01 00:00
+= several
+collected c 0 50; c 60 744; a 0 50; a 60 744; b 0 50; b 60 744; d 0 50; d 60 744; e 0 50; e 60 744; f 0 50; f 60 744; \
+g 0 50; g 60 744
+told c not_collected 50 60; a not_collected 50 60; b not_collected 50 60; d not_collected 50 60; e not_collected 50 60; \
+f not_collected 50 60; g not_collected 50 60
+missing 10
+says all but 10.0 h in the cluster that misses most, of 7
+gaps not_collected=a,b,c,d,e,f,g
+warns 10.0 h of a, b, c, d, e and 2 more clusters were not collected
+= partial
+collected prod 0 744
+told prod partial 80 82; prod partial 90 91
+missing 0
+complete True
+says the whole period
+gaps partial=prod,prod
+warns 3.0 h of prod are incomplete, between 2026-10-04 08:00 and 2026-10-04 19:00""")
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_coverage_of_a_month(name: str, tmp_path: Path) -> None:
-    case, hours, is_complete, lines, gaps, warnings = VIEWS[name]
-    view = view_of(case, tmp_path)
-    assert (view.coverage.not_collected_hours, view.coverage.is_complete) == (hours, is_complete)
-    assert lines_of(view)["Collected"] == lines
+    case = {"told": "", "fleet": "24", "complete": "False"} | columns(VIEWS[name])
+    collected, told = (case[of].replace("; ", "\n") for of in ("collected", "told"))
+    view = view_of(fleet(collected, told, int(case["fleet"])), tmp_path)
+    assert view.coverage.not_collected_hours == int(case["missing"])
+    assert str(view.coverage.is_complete) == case["complete"]
+    assert lines_of(view)["Collected"] == case["says"].split(" | ")
     payload = to_dict(view)["coverage"]
     kinds = ("not_collected", "bridged", "off", "partial")
-    assert {kind: [gap["cluster"] for gap in payload[kind]] for kind in kinds if payload[kind]} == gaps
+    gaps = words(case["gaps"])
+    assert {
+        kind: ",".join(gap["cluster"] for gap in payload[kind]) for kind in kinds if payload[kind]
+    } == gaps
     found = [one for one in view.coverage.warnings if one.code in ("not_collected", "partial")]
     assert {one.code for one in found} <= gaps.keys()
-    starts = [one.message[: len(words)] for one, words in zip(found, warnings, strict=True)]
-    assert starts == warnings
+    warnings = text_rows(case.get("warns", ""))
+    assert all(one.message.startswith(start) for one, start in zip(found, sum(warnings, ()), strict=True))
 
 
 def test_what_is_not_collected_says_how_to_collect_it_and_stands_in_json(tmp_path: Path) -> None:
@@ -131,10 +170,11 @@ def test_what_is_not_collected_says_how_to_collect_it_and_stands_in_json(tmp_pat
     _, after = (notice for notice in view.coverage.warnings if notice.code == "not_collected")
     assert after.fix == "gpucost collect prometheus --from 2026-10-12T00:00 --to 2026-11-01T00:00"
     payload = json.loads(to_json(view))["coverage"]
-    assert payload["not_collected"][0] == {
-        "cluster": "prod", "from": "2026-10-01T00:00:00Z", "to": "2026-10-11T00:00:00Z", "hours": 240.0,
-        "families": FAMILIES, "reason": "before its first sample", "accepted_by": None, "accepted_why": None,
-    }  # fmt: skip
+    gap = payload["not_collected"][0]
+    assert cells([gap], "cluster from to hours reason accepted_by accepted_why") == text_rows(
+        "prod | 2026-10-01T00:00:00Z | 2026-10-11T00:00:00Z | 240.0 | before its first sample | None | None"
+    )
+    assert gap["families"] == FAMILIES and len(gap) == 8
 
 
 def test_coverage_is_of_the_clusters_asked_for_and_a_running_period_of_those_that_run(tmp_path: Path) -> None:
@@ -191,20 +231,19 @@ def test_at_most_five_gaps_are_noted(tmp_path: Path) -> None:
     assert payload.stderr.endswith("note: and 7 more such times\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        ("2026-10 --format csv --strict", 4, "October 2026 is incomplete: 10.0 h of prod were not collected"),
-        ("2026-09", 1, "there is no data for September 2026"),
-        ("2026-09 --strict", 4, "September 2026 is incomplete: 720.0 h of prod were not collected"),
-        ("2099-01 --strict", 1, "there is no data for January 2099"),
-    ],
-)
+STRICT = """
+2026-10 --format csv --strict | 4 | October 2026 is incomplete: 10.0 h of prod were not collected
+2026-09 | 1 | there is no data for September 2026
+2026-09 --strict | 4 | September 2026 is incomplete: 720.0 h of prod were not collected
+2099-01 --strict | 1 | there is no data for January 2099"""
+
+
+@pytest.mark.parametrize(("words", "code", "message"), text_rows(STRICT))
 def test_strict_is_of_every_format_and_of_months_without_any_data(
-    words: str, code: int, message: str, holed: Path
+    words: str, code: str, message: str, holed: Path
 ) -> None:
     payload = ask(holed, "report", "--month", *words.split())
-    assert (payload.exit_code, message in payload.stderr) == (code, True), payload.output
+    assert (f"{payload.exit_code}", message in payload.stderr) == (code, True), payload.output
 
 
 def test_the_end_of_what_runs_may_be_ten_minutes_old_and_of_what_is_over_a_scrape_late(

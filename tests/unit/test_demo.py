@@ -58,14 +58,13 @@ FEBRUARY, MARCH = last_months(datetime(2027, 4, 1, tzinfo=UTC))
 
 
 @pytest.fixture(scope="module")
-def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def moved(module_path: Path) -> Path:
     """A folder with the bill and Slurm's files of February and March 2027."""
-    folder = tmp_path_factory.mktemp("moved")
     base_s = fixture.base_of(FEBRUARY)
-    with fixture.opened(folder) as con:
-        fixture.write_bill(con, base_s, FEBRUARY, folder)
-        fixture.write_slurm(con, base_s, Period(FEBRUARY.start, MARCH.end), folder)
-    return folder
+    with fixture.opened(module_path) as con:
+        fixture.write_bill(con, base_s, FEBRUARY, module_path)
+        fixture.write_slurm(con, base_s, Period(FEBRUARY.start, MARCH.end), module_path)
+    return module_path
 
 
 _OF_CUR = """

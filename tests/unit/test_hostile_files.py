@@ -94,7 +94,7 @@ def test_what_files_hold_is_shown(
         asked = words.removesuffix(" prices.csv").split()
         store = ["--store", f"{number}.duckdb"]
         has_store = asked[0] not in ("config", "prices") and "compare" not in asked
-        done = CliRunner().invoke(app, [*asked, *(store if has_store else [])])
+        done = CliRunner().invoke(app, asked + store * has_store)
         assert done.exit_code in (0, 1, 2) and "defect" not in done.output, (words, done.output)
         assert not hidden(done.output), (words, done.output)
         if table and done.exit_code == 0:

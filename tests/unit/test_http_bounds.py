@@ -136,21 +136,21 @@ def urls() -> Iterator[str]:
         yield url
 
 
+SECONDS = """
+http._LONGEST_SECONDS collect.prices.public._LONGEST_SECONDS collect.slurm.live._SECONDS
+collect.progress.mlflow._LONGEST_SECONDS"""
+BYTES = """
+collect.prices.public._JSON_BYTES collect.prices.public._CSV_BYTES collect.slurm.live.inputs.ANSWER
+collect.progress.mlflow._LARGEST_BYTES"""
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenacity.nap.sleep", lambda _: None)
-    for name, value in {
-        "http._LONGEST_SECONDS": 0.3,
-        "collect.prices.public._LONGEST_SECONDS": 0.3,
-        "collect.slurm.live._SECONDS": 0.3,
-        "collect.progress.mlflow._LONGEST_SECONDS": 0.3,
-        "collect.prices.public._JSON_BYTES": MIB,
-        "collect.prices.public._CSV_BYTES": MIB,
-        "collect.slurm.live.inputs.ANSWER": MIB,
-        "collect.progress.mlflow._LARGEST_BYTES": MIB,
-        "collect.prices.public._ATTEMPTS": 1,
-    }.items():
-        monkeypatch.setattr(f"gpucost.{name}", value)
+    monkeypatch.setattr("gpucost.collect.prices.public._ATTEMPTS", 1)
+    for value, names in ((0.3, SECONDS), (MIB, BYTES)):
+        for name in names.split():
+            monkeypatch.setattr(f"gpucost.{name}", value)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

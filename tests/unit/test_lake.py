@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 
 import duckdb
 import pytest
-from typer.testing import CliRunner
 
 from gpucost import pipeline
-from gpucost.cli.app import app
 from gpucost.config.model import Config
 from gpucost.errors import NoDataError, StoreError, UsageError
 from gpucost.lake import manifest, reading, steps
@@ -32,16 +31,16 @@ from tests.lakes import (
 )
 from tests.oracle.test_exact import Together, name_of, together
 from tests.replay.cases.words import at
+from tests.text_tables import text_rows
+from tests.unit.command import call
 from tests.unit.four_days import DAYS, copied
 
 pytestmark = pytest.mark.ci
 
 
-def run(*words: str, code: int = 0) -> str:
-    """What the command prints."""
-    result = CliRunner().invoke(app, list(words))
-    assert result.exit_code == code, result.output
-    return result.output
+def less_idle(config: Config) -> Config:
+    """Other settings, by which other time is idle."""
+    return config.model_copy(update={"idle": config.idle.model_copy(update={"threshold_percent": 50})})
 
 
 @pytest.fixture
@@ -130,26 +129,29 @@ def test_two_exports_at_the_same_moment_are_refused_until_one_manifest_is_delete
     with pytest.raises(StoreError, match="two writers hold") as caught:
         manifest.read(files)
     place = re.search(r"delete (\S+\.json)", str(caught.value.fix))
-    assert place and run("lake", "info", str(url)).count("main") == 2
+    assert place and call("lake", "info", str(url))[0].count("main") == 2
     Path(place[1]).unlink()
     assert manifest.read(files).clusters == ["main"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "report --month 2026-03",
-        "report --by workload,day --format csv",
-        "report --from 2026-03-12 --to 2026-03-13 --compare previous --format json",
-        "findings --month 2026-03 --format json",
-        "report --month 2020-02",
-        "report --month 2035-02",
-    ],
-)
-def test_commands_say_of_a_lake_what_they_say_of_the_store(words: str, grown_lake: GrownLake) -> None:
-    call = [*words.split(), "--config", str(grown_lake.folder / "gpucost.toml"), "-q"]
-    told = [CliRunner().invoke(app, [*call, *more]) for more in (["--lake", str(grown_lake.url)], [])]
-    assert told[0].output == told[1].output and told[0].exit_code == told[1].exit_code
+# and what each ends with
+COMMANDS = """
+report --month 2026-03 | 0
+report --by workload,day --format csv | 0
+report --from 2026-03-12 --to 2026-03-13 --compare previous --format json | 0
+findings --month 2026-03 --format json | 0
+report --month 2020-02 | 1
+report --month 2035-02 | 1"""
+
+
+@pytest.mark.parametrize(("words", "code"), text_rows(COMMANDS))
+def test_commands_say_of_a_lake_what_they_say_of_the_store(
+    words: str, code: str, grown_lake: GrownLake
+) -> None:
+    ask = partial(
+        call, *words.split(), "--config", str(grown_lake.folder / "gpucost.toml"), "-q", code=int(code)
+    )
+    assert ask("--lake", str(grown_lake.url)) == ask()
 
 
 def test_files_of_a_lake_have_the_mode_of_a_store(four_days: Path, tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_files_of_a_lake_have_the_mode_of_a_store(four_days: Path, tmp_path: Pat
     config.path.write_text(f'{text}\n[store]\npath = "{config.store}"\nmode = "0660"\n')
     mask = os.umask(0o007)
     try:
-        run("lake", "export", str(tmp_path / "lake"), "--config", str(config.path))
+        call("lake", "export", str(tmp_path / "lake"), "--config", str(config.path))
     finally:
         os.umask(mask)
     modes = {(path.is_dir(), f"{path.stat().st_mode & 0o777:o}") for path in (tmp_path / "lake").rglob("*")}
@@ -181,8 +183,7 @@ def test_days_that_are_not_read_are_not_free(grown_lake: GrownLake, monkeypatch:
 def test_figures_are_those_of_their_settings_and_a_failed_task_keeps_them(lake: GrownLake) -> None:
     current = lake.url / "_gpucost/current.json"
     before = current.read_bytes()
-    idle = lake.config.idle.model_copy(update={"threshold_percent": 50})
-    other = lake.config.model_copy(update={"idle": idle})
+    other = less_idle(lake.config)
     with pytest.raises(StoreError, match="another configuration"), opened(other, lake.url):
         pass
     sorted((lake.url / "raw/blocks").rglob("*.parquet"))[0].unlink()
@@ -240,10 +241,10 @@ def test_two_stores_of_two_clusters_report_what_each_reported_alone(tmp_path: Pa
     by_cluster = ["report", "--by", "cluster,namespace", "--format", "json"]
     for name in ("east", "west"):
         config, store = stored(tmp_path / name, cluster=name)
-        alone[name] = json.loads(run(*by_cluster, "--config", str(config.path)))
+        alone[name] = json.loads(call(*by_cluster, "--config", str(config.path))[0])
         export(config, store, url)
     attribute(config, url)
-    both = json.loads(run(*by_cluster, "--config", str(config.path), "--lake", str(url)))
+    both = json.loads(call(*by_cluster, "--config", str(config.path), "--lake", str(url))[0])
     for name, told in alone.items():
         assert [row for row in both["rows"] if row["cluster"] == name] == told["rows"]
     assert both["totals"]["cost"] == sum(told["totals"]["cost"] for told in alone.values())
@@ -251,8 +252,7 @@ def test_two_stores_of_two_clusters_report_what_each_reported_alone(tmp_path: Pa
 
 @pytest.mark.slow
 def test_figures_after_other_settings_are_those_of_the_store(lake: GrownLake) -> None:
-    idle = lake.config.idle.model_copy(update={"threshold_percent": 50})
-    other = lake.config.model_copy(update={"idle": idle})
+    other = less_idle(lake.config)
     next((lake.url / "attributed/cost_runs").rglob("*.parquet")).unlink()  # a file that is lost is made again
     pipeline.attribute(other, lake.store)
     attribute(other, lake.url)

@@ -34,11 +34,10 @@ def dead_since_the_10th(gaps: str = "") -> Fleet:
 
 
 @pytest.fixture(scope="module")
-def dead(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dead(module_path: Path) -> Path:
     """The folder of a store of `dead_since_the_10th`, for who only reads it."""
-    folder = tmp_path_factory.mktemp("dead")
-    dead_since_the_10th().write(folder / "store.duckdb")
-    return folder
+    dead_since_the_10th().write(module_path / "store.duckdb")
+    return module_path
 
 
 @pytest.mark.parametrize("by", [("gpu_model",), ("node", "day"), ("namespace", "hour"), ()])
@@ -52,9 +51,8 @@ def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tu
     assert sum(row.own_cost for row in rows) == nodes.not_collected_cost
     assert sum(row.not_collected.not_collected_gpu_hours for row in rows if row.not_collected) == 16 * 528
     assert len(rows) == {"gpu_model": 1, "node": 44, "namespace": 528}.get(view.by[0], 1)
-    assert [row.kind for row in view.rows] == sorted(
-        (row.kind for row in view.rows), key=("allocated", "unallocated", "not_collected").index
-    )
+    kinds = [row.kind for row in view.rows]
+    assert kinds == sorted(kinds, key=("allocated", "unallocated", "not_collected").index)
     if "node" in by:
         assert {row.keys["node"] for row in rows} == {"a100-1", "a100-spot"}
     payload = to_dict(view)

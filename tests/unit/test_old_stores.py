@@ -53,10 +53,9 @@ def figures(config: Config, store: Store) -> Figures:
 
 
 @pytest.fixture(scope="module")
-def today(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Figures]:
-    folder = tmp_path_factory.mktemp("today")
+def today(module_path: Path) -> tuple[Config, Figures]:
     fleet = json.loads((CASE / "fleet.json").read_text())
-    config = write_config(fleet, folder, CASE / "prices.csv")
+    config = write_config(fleet, module_path, CASE / "prices.csv")
     store = load(fleet, scrape(fleet), config)
     collect_bills(store, [LocalTree(STORES / "cur.csv")], "aws")
     return config, figures(config, store)

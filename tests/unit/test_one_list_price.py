@@ -68,17 +68,16 @@ aws,us-west-2,,{L4},on_demand,,,5,USD,2024-01-01,test
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("one-price")
-    pricing = own_catalog.write(folder / "pricing")
+def work(module_path: Path) -> Any:
+    pricing = own_catalog.write(module_path / "pricing")
     (pricing / "prices.csv").write_text(SHIPPED)
-    book = folder / "prices.csv"
+    book = module_path / "prices.csv"
     book.write_text("price_per_hour,currency,instance_type\n1,USD,no-such-type\n")
     with pytest.MonkeyPatch.context() as patch:
         own_catalog.use(pricing, patch)
-        patch.chdir(folder)
-        patch.setenv("HOME", str(folder))
-        store = load(FLEET, scrape(FLEET), write_config(FLEET, folder, book), 2)
+        patch.chdir(module_path)
+        patch.setenv("HOME", str(module_path))
+        store = load(FLEET, scrape(FLEET), write_config(FLEET, module_path, book), 2)
         with store.write() as con:
             for zone, kind, option, price, start, as_of in text_rows(ASKED):
                 con.execute(LIST_PRICE, ["us-west-2", zone, kind, option, price, "USD", start, as_of])
@@ -86,7 +85,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 "INSERT INTO spot_prices VALUES ('aws', 'us-west-2', 'us-west-2b', ?, 'Linux/UNIX', '', ?, NULL, 20, 'USD', 'h')",
                 [P5, MORNING * 1000],
             )
-        yield folder
+        yield module_path
 
 
 def configured(folder: Path) -> tuple[Config, Store]:

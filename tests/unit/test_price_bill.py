@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +15,7 @@ from gpucost.config.model import Discount
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_HOUR
 from tests.bill_table import change_bill_rows
-from tests.text_tables import text_rows, words
+from tests.text_tables import text_rows, titled, words
 from tests.unit.billed import bill
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run
 
@@ -36,12 +35,10 @@ RATES = {"fx": {"EUR": Decimal("1.5")}}
 Row = dict[str, Any]
 
 
-def node_of(from_hour: float, to_hour: float, **changed: Any) -> Row:
-    return (
-        NODE
-        | {"up_from_ms": START + int(from_hour * MS_PER_HOUR), "up_to_ms": START + int(to_hour * MS_PER_HOUR)}
-        | changed
-    )
+def node_of(*hours: float) -> Row:
+    """A node that is up from one hour to another."""
+    edges = (START + int(hour * MS_PER_HOUR) for hour in hours)
+    return NODE | dict(zip(("up_from_ms", "up_to_ms"), edges, strict=True))
 
 
 @dataclass(frozen=True)
@@ -85,13 +82,40 @@ azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMac
 nimbus://vm-17 | vm-17
 ocid1.instance.oc1.iad.abc | ocid1.instance.oc1.iad.abc
 """
-CASES = {
-    "the hours that it covers": Case("hour=3,4; hour=5 cost=12", "1 3 5 10; 1 5 6 12"),
+TOLD = titled("""
+= the hours that it covers
+hour=3,4; hour=5 cost=12
+1 3 5 10; 1 5 6 12
+= a machine covered in part has one price
+hours=0.25 cost=1 pricing=Committed cause=covered_usage; hours=0.75 cost=7.5
+1 0 1 8.5
+= a row that is free beside others lacks nothing
+hour=0; cost=0 hours=-
+1 0 1 10
+= what is billed beside a machine
+hour=0; kind=storage; kind=network; kind=other; kind=credit; kind=tax; kind=split; kind=reserved_unused
+1 0 1 10
+= of two formats that tell of the same time the newer load counts
+hour=0,1,2,3,4,5; bill told_as=focus; hour=0,1,2 cost=11
+1 0 3 11; 1 3 6 10
+= a day of another format
+hour=0,1,2; bill told_as=focus-daily; length=24 hours=24 cost=288
+1 0 24 12
+= parts of one format add up
+hour=0; bill; cost=1 hours=-
+1 0 1 11
+= charges that overlap in part are one period
+hour=0,1,2; hour=1 length=2 hours=- cost=4; hour=24 cost=1
+1 0 1 10; 1 1 3 12
+= a bill in another currency
+hour=0,1 currency=EUR
+1 0 2 15
+= of an earlier version
+bill period=2020-01; hour=1; bill period=2020-02 provider=gcp; hour=1 cost=0 kind=tax
+1 1 2 10""")
+CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, priced in [text.splitlines()]} | {
     "a half hour is no half price": Case(
         "hours=0.5 cost=5; hour=1; hour=2 hours=0.5 cost=5", "1 0.5 2.5 10", (node_of(0.5, 2.5),)
-    ),
-    "a machine covered in part has one price": Case(
-        "hours=0.25 cost=1 pricing=Committed cause=covered_usage; hours=0.75 cost=7.5", "1 0 1 8.5"
     ),
     "parts without hours are part of the price": Case(
         "bill provider=gcp" + "".join(f"; key=proj/us-central1-a/gke-1 type=a2-highgpu-1g cost={part}"
@@ -156,14 +180,10 @@ CASES = {
         )
         for cost, cause in (("0", "zero_unexplained"), ("0", "reservation_cost_missing"), ("0.5", "fee_missing"))
     },
-    "a row that is free beside others lacks nothing": Case("hour=0; cost=0 hours=-", "1 0 1 10"),
     **{
         f"a zero with a named cause is a price: {cause}": Case(f"hour=0,1 cost=0 cause={cause}", "1 0 2 0")
         for cause in ("free_tier", "promotion")
     },
-    "what is billed beside a machine": Case(
-        "hour=0; kind=storage; kind=network; kind=other; kind=credit; kind=tax; kind=split; kind=reserved_unused", "1 0 1 10"
-    ),
     # a lower price, told with the hours again and without
     "a later billing period corrects an hour": Case(
         f"bill period=2026-09; hour=0,1; bill; {FIX} cost=-2 hours=0; {FIX} cost=-2 hour=1 hours=1", "1 0 2 8"
@@ -181,22 +201,11 @@ CASES = {
     ),
     "corrections of a bill that is not there are no price": Case(f"{FIX} cost=-2; {FIX} hour=1 cost=3", ""),
     "a price is never negative": Case(f"hour=0; {FIX} cost=-12", "1 0 1 0"),
-    "of two formats that tell of the same time the newer load counts": Case(
-        "hour=0,1,2,3,4,5; bill told_as=focus; hour=0,1,2 cost=11", "1 0 3 11; 1 3 6 10"
-    ),
-    "a day of another format": Case(
-        "hour=0,1,2; bill told_as=focus-daily; length=24 hours=24 cost=288", "1 0 24 12"
-    ),
-    "parts of one format add up": Case("hour=0; bill; cost=1 hours=-", "1 0 1 11"),
-    "charges that overlap in part are one period": Case(
-        "hour=0,1,2; hour=1 length=2 hours=- cost=4; hour=24 cost=1", "1 0 1 10; 1 1 3 12"
-    ),
     "a machine with a GPU attached is one of GPUs": Case(
         "bill provider=gcp; key=p/z/n1-gpu type=n1-standard-8; key=p/z/n1-gpu type=n1-standard-8 hours=- cost=3; "
         "key=p/z/n1-plain type=n1-standard-8",
         "", (),
     ),
-    "a bill in another currency": Case("hour=0,1 currency=EUR", "1 0 2 15"),
     # the sum in both; half of the hour in each; of which a part lacks its cost: no price
     **{
         f"a machine that is billed in two currencies: {priced}, {'back' if turn < 0 else 'forth'}": Case(
@@ -209,21 +218,19 @@ CASES = {
         )
         for turn in (1, -1)
     },
-    "of an earlier version": Case(
-        "bill period=2020-01; hour=1; bill period=2020-02 provider=gcp; hour=1 cost=0 kind=tax", "1 1 2 10"
-    ),
 }  # fmt: skip
 NUMBERS = {name: number for number, name in enumerate(CASES)}
 
 
 def own(name: str, text: str) -> str:
     """A machine's id in a case: no other case has it."""
-    number = NUMBERS[name]
-    return (
-        re.sub(r"vmss(?=/|$)", rf"\g<0>{number}", text, flags=re.IGNORECASE)
-        if "vmss" in text.lower()
-        else f"{text}-{number}"
-    )
+    in_set, found = re.subn(r"vmss(?=/|$)", rf"\g<0>{NUMBERS[name]}", text, flags=re.IGNORECASE)
+    return in_set if found else f"{text}-{NUMBERS[name]}"
+
+
+def number_of(name: str, node: Row) -> int:
+    """A node's number among those of all cases."""
+    return NUMBERS[name] * 10 + int(node["node_id"])
 
 
 class Priced:
@@ -236,18 +243,12 @@ class Priced:
         with empty_store() as con:
             for name, case in CASES.items():
                 for options, rows in case.bills:
-                    account = {"account": f"{name} 4444"}
-                    bill(
-                        con,
-                        *(account | row | {"key": own(name, row.get("key", "i-0abc"))} for row in rows),
-                        **options,
-                    )
+                    shared = {"account": f"{name} 4444"}
+                    keys = [{"key": own(name, row.get("key", "i-0abc"))} for row in rows]
+                    bill(con, *(shared | row | key for row, key in zip(rows, keys, strict=True)), **options)
                 for node in case.nodes:
-                    changed = {
-                        "node_id": NUMBERS[name] * 10 + node["node_id"],
-                        "node": f"{node['node']} {name}",
-                    }
-                    changed |= {"machine_id": own(name, node["machine_id"])} if node["machine_id"] else {}
+                    changed = {"node_id": number_of(name, node), "node": f"{node['node']} {name}"}
+                    changed["machine_id"] = node["machine_id"] and own(name, node["machine_id"])
                     self.nodes.append(node | changed)
             change_bill_rows(con, "UPDATE bill_rows SET sku_description = 'Nvidia Tesla T4 GPU running in Americas' "
                         "WHERE instance_key LIKE 'p/z/n1-gpu%' AND source_row = 1")  # fmt: skip
@@ -275,12 +276,8 @@ class Priced:
                 con.execute("UPDATE bills SET load_bills = 1")
 
     def origin(self, name: str) -> set[str]:
-        number = NUMBERS[name]
-        return {
-            origin
-            for node_id, origin in self.answers[CASES[name].sharing]["origins"]
-            if node_id // 10 == number
-        }
+        origins = self.answers[CASES[name].sharing]["origins"]
+        return {origin for node_id, origin in origins if node_id // 10 == NUMBERS[name]}
 
     def hours(self, name: str, key: str = "i-0abc") -> tuple[float, ...]:
         key = own(name, key)
@@ -298,7 +295,7 @@ def test_what_a_bill_prices(priced: Priced, name: str) -> None:
     case = CASES[name]
     billed = []
     for node in case.nodes:
-        segments = priced.segments[case.sharing][NUMBERS[name] * 10 + node["node_id"]]
+        segments = priced.segments[case.sharing][number_of(name, node)]
         billed += [
             (node["node_id"], start, end, float(value))
             for _, start, end, value, source, _ in segments
@@ -312,13 +309,10 @@ def test_what_a_bill_prices(priced: Priced, name: str) -> None:
 
 
 def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
-    segments = priced.segments["pooled"][NUMBERS["the hours that it covers"] * 10 + 1]
-    assert [segment[3:] for segment in segments] == [
-        (Decimal(7), "price_book", None),
-        (Decimal(10), "bill", date(2026, 10, 1)),
-        (Decimal(12), "bill", date(2026, 10, 1)),
-        (Decimal(7), "price_book", None),
-    ]
+    segments = priced.segments["pooled"][number_of("the hours that it covers", NODE)]
+    assert [f"{float(price):g} {source} {day}" for *_, price, source, day in segments] == [
+        "7 price_book None", "10 bill 2026-10-01", "12 bill 2026-10-01", "7 price_book None"
+    ]  # fmt: skip
     for name, origin in {
         "a scale set that is not split": "azure, 2026-10, the scale set's cost spread over its nodes, spread over the day",
         "a day is spread over the hours that it bills": "aws, 2026-10, spread over the day",
@@ -332,10 +326,8 @@ def test_hours_and_costs_of_machines(priced: Priced) -> None:
         name = f"a bill without hours is of those that its node was up: {none}"
         assert priced.hours(name, "i-unseen")[::3] == (24, 2)
     assert priced.hours("a later billing period corrects an hour")[:2] == (2, 16)
-    pool = [
-        priced.hours("machines of one kind share commitments", key)
-        for key in ("i-0abc", "i-0def", "i-unseen")
-    ]
+    machines = ("i-0abc", "i-0def", "i-unseen")
+    pool = [priced.hours("machines of one kind share commitments", key) for key in machines]
     assert sum(row[1] for row in pool) == sum(row[2] for row in pool) == 15
     gpus = "a machine with a GPU attached is one of GPUs"
     assert priced.hours(gpus, "p/z/n1-gpu")[1] == 13

@@ -1,10 +1,10 @@
-"""A fleet and its bill, in every export format: what a namespace costs is exactly what the bill says, not what the book would."""
+"""A fleet and its bill in every export format, for tests of bills; and which days a change of prices restates."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -15,18 +15,17 @@ import pytest
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
-from gpucost.config.model import Config
+from gpucost.config.model import Config, Discount, Prices
+from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import Store
 from tests.oracle import calculate, read_book
 from tests.oracle.billed import billed_book
 from tests.replay import bill_files
-from tests.replay.billing import Charge, charges
+from tests.replay.billing import Charge
 from tests.replay.cases.words import BOOK, HEADER, MORNING, busy, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.result import by_pod, total, unpaid
 from tests.replay.scrape import scrape
-
-pytestmark = pytest.mark.slow
 
 DAY = 24 * 3600
 
@@ -38,7 +37,7 @@ def machines(kind: str, **more: Any) -> dict[str, Any]:
     nodes = [node("n1", kind, 0, 48), node("n2", kind, 5.25, 30.75), node("n3", kind, 2, 40.5, "spot")]
     pods = [
         pod("a", "n1", [0], 1, 30, "train"),
-        pod("b", "n1", [last], 30, 47.5, "serve") if last else pod("b", "n1", [0], 30, 47.5, "serve"),
+        pod("b", "n1", [last], 30, 47.5, "serve"),
         pod("c", "n2", [0], 6, 29.25, "serve"),
         pod("d", "n3", list(range(last + 1)), 3.5, 39.25, "batch"),
     ]
@@ -101,9 +100,8 @@ class Billed:
         assert all(result.loaded for result in run.results)
 
     def sharing(self, how: str) -> Config:
-        return self.config.model_copy(
-            update={"prices": self.config.prices.model_copy(update={"commitment_sharing": how})}
-        )
+        prices = self.config.prices.model_copy(update={"commitment_sharing": how})
+        return self.config.model_copy(update={"prices": prices})
 
     def check(self, told: list[Charge], *, pooled: bool = True) -> Fraction:
         """Holds the cost of every pod and of what nobody held against the exact one; returns the cost of all nodes."""
@@ -111,10 +109,11 @@ class Billed:
         book = billed_book(told, read_book(self.folder / "prices.csv"), pooled=pooled)
         truth = calculate(self.fleet, book)
         start, end = self.fleet["start"] * 1000, self.fleet["end"] * 1000
-        said = by_pod(self.store, start, end)
-        assert {key: round(figures.cost, 6) for key, figures in said.items()} == {
-            key: round(figures.cost, 6) for key, figures in truth.pods.items()
-        }
+        said, exact = (
+            {key: round(figures.cost, 6) for key, figures in pods.items()}
+            for pods in (by_pod(self.store, start, end), truth.pods)
+        )
+        assert said == exact
         everything = total(self.store, start, end)
         assert round(everything.unallocated_cost, 6) == round(truth.total.unallocated_cost, 6)
         assert not unpaid(self.store)
@@ -125,26 +124,36 @@ class Billed:
         return dict(self.store.query(sql)[1])
 
 
-def test_hours_without_a_bill_are_estimates_until_it_arrives_and_only_their_days_are_restated(
-    tmp_path: Path,
-) -> None:
-    fleet = Billed(tmp_path, machines("p4de.24xlarge"))
-    told = list(charges(fleet.fleet, rate))
-    first = [charge for charge in told if charge.start < MORNING + DAY]
-    dearer = [replace(c, cost=c.cost * 2) if c.start == MORNING + 30 * 3600 else c for c in told]
-    before: dict[int, int] = {}
-    # no bill, one of the first day, the same month a day later, and one in which an hour changed
-    for bill, changed, sources in (
-        ([], [0, 1], {"price_book"}),
-        (first, [0], {"bill", "price_book"}),
-        (told, [1], {"bill"}),
-        (dearer, [1], {"bill"}),
+SPOT = """INSERT INTO spot_prices
+VALUES ('aws', 'us-west-2', 'us-west-2b', 'p4de.24xlarge', 'Linux/UNIX', '', $1, NULL, $2, 'USD', 'aws us-west-2')"""
+LOAD = """INSERT INTO loads
+SELECT max(load_id) + 1, 9, $1, 'aws us-west-2', $2, $2 + 345600000, 1, 0, now()::TIMESTAMP FROM loads"""
+DAYS = "SELECT (from_ms - $1) // 86400000, fingerprint FROM attributed_days"
+COST = "SELECT sum(node_cost) FROM node_hourly JOIN nodes USING (node_id) WHERE capacity_type = 'spot'"
+
+
+@pytest.mark.ci
+def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> None:
+    described = fleet(96, [node("n", "p4de.24xlarge", 0, 96, "spot")], [], {}, scrape=1800)
+    (tmp_path / "prices.csv").write_text(f"{HEADER}\n")
+    config = write_config(described, tmp_path, tmp_path / "prices.csv")
+    store = load(described, scrape(described, lean=True), config)
+    first = described["start"] * 1000
+    less = Prices(discounts=[Discount(percent=Decimal(30), effective_start=date(2026, 3, 13))])
+    before: set[tuple[int, int]] = set()
+    # spot prices of two hours, a load that changes none, and a discount of the last day
+    for kind, prices, spot, changed, cost in (
+        ("spot", Prices(), (-5, 10), {0, 1, 2, 3}, 10 * 96),
+        ("spot", Prices(), (55, 20), {2, 3}, 10 * 55 + 20 * 41),
+        ("prices", Prices(), None, set(), 10 * 55 + 20 * 41),
+        ("prices", less, None, {3}, 10 * 55 + 20 * 17 + 14 * 24),
     ):
-        if bill:
-            fleet.bill(bill_files.aws_cur(bill), "cur.csv", "aws")
-        fleet.check(bill)
-        rows = fleet.store.query("SELECT from_ms, fingerprint FROM attributed_days ORDER BY from_ms")[1]
-        days = {(start // 1000 - MORNING) // DAY: digest for start, digest in rows}
-        assert [day for day in days if days[day] != before.get(day)] == changed
-        assert set(fleet.sources()) == sources
-        before = days
+        with store.write() as con:
+            con.execute(LOAD, [kind, first])
+            if spot:
+                con.execute(SPOT, [first + spot[0] * MS_PER_HOUR, spot[1]])
+        pipeline.attribute(config.model_copy(update={"prices": prices}), store)
+        with store.read() as con:
+            after = {*con.execute(DAYS, [first]).fetchall()}
+        assert ({day for day, _ in after - before}, store.query(COST)[1]) == (changed, [(cost,)])
+        before = after

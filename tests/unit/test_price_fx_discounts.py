@@ -184,14 +184,9 @@ def test_reserved_capacity_that_is_paid_on_demand_has_the_discounts_of_both(
     con: duckdb.DuckDBPyConnection,
 ) -> None:
     told = text_rows(BOTH)
+    lasting = NODE | {"up_to_ms": START + 96 * MS_PER_HOUR}
     nodes = [
-        NODE
-        | {
-            "node_id": number,
-            "capacity_type": capacity,
-            "instance_type": f"x{number}",
-            "up_to_ms": START + 96 * MS_PER_HOUR,
-        }
+        lasting | {"node_id": number, "capacity_type": capacity, "instance_type": f"x{number}"}
         for number, (capacity, *_) in enumerate(told)
     ]
     book = [f",,,x{number},{line},10,USD" for number, (_, line, _) in enumerate(told)]
@@ -209,11 +204,8 @@ def test_reserved_capacity_that_is_paid_on_demand_has_the_discounts_of_both(
 
 def test_a_discount_holds_for_its_local_days(con: duckdb.DuckDBPyConnection) -> None:
     node = NODE | {"up_to_ms": START + 72 * MS_PER_HOUR}
-    discounts = [
-        {"percent": 30, "effective_start": "2026-10-02", "effective_end": "2026-10-03"},
-        {"percent": 50, "effective_start": "2026-10-03"},
-        {"percent": 10, "effective_end": "2026-10-03"},
-    ]
+    told = "percent=30 effective_start=2026-10-02 effective_end=2026-10-03; percent=50 effective_start=2026-10-03"
+    discounts = [words(one) for one in f"{told}; percent=10 effective_end=2026-10-03".split(";")]
     result = steps(run(con, [node], BOOK, {"discounts": discounts}, timezone="Europe/Berlin"))
     assert result == told_steps("0 22 9, 22 46 6.3, 46 72 5")
 

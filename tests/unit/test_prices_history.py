@@ -8,32 +8,27 @@ from typing import Any
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.questions import schema
 from gpucost.store.connection import Store
 from tests.text_tables import cells, text_rows
+from tests.unit.command import call
 from tests.unit.spot import FEED_HEAD, change, feed_line, write
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
+def folder(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "80")
-    return tmp_path
-
-
-def run(*words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, list(words))
-    assert result.exit_code == code, result.output
-    return result.stdout if code == 0 else result.stderr
+    return nowhere
 
 
 def history(*words: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(run("prices", "history", *words, "--format", "json"))
+    answer: dict[str, Any] = json.loads(call("prices", "history", *words, "--format", "json")[0])
     return answer
+
+
+def refused(*words: str) -> str:
+    return call("prices", "history", *words, code=1)[1]
 
 
 SEPTEMBER = ("--from", "2024-09-01", "--to", "2024-10-01")
@@ -45,7 +40,7 @@ def collect(folder: Path, told: str, name: str = "a.json") -> None:
     for line in told.splitlines():
         row = dict(zip(("when", "price", "zone", "product"), line.split(), strict=False))
         rows.append(change(**{name: value.replace("_", " ") for name, value in row.items()}))
-    run("collect", "spot", str(write(folder / name, *rows)))
+    call("collect", "spot", str(write(folder / name, *rows)))
 
 
 def test_the_mean_is_weighted_by_time_and_carried_over_the_edges(folder: Path) -> None:
@@ -99,7 +94,7 @@ def test_spot_at_the_price_of_on_demand_is_a_price_and_no_discount(folder: Path)
     assert found == [("3.06", "3.06", "0.0")]
     note = "spot costs as much as on demand here: there is no discount"
     assert same["notes"] == [note] and same["on_demand_price_as_of"]
-    shown = run("prices", "history", "p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)
+    shown, _ = call("prices", "history", "p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)
     assert f"us-east-1a: {note}" in " ".join(shown.split())
     half = history("p3.2xlarge", "--zone", "us-east-1b", *SEPTEMBER)
     assert half["discount"] == 0.35
@@ -131,18 +126,18 @@ def test_every_zone_has_its_mean(folder: Path) -> None:
         assert [zone["zone"] for zone in found] == zones.split()
     with Store(folder / "gpucost.duckdb").write() as con:
         con.execute("UPDATE spot_prices SET currency = 'CNY' WHERE zone = 'eu-west-1a'")
-    table = run("prices", "history", "p3.2xlarge", *SEPTEMBER)
+    table, _ = call("prices", "history", "p3.2xlarge", *SEPTEMBER)
     assert "CNY 0.900000" in table and "  $1.500000" in table
 
 
 def test_what_is_not_known_is_said_with_what_is(folder: Path) -> None:
-    assert "there is no store" in run("prices", "history", "p3.2xlarge", code=1)
+    assert "there is no store" in refused("p3.2xlarge")
     # what an instance was charged is no price of the market
     (folder / "feed").write_text(FEED_HEAD + feed_line("2024-09-01 07:00:00"))
-    run("collect", "spot", "feed")
-    assert "holds no spot prices" in run("prices", "history", "p3.2xlarge", code=1)
+    call("collect", "spot", "feed")
+    assert "holds no spot prices" in refused("p3.2xlarge")
     collect(folder, "2024-08-20 1.0")
-    message = run("prices", "history", "p3.2xlage", code=1)
+    message = refused("p3.2xlage")
     assert "no spot prices of p3.2xlage" in message and "the store knows p3.2xlarge" in message
-    message = run("prices", "history", "p3.2xlarge", "--zone", "us-east-1x", code=1)
+    message = refused("p3.2xlarge", "--zone", "us-east-1x")
     assert "of p3.2xlarge in zone us-east-1x" in message and "known are us-east-1a" in message

@@ -7,25 +7,23 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from gpucost import api, attribute, inventory, pipeline, price
 from gpucost.config.model import Config
 from gpucost.errors import StoreError
-from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
-from gpucost.store.metrics import load_window
-from tests.property.fleets import ONE
 from tests.replay.cases.words import at
 from tests.replay.work import put
-from tests.unit.four_days import DAYS, FIRST, configured, figures, made
+from tests.unit.four_days import FIRST, configured, figures
+
+Stretches = list[tuple[float, float]]
+Both = tuple[Config, Store]
 
 
 @pytest.fixture
-def redone(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+def redone(monkeypatch: pytest.MonkeyPatch) -> Stretches:
     """The stretches that are attributed, in hours since the fleet began."""
-    stretches: list[tuple[float, float]] = []
+    stretches: Stretches = []
     clear = attribute._clear
 
     def noted(con: Any, start: int, end: int) -> None:
@@ -38,7 +36,7 @@ def redone(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
 
 
 def test_a_change_redoes_the_days_that_it_touches(
-    whole: tuple[Config, Store], four_days: Path, redone: list[tuple[float, float]], tmp_path: Path
+    whole: Both, four_days: Path, redone: Stretches, tmp_path: Path
 ) -> None:
     _, store = whole
     for change, expected in (
@@ -57,7 +55,7 @@ def test_a_change_redoes_the_days_that_it_touches(
 
 
 def test_days_are_redone_where_figures_are_worked_out_otherwise(
-    whole: tuple[Config, Store], redone: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch
+    whole: Both, redone: Stretches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = whole
     monkeypatch.setattr("gpucost.__version__", "99")
@@ -74,9 +72,7 @@ def test_days_are_redone_where_figures_are_worked_out_otherwise(
     assert runs == ["price"] * 2
 
 
-def test_work_that_is_loaded_changes_nothing(
-    whole: tuple[Config, Store], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_that_is_loaded_changes_nothing(whole: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = whole
     monkeypatch.setattr(inventory, "stage", lambda *_: pytest.fail("inventory was made again"))
     put(store, [])
@@ -84,7 +80,7 @@ def test_work_that_is_loaded_changes_nothing(
 
 
 def test_sql_answers_for_the_configuration_it_is_called_with(
-    whole: tuple[Config, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = whole
     notes: list[str] = []
@@ -105,46 +101,3 @@ def test_sql_answers_for_the_configuration_it_is_called_with(
     assert notes == [
         "note: costs are those of the configuration that the store was attributed for last: cannot write the store"
     ]
-
-
-CHANGES: dict[str, tuple[Any, ...]] = {
-    "timezone": ("UTC", "Asia/Kolkata"),
-    "teams": ((("one", "train"),), (), (("one", "t*"), ("two", "serve"))),
-    "threshold": (5, 60),
-    "step": (None, "2026-03-12"),
-    "mig_share": ("compute", "max_compute_memory"),
-}
-ORDERS = st.lists(
-    st.sampled_from([(name, value) for name, values in CHANGES.items() for value in values]),
-    min_size=1,
-    max_size=4,
-)
-
-
-@pytest.mark.slow
-@settings(ONE, max_examples=4)
-@given(order=ORDERS, late=st.integers(0, DAYS - 1), cut=st.sampled_from([None, 30.5]))
-@example(order=[("timezone", "UTC")], late=2, cut=30.5)
-def test_after_any_changes_figures_are_those_of_a_store_made_anew(
-    order: list[tuple[str, Any]],
-    late: int,
-    cut: float | None,
-    loads: list[Any],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """Settings change, a day comes late, and a report cuts an hour."""
-    folder = tmp_path_factory.mktemp("changed")
-    chosen = dict(FIRST)
-    others = [window for number, window in enumerate(loads) if number != late]
-    store = made(folder / "a", chosen, others)
-    period = Period(from_ms(at(cut) * 1000), from_ms(at(DAYS * 24) * 1000)) if cut else None
-    pipeline.attribute(configured(folder / "a", chosen), store, period)
-    for number, (name, value) in enumerate(order):
-        chosen[name] = value
-        if number == len(order) // 2:
-            with store.write() as con:
-                load_window(con, loads[late])
-        pipeline.attribute(configured(folder / "a", chosen), store)
-    other = made(folder / "b", chosen, loads)
-    pipeline.attribute(configured(folder / "b", chosen), other, period)
-    assert figures(store) == figures(other)

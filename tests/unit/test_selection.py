@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -20,18 +21,14 @@ ALL = Query(OCTOBER, "October 2026", with_sections=False)
 
 
 @pytest.mark.parametrize(
-    ("by", "chosen"),
-    [
-        ("workload", {"workloads": ("Deployment/chat-api", "Job/debug")}),
-        ("user", {"users": ("priya", "mira")}),
-    ],
+    ("by", "names"), [("workload", "Deployment/chat-api Job/debug"), ("user", "priya mira")]
 )
-def test_a_report_of_some_has_their_rows(demo: Config, by: str, chosen: dict[str, tuple[str, ...]]) -> None:
+def test_a_report_of_some_has_their_rows(demo: Config, by: str, names: str) -> None:
     store = Store(demo.store)
+    chosen: Any = {f"{by}s": tuple(names.split())}
     whole = reading.report(demo, store, replace(ALL, by=(by,)))
     some = reading.report(demo, store, replace(ALL, by=(by,), **chosen))
-    (names,) = chosen.values()
-    theirs = [row for row in whole.rows if row.keys[by] in names and row.kind == "allocated"]
+    theirs = [row for row in whole.rows if row.keys[by] in names.split() and row.kind == "allocated"]
     assert len(theirs) == 2 and list(some.rows) == theirs
     assert some.totals.cost == sum(row.measures.cost for row in theirs)
     # what nobody held is no part of it
@@ -51,15 +48,11 @@ def test_a_workload_may_be_named_without_its_kind(demo: Config) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        ({"workloads": ("chat",)}, "no workload 'chat' held GPUs in October 2026"),
-        ({"users": ("prija",)}, "no user 'prija' held GPUs in October 2026"),
-    ],
+    ("by", "name", "near"), [("workload", "chat", "chat-api"), ("user", "prija", "priya")]
 )
-def test_a_name_of_nothing_is_an_error_with_near_names(
-    demo: Config, chosen: dict[str, tuple[str, ...]], message: str
-) -> None:
+def test_a_name_of_nothing_is_an_error_with_near_names(demo: Config, by: str, name: str, near: str) -> None:
+    message = f"no {by} '{name}' held GPUs in October 2026"
+    chosen: Any = {f"{by}s": (name,)}
     with pytest.raises(GpucostError, match=message) as raised:
         reading.report(demo, Store(demo.store), replace(ALL, **chosen))
-    assert any(name in str(raised.value.fix) for name in ("chat-api", "priya"))
+    assert near in str(raised.value.fix)

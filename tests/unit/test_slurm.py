@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from gpucost.periods import Period, from_ms
 from tests.fleets.test_fleets import STAGES
 from tests.frozen.test_answers import check
 from tests.profiles import listed, profiled_stages
+from tests.text_tables import text_rows, titled
 from tests.unit.slurm_activity import SHOWN, gpuutil, plugins
 from tests.unit.slurm_words import (
     ALL_GPUS,
@@ -114,6 +116,14 @@ REQUEUED = jobs("""
     4     360  500 n2       1 COMPLETED    350      350
     5     620  700 n2       1 COMPLETED    500      620""")
 
+#: Sums and means that a plugin told, and active hours and mean utilization of them.
+GPUUTIL = text_rows("""
+    100 | 100 | 4 | 0.25
+    150 | 150 | 4 | 0.375
+    -   | 40  | 4 | 0.2
+    -   | 150 | 4 | 0.375
+    4   | 4   | 0 | 0.01
+    900 | 900 | 4 | 0.5""")
 #: sinfo's text, and accounts and shares in JSON.
 SINFO = (
     "NODELIST PARTITION GRES AVAIL_FEATURES\nn1 gpu* gpu:a100:4 fast,new\nn1 debug gpu:a100:4 fast,new\n"
@@ -251,71 +261,71 @@ SCENES = {
         series=dcgm("n2", {f"{gpu}": (busy, {"gpu": f"{gpu}"}) for gpu, busy in enumerate((90, 0, 70, 0))}),
         measured={"1": (1, 1, 0, 0.45), "2": (0, 2, 0, 0)}) for way, shown in SHOWN.items()},
     **{f"gpuutil {total} of all, {average} on average": scene(
-        gpuutil(total, average), f"sums cost=14.4 idle_cost={0 if active else 14.4}",
-        measured={"1": (active, 4 - active, 0, mean)})
-       for total, average, active, mean in (
-           ("100", "100", 4, 0.25), ("150", "150", 4, 0.375), ("-", "40", 4, 0.2), ("-", "150", 4, 0.375), ("4", "4", 0, 0.01),
-           ("900", "900", 4, 0.5))},
+        gpuutil(total, average), f"sums cost=14.4 idle_cost={0 if int(active) else 14.4}",
+        measured={"1": (int(active), 4 - int(active), 0, float(mean))})
+       for total, average, active, mean in GPUUTIL},
     "no gpuutil": scene(gpuutil("-", "-", "-"), measured={"1": (0, 0, 4, None)}),
     "plugins that cannot measure": plugins(),
     "sinfo, and accounts and shares in JSON": scene(
         jobs("1 0 3600 n1 1"), "account research=3600", SINFO, ACCOUNTS, SHARES),
 }  # fmt: skip
 
-# Jobs (in "bare": without GPUs), the days asked for, the hours that have capacity, and those of which nothing is known.
-UNTRACKED: dict[str, tuple[str, int, float, tuple[int, int] | None]] = {
-    # no job names GPUs, whatever it holds: Slurm's default
-    "never": ("""
-        1 0        86400 n1 bare
-        2 3600      7200 n2 bare""", 1, 0, (0, 24)),
-    # tracked from noon on; a job that waits for GPUs proves that they are tracked; so does a typed count
-    "from noon on": ("""
-        1 0        43200 n1 bare
-        2 43200    86400 n1 4""", 1, 12, (0, 12)),
-    "typed": ("""
-        1 0        43200 n2 bare
-        2 43200    86400 n1 cpu=1,gres/gpu:a100=4,node=1""", 1, 12, (0, 12)),
-    "waiting": ("""
-        1 0        86400 n1 bare
-        2 -            - -  -""", 1, 24, None),
-    # no longer tracked after an hour, for four days; nor for four days between jobs that name them
-    "until one": ("""
-        1 0         3600 n1 4
-        2 7200    345600 n1 bare""", 4, 1, (1, 96)),
-    "between": ("""
-        1 0        86400 n1 4
-        2 86400   432000 n1 bare
-        3 432000  518400 n1 4""", 6, 48, (24, 120)),
-    # an hour of a job without GPUs, before the first that names them and after the last
-    "before": ("""
-        1 0         3600 n1 bare
-        2 86400   172800 n1 4""", 2, 48, None),
-    "after": ("""
-        1 0        86400 n1 4
-        2 342000  345600 n1 bare""", 4, 96, None),
-    # jobs without GPUs among others, and after the last for a day; on nodes without GPUs; and none at all
-    "among others": ("""
-        1 0        86400 n1 bare
-        2 10        3600 n1 4
-        3 7200     86400 n2 bare""", 1, 24, None),
-    "other nodes": ("1 0 86400 c1 bare", 1, 24, None),
-    "no job": ("", 1, 24, None),
-}  # fmt: skip
+# The days asked for, the hours that have capacity, and those between which nothing is known; and jobs (in "bare": without GPUs).
+UNTRACKED = titled("""
+# no job names GPUs, whatever it holds: Slurm's default
+= never
+1 0 0 24
+1 0 86400 n1 bare; 2 3600 7200 n2 bare
+# tracked from noon on; a job that waits for GPUs proves that they are tracked; so does a typed count
+= from noon on
+1 12 0 12
+1 0 43200 n1 bare; 2 43200 86400 n1 4
+= typed
+1 12 0 12
+1 0 43200 n2 bare; 2 43200 86400 n1 cpu=1,gres/gpu:a100=4,node=1
+= waiting
+1 24
+1 0 86400 n1 bare; 2 - - - -
+# no longer tracked after an hour, for four days; nor for four days between jobs that name them
+= until one
+4 1 1 96
+1 0 3600 n1 4; 2 7200 345600 n1 bare
+= between
+6 48 24 120
+1 0 86400 n1 4; 2 86400 432000 n1 bare; 3 432000 518400 n1 4
+# an hour of a job without GPUs, before the first that names them and after the last
+= before
+2 48
+1 0 3600 n1 bare; 2 86400 172800 n1 4
+= after
+4 96
+1 0 86400 n1 4; 2 342000 345600 n1 bare
+# jobs without GPUs among others, and after the last for a day; on nodes without GPUs; and none at all
+= among others
+1 24
+1 0 86400 n1 bare; 2 10 3600 n1 4; 3 7200 86400 n2 bare
+= other nodes
+1 24
+1 0 86400 c1 bare
+= no job
+1 24
+""")
 
 
-def untracked(lines: str, length: int) -> Scene:
+def untracked(told: str) -> Scene:
     """A job that waits asks for GPUs."""
-    told = [
+    numbers, _, lines = told.replace("; ", "\n").partition("\n")
+    asked = [
         run | {"ReqTRES": run["AllocTRES"] or "cpu=1,gres/gpu=8,node=1"}
         for run in jobs(lines.replace("bare", "cpu=1,mem=800G,node=1"))
     ]
     return scene(
-        text(told, fields=[*FIELDS, "ReqTRES"]), "", f"{NODES}NodeName=c1 Gres=(null) Partitions=cpu\n",
-        periods=[days(10, 10 + length)],
+        text(asked, fields=[*FIELDS, "ReqTRES"]), "", f"{NODES}NodeName=c1 Gres=(null) Partitions=cpu\n",
+        periods=[days(10, 10 + int(numbers[0]))],
     )  # fmt: skip
 
 
-COVERED = {f"untracked {name}": untracked(*row[:2]) for name, row in UNTRACKED.items()} | {
+COVERED = {f"untracked {name}": untracked(told) for name, told in UNTRACKED.items()} | {
     "an answer without jobs": scene(
         jobs("1 0 3600 n1 4"), more=["|".join(FIELDS) + "\n"],
         periods=[days(10, 11), Period(datetime(2026, 3, 11, tzinfo=UTC), datetime(2026, 3, 11, 12, tzinfo=UTC))]),
@@ -323,8 +333,8 @@ COVERED = {f"untracked {name}": untracked(*row[:2]) for name, row in UNTRACKED.i
 
 
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    clusters = Clusters(tmp_path_factory.mktemp("slurm"), {**SCENES, **COVERED}, BOOK)
+def clusters(module_path: Path) -> Iterator[Clusters]:
+    clusters = Clusters(module_path, {**SCENES, **COVERED}, BOOK)
     with profiled_stages() as clusters.stages, clusters.attributed():
         pass
     with clusters.store.read():
@@ -352,7 +362,7 @@ def test_slurm(name: str, clusters: Clusters) -> None:
 @pytest.mark.parametrize("name", UNTRACKED)
 def test_gpus_that_slurm_does_not_track_are_not_collected(name: str, clusters: Clusters) -> None:
     """Nothing is unallocated, and nothing costs, where accounting names no GPUs of any job."""
-    _, length, hours, lost = UNTRACKED[name]
+    length, hours, *lost = map(int, UNTRACKED[name].splitlines()[0].split())
     cluster = f"untracked {name}"
     view = clusters.view("pod", clusters.names[cluster], period=days(10, 10 + length))
     held = sum(clusters.held(cluster, "pod").values()) / H

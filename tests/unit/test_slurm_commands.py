@@ -11,6 +11,7 @@ import pytest
 from gpucost.collect.slurm.live import Commands
 from gpucost.config.model import Config
 from gpucost.doctor import OK, check_slurm
+from tests.text_tables import text_rows
 from tests.unit.command import call
 from tests.unit.slurm_words import ALL_GPUS, FIELDS, HEADER, NODES, H, T, jobs, text
 
@@ -51,16 +52,15 @@ def test_waits_dollars_and_fair_share() -> None:
     assert "nothing is new" in collect(told, NODES, shares, more=DAY)
     answer = json.loads(call("queue", *DAY, "--format", "json")[0])
     waits = {(one["by"], one["name"]): one for one in answer["slurm_waits"]}
-    names = {"partition": ("gpu", "debug"), "qos": ("normal", "low"), "account": ("nlp",)}
-    assert set(waits) == {(by, name) for by, values in names.items() for name in values}
+    assert set(waits) == {*text_rows("partition|gpu\npartition|debug\nqos|normal\nqos|low\naccount|nlp")}
     low = waits["qos", "low"]
     assert (low["started"], low["wait_p50_seconds"], low["preempted"]) == (1, 600, 1)
     # n1 is over-allocated for half an hour: six GPUs of four
     assert low["cost"] == low["preempted_cost"] == pytest.approx(3.6 * 0.5 * 4 * 2 / 6)
     assert waits["account", "nlp"]["wait_p95_seconds"] == pytest.approx(570)
-    (account, user) = [one for one in answer["slurm_shares"] if one["account"] == "nlp"]
-    found = (account["user"], user["user"], user["fair_share"], account["cost_share"])
-    assert found == (None, "ann", 0.25, 1.0)
+    account, user = (one for one in answer["slurm_shares"] if one["account"] == "nlp")
+    assert (account["user"], account["cost_share"]) == (None, 1.0)
+    assert (user["user"], user["fair_share"]) == ("ann", 0.25)
     assert account["cost"] == pytest.approx(waits["account", "nlp"]["cost"]) == pytest.approx(3.6 * 4)
     collect("Cluster|Account|User|ParentName\nhpc|root||\nhpc|nlp||root\n")
     answer = json.loads(call("queue", *DAY, "--format", "json")[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +33,7 @@ def told(cluster: str, *paths: str) -> Scene:
 
 
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+def clusters(module_path: Path) -> Iterator[Clusters]:
     shared("slurm")
     scenes = {
         ",".join(names): told("testcluster", *(f"{SACCT}/{name}" for name in names))
@@ -41,7 +42,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     scenes["live"] = told("fake", f"{LIVE}/sacct_ALL_dup.psv")
     scenes["xdmod"] = told("phillips", f"{XDMOD}/phillips.log")
     scenes["xdmod"].form["fields"] = tuple(COLUMNS.split(","))
-    with Clusters(tmp_path_factory.mktemp("real"), scenes).attributed() as clusters:
+    with Clusters(module_path, scenes).attributed() as clusters:
         yield clusters
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -54,10 +55,10 @@ SEEDS = (1, 2, 3)
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def stores(module_path: Path) -> Iterator[Both]:
     """Reservations that are shown, and that are charged."""
     scenes = {"kept": KEPT} | {f"{seed}": told(seed) for seed in SEEDS}
-    clusters = Clusters(tmp_path_factory.mktemp("slurm"), scenes)
+    clusters = Clusters(module_path, scenes)
     charged = clusters.copy(CHARGED)
     with clusters.attributed(), charged.attributed():
         yield clusters, charged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from datetime import UTC, date, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -45,7 +46,7 @@ def _store(tables: Tables) -> Any:
 
 
 def test_days_whose_samples_are_gone_are_named_by_their_spans(tables: Tables) -> None:
-    hours = ", ".join(f"({day * 24 + hour})" for day, hour in ((0, 3), (0, 4), (2, 5), (3, 1), (4, 23)))
+    hours = "(3), (4), (53), (73), (119)"
     with pytest.raises(StoreError, match="the samples of 1970-01-01, 1970-01-03 to 1970-01-05 are gone"):
         _refuse_lost(tables.con, f"SELECT * FROM (VALUES {hours})", ZoneInfo("UTC"), "why")  # noqa: S608
 
@@ -97,12 +98,9 @@ def test_a_run_of_mlflow_is_named_by_what_says_most() -> None:
 
 
 def test_a_unit_without_series_is_advised_by_what_was_written_of_it() -> None:
-    units = [
-        UnitSettings(name="a", unit="epoch", query="up"),
-        UnitSettings(name="b", unit="epoch", metric="known", match={"job": ["x"]}),
-        UnitSettings(name="c", unit="epoch", metric="known"),
-        UnitSettings(name="d", unit="epoch", metric="known"),
-    ]
+    epochs = partial(UnitSettings, unit="epoch")
+    units = [epochs(name="a", query="up"), epochs(name="b", metric="known", match={"job": ["x"]})]
+    units += [epochs(name=name, metric="known") for name in "cd"]
     result = _fake(resumed=False, ok=True, metrics={"d"})
     findings = _without_series(_fake(url="http://p"), units, result, {"known"})
     assert [finding.fix for finding in findings] == ["check its query", "check its match", "check its metric"]

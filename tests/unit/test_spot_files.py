@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gpucost.cli.app import app
 from gpucost.collect.spot import SpotResult, import_spot
 from gpucost.collect.spot.base import region_of_zone
 from gpucost.errors import DataError, GpucostError, UsageError
 from gpucost.periods import to_ms
 from gpucost.store.connection import Store
-from tests.text_tables import table
+from tests.text_tables import table, text_rows, words
+from tests.unit.command import call
 from tests.unit.spot import FEED_HEAD, answer, at, change, feed_line, write
 
 DAYS = [change("2026-09-01", "1.1"), change("2026-09-02", "1.2"), change("2026-09-03", "1.3")]
@@ -49,24 +49,24 @@ def test_an_answer_becomes_rows_and_a_load(store: Store, tmp_path: Path) -> None
     assert loads == [("spot", "history.json us-east-1", first, last + 1, 3)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        answer(DAYS[:1], "t1") + answer(DAYS[1:]),
-        answer(DAYS[:2], "t1") + "\n\n" + answer(DAYS[2:]),
-        json.dumps(DAYS),
-        json.dumps([{"SpotPriceHistory": DAYS[:2]}, {"SpotPriceHistory": DAYS[2:]}]),
-        json.dumps(DAYS[:1]) + json.dumps(DAYS[1:]),
-        "\ufeff" + answer(DAYS),
-        answer([day | {"Timestamp": day["Timestamp"].replace(".000Z", "+00:00")} for day in DAYS]),
-        answer([day | {"SpotPrice": float(day["SpotPrice"])} for day in DAYS]),
-        answer([day | {"AvailabilityZoneId": "use1-az6"} for day in DAYS]),
-    ],
-    ids=["pages", "lines", "bare", "list", "two lists", "bom", "offset", "numbers", "more fields"],
-)
-def test_spellings_of_the_same_answers(store: Store, tmp_path: Path, text: str) -> None:
-    for name, data in (("a.json", text.encode()), ("b.json.gz", gzip.compress(text.encode()))):
-        (tmp_path / name).write_bytes(data)
+SPELLINGS = {
+    "pages": answer(DAYS[:1], "t1") + answer(DAYS[1:]),
+    "lines": answer(DAYS[:2], "t1") + "\n\n" + answer(DAYS[2:]),
+    "bare": json.dumps(DAYS),
+    "list": json.dumps([{"SpotPriceHistory": DAYS[:2]}, {"SpotPriceHistory": DAYS[2:]}]),
+    "two lists": json.dumps(DAYS[:1]) + json.dumps(DAYS[1:]),
+    "bom": "\ufeff" + answer(DAYS),
+    "offset": answer(DAYS).replace(".000Z", "+00:00"),
+    "numbers": re.sub('"(1.[123])"', r"\1", answer(DAYS)),
+    "more fields": answer([day | {"AvailabilityZoneId": "use1-az6"} for day in DAYS]),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_spellings_of_the_same_answers(store: Store, tmp_path: Path, name: str) -> None:
+    text = SPELLINGS[name]
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(text.encode()))
     first, second = import_spot(store, [tmp_path / "a.json", tmp_path / "b.json.gz"])
     assert counts(first) == (3, 0, 0)
     assert counts(second) == (0, 3, 0)
@@ -101,12 +101,11 @@ def test_the_data_feed_with_tabs_and_with_spaces(store: Store, tmp_path: Path) -
     hour = 3_600_000
     start = to_ms(at("2026-09-01", 7)) + 13 * 60_000 + 47_000
     columns = (
-        "region, zone, instance_type, product, instance_id, at_ms, to_ms, price_per_hour::DOUBLE, currency"
+        "at_ms, to_ms, price_per_hour::DOUBLE, region, zone, instance_type, product, instance_id, currency"
     )
-    assert rows(store, columns) == [
-        ("us-west-2", "", "p3.2xlarge", "Linux/UNIX", "i-0abc", start, start + hour, 2.001, "USD"),
-        ("us-west-2", "", "p3.2xlarge", "Linux/UNIX", "i-0abc", start + hour, start + 2 * hour, 2.002, "USD"),
-    ]
+    told = ("us-west-2", "", "p3.2xlarge", "Linux/UNIX", "i-0abc", "USD")
+    first, second = ((start, start + hour, 2.001), (start + hour, start + 2 * hour, 2.002))
+    assert rows(store, columns) == [(*first, *told), (*second, *told)]
 
 
 def test_words_of_the_data_feed(store: Store, tmp_path: Path) -> None:
@@ -138,38 +137,37 @@ HALF = answer(DAYS)[:-200]
 GOOD_LINE = feed_line("2026-09-01 07:00:00")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (HALF, "breaks off in line"),
-        (answer(DAYS)[:-1], "breaks off in line"),
-        ("{not json}", "line 1 is no JSON"),
-        ('{"ResultsByTime": []}', "no SpotPriceHistory"),
-        ("", "is empty"),
-        ("a,b\n1,2\n", "neither answers nor a data feed"),
-        *(
-            (answer([*DAYS, wrong]), f"row 4: {message}")
-            for wrong, message in (
-                (change("2026-09-04", "-1"), "SpotPrice '-1' is no price above zero"),
-                (change("2026-09-04", "0.000000"), "SpotPrice '0.000000'"),
-                (change("2026-09-04", "NaN"), "SpotPrice 'NaN'"),
-                (change("2026-13-04", "1"), "Timestamp '2026-13-04T00:00:00.000Z' is no moment"),
-                (change("2026-09-04", "1", zone="moon"), "AvailabilityZone 'moon' names no region"),
-                ({"InstanceType": "p3.2xlarge"}, "AvailabilityZone is missing"),
-                (7, '"7" is no change of a price'),
-            )
-        ),
-        (FEED_HEAD + GOOD_LINE + "\n" + GOOD_LINE[:-30], "line 4: 9 fields are expected"),
-        (FEED_HEAD + GOOD_LINE.replace("1.234", "free"), "line 3: MarketPrice 'free'"),
-        (
-            FEED_HEAD + GOOD_LINE.replace("SpotUsage", "BoxUsage"),
-            "line 3: UsageType 'USW2-BoxUsage:p3.2xlarge'",
-        ),
-        (FEED_HEAD.replace("Charge ", "") + GOOD_LINE, "line 2: the fields are not"),
-        (gzip.compress(answer(DAYS * 50).encode())[:-20], "breaks off"),
-        (b"\xff\xfe\x00{", "is no text"),
-    ],
-)
+# what is wrong with a change of a price, and with a line of a feed
+WRONG = """
+price=-1                     | SpotPrice '-1' is no price above zero
+price=0.000000               | SpotPrice '0.000000'
+price=NaN                    | SpotPrice 'NaN'
+when=2026-13-04 price=1      | Timestamp '2026-13-04T00:00:00.000Z' is no moment
+price=1 zone=moon            | AvailabilityZone 'moon' names no region"""
+WRONG_LINES = """
+1.234                        | free     | MarketPrice 'free'
+SpotUsage                    | BoxUsage | UsageType 'USW2-BoxUsage:p3.2xlarge'"""
+UNUSABLE: list[tuple[str | bytes, str]] = [
+    (HALF, "breaks off in line"),
+    (answer(DAYS)[:-1], "breaks off in line"),
+    ("{not json}", "line 1 is no JSON"),
+    ('{"ResultsByTime": []}', "no SpotPriceHistory"),
+    ("", "is empty"),
+    ("a,b\n1,2\n", "neither answers nor a data feed"),
+    (answer([*DAYS, {"InstanceType": "p3.2xlarge"}]), "row 4: AvailabilityZone is missing"),
+    (answer([*DAYS, 7]), 'row 4: "7" is no change of a price'),  # type: ignore[list-item]
+    (f"{FEED_HEAD}{GOOD_LINE}\n{GOOD_LINE[:-30]}", "line 4: 9 fields are expected"),
+    (FEED_HEAD.replace("Charge ", "") + GOOD_LINE, "line 2: the fields are not"),
+    (gzip.compress(answer(DAYS * 50).encode())[:-20], "breaks off"),
+    (b"\xff\xfe\x00{", "is no text"),
+]
+for told, message in text_rows(WRONG):
+    UNUSABLE.append((answer([*DAYS, change(**{"when": "2026-09-04"} | words(told))]), f"row 4: {message}"))
+for old, new, message in text_rows(WRONG_LINES):
+    UNUSABLE.append((FEED_HEAD + GOOD_LINE.replace(old, new), f"line 3: {message}"))
+
+
+@pytest.mark.parametrize(("text", "message"), UNUSABLE)
 def test_nothing_is_loaded_where_one_file_cannot_be_used(
     store: Store, tmp_path: Path, text: str | bytes, message: str
 ) -> None:
@@ -198,17 +196,12 @@ def test_a_zone_names_its_region() -> None:
     assert " ".join(str(region_of_zone(zone)) for zone in zones.split()) == regions
 
 
-def test_the_command_tells_counts_and_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    write(tmp_path / "a.json", *DAYS)
-    (tmp_path / "half.json").write_text(HALF)
-
-    def collect(*words: str) -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["collect", "spot", *words])
-        return result.exit_code, result.stdout
+def test_the_command_tells_counts_and_exit_codes(nowhere: Path) -> None:
+    write(nowhere / "a.json", *DAYS)
+    (nowhere / "half.json").write_text(HALF)
 
     prices = "a.json: 3 spot prices of 2026-09-01T00:00:00Z .. 2026-09-03T00:00:00Z"
-    assert collect("a.json") == (0, f"{prices}: 3 new, 0 already known\n")
-    assert collect("a.json") == (0, f"{prices}: 0 new, 3 already known\n")
-    assert [collect(words)[0] for words in ("half.json", "nothing")] == [1, 2]
+    for counts in ("3 new, 0 already known", "0 new, 3 already known"):
+        assert call("collect", "spot", "a.json")[0] == f"{prices}: {counts}\n"
+    for file, code in (("half.json", 1), ("nothing", 2)):
+        call("collect", "spot", file, code=code)

@@ -4,308 +4,275 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from tests.unit.stage_tables import HOUR, Tables, rule_test
 
-from tests.unit.stage_tables import HOUR, Rule, Tables
+test_rule = rule_test("""
+= a window takes the place of what it covers and no moment more
+store/sql/states_merged
+params {"silence": 1000}
 
-RULES = {
-    "a window takes the place of what it covers and no moment more": Rule(
-        "store/sql/states_merged",
-        """
-        window_runs: series_id INT, value DOUBLE, first_ms BIGINT, last_ms BIGINT
-        1, 5, 100, 200
+window_runs: series_id INT, value DOUBLE, first_ms BIGINT, last_ms BIGINT
+1, 5, 100, 200
 
-        touched: series_id INT, value DOUBLE, first_ms BIGINT, last_ms BIGINT, from_ms BIGINT, to_ms BIGINT
-        1, 7, 50, 300, 100, 200
-        """,
-        """
-        SELECT value, first_ms, last_ms FROM merged ORDER BY first_ms
-        7 | 50 | 99
-        5 | 100 | 200
-        7 | 201 | 300
-        """,
-        {"silence": 1000},
-    ),
-    "the list price of a type is of the purchase that is preferred": Rule(
-        "publish/listed_prices",
-        """
-        price_offers: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, purchase_option VARCHAR, \
-        price_per_hour MONEY, is_of_region BOOLEAN, term_years INT
-        'aws', 'P5', 'p5', 'r', 'a', 3, true, 0
-        'aws', 'P5', 'p5', 'r', 'b', 8, true, 0
+touched: series_id INT, value DOUBLE, first_ms BIGINT, last_ms BIGINT, from_ms BIGINT, to_ms BIGINT
+1, 7, 50, 300, 100, 200
+->
+SELECT value, first_ms, last_ms FROM merged ORDER BY first_ms
+7 | 50 | 99
+5 | 100 | 200
+7 | 201 | 300
 
-        purchase_fits: purchase_option VARCHAR, is_list BOOLEAN, capacity_type VARCHAR, preference INT
-        'a', true, 'on_demand', 1
-        'b', true, 'on_demand', 2
+= the list price of a type is of the purchase that is preferred
+publish/listed_prices
 
-        catalog_instances: instance_type VARCHAR, gpu_count INT
-        'P5', 8
-        """,
-        """
-        per_hour
-        8
-        """,
-    ),
-    "a current price is the last that is known": Rule(
-        "publish/current_prices",
-        """
-        nodes: node_id, node, instance_type, region, capacity_type, up_to_ms
-        1, 'n', 'p5', 'r', 'spot', 100
+price_offers: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, purchase_option VARCHAR, \
+price_per_hour MONEY, is_of_region BOOLEAN, term_years INT
+'aws', 'P5', 'p5', 'r', 'a', 3, true, 0
+'aws', 'P5', 'p5', 'r', 'b', 8, true, 0
 
-        node_prices: node_id, from_ms, price_per_hour, price_source
-        1, 0, 4, 'bill'
-        1, 50, 0, 'none'
-        """,
-        """
-        per_hour
-        4
-        """,
-    ),
-    "bought tokens of a model are the sum of their rows": Rule(
-        "questions/report/api_cost/70_api_models",
-        """
-        api_rows: team VARCHAR, provider VARCHAR, model VARCHAR, source VARCHAR, api_cost INT, commitment_cost INT, \
-        prompt_cost INT, generation_cost INT, prompt_tokens INT, cached_tokens INT, generation_tokens INT
-        'a', 'aws', 'm', 's', 2, 0, 2, 2, 20, 2, 10
-        'a', 'aws', 'm', 's', 3, 0, 3, 3, 30, 3, 15
-        """,
-        """
-        prompt_tokens cached_tokens generation_tokens
-        50 | 5 | 25
-        """,
-        {"each_team": False},
-    ),
-    "activity whose unit is not proven is left out": Rule(
-        "store/sql/activity_devices",
-        """
-        allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms
-        5, 'c', 'ns', 'p', 1, 1, 0, 100
+purchase_fits: purchase_option VARCHAR, is_list BOOLEAN, capacity_type VARCHAR, preference INT
+'a', true, 'on_demand', 1
+'b', true, 'on_demand', 2
 
-        nodes: node_id, node, gpu_count
-        1, 'n', 8
+catalog_instances: instance_type VARCHAR, gpu_count INT
+'P5', 8
+->
+per_hour
+8
 
-        activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR, \
-        gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE, first_ms BIGINT
-        1, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', 100, 0
-        2, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', NULL, 0
-        3, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'compared', 1, 0
-        4, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'memory', 0.5, 0
-        """,
-        """
-        FROM activity_devices ORDER BY series_id
-        5 | 1 | GPU-1/ | activity | 1 | 10 | 90 | -
-        5 | 4 | GPU-1/ | memory | 0.5 | 10 | 90 | 1024
-        """,
-        {"from_ms": 10, "to_ms": 90},
-    ),
-    # GPU-1 is named with its pod, and without one later. Of GPU-2 pods are never named: only hours without a pod count.
-    "memory of an unheld gpu is its baseline": Rule(
-        "store/sql/activity_devices",
-        """
-        nodes: node_id, cluster, node, gpu_count
-        1, 'c', 'n', 8
-        2, 'c', 'm', 1
+= a current price is the last that is known
+publish/current_prices
 
-        allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms
-        5, 'c', 'ns', 'p', 1, 1, 0, 1h
-        6, 'c', 'ns', 'q', 1, 1, 0, 9h
-        7, 'c', 'ns', 'r', 2, 1, 1h, 3h
+nodes: node_id, node, instance_type, region, capacity_type, up_to_ms
+1, 'n', 'p5', 'r', 'spot', 100
 
-        activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR, \
-        gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE, first_ms BIGINT
-        1, 'c', 'ns', 'p', 'n', 'GPU-1', '', 'memory', 1, 1h
-        2, 'c', NULL, NULL, 'n', 'GPU-1', '', 'memory', 1, 0
-        3, 'c', NULL, NULL, 'm', 'GPU-2', '', 'memory', 1, 0
+node_prices: node_id, from_ms, price_per_hour, price_source
+1, 0, 4, 'bill'
+1, 50, 0, 'none'
+->
+per_hour
+4
 
-        blocks: series_id, hour, samples, value_sum
-        2, 0, 2, 140000
-        1, 1, 2, 74000
-        2, 1, 2, 3000
-        2, 2, 2, 3200
-        2, 3, 2, 60000
-        3, 0, 2, 1400
-        3, 1, 2, 40000
-        3, 2, 2, 42000
-        """,
-        """
-        SELECT series_id, empty_mib FROM activity_devices ORDER BY series_id
-        1 | 1664
-        3 | 764
-        """,
-        {"from_ms": 0, "to_ms": 32400000},
-    ),
-    "an hour is settled by answers an hour after its silence ended": Rule(
-        "store/sql/incomplete_hours",
-        """
-        asked_hours: source, hour, first_at, last_at, is_partial
-        's', 0, '2026-10-01 10:00', '2026-10-01 12:00', false
-        's', 1, '2026-10-01 11:30', '2026-10-01 12:00', true
-        's', 2, '2026-10-01 10:30', '2026-10-01 12:00', false
+= bought tokens of a model are the sum of their rows
+questions/report/api_cost/70_api_models
+params {"each_team": False}
 
-        silences: family VARCHAR, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT
-        'gpus', 'c', 1800000, 5400000
-        'nodes', 'c', 1800000, 3599999
-        """,
-        """
-        hour family cluster from_ms to_ms is_settled
-        0 | gpus | c | 1800000 | 5400000 | False
-        0 | nodes | c | 1800000 | 3599999 | True
-        1 | gpus | c | 1800000 | 5400000 | False
-        1 | partial | - | 3600000 | 7200000 | False
-        """,
-        {"source": "s", "from_hour": 0, "to_hour": 3},
-    ),
-    "a target that is heard at the end of the time does not lag": Rule(
-        "store/sql/lagging_targets",
-        """
-        series: series_id, source, cluster, metric, labels
-        0, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'early', 'instance': 'i'}
-        1, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'late', 'instance': 'i'}
-        2, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'until then', 'instance': 'i'}
-        3, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'since then', 'instance': 'i'}
+api_rows: team VARCHAR, provider VARCHAR, model VARCHAR, source VARCHAR, api_cost INT, commitment_cost INT, \
+prompt_cost INT, generation_cost INT, prompt_tokens INT, cached_tokens INT, generation_tokens INT
+'a', 'aws', 'm', 's', 2, 0, 2, 2, 20, 2, 10
+'a', 'aws', 'm', 's', 3, 0, 3, 3, 30, 3, 15
+->
+prompt_tokens cached_tokens generation_tokens
+50 | 5 | 25
 
-        states: series_id, value, first_ms, last_ms
-        0, 1, 0, 9
-        1, 1, 0, 99
-        2, 1, 0, 100
-        3, 1, 0, 10
-        """,
-        """
-        metric cluster job instances last_ms
-        kube_node_info | c | late | ['i'] | 99
-        kube_node_info | c | since then | ['i'] | 10
-        """,
-        {"source": "s", "cluster_label": "cluster", "from_ms": 10, "to_ms": 100},
-    ),
-    "gpus are silent only while their node offers some": Rule(
-        "store/sql/silences",
-        """
-        series: series_id, source, cluster, metric, labels
-        0, 's', 'gone', 'kube_node_info', MAP {'node': 'n'}
-        1, 's', 'gone', 'kube_node_status_capacity', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
-        2, 's', 'gone', 'kube_pod_container_resource_requests', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
-        3, 's', 'gone', 'DCGM_FI_DEV_GPU_UTIL', MAP {'node': 'n', 'UUID': 'GPU-1'}
-        4, 's', 'there', 'kube_node_info', MAP {'node': 'n'}
-        5, 's', 'there', 'kube_node_status_capacity', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
-        6, 's', 'there', 'kube_pod_container_resource_requests', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
-        7, 's', 'there', 'DCGM_FI_DEV_GPU_UTIL', MAP {'node': 'n', 'UUID': 'GPU-1'}
+= activity whose unit is not proven is left out
+store/sql/activity_devices
+params {"from_ms": 10, "to_ms": 90}
 
-        states: series_id, value, first_ms, last_ms
-        0, 1, 0, 4h
-        1, 1, 0, 1h
-        2, 1, 0, 4h
-        4, 1, 0, 4h
-        5, 1, 0, 4h
-        6, 1, 0, 4h
+allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms
+5, 'c', 'ns', 'p', 1, 1, 0, 100
 
-        blocks: series_id, hour, samples, first_offset_ms, last_offset_ms, gap_ms
-        3, 0, 60, 0, 3540000, 60000
-        7, 0, 60, 0, 3540000, 60000
-        """,
-        """
-        FROM silences
-        gpus | there | 3540000 | -
-        """,
-        {"source": "s", "from_ms": 0, "to_ms": 14400000, "tolerance_ms": 600000},
-    ),
-    "a family is silent from the last sample before to the next": Rule(
-        "store/sql/silent_families",
-        """
-        series: series_id, source, metric, labels
-        1, 's', 'kube_pod_info', MAP {'cluster': 'c'}
+nodes: node_id, node, gpu_count
+1, 'n', 8
 
-        states: series_id, value, first_ms, last_ms
-        1, 1, 0, 1h
-        1, 1, 2h, 4h
+activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR, \
+gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE, first_ms BIGINT
+1, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', 100, 0
+2, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'whole', NULL, 0
+3, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'compared', 1, 0
+4, 'c', 'ns', 'p', 'h', 'GPU-1', '', 'memory', 0.5, 0
+->
+FROM activity_devices ORDER BY series_id
+5 | 1 | GPU-1/ | activity | 1 | 10 | 90 | -
+5 | 4 | GPU-1/ | memory | 0.5 | 10 | 90 | 1024
 
-        scrape_gaps: source, hour, gap_ms
-        's', 0, 60000
-        """,
-        """
-        family cluster from_ms to_ms
-        pods | c | 3600000 | 7200000
-        """,
-        {"source": "s", "cluster_label": "cluster", "from_ms": 0, "to_ms": 14400000, "tolerance_ms": 600000},
-    ),
-    "charges of two bills are common unless both tell what parts them": Rule(
-        "store/sql/told_pairs",
-        """
-        told_sides: side INT, batch INT, provider VARCHAR, billing_period VARCHAR, file VARCHAR
-        1, 0, 'aws', '2026-10', NULL
-        2, 1, 'aws', '2026-10', NULL
+= memory of an unheld gpu is its baseline
+# GPU-1 is named with its pod, and without one later. Of GPU-2 pods are never named: only hours without a pod count.
+store/sql/activity_devices
+params {"from_ms": 0, "to_ms": 32400000}
 
-        told_rows: side INT, batch INT, charge_key INT, charge_period_start TIMESTAMP, line_item_id VARCHAR, \
-        resource_id VARCHAR, tags MAP(VARCHAR, VARCHAR), zone VARCHAR, sku_id VARCHAR, sku_price_id VARCHAR, \
-        charge_description VARCHAR, pricing_quantity DOUBLE
-        1, 0, 7, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
-        2, 1, 7, '2026-10-01', NULL, NULL, NULL, NULL, NULL, NULL, 'a', NULL
-        1, 0, 8, '2026-10-01', NULL, NULL, NULL, NULL, NULL, NULL, 'a', NULL
-        2, 1, 8, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
-        1, 0, 9, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
-        2, 1, 9, '2026-10-01', 'y', NULL, NULL, NULL, NULL, NULL, 'a', NULL
-        1, 0, 10, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
-        2, 1, 10, '2026-10-01', 'y', NULL, NULL, NULL, NULL, NULL, 'b', NULL
-        """,
-        """
-        common
-        3
-        """,
-        after="store/sql/bill_macros",
-    ),
-    "metrics tell of which clusters they tell quotas limits and priorities": Rule(
-        "questions/policy/facts",
-        """
-        series: series_id, cluster, metric, labels
-        0, 'c', 'kube_resourcequota', MAP {'namespace': 'a', 'resource': 'requests.nvidia.com/gpu'}
-        1, 'c', 'kube_resourcequota', MAP {'namespace': 'b', 'resource': 'requests.cpu'}
-        2, 'c', 'kube_limitrange', MAP {'exported_namespace': 'd', 'namespace': 'x', 'resource': 'nvidia.com/gpu'}
-        3, 'c', 'kube_limitrange', MAP {'namespace': 'late', 'resource': 'nvidia.com/gpu'}
-        4, 'c', 'karpenter_nodepools_limit', MAP {'nodepool': 'p', 'resource_type': 'cpu'}
-        5, 'c', 'karpenter_nodepools_usage', MAP {'nodepool': 'q', 'resource_type': 'cpu'}
-        6, 'c', 'karpenter_nodepools_usage', MAP {'nodepool': 'r', 'resource_type': 'nvidia.com/gpu'}
-        7, 'c', 'kube_pod_info', MAP {'uid': 'u1', 'priority_class': 'high'}
-        8, 'c', 'kube_pod_info', MAP {'uid': 'u2', 'priority_class': ''}
-        9, 'c', 'kube_node_info', MAP {'uid': 'u3', 'priority_class': 'x'}
+nodes: node_id, cluster, node, gpu_count
+1, 'c', 'n', 8
+2, 'c', 'm', 1
 
-        states: series_id, first_ms, last_ms
-        0, 0, 50
-        1, 0, 50
-        2, 0, 50
-        3, 0, 5
-        4, 0, 50
-        5, 0, 50
-        6, 0, 50
-        7, 0, 50
-        8, 0, 50
-        9, 0, 50
+allocations: allocation_id, cluster, namespace, pod, node_id, gpus, held_from_ms, held_to_ms
+5, 'c', 'ns', 'p', 1, 1, 0, 1h
+6, 'c', 'ns', 'q', 1, 1, 0, 9h
+7, 'c', 'ns', 'r', 2, 1, 1h, 3h
 
-        nodes: node_id, cluster, labels
-        1, 'c', MAP {'label_karpenter_sh_nodepool': 'p'}
-        2, 'c', MAP {'label_karpenter_sh_provisioner_name': 'old'}
-        3, 'c', MAP {}
-        """,
-        """
-        kind cluster name
-        limit_range | c | d
-        limit_range_told | c |
-        node_pool | c | 1 p
-        node_pool | c | 2 old
-        node_pool_limit | c | p
-        node_pool_limit_told | c |
-        priority_class | c | u1
-        priority_class_told | c |
-        quota | c | a
-        quota_told | c |
-        """,
-        {"from_ms": 10, "to_ms": 90, "accelerators": "nvidia_com_gpu", "other_resources": "cpu|memory"},
-    ),
-}
+activity_series: series_id INT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, host VARCHAR, uuid VARCHAR, \
+gpu_instance_id VARCHAR, part VARCHAR, scale DOUBLE, first_ms BIGINT
+1, 'c', 'ns', 'p', 'n', 'GPU-1', '', 'memory', 1, 1h
+2, 'c', NULL, NULL, 'n', 'GPU-1', '', 'memory', 1, 0
+3, 'c', NULL, NULL, 'm', 'GPU-2', '', 'memory', 1, 0
 
+blocks: series_id, hour, samples, value_sum
+2, 0, 2, 140000
+1, 1, 2, 74000
+2, 1, 2, 3000
+2, 2, 2, 3200
+2, 3, 2, 60000
+3, 0, 2, 1400
+3, 1, 2, 40000
+3, 2, 2, 42000
+->
+SELECT series_id, empty_mib FROM activity_devices ORDER BY series_id
+1 | 1664
+3 | 764
 
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+= an hour is settled by answers an hour after its silence ended
+store/sql/incomplete_hours
+params {"source": "s", "from_hour": 0, "to_hour": 3}
+
+asked_hours: source, hour, first_at, last_at, is_partial
+'s', 0, '2026-10-01 10:00', '2026-10-01 12:00', false
+'s', 1, '2026-10-01 11:30', '2026-10-01 12:00', true
+'s', 2, '2026-10-01 10:30', '2026-10-01 12:00', false
+
+silences: family VARCHAR, cluster VARCHAR, from_ms BIGINT, to_ms BIGINT
+'gpus', 'c', 1800000, 5400000
+'nodes', 'c', 1800000, 3599999
+->
+hour family cluster from_ms to_ms is_settled
+0 | gpus | c | 1800000 | 5400000 | False
+0 | nodes | c | 1800000 | 3599999 | True
+1 | gpus | c | 1800000 | 5400000 | False
+1 | partial | - | 3600000 | 7200000 | False
+
+= a target that is heard at the end of the time does not lag
+store/sql/lagging_targets
+params {"source": "s", "cluster_label": "cluster", "from_ms": 10, "to_ms": 100}
+
+series: series_id, source, cluster, metric, labels
+0, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'early', 'instance': 'i'}
+1, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'late', 'instance': 'i'}
+2, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'until then', 'instance': 'i'}
+3, 's', 'c', 'kube_node_info', MAP {'cluster': 'c', 'job': 'since then', 'instance': 'i'}
+
+states: series_id, value, first_ms, last_ms
+0, 1, 0, 9
+1, 1, 0, 99
+2, 1, 0, 100
+3, 1, 0, 10
+->
+metric cluster job instances last_ms
+kube_node_info | c | late | ['i'] | 99
+kube_node_info | c | since then | ['i'] | 10
+
+= gpus are silent only while their node offers some
+store/sql/silences
+params {"source": "s", "from_ms": 0, "to_ms": 14400000, "tolerance_ms": 600000}
+
+series: series_id, source, cluster, metric, labels
+0, 's', 'gone', 'kube_node_info', MAP {'node': 'n'}
+1, 's', 'gone', 'kube_node_status_capacity', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
+2, 's', 'gone', 'kube_pod_container_resource_requests', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
+3, 's', 'gone', 'DCGM_FI_DEV_GPU_UTIL', MAP {'node': 'n', 'UUID': 'GPU-1'}
+4, 's', 'there', 'kube_node_info', MAP {'node': 'n'}
+5, 's', 'there', 'kube_node_status_capacity', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
+6, 's', 'there', 'kube_pod_container_resource_requests', MAP {'node': 'n', 'resource': 'nvidia_com_gpu'}
+7, 's', 'there', 'DCGM_FI_DEV_GPU_UTIL', MAP {'node': 'n', 'UUID': 'GPU-1'}
+
+states: series_id, value, first_ms, last_ms
+0, 1, 0, 4h
+1, 1, 0, 1h
+2, 1, 0, 4h
+4, 1, 0, 4h
+5, 1, 0, 4h
+6, 1, 0, 4h
+
+blocks: series_id, hour, samples, first_offset_ms, last_offset_ms, gap_ms
+3, 0, 60, 0, 3540000, 60000
+7, 0, 60, 0, 3540000, 60000
+->
+FROM silences
+gpus | there | 3540000 | -
+
+= a family is silent from the last sample before to the next
+store/sql/silent_families
+params {"source": "s", "cluster_label": "cluster", "from_ms": 0, "to_ms": 14400000, "tolerance_ms": 600000}
+
+series: series_id, source, metric, labels
+1, 's', 'kube_pod_info', MAP {'cluster': 'c'}
+
+states: series_id, value, first_ms, last_ms
+1, 1, 0, 1h
+1, 1, 2h, 4h
+
+scrape_gaps: source, hour, gap_ms
+'s', 0, 60000
+->
+family cluster from_ms to_ms
+pods | c | 3600000 | 7200000
+
+= charges of two bills are common unless both tell what parts them
+store/sql/told_pairs
+after store/sql/bill_macros
+
+told_sides: side INT, batch INT, provider VARCHAR, billing_period VARCHAR, file VARCHAR
+1, 0, 'aws', '2026-10', NULL
+2, 1, 'aws', '2026-10', NULL
+
+told_rows: side INT, batch INT, charge_key INT, charge_period_start TIMESTAMP, line_item_id VARCHAR, \
+resource_id VARCHAR, tags MAP(VARCHAR, VARCHAR), zone VARCHAR, sku_id VARCHAR, sku_price_id VARCHAR, \
+charge_description VARCHAR, pricing_quantity DOUBLE
+1, 0, 7, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
+2, 1, 7, '2026-10-01', NULL, NULL, NULL, NULL, NULL, NULL, 'a', NULL
+1, 0, 8, '2026-10-01', NULL, NULL, NULL, NULL, NULL, NULL, 'a', NULL
+2, 1, 8, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
+1, 0, 9, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
+2, 1, 9, '2026-10-01', 'y', NULL, NULL, NULL, NULL, NULL, 'a', NULL
+1, 0, 10, '2026-10-01', 'x', NULL, NULL, NULL, NULL, NULL, 'a', NULL
+2, 1, 10, '2026-10-01', 'y', NULL, NULL, NULL, NULL, NULL, 'b', NULL
+->
+common
+3
+
+= metrics tell of which clusters they tell quotas limits and priorities
+questions/policy/facts
+params {"from_ms": 10, "to_ms": 90, "accelerators": "nvidia_com_gpu", "other_resources": "cpu|memory"}
+
+series: series_id, cluster, metric, labels
+0, 'c', 'kube_resourcequota', MAP {'namespace': 'a', 'resource': 'requests.nvidia.com/gpu'}
+1, 'c', 'kube_resourcequota', MAP {'namespace': 'b', 'resource': 'requests.cpu'}
+2, 'c', 'kube_limitrange', MAP {'exported_namespace': 'd', 'namespace': 'x', 'resource': 'nvidia.com/gpu'}
+3, 'c', 'kube_limitrange', MAP {'namespace': 'late', 'resource': 'nvidia.com/gpu'}
+4, 'c', 'karpenter_nodepools_limit', MAP {'nodepool': 'p', 'resource_type': 'cpu'}
+5, 'c', 'karpenter_nodepools_usage', MAP {'nodepool': 'q', 'resource_type': 'cpu'}
+6, 'c', 'karpenter_nodepools_usage', MAP {'nodepool': 'r', 'resource_type': 'nvidia.com/gpu'}
+7, 'c', 'kube_pod_info', MAP {'uid': 'u1', 'priority_class': 'high'}
+8, 'c', 'kube_pod_info', MAP {'uid': 'u2', 'priority_class': ''}
+9, 'c', 'kube_node_info', MAP {'uid': 'u3', 'priority_class': 'x'}
+
+states: series_id, first_ms, last_ms
+0, 0, 50
+1, 0, 50
+2, 0, 50
+3, 0, 5
+4, 0, 50
+5, 0, 50
+6, 0, 50
+7, 0, 50
+8, 0, 50
+9, 0, 50
+
+nodes: node_id, cluster, labels
+1, 'c', MAP {'label_karpenter_sh_nodepool': 'p'}
+2, 'c', MAP {'label_karpenter_sh_provisioner_name': 'old'}
+3, 'c', MAP {}
+->
+kind cluster name
+limit_range | c | d
+limit_range_told | c |
+node_pool | c | 1 p
+node_pool | c | 2 old
+node_pool_limit | c | p
+node_pool_limit_told | c |
+priority_class | c | u1
+priority_class_told | c |
+quota | c | a
+quota_told | c |
+""")
 
 
 HELD = """

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.unit.stage_tables import Rule, Tables
+from tests.unit.stage_tables import Tables, rule_test
 
 HOUR = 3_600_000
 _CELLS = (
@@ -14,81 +12,70 @@ _CELLS = (
 )
 _API_SHARES = "api_shares: charge_ids VARCHAR[], start_ms BIGINT, end_ms BIGINT, team VARCHAR, share DOUBLE"
 
-RULES = {
-    "what holders and their node leave of a charge is outside the life of the node": Rule(
-        "publish/focus/20_holders",
-        """
-        focus_charges: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT
-        'i-1', 0, 1h
+test_rule = rule_test("""
+= what holders and their node leave of a charge is outside the life of the node
+publish/focus/20_holders
 
-        billed_hours: instance_key, from_ms, to_ms, instance_hours
-        'i-1', 0, 1h, 1
+focus_charges: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT
+'i-1', 0, 1h
 
-        billed_nodes: instance_key, node_id
-        'i-1', 1
+billed_hours: instance_key, from_ms, to_ms, instance_hours
+'i-1', 0, 1h, 1
 
-        nodes: node_id, cluster, node, gpu_count, up_from_ms, up_to_ms
-        1, 'c', 'n', 8, 0, 2700000
+billed_nodes: instance_key, node_id
+'i-1', 1
 
-        collected: cluster, from_ms, to_ms
-        'c', 0, 1h
+nodes: node_id, cluster, node, gpu_count, up_from_ms, up_to_ms
+1, 'c', 'n', 8, 0, 2700000
 
-        allocations: allocation_id, namespace, workload
-        5, 'ns', 'w'
+collected: cluster, from_ms, to_ms
+'c', 0, 1h
 
-        hours: node_id INT, allocation_id INT, kind VARCHAR, team VARCHAR, from_ms BIGINT, to_ms BIGINT, cost MONEY, \
-        unallocated_cost MONEY, not_collected_cost MONEY, estimated_cost MONEY, allocated_gpu_ms DOUBLE, \
-        unallocated_gpu_ms DOUBLE, not_collected_gpu_ms DOUBLE
-        1, 5, 'allocated', 'red', 0, 2700000, 2, 0, 0, 0, 2h, 0, 0
-        1, NULL, 'unallocated', NULL, 0, 2700000, 0, 1, 0, 0, 0, 1h, 0
+allocations: allocation_id, namespace, workload
+5, 'ns', 'w'
 
-        api_shares: charge_ids VARCHAR[], start_ms BIGINT, end_ms BIGINT, team VARCHAR, share DOUBLE
-        ['7'], 0, 1h, 'blue', 1
-        """,
-        """
-        SELECT instance_key, kind, team, share, gpu_hours FROM focus_holders ORDER BY ALL
-        api 7 | api | blue | 1 | 0
-        i-1 | allocated | red | 0.5 | 2
-        i-1 | outside_node_life | - | 0.25 | -
-        i-1 | unallocated | - | 0.25 | 1
-        """,
-    ),
-    "the first of equal shares takes what rounding leaves of every amount": Rule(
-        "publish/focus/40_splits",
-        """
-        focus_charges: charge_id INT, instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, kind VARCHAR, \
-        charge_category VARCHAR,list_unit_price DECIMAL(38, 12), contracted_unit_price DECIMAL(38, 12), \
-        billed_cost DECIMAL(38, 12), effective_cost DECIMAL(38, 12), list_cost DECIMAL(38, 12), contracted_cost DECIMAL(38, \
-        12), pricing_quantity DECIMAL(38, 12), consumed_quantity DECIMAL(38, 12), commitment_discount_quantity DECIMAL(38, \
-        12), commitment_discount_id VARCHAR, pricing_category VARCHAR, instance_hours DOUBLE
-        1, 'i-1', 0, 1h, 'instance', 'Usage', NULL, NULL, 1, 2, 8, 4, 1, 5, 7, 'sp-1', 'Committed', 1
+hours: node_id INT, allocation_id INT, kind VARCHAR, team VARCHAR, from_ms BIGINT, to_ms BIGINT, cost MONEY, \
+unallocated_cost MONEY, not_collected_cost MONEY, estimated_cost MONEY, allocated_gpu_ms DOUBLE, \
+unallocated_gpu_ms DOUBLE, not_collected_gpu_ms DOUBLE
+1, 5, 'allocated', 'red', 0, 2700000, 2, 0, 0, 0, 2h, 0, 0
+1, NULL, 'unallocated', NULL, 0, 2700000, 0, 1, 0, 0, 0, 1h, 0
 
-        focus_holders: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, kind VARCHAR, team VARCHAR, cluster VARCHAR, \
-        node VARCHAR, namespace VARCHAR, workload VARCHAR, gpu_model VARCHAR, capacity_type VARCHAR, gpu_hours DOUBLE, \
-        share DOUBLE
-        'i-1', 0, 1h, 'allocated', 'a', 'c', 'n', NULL, NULL, NULL, NULL, 1, 1/3
-        'i-1', 0, 1h, 'allocated', 'b', 'c', 'n', NULL, NULL, NULL, NULL, 1, 1/3
-        'i-1', 0, 1h, 'allocated', 'c', 'c', 'n', NULL, NULL, NULL, NULL, 1, 1/3
-        """,
-        """
-        SELECT ratio, billed_cost, effective_cost, list_cost, contracted_cost, pricing_quantity, consumed_quantity, \
-        commitment_discount_quantity, instance_hours FROM focus_splits WHERE team = 'a'
-        0.333333333334 | 0.333333333334 | 0.666666666666 | 2.666666666666 | 1.333333333334 | 0.333333333334 | \
-        1.666666666666 | 2.333333333334 | 0.333333333334
+api_shares: charge_ids VARCHAR[], start_ms BIGINT, end_ms BIGINT, team VARCHAR, share DOUBLE
+['7'], 0, 1h, 'blue', 1
+->
+SELECT instance_key, kind, team, share, gpu_hours FROM focus_holders ORDER BY ALL
+api 7 | api | blue | 1 | 0
+i-1 | allocated | red | 0.5 | 2
+i-1 | outside_node_life | - | 0.25 | -
+i-1 | unallocated | - | 0.25 | 1
 
-        SELECT ratio, billed_cost, effective_cost, list_cost, contracted_cost, pricing_quantity, consumed_quantity, \
-        commitment_discount_quantity, instance_hours FROM focus_splits WHERE team = 'b'
-        0.333333333333 | 0.333333333333 | 0.666666666667 | 2.666666666667 | 1.333333333333 | 0.333333333333 | \
-        1.666666666667 | 2.333333333333 | 0.333333333333
-        """,
-    ),
-}
+= the first of equal shares takes what rounding leaves of every amount
+publish/focus/40_splits
 
+focus_charges: charge_id INT, instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, kind VARCHAR, \
+charge_category VARCHAR,list_unit_price DECIMAL(38, 12), contracted_unit_price DECIMAL(38, 12), \
+billed_cost DECIMAL(38, 12), effective_cost DECIMAL(38, 12), list_cost DECIMAL(38, 12), contracted_cost DECIMAL(38, \
+12), pricing_quantity DECIMAL(38, 12), consumed_quantity DECIMAL(38, 12), commitment_discount_quantity DECIMAL(38, \
+12), commitment_discount_id VARCHAR, pricing_category VARCHAR, instance_hours DOUBLE
+1, 'i-1', 0, 1h, 'instance', 'Usage', NULL, NULL, 1, 2, 8, 4, 1, 5, 7, 'sp-1', 'Committed', 1
 
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+focus_holders: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, kind VARCHAR, team VARCHAR, cluster VARCHAR, \
+node VARCHAR, namespace VARCHAR, workload VARCHAR, gpu_model VARCHAR, capacity_type VARCHAR, gpu_hours DOUBLE, \
+share DOUBLE
+'i-1', 0, 1h, 'allocated', 'a', 'c', 'n', NULL, NULL, NULL, NULL, 1, 1/3
+'i-1', 0, 1h, 'allocated', 'b', 'c', 'n', NULL, NULL, NULL, NULL, 1, 1/3
+'i-1', 0, 1h, 'allocated', 'c', 'c', 'n', NULL, NULL, NULL, NULL, 1, 1/3
+->
+SELECT ratio, billed_cost, effective_cost, list_cost, contracted_cost, pricing_quantity, consumed_quantity, \
+commitment_discount_quantity, instance_hours FROM focus_splits WHERE team = 'a'
+0.333333333334 | 0.333333333334 | 0.666666666666 | 2.666666666666 | 1.333333333334 | 0.333333333334 | \
+1.666666666666 | 2.333333333334 | 0.333333333334
+
+SELECT ratio, billed_cost, effective_cost, list_cost, contracted_cost, pricing_quantity, consumed_quantity, \
+commitment_discount_quantity, instance_hours FROM focus_splits WHERE team = 'b'
+0.333333333333 | 0.333333333333 | 0.666666666667 | 2.666666666667 | 1.333333333333 | 0.333333333333 | \
+1.666666666667 | 2.333333333333 | 0.333333333333
+""")
 
 
 def test_an_estimate_of_what_nobody_held_counts_the_part_that_no_bill_covers(tables: Tables) -> None:

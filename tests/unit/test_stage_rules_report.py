@@ -2,327 +2,292 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.unit.stage_tables import Rule
+from tests.unit.stage_tables import rule_test
 
 _WORK = (
     "unit_work: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, model VARCHAR, tenant VARCHAR, day DATE,"
     " unit VARCHAR, amount DOUBLE, weight DOUBLE, failed DOUBLE"
 )
 
-RULES = {
-    "models of a workload share its cost and gpu time by their work": Rule(
-        "questions/units/60_serving",
-        """
-        unit_cells: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, day DATE, team VARCHAR, cost MONEY, \
-        idle_cost MONEY, allocated_gpu_ms DOUBLE, active_gpu_ms DOUBLE, is_selected BOOLEAN
-        'c', 'ns', 'w', '2026-10-01', 'red', 8, 4, 400, 40, true
+test_rule = rule_test("""
+= models of a workload share its cost and gpu time by their work
+questions/units/60_serving
 
-        unit_work: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, model VARCHAR, tenant VARCHAR, day DATE, \
-        unit VARCHAR, amount DOUBLE, weight DOUBLE, failed DOUBLE
-        'c', 'ns', 'w', 'a', NULL, '2026-10-01', 'generation_token', 10, 1, 0
-        'c', 'ns', 'w', 'b', NULL, '2026-10-01', 'generation_token', 30, 3, 0
-        """,
-        """
-        SELECT model, cost, idle_cost, allocated_gpu_ms, active_gpu_ms FROM unit_serving ORDER BY model
-        a | 2 | 1 | 100 | 10
-        b | 6 | 3 | 300 | 30
-        """,
-    ),
-    "tenants share each cost of a model by the tokens that it is of": Rule(
-        "questions/units/67_tenants",
-        """
-        unit_tokens: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, team VARCHAR, model VARCHAR, day DATE, \
-        amounts MAP(VARCHAR, DOUBLE), prompt_cost MONEY, generation_cost MONEY, unserved_cost MONEY, idle_cost MONEY, \
-        cache_saved_cost MONEY, request_time_prompt_cost MONEY, request_time_generation_cost MONEY, \
-        prompt_workloads VARCHAR[], generation_workloads VARCHAR[], weight DOUBLE, prompt_weight DOUBLE, \
-        allocated_gpu_ms DOUBLE, active_gpu_ms DOUBLE
-        'c', 'ns', 'w', 'red', 'm', '2026-10-01', MAP {'prompt_token': 20, 'generation_token': 40}, 4, 4, 0, 2, NULL, 10, \
-        8, ['w'], ['w'], 2, 1, 800, 80
+unit_cells: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, day DATE, team VARCHAR, cost MONEY, \
+idle_cost MONEY, allocated_gpu_ms DOUBLE, active_gpu_ms DOUBLE, is_selected BOOLEAN
+'c', 'ns', 'w', '2026-10-01', 'red', 8, 4, 400, 40, true
 
-        unit_work: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, model VARCHAR, tenant VARCHAR, day DATE, \
-        unit VARCHAR, amount DOUBLE, weight DOUBLE, failed DOUBLE
-        'c', 'ns', 'w', 'm', 'a', '2026-10-01', 'prompt_token', 10, 1, 0
-        'c', 'ns', 'w', 'm', 'b', '2026-10-01', 'prompt_token', 10, 1, 0
-        'c', 'ns', 'w', 'm', 'a', '2026-10-01', 'generation_token', 10, 1, 0
-        'c', 'ns', 'w', 'm', 'b', '2026-10-01', 'generation_token', 30, 3, 0
-        """,
-        """
-        SELECT tenant, prompt_cost, generation_cost, cost, request_time_prompt_cost, request_time_generation_cost, \
-        allocated_gpu_ms, active_gpu_ms FROM unit_tenants ORDER BY tenant
-        a | 2 | 1 | 3 | 5 | 2 | 300 | 30
-        b | 2 | 3 | 5 | 5 | 6 | 500 | 50
-        """,
-        {"keeps_idle": False},
-    ),
-    "a failed run has saved what its own workload tells": Rule(
-        "questions/waste/20_pods",
-        """
-        allocations: allocation_id, cluster, namespace, workload, pod, uid, node_id, gpus, held_from_ms, held_to_ms
-        1, 'c', 'ns', 'Job/a', 'a-0', 'ua', 7, 8, 0, 100
-        2, 'c', 'ns', 'Job/b', 'b-0', 'ub', 7, 8, 0, 100
+unit_work: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, model VARCHAR, tenant VARCHAR, day DATE, \
+unit VARCHAR, amount DOUBLE, weight DOUBLE, failed DOUBLE
+'c', 'ns', 'w', 'a', NULL, '2026-10-01', 'generation_token', 10, 1, 0
+'c', 'ns', 'w', 'b', NULL, '2026-10-01', 'generation_token', 30, 3, 0
+->
+SELECT model, cost, idle_cost, allocated_gpu_ms, active_gpu_ms FROM unit_serving ORDER BY model
+a | 2 | 1 | 100 | 10
+b | 6 | 3 | 300 | 30
 
-        allocation_traits: allocation_id, workload_type, failed
-        1, 'training', true
-        2, 'training', true
+= tenants share each cost of a model by the tokens that it is of
+questions/units/67_tenants
+params {"keeps_idle": False}
 
-        progress_series: series_id, cluster, namespace, workload, pod, unit, is_failure, kind
-        1, 'c', 'ns', NULL, 'a-0', 'epoch', false, 'event'
+unit_tokens: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, team VARCHAR, model VARCHAR, day DATE, \
+amounts MAP(VARCHAR, DOUBLE), prompt_cost MONEY, generation_cost MONEY, unserved_cost MONEY, idle_cost MONEY, \
+cache_saved_cost MONEY, request_time_prompt_cost MONEY, request_time_generation_cost MONEY, \
+prompt_workloads VARCHAR[], generation_workloads VARCHAR[], weight DOUBLE, prompt_weight DOUBLE, \
+allocated_gpu_ms DOUBLE, active_gpu_ms DOUBLE
+'c', 'ns', 'w', 'red', 'm', '2026-10-01', MAP {'prompt_token': 20, 'generation_token': 40}, 4, 4, 0, 2, NULL, 10, \
+8, ['w'], ['w'], 2, 1, 800, 80
 
-        progress_values: series_id, at_ms, value
-        1, 60, 1
-        """,
-        """
-        SELECT workload, lost_from_ms FROM waste_pods ORDER BY workload
-        Job/a | 60
-        Job/b | 0
-        """,
-        {"forgotten_after_ms": 10},
-        known={"report_from_ms": 0, "report_to_ms": 100},
-    ),
-    "time before a pod ran takes its part of the idle cost": Rule(
-        "questions/waste/30_held",
-        """
-        waste_held_cells: node_id INT, allocation_id INT, team VARCHAR, time_bucket BIGINT, from_ms BIGINT, to_ms BIGINT, \
-        allocated_gpu_ms DOUBLE, idle_gpu_ms DOUBLE, active_gpu_ms DOUBLE, unmeasured_gpu_ms DOUBLE, cost MONEY, \
-        idle_cost MONEY
-        1, 5, 'red', 0, 0, 100, 100, 40, 60, 0, 50, 20
+unit_work: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, model VARCHAR, tenant VARCHAR, day DATE, \
+unit VARCHAR, amount DOUBLE, weight DOUBLE, failed DOUBLE
+'c', 'ns', 'w', 'm', 'a', '2026-10-01', 'prompt_token', 10, 1, 0
+'c', 'ns', 'w', 'm', 'b', '2026-10-01', 'prompt_token', 10, 1, 0
+'c', 'ns', 'w', 'm', 'a', '2026-10-01', 'generation_token', 10, 1, 0
+'c', 'ns', 'w', 'm', 'b', '2026-10-01', 'generation_token', 30, 3, 0
+->
+SELECT tenant, prompt_cost, generation_cost, cost, request_time_prompt_cost, request_time_generation_cost, \
+allocated_gpu_ms, active_gpu_ms FROM unit_tenants ORDER BY tenant
+a | 2 | 1 | 3 | 5 | 2 | 300 | 30
+b | 2 | 3 | 5 | 5 | 6 | 500 | 50
 
-        waste_pods: allocation_id INT, cluster VARCHAR, namespace VARCHAR, workload VARCHAR, workload_type VARCHAR, \
-        gpus DOUBLE, held_from_ms BIGINT, held_to_ms BIGINT, started_ms BIGINT, lost_from_ms BIGINT, forgotten_from_ms BIGINT
-        5, 'c', 'ns', 'w', 'training', 1, 0, 100, 10, NULL, NULL
+= a failed run has saved what its own workload tells
+questions/waste/20_pods
+params {"forgotten_after_ms": 10}
+known {"report_from_ms": 0, "report_to_ms": 100}
 
-        waste_serving: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, from_ms BIGINT, idle_part DOUBLE, \
-        active_part DOUBLE
-        """,
-        """
-        SELECT starting_gpu_ms, starting_cost, idle_gpu_ms, idle_cost, work_gpu_ms, work_cost FROM waste_held
-        10 | 5 | 30 | 15 | 60 | 30
-        """,
-        known={"waste_by_gpus": False},
-    ),
-    "names beyond those that stand alone are in one layer without a name": Rule(
-        "questions/report/series/30_stack",
-        """
-        series_rows: moment INT, kind VARCHAR, team VARCHAR, namespace VARCHAR, workload VARCHAR, cluster VARCHAR, \
-        gpu_model VARCHAR, capacity_type VARCHAR, cost MONEY, unallocated_cost MONEY, not_collected_cost MONEY
-        1, 'allocated', 'a', NULL, NULL, NULL, NULL, NULL, 8, 0, 0
-        1, 'allocated', 'b', NULL, NULL, NULL, NULL, NULL, 4, 0, 0
-        1, 'allocated', 'c', NULL, NULL, NULL, NULL, NULL, 2, 0, 0
-        1, 'allocated', 'd', NULL, NULL, NULL, NULL, NULL, 1, 0, 0
-        1, 'unallocated', NULL, NULL, NULL, NULL, NULL, NULL, 0, 16, 0
-        """,
-        """
-        kind rank name names cost
-        named | 1 | a | 3 | 8
-        others | - | - | 3 | 7
-        unallocated | - | - | 3 | 16
-        """,
-        {"by": "team", "apart": True, "most": 1, "each_team": False},
-    ),
-    "a gauge of an unknown scrape interval holds for a minute after its last sample": Rule(
-        "questions/queue/10_runs",
-        """
-        series: series_id, source, cluster, metric, labels
-        1, 's', 'c', 'kueue_pending_workloads', MAP {'cluster_queue': 'q', 'job': 'kueue', 'instance': 'i'}
-        2, 's', 'known', 'kueue_pending_workloads', MAP {'cluster_queue': 'q', 'job': 'kueue', 'instance': 'i'}
+allocations: allocation_id, cluster, namespace, workload, pod, uid, node_id, gpus, held_from_ms, held_to_ms
+1, 'c', 'ns', 'Job/a', 'a-0', 'ua', 7, 8, 0, 100
+2, 'c', 'ns', 'Job/b', 'b-0', 'ub', 7, 8, 0, 100
 
-        states: series_id, value, first_ms, last_ms
-        1, 2, 0, 1000
-        2, 2, 0, 1000
+allocation_traits: allocation_id, workload_type, failed
+1, 'training', true
+2, 'training', true
 
-        scrape_gaps: source, cluster, job, instance, gap_ms
-        's', 'known', 'kueue', 'i', 15000
-        """,
-        """
-        SELECT cluster, from_ms, to_ms FROM queue_runs ORDER BY cluster
-        c | 0 | 61000
-        known | 0 | 16000
-        """,
-        {"from_ms": 0, "to_ms": 3600000, "clusters": [], "queues": []},
-        after="store/sql/filters",
-    ),
-    "the most that a queue used is of the period alone": Rule(
-        "questions/queue/50_sums",
-        """
-        queue_parts: cluster VARCHAR, cluster_queue VARCHAR, resource VARCHAR, from_ms BIGINT, to_ms BIGINT, quota DOUBLE, \
-        used DOUBLE, pending DOUBLE
-        'c', 'q', 'gpu', 0, 100, 8, 9, 5
-        'c', 'q', 'gpu', 100, 200, 6, 4, 4
-        'c', 'q', 'gpu', 200, 400, 6, 7, 1
-        """,
-        """
-        SELECT quota, used_average, used_p95, used_max, borrowed_max, pending_average, pending_max FROM queue_sums
-        6 | 6 | 7 | 7 | 1 | 2 | 4
-        """,
-        {"from_ms": 100, "to_ms": 400, "since_ms": 100, "half_life_ms": 100},
-    ),
-    "a job of slurm is counted by partition qos and account": Rule(
-        "questions/queue/70_slurm_waits",
-        """
-        slurm_runs: job_id, submit_ms, eligible_ms, start_ms, state, account, cluster, partition, qos, alloc_tres
-        7, 105000, 115000, 125000, 'PREEMPTED', 'a', 'c', 'p', 'q', 'gres/gpu=1'
-        8, 100000, NULL, 100000, 'COMPLETED', 'b', 'c', 'p', 'q', 'gres/gpu=1'
-        9, 50000, NULL, 90000, 'RUNNING', 'c', 'c', 'p', 'q', 'gres/gpu=1'
-        10, 150000, NULL, 200000, 'RUNNING', 'a', 'c', 'p', 'q', 'gres/gpu=1'
-        11, 120000, NULL, 130000, 'PREEMPTED', 'a', 'c', 'p', 'q', 'gres/gpu=1'
-        12, 100000, NULL, 110000, 'PREEMPTED', 'd', 'c', 'p', 'q', 'gres/gpu=1'
-        13, 100000, NULL, 110000, 'COMPLETED', 'a', 'c', 'p', 'q', 'cpu=1'
+progress_series: series_id, cluster, namespace, workload, pod, unit, is_failure, kind
+1, 'c', 'ns', NULL, 'a-0', 'epoch', false, 'event'
 
-        allocations: allocation_id, cluster, uid, account
-        1, 'c', '7@105000/x', 'a'
-        2, 'c', '9@50000/y', 'c'
-        3, 'c', '12@100000/y', 'd'
+progress_values: series_id, at_ms, value
+1, 60, 1
+->
+SELECT workload, lost_from_ms FROM waste_pods ORDER BY workload
+Job/a | 60
+Job/b | 0
 
-        hours: allocation_id INT, allocated_gpu_ms DOUBLE, cost MONEY
-        1, 1h, 3
-        1, 1h, 1
-        2, 1h, 5
-        3, 1h, 2
-        """,
-        """
-        cluster by name started wait_p50_seconds wait_p95_seconds eligible_wait_p50_seconds eligible_wait_p95_seconds \
-        gpu_hours cost preempted preempted_cost
-        c | account | c | 0 | - | - | - | - | 1 | 5 | 0 | 0
-        c | account | a | 2 | 15 | 19.5 | 10 | 10 | 2 | 4 | 1 | 4
-        c | account | d | 1 | 10 | 10 | 10 | 10 | 1 | 2 | 1 | 2
-        c | account | b | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0
-        c | partition | p | 4 | 10 | 18.499999999999996 | 10 | 10 | 4 | 11 | 2 | 6
-        c | qos | q | 4 | 10 | 18.499999999999996 | 10 | 10 | 4 | 11 | 2 | 6
-        """,
-        {"from_ms": 100000, "to_ms": 200000, "clusters": []},
-        after="store/sql/filters",
-    ),
-    "nodes on which those asked for held nothing are not explained": Rule(
-        "questions/explain/20_nodes",
-        """
-        nodes: node_id, cluster, node
-        1, 'c', 'a'
-        2, 'c', 'b'
+= time before a pod ran takes its part of the idle cost
+questions/waste/30_held
+known {"waste_by_gpus": False}
 
-        cost_rows: node_id INT, kind VARCHAR, allocated_gpu_ms DOUBLE, cost MONEY, estimated_cost MONEY
-        1, 'allocated', 10, 3, 1
-        1, 'unallocated', 0, 0, 2
-        2, 'unallocated', 0, 0, 2
+waste_held_cells: node_id INT, allocation_id INT, team VARCHAR, time_bucket BIGINT, from_ms BIGINT, to_ms BIGINT, \
+allocated_gpu_ms DOUBLE, idle_gpu_ms DOUBLE, active_gpu_ms DOUBLE, unmeasured_gpu_ms DOUBLE, cost MONEY, \
+idle_cost MONEY
+1, 5, 'red', 0, 0, 100, 100, 40, 60, 0, 50, 20
 
-        report_cost_cells: node_id INT, cost MONEY, unallocated_cost MONEY, not_collected_cost MONEY
-        1, 5, 0, 0
-        1, 0, 2, 1
-        2, 0, 2, 0
+waste_pods: allocation_id INT, cluster VARCHAR, namespace VARCHAR, workload VARCHAR, workload_type VARCHAR, \
+gpus DOUBLE, held_from_ms BIGINT, held_to_ms BIGINT, started_ms BIGINT, lost_from_ms BIGINT, forgotten_from_ms BIGINT
+5, 'c', 'ns', 'w', 'training', 1, 0, 100, 10, NULL, NULL
 
-        report_node_cells: node_id INT, price_source VARCHAR, node_cost MONEY
-        1, 'book', 8
-        2, 'book', 2
-        """,
-        """
-        node cost estimated_cost others_cost unallocated_cost not_collected_cost node_cost
-        a | 3 | 1 | 2 | 2 | 1 | 8
-        """,
-    ),
-    "all of an amount keeps the digits that a part may lose": Rule(
-        "questions/report/api_cost/05_macros",
-        """
+waste_serving: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, from_ms BIGINT, idle_part DOUBLE, \
+active_part DOUBLE
+->
+SELECT starting_gpu_ms, starting_cost, idle_gpu_ms, idle_cost, work_gpu_ms, work_cost FROM waste_held
+10 | 5 | 30 | 15 | 60 | 30
 
-        """,
-        """
-        SELECT money_until(123456789.123456789::DECIMAL(38, 9), share)::VARCHAR FROM unnest([0, 1, 1.5]::DOUBLE[]) AS s(share)
-        0.000000000
-        123456789.123456789
-        123456789.123456789
-        """,
-    ),
-    "bought tokens of a team are the sum of their rows": Rule(
-        "questions/report/api_cost/60_api_sums",
-        """
-        api_rows: team VARCHAR, provider VARCHAR, model VARCHAR, source VARCHAR, api_cost INT, commitment_cost INT, \
-        prompt_tokens INT, cached_tokens INT, generation_tokens INT, month INT, day INT, hour INT
-        'a', 'aws', 'm', 's', 2, 1, 20, 2, 10, 0, 0, 0
-        'a', 'aws', 'm', 's', 3, 1, 30, 3, 15, 0, 0, 0
-        'b', 'aws', 'm', 's', 7, 0, 1, 1, 1, 0, 0, 0
-        """,
-        """
-        team api_cost commitment_cost prompt_tokens cached_tokens generation_tokens
-        b | 7 | 0 | 1 | 1 | 1
-        a | 5 | 2 | 50 | 5 | 25
-        """,
-        {"by": ["team"], "each_team": False},
-        after="store/sql/filters",
-    ),
-    "a part that costs without gpu time is told of and one that has neither is not": Rule(
-        "questions/waste/50_waste_rows",
-        """
-        waste_held: node_id INT, allocation_id INT, team VARCHAR, time_bucket BIGINT, starting_gpu_ms DOUBLE, \
-        starting_cost MONEY, beyond_gpu_ms DOUBLE, beyond_cost MONEY, idle_gpu_ms DOUBLE, idle_cost MONEY, \
-        unmeasured_gpu_ms DOUBLE, unmeasured_cost MONEY, surplus_gpu_ms DOUBLE, surplus_cost MONEY, lost_gpu_ms DOUBLE, \
-        lost_cost MONEY, work_gpu_ms DOUBLE, work_cost MONEY, host_cost MONEY
-        1, 5, 'red', 0, 0, 0, 0, 0, 10, 0, 0, 0, 0.5, 0, 0, 0, 0.5, 2, 3
+= names beyond those that stand alone are in one layer without a name
+questions/report/series/30_stack
+params {"by": "team", "apart": True, "most": 1, "each_team": False}
 
-        waste_free: node_id INT, time_bucket BIGINT, unavailable_gpu_ms DOUBLE, unavailable_cost MONEY, \
-        fragmentation_gpu_ms DOUBLE, fragmentation_cost MONEY, empty_node_gpu_ms DOUBLE, empty_node_cost MONEY, \
-        between_jobs_gpu_ms DOUBLE, between_jobs_cost MONEY, host_cost MONEY
-        1, 0, 0, 0, 20, 4, 0, 0, 0, 0, 0
+series_rows: moment INT, kind VARCHAR, team VARCHAR, namespace VARCHAR, workload VARCHAR, cluster VARCHAR, \
+gpu_model VARCHAR, capacity_type VARCHAR, cost MONEY, unallocated_cost MONEY, not_collected_cost MONEY
+1, 'allocated', 'a', NULL, NULL, NULL, NULL, NULL, 8, 0, 0
+1, 'allocated', 'b', NULL, NULL, NULL, NULL, NULL, 4, 0, 0
+1, 'allocated', 'c', NULL, NULL, NULL, NULL, NULL, 2, 0, 0
+1, 'allocated', 'd', NULL, NULL, NULL, NULL, NULL, 1, 0, 0
+1, 'unallocated', NULL, NULL, NULL, NULL, NULL, NULL, 0, 16, 0
+->
+kind rank name names cost
+named | 1 | a | 3 | 8
+others | - | - | 3 | 7
+unallocated | - | - | 3 | 16
 
-        waste_cells: node_id INT, time_bucket BIGINT, kind VARCHAR, allocation_id INT, unallocated_gpu_ms DOUBLE, \
-        unallocated_cost MONEY
+= a gauge of an unknown scrape interval holds for a minute after its last sample
+questions/queue/10_runs
+params {"from_ms": 0, "to_ms": 3600000, "clusters": [], "queues": []}
+after store/sql/filters
 
-        waste_pods: allocation_id INT, namespace VARCHAR, workload VARCHAR, workload_type VARCHAR, resource VARCHAR, \
-        pod VARCHAR, uid VARCHAR
-        5, 'ns', 'Job/w', 'training', 'gpu', 'p', 'u'
+series: series_id, source, cluster, metric, labels
+1, 's', 'c', 'kueue_pending_workloads', MAP {'cluster_queue': 'q', 'job': 'kueue', 'instance': 'i'}
+2, 's', 'known', 'kueue_pending_workloads', MAP {'cluster_queue': 'q', 'job': 'kueue', 'instance': 'i'}
 
-        allocations: allocation_id
-        5
+states: series_id, value, first_ms, last_ms
+1, 2, 0, 1000
+2, 2, 0, 1000
 
-        nodes: node_id, cluster, node
-        1, 'c', 'n'
+scrape_gaps: source, cluster, job, instance, gap_ms
+'s', 'known', 'kueue', 'i', 15000
+->
+SELECT cluster, from_ms, to_ms FROM queue_runs ORDER BY cluster
+c | 0 | 61000
+known | 0 | 16000
 
-        time_buckets: from_ms BIGINT, month VARCHAR, day VARCHAR, hour VARCHAR
-        0, NULL, NULL, NULL
-        """,
-        """
-        SELECT bucket, gpu_ms, cost, team FROM waste_rows ORDER BY bucket
-        active | 0.5 | 2 | red
-        cpu_memory | 0 | 3 | red
-        data_stall | 10 | 0 | red
-        fragmentation | 20 | 4 | -
-        """,
-        {"teams": [], "namespaces": [], "clusters": [], "workloads": [], "users": []},
-        after="store/sql/filters",
-    ),
-    # The pod of one name ran as two workloads; the value came two minutes after the first, a minute before the second.
-    "progress is of the pod that held gpus nearest in time": Rule(
-        "questions/units/70_runs",
-        """
-        progress_series: series_id, identity, source, mapping, unit, kind, marks, resumes, is_failure, pod
-        1, 1, 's', 'm', 'epoch', 'gauge', 'end', false, false, 'p'
+= the most that a queue used is of the period alone
+questions/queue/50_sums
+params {"from_ms": 100, "to_ms": 400, "since_ms": 100, "half_life_ms": 100}
 
-        progress_values: series_id, at_ms, value
-        1, 6000000, 3
+queue_parts: cluster VARCHAR, cluster_queue VARCHAR, resource VARCHAR, from_ms BIGINT, to_ms BIGINT, quota DOUBLE, \
+used DOUBLE, pending DOUBLE
+'c', 'q', 'gpu', 0, 100, 8, 9, 5
+'c', 'q', 'gpu', 100, 200, 6, 4, 4
+'c', 'q', 'gpu', 200, 400, 6, 7, 1
+->
+SELECT quota, used_average, used_p95, used_max, borrowed_max, pending_average, pending_max FROM queue_sums
+6 | 6 | 7 | 7 | 1 | 2 | 4
 
-        allocations: allocation_id, cluster, namespace, workload, pod, held_from_ms, held_to_ms
-        1, 'c', 'n', 'Job/a', 'p', 0, 5880000
-        2, 'c', 'n', 'Job/b', 'p', 6060000, 6600000
+= a job of slurm is counted by partition qos and account
+questions/queue/70_slurm_waits
+params {"from_ms": 100000, "to_ms": 200000, "clusters": []}
+after store/sql/filters
 
-        allocation_traits: allocation_id
+slurm_runs: job_id, submit_ms, eligible_ms, start_ms, state, account, cluster, partition, qos, alloc_tres
+7, 105000, 115000, 125000, 'PREEMPTED', 'a', 'c', 'p', 'q', 'gres/gpu=1'
+8, 100000, NULL, 100000, 'COMPLETED', 'b', 'c', 'p', 'q', 'gres/gpu=1'
+9, 50000, NULL, 90000, 'RUNNING', 'c', 'c', 'p', 'q', 'gres/gpu=1'
+10, 150000, NULL, 200000, 'RUNNING', 'a', 'c', 'p', 'q', 'gres/gpu=1'
+11, 120000, NULL, 130000, 'PREEMPTED', 'a', 'c', 'p', 'q', 'gres/gpu=1'
+12, 100000, NULL, 110000, 'PREEMPTED', 'd', 'c', 'p', 'q', 'gres/gpu=1'
+13, 100000, NULL, 110000, 'COMPLETED', 'a', 'c', 'p', 'q', 'cpu=1'
 
-        collected: cluster
+allocations: allocation_id, cluster, uid, account
+1, 'c', '7@105000/x', 'a'
+2, 'c', '9@50000/y', 'c'
+3, 'c', '12@100000/y', 'd'
 
-        loads: kind
+hours: allocation_id INT, allocated_gpu_ms DOUBLE, cost MONEY
+1, 1h, 3
+1, 1h, 1
+2, 1h, 5
+3, 1h, 2
+->
+cluster by name started wait_p50_seconds wait_p95_seconds eligible_wait_p50_seconds eligible_wait_p95_seconds \
+gpu_hours cost preempted preempted_cost
+c | account | c | 0 | - | - | - | - | 1 | 5 | 0 | 0
+c | account | a | 2 | 15 | 19.5 | 10 | 10 | 2 | 4 | 1 | 4
+c | account | d | 1 | 10 | 10 | 10 | 10 | 1 | 2 | 1 | 2
+c | account | b | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0
+c | partition | p | 4 | 10 | 18.499999999999996 | 10 | 10 | 4 | 11 | 2 | 6
+c | qos | q | 4 | 10 | 18.499999999999996 | 10 | 10 | 4 | 11 | 2 | 6
 
-        unit_run_places: run_id VARCHAR, source VARCHAR, name VARCHAR, parent_id VARCHAR, planned_epochs DOUBLE, \
-        started_ms BIGINT, ended_ms BIGINT, status VARCHAR
-        """,
-        """
-        workload levels
-        Job/b | [3.0]
-        """,
-        {"from_ms": 0, "to_ms": 6600000},
-        after="questions/units/30_candidates",
-    ),
-}
+= nodes on which those asked for held nothing are not explained
+questions/explain/20_nodes
+
+nodes: node_id, cluster, node
+1, 'c', 'a'
+2, 'c', 'b'
+
+cost_rows: node_id INT, kind VARCHAR, allocated_gpu_ms DOUBLE, cost MONEY, estimated_cost MONEY
+1, 'allocated', 10, 3, 1
+1, 'unallocated', 0, 0, 2
+2, 'unallocated', 0, 0, 2
+
+report_cost_cells: node_id INT, cost MONEY, unallocated_cost MONEY, not_collected_cost MONEY
+1, 5, 0, 0
+1, 0, 2, 1
+2, 0, 2, 0
+
+report_node_cells: node_id INT, price_source VARCHAR, node_cost MONEY
+1, 'book', 8
+2, 'book', 2
+->
+node cost estimated_cost others_cost unallocated_cost not_collected_cost node_cost
+a | 3 | 1 | 2 | 2 | 1 | 8
+
+= all of an amount keeps the digits that a part may lose
+questions/report/api_cost/05_macros
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+->
+SELECT money_until(123456789.123456789::DECIMAL(38, 9), share)::VARCHAR FROM unnest([0, 1, 1.5]::DOUBLE[]) AS s(share)
+0.000000000
+123456789.123456789
+123456789.123456789
+
+= bought tokens of a team are the sum of their rows
+questions/report/api_cost/60_api_sums
+params {"by": ["team"], "each_team": False}
+after store/sql/filters
+
+api_rows: team VARCHAR, provider VARCHAR, model VARCHAR, source VARCHAR, api_cost INT, commitment_cost INT, \
+prompt_tokens INT, cached_tokens INT, generation_tokens INT, month INT, day INT, hour INT
+'a', 'aws', 'm', 's', 2, 1, 20, 2, 10, 0, 0, 0
+'a', 'aws', 'm', 's', 3, 1, 30, 3, 15, 0, 0, 0
+'b', 'aws', 'm', 's', 7, 0, 1, 1, 1, 0, 0, 0
+->
+team api_cost commitment_cost prompt_tokens cached_tokens generation_tokens
+b | 7 | 0 | 1 | 1 | 1
+a | 5 | 2 | 50 | 5 | 25
+
+= a part that costs without gpu time is told of and one that has neither is not
+questions/waste/50_waste_rows
+params {"teams": [], "namespaces": [], "clusters": [], "workloads": [], "users": []}
+after store/sql/filters
+
+waste_held: node_id INT, allocation_id INT, team VARCHAR, time_bucket BIGINT, starting_gpu_ms DOUBLE, \
+starting_cost MONEY, beyond_gpu_ms DOUBLE, beyond_cost MONEY, idle_gpu_ms DOUBLE, idle_cost MONEY, \
+unmeasured_gpu_ms DOUBLE, unmeasured_cost MONEY, surplus_gpu_ms DOUBLE, surplus_cost MONEY, lost_gpu_ms DOUBLE, \
+lost_cost MONEY, work_gpu_ms DOUBLE, work_cost MONEY, host_cost MONEY
+1, 5, 'red', 0, 0, 0, 0, 0, 10, 0, 0, 0, 0.5, 0, 0, 0, 0.5, 2, 3
+
+waste_free: node_id INT, time_bucket BIGINT, unavailable_gpu_ms DOUBLE, unavailable_cost MONEY, \
+fragmentation_gpu_ms DOUBLE, fragmentation_cost MONEY, empty_node_gpu_ms DOUBLE, empty_node_cost MONEY, \
+between_jobs_gpu_ms DOUBLE, between_jobs_cost MONEY, host_cost MONEY
+1, 0, 0, 0, 20, 4, 0, 0, 0, 0, 0
+
+waste_cells: node_id INT, time_bucket BIGINT, kind VARCHAR, allocation_id INT, unallocated_gpu_ms DOUBLE, \
+unallocated_cost MONEY
+
+waste_pods: allocation_id INT, namespace VARCHAR, workload VARCHAR, workload_type VARCHAR, resource VARCHAR, \
+pod VARCHAR, uid VARCHAR
+5, 'ns', 'Job/w', 'training', 'gpu', 'p', 'u'
+
+allocations: allocation_id
+5
+
+nodes: node_id, cluster, node
+1, 'c', 'n'
+
+time_buckets: from_ms BIGINT, month VARCHAR, day VARCHAR, hour VARCHAR
+0, NULL, NULL, NULL
+->
+SELECT bucket, gpu_ms, cost, team FROM waste_rows ORDER BY bucket
+active | 0.5 | 2 | red
+cpu_memory | 0 | 3 | red
+data_stall | 10 | 0 | red
+fragmentation | 20 | 4 | -
+
+= progress is of the pod that held gpus nearest in time
+# The pod of one name ran as two workloads; the value came two minutes after the first, a minute before the second.
+questions/units/70_runs
+params {"from_ms": 0, "to_ms": 6600000}
+after questions/units/30_candidates
+
+progress_series: series_id, identity, source, mapping, unit, kind, marks, resumes, is_failure, pod
+1, 1, 's', 'm', 'epoch', 'gauge', 'end', false, false, 'p'
+
+progress_values: series_id, at_ms, value
+1, 6000000, 3
+
+allocations: allocation_id, cluster, namespace, workload, pod, held_from_ms, held_to_ms
+1, 'c', 'n', 'Job/a', 'p', 0, 5880000
+2, 'c', 'n', 'Job/b', 'p', 6060000, 6600000
+
+allocation_traits: allocation_id
+
+collected: cluster
+
+loads: kind
+
+unit_run_places: run_id VARCHAR, source VARCHAR, name VARCHAR, parent_id VARCHAR, planned_epochs DOUBLE, \
+started_ms BIGINT, ended_ms BIGINT, status VARCHAR
+->
+workload levels
+Job/b | [3.0]
+""")

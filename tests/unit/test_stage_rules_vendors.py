@@ -8,147 +8,122 @@ import pytest
 
 from gpucost.collect.bill import anthropic, azure, oci, openai
 from tests.text_tables import named_rows, text_rows, words
-from tests.unit.stage_tables import Rule, Tables
+from tests.unit.stage_tables import Tables, rule_test
 
 if TYPE_CHECKING:
     from gpucost.collect.bill.formats import Format
 
-RULES = {
-    "each kind of commitment of google is called one": Rule(
-        "collect/bill/gcp_3_mapped",
-        """
-        gcp_rows: row_id INT, file_row_number INT, start_at TIMESTAMP, end_at TIMESTAMP, kind VARCHAR, \
-        invoice_month VARCHAR, billing_account_id VARCHAR, service_id VARCHAR, sku_id VARCHAR, sku VARCHAR, \
-        project_id VARCHAR, global_name VARCHAR, resource_name VARCHAR, region VARCHAR, tags VARCHAR, cost_type VARCHAR, \
-        adjustment VARCHAR, subscription_id VARCHAR, consumption_model VARCHAR, currency VARCHAR, project_name VARCHAR, \
-        service VARCHAR, zone VARCHAR, machine_type VARCHAR, pricing_unit VARCHAR, unit VARCHAR, reservation_name VARCHAR, \
-        instance_key VARCHAR, source_file VARCHAR, cost DECIMAL(38, 12) DEFAULT 0, usage_credits DECIMAL(38, 12) DEFAULT 0, \
-        other_credits DECIMAL(38, 12) DEFAULT 0, resource_cud DECIMAL(38, 12) DEFAULT 0, spend_cud DECIMAL(38, \
-        12) DEFAULT 0, cost_at_list DECIMAL(38, 12) DEFAULT 0, cost_at_contract DECIMAL(38, 12) DEFAULT 0, \
-        pricing_amount DECIMAL(38, 12) DEFAULT 0, amount DECIMAL(38, 12) DEFAULT 0, list_price DECIMAL(38, 12) DEFAULT 0, \
-        contract_price DECIMAL(38, 12) DEFAULT 0, units_priced DECIMAL(38, 12) DEFAULT 0, is_spot BOOLEAN DEFAULT false, \
-        has_offset BOOLEAN DEFAULT false, is_unused_reservation BOOLEAN DEFAULT false
+test_rule = rule_test("""
+= each kind of commitment of google is called one
+collect/bill/gcp_3_mapped
 
-        gcp_hours: row_id INT, instance_hours DOUBLE
+gcp_rows: row_id INT, file_row_number INT, start_at TIMESTAMP, end_at TIMESTAMP, kind VARCHAR, \
+invoice_month VARCHAR, billing_account_id VARCHAR, service_id VARCHAR, sku_id VARCHAR, sku VARCHAR, \
+project_id VARCHAR, global_name VARCHAR, resource_name VARCHAR, region VARCHAR, tags VARCHAR, cost_type VARCHAR, \
+adjustment VARCHAR, subscription_id VARCHAR, consumption_model VARCHAR, currency VARCHAR, project_name VARCHAR, \
+service VARCHAR, zone VARCHAR, machine_type VARCHAR, pricing_unit VARCHAR, unit VARCHAR, reservation_name VARCHAR, \
+instance_key VARCHAR, source_file VARCHAR, cost DECIMAL(38, 12) DEFAULT 0, usage_credits DECIMAL(38, 12) DEFAULT 0, \
+other_credits DECIMAL(38, 12) DEFAULT 0, resource_cud DECIMAL(38, 12) DEFAULT 0, spend_cud DECIMAL(38, \
+12) DEFAULT 0, cost_at_list DECIMAL(38, 12) DEFAULT 0, cost_at_contract DECIMAL(38, 12) DEFAULT 0, \
+pricing_amount DECIMAL(38, 12) DEFAULT 0, amount DECIMAL(38, 12) DEFAULT 0, list_price DECIMAL(38, 12) DEFAULT 0, \
+contract_price DECIMAL(38, 12) DEFAULT 0, units_priced DECIMAL(38, 12) DEFAULT 0, is_spot BOOLEAN DEFAULT false, \
+has_offset BOOLEAN DEFAULT false, is_unused_reservation BOOLEAN DEFAULT false
 
-        gcp_fees: row_id INT, is_fee BOOLEAN, is_without_fee BOOLEAN, share DECIMAL(38, 12)
+gcp_hours: row_id INT, instance_hours DOUBLE
 
-        gcp_rows: row_id, sku, kind, cost_type, resource_cud, spend_cud, consumption_model
-        1, 'resource', 'instance', 'regular', -1, 0, NULL
-        2, 'spend', 'instance', 'regular', 0, -1, 'Default'
-        3, 'model', 'instance', 'regular', 0, 0, 'Flex'
-        4, 'fee', 'commitment_fee', 'regular', 0, 0, NULL
-        5, 'none', 'instance', 'regular', 0, 0, 'Default'
-        """,
-        """
-        SELECT sku_description, pricing_category, commitment_discount_category, commitment_discount_type, \
-        commitment_discount_status FROM mapped
-        resource | Committed | Usage | Committed use discount | Used
-        spend | Committed | Spend | Committed use discount | Used
-        model | Committed | Spend | Committed use discount | Used
-        fee | Committed | Usage | Committed use discount | -
-        none | Standard | - | - | -
-        """,
-    ),
-    "a new price of any place takes the place of the catalog s": Rule(
-        "collect/prices/replaced_prices",
-        """
-        catalog_prices: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, purchase_option VARCHAR, \
-        term_years INT, payment_option VARCHAR, offering VARCHAR, currency VARCHAR, price_per_hour DOUBLE, price_as_of DATE
-        'oci', NULL, NULL, 'BM.GPU.8', 'on_demand', NULL, NULL, '', 'USD', 4, '2026-09-01'
+gcp_fees: row_id INT, is_fee BOOLEAN, is_without_fee BOOLEAN, share DECIMAL(38, 12)
 
-        list_prices: provider
-        """,
-        """
-        old_price_per_hour new_price_per_hour
-        4 | 5
-        """,
-        {
-            "provider": "oci",
-            "region": [""],
-            "zone": [""],
-            "instance_type": ["BM.GPU.8"],
-            "purchase_option": ["on_demand"],
-            "term_years": [0],
-            "payment_option": [""],
-            "offering": [""],
-            "price_per_hour": ["5"],
-            "currency": ["USD"],
-        },
-    ),
-    "what a machine was charged is no price of the market": Rule(
-        "whatif/spot/market_changes",
-        """
-        spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms, price_per_hour, currency
-        'aws', 'r', 'ra', 'P5', 'Linux/UNIX', '', 10, 4, 'USD'
-        'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 10, 3, 'USD'
-        'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 20, 3, 'USD'
-        'aws', 'r', 'ra', 'p5', 'Windows', '', 30, 5, 'USD'
-        """,
-        """
-        SELECT zone, instance_type, at_ms, price_per_hour FROM market_changes
-        ra | p5 | 10 | 4
-        """,
-        {"instance_types": ["p5"], "currency": "USD"},
-    ),
-    "a load holds a bill for each account and month, final if all that costs is invoiced": Rule(
-        "store/sql/incoming_bills",
-        """
-        bills: bill_id
-        7
-        3
+gcp_rows: row_id, sku, kind, cost_type, resource_cud, spend_cud, consumption_model
+1, 'resource', 'instance', 'regular', -1, 0, NULL
+2, 'spend', 'instance', 'regular', 0, -1, 'Default'
+3, 'model', 'instance', 'regular', 0, 0, 'Flex'
+4, 'fee', 'commitment_fee', 'regular', 0, 0, NULL
+5, 'none', 'instance', 'regular', 0, 0, 'Default'
+->
+SELECT sku_description, pricing_category, commitment_discount_category, commitment_discount_type, \
+commitment_discount_status FROM mapped
+resource | Committed | Usage | Committed use discount | Used
+spend | Committed | Spend | Committed use discount | Used
+model | Committed | Spend | Committed use discount | Used
+fee | Committed | Usage | Committed use discount | -
+none | Standard | - | - | -
 
-        first_rows: detail_id INT, source_row INT
-        1, 1
-        2, 3
-        3, 4
-        4, 5
-        5, 6
-        6, 7
-        7, 8
-        8, 9
-        9, 10
-        10, 11
-        11, 12
-        12, 13
+= a new price of any place takes the place of the catalog s
+collect/prices/replaced_prices
+params {"provider": "oci", "region": [""], "zone": [""], "instance_type": ["BM.GPU.8"], "purchase_option": ["on_demand"], \
+"term_years": [0], "payment_option": [""], "offering": [""], "price_per_hour": ["5"], "currency": ["USD"]}
 
-        charges_split: detail_id INT, source_row INT, source_file VARCHAR, provider VARCHAR, billing_period VARCHAR, \
-        billing_account_id VARCHAR, format VARCHAR, is_invoiced BOOLEAN, is_free BOOLEAN, issuer VARCHAR, rows INT
-        1, 1, 'f1', 'aws', '2026-09', 'acc', 'cur', true, false, NULL, 3
-        1, 2, 'f1', 'aws', '2026-09', 'acc', 'cur', false, false, NULL, 50
-        2, 3, 'f1', 'aws', '2026-09', NULL, 'cur', NULL, true, NULL, 2
-        3, 4, 'f2', 'aws', '2026-09', 'a1', 'cur', true, false, NULL, 1
-        4, 5, 'f2', 'aws', '2026-09', 'a2', 'cur', true, false, NULL, 1
-        5, 6, 'f2', 'aws', '2026-09', NULL, 'cur', false, false, NULL, 1
-        6, 7, 'f3', 'gcp', '2026-09', 'b', 'std', true, false, 'reseller', 1
-        7, 8, 'f4', 'gcp', '2026-09', 'b', 'std', NULL, false, 'reseller', 4
-        8, 9, 'f5', 'azure', '2026-09', 's', NULL, NULL, false, 'x', 1
-        9, 10, 'f5', 'azure', '2026-09', 's', NULL, NULL, false, NULL, 1
-        10, 11, 'f6', 'azure', '2026-10', 't', NULL, true, false, NULL, 1
-        11, 12, 'f6', 'azure', '2026-10', 't', NULL, false, false, NULL, 1
-        12, 13, 'f1', 'aws', '2026-09', 'acc', 'cur', true, false, NULL, 1
-        """,
-        """
-        SELECT bill_id, source, told_format, format, billing_account_id, billing_period, is_final, issuer, rows \
-        FROM incoming_bills ORDER BY bill_id
-        8 | aws | cur | cur | | 2026-09 | False | - | 1
-        9 | aws/a1 | cur | cur | a1 | 2026-09 | True | - | 1
-        10 | aws/a2 | cur | cur | a2 | 2026-09 | True | - | 1
-        11 | aws/acc | cur | cur | acc | 2026-09 | True | - | 6
-        12 | azure/s | - | given | s | 2026-09 | - | - | 2
-        13 | azure/t | - | given | t | 2026-10 | False | - | 2
-        14 | gcp/b | std | std | b | 2026-09 | False | reseller | 5
-        """,
-        {"source": None, "format": "given"},
-        sql="SET VARIABLE line_columns = ['source_row']",
-    ),
-}
+catalog_prices: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, purchase_option VARCHAR, \
+term_years INT, payment_option VARCHAR, offering VARCHAR, currency VARCHAR, price_per_hour DOUBLE, price_as_of DATE
+'oci', NULL, NULL, 'BM.GPU.8', 'on_demand', NULL, NULL, '', 'USD', 4, '2026-09-01'
 
+list_prices: provider
+->
+old_price_per_hour new_price_per_hour
+4 | 5
 
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-    for found, expected in RULES[name].compare(request):
-        assert found == expected
+= what a machine was charged is no price of the market
+whatif/spot/market_changes
+params {"instance_types": ["p5"], "currency": "USD"}
+
+spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms, price_per_hour, currency
+'aws', 'r', 'ra', 'P5', 'Linux/UNIX', '', 10, 4, 'USD'
+'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 10, 3, 'USD'
+'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 20, 3, 'USD'
+'aws', 'r', 'ra', 'p5', 'Windows', '', 30, 5, 'USD'
+->
+SELECT zone, instance_type, at_ms, price_per_hour FROM market_changes
+ra | p5 | 10 | 4
+
+= a load holds a bill for each account and month, final if all that costs is invoiced
+store/sql/incoming_bills
+params {"source": None, "format": "given"}
+sql SET VARIABLE line_columns = ['source_row']
+
+bills: bill_id
+7
+3
+
+first_rows: detail_id INT, source_row INT
+1, 1
+2, 3
+3, 4
+4, 5
+5, 6
+6, 7
+7, 8
+8, 9
+9, 10
+10, 11
+11, 12
+12, 13
+
+charges_split: detail_id INT, source_row INT, source_file VARCHAR, provider VARCHAR, billing_period VARCHAR, \
+billing_account_id VARCHAR, format VARCHAR, is_invoiced BOOLEAN, is_free BOOLEAN, issuer VARCHAR, rows INT
+1, 1, 'f1', 'aws', '2026-09', 'acc', 'cur', true, false, NULL, 3
+1, 2, 'f1', 'aws', '2026-09', 'acc', 'cur', false, false, NULL, 50
+2, 3, 'f1', 'aws', '2026-09', NULL, 'cur', NULL, true, NULL, 2
+3, 4, 'f2', 'aws', '2026-09', 'a1', 'cur', true, false, NULL, 1
+4, 5, 'f2', 'aws', '2026-09', 'a2', 'cur', true, false, NULL, 1
+5, 6, 'f2', 'aws', '2026-09', NULL, 'cur', false, false, NULL, 1
+6, 7, 'f3', 'gcp', '2026-09', 'b', 'std', true, false, 'reseller', 1
+7, 8, 'f4', 'gcp', '2026-09', 'b', 'std', NULL, false, 'reseller', 4
+8, 9, 'f5', 'azure', '2026-09', 's', NULL, NULL, false, 'x', 1
+9, 10, 'f5', 'azure', '2026-09', 's', NULL, NULL, false, NULL, 1
+10, 11, 'f6', 'azure', '2026-10', 't', NULL, true, false, NULL, 1
+11, 12, 'f6', 'azure', '2026-10', 't', NULL, false, false, NULL, 1
+12, 13, 'f1', 'aws', '2026-09', 'acc', 'cur', true, false, NULL, 1
+->
+SELECT bill_id, source, told_format, format, billing_account_id, billing_period, is_final, issuer, rows \
+FROM incoming_bills ORDER BY bill_id
+8 | aws | cur | cur | | 2026-09 | False | - | 1
+9 | aws/a1 | cur | cur | a1 | 2026-09 | True | - | 1
+10 | aws/a2 | cur | cur | a2 | 2026-09 | True | - | 1
+11 | aws/acc | cur | cur | acc | 2026-09 | True | - | 6
+12 | azure/s | - | given | s | 2026-09 | - | - | 2
+13 | azure/t | - | given | t | 2026-10 | False | - | 2
+14 | gcp/b | std | std | b | 2026-09 | False | reseller | 5
+""")
 
 
 def _raw(tables: Tables, form: Format, *rows: dict[str, str]) -> None:

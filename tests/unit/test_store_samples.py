@@ -43,11 +43,9 @@ def load(
     """A window of hours, with an answer for each series."""
     answers = []
     for labels, points in series:
-        times, values = (
-            np.array([t for t, _ in points], np.int64),
-            np.array([v for _, v in points], np.float64),
-        )
-        answers.append(ReadAnswer([labels], np.zeros(len(points), np.int32), times, values))
+        times, values = zip(*points, strict=True)
+        index = np.zeros(len(points), np.int32)
+        answers.append(ReadAnswer([labels], index, np.array(times, np.int64), np.array(values, np.float64)))
     start, end = (T0 + hour * MS_PER_HOUR for hour in hours)
     window = SampleWindow(source, 1, start, end, "cluster", "home", {UTIL: Threshold(idle, 0, 100)}, answers)
     return load_window(con, window)
@@ -120,10 +118,10 @@ def test_loading_twice_changes_nothing(con: Con) -> None:
 def test_windows_in_any_order_and_size_give_the_same() -> None:
     states = [*every(30_000, 0, 2.5), *every(30_000, 2.5, 3.1, 0.0), *every(30_000, 4, 6)]
     digests = []
-    for cuts in ([(0, 6)], [(0, 2), (2, 4), (4, 6)], [(4, 6), (0, 2), (2, 4)], [(0, 4), (2, 6), (1, 3)]):
+    for cuts in ("0-6", "0-2 2-4 4-6", "4-6 0-2 2-4", "0-4 2-6 1-3"):
         with empty_store() as con:
-            for cut in cuts:
-                load(con, (GPU, every(MINUTE, 0, 6)), (NODE, states), hours=cut)
+            for start, end in (cut.split("-") for cut in cuts.split()):
+                load(con, (GPU, every(MINUTE, 0, 6)), (NODE, states), hours=(int(start), int(end)))
             digests.append(contents(con))
             assert [value for value, *_ in spans(con)] == [1, 0, 1]
     assert all(digest == digests[0] for digest in digests)
@@ -154,13 +152,8 @@ def test_impossible_values_are_dropped_and_counted(con: Con) -> None:
     states = [(T0, 1.0), (T0 + MINUTE, float("nan")), (T0 + 2 * MINUTE, 1.7e9)]
     result = load(con, (GPU, points), (NODE, states), hours=(0, 1))
     assert result.rows == 4
-    counts = {
-        (UTIL, "nan"): 1,
-        (UTIL, "sentinel"): 5,
-        (UTIL, "out_of_range"): 3,
-        ("kube_node_info", "nan"): 1,
-    }
-    assert result.dropped == counts
+    counts = {"nan": 1, "sentinel": 5, "out_of_range": 3}
+    assert result.dropped == {(UTIL, why): n for why, n in counts.items()} | {("kube_node_info", "nan"): 1}
     assert found(con, "SELECT vals FROM blocks") == [([50.0, 60.0],)]
     load(con, (GPU, points[:3]), (NODE, states), hours=(0, 1))
     dropped = "SELECT source, reason, samples FROM dropped_samples WHERE metric LIKE 'DCGM%' ORDER BY 2"
@@ -215,8 +208,9 @@ def test_scrape_gaps_are_lower_medians_by_target_and_hour(con: Con) -> None:
     quick = [*every(30_000, 0, 1), *every(10_000, 1, 1.5)]
     load(con, (NODE, every(MINUTE, 0, 2)), (NODE | {"node": "n2", "instance": "k:2"}, quick))
     gaps = found(con, "SELECT cluster, job, instance, hour - 472222, gap_ms FROM scrape_gaps ORDER BY ALL")
-    expected = (("k:1", 0, 60_000), ("k:1", 1, 60_000), ("k:2", 0, 30_000), ("k:2", 1, 10_000))
-    assert gaps == [("home", "ksm", *row) for row in expected]
+    assert [" ".join(map(str, gap)) for gap in gaps] == [
+        "home ksm k:1 0 60000", "home ksm k:1 1 60000", "home ksm k:2 0 30000", "home ksm k:2 1 10000"
+    ]  # fmt: skip
 
 
 def test_labels_that_threads_share_have_the_key_of_each_source(monkeypatch: pytest.MonkeyPatch) -> None:

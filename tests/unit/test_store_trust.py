@@ -13,6 +13,7 @@ from gpucost.errors import StoreError
 from gpucost.store import schema
 from gpucost.store.connection import Store
 from gpucost.store.schema import latest_version
+from tests.text_tables import text_rows
 
 pytestmark = pytest.mark.usefixtures("own_migrations")
 
@@ -23,8 +24,8 @@ def write_a_row(store: Store) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = Store(tmp_path_factory.mktemp("made") / "a.duckdb")
+def made(module_path: Path) -> Path:
+    store = Store(module_path / "a.duckdb")
     write_a_row(store)
     return store.path
 
@@ -58,34 +59,34 @@ def test_a_store_that_anyone_may_write_to_is_refused(store: Store) -> None:
         assert caught.value.fix == f"chmod o-w {store.path}"
 
 
-FOREIGN = {
-    "view costs": "CREATE OR REPLACE VIEW costs AS SELECT content AS team FROM read_text('{}')",
-    "view mine": "CREATE VIEW mine AS FROM read_csv('{}')",
-    "table theirs": "CREATE TABLE theirs (a INTEGER DEFAULT 1)",
-    "macro sum": "CREATE MACRO sum(a) AS 0",
-    "macro lines": "CREATE MACRO lines() AS TABLE FROM read_text('{}')",
-    "index quick": "CREATE INDEX quick ON cuts (at_ms)",
-    "table cuts": "ALTER TABLE cuts ADD COLUMN note VARCHAR DEFAULT 'x'",
-    "type mood": "CREATE TYPE mood AS ENUM ('a')",
-    "sequence count": "CREATE SEQUENCE count",
-    "schema more": "CREATE SCHEMA more",
-    "view more.mine": "CREATE SCHEMA more; CREATE VIEW more.mine AS SELECT 1",
-    # loads of bills of earlier versions left it behind
-    "view staged": "CREATE VIEW staged AS SELECT 1 AS a",
-}
+# the last is what loads of bills of earlier versions left behind
+FOREIGN = text_rows("""
+view costs | CREATE OR REPLACE VIEW costs AS SELECT content AS team FROM read_text('{}')
+view mine | CREATE VIEW mine AS FROM read_csv('{}')
+table theirs | CREATE TABLE theirs (a INTEGER DEFAULT 1)
+macro sum | CREATE MACRO sum(a) AS 0
+macro lines | CREATE MACRO lines() AS TABLE FROM read_text('{}')
+index quick | CREATE INDEX quick ON cuts (at_ms)
+table cuts | ALTER TABLE cuts ADD COLUMN note VARCHAR DEFAULT 'x'
+type mood | CREATE TYPE mood AS ENUM ('a')
+sequence count | CREATE SEQUENCE count
+schema more | CREATE SCHEMA more
+view more.mine | CREATE SCHEMA more; CREATE VIEW more.mine AS SELECT 1
+view staged | CREATE VIEW staged AS SELECT 1 AS a""")
 
 
 FAST = ("view costs", "table cuts", "macro sum", "schema more")
 
 
 @pytest.mark.parametrize(
-    "what", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FOREIGN]
+    ("what", "sql"),
+    [row if row[0] in FAST else pytest.param(*row, marks=pytest.mark.slow) for row in FOREIGN],
 )
-def test_a_store_runs_nothing_of_its_own(what: str, store: Store, tmp_path: Path) -> None:
+def test_a_store_runs_nothing_of_its_own(what: str, sql: str, store: Store, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("planted")
     with duckdb.connect(str(store.path)) as con:
-        con.execute(FOREIGN[what].format(secret))
+        con.execute(sql.format(secret))
     name = "schema more" if what == "view more.mine" else what
     with pytest.raises(StoreError, match=f"holds a {name} that gpucost did not make"):
         store.query("SELECT 1")
@@ -124,6 +125,18 @@ def test_a_store_that_lacks_a_view_is_refused(store: Store) -> None:
         store.info()
 
 
+UNSEEN = """
+FROM read_csv('{}/other/a.csv')
+FROM read_csv('{}/given/../other/a.csv')
+FROM read_csv('{}/given/link.csv')
+FROM read_text('/etc/passwd')
+COPY (SELECT 1) TO '{}/other/b.csv'
+ATTACH '{}/other/c.duckdb'
+INSTALL httpfs
+SET allowed_directories = ['/']
+SET enable_external_access = true"""
+
+
 def test_connections_see_no_files_but_those_they_are_given(store: Store, tmp_path: Path) -> None:
     for name in ("given", "other"):
         (tmp_path / name).mkdir()
@@ -133,19 +146,9 @@ def test_connections_see_no_files_but_those_they_are_given(store: Store, tmp_pat
         with opened(tmp_path / "given") as con:
             assert con.execute(f"FROM read_csv('{tmp_path}/given/a.csv')").fetchall() == [(1,)]
             con.execute(f"COPY (SELECT 1) TO '{tmp_path}/given/b.csv'")
-            for refused in (
-                f"FROM read_csv('{tmp_path}/other/a.csv')",
-                f"FROM read_csv('{tmp_path}/given/../other/a.csv')",
-                f"FROM read_csv('{tmp_path}/given/link.csv')",
-                "FROM read_text('/etc/passwd')",
-                f"COPY (SELECT 1) TO '{tmp_path}/other/b.csv'",
-                f"ATTACH '{tmp_path}/other/c.duckdb'",
-                "INSTALL httpfs",
-                "SET allowed_directories = ['/']",
-                "SET enable_external_access = true",
-            ):
+            for refused in UNSEEN.strip().splitlines():
                 with pytest.raises(duckdb.Error):
-                    con.execute(refused)
+                    con.execute(refused.format(tmp_path))
                 if opened == store.write:
                     con.rollback()
                     con.begin()

@@ -94,8 +94,8 @@ def test_pages_show_hidden_characters(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> ReportView:
-    return view(hostile_store(tmp_path_factory.mktemp("hostile")), by=("team", "namespace"))
+def report(module_path: Path) -> ReportView:
+    return view(hostile_store(module_path), by=("team", "namespace"))
 
 
 def test_rows_show_hidden_characters() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from duckdb import DuckDBPyConnection
@@ -12,10 +11,10 @@ from gpucost.store.charges import find_tokens
 from tests.text_tables import cells, text_rows
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
-from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, usage
+from tests.unit.bills import FOCUS_USAGE, Bills, Charge, Row, usage
 
 
-def token_rows(bills: Bills) -> list[dict[str, Any]]:
+def token_rows(bills: Bills) -> list[Charge]:
     """The rows of token_charges, in the order of the files."""
     with bills.store.read() as con:
         find_tokens(con)
@@ -24,13 +23,11 @@ def token_rows(bills: Bills) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in con.fetchall()]
 
 
-def facts(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+def facts(rows: list[Charge]) -> list[tuple[str, ...]]:
     return cells(rows, "vendor model token_kind tokens")
 
 
-def bedrock(
-    sold: str, usage_type: str, quantity: str, unit: str, cost: str, **changed: str
-) -> dict[str, str]:
+def bedrock(sold: str, usage_type: str, quantity: str, unit: str, cost: str, **changed: str) -> Row:
     """A CUR row of a model in Amazon Bedrock, or that AWS Marketplace sells, whose product has another code."""
     product = f"{sold} (Amazon Bedrock Edition)" if sold else "Amazon Bedrock"
     return usage(
@@ -138,7 +135,7 @@ def test_bills_without_tokens_have_the_same_columns(con: DuckDBPyConnection) -> 
     assert con.execute("FROM token_charges").fetchall() == []
 
 
-def sku(service: str, name: str, amount: str, unit: str, cost: str) -> dict[str, Any]:
+def sku(service: str, name: str, amount: str, unit: str, cost: str) -> Charge:
     """A row of Google Cloud's export of a service that is no machine's."""
     used = {"unit": unit, "pricing_unit": unit} | dict.fromkeys(
         ("amount", "amount_in_pricing_units"), float(amount)
@@ -178,7 +175,7 @@ def test_google_cloud(bills: Bills) -> None:
     assert sum(row["cost"] for row in found) == sum(Decimal(row[4]) for row in told)
 
 
-def meter(category: str, sold: str, name: str, quantity: str, unit: str, cost: str) -> dict[str, str]:
+def meter(category: str, sold: str, name: str, quantity: str, unit: str, cost: str) -> Row:
     """A row of an Azure export of a model's deployment."""
     return azure.row(
         MeterCategory=category, MeterSubCategory=sold, ProductName=sold, MeterName=name, UnitOfMeasure=unit,
@@ -224,9 +221,7 @@ def test_azure(bills: Bills) -> None:
 _EMPTY = "ResourceType ResourceId ChargeDescription SkuId SkuMeter SkuPriceDetails x_UsageType PricingQuantity PricingUnit"
 
 
-def tokens_of(
-    provider: str, quantity: str, unit: str, cost: str, more: str = "", **changed: str
-) -> dict[str, str]:
+def tokens_of(provider: str, quantity: str, unit: str, cost: str, more: str = "", **changed: str) -> Row:
     """A FOCUS row of a model's tokens; `more`: "Column: text; Column: text"."""
     told = dict(column.split(": ", 1) for column in more.split("; ") if column)
     return FOCUS_USAGE | dict.fromkeys(_EMPTY.split(), "") | {
@@ -278,8 +273,7 @@ def test_focus_and_who_issues_its_invoices(bills: Bills) -> None:
         rows.append(
             tokens_of("Anthropic", "1", "Tokens", "1", BillingAccountId=account, InvoiceIssuerName=name)
         )
-    run = bills.load(bills.write("focus.csv", csv_text(rows)), provider=None)
-    assert not run.errors, run.errors
+    bills.take(rows, provider=None)
     found = token_rows(bills)
     assert facts(found[: len(told)]) == [row[5:] for row in told]
     assert sum(row["cost"] for row in found[: len(told)]) == sum(Decimal(row[3]) for row in told)

@@ -40,14 +40,12 @@ together_ai,openai/gpt-oss-120b,0.2,,0.7,USD,2026-11-25,list
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    directory = own_catalog.write(tmp_path / "pricing")
+def work(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = own_catalog.write(nowhere / "pricing")
     (directory / "tokens.csv").write_text(SHIPPED)
     own_catalog.use(directory, monkeypatch)
     monkeypatch.setattr(command, "today_in", lambda _: DAY)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return nowhere
 
 
 def used(provider: str | None, model: str) -> str:

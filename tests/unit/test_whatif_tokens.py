@@ -30,7 +30,7 @@ from tests.text_tables import text_rows
 from tests.unit.bills import csv_text
 from tests.unit.command import answer
 from tests.unit.served import on_nodes
-from tests.unit.test_api_cost import focus
+from tests.unit.test_api_cost_answers import focus
 from tests.unit.whatif_costs import ask, assert_refused, figures, shown
 
 pytestmark = pytest.mark.usefixtures("nowhere")

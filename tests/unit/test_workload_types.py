@@ -2,110 +2,100 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from tests.text_tables import table, words
+from tests.unit.stage_tables import Tables
 
-import pytest
+#: Pods, what they are for, their owners, labels and images; pods named x… say nothing by their names.
+PODS = table("""
+pod                  | type        | owner                     | labels | image
+    bare                 | other       |                           | |
+    stateful             | other       | StatefulSet/db            | |
+    daemon               | other       | DaemonSet/agent           | |
+    web                  | inference   | ReplicaSet/web-5d8        | |
+    rollout              | inference   | Rollout/web               | |
+    z-0                  | inference   | Deployment/z              | |
+    torch                | training    | PyTorchJob/bert           | |
+    jobset               | training    | JobSet/bert               | |
+    job                  | training    | Job/bert-large            | |
+    job-of-batch         | batch       | Job/embed-catalog         | |
+    nightly-0            | batch       | Job/nightly-eval          | |
+    job-that-trains      | training    | Job/train-batch-512       | |
+    cron                 | batch       | CronJob/nightly           | |
+    cron-that-trains     | training    | CronJob/retrain-weekly    | |
+    x9                   | training    | CronJob/pretrain-llm      | |
+    workflow             | batch       | Workflow/pipeline-x       | |
+    workflow-that-trains | training    | Workflow/finetune-7b      | |
+    user-notebook        | development |                           | |
+    jupyter-ann          | development | StatefulSet/jupyter-ann   | |
+    my-jupyter-0         | development | Deployment/my-jupyter     | |
+    ide                  | development | ReplicaSet/code-server-7f | |
+    by-image             | development | StatefulSet/ann           | | quay.io/jupyter/pytorch-notebook:cuda12
+    x4                   | development |                           | | quay.io/Jupyter/base
+    by-kind              | development | Notebook/ann              | |
+    by-notebook          | development | StatefulSet/nb            | notebook_name=nb |
+    papermill            | batch       | CronJob/nightly-notebook  | |
+    by-app               | inference   | StatefulSet/llm           | app_kubernetes_io_name=vllm |
+    x5                   | inference   |                           | app=vLLM |
+    by-lws               | inference   | StatefulSet/llm-0         | leaderworkerset_sigs_k8s_io_name=llm |
+    by-kserve            | inference   | StatefulSet/x             | serving_kserve_io_inferenceservice=x |
+    job-of-kserve        | inference   | Job/x                     | serving_kserve_io_inferenceservice=x |
+    by-kubeflow          | training    | StatefulSet/x             | training_kubeflow_org_job_name=x |
+    by-trainer           | training    | StatefulSet/x             | trainer_kubeflow_org_trainjob_ancestor_step=x |
+    by-jobset            | training    | Job/embed-0               | jobset_sigs_k8s_io_jobset_name=x |
+    x3                   | training    |                           | jobset_sigs_k8s_io_jobset_name=x |
+    ray                  | training    | RayCluster/r              | ray_io_cluster=r |
+    x2                   | training    |                           | ray_io_cluster=r |
+    ray-serves           | inference   | RayCluster/r              | ray_io_cluster=r ray_io_serve=true |
+    x1                   | inference   |                           | ray_io_serve=true |
+    ray-of-service       | inference   | RayCluster/r              | ray_io_cluster=r ray_io_originated_from_crd=RayService |
+    by-own-label         | batch       | ReplicaSet/web-5d8        | gpucost_io_workload_type=Batch |
+    label-of-no-type     | inference   | ReplicaSet/web-5d8        | gpucost_io_workload_type=web |
+    web-of-ruled         | development | Deployment/web            | gpucost_io_workload_type=batch |
+    ruled-by-name        | batch       | ReplicaSet/scorer-1       | gpucost_io_workload_type=training |
+    ruled-by-label       | other       | ReplicaSet/web-5d8        | tier=test |
+    not-ruled            | inference   | ReplicaSet/web-5d8        | tier=prod |
+    x6                   | other       |                           | |""")
+RULES = """
+type_rules: type VARCHAR, ordinal INT, namespaces VARCHAR[], names VARCHAR[], kinds VARCHAR[], labels VARCHAR[]
+'training', 0, ['*ruled'], ['web'], ['Job'], []
+'development', 1, ['*of-ruled'], ['web'], ['Deployment'], []
+'inference', 2, ['*of-ruled'], [], [], []
+'batch', 3, [], ['scorer-*'], ['ReplicaSet', 'Deployment'], []
+'training', 4, [], ['scorer-*'], [], []
+'other', 5, ['n-*'], [], [], ['label_tier=test', 'label_tier=dev']
 
-from gpucost.config.load import load_config
-from gpucost.config.model import WorkloadTypeRule
-from gpucost.errors import ConfigError
-from gpucost.periods import Period
-from gpucost.questions.report import reading
-from gpucost.questions.report.query import Query
-from tests.replay.cases.words import BOOK, HEADER, fleet, node, pod
-from tests.replay.load import load, write_config
-from tests.replay.scrape import scrape
-from tests.text_tables import table
+allocation_traits: allocation_id
 
-PODS = {
-    row["pod"]: row
-    for row in table("""
-    pod                  | type        | owner                     | labels and image
-    bare                 | other       |                           |
-    stateful             | other       | StatefulSet/db            |
-    daemon               | other       | DaemonSet/agent           |
-    web                  | inference   | ReplicaSet/web-5d8        |
-    rollout              | inference   | Rollout/web               |
-    torch                | training    | PyTorchJob/bert           |
-    jobset               | training    | JobSet/bert               |
-    job                  | training    | Job/bert-large            |
-    job-of-batch         | batch       | Job/embed-catalog         |
-    job-that-trains      | training    | Job/train-batch-512       |
-    cron                 | batch       | CronJob/nightly           |
-    cron-that-trains     | training    | CronJob/retrain-weekly    |
-    workflow             | batch       | Workflow/pipeline-x       |
-    workflow-that-trains | training    | Workflow/finetune-7b      |
-    user-notebook        | development |                           |
-    jupyter-ann          | development | StatefulSet/jupyter-ann   |
-    ide                  | development | ReplicaSet/code-server-7f |
-    by-image             | development | StatefulSet/ann           | image=quay.io/jupyter/pytorch-notebook:cuda12
-    by-kind              | development | Notebook/ann              |
-    papermill            | batch       | CronJob/nightly-notebook  |
-    by-app               | inference   | StatefulSet/llm           | app_kubernetes_io_name=vllm
-    by-lws               | inference   | StatefulSet/llm-0         | leaderworkerset_sigs_k8s_io_name=llm
-    by-kserve            | inference   | StatefulSet/x             | serving_kserve_io_inferenceservice=x
-    by-kubeflow          | training    | StatefulSet/x             | training_kubeflow_org_job_name=x
-    by-trainer           | training    | StatefulSet/x             | trainer_kubeflow_org_trainjob_ancestor_step=trainer
-    by-jobset            | training    | Job/embed-0               | jobset_sigs_k8s_io_jobset_name=x
-    ray                  | training    | RayCluster/r              | ray_io_cluster=r
-    ray-serves           | inference   | RayCluster/r              | ray_io_cluster=r; ray_io_serve=true
-    ray-of-service       | inference   | RayCluster/r              | ray_io_cluster=r; ray_io_originated_from_crd=RayService
-    by-own-label         | batch       | ReplicaSet/web-5d8        | gpucost_io_workload_type=Batch
-    label-of-no-type     | inference   | ReplicaSet/web-5d8        | gpucost_io_workload_type=web
-    ruled-by-name        | batch       | ReplicaSet/scorer-1       | gpucost_io_workload_type=training
-    ruled-by-label       | other       | ReplicaSet/web-5d8        | tier=test
-    not-ruled            | inference   | ReplicaSet/web-5d8        | tier=prod""")
-}
-RULES = [
-    WorkloadTypeRule(type="batch", names=["scorer-*"], kinds=["ReplicaSet", "Deployment"]),
-    WorkloadTypeRule(type="training", names=["scorer-*"]),
-    WorkloadTypeRule(type="other", labels={"tier": ["test", "dev"]}, namespaces=["n-*"]),
-]
-
-
-def described(row: dict[str, str]) -> dict[str, Any]:
-    more: dict[str, Any] = {"owner": row["owner"].split("/")} if "owner" in row else {}
-    if "labels and image" in row:
-        labels = dict(label.split("=") for label in row["labels and image"].split("; "))
-        more |= {"image": labels.pop("image")} if "image" in labels else {"labels": labels}
-    return pod(row["pod"], "a", [0], 0, 1, f"n-{row['pod']}", **more)
-
-
-@pytest.fixture(scope="module")
-def types_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("types")
-    there = fleet(
-        1, [node("a", "g5.xlarge", 0, 1, replicas=50)], [described(row) for row in PODS.values()], {}
-    )
-    prices = folder / "prices.csv"
-    prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
-    config = write_config(there, folder, prices).model_copy(update={"workload_types": RULES})
-    store = load(there, scrape(there, lean=True), config)
-    period = Period(*(datetime.fromtimestamp(there[key], UTC) for key in ("start", "end")))
-    view = reading.report(config, store, Query(period, "an hour", by=("workload_type",)))
-    result = {row.keys["workload_type"] for row in view.rows if row.kind == "allocated"}
-    assert result == {row["type"] for row in PODS.values()}
-    with store.read() as con:
-        found = con.execute(
-            "SELECT pod, workload_kind, workload_type FROM allocations JOIN allocation_traits USING (allocation_id)"
-        ).fetchall()
-    kinds = {name: kind for name, kind, _ in found}
-    assert kinds["torch"] == "PyTorchJob" and kinds["bare"] == "Pod"
-    return {name: workload_type for name, _, workload_type in found}
+cases: kind VARCHAR, name VARCHAR, pod VARCHAR, labels MAP(VARCHAR, VARCHAR), image VARCHAR, type VARCHAR
+"""
+# labels of before are those of a notebook; the last pod has none
+MADE = """
+CREATE TEMP TABLE allocated AS SELECT row_number() OVER () AS allocation_id, 'c' AS cluster, 'n-' || pod AS namespace, pod,
+    pod || kind AS uid, kind AS workload_kind, kind || '/' || name AS workload, 10::BIGINT AS held_from_ms,
+    90::BIGINT AS held_to_ms, labels, image, type FROM cases;
+CREATE TEMP TABLE label_history AS SELECT 'pod' AS kind, cluster, uid AS name, labels, 20 AS from_ms FROM allocated
+    WHERE pod <> 'x6'
+    UNION ALL SELECT 'pod', cluster, uid, MAP {'label_notebook_name': 'old'}, 10 FROM allocated WHERE pod <> 'x6';
+INSERT INTO state_intervals BY NAME SELECT cluster, 'kube_pod_container_info' AS metric, uid, MAP {'image': image} AS labels
+    FROM allocated WHERE image IS NOT NULL;
+CREATE TEMP TABLE pods AS SELECT cluster, uid, type = 'batch' AS failed,
+    CASE workload_kind WHEN 'Job' THEN 40 WHEN 'CronJob' THEN 95 WHEN 'Pod' THEN 5 END AS pending_to_ms FROM allocated"""
+# what a pod is said to be for, and whether it failed and began to run otherwise than expected
+FOUND = """
+SELECT pod, workload_type, failed <> (type = 'batch') OR started_ms IS DISTINCT FROM
+    CASE workload_kind WHEN 'Job' THEN 40 WHEN 'CronJob' THEN 90 WHEN 'Pod' THEN 10 END
+FROM allocated JOIN allocation_traits USING (allocation_id)"""
 
 
-@pytest.mark.parametrize("name", PODS)
-def test_each_kind_of_workload(types_of: dict[str, str], name: str) -> None:
-    assert types_of[name] == PODS[name]["type"]
-
-
-def test_a_rule_has_to_match_something(tmp_path: Path) -> None:
-    file = tmp_path / "gpucost.toml"
-    file.write_text('[[workload_types]]\ntype = "batch"\n')
-    with pytest.raises(ConfigError, match="needs one of namespaces, names, kinds and labels"):
-        load_config(file, environ={})
-    file.write_text('[waste]\nforgotten_after = "soon"\n')
-    with pytest.raises(ConfigError, match="forgotten_after"):
-        load_config(file, environ={})
+def test_a_workload_is_of_the_type_of_the_first_rule_that_knows_it(inventory: Tables) -> None:
+    cases = []
+    for row in PODS:
+        kind, name = row.get("owner", f"Pod/{row['pod']}").split("/")
+        labels = {f"label_{key}": value for key, value in words(row.get("labels", "")).items()}
+        image = f"'{row['image']}'" if "image" in row else "NULL"
+        told = f"MAP {labels}" if labels else "NULL"
+        cases.append(f"'{kind}', '{name}', '{row['pod']}', {told}, {image}, '{row['type']}'")
+    inventory.fill(RULES + "\n".join(cases))
+    inventory.con.execute(MADE)
+    inventory.run("inventory/43_workload_types")
+    assert sorted(inventory.rows(FOUND)) == sorted((row["pod"], row["type"], False) for row in PODS)

@@ -1,0 +1,138 @@
+"""What the doctor finds in the store, of its coverage, and of prices."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gpucost import pipeline
+from gpucost.config.load import load_config
+from gpucost.config.model import Config, Prices, PrometheusSource
+from gpucost.doctor import Status, check_coverage, check_prices, check_store
+from gpucost.periods import to_ms
+from gpucost.store.connection import Store
+from tests.unit.test_cli_doctor import MAIN, NOW
+
+
+@pytest.mark.usefixtures("own_migrations")
+def test_the_store(tmp_path: Path) -> None:
+    config = Config(store=tmp_path / "gpucost.duckdb", prometheus=[MAIN])
+    assert [check.fix for check in check_store(config, NOW)] == ["gpucost collect prometheus"]
+    with Store(config.store).write() as con:
+        end = to_ms(NOW - timedelta(hours=1))
+        con.execute(
+            "INSERT INTO loads VALUES (1, 1, 'prometheus', 'main', ?, ?, 1, 0, now()::TIMESTAMP)",
+            [end - 3_600_000, end],
+        )
+    assert {check.status for check in check_store(config, NOW)} == {Status.ok}
+    late = [check for check in check_store(config, NOW + timedelta(days=3)) if check.status is Status.warn]
+    assert "3.0 days old" in late[0].found
+    other = config.model_copy(update={"prometheus": [PrometheusSource(name="other")]})
+    assert any(check.fix == "gpucost collect prometheus --source other" for check in check_store(other, NOW))
+    config.store.write_bytes(config.store.read_bytes()[:-1])
+    (cut,) = check_store(config, NOW)
+    assert cut.status is Status.fail and "is damaged" in cut.found
+    config.store.write_text("no database")
+    assert [check.status for check in check_store(config, NOW)] == [Status.fail]
+
+
+# the first gap of `a` lies before its first sample and its fifth is not due yet; the cluster `old` ended long ago
+MISSED = """
+INSERT INTO collected SELECT cluster, epoch_ms(first::TIMESTAMP), epoch_ms(until::TIMESTAMP) FROM (VALUES
+    ('a',   '2026-09-22', '2026-10-31'),
+    ('b',   '2026-09-22', '2026-10-31'),
+    ('old', '2026-01-20', '2026-02-14'),
+    ('old', '2026-03-01', '2026-03-21')) AS rows(cluster, first, until);
+INSERT INTO coverage_gaps SELECT cluster, epoch_ms(first::TIMESTAMP),
+    coalesce(epoch_ms(until::TIMESTAMP), 9223372036854775807), kind, ['nodes', 'pods'], 'a silence', who, who FROM (VALUES
+    ('a',   '1970-01-01', '2026-09-22',       'not_collected', NULL),
+    ('a',   '2026-10-12', '2026-10-13',       'not_collected', NULL),
+    ('a',   '2026-10-23', '2026-10-23 12:00', 'not_collected', NULL),
+    ('a',   '2026-10-27', '2026-10-28',       'not_collected', 'Dana'),
+    ('a',   '2026-10-31', NULL,               'not_collected', NULL),
+    ('a',   '2026-10-29', '2026-10-29 01:00', 'partial',       NULL),
+    ('b',   '2026-10-27', '2026-10-28',       'off',           NULL),
+    ('old', '1970-01-01', '2026-01-20',       'not_collected', NULL),
+    ('old', '2026-02-14', '2026-03-01',       'not_collected', NULL),
+    ('old', '2026-03-21', NULL,               'not_collected', NULL)) AS rows(cluster, first, until, kind, who)"""
+
+
+GAPS = (
+    "collected until {}T00:00:00Z; {} h missing in the 31 days before, in {} gap(s), the last {}:00:00Z "
+    "to {}:00:00Z (nodes, pods): a silence"
+)
+
+
+def test_time_that_the_store_misses_is_found_with_the_command_that_collects_it(tmp_path: Path) -> None:
+    config = Config(store=tmp_path / "gpucost.duckdb")
+    assert list(check_coverage(config)) == []
+    with Store(config.store).write() as con:
+        con.execute(MISSED)
+    missing, partial, whole, old = check_coverage(config)
+    assert missing.found == GAPS.format("2026-10-31", "36.0", 2, "2026-10-23T00", "2026-10-23T12")
+    assert missing.fix == "gpucost collect prometheus --from 2026-10-23T00:00:00Z --to 2026-10-23T12:00:00Z"
+    assert "1.0 h from answers that were partial" in partial.found
+    until = "collected until 2026-10-31T00:00:00Z, nothing missing in the 31 days before"
+    assert (whole.status, whole.found) == (Status.ok, until)
+    assert old.found == GAPS.format("2026-03-21", "264.0", 1, "2026-02-18T00", "2026-03-01T00")
+
+
+NAMED = """
+clusters = [{ name = "prd", until = 2026-11-01 }, { name = "prod", until = 2026-11-01 }]
+[coverage]
+accept = [
+    { from = 2026-11-01, to = 2026-11-02, who = "Dana", why = "moved" },
+    { from = 2026-11-01, to = 2026-11-02, who = "Dana", why = "moved", cluster = "mian" },
+    { from = 2026-11-01, to = 2026-11-02, who = "Dana", why = "moved", cluster = "main" },
+]"""
+
+
+def test_names_of_clusters_that_no_series_has(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text(NAMED)
+    config = load_config(tmp_path, environ={}, cwd=tmp_path)
+    with Store(config.store).write():
+        pass
+    assert list(check_coverage(config)) == []
+    with Store(config.store).write() as con:
+        con.execute(
+            "INSERT INTO series VALUES (0, 0, 'a', 'prod', 'up', map()), (1, 1, 'a', 'main', 'up', map())"
+        )
+    assert [(check.status, check.subject, check.found) for check in check_coverage(config)] == [
+        (Status.warn, "[[clusters]] name", "no cluster is called prd; known: main, prod"),
+        (Status.warn, "[[coverage.accept]] cluster", "no cluster is called mian; known: main, prod"),
+    ]
+
+
+def test_a_price_book_that_is_broken_or_missing(tmp_path: Path) -> None:
+    book = tmp_path / "prices.csv"
+    config = Config(store=tmp_path / "none.duckdb", prices=Prices(book=book))
+    assert [check.status for check in check_prices(config, NOW)] == [Status.fail]
+    book.write_text("instance_type,price_per_hour,currency\np4d.24xlarge,cheap,USD\n")
+    assert str(book) in next(check_prices(config, NOW)).found
+    book.write_text("instance_type,price_per_hour,currency\np4d.24xlarge,20,USD\n")
+    assert [(check.status, check.found) for check in check_prices(config, NOW)] == [(Status.ok, "1 prices")]
+
+
+# 200 and 30 days old; the first is not what the node has at last
+PRICED = """
+INSERT INTO node_prices SELECT node, hour, hour + 1, 1, source, as_of, NULL FROM (VALUES
+    (1, 0, 'catalog',      '2025-06-20'::DATE),
+    (1, 1, 'catalog',      '2026-10-02'),
+    (2, 1, 'catalog',      '2026-04-15'),
+    (3, 1, 'spot_history', '2026-10-02'),
+    (4, 1, 'price_book',   NULL),
+    (5, 1, 'bill',         '2026-04-15')) AS rows(node, hour, source, as_of)"""
+
+
+def test_how_old_the_prices_are_that_nodes_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(store=tmp_path / "gpucost.duckdb")
+    monkeypatch.setattr(pipeline, "attribute", lambda *_: None)
+    with Store(config.store).write() as con:
+        con.execute(PRICED)
+    checks = {one.subject: f"{one.status.value}: {one.found}; {one.fix}" for one in check_prices(config, NOW)}
+    old = "prices 2 nodes at present, of 2026-04-15 to 2026-10-02: up to 200 days old"
+    assert checks["catalog"] == f"warn: {old}; gpucost collect prices"
+    assert checks["spot_history"] == "ok: prices 1 node at present, of 2026-10-02: up to 30 days old; None"
+    assert checks["bill"].startswith("ok: ") and "price_book" not in checks
