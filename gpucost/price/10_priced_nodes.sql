@@ -1,5 +1,5 @@
--- reads: nodes, unlisted_nodes, collected, catalog_prices, list_prices, spot_prices, region_of, $node_id, $capacity_type
--- writes: priced_nodes, the nodes to price, also those whose accelerators are not known (one, or all if $node_id is null), spelled as prices are; as if they were bought as $capacity_type if it is given (is_moved)
+-- reads: nodes, unlisted_nodes, collected, catalog_prices, list_prices, spot_prices, region_of, $node_id, $capacity_type, $from_ms, $to_ms
+-- writes: priced_nodes, the nodes to price, also those whose accelerators are not known (one, or all if $node_id is null), spelled as prices are; with $capacity_type those of [$from_ms, $to_ms) that have another one, and they have this one instead (is_moved)
 -- invariant: one row per node life; text is lower-cased, but for labels and their values; billed_to_ms is up_to_ms, or later where the node was there when its cluster was last seen: then its bill alone tells how long it ran
 CREATE OR REPLACE TEMP TABLE priced_nodes AS
 WITH sellers AS (
@@ -30,4 +30,5 @@ SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, greatest(n.up_to_ms, coalesc
 FROM lives AS n
 LEFT JOIN silences AS g ON g.cluster = n.cluster AND n.up_to_ms BETWEEN g.from_ms - 600000 AND g.from_ms + 600000
 LEFT JOIN sellers AS s ON s.instance_type = lower(n.instance_type)
-WHERE $node_id IS NULL OR n.node_id = $node_id;
+WHERE coalesce(n.node_id = $node_id, true)
+    AND coalesce(n.capacity_type IS DISTINCT FROM $capacity_type AND n.up_from_ms < $to_ms AND $from_ms < n.up_to_ms, true);

@@ -39,6 +39,10 @@ SELECT 'billed_twice' AS code, min(source) AS subject, epoch_ms($first) AS from_
 FROM told_sides
 WHERE side IN ($one, $other)"""
 
+# Of rows of the price book that tie none prices a node that moves.
+_UNDECIDED = """DELETE FROM book_fits AS fit USING book_fits AS other
+WHERE other.node_id = fit.node_id AND other.specificity = fit.specificity AND other.selector <> fit.selector"""
+
 __all__ = [
     "inputs_digest",
     "load_fx_rates",
@@ -74,11 +78,15 @@ def warn_of_unlisted(con: DuckDBPyConnection, config: Config) -> None:
 
 
 def price_nodes(
-    con: DuckDBPyConnection, config: Config, node_id: int | None = None, capacity_type: str | None = None
+    con: DuckDBPyConnection,
+    config: Config,
+    node_id: int | None = None,
+    moved_to: tuple[str, Period] | None = None,
 ) -> None:
     """Create the temporary tables price_candidates and price_segments, for all nodes or one; the store is only read.
 
-    With a `capacity_type`: what nodes like these would cost if they were bought so, which no bill says.
+    `moved_to`: the prices of the nodes of a period as nodes of another capacity type. Bills and commitments do not price them; a
+    currency without a rate and a tie in the price book leave them without a price.
 
     Raises PriceError for a price book, rate or discount that cannot be used, and for a price in a currency without a rate.
     """
@@ -87,7 +95,9 @@ def price_nodes(
     # inventory makes it; who asks for one node does without
     con.execute("CREATE TEMP TABLE IF NOT EXISTS unlisted_nodes AS FROM nodes LIMIT 0")
     load_vocabulary(con)
-    run_stage(con, __name__, "10_priced_nodes", {"node_id": node_id, "capacity_type": capacity_type})
+    capacity_type, period = moved_to or (None, None)
+    span = period.bounds if period else {"from_ms": None, "to_ms": None}
+    run_stage(con, __name__, "10_priced_nodes", {"node_id": node_id, "capacity_type": capacity_type} | span)
     load_book(con, config, fx)
     load_price_list(
         con, column(con, "SELECT DISTINCT instance_type FROM priced_nodes WHERE instance_type IS NOT NULL")
@@ -97,14 +107,17 @@ def price_nodes(
     )
     load_discounts(con, config)
     run_stage(con, __name__, "30_book_fits")
-    _refuse_ties(con, config)
+    if moved_to is None:
+        _refuse_ties(con, config)
+    else:
+        con.execute(_UNDECIDED)
     for name in ("35_bill_candidates", "40_price_candidates", "41_price_winners", "43_price_segments"):
         run_stage(con, __name__, name)
     unconverted = con.execute(
         "SELECT s.currency, n.node, s.origin, s.from_ms FROM price_segments AS s JOIN priced_nodes AS n USING (node_id) "
         "WHERE s.price_per_hour IS NULL ORDER BY s.from_ms, n.node LIMIT 1"
     ).fetchone()
-    if unconverted is not None and capacity_type is None:
+    if unconverted is not None and moved_to is None:
         currency, node, origin, at_ms = unconverted
         day = from_ms(at_ms).astimezone(config.tz).date()
         raise fx.missing(currency, f"node {node} is priced in {currency} ({origin})", day)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
     """Create the temporary table discounts, numbered from 1 in the config's order; periods are local days.
 
-    Expects the catalog's tables. Raises PriceError for a GPU model that neither the catalog nor any node knows.
+    Expects the catalog's tables. Raises PriceError for a GPU model that neither the catalog nor any node knows, if
+    there are nodes.
     """
     discounts = config.prices.discounts
 
@@ -49,7 +50,8 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
     run_stage(con, "gpucost.price", "15_discounts", columns)
     unknown = con.execute(
         "SELECT d.number, d.gpu_model FROM discounts AS d ANTI JOIN nodes AS n "
-        "ON model_spelling(n.gpu_model) = model_spelling(d.gpu_model) WHERE NOT d.is_known ORDER BY ALL"
+        "ON model_spelling(n.gpu_model) = model_spelling(d.gpu_model) "
+        "WHERE NOT d.is_known AND EXISTS (FROM nodes) ORDER BY ALL"
     ).fetchone()
     if unknown is None:
         return
@@ -61,37 +63,46 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
     )
 
 
-# What is left of a price that is listed.
-_LEFT = """SELECT factor FROM discounts AS d
-WHERE discount_fits(d, $seller, $instance_type, $gpu_model) AND coalesce($option IN (d.purchase_option, d.capacity_type), true)
-    AND list_contains(price_sources, $price_source) AND from_ms <= $at_ms AND $at_ms < to_ms"""
+_IN_FORCE = """
+SELECT p.number, list(d.factor)
+FROM (
+    SELECT unnest($number::INTEGER[]) AS number, unnest($provider::VARCHAR[]) AS provider,
+        unnest($instance_type::VARCHAR[]) AS instance_type, unnest($gpu_model::VARCHAR[]) AS gpu_model,
+        unnest($purchase_option::VARCHAR[]) AS option, unnest($origin::VARCHAR[]) AS origin
+) AS p
+JOIN discounts AS d ON discount_fits(d, lower(p.provider), lower(p.instance_type), p.gpu_model)
+    AND coalesce(p.option IN (d.purchase_option, d.capacity_type), true)
+    AND list_contains(d.price_sources, replace(p.origin, 'store', 'catalog'))
+    AND d.from_ms <= $now_ms AND $now_ms < d.to_ms
+GROUP BY ALL"""
 
 
 def discounted(
     con: DuckDBPyConnection, config: Config, rows: Sequence[ListedPrice], now: datetime
 ) -> list[ListedPrice]:
-    """Listed prices less the discounts in force, which their sources name. Expects the catalog's tables; raises PriceError."""
+    """Listed prices of one currency less the discounts in force, cheapest GPU-hour first; their sources name the discount.
+
+    Expects the catalog's tables. Raises PriceError as load_discounts does.
+    """
     if not config.prices.discounts:
         return list(rows)
     load_discounts(con, config)
-    return [_less(con, row, to_ms(now)) for row in rows]
+    names = ("provider", "instance_type", "gpu_model", "purchase_option", "origin")
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    numbers = {"number": list(range(len(rows))), "now_ms": to_ms(now)}
+    found = dict(con.execute(_IN_FORCE, columns | numbers).fetchall())
+    left = [_less(row, prod(found.get(number, ()), start=Decimal(1))) for number, row in enumerate(rows)]
+    return sorted(
+        left, key=lambda row: (row.price_per_gpu_hour is None, row.price_per_gpu_hour or row.price_per_hour)
+    )
 
 
-def _less(con: DuckDBPyConnection, row: ListedPrice, at_ms: int) -> ListedPrice:
-    of = {
-        "seller": row.provider.lower(),
-        "instance_type": row.instance_type.lower(),
-        "gpu_model": row.gpu_model,
-        "option": row.purchase_option,
-        "price_source": "spot_history" if row.origin == "spot_history" else "catalog",
-        "at_ms": at_ms,
-    }
-    left = prod(column(con, _LEFT, of), start=Decimal(1))
-    if left == 1:
+def _less(row: ListedPrice, factor: Decimal) -> ListedPrice:
+    if factor == 1:
         return row
     return replace(
         row,
-        price_per_hour=round(row.price_per_hour * left, 9).normalize(),
-        price_per_gpu_hour=row.price_per_gpu_hour and row.price_per_gpu_hour * left,
-        source=f"{row.source}, less {float(round((1 - left) * 100, 4)):g} % ([[prices.discounts]])",
+        price_per_hour=round(row.price_per_hour * factor, 9).normalize(),
+        price_per_gpu_hour=row.price_per_gpu_hour and row.price_per_gpu_hour * factor,
+        source=f"{row.source}, less {float(round((1 - factor) * 100, 4)):g} % ([[prices.discounts]])",
     )

@@ -178,7 +178,7 @@ def prices_of(
 
 
 def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
-    """Of a region's prices, cheapest first, the one of no certain zone: the region's own, else the lower median of its zones."""
+    """The price of a region among its prices, cheapest first: its own, otherwise the lower median of its zones."""
     return next((row for row in rows if row.zone is None), rows[(len(rows) - 1) // 2])
 
 

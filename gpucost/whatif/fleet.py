@@ -48,6 +48,9 @@ class Price:
     is_committed: bool = False
 
 
+UNPRICED = Price(Decimal(0), "none")
+
+
 @record
 class Node:
     """A node that is up (and paid) in [from_ms, to_ms), at the prices of `prices` in order of time."""
@@ -404,14 +407,16 @@ def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -
     return Fleet(tuple(node for several in parts.values() for node in several), held)
 
 
-def price_steps(segments: Iterable[Row], from_ms: int, to_ms: int) -> Iterator[Price]:
-    """The steps of these segments in [from_ms, to_ms), of which at least one is there; nothing and `none` where none is known."""
+def price_steps(
+    segments: Iterable[Row], from_ms: int, to_ms: int, otherwise: Price = UNPRICED
+) -> Iterator[Price]:
+    """The steps of these segments in [from_ms, to_ms), at least one; `otherwise` is the price between them."""
     known_until = from_ms
     for segment in segments:
         if segment["to_ms"] <= from_ms or to_ms <= segment["from_ms"]:
             continue
         if known_until < segment["from_ms"]:
-            yield Price(Decimal(0), "none", None, known_until)
+            yield replace(otherwise, from_ms=known_until)
         as_of = str(segment["price_as_of"]) if segment["price_as_of"] else None
         yield Price(
             segment["price_per_hour"],
@@ -422,4 +427,4 @@ def price_steps(segments: Iterable[Row], from_ms: int, to_ms: int) -> Iterator[P
         )
         known_until = segment["to_ms"]
     if known_until < to_ms:
-        yield Price(Decimal(0), "none", None, known_until)
+        yield replace(otherwise, from_ms=known_until)

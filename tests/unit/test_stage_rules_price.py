@@ -161,8 +161,8 @@ after price/vocabulary
 
 priced_nodes: node_id INT, seller VARCHAR, region VARCHAR, zone VARCHAR, zone_id VARCHAR, instance_type VARCHAR, \
 capacity_type VARCHAR, instance_id VARCHAR, machine_share DOUBLE, up_from_ms BIGINT, up_to_ms BIGINT, \
-billed_to_ms BIGINT
-1, 'aws', 'r', NULL, NULL, 'p5', 'spot', NULL, 0.5, 10, 90, 90
+billed_to_ms BIGINT, is_moved BOOLEAN
+1, 'aws', 'r', NULL, NULL, 'p5', 'spot', NULL, 0.5, 10, 90, 90, false
 
 spot_steps: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, capacity_type VARCHAR, \
 instance_id VARCHAR, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 12), currency VARCHAR, \

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.whatif.fleet import Price
 from gpucost.whatif.spot.backtest import FALLBACK, ON_DEMAND, SWITCHING, Job, anchor_name, costs, replay
 from gpucost.whatif.spot.formulas import (
     Work,
@@ -25,8 +25,8 @@ from gpucost.whatif.spot.formulas import (
     first_order,
 )
 from gpucost.whatif.spot.interruptions import Evidence, Rate, gamma_quantile, posterior, prior_rate
-from gpucost.whatif.spot.market import Market, Place, PriceChanges
-from tests.text_tables import table, text_rows
+from gpucost.whatif.spot.market import PriceChanges
+from tests.text_tables import table
 from tests.unit.command import run
 from tests.unit.spot import change, write
 from tests.unit.whatif_costs import ask, assert_refused, figures, shown
@@ -113,6 +113,24 @@ def test_a_job_is_started_once_a_day_over_the_history(store: None) -> None:
     assert answer["today"]["cost"] == answer["by"][ON_DEMAND]
 
 
+def test_discounts_of_today_come_off_spot_and_on_demand(store: None, tmp_path: Path) -> None:
+    rules = [
+        ("", "spot_history"),
+        ('gpu_model = "V100-SXM2-16GB"', "catalog"),
+        ("effective_end = 2026-01-01", "catalog"),
+    ]
+    text = "".join(
+        f'[[prices.discounts]]\npercent = 10\n{rule}\nprice_sources = ["{source}"]\n'
+        for rule, source in rules
+    )
+    (tmp_path / "less.toml").write_text(f'store = "{Path("gpucost.duckdb").absolute()}"\n{text}')
+    job = "--instance-type p3.2xlarge --region us-east-1 --hours 24"
+    whole, less = answered(job)["by"], answered(f"{job} --config {tmp_path / 'less.toml'}")["by"]
+    assert {way: less[way] / whole[way] for way in whole} == pytest.approx(
+        dict.fromkeys(whole, 0.9), abs=1e-6
+    )
+
+
 def test_nodes_and_interruptions_count(store: None) -> None:
     job = "--instance-type p3.2xlarge --region us-east-1 --hours 24 --on-demand-price 4 --interruptions-per-hour 0.2"
     one, two = answered(job), answered(f"{job} --nodes 2")
@@ -128,28 +146,6 @@ def test_job_longer_than_the_history_and_type_without_prices_are_refused(store: 
     ):
         words = f"--backtest --instance-type {kind} --region us-east-1 --hours {hours}"
         assert_refused("spot", words, message, 1)
-
-
-# instance type, provider, region, and zones by name and id; regions differ
-PLACES = """
-    T aws r1 z3        | 3
-    t aws r1 elsewhere | 2
-    t aws r1 z1 z4     | 4
-    t - R2             | 9
-    t                  | None
-    t gcp r1           | None
-"""
-
-
-def test_list_price_of_a_zone_else_the_lower_median_of_its_regions() -> None:
-    rows = [("aws", "r1", f"z{amount}", amount) for amount in (1, 2, 3, 4)]
-    # "*" as list_prices.sql has it
-    rows += [("aws", "r2", "", 9), ("aws", "r1", "*", 2)]
-    prices = [(*place, Price(Decimal(amount), "catalog", "2025-01-01")) for *place, amount in rows]
-    market = Market("USD", {("t", "spot"): prices})  # type: ignore[dict-item]
-    for place, amount in text_rows(PLACES):
-        found = market.list_price(Place(*(word.strip("-") or None for word in place.split())), option="spot")  # type: ignore[arg-type]
-        assert (place, shown(found and found.per_node_hour)) == (place, amount)
 
 
 WORKS = st.builds(

@@ -13,7 +13,7 @@ from gpucost.config.model import Config, Discount, Prices
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.whatif.fleet import Node
 from gpucost.whatif.spot.market import Market, Place, Target, read_market, read_price
-from tests.text_tables import table
+from tests.text_tables import table, words
 from tests.unit.price_nodes import HEADER, NODE, START, empty_store, told_steps
 
 NODES = f"INSERT INTO nodes ({', '.join(NODE)}) VALUES ({', '.join('$' + name for name in NODE)})"  # noqa: S608
@@ -33,25 +33,27 @@ BILL = f"""INSERT INTO billed_nodes VALUES ('aws/i-1', 1, false);
 INSERT INTO billed_hours BY NAME SELECT 1 AS bill_id, 'aws/i-1' AS instance_key, 'aws' AS provider, '2026-10' AS billing_period,
     'on_demand' AS capacity_type, {START} AS from_ms, {START} + 86400000 AS to_ms, 24 AS instance_hours, 240 AS effective_cost,
     'USD' AS currency, false AS is_unexplained, 1 AS rate, 10 AS price_per_hour"""  # noqa: S608
-# The price book's option and price; changes in zones by hours; the list's price, option and currency; what a node of a capacity
-# type costs. Types of "a discount" have one of 10 %.
+# The price book's option, price and selector; changes in zones by hours; the list's price, option and currency; what a node of a
+# capacity type costs. Types of "a discount" have one of 10 %.
 CASES = """
-    case                           | to        | book         | history               | listed       | own         | prices
-    only a bill of today           | spot      |              |                       |              |             |
-    a part without a price         | spot      |              | a 1 5                 |              |             |
-    the list price                 | spot      |              |                       | 3 spot       |             | 3
-    the list until history begins  | spot      |              | a 1 5                 | 3 spot       |             | 0 1 3, 1 24 5
-    the own zone's history         | spot      |              | a -1 5, a 4 9, b 0 1  | 3 spot       |             | 0 4 5, 4 24 9
-    the lower median of zones      | spot      |              | b -1 1, c -1 2, d 0 4 | 3 spot       |             | 2
-    own nodes before the list      | spot      |              | a 1 5                 | 3 spot       | spot 4      | 0 1 4, 1 24 5
-    own nodes on demand are others | spot      |              |                       | 3 spot       | on_demand 4 | 3
-    the price book before all      | spot      | spot,2       | a -1 5                | 3 spot       | spot 4      | 2
-    the book on demand does not    | spot      | on_demand,2  |                       | 3 spot       |             | 3
-    a currency without a rate      | spot      |              |                       | 3 spot EUR   |             |
-    a discount of history          | spot      |              | a -1 5                | 3 spot       |             | 4.5
-    a discount of the book         | on-demand | on_demand,20 |                       | 32 on_demand |             | 18
-    back: the list                 | on-demand |              | a -1 5                | 32 on_demand |             | 32
-    back: own nodes on demand      | on-demand |              |                       | 32 on_demand | on_demand 8 | 8
+    case                          | to        | known                                                       | prices
+    only a bill of today          | spot      |                                                             |
+    a part without a price        | spot      | history="a 1 5"                                             |
+    the list price                | spot      | listed="3 spot"                                             | 3
+    the list until history begins | spot      | history="a 1 5" listed="3 spot"                             | 0 1 3, 1 24 5
+    the own zone's history        | spot      | history="a -1 5, a 4 9, b 0 1" listed="3 spot"              | 0 4 5, 4 24 9
+    the lower median of zones     | spot      | history="b -1 1, c -1 2, d 0 4" listed="3 spot"             | 2
+    own nodes before the list     | spot      | history="a 1 5" listed="3 spot" own="spot 4"                | 0 1 4, 1 24 5
+    own nodes on demand are not   | spot      | listed="3 spot" own="on_demand 4"                           | 3
+    the price book before all     | spot      | book="spot,2" history="a -1 5" listed="3 spot" own="spot 4" | 2
+    the book on demand does not   | spot      | book="on_demand,2" listed="3 spot"                          | 3
+    a currency without a rate     | spot      | listed="3 spot EUR"                                         |
+    a discount of history         | spot      | history="a -1 5" listed="3 spot"                            | 4.5
+    a discount of the book        | on-demand | book="on_demand,20" listed="32 on_demand"                   | 18
+    back: the list                | on-demand | history="a -1 5" listed="32 on_demand"                      | 32
+    back: own nodes on demand     | on-demand | listed="32 on_demand" own="on_demand 8"                     | 8
+    rows of the book that tie     | spot      | book="spot,2 pool=train; spot,4 team=a" listed="3 spot"     | 3
+    back: a commitment does not   | on-demand | book="savings_plan,9" listed="32 on_demand"                 | 32
 """
 NAMES = {case["case"]: f"x{number}.large" for number, case in enumerate(table(CASES))}
 
@@ -62,12 +64,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[duckdb.Duc
     lines = [HEADER]
     with empty_store() as con:
         for number, case in enumerate(table(CASES), 1):
+            case |= words(case.get("known", ""))
             kind = NAMES[case["case"]]
             bought = "spot" if case["to"] == "on-demand" else "on_demand"
             con.execute(TYPE, [kind])
             nodes = [(number, f"n{number}", bought)]
-            if "book" in case:
-                lines.append(f",,,{kind},{case['book']},USD,,,")
+            for row, _, selector in (row.partition(" ") for row in case.get("book", "").split("; ") if row):
+                lines.append(f",,,{kind},{row},USD,,,{selector}")
             for zone, hour, price in map(str.split, filter(None, case.get("history", "").split(", "))):
                 at = START + int(hour) * MS_PER_HOUR
                 con.execute(HISTORY, {"zone": f"us-east-1{zone}", "type": kind, "at": at, "price": price})
@@ -130,6 +133,9 @@ def test_a_described_node_costs_what_one_that_is_bought_now_costs(
     # a type with prices in one region needs no region
     assert [price("the list price", region) for region in ("us-east-1", None, "us-west-2")] == [3, 3, None]
     row = {"type": NAMES["the list price"], "option": "spot", "price": "7", "currency": "USD"}
+    # prices of other purchase options elsewhere do not count
+    store[0].execute(LISTED, row | {"region": "us-west-2", "option": "on_demand"})
+    assert price("the list price", None) == 3
     store[0].execute(LISTED, row | {"region": "us-west-2"})
     assert [price("the list price", region) for region in ("us-east-1", None, "us-west-2")] == [3, None, 7]
     history = {"zone": "us-east-1c", "type": row["type"], "price": "5"}

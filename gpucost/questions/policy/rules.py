@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 from xml.etree import ElementTree as ET
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -372,9 +372,8 @@ class OnDemandTraining(_Rule):
 
 Rule = SpotForBatch | Quota | LimitRange | IdleNotebooks | NodePoolLimits | PriorityClass | OnDemandTraining
 _KINDS: dict[str, type[_Rule]] = {
-    "spot_for_batch": SpotForBatch, "quota": Quota, "limit_range": LimitRange, "idle_notebooks": IdleNotebooks,
-    "node_pool_limits": NodePoolLimits, "priority_class": PriorityClass, "on_demand_training": OnDemandTraining,
-}  # fmt: skip
+    get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in get_args(Rule)
+}
 
 
 class Rules(BaseModel):

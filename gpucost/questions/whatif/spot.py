@@ -73,9 +73,9 @@ def whatif_spot(
     """Say what moving on-demand usage to spot would save, interruptions counted.
 
     With --on-demand-price, --instance-type, --nodes, --gpus or --hours: a calculator, no store needed. Without them: the usage
-    in the store of the last complete month, or of the period and the team named. Prices come from options, the price book, the
-    store's spot price history, own nodes of the type, or list prices, in that order, less discounts. What is safe moves: batch
-    work, and training with known checkpoints; the rest stands below as a second figure, with its reason.
+    in the store of the last complete month, or of the period and the team named. Prices come from options; otherwise, less
+    discounts, from the price book, the store's spot price history, own nodes of the type, or list prices, in that order. What is
+    safe moves: batch work, and training with known checkpoints; the rest stands below as a second figure, with its reason.
 
     The rate of interruptions comes from --interruptions-per-hour, otherwise from own spot nodes of all stored months on top of
     published rates of the family. The answer begins with the break-even rate; a gang of n nodes stops √n times as often as one.

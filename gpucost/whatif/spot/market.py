@@ -1,13 +1,12 @@
-"""What nodes would cost elsewhere: as the price stages price them if they were bought so; and how often spot is interrupted."""
+"""Prices of nodes on spot or on demand, as the price stages have them, and rates of interruptions."""
 
 from __future__ import annotations
 
 import bisect
-import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,10 +16,11 @@ from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.price import price_nodes
+from gpucost.price.discounts import load_discounts
 from gpucost.price.list_prices import load_price_list
 from gpucost.records import grouped, record
-from gpucost.store.sqlfiles import column
-from gpucost.whatif.fleet import Node, NodeKey, Price, Row, price_steps
+from gpucost.suggest import did_you_mean
+from gpucost.whatif.fleet import UNPRICED, Node, NodeKey, Price, Row, price_steps
 from gpucost.whatif.spot.interruptions import Evidence, Rate, family_of, posterior, prior_rate
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Market:
 
     target: Target = Target.spot
     segments: Mapping[NodeKey, Sequence[Row]] = field(default_factory=dict)
-    own: Mapping[str, Decimal] = field(default_factory=dict)
+    own: Mapping[str, Price] = field(default_factory=dict)
     # own spot nodes by provider and family
     evidence: dict[tuple[str | None, str], Evidence] = field(default_factory=dict)
     # by provider, region and instance type: the low end of the newest published band, and its day
@@ -112,16 +112,8 @@ class Market:
         """The node's prices there: price book, spot history, own nodes, list price; empty if a part of its life has none."""
         own = self.own.get((node.instance_type or "").lower())
         segments = self.segments.get((node.cluster, node.name.partition("#")[0]), ())
-        if own is not None:
-            segments = [row for row in segments if not row["is_listed"]]
-        there = replace(node, prices=tuple(price_steps(segments, node.from_ms, node.to_ms)))
-        if own is not None:
-            source = f"own {self.target} nodes of that type in the period"
-            there = there.repriced(
-                lambda price: (
-                    replace(price, per_node_hour=own, source=source) if price.source == "none" else price
-                )
-            )
+        known = [row for row in segments if not (own and row["is_listed"])]
+        there = replace(node, prices=tuple(price_steps(known, node.from_ms, node.to_ms, own or UNPRICED)))
         return there.prices if there.is_priced else ()
 
     def rate(self, place: Place) -> Rate:
@@ -143,7 +135,8 @@ WHERE p.span_ms > 0 AND n.instance_type IS NOT NULL AND n.capacity_type = $capac
 GROUP BY ALL"""
 # Spot history is as old as its last change, and holds all the same.
 _SEGMENTS = """
-SELECT n.cluster, n.node, s.from_ms, s.to_ms, s.price_per_hour, s.origin AS price_source, s.price_source = 'catalog' AS is_listed,
+SELECT n.cluster, n.node, s.from_ms, s.to_ms, s.price_per_hour, s.price_source = 'catalog' AS is_listed,
+    s.origin || if(s.discounts IS NULL, '', ', less [[prices.discounts]]') AS price_source,
     CASE WHEN s.price_source <> 'spot_history' THEN s.price_as_of END AS price_as_of, false AS is_committed
 FROM price_segments AS s JOIN nodes AS n USING (node_id)
 WHERE s.price_per_hour IS NOT NULL AND s.from_ms < $to_ms AND $from_ms < s.to_ms
@@ -152,8 +145,8 @@ _EVICTION_BANDS = """
 SELECT provider, region, lower(instance_type), arg_max(band_low_percent, seen_on)::VARCHAR, max(seen_on)::VARCHAR
 FROM spot_eviction_rates GROUP BY ALL"""
 _HISTORY = """
-SELECT instance_type, provider, region, zone, list(at_ms ORDER BY at_ms), list(price_per_hour ORDER BY at_ms),
-    greatest(max(at_ms), coalesce(max(l.to_ms), 0))
+SELECT instance_type, provider, region, zone,
+    list(at_ms ORDER BY at_ms), list(price_per_hour ORDER BY at_ms), greatest(max(at_ms), coalesce(max(l.to_ms), 0))
 FROM market_changes
 LEFT JOIN (SELECT source, max(to_ms) AS to_ms FROM loads WHERE kind = 'spot' GROUP BY source) AS l USING (source)
 GROUP BY ALL
@@ -163,21 +156,29 @@ ORDER BY 1, 2, 3, 4"""
 def read_market(
     con: DuckDBPyConnection, config: Config, period: Period, target: Target = Target.spot
 ) -> Market:
-    """What the store's nodes of the period would cost as `target`, and the evidence on interruptions."""
-    price_nodes(con, config, capacity_type=target.capacity_type)
+    """Read the prices of the period's nodes as `target`, and the evidence on interruptions."""
+    price_nodes(con, config, moved_to=(target.capacity_type, period))
     rows = dicts(con.execute(_SEGMENTS, period.bounds))
-    own = con.execute(_OWN, period.bounds | {"capacity_type": target.capacity_type}).fetchall()
+    source = f"own {target} nodes of that type in the period"
+    means = con.execute(_OWN, period.bounds | {"capacity_type": target.capacity_type}).fetchall()
+    own = {name: Price(price, source) for name, price in means}
     return Market(
-        target, grouped(((row["cluster"], row["node"]), row) for row in rows), dict(own), *read_rates(con)
+        target, grouped(((row["cluster"], row["node"]), row) for row in rows), own, *read_rates(con)
     )
 
 
 def read_history(
     con: DuckDBPyConnection, config: Config, instance_types: Iterable[str], lasting_days: int = 0
 ) -> History:
-    """The spot price histories of these instance types; their last prices hold for `lasting_days` after they were collected."""
-    types = {"instance_types": sorted({name.lower() for name in instance_types})}
-    run_stage(con, __package__, "market_changes", types | {"currency": config.currency})
+    """The spot price histories of these instance types, less discounts.
+
+    The last prices hold for `lasting_days` after they were collected.
+    """
+    load_catalog(con)
+    load_discounts(con, config)
+    run_stage(con, "gpucost.price", "listed_instances")
+    types = {"instance_types": sorted({name.lower() for name in instance_types}), "currency": config.currency}
+    run_stage(con, __package__, "market_changes", types | {"now_ms": to_ms(datetime.now(UTC))})
     history: dict[str, list[tuple[str, PriceChanges]]] = defaultdict(list)
     for name, provider, region, zone, at, prices, seen in con.execute(_HISTORY).fetchall():
         changes = PriceChanges(region, zone, tuple(at), tuple(prices), seen + lasting_days * MS_PER_DAY)
@@ -185,38 +186,35 @@ def read_history(
     return History(dict(history))
 
 
-# A node that no store has.
+# A node that no store has; without a region it is in the only one that has a price.
 _DESCRIBED = """
 INSERT INTO unlisted_nodes BY NAME
 SELECT 0 AS node_id, '' AS cluster, '' AS node, $now_ms AS up_from_ms, $now_ms + 1 AS up_to_ms, $gpus AS gpu_count,
-    provider, instance_type, gpu_model, $region AS region, $zone AS zone
+    provider, instance_type, gpu_model, $zone AS zone, coalesce($region, (
+        SELECT min(region) FROM price_list
+        WHERE (provider, instance_type) = ($provider, lower($instance_type)) AND region IS NOT NULL
+            AND purchase_option = $purchase_option AND term_years = 0
+        HAVING count(DISTINCT region) = 1
+    )) AS region
 FROM listed_instances WHERE (provider, instance_type) = ($provider, lower($instance_type))"""
-_ONLY_REGION = """
-SELECT min(region) FROM price_list WHERE instance_type = lower($instance_type) AND region IS NOT NULL
-HAVING count(DISTINCT region) = 1"""
+_PRICE = """
+SELECT price_per_hour, origin || if(discounts IS NULL, '', ', less [[prices.discounts]]'), price_as_of::VARCHAR
+FROM price_segments WHERE price_per_hour IS NOT NULL"""
 
 
 def read_price(
     con: DuckDBPyConnection, config: Config, place: Place, gpus: float, target: Target
 ) -> Price | None:
-    """What a node in the place costs now as `target`; None if no price is known, as without a region if there are several."""
-    now_ms = to_ms(datetime.now(UTC))
+    """The price of a node in the place today; None if no price is known, or if the region is missing and there are several."""
+    now = datetime.now(UTC)
     con.execute("CREATE OR REPLACE TEMP TABLE unlisted_nodes AS FROM nodes LIMIT 0")
     load_price_list(con, [place.instance_type.lower()])
     run_stage(con, "gpucost.price", "listed_instances")
-    region = place.region or next(
-        iter(column(con, _ONLY_REGION, {"instance_type": place.instance_type})), None
-    )
-    node = place._asdict() | {"region": region, "gpus": gpus, "now_ms": now_ms}
-    con.execute(
-        _DESCRIBED,
-        {name: node[name] for name in ("instance_type", "provider", "region", "zone", "gpus", "now_ms")},
-    )
-    price_nodes(con, config, 0, target.capacity_type)
-    rows = con.execute(
-        "SELECT price_per_hour, origin, price_as_of::VARCHAR FROM price_segments WHERE price_per_hour IS NOT NULL"
-    )
-    return next((Price(*row) for row in rows.fetchall()), None)
+    node = {"gpus": gpus, "now_ms": to_ms(now), "purchase_option": target.capacity_type}
+    con.execute(_DESCRIBED, place._asdict() | node)
+    price_nodes(con, config, 0, (target.capacity_type, Period(now, now + timedelta(seconds=1))))
+    rows = con.execute(_PRICE).fetchall()
+    return next((Price(*row) for row in rows), None)
 
 
 def read_rates(
@@ -252,10 +250,7 @@ def find_instance(con: DuckDBPyConnection, name: str) -> tuple[str, str, float]:
     for row in rows:
         if row[1].lower() == name.lower():
             return row
-    near = difflib.get_close_matches(name.lower(), sorted({row[1].lower() for row in rows}), n=3, cutoff=0.5)
-    raise UsageError(
-        f"no instance type {name!r} is known",
-        f"near it: {', '.join(near)}"
-        if near
-        else "gpucost prices lists instance types; or give prices and --gpus instead",
-    )
+    known = sorted({row[1].lower() for row in rows})
+    otherwise = "gpucost prices lists instance types; or give prices and --gpus instead"
+    hint = did_you_mean(name.lower(), known, otherwise, most=3, cutoff=0.5)
+    raise UsageError(f"no instance type {name!r} is known", hint)
