@@ -64,7 +64,20 @@ old_price_per_hour new_price_per_hour
 
 = what a machine was charged is no price of the market
 whatif/spot/market_changes
-params {"instance_types": ["p5"], "currency": "USD"}
+params {"instance_types": ["p5"], "currency": "USD", "now_ms": 0}
+sql CREATE TEMP MACRO discount_fits(discount, seller, instance_type, gpu_model) AS discount.gpu_model = gpu_model
+
+listed_instances: provider VARCHAR, instance_type VARCHAR, gpu_model VARCHAR
+'aws', 'p5', 'H100'
+
+discounts: gpu_model VARCHAR, capacity_type VARCHAR, factor DECIMAL(13, 12), price_sources VARCHAR[], from_ms BIGINT, to_ms BIGINT
+'H100', NULL, 0.5, ['spot_history'], 0, 1
+'H100', 'spot', 0.5, ['catalog', 'spot_history'], 0, 1
+'H100', 'on_demand', 0.1, ['spot_history'], 0, 1
+'H100', NULL, 0.1, ['catalog'], 0, 1
+'H100', NULL, 0.1, ['spot_history'], 1, 2
+'H100', NULL, 0.1, ['spot_history'], -1, 0
+'A100', NULL, 0.1, ['spot_history'], 0, 1
 
 spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms, price_per_hour, currency
 'aws', 'r', 'ra', 'P5', 'Linux/UNIX', '', 10, 4, 'USD'
@@ -73,7 +86,7 @@ spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms,
 'aws', 'r', 'ra', 'p5', 'Windows', '', 30, 5, 'USD'
 ->
 SELECT zone, instance_type, at_ms, price_per_hour FROM market_changes
-ra | p5 | 10 | 4
+ra | p5 | 10 | 1
 
 = a load holds a bill for each account and month, final if all that costs is invoiced
 store/sql/incoming_bills
