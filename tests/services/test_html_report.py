@@ -139,7 +139,8 @@ _FOUND = 'document.querySelector("#search output").textContent'
 
 def opened(browser: Browser, page: Path) -> None:
     """The page on a desk."""
-    opened(browser, page)
+    browser.view(1280)
+    browser.open(page)
 
 
 def _type(browser: Browser, of: str, value: str) -> None:
