@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import duckdb
+from duckdb import DuckDBPyConnection
 
 _TABLE = """
 CREATE OR REPLACE TEMP TABLE edited_rows AS FROM bill_rows;
@@ -30,14 +27,14 @@ DROP TABLE temp.bill_rows;
 
 
 @contextmanager
-def bill_table(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def bill_table(con: DuckDBPyConnection) -> Iterator[None]:
     """Makes `bill_rows` a table that can be written to while the block lasts; its rows are then stored."""
     con.execute(_TABLE)
     yield
     con.execute(_STORED)
 
 
-def change_bill_rows(con: duckdb.DuckDBPyConnection, statement: str, params: object = None) -> None:
+def change_bill_rows(con: DuckDBPyConnection, statement: str, params: object = None) -> None:
     """Runs a statement that writes to `bill_rows`."""
     with bill_table(con):
         con.execute(statement, params)

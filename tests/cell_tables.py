@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import duckdb
+from duckdb import DuckDBPyConnection
 
 _TABLES = """
 CREATE OR REPLACE TEMP TABLE edited_cells AS FROM cost_hourly;
@@ -36,7 +33,7 @@ DROP TABLE temp.node_hourly;
 
 
 @contextmanager
-def cell_tables(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def cell_tables(con: DuckDBPyConnection) -> Iterator[None]:
     """Makes `cost_hourly` and `node_hourly` tables that can be written to while the block lasts; their rows are then stored."""
     con.execute(_TABLES)
     yield

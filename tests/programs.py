@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -20,12 +21,8 @@ def require(*programs: str, package: str) -> None:
     `package` is the Debian package that brings them.
     """
     missing = [program for program in programs if shutil.which(program) is None]
-    if not missing:
-        return
-    message = f"not installed: {', '.join(missing)} (Debian: apt-get install {package})"
-    if os.environ.get("CI") == "true":
-        pytest.fail(message)
-    pytest.skip(message)
+    if missing:
+        _absent(f"not installed: {', '.join(missing)} (Debian: apt-get install {package})")
 
 
 def program(variable: str, name: str) -> str:
@@ -33,10 +30,12 @@ def program(variable: str, name: str) -> str:
 
     Under CI=true it fails then: `.ci/install-programs` installs the program, and prints the variable.
     """
-    found = os.environ.get(variable) or shutil.which(name)
-    if found:
-        return found
-    message = f"{variable} names no {name}, and none is installed (.ci/install-programs)"
+    missing = f"{variable} names no {name}, and none is installed (.ci/install-programs)"
+    return os.environ.get(variable) or shutil.which(name) or _absent(missing)
+
+
+def _absent(message: str) -> NoReturn:
+    """Skips the test; fails it under CI=true."""
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)

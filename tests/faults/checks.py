@@ -55,12 +55,7 @@ def check_said(its: World, config: Config, report: Answer, what: object) -> set[
 def check_undisturbed(its: World, report: Answer, what: object) -> None:
     """The report is that of a store that nothing ever disturbed, in every figure and every word."""
     assert report.code == 0, (report, what)
-    answer = report.json()
-    assert {
-        key: answer.get(key)
-        for key in answer.keys() | its.truth.keys()
-        if answer.get(key) != its.truth.get(key)
-    } == {}, what
+    assert report.json() == its.truth, what
 
 
 def _hours_of(its: World, gaps: list[dict[str, str]]) -> dict[str, set[int]]:
@@ -81,15 +76,10 @@ def _wrong(its: World, reported: Rows, true: Rows, is_unknown: bool, is_near: bo
 
     An hour that was seen in part may lack something, not have more. What is active or idle may be unmeasured.
     """
-    share = EDGE_SCRAPES * its.fleet["scrape"] / 3600 * (is_unknown or is_near)
+    is_exact = not (is_unknown or is_near)
     for measure in ("allocated", "unallocated", "cost", "unallocated_cost", "active", "idle"):
         one, other = _sum(reported, measure), _sum(true, measure)
-        of_all = (
-            _sum(true, "cost", "unallocated_cost")
-            if "cost" in measure
-            else _sum(true, "allocated", "unallocated")
-        )
-        slack = share * of_all + EXACT
+        slack = EXACT if is_exact else _slack(its, true, measure)
         if one > other + slack:
             yield f"{measure} is {one}, more than {other}"
         may_lack = is_unknown or (
@@ -97,7 +87,7 @@ def _wrong(its: World, reported: Rows, true: Rows, is_unknown: bool, is_near: bo
         )
         if one < other - slack and not may_lack:
             yield f"{measure} is {one}, less than {other}"
-    if not is_unknown and not is_near:
+    if is_exact:
         for key in reported.keys() | true.keys():
             for measure in ("allocated", "cost", "unallocated", "unallocated_cost"):
                 one, other = (rows.get(key, {}).get(measure, 0.0) for rows in (reported, true))
@@ -107,16 +97,16 @@ def _wrong(its: World, reported: Rows, true: Rows, is_unknown: bool, is_near: bo
 
 def _wrong_bridged(its: World, reported: Rows, true: Rows) -> Iterator[str]:
     """Who came or went within a bridged silence is not known: what they held may be unallocated, and their node be missing."""
-    share = EDGE_SCRAPES * its.fleet["scrape"] / 3600
     for measures in (("allocated",), ("cost",), ("allocated", "unallocated"), ("cost", "unallocated_cost")):
         one, other = _sum(reported, *measures), _sum(true, *measures)
-        of_all = (
-            _sum(true, "cost", "unallocated_cost")
-            if "cost" in measures
-            else _sum(true, "allocated", "unallocated")
-        )
-        if one > other + share * of_all + EXACT:
+        if one > other + _slack(its, true, measures[0]):
             yield f"{' + '.join(measures)} is {one}, more than {other}"
+
+
+def _slack(its: World, true: Rows, measure: str) -> float:
+    """How far a measure of hours or money may be off where samples next to a gap are told otherwise."""
+    alike = ("cost", "unallocated_cost") if "cost" in measure else ("allocated", "unallocated")
+    return float(EDGE_SCRAPES * its.fleet["scrape"] / 3600 * _sum(true, *alike) + EXACT)
 
 
 def _sum(rows: Rows, *measures: str) -> float:

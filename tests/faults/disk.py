@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import struct
 import subprocess
 import sys
@@ -21,18 +22,8 @@ def built(folder: Path) -> Path:
     """The library that stands between a program and its disk. Skips the test where no C compiler is; fails it under CI=true."""
     require("cc", package="gcc libc6-dev")
     library = folder / "disk.so"
-    command = [
-        "cc",
-        "-shared",
-        "-fPIC",
-        "-O1",
-        "-o",
-        str(library),
-        str(Path(__file__).with_name("disk.c")),
-        "-ldl",
-        "-lpthread",
-    ]
-    subprocess.run(command, check=True)
+    words = f"cc -shared -fPIC -O1 -o {library} {Path(__file__).with_name('disk.c')} -ldl -lpthread"
+    subprocess.run(shlex.split(words), check=True)
     return library
 
 
@@ -101,9 +92,13 @@ def start(
 
 def run(folder: Path, words: tuple[str, ...], environment: dict[str, str] | None = None) -> Ended:
     """Runs gpucost in a folder to its end."""
-    process = start(folder, words, environment)
-    out, err = process.communicate(timeout=300)
-    return Ended(process.returncode, out, err)
+    return ended(start(folder, words, environment))
+
+
+def ended(process: subprocess.Popen[str]) -> Ended:
+    """How a command ends, when it does."""
+    texts = process.communicate(timeout=300)
+    return Ended(process.returncode, *texts)
 
 
 @dataclass(frozen=True)

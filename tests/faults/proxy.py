@@ -7,7 +7,6 @@ such fault that heals, a server whose newest samples come late, is a second Prom
 from __future__ import annotations
 
 import json
-import random
 import threading
 import time
 import urllib.error
@@ -17,10 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from tests.loopback import Quiet, serving
+
+Series = list[dict[str, Any]]
 
 JSON = "application/json"
 ALWAYS = 99
@@ -54,9 +56,9 @@ class Plan:
     always: bool = False
     only: str = ""
 
-    def fault(self, question: str, attempt: int) -> tuple[str, random.Random] | None:
+    def fault(self, question: str, attempt: int) -> tuple[str, Random] | None:
         """The fault that a question meets at an attempt (from 0 on), and the dice for its particulars."""
-        dice = random.Random(f"{self.seed} {question}")
+        dice = Random(f"{self.seed} {question}")
         rare = dice.random()
         kind = dice.choice(self.kinds)
         attempts = dice.choice((1, 1, 2, ALWAYS))
@@ -87,7 +89,7 @@ class Proxy:
             self.upstream, self.plan = upstream, plan
             self.met, self._attempts = Counter(), Counter()
 
-    def fault(self, question: str) -> tuple[str, random.Random] | None:
+    def fault(self, question: str) -> tuple[str, Random] | None:
         """What becomes of this question, asked once more."""
         with self._lock:
             attempt = self._attempts[question]
@@ -160,13 +162,13 @@ def proxy() -> Iterator[Proxy]:
 # Refusals and lost connections
 
 
-def _busy(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _busy(handler: Handler, body: bytes, dice: Random) -> None:
     after = dice.choice((None, "0", "0", "Wed, 21 Oct 2015 07:28:00 GMT", "soon", "-1", "²"))
     headers = {} if after is None else {"Retry-After": after}
     handler.send(429, b'{"status":"error","errorType":"too_many_requests","error":"slow down"}', **headers)
 
 
-def _broken(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _broken(handler: Handler, body: bytes, dice: Random) -> None:
     status = dice.choice((500, 502, 503, 504))
     text = dice.choice(
         (b'{"status":"error","error":"disk on fire"}', b"upstream connect error", b"", b"\xff\xfe\x00", b"[]")
@@ -174,15 +176,15 @@ def _broken(handler: Handler, body: bytes, dice: random.Random) -> None:
     handler.send(status, text, dice.choice((JSON, "text/plain", "text/html")))
 
 
-def _closed(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _closed(handler: Handler, body: bytes, dice: Random) -> None:
     handler.close_connection = True
 
 
-def _redirect(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _redirect(handler: Handler, body: bytes, dice: Random) -> None:
     handler.send(dice.choice((301, 302, 307)), b"", Location="https://login.example/?state=secret")
 
 
-def _cut(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _cut(handler: Handler, body: bytes, dice: Random) -> None:
     part = body[: dice.randrange(len(body))]
     handler.close_connection = True
     if dice.random() < 0.3:  # whatever sends it believes that it is whole
@@ -195,7 +197,7 @@ def _cut(handler: Handler, body: bytes, dice: random.Random) -> None:
         handler.wfile.write(b"%x\r\n%s\r\n" % (len(part), part) if part else b"")
 
 
-def _drip(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _drip(handler: Handler, body: bytes, dice: Random) -> None:
     """No pause is long, but there is no end of them."""
     handler.close_connection = True
     handler.head(200, **{"Content-Length": str(len(body))})
@@ -210,7 +212,7 @@ def _drip(handler: Handler, body: bytes, dice: random.Random) -> None:
 # Something else than the answer
 
 
-def _login(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _login(handler: Handler, body: bytes, dice: Random) -> None:
     page = b"<!DOCTYPE html><html><title>Sign in</title><form method=post action=/login></form></html>"
     handler.send(200, page, dice.choice(("text/html; charset=utf-8", JSON, "text/plain")))
 
@@ -237,24 +239,24 @@ null
 """.strip().splitlines()
 
 
-def _other_json(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _other_json(handler: Handler, body: bytes, dice: Random) -> None:
     document = json.loads(dice.choice(_SHAPES))
     separators = dice.choice([(",", ":"), (", ", ": ")])
     handler.send(200, json.dumps(document, separators=separators).encode())
 
 
-def _garbled(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _garbled(handler: Handler, body: bytes, dice: Random) -> None:
     """One byte becomes a control character, which JSON holds nowhere."""
     at = dice.randrange(len(body))
     handler.send(200, body[:at] + dice.choice((b"\x00", b"\x01", b"\x1f")) + body[at + 1 :])
 
 
-def _bad_utf8(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _bad_utf8(handler: Handler, body: bytes, dice: Random) -> None:
     at = dice.randrange(len(body))
     handler.send(200, body[:at] + dice.choice((b"\xff", b"\xc3", b"\x80")) + body[at + 1 :])
 
 
-def _bomb(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _bomb(handler: Handler, body: bytes, dice: Random) -> None:
     """A body of a megabyte that inflates to more than a gigabyte."""
     head, filling = dice.choice((
         (b'{"status":"success","data":{"resultType":"matrix","result":[', b" " * 1024),
@@ -280,7 +282,7 @@ def _bomb(handler: Handler, body: bytes, dice: random.Random) -> None:
 # The answer, changed
 
 
-def _partial(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _partial(handler: Handler, body: bytes, dice: Random) -> None:
     """Some of it is missing, and it says so: as VictoriaMetrics does, or as Thanos and Mimir do."""
     document = json.loads(body)
     data = document["data"]
@@ -300,7 +302,7 @@ def _partial(handler: Handler, body: bytes, dice: random.Random) -> None:
     handler.send(200, _text(document))
 
 
-def _promql_notes(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _promql_notes(handler: Handler, body: bytes, dice: Random) -> None:
     document = json.loads(body)
     if dice.random() < 0.5:
         document["infos"] = [PROMQL_NOTES[0]]
@@ -308,8 +310,8 @@ def _promql_notes(handler: Handler, body: bytes, dice: random.Random) -> None:
     handler.send(200, _text(document))
 
 
-def _duplicated(handler: Handler, body: bytes, dice: random.Random) -> None:
-    def twice(series: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _duplicated(handler: Handler, body: bytes, dice: Random) -> None:
+    def twice(series: Series) -> Series:
         again = [one for one in series if dice.random() < 0.5]
         for one in series:
             if dice.random() < 0.2:
@@ -319,8 +321,8 @@ def _duplicated(handler: Handler, body: bytes, dice: random.Random) -> None:
     _changed(handler, body, twice)
 
 
-def _reordered(handler: Handler, body: bytes, dice: random.Random) -> None:
-    def shuffled(series: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _reordered(handler: Handler, body: bytes, dice: Random) -> None:
+    def shuffled(series: Series) -> Series:
         dice.shuffle(series)
         for one in series:
             if dice.random() < 0.5:
@@ -330,10 +332,10 @@ def _reordered(handler: Handler, body: bytes, dice: random.Random) -> None:
     _changed(handler, body, shuffled)
 
 
-def _blanks(handler: Handler, body: bytes, dice: random.Random) -> None:
+def _blanks(handler: Handler, body: bytes, dice: Random) -> None:
     """DCGM's words for "no value" between its samples, and NaN between anybody's."""
 
-    def blanked(series: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def blanked(series: Series) -> Series:
         for one in series:
             words = BLANKS if one["metric"].get("__name__", "").startswith("DCGM_") else ("NaN",)
             if dice.random() < 0.3:
@@ -346,9 +348,7 @@ def _blanks(handler: Handler, body: bytes, dice: random.Random) -> None:
     _changed(handler, body, blanked)
 
 
-def _changed(
-    handler: Handler, body: bytes, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
-) -> None:
+def _changed(handler: Handler, body: bytes, change: Callable[[Series], Series]) -> None:
     document = json.loads(body)
     data = document["data"]
     if isinstance(data, dict) and data["resultType"] == "matrix":
@@ -361,7 +361,7 @@ def _text(document: Any) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-FAULTS: dict[str, Callable[[Handler, bytes, random.Random], None]] = {
+FAULTS: dict[str, Callable[[Handler, bytes, Random], None]] = {
     fault.__name__[1:]: fault
     for fault in (
         _busy, _broken, _closed, _redirect, _cut, _drip, _login, _other_json, _garbled, _bad_utf8, _bomb, _partial,

@@ -33,6 +33,7 @@ from tests.replay.billing import charges
 from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.load import write_book
 from tests.replay.server import prometheus_over, require_prometheus
+from tests.text_tables import text_rows
 
 HOURS = 36
 STORE = "gpucost.duckdb"
@@ -41,26 +42,18 @@ FIRST, LAST = "2026-03-10T00:00Z", "2026-03-11T12:00Z"
 ASIDE = ("tmp", f"{STORE}.wal")
 #: The empty file by which Python finds out where temporary files can lie; it stays where it cannot be removed.
 _PROBE = re.compile(r"tmp/[a-z0-9_]{8}")
-COLLECT = ("collect", "prometheus", "--from", FIRST, "--to")
 
 #: By name, in the order in which they build upon each other.
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "collect into nothing": (*COLLECT, "2026-03-11T00:00Z"),
-    "collect": (*COLLECT, LAST),
-    "bill": ("collect", "aws", "new.csv"),
-    "attribute": (
-        "report",
-        "--month",
-        "2026-03",
-        "--by",
-        "day,team,pod",
-        "--format",
-        "json",
-        "-o",
-        "report.json",
-    ),
-    "chargeback": ("chargeback", "--month", "2026-03", "--out", "bundles"),
-    "lake export": ("lake", "export", "lake"),
+COMMANDS = {
+    name: tuple(words.split())
+    for name, words in text_rows(f"""
+        collect into nothing | collect prometheus --from {FIRST} --to 2026-03-11T00:00Z
+        collect              | collect prometheus --from {FIRST} --to {LAST}
+        bill                 | collect aws new.csv
+        attribute            | report --month 2026-03 --by day,team,pod --format json -o report.json
+        chargeback           | chargeback --month 2026-03 --out bundles
+        lake export          | lake export lake
+    """)
 }
 COLLECTS = ("collect into nothing", "collect")
 #: What the numbers of a store's own, and its clocks, do not make different.
@@ -268,12 +261,8 @@ def _made(folder: Path, described: dict[str, Any], url: str) -> dict[str, Scene]
     found = {}
     for name, words in COMMANDS.items():
         if name == "bill":
-            for more in (
-                ("collect", "aws", "old.csv"),
-                COMMANDS["attribute"],
-                COMMANDS["chargeback"],
-                COMMANDS["lake export"],
-            ):
+            older = ("collect", "aws", "old.csv")
+            for more in (older, *(COMMANDS[one] for one in ("attribute", "chargeback", "lake export"))):
                 assert run(place, more).code in (0, 4), more
         before, after = (folder / f"{name} {when}" for when in ("before", "after"))
         shutil.copytree(place, before)

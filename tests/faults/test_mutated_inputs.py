@@ -51,12 +51,12 @@ class Parser:
     """What reads a file: `seeds` are whole ones, by the file's name; `many` is how often it is tried where a run tries 40."""
 
     read: Callable[[Path], object]
-    seeds: dict[str, bytes]
+    seeds: dict[str, str | bytes]
     many: int = 40
 
-
-def lines(*texts: str) -> bytes:
-    return ("\n".join(texts) + "\n").encode()
+    def files(self) -> dict[str, bytes]:
+        """The seeds, as they lie on a disk."""
+        return {name: text if isinstance(text, bytes) else text.encode() for name, text in self.seeds.items()}
 
 
 def parquet(rows: Sequence[dict[str, str]]) -> bytes:
@@ -168,26 +168,25 @@ SACCT_JSON = b"""{"jobs": [{"job_id": 17, "cluster": "c1", "account": "ml", "par
 WORK_JSON = b"""{"time": "2026-03-05T10:00:00Z", "unit": "request", "value": 3, "workload": "Job/a"}
 {"time": "2026-03-05T11:00:00Z", "unit": "request", "value": 3, "workload": "Job/a"}
 """
+BOOK = """\
+provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,node_selector,per
+aws,us-east-1,,p4d.24xlarge,on_demand,17.32,USD,2026-01-01,,
+aws,,,,spot,10.40,USD,2026-03-01T00:00Z,,gpu
+,,,,on_demand,2.4,USD,,partition=gpu;zone=a,node
+"""
+WORK_CSV = """\
+time,unit,value,workload,namespace
+2026-03-05T10:00:00Z,epoch,1,Job/a,ml
+2026-03-05T11:00:00Z,epoch,1,Job/a,ml
+"""
 PARSERS = {
     "config": Parser(
-        lambda path: load_config(path, environ={}),
-        {"gpucost.toml": CONFIG.encode(), "other.toml": STARTER.encode()},
+        lambda path: load_config(path, environ={}), {"gpucost.toml": CONFIG, "other.toml": STARTER}
     ),
-    "price book": Parser(
-        lambda path: read_book(path, "USD", UTC),
-        {
-            "book.csv": lines(
-                "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,node_selector,per",
-                "aws,us-east-1,,p4d.24xlarge,on_demand,17.32,USD,2026-01-01,,",
-                "aws,,,,spot,10.40,USD,2026-03-01T00:00Z,,gpu",
-                ",,,,on_demand,2.4,USD,,partition=gpu;zone=a,node",
-            )
-        },
-        400,
-    ),
+    "price book": Parser(lambda path: read_book(path, "USD", UTC), {"book.csv": BOOK}, 400),
     "exchange rates": Parser(
         lambda path: RATES.read(path, {"currency": "USD"}),
-        {"fx.csv": lines("currency,rate,date", "EUR,1.08,2026-01-01", "GBP,1.27,2026-02-01")},
+        {"fx.csv": "currency,rate,date\nEUR,1.08,2026-01-01\nGBP,1.27,2026-02-01\n"},
         400,
     ),
     "own nodes": Parser(
@@ -195,87 +194,71 @@ PARSERS = {
         {"onprem.toml": (pricing_dir() / "onprem.toml").read_bytes()},
         400,
     ),
-    "plan": Parser(read_plan, {"plan.toml": PLAN.encode()}, 400),
-    "curve": Parser(
-        read_curve,
-        {"curve.csv": lines("hour,nodes", "0,3", "1,4.5"), "plain.txt": lines("3", "4", "5.5")},
-        400,
-    ),
+    "plan": Parser(read_plan, {"plan.toml": PLAN}, 400),
+    "curve": Parser(read_curve, {"curve.csv": "hour,nodes\n0,3\n1,4.5\n", "plain.txt": "3\n4\n5.5\n"}, 400),
     "speeds": Parser(
         lambda path: read_speeds(path, facts_known()),
-        {"speeds.csv": lines("gpu_model,relative_speed", "A100-SXM4-80GB,1", "H100-80GB-HBM3,2.2")},
+        {"speeds.csv": "gpu_model,relative_speed\nA100-SXM4-80GB,1\nH100-80GB-HBM3,2.2\n"},
         200,
     ),
     "spot prices": Parser(read_path, {"spot.json": SPOT}, 400),
     "saved answers": Parser(lambda path: read_answer(str(path), path.parent), {"answer.json": ANSWER}, 400),
-    "policy": Parser(read_rules, {"policy.toml": shipped_rules().encode()}),
-    "progress": Parser(
-        progress,
-        {
-            "work.csv": lines(
-                "time,unit,value,workload,namespace",
-                "2026-03-05T10:00:00Z,epoch,1,Job/a,ml",
-                "2026-03-05T11:00:00Z,epoch,1,Job/a,ml",
-            ),
-            "work.jsonl": WORK_JSON,
-        },
-    ),
+    "policy": Parser(read_rules, {"policy.toml": shipped_rules()}),
+    "progress": Parser(progress, {"work.csv": WORK_CSV, "work.jsonl": WORK_JSON}),
     "sacct": Parser(
         lambda path: list(sacct.read_sacct(path, FORM, Notes())),
-        {"jobs.psv": lines(JOB, RUN, RUN.replace("17|", "18|")), "jobs.json": SACCT_JSON},
+        {"jobs.psv": f"{JOB}\n{RUN}\n{RUN.replace('17|', '18|')}\n", "jobs.json": SACCT_JSON},
         200,
     ),
     "Slurm nodes": Parser(
         lambda path: facts.read_facts(path.read_text(errors="replace"), str(path), FORM, Notes(), 0),
-        {"nodes.txt": NODES.encode()},
+        {"nodes.txt": NODES},
         400,
     ),
     "AWS bill": Parser(
         bill("aws"),
         {
-            "cur.csv": csv_text([usage(), usage(11)]).encode(),
-            "cur2.csv": csv_text(snake([usage(), usage(11)])).encode(),
+            "cur.csv": csv_text([usage(), usage(11)]),
+            "cur2.csv": csv_text(snake([usage(), usage(11)])),
             "cur.parquet": parquet(snake([usage(), usage(11)])),
         },
         8,
     ),
     "Google bill": Parser(
         bill("gcp"),
-        {"export.json": lines(*(json.dumps(test_bill_gcp.row(hour=hour)) for hour in range(2)))},
+        {"export.json": "".join(f"{json.dumps(test_bill_gcp.row(hour=hour))}\n" for hour in range(2))},
         8,
     ),
-    "Azure bill": Parser(bill("azure"), {"cost.csv": csv_text(test_bill_azure.amortized()).encode()}, 8),
+    "Azure bill": Parser(bill("azure"), {"cost.csv": csv_text(test_bill_azure.amortized())}, 8),
     "OCI bill": Parser(
         bill(None),
         {
-            "classic.csv": csv_text([test_bill_oci.classic(1)]).encode(),
-            "focus.csv": csv_text([test_bill_oci.focus(1)]).encode(),
+            "classic.csv": csv_text([test_bill_oci.classic(1)]),
+            "focus.csv": csv_text([test_bill_oci.focus(1)]),
         },
         8,
     ),
     "FOCUS bill": Parser(
-        bill(None),
-        {"focus.csv": csv_text([FOCUS_USAGE]).encode(), "focus.parquet": parquet([FOCUS_USAGE])},
-        8,
+        bill(None), {"focus.csv": csv_text([FOCUS_USAGE]), "focus.parquet": parquet([FOCUS_USAGE])}, 8
     ),
     "OpenAI's costs": Parser(
         bill(None),
         {
-            "costs.json": test_bill_vendors.text(test_bill_vendors.openai(1, 2), indent=1).encode(),
-            "costs.jsonl": lines(*(test_bill_vendors.text(test_bill_vendors.openai(day)) for day in (1, 2))),
+            "costs.json": test_bill_vendors.text(test_bill_vendors.openai(1, 2), indent=1),
+            "costs.jsonl": "".join(
+                f"{test_bill_vendors.text(test_bill_vendors.openai(day))}\n" for day in (1, 2)
+            ),
             "dashboard.csv": csv_text(
                 [test_bill_vendors.dashboard(2, "0.5", "gpt-4o, input", "3", "tokens")]
-            ).encode(),
+            ),
         },
         8,
     ),
     "Anthropic's costs": Parser(
         bill(None),
         {
-            "report.json": test_bill_vendors.text(test_bill_vendors.anthropic(1, 2)).encode(),
-            "console.csv": csv_text(
-                [test_bill_vendors.console(1, "Claude Sonnet 4.5", "output", "0.19")]
-            ).encode(),
+            "report.json": test_bill_vendors.text(test_bill_vendors.anthropic(1, 2)),
+            "console.csv": csv_text([test_bill_vendors.console(1, "Claude Sonnet 4.5", "output", "0.19")]),
         },
         8,
     ),
@@ -291,7 +274,7 @@ QUICK_TRIES = 30
 @pytest.mark.parametrize("name", PARSERS)
 def test_whole_files_are_read(name: str, tmp_path: Path) -> None:
     """Or what follows would try nothing but refusals."""
-    for file, content in PARSERS[name].seeds.items():
+    for file, content in PARSERS[name].files().items():
         path = tmp_path / file
         path.write_bytes(content)
         assert refusal(PARSERS[name], path) is None
@@ -325,7 +308,7 @@ def test_changed_files_are_read_or_refused_in_words(
 def try_changed_files(name: str, tmp_path: Path, tries: int) -> None:
     parser = PARSERS[name]
     refused = 0
-    for number, (file, content) in enumerate(parser.seeds.items()):
+    for number, (file, content) in enumerate(parser.files().items()):
         path = tmp_path / file
         for text in mutations(
             content, random.Random(f"{name} {number}").randrange(2**32), -(-tries // len(parser.seeds))

@@ -115,20 +115,22 @@ def importers(file: str) -> list[str]:
     return found
 
 
+def _listed(name: str) -> list[str]:
+    """The lines of a file here that say something."""
+    lines = (HERE / name).read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def deciding() -> list[str]:
     """The files that decide money, time or parsing."""
-    lines = (HERE / "deciding.txt").read_text().splitlines()
-    globs = [line for line in lines if line and not line.startswith("#")]
-    return sorted({path.relative_to(ROOT).as_posix() for one in globs for path in ROOT.glob(one)})
+    return sorted(
+        {path.relative_to(ROOT).as_posix() for one in _listed("deciding.txt") for path in ROOT.glob(one)}
+    )
 
 
 def left_out() -> set[str]:
     """Names of mutants that mean the same as the code, each with its reason in the file."""
-    return {
-        line
-        for line in (HERE / "equivalent.txt").read_text().splitlines()
-        if line and not line.startswith("#")
-    }
+    return {*_listed("equivalent.txt")}
 
 
 def by_rule(known: list[Change]) -> Broken:

@@ -32,8 +32,9 @@ COPIED = ("gpucost", "pricing", "reports", "tests", "pyproject.toml")
 # seconds of CPU that the tests of one mutant may take
 PATIENCE = 120
 # A change that cannot run says nothing about the tests: these errors, raised in the package.
-_CRASHES = ("ParserException", "BinderException", "CatalogException", "ConversionException", "SyntaxError", "NameError",
-            "TypeError", "AttributeError", "UnboundLocalError", "InternalException", "FatalException")  # fmt: skip
+_CRASHES = """
+    ParserException BinderException CatalogException ConversionException SyntaxError NameError TypeError
+    AttributeError UnboundLocalError InternalException FatalException"""
 # pytest's summary: what failed, and why
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+).*? - (\w*)", re.MULTILINE)
 
@@ -69,7 +70,7 @@ class _Outcome:
                 error = error.exceptions[0]
             last = call.excinfo.traceback[-1].path
             is_own = isinstance(last, Path) and ROOT / "tests" in last.parents
-            self.crashes = type(error).__name__ in _CRASHES and not is_own
+            self.crashes = type(error).__name__ in _CRASHES.split() and not is_own
         return report
 
 
@@ -203,19 +204,8 @@ def copy(path: Path, text: str, tests: Sequence[str]) -> Verdict:
         changed = folder / path.relative_to(ROOT)
         changed.unlink()
         changed.write_text(text)
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            "--tb=short",
-            *tests,
-        ]
+        words = "-m pytest -x -q -n 0 -p no:cacheprovider --tb=short"
+        command = [sys.executable, *words.split(), *tests]
         # wide, so that the summary holds the reason; the copy comes before an installed gpucost
         environment = os.environ | {"COLUMNS": "400", "PYTHONPATH": str(folder)}
         try:
@@ -227,4 +217,4 @@ def copy(path: Path, text: str, tests: Sequence[str]) -> Verdict:
     if result.returncode == 0:
         return Verdict()
     failed = _FAILED.search(result.stdout)
-    return Verdict(failed[1] if failed else None, not failed or failed[2] in _CRASHES)
+    return Verdict(failed[1] if failed else None, not failed or failed[2] in _CRASHES.split())

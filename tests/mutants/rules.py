@@ -10,6 +10,7 @@ from functools import cache
 from hashlib import sha256
 
 from tests.mutants import ROOT
+from tests.text_tables import words
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,9 @@ class Change:
 
 # What a match of a pattern in SQL becomes: a text with groups, or a function of the match.
 Replacement = str | Callable[[re.Match[str]], str]
-_SWAPPED = {
-    "min": "max", "max": "min", "least": "greatest", "greatest": "least", "arg_min": "arg_max", "arg_max": "arg_min",
-    "min_by": "max_by", "max_by": "min_by", "lag": "lead", "lead": "lag", "first_value": "last_value",
-    "last_value": "first_value",
-    "floor": "ceil", "ceil": "floor", "bool_or": "bool_and", "bool_and": "bool_or", "sum": "max",
-}  # fmt: skip
+_SWAPPED = words("""
+    min=max max=min least=greatest greatest=least arg_min=arg_max arg_max=arg_min min_by=max_by max_by=min_by lag=lead lead=lag
+    first_value=last_value last_value=first_value floor=ceil ceil=floor bool_or=bool_and bool_and=bool_or sum=max""")
 _TESTED = r"[\w.']+(?: IS (?:NOT )?(?:NULL|TRUE)| [<>=!]+ [\w.']+)"
 _OPERAND = r"(?:[\w.]+(?![\w.(])|\d[\d_.e]*)"
 _SQL: tuple[tuple[str, str, Replacement], ...] = (
@@ -88,7 +86,7 @@ _COMPARED: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in", ast.NotIn: "in",
     ast.Is: "is not", ast.IsNot: "is",
 }  # fmt: skip
-_CALLS = {"min": "max", "max": "min", "sum": "max", "any": "all", "all": "any"}
+_CALLS = words("min=max max=min sum=max any=all all=any")
 
 
 class _Python(ast.NodeVisitor):

@@ -13,22 +13,14 @@ from zoneinfo import ZoneInfo
 from tests.oracle.exact.bill import Rules, exact_bill
 from tests.oracle.exact.nodes import Node
 from tests.oracle.exact.prices import Row, Steps, steps
+from tests.oracle.exact.states import ZERO
 from tests.replay.fleet import period_of
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 
 MS_PER_HOUR = 3_600_000
 PodKey = tuple[str, str, str, str]  # cluster, namespace, pod, uid
-_TIMES = (
-    "allocated",
-    "active",
-    "idle",
-    "unmeasured",
-    "unallocated",
-    "unavailable",
-    "capacity",
-    "over_allocated",
-)
+_TIMES = "allocated active idle unmeasured unallocated unavailable capacity over_allocated"
 _MONEY = ("cost", "idle_cost", "unallocated_cost")
 
 
@@ -36,19 +28,19 @@ _MONEY = ("cost", "idle_cost", "unallocated_cost")
 class Figures:
     """GPU-hours and money, exact. Names are those of the report's measures."""
 
-    allocated_gpu_hours: Fraction = Fraction(0)
-    active_gpu_hours: Fraction = Fraction(0)
-    idle_gpu_hours: Fraction = Fraction(0)
-    unmeasured_gpu_hours: Fraction = Fraction(0)
-    unallocated_gpu_hours: Fraction = Fraction(0)
-    unavailable_gpu_hours: Fraction = Fraction(0)
-    over_allocated_gpu_hours: Fraction = Fraction(0)
-    capacity_gpu_hours: Fraction = Fraction(0)
-    spot_gpu_hours: Fraction = Fraction(0)
-    cost: Fraction = Fraction(0)
-    idle_cost: Fraction = Fraction(0)
-    unallocated_cost: Fraction = Fraction(0)
-    node_cost: Fraction = Fraction(0)
+    allocated_gpu_hours: Fraction = ZERO
+    active_gpu_hours: Fraction = ZERO
+    idle_gpu_hours: Fraction = ZERO
+    unmeasured_gpu_hours: Fraction = ZERO
+    unallocated_gpu_hours: Fraction = ZERO
+    unavailable_gpu_hours: Fraction = ZERO
+    over_allocated_gpu_hours: Fraction = ZERO
+    capacity_gpu_hours: Fraction = ZERO
+    spot_gpu_hours: Fraction = ZERO
+    cost: Fraction = ZERO
+    idle_cost: Fraction = ZERO
+    unallocated_cost: Fraction = ZERO
+    node_cost: Fraction = ZERO
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
@@ -98,11 +90,11 @@ def calculate(
     for cell, whole in exact.nodes.items():
         if start <= cell[0] and cell[1] <= end:
             figures = _figures(whole)
-            figures.node_cost, figures.cost = figures.cost, Fraction(0)
+            figures.node_cost, figures.cost = figures.cost, ZERO
             bill.total += figures
     return bill
 
 
 def _figures(row: Any) -> Figures:
-    times = {f"{name}_gpu_hours": Fraction(getattr(row, name, 0)) / MS_PER_HOUR for name in _TIMES}
+    times = {f"{name}_gpu_hours": Fraction(getattr(row, name, 0)) / MS_PER_HOUR for name in _TIMES.split()}
     return Figures(**times, **{name: Fraction(getattr(row, name, 0)) for name in _MONEY})

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from tests.oracle.calculation import Bill
+from tests.oracle.exact.states import ZERO
 from tests.replay.tokens import Work
 
 Money = Fraction
@@ -38,15 +39,15 @@ class Row:
     cost: Money
     idle_cost: Money
     work: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
-    prompt_weight: Fraction = Fraction(0)  # of prompt tokens that were computed
-    cached_weight: Fraction = Fraction(0)
+    prompt_weight: Fraction = ZERO  # of prompt tokens that were computed
+    cached_weight: Fraction = ZERO
     prefill_cost: Money | None = (
         None  # what the pool that computes prompts costs, less what is idle where that is kept apart
     )
 
     @property
     def weight(self) -> Fraction:
-        return self.prompt_weight + self.work.get("generation_token", Fraction(0))
+        return self.prompt_weight + self.work.get("generation_token", ZERO)
 
 
 def increases(
@@ -87,7 +88,7 @@ def rows_of(
     """
     rows = []
     for day, start, end, bill in days:
-        cost = defaultdict(lambda: [Fraction(0), Fraction(0)])
+        cost = defaultdict(lambda: [ZERO, ZERO])
         for (_, namespace, pod, _), figures in bill.pods.items():
             if figures.allocated_gpu_hours:
                 cost[namespace, workload_of(pod)][0] += figures.cost
@@ -119,23 +120,23 @@ def workload_of(pod: str) -> str:
 
 
 def _served(namespace: str, workload: str, model: str, day: str, known: list[tuple[Work, int, int]]) -> Row:
-    row = Row(workload, namespace, model, day, Fraction(0), Fraction(0))
-    weight = Fraction(0)
+    row = Row(workload, namespace, model, day, ZERO, ZERO)
+    weight = ZERO
     for work, _, amount in known:
         if (work.namespace, workload_of(work.pod), work.model) == (namespace, workload, model):
             row.work[work.unit] += amount
             if work.unit == "prompt_token":
                 weight = Fraction(work.weight)
-    cached = min(row.work.get("cached_token", Fraction(0)), row.work.get("prompt_token", Fraction(0)))
-    row.prompt_weight = weight * (row.work.get("prompt_token", Fraction(0)) - cached)
+    cached = min(row.work.get("cached_token", ZERO), row.work.get("prompt_token", ZERO))
+    row.prompt_weight = weight * (row.work.get("prompt_token", ZERO) - cached)
     row.cached_weight = weight * cached
     return row
 
 
 def _share(models: list[Row], cost: Money, idle: Money) -> None:
     """Cuts a workload's day at the ends of its models' shares."""
-    total, end = sum((row.weight for row in models), Fraction(0)), Fraction(0)
-    cost_before = idle_before = Fraction(0)
+    total, end = sum((row.weight for row in models), ZERO), ZERO
+    cost_before = idle_before = ZERO
     for row in models:
         end += row.weight / total if total else Fraction(1, len(models))
         row.cost, row.idle_cost = cut(cost * end) - cost_before, cut(idle * end) - idle_before
@@ -179,24 +180,20 @@ def figures(rows: list[Row], keeps_idle: bool) -> list[dict[str, Any]]:
         spent = row.cost - (row.idle_cost if keeps_idle else 0)
         # a day that served nothing is split as the whole period is
         split = [row] if row.weight else period
-        weight = sum((one.weight for one in split), Fraction(0))
-        share = sum((one.prompt_weight for one in split), Fraction(0)) / weight if weight else None
+        weight = sum((one.weight for one in split), ZERO)
+        share = sum((one.prompt_weight for one in split), ZERO) / weight if weight else None
         prompt = (
-            Fraction(0)
-            if share is None
-            else cut(spent * share)
-            if row.prefill_cost is None
-            else row.prefill_cost
+            ZERO if share is None else cut(spent * share) if row.prefill_cost is None else row.prefill_cost
         )
         seconds = [row] if any(row.work.get(unit) for unit in PHASES) else period
-        phases = [sum((one.work.get(unit, Fraction(0)) for one in seconds), Fraction(0)) for unit in PHASES]
+        phases = [sum((one.work.get(unit, ZERO) for one in seconds), ZERO) for unit in PHASES]
         in_prefill = cut(spent * phases[0] / sum(phases)) if sum(phases) else None
         saved = None
         if "cached_token" in row.work:
             base, of = (
                 (spent, row.weight) if row.prefill_cost is None else (row.prefill_cost, row.prompt_weight)
             )
-            saved = cut(base * row.cached_weight / of) if of else Fraction(0)
+            saved = cut(base * row.cached_weight / of) if of else ZERO
         answers.append(
             {
                 "namespace": row.namespace, "workload": row.workload, "model": row.model, "day": row.day,
@@ -204,8 +201,8 @@ def figures(rows: list[Row], keeps_idle: bool) -> list[dict[str, Any]]:
                 "prompt_tokens": row.work.get("prompt_token", 0), "cached_tokens": row.work.get("cached_token"),
                 "generation_tokens": row.work.get("generation_token", 0),
                 "prompt_cost": prompt,
-                "generation_cost": Fraction(0) if share is None else spent - prompt,
-                "unserved_cost": spent if share is None else Fraction(0),
+                "generation_cost": ZERO if share is None else spent - prompt,
+                "unserved_cost": spent if share is None else ZERO,
                 "cache_saved_cost": saved,
                 "request_time_prompt_cost": in_prefill,
                 "request_time_generation_cost": None if in_prefill is None else spent - in_prefill,

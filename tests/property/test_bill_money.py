@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from decimal import Decimal
 
-import duckdb
 import pytest
+from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +31,7 @@ SETTINGS = settings(RARELY_SLOW, max_examples=1)
 
 
 @pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
+def con() -> Iterator[DuckDBPyConnection]:
     with empty_store() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET VARIABLE currency = 'USD'")
@@ -142,7 +142,7 @@ def discounted(rows: list[Row], seed: int) -> tuple[list[Row], Decimal]:
     return result, deduction
 
 
-def charge(con: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
+def charge(con: DuckDBPyConnection, rows: list[Row]) -> None:
     """Puts what the mapping of the Cost and Usage Report makes of rows into the store's tables."""
     con.execute("DELETE FROM bills; DELETE FROM bill_lines; DELETE FROM bill_details")
     columns = ", ".join(f"{name} VARCHAR" for name in CUR.columns)
@@ -168,17 +168,27 @@ def charge(con: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
     )
 
 
-def one(con: duckdb.DuckDBPyConnection, sql: str) -> Decimal:
+def one(con: DuckDBPyConnection, sql: str) -> Decimal:
     return Decimal(con.execute(sql).fetchall()[0][0] or 0)
 
 
+#: What hours are billed; discounts that no machine bears; other rows; hours, as many as the bill's; and what prices make of them.
+_SUMS = """
+    SELECT sum(effective_cost),
+        coalesce((SELECT sum(effective_cost) FROM bill_rows WHERE kind = 'discount'), 0) - coalesce(sum(discount_cost), 0),
+        (SELECT sum(effective_cost) FROM bill_rows WHERE kind NOT IN ('instance', 'node_fee', 'discount')),
+        sum(instance_hours),
+        (SELECT count(DISTINCT (instance_key, charge_period_start)) FROM bill_rows WHERE kind = 'instance'),
+        sum(price_per_hour * instance_hours::DECIMAL(38, 12))
+    FROM billed_hours
+"""
 DRAWN = given(seed=st.integers(0, 10**9), pooled=st.booleans(), spread=st.booleans())
 
 
 @SETTINGS
 @DRAWN
 def test_no_money_of_a_bill_is_lost_or_told_twice(
-    con: duckdb.DuckDBPyConnection, seed: int, pooled: bool, spread: bool
+    con: DuckDBPyConnection, seed: int, pooled: bool, spread: bool
 ) -> None:
     plain = bill(seed)
     charge(con, plain)
@@ -195,24 +205,13 @@ def test_no_money_of_a_bill_is_lost_or_told_twice(
         }
     )
     price.stage(con, config)
-    billed = one(con, "SELECT sum(effective_cost) FROM billed_hours")
-    left = one(con, "SELECT sum(effective_cost) FROM bill_rows WHERE kind = 'discount'") - one(
-        con, "SELECT sum(discount_cost) FROM billed_hours"
-    )
-    extra = one(
-        con,
-        "SELECT sum(effective_cost) FROM bill_rows WHERE kind NOT IN ('instance', 'node_fee', 'discount')",
+    billed, left, extra, hours, machine_hours, at_prices = (
+        Decimal(sum_ or 0) for sum_ in con.execute(_SUMS).fetchall()[0]
     )
     assert abs(billed + left + extra - total) < Decimal("1e-9")
     assert left <= Decimal("1e-9")
-    hours = one(con, "SELECT sum(instance_hours) FROM billed_hours")
-    assert hours == one(
-        con,
-        "SELECT count(DISTINCT (instance_key, charge_period_start)) FROM bill_rows WHERE kind = 'instance'",
-    )
-    assert abs(
-        one(con, "SELECT sum(price_per_hour * instance_hours::DECIMAL(38, 12)) FROM billed_hours") - billed
-    ) < Decimal("1e-6")
+    assert hours == machine_hours
+    assert abs(at_prices - billed) < Decimal("1e-6")
 
 
 test_nor_of_many_more = many(test_no_money_of_a_bill_is_lost_or_told_twice, DRAWN, SETTINGS)

@@ -12,6 +12,17 @@ import numpy as np
 import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import (
+    DataObject,
+    DrawFn,
+    booleans,
+    composite,
+    integers,
+    just,
+    one_of,
+    permutations,
+    sampled_from,
+)
 
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
@@ -22,7 +33,7 @@ from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
 from tests.oracle import read_book
 from tests.oracle.billed import billed_book
-from tests.oracle.exact.compare import unequal
+from tests.oracle.exact.compare import check_equal
 from tests.property.fleets import (
     ONE,
     RARELY_SLOW,
@@ -50,28 +61,24 @@ from tests.replay.waste import check_waste
 FOUND = (Phase.explicit, Phase.reuse, Phase.generate)
 SETTINGS = settings(ONE, phases=FOUND)
 FLEETS = fleets().flatmap(lived_in)
-WINDOWS = st.sampled_from([1, 3, 24])
 
 
 @pytest.mark.ci
 @settings(SETTINGS, max_examples=15)
-@given(data=st.data(), fleet=FLEETS, hours_per_window=WINDOWS)
-def test_every_cell_is_that_of_the_exact_bill(
-    data: st.DataObject, fleet: Fleet, hours_per_window: int
-) -> None:
+@given(data=st.data(), fleet=FLEETS, hours_per_window=sampled_from([1, 3, 24]))
+def test_every_cell_is_that_of_the_exact_bill(data: DataObject, fleet: Fleet, hours_per_window: int) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
         fleet["report"] = [
-            MORNING + data.draw(st.integers(0, 3599)),
-            fleet["end"] - data.draw(st.integers(0, 3599)),
+            MORNING + data.draw(integers(0, 3599)),
+            fleet["end"] - data.draw(integers(0, 3599)),
         ]
         series = _unsettled(data, fleet)
         store = load(fleet, series, config, hours_per_window)
         pipeline.attribute(config, store, period(*fleet["report"]))
-        wrong = unequal(fleet, series, config, store)
-        assert not wrong, "\n".join(wrong[:40])
+        check_equal(fleet, series, config, store)
 
 
-def _unsettled(data: st.DataObject, fleet: Fleet) -> list[Series]:
+def _unsettled(data: DataObject, fleet: Fleet) -> list[Series]:
     """The fleet's scrapes, with labels and capacities that change at moments that are drawn.
 
     Namespaces change hands, in the hour of local midnight or another one; of one node no label tells the replicas, and what it
@@ -91,15 +98,15 @@ def _unsettled(data: st.DataObject, fleet: Fleet) -> list[Series]:
         labels = {**one.labels, "namespace": "kept", "label_team": "kept"}
         series.append(replace(one, labels=labels, times=times, values=np.ones(len(times))))
     for namespace in ("a", "b", "c"):
-        moved = data.draw(st.sampled_from([1.0, 2.0])) + data.draw(st.integers(0, 1799)) / 3600
+        moved = data.draw(sampled_from([1.0, 2.0])) + data.draw(integers(0, 1799)) / 3600
         where = {"namespace": namespace}
         series = relabel(series, "kube_namespace_labels", {"label_team": "first"}, where, (0, moved))
-        if data.draw(st.booleans()):
+        if data.draw(booleans()):
             series = relabel(series, "kube_namespace_labels", {"label_team": "second"}, where, (moved, 24))
     slots = {"node": "slots"}
-    if data.draw(st.booleans()):
+    if data.draw(booleans()):
         series = relabel(series, "kube_node_labels", {"label_nvidia_com_gpu_replicas": None}, slots)
-    late = data.draw(st.integers(0, 1200)) / 3600
+    late = data.draw(integers(0, 1200)) / 3600
     return revalue(series, "kube_node_status_.*", 1, {**slots, "resource": "nvidia_com_gpu"}, (0, late))
 
 
@@ -119,22 +126,20 @@ def rates(seed: int, billed_to: float) -> Rate:
     return rate
 
 
-@st.composite
-def bills(draw: st.DrawFn, fleet: Fleet) -> list[Charge]:
+@composite
+def bills(draw: DrawFn, fleet: Fleet) -> list[Charge]:
     """A bill for the fleet's machines, which may have run for some time before they were nodes."""
-    until = draw(st.integers(fleet["start"], fleet["end"] + 3600))
-    return list(
-        charges(fleet, rates(draw(st.integers(0, 10**6)), until), draw(st.sampled_from([0, 77, 1800])))
-    )
+    until = draw(integers(fleet["start"], fleet["end"] + 3600))
+    return list(charges(fleet, rates(draw(integers(0, 10**6)), until), draw(sampled_from([0, 77, 1800]))))
 
 
-WAYS = {"pooled": st.booleans(), "write": st.sampled_from([aws_cur, focus])}
+WAYS = {"pooled": booleans(), "write": sampled_from([aws_cur, focus])}
 
 
 @ONE
 @given(data=st.data(), fleet=involved(fleets()), **WAYS)
 def test_costs_are_those_of_an_exact_calculation_from_the_bill(
-    data: st.DataObject, fleet: Fleet, pooled: bool, write: Any
+    data: DataObject, fleet: Fleet, pooled: bool, write: Any
 ) -> None:
     told = data.draw(bills(fleet))
     with priced(fleet, data.draw(books(fleet))) as config:
@@ -157,8 +162,7 @@ def test_costs_are_those_of_an_exact_calculation_from_the_bill(
         # times are exact; money is to a few scrapes, within which a bill and its metrics may disagree on when a machine ran
         slack = Decimal(4 * fleet["scrape"] / 3600 * dearest)
         book = billed_book(told, listed, pooled=pooled)
-        wrong = unequal(fleet, series, config, store, book, slack)
-        assert not wrong, "\n".join(wrong[:40])
+        check_equal(fleet, series, config, store, book, slack)
         _check_hours(store, told, pooled)
 
 
@@ -179,29 +183,21 @@ def _check_hours(store: Store, told: list[Charge], pooled: bool) -> None:
     assert sum(cost for _, cost in rows) == sum(charge.cost for charge in told)
 
 
-OWNERS = st.sampled_from(["PyTorchJob", "CronJob", "ReplicaSet", "Notebook", "StatefulSet"])
+OWNERS = sampled_from(["PyTorchJob", "CronJob", "ReplicaSet", "Notebook", "StatefulSet"])
 
 
-@st.composite
-def _typed(draw: st.DrawFn, fleet: Fleet) -> Fleet:
+@composite
+def _typed(draw: DrawFn, fleet: Fleet) -> Fleet:
     """The same fleet with owners of every type, slow starts, and pods that wait."""
     pods = []
     for one in fleet["pods"]:
-        owner = [draw(OWNERS), draw(st.sampled_from(["x", "y"]))]
-        begins = draw(st.one_of(st.just(one["from"]), st.integers(one["scheduled"], one["to"])))
+        owner = [draw(OWNERS), draw(sampled_from(["x", "y"]))]
+        begins = draw(one_of(just(one["from"]), integers(one["scheduled"], one["to"])))
         pods.append({**one, "owner": owner, "from": begins})
-    if pods and draw(st.booleans()):
-        since = draw(st.integers(fleet["start"], fleet["end"] - 60))
-        waits = {
-            "name": "waits",
-            "uid": "waits",
-            "node": None,
-            "devices": [],
-            "count": draw(st.integers(1, 8)),
-        }
-        times = {
-            "scheduled": fleet["end"], "created": since, "from": fleet["end"], "to": fleet["end"], "keep_until": fleet["end"],
-        }  # fmt: skip
+    if pods and draw(booleans()):
+        since = draw(integers(fleet["start"], fleet["end"] - 60))
+        waits = {"name": "waits", "uid": "waits", "node": None, "devices": [], "count": draw(integers(1, 8))}
+        times = dict.fromkeys(("scheduled", "from", "to", "keep_until"), fleet["end"]) | {"created": since}
         alike = {key: value for key, value in pods[0].items() if key != "containers"}
         pods.append(
             {**alike, **waits, **times, "resource": "nvidia_com_gpu", "restarts": [], "completes": False}
@@ -211,8 +207,8 @@ def _typed(draw: st.DrawFn, fleet: Fleet) -> Fleet:
 
 @pytest.mark.slow
 @settings(RARELY_SLOW, max_examples=12)
-@given(data=st.data(), fleet=fleets().flatmap(_typed), share=st.sampled_from([0.3, 0.7, 1.0]))
-def test_buckets_add_up(data: st.DataObject, fleet: Fleet, share: float) -> None:
+@given(data=st.data(), fleet=fleets().flatmap(_typed), share=sampled_from([0.3, 0.7, 1.0]))
+def test_buckets_add_up(data: DataObject, fleet: Fleet, share: float) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
         config = config.model_copy(
             update={"waste": WasteSettings(forgotten_after="1h", target_utilization=share)}
@@ -222,7 +218,7 @@ def test_buckets_add_up(data: st.DataObject, fleet: Fleet, share: float) -> None
         check_waste(config, store, span)
 
 
-OTHER_BASES = given(data=st.data(), fleet=fleets().flatmap(by_basis).flatmap(_typed), share=st.just(0.7))
+OTHER_BASES = given(data=st.data(), fleet=fleets().flatmap(by_basis).flatmap(_typed), share=just(0.7))
 test_buckets_add_up_by_every_other_cost_basis = many(test_buckets_add_up, OTHER_BASES, RARELY_SLOW, 8)
 
 
@@ -234,25 +230,25 @@ TABLES = """
 @pytest.mark.slow
 @settings(ONE, max_examples=5)
 @given(data=st.data(), fleet=fleets())
-def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: st.DataObject, fleet: Fleet) -> None:
+def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: DataObject, fleet: Fleet) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
         hourly = list(windows(fleet, scrape(fleet, lean=True), config, 1))
         assume(len(hourly) > 1)
         grown = Store(config.store.with_name("grown.duckdb"))
         # by number: a failure then prints the order, not the samples
-        *first, last = data.draw(st.permutations(range(len(hourly))))
+        *first, last = data.draw(permutations(range(len(hourly))))
         for number in first:
             _load(grown, hourly[number])
             # none: the next window is loaded before anything is attributed
-            if threshold := data.draw(st.sampled_from([None, 5, 60])):
+            if threshold := data.draw(sampled_from([None, 5, 60])):
                 idle = config.idle.model_copy(update={"threshold_percent": threshold})
-                teams = data.draw(st.sampled_from([config.teams, []]))
-                zone = data.draw(st.sampled_from(["UTC", "Asia/Kolkata"]))
-                share = data.draw(st.sampled_from(["compute", "max_compute_memory"]))
+                teams = data.draw(sampled_from([config.teams, []]))
+                zone = data.draw(sampled_from(["UTC", "Asia/Kolkata"]))
+                share = data.draw(sampled_from(["compute", "max_compute_memory"]))
                 mig = config.mig.model_copy(update={"share": share})
                 changed = {"idle": idle, "teams": teams, "timezone": zone, "mig": mig}
                 pipeline.attribute(config.model_copy(update=changed), grown)
-            if data.draw(st.integers(0, 9)) == 0:
+            if data.draw(integers(0, 9)) == 0:
                 upkeep.rewrite(grown)
         # A changed threshold makes every day anew: without a change, the last window alone has to.
         pipeline.attribute(config, grown)

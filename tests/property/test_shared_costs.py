@@ -9,31 +9,31 @@ from typing import Any
 import duckdb
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis.strategies import fixed_dictionaries, integers, just, lists, one_of, sampled_from, tuples
 
 from gpucost.engine import run_stage
 from tests.property.fleets import RARELY_SLOW
 
 NANO = Decimal("0.000000001")
 # what a report's sums come to, from a nanodollar to more than a double holds exactly
-AMOUNTS = st.integers(-(10**18), 10**19).filter(bool).map(lambda nanos: nanos * NANO)
-COSTS = st.one_of(st.just(Decimal(0)), st.integers(1, 10**17).map(lambda nanos: nanos * NANO))
-CLAIMS = st.lists(
-    st.fixed_dictionaries(
+AMOUNTS = integers(-(10**18), 10**19).filter(bool).map(lambda nanos: nanos * NANO)
+COSTS = one_of(just(Decimal(0)), integers(1, 10**17).map(lambda nanos: nanos * NANO))
+CLAIMS = lists(
+    fixed_dictionaries(
         {
-            "team": st.sampled_from(["a", "b", "c", None]),
-            "allocation_id": st.integers(1, 4),
-            "time_bucket": st.integers(0, 3),
+            "team": sampled_from(["a", "b", "c", None]),
+            "allocation_id": integers(1, 4),
+            "time_bucket": integers(0, 3),
             "cost": COSTS,
-            "gpu_ms": st.integers(0, 10**9),
+            "gpu_ms": integers(0, 10**9),
         }
     ),
     min_size=1,
     max_size=12,
     unique_by=lambda claim: (claim["team"], claim["allocation_id"], claim["time_bucket"]),
 )
-POOLS = st.lists(
-    st.tuples(AMOUNTS, st.sampled_from(["proportional", "even", "owner"]), CLAIMS), min_size=1, max_size=3
+POOLS = lists(
+    tuples(AMOUNTS, sampled_from(["proportional", "even", "owner"]), CLAIMS), min_size=1, max_size=3
 )
 
 

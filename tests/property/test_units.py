@@ -6,7 +6,7 @@ from itertools import groupby
 
 import duckdb
 from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis.strategies import booleans, integers, lists, none, one_of, sampled_from, tuples
 
 from gpucost.engine import run_stage
 from gpucost.periods import Period, from_ms
@@ -16,11 +16,11 @@ from gpucost.store.connection import scratch_store
 from tests.replay.work import counter
 
 # what a process counts between two looks; None: it started over before that look
-steps = st.lists(st.one_of(st.integers(0, 500), st.none()), min_size=1, max_size=30)
+steps = lists(one_of(integers(0, 500), none()), min_size=1, max_size=30)
 
 
 @settings(max_examples=15)
-@given(st.lists(steps, min_size=1, max_size=3), st.booleans())
+@given(lists(steps, min_size=1, max_size=3), booleans())
 def test_increases_are_those_of_a_plain_calculation(
     processes: list[list[int | None]], replicas: bool
 ) -> None:
@@ -56,12 +56,10 @@ def _told(con: duckdb.DuckDBPyConnection, processes: list[list[int | None]], *, 
     return expected
 
 
-levels = st.lists(
-    st.tuples(st.integers(0, 10**6), st.integers(0, 12)), max_size=25, unique_by=lambda point: point[0]
-)
+levels = lists(tuples(integers(0, 10**6), integers(0, 12)), max_size=25, unique_by=lambda point: point[0])
 
 
-@given(levels, st.sampled_from(["begin", "end"]), st.booleans(), st.booleans(), st.booleans())
+@given(levels, sampled_from(["begin", "end"]), booleans(), booleans(), booleans())
 def test_intervals_cover_a_run_without_gap_or_overlap(
     reached: list[tuple[int, int]], marks: str, from_zero: bool, is_over: bool, failed: bool
 ) -> None:

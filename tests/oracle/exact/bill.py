@@ -18,7 +18,7 @@ from tests.oracle.exact.identities import identified
 from tests.oracle.exact.nodes import Node, count_gpus, is_accelerator, lives
 from tests.oracle.exact.pods import Pod, pods
 from tests.oracle.exact.prices import NANO, Steps
-from tests.oracle.exact.states import HOUR, State, states, valid
+from tests.oracle.exact.states import HOUR, ONE, ZERO, State, states, valid
 from tests.oracle.exact.teams import Teams
 from tests.replay.series import Series
 
@@ -42,13 +42,13 @@ class Figures:
     """GPU-milliseconds and money of one row. `doubt` counts amounts whose ninth decimal rests on how binary fractions round."""
 
     team: str | None = None
-    allocated: Fraction = Fraction(0)
-    active: Fraction = Fraction(0)
-    idle: Fraction = Fraction(0)
-    unmeasured: Fraction = Fraction(0)
-    utilization: Fraction = Fraction(0)
-    unallocated: Fraction = Fraction(0)
-    unavailable: Fraction = Fraction(0)
+    allocated: Fraction = ZERO
+    active: Fraction = ZERO
+    idle: Fraction = ZERO
+    unmeasured: Fraction = ZERO
+    utilization: Fraction = ZERO
+    unallocated: Fraction = ZERO
+    unavailable: Fraction = ZERO
     cost: Decimal = Decimal(0)
     idle_cost: Decimal = Decimal(0)
     unallocated_cost: Decimal = Decimal(0)
@@ -65,8 +65,8 @@ class Figures:
 class NodeFigures:
     """GPU-milliseconds that a node had in a cell, those held beyond, and what it cost."""
 
-    capacity: Fraction = Fraction(0)
-    over_allocated: Fraction = Fraction(0)
+    capacity: Fraction = ZERO
+    over_allocated: Fraction = ZERO
     cost: Decimal = Decimal(0)
     doubt: int = 0
 
@@ -166,7 +166,7 @@ class _NodeBill:
         billed, unavailable = self._stretches(here, since, until)
         capacity = self.node.gpus * (until - since)
         held = {pod: pod.gpus * (min(pod.until, until) - max(pod.since, since)) for pod in here}
-        free = capacity - sum(billed.values(), Fraction(0))
+        free = capacity - sum(billed.values(), ZERO)
         shares = {**{pod: billed[pod] / capacity for pod in here}, None: free / capacity}
         costs, in_doubt = amounts(node_cost, shares)
         in_doubt += doubtful
@@ -192,7 +192,7 @@ class _NodeBill:
             row.doubt += in_doubt
         whole = self.bill.nodes[cell]
         whole.capacity += capacity
-        whole.over_allocated += sum(held.values(), Fraction(0)) - sum(billed.values(), Fraction(0))
+        whole.over_allocated += sum(held.values(), ZERO) - sum(billed.values(), ZERO)
         whole.cost += node_cost
         whole.doubt += doubtful
 
@@ -204,24 +204,24 @@ class _NodeBill:
             *(edge for pod in here for edge in (pod.since, pod.until) if since < edge < until),
         }
         edges |= {edge for absence in self.absences for edge in absence[1:3] if since < edge < until}
-        billed = dict.fromkeys(here, Fraction(0))
-        unavailable = Fraction(0)
+        billed = dict.fromkeys(here, ZERO)
+        unavailable = ZERO
         for start, end in itertools.pairwise(sorted(edges)):
             holding = [pod for pod in here if pod.since <= start < pod.until]
-            held = sum((pod.gpus for pod in holding), Fraction(0))
-            scale = min(Fraction(1), self.node.gpus / held) if held else Fraction(1)
+            held = sum((pod.gpus for pod in holding), ZERO)
+            scale = min(ONE, self.node.gpus / held) if held else ONE
             for pod in holding:
                 billed[pod] += pod.gpus * scale * (end - start)
             causes = {}
             for cause, absent_from, absent_to, gpus in self.absences:
                 if absent_from <= start < absent_to:
-                    causes[cause] = max(gpus, causes.get(cause, Fraction(0)))
-            absent = sum(causes.values(), Fraction(0))
-            unavailable += min(absent, max(self.node.gpus - held, Fraction(0))) * (end - start)
+                    causes[cause] = max(gpus, causes.get(cause, ZERO))
+            absent = sum(causes.values(), ZERO)
+            unavailable += min(absent, max(self.node.gpus - held, ZERO)) * (end - start)
         return billed, unavailable
 
     def _measured(self, pod: Pod, since: int, until: int) -> tuple[Fraction, Fraction, Fraction]:
-        idle, measured, activity = Fraction(0), Fraction(0), Fraction(0)
+        idle = measured = activity = ZERO
         for key, weight in pod.devices.items():
             said = self.speech[key].between(since, until)
             idle += weight * said[0]

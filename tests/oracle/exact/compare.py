@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -29,20 +29,20 @@ _NODES = """
     SELECT (h.from_ms, h.to_ms, n.cluster, n.node, n.up_from_ms), capacity_gpu_ms, over_allocated_gpu_ms, node_cost
     FROM node_hourly AS h JOIN nodes AS n USING (node_id)
 """
-_TIMES = ("allocated", "active", "idle", "unmeasured", "utilization", "unallocated", "unavailable")
+_TIMES = ["allocated", "active", "idle", "unmeasured", "utilization", "unallocated", "unavailable"]
 _TIMES_OF_NODES = ("capacity", "over_allocated")
 _MONEY = ("cost", "idle_cost", "unallocated_cost")
 
 
-def unequal(
+def check_equal(
     fleet: Fleet,
     series: list[Series],
     config: Config,
     store: Store,
     prices: Callable[[Node], Steps] | None = None,
     slack: Decimal = Decimal(0),
-) -> list[str]:
-    """One line per figure of a cell, a node and a pod that is not the exact bill's; none where all is well.
+) -> None:
+    """Every figure of a cell, a node and a pod is the exact bill's; fails with a line for each of some that are not.
 
     Prices are those of the book unless given; `slack` is how far money may be off.
     """
@@ -54,7 +54,8 @@ def unequal(
         fleet.get("teams", []),
         tuple(1000 * second for second in period_of(fleet)),
     )
-    return list(_differences(exact_bill(series, rules), stored(store), slack))
+    wrong = list(_differences(exact_bill(series, rules), stored(store), slack))
+    assert not wrong, "\n".join([str(config.tz), *wrong[:40]])
 
 
 def stored(store: Store) -> Bill:
@@ -88,7 +89,7 @@ def _named(cell: CellKey) -> str:
 
 
 def _unlike(
-    what: str, exact: Any, found: Any, times: tuple[str, ...], money: tuple[str, ...], slack: Decimal
+    what: str, exact: Any, found: Any, times: Iterable[str], money: Iterable[str], slack: Decimal
 ) -> Iterator[str]:
     allowed = dict.fromkeys(times, NEAR) | dict.fromkeys(money, exact.doubt * NANO + slack)
     for name, near in allowed.items():

@@ -14,6 +14,7 @@ from tests.oracle.exact.states import (
     MIG,
     SCALE,
     USUAL_INTERVAL,
+    ZERO,
     Samples,
     Target,
     hourly_gaps,
@@ -162,7 +163,8 @@ class Speech:
         self.idle: list[bool] = []
         self.percent: list[Fraction] = []
         self.sums: list[tuple[int, int, Fraction]] = []
-        idle_ms, measured_ms, activity = 0, 0, Fraction(0)
+        idle_ms = measured_ms = 0
+        activity = ZERO
         percents = {value: Fraction(str(value)) * scale for value in set(values.values())}
         idles = {value: percent < threshold for value, percent in percents.items()}
         for time, following in zip(self.times, [*self.times[1:], None], strict=True):
@@ -189,7 +191,7 @@ class Speech:
     def _until(self, moment: int) -> tuple[int, int, Fraction]:
         i = bisect.bisect_right(self.times, moment) - 1
         if i < 0:
-            return 0, 0, Fraction(0)
+            return 0, 0, ZERO
         idle_ms, measured_ms, activity = self.sums[i]
         part = min(moment - self.times[i], self.spoken[i])
         return idle_ms + (part if self.idle[i] else 0), measured_ms + part, activity + self.percent[i] * part

@@ -21,14 +21,9 @@ class Span(NamedTuple):
 
 
 #: Labels that tell of a node's GPUs: it carries some once they have been discovered.
-GPU_LABELS = {
-    "label_nvidia_com_gpu_product",
-    "label_nvidia_com_gpu_count",
-    "label_nvidia_com_gpu_replicas",
-    "label_nvidia_com_mig_strategy",
-    "label_cloud_google_com_gke_accelerator",
-    "label_amd_com_gpu_product_name",
-}
+_GPU_LABELS = """
+    label_nvidia_com_gpu_product label_nvidia_com_gpu_count label_nvidia_com_gpu_replicas
+    label_nvidia_com_mig_strategy label_cloud_google_com_gke_accelerator label_amd_com_gpu_product_name"""
 
 
 def spans(told: Iterable[State], *, of_node: bool = False) -> list[Span]:
@@ -48,7 +43,7 @@ def spans(told: Iterable[State], *, of_node: bool = False) -> list[Span]:
         if alive:
             stretches.append((until, {label: value for one in alive for label, value in one[2].items()}))
     if of_node:
-        telling = [stretch for stretch in stretches if GPU_LABELS & stretch[1].keys()]
+        telling = [stretch for stretch in stretches if stretch[1].keys() & _GPU_LABELS.split()]
         stretches = telling or [stretch for stretch in stretches if stretch[1]]
     found = []
     for until, merged in stretches:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tests.oracle.exact.catalog import gpus_of, memory_of, slices_of
 from tests.oracle.exact.devices import DeviceSeries
 from tests.oracle.exact.labels import Labels, Span, at, spans
-from tests.oracle.exact.states import State
+from tests.oracle.exact.states import ONE, ZERO, State
 
 #: Resources that count devices or slices; a gpu-mem of unknown size counts as a device, and the report says so.
 DEVICES = re.compile(
@@ -32,31 +33,23 @@ PARTITIONS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 CORES = "aws_amazon_com_neuroncore"
 SPOT = {"spot", "preemptible", "ec2spot"}
 RESERVED = {"reserved", "reservation"}
-BOUGHT = (
-    "karpenter_sh_capacity_type",
-    "eks_amazonaws_com_capacityType",
-    "eks_amazonaws_com_capacity_type",
-    "cloud_google_com_gke_provisioning",
-    "kubernetes_azure_com_scalesetpriority",
-    "node_kubernetes_io_lifecycle",
-    "node_lifecycle",
-)
-RESERVATIONS = (
-    "karpenter_k8s_aws_capacity_reservation_id",
-    "eks_amazonaws_com_capacity_reservation_id",
-    "cloud_google_com_reservation_name",
-    "karpenter_sh_capacity_reservation_id",
-)
+_BOUGHT = """
+    karpenter_sh_capacity_type eks_amazonaws_com_capacityType eks_amazonaws_com_capacity_type
+    cloud_google_com_gke_provisioning kubernetes_azure_com_scalesetpriority node_kubernetes_io_lifecycle
+    node_lifecycle"""
+_RESERVATIONS = """
+    karpenter_k8s_aws_capacity_reservation_id eks_amazonaws_com_capacity_reservation_id
+    cloud_google_com_reservation_name karpenter_sh_capacity_reservation_id"""
 RESERVATION_TYPES = (
     "karpenter_k8s_aws_capacity_reservation_type",
     "eks_amazonaws_com_capacity_reservation_type",
 )
-PRODUCTS = (
+PRODUCTS = [
     "nvidia_com_gpu_product",
     "cloud_google_com_gke_accelerator",
     "amd_com_gpu_product_name",
     "karpenter_k8s_aws_instance_gpu_name",
-)
+]
 PROVIDERS = {"aws": "eks_amazonaws_com_", "azure": "kubernetes_azure_com_"}
 
 
@@ -90,7 +83,7 @@ class Node:
     requested: set[str] = field(default_factory=set)
     virtual: set[str] = field(default_factory=set)
     on_hami: list[Node] = field(default_factory=list)
-    gpus: Fraction = Fraction(0)
+    gpus: Fraction = ZERO
 
     def __hash__(self) -> int:
         return id(self)
@@ -106,7 +99,7 @@ class Node:
 
     @property
     def capacity_type(self) -> str:
-        bought = (self.label(*BOUGHT) or "").lower().replace("_", "-")
+        bought = (self.label(*_BOUGHT.split()) or "").lower().replace("_", "-")
         preemptible = "true" in (
             self.label("cloud_google_com_gke_spot"),
             self.label("cloud_google_com_gke_preemptible"),
@@ -117,7 +110,7 @@ class Node:
             return "capacity_block"
         if bought == "flex-start" or self.label("cloud_google_com_gke_flex_start") == "true":
             return "flex_start"
-        if bought in RESERVED or self.label(*RESERVATIONS) is not None:
+        if bought in RESERVED or self.label(*_RESERVATIONS.split()) is not None:
             return "reserved"
         return "on_demand" if self.labels else "unknown"
 
@@ -182,7 +175,7 @@ class Node:
         profile = self._profile_of(resource, span.labels)
         part = Fraction(int(profile.split("g")[0]), self.slices) if profile else _partition(resource)
         if resource == CORES and offered.get(CORES):
-            part = min(Fraction(1), self.gpus / offered[CORES])
+            part = min(ONE, self.gpus / offered[CORES])
         if resource.startswith("nvidia_com_mig_"):
             replicas = _number(span.labels.get(f"label_{resource.removesuffix('_shared')}_replicas"))
         else:
@@ -198,7 +191,7 @@ class Node:
             not renamed and can_be_shared and replicas > 1 and not is_virtual
         )
         is_cut = profile is not None or part != 1
-        outnumbers = not is_cut and not is_virtual and offered.get(resource, Fraction(0)) >= 2 * self.gpus
+        outnumbers = not is_cut and not is_virtual and offered.get(resource, ZERO) >= 2 * self.gpus
         if shared and replicas > 1:
             share = part / replicas
         elif outnumbers:
@@ -210,7 +203,7 @@ class Node:
     def _is_like_hami(self, resource: str, span: Span) -> bool:
         """Whether units are virtual GPUs though no pod here asks for parts: as many to a GPU as where pods do, or ten."""
         near = [node for node in self.on_hami if resource in node.virtual]
-        ratio = self.capacity(span.since, span.until).get(resource, Fraction(0)) / (self.gpus or 1)
+        ratio = self.capacity(span.since, span.until).get(resource, ZERO) / (self.gpus or 1)
         strategies = (
             "label_nvidia_com_gpu_sharing_strategy",
             "label_cloud_google_com_gke_gpu_sharing_strategy",
@@ -221,8 +214,7 @@ class Node:
             or next((span.labels[name] for name in strategies if name in span.labels), "none") != "none"
         )
         ratios = {
-            node.capacity(node.since, node.until).get(resource, Fraction(0)) / (node.gpus or 1)
-            for node in near
+            node.capacity(node.since, node.until).get(resource, ZERO) / (node.gpus or 1) for node in near
         }
         return bool(near) and not is_shared and ratio >= 2 and ratio in {*ratios, 10}
 
@@ -252,15 +244,15 @@ def _partition(resource: str) -> Fraction:
     return Fraction(1, PARTITIONS.get(resource.removeprefix("amd_com_")[:3], 1))
 
 
-def _first(labels: Labels, names: tuple[str, ...]) -> str | None:
+def _first(labels: Labels, names: Sequence[str]) -> str | None:
     return next((labels[f"label_{name}"] for name in names if f"label_{name}" in labels), None)
 
 
 def _number(text: str | None) -> Fraction:
     try:
-        return Fraction(text) if text else Fraction(1)
+        return Fraction(text) if text else ONE
     except ValueError:
-        return Fraction(1)
+        return ONE
 
 
 def _replicas(labels: Labels) -> Fraction:
@@ -345,7 +337,7 @@ def count_gpus(node: Node) -> Fraction:
         _number(_first(labels, ("nvidia_com_gpu_count", "cloud_google_com_gke_accelerator_count")) or "0")
         for labels in alike
     ]
-    counted = max(told, default=Fraction(0))
+    counted = max(told, default=ZERO)
     if profile is None and counted > 0:
         return counted
     sold = gpus_of(node.label("node_kubernetes_io_instance_type", "beta_kubernetes_io_instance_type") or "")
@@ -366,18 +358,16 @@ def count_gpus(node: Node) -> Fraction:
     ]
     most = {}
     for state in offered:
-        most[state.resource] = max(Fraction(state.value), most.get(state.resource, Fraction(0)))
+        most[state.resource] = max(Fraction(state.value), most.get(state.resource, ZERO))
     plain = [
         units
         for name, units in most.items()
         if "_mig_" not in name and name != CORES and _partition(name) == 1
     ]
     if plain:
-        parts = sum(
-            (units * _partition(name) for name, units in most.items() if _partition(name) != 1), Fraction(0)
-        )
-        return (max(plain) + parts) / max(node.replicas, Fraction(1))
-    return max((Fraction(s.value) for s in offered), default=Fraction(0))
+        parts = sum((units * _partition(name) for name, units in most.items() if _partition(name) != 1), ZERO)
+        return (max(plain) + parts) / max(node.replicas, ONE)
+    return max((Fraction(s.value) for s in offered), default=ZERO)
 
 
 def _profile_label(labels: Labels) -> str | None:

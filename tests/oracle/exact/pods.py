@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from tests.oracle.exact.devices import DeviceSeries
 from tests.oracle.exact.nodes import PARTS, Node, is_accelerator
-from tests.oracle.exact.states import State
+from tests.oracle.exact.states import ONE, ZERO, State
 
 TERMINAL = ("Succeeded", "Failed")
 #: How far a phase may lag behind the completion that it follows: two scrapes, or this.
@@ -23,8 +23,8 @@ CERTAIN = 10**9
 class Holding:
     """What one pod held of one kind of devices: whole ones, or slices."""
 
-    units: Fraction = Fraction(0)
-    gpus: Fraction = Fraction(0)
+    units: Fraction = ZERO
+    gpus: Fraction = ZERO
     shared: bool = False
 
 
@@ -39,7 +39,7 @@ class Pod:
     node: Node
     since: int
     until: int
-    gpus: Fraction = Fraction(0)
+    gpus: Fraction = ZERO
     kinds: dict[bool, Holding] = field(default_factory=lambda: defaultdict(Holding))
     devices: dict[tuple[str, str], Fraction] = field(default_factory=dict)
 
@@ -114,11 +114,11 @@ def _part_of_virtual(counted: str, states: list[State], node: Node) -> Fraction 
     for container, is_init in {key[1:] for key in asked}:
         memory, percentage, cores = (asked.get((resource, container, is_init)) for resource in PARTS[counted])
         of_each = node.memory_of_each(PARTS[counted][0])
-        share = percentage / 100 if percentage is not None else Fraction(1)
+        share = percentage / 100 if percentage is not None else ONE
         if memory is not None:
-            share = memory / of_each if of_each else Fraction(1)
-        devices = asked.get((counted, container, is_init), Fraction(1))
-        parts[container, is_init] = devices * min(Fraction(1), max(share, (cores or Fraction(0)) / 100))
+            share = memory / of_each if of_each else ONE
+        devices = asked.get((counted, container, is_init), ONE)
+        parts[container, is_init] = devices * min(ONE, max(share, (cores or ZERO) / 100))
     return _together({("", *key): part for key, part in parts.items()}, states)[""]
 
 
@@ -139,11 +139,7 @@ def _claimed(claims: list[Pod]) -> list[Pod]:
             for holders, device in mine:
                 sharers = sum(other.since <= since < other.until for other in holders)
                 _hold(
-                    piece,
-                    device.profile is not None,
-                    Fraction(1),
-                    _part(pod.node, device, {}) / sharers,
-                    sharers > 1,
+                    piece, device.profile is not None, ONE, _part(pod.node, device, {}) / sharers, sharers > 1
                 )
             same = (
                 found
@@ -177,7 +173,7 @@ def _asked(states: list[State]) -> dict[tuple[str, str | None, bool], Fraction]:
     for state in states:
         if _is_request(state):
             key = (state.resource, state.get("container"), "_init_" in state.metric)
-            asked[key] = max(Fraction(state.value), asked.get(key, Fraction(0)))
+            asked[key] = max(Fraction(state.value), asked.get(key, ZERO))
     return asked
 
 
@@ -297,12 +293,10 @@ def _assign(found: list[Pod]) -> None:
             mine = [key for key in spoken if bool(key[1]) == sliced]
             mine = sorted(mine, key=lambda key: (-spoken[key], key))[: int(kind.units)]
             parts = {key: _part(pod.node, one_of[key], units) for key in mine}
-            total = sum(parts.values(), Fraction(0))
+            total = sum(parts.values(), ZERO)
             for key, part in parts.items():
                 # slots lie on the devices known; whole devices and slices that no exporter names stay unmeasured
-                pod.devices[key] = part * (
-                    kind.gpus / total if kind.shared else min(Fraction(1), kind.gpus / total)
-                )
+                pod.devices[key] = part * (kind.gpus / total if kind.shared else min(ONE, kind.gpus / total))
 
 
 def _alone(pod: Pod) -> list[DeviceSeries]:
@@ -317,6 +311,6 @@ def _alone(pod: Pod) -> list[DeviceSeries]:
 
 def _part(node: Node, device: DeviceSeries, units: dict[str | None, Fraction]) -> Fraction:
     if not device.profile:
-        return Fraction(1)
+        return ONE
     profile = device.profile.lower()
     return units.get(profile, Fraction(int(profile.split("g")[0]), node.slices))

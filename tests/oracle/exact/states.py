@@ -7,10 +7,12 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 from tests.replay.series import Series
 
+ZERO, ONE = Fraction(0), Fraction(1)
 HOUR = 3_600_000
 #: A gap up to this long is no gap (DESIGN, "Collected is what was seen"): what was so before and after it was so in it.
 COVERED = 10 * 60_000
