@@ -77,8 +77,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
                 con.execute(HISTORY, {"zone": f"us-east-1{zone}", "type": kind, "at": at, "price": price})
             if "listed" in case:
                 price, option, *currency = case["listed"].split()
-                row = words(f"region=us-east-1 type={kind} option={option} price={price}")
-                con.execute(LISTED, row | {"currency": (*currency, "USD")[0]})
+                listed = words(f"region=us-east-1 type={kind} option={option} price={price}")
+                con.execute(LISTED, listed | {"currency": (*currency, "USD")[0]})
             if "own" in case:
                 nodes.append((100 + number, f"own{number}", case["own"].split()[0]))
             for node_id, name, capacity_type in nodes:
