@@ -232,18 +232,24 @@ UPDATE bill_rows SET resource_id = '//x/vm/1', resource_name = 'other' WHERE sou
 UPDATE bill_rows SET resource_id = '//x/vm/3', zone = 'y' WHERE source_row = 3"""
 
 
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Connection]:
+    """A store of the fleet to be written to."""
+    fleet().write(tmp_path / "s")
+    with duckdb.connect(str(tmp_path / "s")) as connection:
+        yield connection
+
+
 VOLUMES = "kind | cost\nnetwork | 1\nstorage | 2\nnetwork | 4"
 
 
-def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_disk(tmp_path: Path) -> None:
-    fleet().write(tmp_path / "s")
-    with duckdb.connect(str(tmp_path / "s")) as con:
-        volumes = ({"key": None, "hours": None} | row for row in table(VOLUMES))
-        bill(con, {"key": "p/z/vm"}, *volumes, provider="gcp")
-        con.execute("INSERT INTO billed_nodes VALUES ('p/z/vm', 1, false)")
-        for edit in EDITS.split(";"):
-            change_bill_rows(con, edit)
-        totals = to_dict(ask(con, rules="storage; network"))["totals"]
+def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_disk(own: Connection) -> None:
+    volumes = ({"key": None, "hours": None} | row for row in table(VOLUMES))
+    bill(own, {"key": "p/z/vm"}, *volumes, provider="gcp")
+    own.execute("INSERT INTO billed_nodes VALUES ('p/z/vm', 1, false)")
+    for edit in EDITS.split(";"):
+        change_bill_rows(own, edit)
+    totals = to_dict(ask(own, rules="storage; network"))["totals"]
     assert totals["shared_costs"] == {"storage": 2, "network": 1}
 
 
@@ -289,19 +295,16 @@ def test_a_rule_that_comes_to_nothing_is_said(con: Connection) -> None:
     assert found == ["shared cost of gcp came to nothing", "shared cost none came to nothing"]
 
 
-def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(tmp_path: Path) -> None:
-    fleet().write(tmp_path / "s")
-    with duckdb.connect(str(tmp_path / "s")) as con:
-        unused = {"hour": 1, "key": None, "kind": "commitment_unused", "hours": None}
-        bill(con, *(unused | {"cost": cost} for cost in "481"))
-        change_bill_rows(
-            con,
-            "UPDATE bill_rows SET commitment_discount_id = if(source_row = 2, 'other', 'plan'), is_net = source_row = 1",
-        )
-        con.execute(
-            "INSERT INTO discount_rates (rate_id, provider, billing_period, currency, commitment, discounted_cost, "
-            "discount_cost, rows, first_rows) VALUES (1, 'aws', '2026-10', 'USD', 'plan', 40, -10, 1, ['f.csv:9'])"
-        )
-    with duckdb.connect(str(tmp_path / "s"), read_only=True) as con:
-        # a quarter off the first; the second is after discounts, the third another commitment's
-        assert charges(ask(con, rules=RULES), "commitment_waste") == {"finops": 3 + 8 + 1}
+def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(own: Connection) -> None:
+    unused = {"hour": 1, "key": None, "kind": "commitment_unused", "hours": None}
+    bill(own, *(unused | {"cost": cost} for cost in "481"))
+    change_bill_rows(
+        own,
+        "UPDATE bill_rows SET commitment_discount_id = if(source_row = 2, 'other', 'plan'), is_net = source_row = 1",
+    )
+    own.execute(
+        "INSERT INTO discount_rates (rate_id, provider, billing_period, currency, commitment, discounted_cost, "
+        "discount_cost, rows, first_rows) VALUES (1, 'aws', '2026-10', 'USD', 'plan', 40, -10, 1, ['f.csv:9'])"
+    )
+    # a quarter off the first; the second is after discounts, the third another commitment's
+    assert charges(ask(own, rules=RULES), "commitment_waste") == {"finops": 3 + 8 + 1}
