@@ -121,9 +121,8 @@ def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
     assert listed(found, "level team workload excess_cost main_workload direction") == (
         "team research None -600 Deployment/serve below; workload research Deployment/serve -300 None below"
     )
-    assert (
-        all(one.day == gone and one.score < -3.5 for one in found) and found[0].main_workload_change == -300
-    )
+    assert all(one.day == gone and one.score < -3.5 for one in found)
+    assert found[0].main_workload_change == -300
 
 
 def test_what_has_no_pattern_or_strays_a_little_is_no_news() -> None:

@@ -111,7 +111,7 @@ CASES = {
         f"{capacity} is not priced by spot history": Case([{"capacity_type": capacity}], "", "at=-1 price=1")
         for capacity in ("on_demand", "reserved", "unknown")
     },
-    "nor is another zone": Case([{"capacity_type": "spot", "zone": "us-east-1b"}], "", "at=-1 price=1"),
+    "nor is another zone": Case([words("capacity_type=spot zone=us-east-1b")], "", "at=-1 price=1"),
     "the book comes before spot history and that before list prices": Case(
         SPOT, "0 6 9, 6 18 5, 18 24 2", "at=6 price=5", "price=9 as_of=2026-09-01 option=spot",
         (",,,T,spot,2,USD,2026-10-01T18:00:00Z",),
@@ -147,7 +147,7 @@ CASES = {
     "a list price of any region": Case(ONE, "7", listed=ANY_REGION),
     "comes after the region's zones": Case(ONE, "6", listed=OF_A_ZONE),
     "and those after the region": Case(ONE, "5", listed=PLACES),
-    "and prices other regions": Case([{"region": "us-west-2", "zone": "us-west-2a"}], "7", listed=PLACES),
+    "and prices other regions": Case([words("region=us-west-2 zone=us-west-2a")], "7", listed=PLACES),
 }  # fmt: skip
 
 

@@ -279,9 +279,10 @@ def copied(store: Path, in_an_empty_folder: Path) -> Path:
     return Path(shutil.copyfile(store, store.with_name("copy.duckdb")))
 
 
-@pytest.mark.parametrize(
-    ("options", "said"), [("", "add --month"), ("--month 2026-10 --team research", "takes no --team")]
-)
+NO_FOCUS = "| add --month\n--month 2026-10 --team research | takes no --team"
+
+
+@pytest.mark.parametrize(("options", "said"), text_rows(NO_FOCUS))
 def test_a_focus_file_is_of_a_whole_month(copied: Path, options: str, said: str) -> None:
     check_end(f"report --format focus {options} --store {copied}", "2", said)
 

@@ -61,6 +61,8 @@ def fleet() -> Fleet:
     return made
 
 
+# what is billed of no machine and for no hours, but for what a row says
+OF_NONE: dict[str, Any] = {"key": None, "hours": None}
 CHARGES = """
     hour | length | key   | kind              | cost
     0    | 1      | i-1   | storage           | 0.1
@@ -80,9 +82,8 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     path = tmp_path_factory.mktemp("sharing") / "store.duckdb"
     fleet().write(path)
     with duckdb.connect(str(path)) as writing:
-        bill(writing, *({"key": None, "hours": None} | row for row in table(CHARGES)))
-        support = {"key": None, "kind": "support", "hours": None, "cost": "5", "currency": "EUR"}
-        bill(writing, support, provider="nimbus")
+        bill(writing, *(OF_NONE | row for row in table(CHARGES)))
+        bill(writing, OF_NONE | words("kind=support cost=5 currency=EUR"), provider="nimbus")
         writing.execute("INSERT INTO billed_nodes VALUES ('i-1', 1, false)")
     with duckdb.connect(str(path), read_only=True) as connection:
         yield connection
@@ -244,8 +245,7 @@ VOLUMES = "kind | cost\nnetwork | 1\nstorage | 2\nnetwork | 4"
 
 
 def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_disk(own: Connection) -> None:
-    volumes = ({"key": None, "hours": None} | row for row in table(VOLUMES))
-    bill(own, {"key": "p/z/vm"}, *volumes, provider="gcp")
+    bill(own, {"key": "p/z/vm"}, *(OF_NONE | row for row in table(VOLUMES)), provider="gcp")
     own.execute("INSERT INTO billed_nodes VALUES ('p/z/vm', 1, false)")
     for edit in EDITS.split(";"):
         change_bill_rows(own, edit)
@@ -279,7 +279,7 @@ def test_an_owner_without_gpus_has_a_row_of_its_own(con: Connection) -> None:
         ask(con, teams=("finops",))
 
 
-@pytest.mark.parametrize(("name", "value"), [("team", "product"), ("cluster", "west")])
+@pytest.mark.parametrize(("name", "value"), text_rows("team | product\ncluster | west"))
 def test_a_narrowed_report_shows_the_part_of_the_whole(con: Connection, name: str, value: str) -> None:
     report = partial(ask, con, "team", "namespace", "cluster", rules=RULES, share="proportional")
     whole, view = report(), report(**{f"{name}s": (value,)})
@@ -296,7 +296,7 @@ def test_a_rule_that_comes_to_nothing_is_said(con: Connection) -> None:
 
 
 def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(own: Connection) -> None:
-    unused = {"hour": 1, "key": None, "kind": "commitment_unused", "hours": None}
+    unused = OF_NONE | words("hour=1 kind=commitment_unused")
     bill(own, *(unused | {"cost": cost} for cost in "481"))
     change_bill_rows(
         own,
