@@ -16,7 +16,7 @@ from gpucost.config.model import Config
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR
 from gpucost.questions.budget.outlook import Growth
 from gpucost.questions.budget.patterns import anomalies
-from gpucost.questions.budget.projection import CostSeries, Days, Forecast, forecast, forecasts
+from gpucost.questions.budget.projection import CostSeries, Days, forecast, forecasts
 from gpucost.questions.budget.scenarios import (
     ScenarioRow,
     Use,
@@ -49,21 +49,23 @@ def until(last: date) -> list[date]:
     return [FIRST + timedelta(days=day) for day in range((last - FIRST).days + 1)]
 
 
-def stepped(last: date, step: date) -> Forecast:
-    """Of days that cost 100 or 102, and twice that from the step on."""
-    costs = {day: D(100 + 2 * (day.day % 2)) * (2 if day >= step else 1) for day in until(last)}
-    return forecast(known(costs), FLEET, OCTOBER)
+def stepped(day: int) -> list[float]:
+    """The low, expected and high end, by then, of days that cost 100 or 102, and twice that from the 11th on."""
+    costs = {one: D(100 + 2 * (one.day % 2)) * (1 + (one >= OCTOBER[10])) for one in until(OCTOBER[day - 1])}
+    found = forecast(known(costs), FLEET, OCTOBER)
+    return [float(end or 0) for end in (found.low, found.expected, found.high)]
 
 
 def test_step_widens_the_range_at_once_and_is_confirmed_on_the_fourth_day() -> None:
     # ten days of 101 and 21 of 202 are 5,252 if it stays; if it passes, 30 of 101 and one of 204 are 3,234, two 3,335
-    first, second, fourth = (stepped(OCTOBER[day - 1], OCTOBER[10]) for day in (11, 12, 14))
-    assert (first.low, first.high) == pytest.approx((D(3234), D(5252)), rel=D("0.02"))
-    assert first.expected == pytest.approx(D(3234), rel=D("0.01"))
-    assert second.expected == pytest.approx(D(5252), rel=D("0.01"))
+    low, expected, high = stepped(11)
+    assert [low, high] == pytest.approx([3234, 5252], rel=0.02)
+    assert expected == pytest.approx(3234, rel=0.01)
+    low, expected, _ = stepped(12)
+    assert expected == pytest.approx(5252, rel=0.01)
     # as likely as 1 in 4 that it passes: the lower end is of that
-    assert second.low == pytest.approx(D(3335), rel=D("0.03"))
-    assert (fourth.low, fourth.high) == pytest.approx((D(5252), D(5252)), rel=D("0.03"))
+    assert low == pytest.approx(3335, rel=0.03)
+    assert stepped(14)[::2] == pytest.approx([5252, 5252], rel=0.03)
 
 
 def test_step_before_days_that_cost_nothing_has_no_range() -> None:

@@ -12,12 +12,11 @@ import pytest
 
 from gpucost.errors import PriceError
 from gpucost.periods import to_ms
-from tests.text_tables import text_rows
+from tests.text_tables import text_rows, words
 from tests.unit.price_nodes import NODE, empty_store, run, steps
 from tests.unit.test_price_sources import Case, Priced, check_steps, segments_of
 
 Row = dict[str, Any]
-SPOT = {"capacity_type": "spot"}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,7 @@ TIE = [",,,T,,5,USD,,,pool=train", ",,,T,,6,USD,2026-10-01T06:00:00Z,,team=a"]
 LIST_ONLY = [{"capacity_type": capacity} for capacity in ("capacity_block", "flex_start", "on_demand")]
 CASES = {
     "the most specific row wins at each moment": case(
-        [SPOT | {"zone": "us-east-1a"}, SPOT | {"zone": "us-east-1b"}],
+        [words(f"capacity_type=spot zone=us-east-1{zone}") for zone in "ab"],
         [",,,T,spot,12.00,USD", ",us-east-1,us-east-1a,T,spot,8.00,USD",
          ",us-east-1,us-east-1a,T,spot,24.00,USD,2026-10-01T12:00:00Z", ",,us-east-1a,,spot,1.00,USD,2026-10-01T18:00:00Z"],
         "0 12 8, 12 24 24 | 12",

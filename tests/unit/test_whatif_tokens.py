@@ -25,7 +25,7 @@ from gpucost.whatif.tokens import Node, OwnServing, Purchase, Replicas, Tokens, 
 from tests.replay import work
 from tests.replay.cases.words import fleet, node, pod
 from tests.replay.work import counter, put, stored
-from tests.text_tables import text_rows
+from tests.text_tables import text_rows, words
 from tests.unit.bills import csv_text
 from tests.unit.command import answer
 from tests.unit.served import on_nodes
@@ -172,9 +172,9 @@ def test_hours_in_which_hardly_a_gpu_was_held_say_little_of_a_full_one() -> None
 
 
 def test_counts_with_units() -> None:
-    counts = {"400M": 4e8, "1.5b": 1.5e9, "4e8": 4e8, "12k": 12000, "2T": 2e12, "3G": 3e9, "0": 0}
     scaled = flags.amount("Tokens.")
-    assert {text: number(float, scaled, text) for text in counts} == counts
+    for text, count in words("400M=4e8 1.5b=1.5e9 4e8=4e8 12k=12000 2T=2e12 3G=3e9 0=0").items():
+        assert number(float, scaled, text) == float(count)
     for text in ("", "M", "-1", "nan", "inf", "1e99", "4 00", "four", "1MM"):
         with pytest.raises(ValueError, match="no number from 0"):
             number(float, scaled, text)
