@@ -17,6 +17,7 @@ from tests.unit.price_nodes import NODE, empty_store, run, steps
 from tests.unit.test_price_sources import Case, Priced, check_steps, segments_of
 
 Row = dict[str, Any]
+PLACE = ("provider", "region", "zone", "instance_type")
 
 
 @pytest.fixture(scope="module")
@@ -144,9 +145,9 @@ ORDERED = """
 def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
     lines = ORDERED.split()
     # each node is like NODE in one thing more than the one before
-    facts = [(name, NODE[name]) for name in ("capacity_type", "provider", "region", "zone", "instance_type")]
+    facts = [(name, NODE[name]) for name in ("capacity_type", *PLACE)]
     facts += [("labels", {"label_pool": "train"}), ("labels", NODE["labels"])]
-    node = NODE | dict.fromkeys(("provider", "region", "zone", "instance_type"), "x")
+    node = NODE | dict.fromkeys(PLACE, "x")
     nodes = [node | {"capacity_type": "capacity_block", "labels": {}}]
     for number, (name, value) in enumerate(facts, 2):
         nodes.append(nodes[-1] | {name: value, "node_id": number})
@@ -171,11 +172,10 @@ aws | mars-1 | us-east-1a | p4d.24xlarge | on_demand | |
 
 
 def test_list_prices_by_region_zone_and_capacity(con: duckdb.DuckDBPyConnection) -> None:
-    names = ("provider", "region", "zone", "instance_type", "capacity_type")
     rows = [row for row in text_rows(LISTED) if len(row) > 1]
     nodes = [
         NODE
-        | {name: value or None for name, value in zip(names, row, strict=False)}
+        | {name: value or None for name, value in zip((*PLACE, "capacity_type"), row, strict=False)}
         | {"node_id": number, "labels": {"label_topology_k8s_aws_zone_id": row[5]}}
         for number, row in enumerate(rows)
     ]
@@ -192,7 +192,7 @@ def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(
     con: duckdb.DuckDBPyConnection,
 ) -> None:
     new = NODE | {"instance_type": "p9.48xlarge", "capacity_type": "unknown"}
-    dgx = NODE | dict.fromkeys(("provider", "instance_type", "region", "zone"))
+    dgx = NODE | dict.fromkeys(PLACE)
     dgx |= {"node_id": 3, "labels": {"label_nvidia_com_gpu_product": "H100"}}
     run(con, [new, new | {"node_id": 2}, dgx], [])
     sql = (

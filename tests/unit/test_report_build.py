@@ -154,9 +154,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
         yield connection
 
 
-@pytest.mark.parametrize(
-    ("by", "expected"), [("pod", "train 4"), ("pod uid", "train first 2; train second 2")]
-)
+PODS = "pod | train 4\npod uid | train first 2; train second 2"
+
+
+@pytest.mark.parametrize(("by", "expected"), text_rows(PODS))
 def test_a_reused_pod_name_is_one_row_unless_uid_is_asked_for(
     odd: Connection, by: str, expected: str
 ) -> None:

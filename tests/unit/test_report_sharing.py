@@ -255,8 +255,7 @@ def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_d
 
 def test_periods_that_adjoin_add_up_to_the_charge(con: Connection) -> None:
     asked = "support; commitment_waste"
-    spans = [(0, 7), (7, 24)]
-    parts = [to_dict(ask(con, rules=asked, span=span))["totals"]["shared_cost"] for span in spans]
+    parts = [to_dict(ask(con, rules=asked, span=span))["totals"]["shared_cost"] for span in ((0, 7), (7, 24))]
     assert sum(parts) == to_dict(ask(con, rules=asked))["totals"]["shared_cost"]
 
 
