@@ -13,7 +13,7 @@ import pytest
 from gpucost.collect.bill import opening
 from gpucost.collect.bill.load import BillProgress, collect_bills
 from gpucost.collect.bill.opening import LocalTree
-from tests.text_tables import columns, text_rows
+from tests.text_tables import columns, text_rows, words
 from tests.unit.bills import (
     FOCUS_USAGE,
     ITEMS,
@@ -211,7 +211,7 @@ def test_content_tells_what_a_file_is_not_its_name(bills: Bills) -> None:
 
 
 TEXT = csv_text(ROWS)
-RAGGED = TEXT.splitlines()
+LINE = TEXT.splitlines()[3]
 #: Contents of files, and what they are refused with.
 BROKEN: list[tuple[str | bytes, str]] = [
     (gzip.compress(csv_text(ROWS * 500).encode())[:-400], "breaks off"),
@@ -221,8 +221,8 @@ BROKEN: list[tuple[str | bytes, str]] = [
     (csv_text([usage(LineItemDescription="caf\xe9")]).encode("latin-1"), "not UTF-8"),
     (TEXT.encode("utf-16"), "no UTF-8 text"),
     (TEXT.replace("\n", "\r\n") + "1,2,3\n", "line 8: 3 fields where the header has"),
-    ("\n".join([*RAGGED[:3], RAGGED[3] + ",x", *RAGGED[4:], ""]), ".csv, line 4: "),
-    ("\n".join([*RAGGED[:3], RAGGED[3].rpartition(",")[0], *RAGGED[4:], ""]), "fields where the header has"),
+    (TEXT.replace(LINE, LINE + ",x"), ".csv, line 4: "),
+    (TEXT.replace(LINE, LINE.rpartition(",")[0]), "fields where the header has"),
     (TEXT + 'a"b,"c"d\n', "a quoted field does not end where it should"),
     ('{"ResultsByTime": []}', "Cost Explorer"),
     ('{"skus": [{}]}', "price list"),
@@ -243,9 +243,8 @@ def test_packed_file_that_unpacks_without_end_is_refused(
 ) -> None:
     text = csv_text([usage(hour) for hour in range(20)] * 400).encode()
     half = len(text) // 2
-    path = bills.write(
-        f"a.csv.{kind}", gzip.compress(text) if kind == "gz" else packed(text[:half], text[half:])
-    )
+    content = gzip.compress(text) if kind == "gz" else packed(text[:half], text[half:])
+    path = bills.write(f"a.csv.{kind}", content)
     assert 20 * path.stat().st_size < len(text)
     monkeypatch.setattr(opening, "_UNPACKED", 3 * len(text) // 4)
     monkeypatch.setattr(opening, "_RATIO", 2)
@@ -290,7 +289,7 @@ def report(bills: Bills, live: str | None = None, **assemblies: list[Row]) -> Pa
         keys = [f"{folder}/{assembly}/gpu-{part}.csv.gz" for part in (1, 2)]
         for key, some in zip(keys, (rows[:3], rows[3:]), strict=True):
             bills.write(f"bucket/{key}", gzip.compress(csv_text(some).encode()))
-        period = {"start": "20260301T000000.000Z", "end": "20260401T000000.000Z"}
+        period = words("start=20260301T000000.000Z end=20260401T000000.000Z")
         manifest = {"assemblyId": assembly, "bucket": "billing", "reportName": "gpu", "reportKeys": keys}
         for place in [assembly, *([""] if assembly == live else [])]:
             path = f"bucket/{folder}/{place}/gpu-Manifest.json".replace("//", "/")
@@ -328,11 +327,7 @@ def test_in_a_directory_of_several_providers_each_command_loads_its_own_alone(bi
     names = ("exports/a/20260301-20260331/202604010000/1.csv", "cost.csv")
     bills.write("bucket/manifest.json", json.dumps({"blobs": [{"blobName": name} for name in names]}))
     bills.write("bucket/cost.csv", "Date,Cost,MeterCategory,ResourceId\n")
-    for name, provider, cost in (
-        ("aws", "AWS", "4"),
-        ("aws-again", "AWS", "5"),
-        ("gcp", "Google Cloud", "4"),
-    ):
+    for name, provider, cost in text_rows("aws | AWS | 4\naws-again | AWS | 5\ngcp | Google Cloud | 4"):
         row = FOCUS_USAGE | {"ProviderName": provider, "BilledCost": cost}
         bills.write(f"bucket/{name}-focus.csv", csv_text([row]))
     run = bills.loaded(bucket, provider="gcp")
@@ -365,7 +360,7 @@ def test_a_file_is_for_its_command_and_replaces_the_bill_that_it_tells_in_anothe
     cur = bills.write("cur.csv", csv_text([usage(10)]))
     assert bills.load(cur, provider=None).errors[0].fix == "gpucost collect aws loads it"
     bills.load(cur)
-    own = {"ProviderName": "AWS", "BillingAccountId": "111122223333", "ResourceId": "i-0123456789abcdef0"}
+    own = words("ProviderName=AWS BillingAccountId=111122223333 ResourceId=i-0123456789abcdef0")
     path = bills.write("focus.csv", csv_text([FOCUS_USAGE | own]))
     assert [result.verdict for result in bills.load(path, provider=None).results] == ["twice"]
     assert [result.verdict for result in bills.load(path, provider=None, force=True).results] == ["replace"]

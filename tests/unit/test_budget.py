@@ -13,7 +13,7 @@ import pytest
 
 from gpucost.config.model import Config
 from gpucost.errors import PriceError
-from gpucost.periods import Period
+from gpucost.periods import month_period
 from gpucost.questions.budget.patterns import anomalies
 from gpucost.questions.budget.projection import CostSeries, Days, Forecast, days_of, forecast
 from gpucost.questions.budget.states import check
@@ -46,9 +46,8 @@ def told(
     costs: dict[date, Decimal], every: list[date] = BOTH, partly: dict[date, Decimal] | None = None
 ) -> Forecast:
     """The forecast of October from these days, all of them complete but for one."""
-    return forecast(
-        Days(tuple(every), tuple(sorted(costs)), {FLEET: costs | (partly or {})}), FLEET, OCTOBER_DAYS
-    )
+    days = Days(tuple(every), tuple(sorted(costs)), {FLEET: costs | (partly or {})})
+    return forecast(days, FLEET, OCTOBER_DAYS)
 
 
 def until(count: int) -> dict[date, Decimal]:
@@ -61,8 +60,8 @@ def until(count: int) -> dict[date, Decimal]:
 KNOWN: dict[str, tuple[dict[date, Decimal], dict[date, Decimal], str]] = {
     "no day ever strayed": (until(40), {}, "820 2560 2560 2560 21 40"),
     "two days missed": ({day: cost for day, cost in WEEKLY.items() if day.day not in (13, 14)}, {}, "2360 2560 2560 2560 2 56"),
-    "part of a Saturday": (until(60), {date(2026, 10, 31): D(30)}, "2550 2560 2560 2560 1 56"),
-    "more than a Saturday": (until(60), {date(2026, 10, 31): D(70)}, "2590 2590 2590 2590 1 56"),
+    "part of a Saturday": (until(60), {OCTOBER_DAYS[-1]: D(30)}, "2550 2560 2560 2560 1 56"),
+    "more than a Saturday": (until(60), {OCTOBER_DAYS[-1]: D(70)}, "2590 2590 2590 2590 1 56"),
     "the whole month": (WEEKLY, {}, "2560 2560 2560 2560 0 0"),
     # collected but for the 3rd; the team came on the 15th, and cost nothing on the 4th to the 14th
     "a team that came": ({day: D(100 * (day.day >= 15)) for day in OCTOBER_DAYS if day.day != 3}, {}, "1700 1700 1700 1700 1 0"),
@@ -78,11 +77,11 @@ def test_forecast_of_known_days(case: str) -> None:
 
 
 def test_an_odd_day_does_not_move_what_others_of_its_weekday_cost() -> None:
-    assert told(until(40) | {date(2026, 9, 22): D(90_000)}).expected == pytest.approx(MONTH)
+    assert told(until(40) | {BOTH[21]: D(90_000)}).expected == pytest.approx(MONTH)
 
 
 def test_a_fleet_that_stopped_stays_off_and_one_that_grows_is_expected_to_grow() -> None:
-    stopped = told({day: D(0) if day >= date(2026, 10, 10) else cost for day, cost in until(50).items()})
+    stopped = told({day: D(0) if day >= OCTOBER_DAYS[9] else cost for day, cost in until(50).items()})
     assert stopped.to_date == sum(map(weekly, OCTOBER_DAYS[:9])) > stopped.expected - 20
     grown = {day: D(100 + 2 * index) for index, day in enumerate(BOTH)}
     true = sum(grown[day] for day in OCTOBER_DAYS)
@@ -94,16 +93,15 @@ def unusual(least: int, costs: dict[CostSeries, dict[date, Decimal]], every: lis
 
 
 def test_a_day_beyond_its_pattern_and_a_new_level_are_told_with_the_money() -> None:
-    odd = date(2026, 10, 24)
+    odd, step = OCTOBER_DAYS[23], OCTOBER_DAYS[4]
     known = {day: cost + day.day % 3 for day, cost in WEEKLY.items()} | {odd: D(100)}
     (found,) = unusual(10, {FLEET: known})
     assert figures(found, "cost direction") == "100 above" and found.day == odd
     assert found.expected_cost == pytest.approx(D(41), abs=D(2)) == found.cost - found.excess_cost
     assert found.score > 3.5 and unusual(65, {FLEET: known}) == []
-    step = date(2026, 10, 5)
     known = {day: D(100 + day.day % 5) * (1 if day < step else 2) for day in BOTH}
     days = {one.day for one in unusual(10, {FLEET: known})}
-    assert min(days) == step and max(days) <= date(2026, 10, 12)
+    assert min(days) == step and max(days) <= OCTOBER_DAYS[11]
 
 
 def work(name: str, team: str = "research") -> CostSeries:
@@ -111,7 +109,7 @@ def work(name: str, team: str = "research") -> CostSeries:
 
 
 def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
-    gone = date(2026, 10, 20)
+    gone = OCTOBER_DAYS[19]
     steady = dict.fromkeys(BOTH, D(300))
     collapsed = {day: cost for day, cost in steady.items() if day != gone}
     costs = {
@@ -123,13 +121,12 @@ def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
     assert listed(found, "level team workload excess_cost main_workload direction") == (
         "team research None -600 Deployment/serve below; workload research Deployment/serve -300 None below"
     )
-    assert (
-        all(one.day == gone and one.score < -3.5 for one in found) and found[0].main_workload_change == -300
-    )
+    assert all(one.day == gone and one.score < -3.5 for one in found)
+    assert found[0].main_workload_change == -300
 
 
 def test_what_has_no_pattern_or_strays_a_little_is_no_news() -> None:
-    strays = dict.fromkeys(BOTH, D(1000)) | {date(2026, 10, 24): D(1100)}
+    strays = dict.fromkeys(BOTH, D(1000)) | {OCTOBER_DAYS[23]: D(1100)}
     new = dict.fromkeys(OCTOBER_DAYS[:3], D(10)) | {OCTOBER_DAYS[3]: D(10_000)}
     rare = dict.fromkeys(BOTH[::25], D(500))
     assert unusual(1, {FLEET: strays}) == unusual(1, {work("Job/eval"): rare}) == []
@@ -144,7 +141,7 @@ MID_OCTOBER = datetime(2026, 10, 21, 6, 30, tzinfo=UTC)
 
 
 def october(store: Path, *by: str) -> ReportView:
-    period = Period(*(datetime(2026, month, 1, tzinfo=UTC) for month in (10, 11)))
+    period = month_period(OCTOBER_DAYS[0], UTC_ZONE)
     query = Query(period=period, period_name="October", by=by, now=MID_OCTOBER, with_sections=False)
     with Store(store).read() as con:
         return build(con, Config(), query)
@@ -159,7 +156,7 @@ def test_costs_by_day_add_up_to_the_report_and_today_is_not_complete(store: Path
     assert sum(found.costs[FLEET].values()) == totals.node_cost
     assert sum(found.costs[CostSeries("unallocated")].values()) == totals.unallocated_cost
     assert found.complete == tuple(OCTOBER_DAYS[:20])
-    assert found.first(CostSeries("team", "vision")) == date(2026, 10, 1)
+    assert found.first(CostSeries("team", "vision")) == OCTOBER_DAYS[0]
 
 
 def test_days_before_anything_was_collected_are_unknown_and_those_without_nodes_cost_nothing(
@@ -233,11 +230,8 @@ def test_targets_are_missed_met_or_unknown(store: Path) -> None:
         {"team": "vision", "efficiency": 0.8, "spot_ratio": 0.7, "idle_cost_share": 0.1},
     )
     found = [[state.status, *(target.status for target in state.targets)] for state in states]
-    assert list(map(" ".join, found)) == [
-        "ok met met met",
-        "over missed missed",
-        "ok unknown unknown unknown",
-    ]
+    shown = "; ".join(map(" ".join, found))
+    assert shown == "ok met met met; over missed missed; ok unknown unknown unknown"
     assert states[2].targets[0].note == "0% measured, 80% needed"
 
 

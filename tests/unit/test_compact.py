@@ -143,7 +143,7 @@ def test_figures_of_sealed_days_follow_teams_prices_and_shares_of_mig(
 
 @pytest.mark.ci
 def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
-    sealed: Both, loads: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sealed: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = sealed
     before = figures(store)

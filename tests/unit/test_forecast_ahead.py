@@ -16,7 +16,7 @@ from gpucost.config.model import Config
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR
 from gpucost.questions.budget.outlook import Growth
 from gpucost.questions.budget.patterns import anomalies
-from gpucost.questions.budget.projection import CostSeries, Days, Forecast, forecast, forecasts
+from gpucost.questions.budget.projection import CostSeries, Days, forecast, forecasts
 from gpucost.questions.budget.scenarios import (
     ScenarioRow,
     Use,
@@ -49,68 +49,66 @@ def until(last: date) -> list[date]:
     return [FIRST + timedelta(days=day) for day in range((last - FIRST).days + 1)]
 
 
-def stepped(last: date, step: date) -> Forecast:
-    """Of days that cost 100 or 102, and twice that from the step on."""
-    costs = {day: D(100 + 2 * (day.day % 2)) * (2 if day >= step else 1) for day in until(last)}
-    return forecast(known(costs), FLEET, OCTOBER)
+def stepped(day: int) -> list[float]:
+    """The low, expected and high end, by then, of days that cost 100 or 102, and twice that from the 11th on."""
+    costs = {one: D(100 + 2 * (one.day % 2)) * (1 + (one >= OCTOBER[10])) for one in until(OCTOBER[day - 1])}
+    found = forecast(known(costs), FLEET, OCTOBER)
+    return [float(end or 0) for end in (found.low, found.expected, found.high)]
 
 
 def test_step_widens_the_range_at_once_and_is_confirmed_on_the_fourth_day() -> None:
     # ten days of 101 and 21 of 202 are 5,252 if it stays; if it passes, 30 of 101 and one of 204 are 3,234, two 3,335
-    first, second, fourth = (stepped(OCTOBER[day - 1], OCTOBER[10]) for day in (11, 12, 14))
-    assert (first.low, first.high) == pytest.approx((D(3234), D(5252)), rel=D("0.02"))
-    assert first.expected == pytest.approx(D(3234), rel=D("0.01"))
-    assert second.expected == pytest.approx(D(5252), rel=D("0.01"))
+    low, expected, high = stepped(11)
+    assert [low, high] == pytest.approx([3234, 5252], rel=0.02)
+    assert expected == pytest.approx(3234, rel=0.01)
+    low, expected, _ = stepped(12)
+    assert expected == pytest.approx(5252, rel=0.01)
     # as likely as 1 in 4 that it passes: the lower end is of that
-    assert second.low == pytest.approx(D(3335), rel=D("0.03"))
-    assert (fourth.low, fourth.high) == pytest.approx((D(5252), D(5252)), rel=D("0.03"))
+    assert low == pytest.approx(3335, rel=0.03)
+    assert stepped(14)[::2] == pytest.approx([5252, 5252], rel=0.03)
 
 
 def test_step_before_days_that_cost_nothing_has_no_range() -> None:
     # October 30 is a Friday; no Saturday or Sunday costs anything
-    costs = {day: D(0 if day.weekday() > 4 else 100) for day in until(date(2026, 10, 30))}
-    row = forecast(known(costs | {date(2026, 10, 30): D(300)}), FLEET, OCTOBER)
+    costs = {day: D(0 if day.weekday() > 4 else 100) for day in until(OCTOBER[29])}
+    row = forecast(known(costs | {OCTOBER[29]: D(300)}), FLEET, OCTOBER)
     assert (row.low, row.expected, row.high) == (2400, 2400, 2400)
 
 
 def test_month_ends_twice_as_dear_are_expected_again() -> None:
-    ends = {day: D(200 if (day + timedelta(days=2)).day <= 2 else 100) for day in until(date(2026, 10, 15))}
-    # twice as much from July 29, August 29 and September 28 on
-    steps = [date(2026, 7, 29), date(2026, 8, 29), date(2026, 9, 28)]
+    ends = {day: D(200 if (day + timedelta(days=2)).day <= 2 else 100) for day in until(OCTOBER[14])}
+    # twice as much from each of these days on
+    steps = [date.fromisoformat(day) for day in ("2026-07-29", "2026-08-29", "2026-09-28")]
     for costs, expected in (
         (ends, 3300),  # 29 days of 100 and two of 200
         ({day: cost if day.month in (9, 10) else D(100) for day, cost in ends.items()}, 3100),  # of one month
         ({day: cost for day, cost in ends.items() if day >= date(2026, 9, 5)}, 3100),  # known for too short
-        (
-            {day: D(50) if cost == 200 and day.month == 8 else cost for day, cost in ends.items()},
-            3100,
-        ),  # opposed
-        (
-            {day: D(50 * 2 ** sum(day >= step for step in steps)) for day in ends},
-            31 * 400,
-        ),  # steps are no pattern
+        # opposed
+        ({day: D(50) if cost == 200 and day.month == 8 else cost for day, cost in ends.items()}, 3100),
+        # steps are no pattern
+        ({day: D(50 * 2 ** sum(day >= step for step in steps)) for day in ends}, 31 * 400),
     ):
         assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(D(expected), rel=D("0.001"))
 
 
 def test_months_ahead_grow_by_percent_and_widen() -> None:
-    flat = known(dict.fromkeys(until(date(2026, 10, 10)), D(100)))
+    flat = known(dict.fromkeys(until(OCTOBER[9]), D(100)))
     months = [OCTOBER, NOVEMBER, DECEMBER, [*OCTOBER, *NOVEMBER, *DECEMBER]]
     assert [row.expected for row in forecasts(flat, FLEET, months)] == [3100, 3000, 3100, 9200]
     # 3,100, then 30 days of 110 and 31 of 121
     grown_months = [row.expected for row in forecasts(flat, FLEET, months, Growth(10, OCTOBER[-1]))]
     assert grown_months == pytest.approx([3100, 3300, 3751, 10151])
-    noisy = known({day: D(100 + day.day % 7) for day in until(date(2026, 10, 10))})
+    noisy = known({day: D(100 + day.day % 7) for day in until(OCTOBER[9])})
     rows = forecasts(noisy, FLEET, months[:3])
     widths = [(row.high or 0) - (row.low or 0) for row in rows]
     assert widths == sorted(widths) and 0 < widths[0] < widths[2]
     # with growth its own trend ends with October
-    rising = known({day: D(100 + at) for at, day in enumerate(until(date(2026, 10, 31)))})
-    flat_months = forecasts(rising, FLEET, [OCTOBER, NOVEMBER, DECEMBER], Growth(0, OCTOBER[-1]))
+    rising = known({day: D(100 + at) for at, day in enumerate(until(OCTOBER[30]))})
+    flat_months = forecasts(rising, FLEET, months[:3], Growth(0, OCTOBER[-1]))
     assert flat_months[2].expected == pytest.approx(flat_months[1].expected * 31 / 30)
 
 
-DAYS = [date(2026, 10, 1) + timedelta(days=day) for day in range(10)]
+DAYS = OCTOBER[:10]
 START = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -120,26 +118,26 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBPyC
     """Ten days of an a3-highgpu-8g on demand, five of another on spot, and a machine of no cloud."""
     own_catalog.use(own_catalog.write(tmp_path / "pricing"), monkeypatch)
     with scratch_store() as con:
-        node(con, 1, "a3-highgpu-8g", "on_demand", 10, "80")
-        node(con, 2, "a3-highgpu-8g", "spot", 5, "30")
-        node(con, 3, None, "on_demand", 10, "2")
+        node(con, "1 a3-highgpu-8g on_demand 10 80")
+        node(con, "2 a3-highgpu-8g spot 5 30")
+        node(con, "3 - on_demand 10 2")
         yield con
 
 
-def node(
-    con: DuckDBPyConnection, number: int, kind: str | None, capacity: str, days: int, price: str, **more: str
-) -> None:
-    end = START + days * MS_PER_DAY
-    provider, region = ("gcp", "us-central1") if kind else (None, None)
+def node(con: DuckDBPyConnection, told: str) -> None:
+    """A node by its number, type, capacity type, days in October, price, and purchase option; "-" is no type, of no cloud."""
+    number, kind, capacity, days, price, *option = told.split()
+    place = [None] * 3 if kind == "-" else ["gcp", "us-central1", kind]
     con.execute(
         "INSERT INTO nodes BY NAME SELECT ? AS node_id, 'main' AS cluster, ? AS node, ? AS up_from_ms, ? AS up_to_ms,"
-        " ? AS provider, ? AS region, ? AS instance_type, ? AS capacity_type, 'H100-SXM5-80GB' AS gpu_model, 8 AS gpu_count",
-        [number, f"n{number}", START - MS_PER_HOUR, end, provider, region, kind, capacity],
+        " ? AS capacity_type, ? AS provider, ? AS region, ? AS instance_type, 'H100-SXM5-80GB' AS gpu_model, 8 AS gpu_count",
+        [number, f"n{number}", START - MS_PER_HOUR, START + int(days) * MS_PER_DAY, capacity, *place],
     )
     con.execute(
-        "INSERT INTO node_prices BY NAME SELECT ? AS node_id, ? AS from_ms, ? AS to_ms, ?::DECIMAL(38, 9) AS price_per_hour,"
-        " ? AS price_source, ? AS purchase_option",
-        [number, START - MS_PER_HOUR, end, price, more.get("source", "price_book"), more.get("option")],
+        "INSERT INTO node_prices BY NAME SELECT node_id, up_from_ms AS from_ms, up_to_ms AS to_ms,"
+        " $2::DECIMAL(38, 9) AS price_per_hour, 'price_book' AS price_source, $3 AS purchase_option"
+        " FROM nodes WHERE node_id = $1::INTEGER",
+        [number, price, "".join(option) or None],
     )
 
 
@@ -236,7 +234,7 @@ def test_terms_with_the_least_in_advance_and_the_book_in_other_currencies(
 
 
 def test_price_under_a_commitment_is_none_on_demand(store: DuckDBPyConnection) -> None:
-    node(store, 4, "a3-highgpu-8g", "on_demand", 10, "10", option="cud")
+    node(store, "4 a3-highgpu-8g on_demand 10 10 cud")
     assert used(store)[0].prices["on_demand"].per_node_hour == 80
     store.execute("UPDATE node_prices SET price_source = 'bill' WHERE node_id = 1")
     assert used(store)[0].prices["on_demand"].source == "own nodes: bill"
@@ -258,7 +256,7 @@ def test_price_under_a_commitment_is_none_on_demand(store: DuckDBPyConnection) -
 def test_fewer_than_seven_days_are_no_mix() -> None:
     assert last_days(DAYS[:6]) == ()
     assert last_days(DAYS[:7]) == tuple(DAYS[:7])
-    assert len(last_days(until(date(2026, 10, 10)))) == 28
+    assert len(last_days(until(OCTOBER[9]))) == 28
 
 
 SPAN, BEFORE = 120, 60  # the month begins after sixty days

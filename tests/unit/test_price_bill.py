@@ -20,6 +20,7 @@ from tests.unit.billed import bill
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run
 
 OTHER = NODE | {"node_id": 2, "node": "n2", "machine_id": "aws:///us-east-1b/i-0def"}
+BOTH = (NODE, OTHER)
 BOOK = [",,,,on_demand,7,USD,", ",,,,spot,2,USD,"]
 VM = "azure:///subscriptions/S-1/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachineScaleSets/aks-gpu-vmss/virtualMachines/{}"
 VM_KEY = VM.removeprefix("azure://")
@@ -120,7 +121,7 @@ CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, price
     "parts without hours are part of the price": Case(
         "bill provider=gcp" + "".join(f"; key=proj/us-central1-a/gke-1 type=a2-highgpu-1g cost={part}"
                                       for part in ("1", "0.5 hours=-", "2 hours=-")),
-        "1 0 1 3.5", (NODE | {"machine_id": "gce://Proj/us-central1-a/gke-1", "provider": "gcp"},),
+        "1 0 1 3.5", (NODE | words("machine_id=gce://Proj/us-central1-a/gke-1 provider=gcp"),),
     ),
     **{
         f"machines are matched by provider id in any case: {key}": Case(
@@ -148,10 +149,10 @@ CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, price
         )
         for none in "-0"
     },
-    "machines of one kind share commitments": Case(POOL, "1 0 1 6; 2 0 1 6", (NODE, OTHER)),
-    "or keep what they were billed": Case(POOL, "1 0 1 4; 2 0 1 10", (NODE, OTHER), "as_billed"),
+    "machines of one kind share commitments": Case(POOL, "1 0 1 6; 2 0 1 6", BOTH),
+    "or keep what they were billed": Case(POOL, "1 0 1 4; 2 0 1 10", BOTH, "as_billed"),
     **{
-        f"only machines of one kind share: {other}": Case(f"cost=4; key=i-0def {other}", "1 0 1 4; 2 0 1 10", (NODE, OTHER))
+        f"only machines of one kind share: {other}": Case(f"cost=4; key=i-0def {other}", "1 0 1 4; 2 0 1 10", BOTH)
         for other in ("account=1", "region=us-east-2", "type=p4de.24xlarge", "pricing=Dynamic", "reservation=cr-1")
     },
     # a bill that says on demand of a node that is labeled spot: its own price, shared with nobody
@@ -161,7 +162,7 @@ CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, price
     ),
     **{
         f"the bill settles an unknown capacity type: {settled}, {row}": Case(
-            row, "1 0 1 10", tuple(node | {"capacity_type": "unknown"} for node in (NODE, OTHER))
+            row, "1 0 1 10", tuple(node | {"capacity_type": "unknown"} for node in BOTH)
         )
         for row, settled in (("pricing=Dynamic", "spot"), ("reservation=cr-1", "reserved"), ("cost=10", "on_demand"),
                              ("pricing=Committed", "on_demand"))
@@ -169,7 +170,7 @@ CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, price
     # nor does it pull down what others pay
     **{
         f"a zero without a named cause is no price: {cause}": Case(
-            f"hour=0,1 cost=0 cause={cause} type=zero:{cause}; key=i-0def type=zero:{cause}", "2 0 1 10", (NODE, OTHER)
+            f"hour=0,1 cost=0 cause={cause} type=zero:{cause}; key=i-0def type=zero:{cause}", "2 0 1 10", BOTH
         )
         for cause in ("zero_unexplained", "same", "reservation_cost_missing", "commitment_cost_missing", "dedicated_host")
     },

@@ -13,8 +13,8 @@ from gpucost.periods import MS_PER_HOUR
 from tests.text_tables import text_rows, words
 from tests.unit.price_nodes import NODE, START, Segment, empty_store, run, steps, told_steps
 
-SPOT = NODE | {"capacity_type": "spot"}
 Row = dict[str, Any]
+SPOT: list[Row] = [{"capacity_type": "spot"}]
 HISTORY = """INSERT INTO spot_prices
 VALUES ('aws', $region, $zone, $type, $product, $instance_id, $at, $to_ms, $price, 'USD', $source)"""
 LIST = (
@@ -25,7 +25,7 @@ LIST = (
 
 # what a change of a spot price and a list price are unless a case names something else
 CHANGE = "zone=us-east-1a region=us-east-1 product=Linux/UNIX source=aws"
-LISTED = "option=on_demand zone= region=us-east-1"
+LISTED = "option=on_demand zone= region=us-east-1 as_of=2026-01-01"
 
 
 def changes(told: str, kind: str) -> list[Row]:
@@ -50,13 +50,44 @@ def collected(con: duckdb.DuckDBPyConnection, until_hour: float, source: str = "
 
 @dataclass
 class Case:
-    """A node, the spot and list prices of its type, and what it costs."""
+    """Nodes by what is unlike NODE, what each costs, parted by bars, and prices of the case's type, which is T in a book."""
 
-    node: Row
+    nodes: list[Row]
     prices: str
     changes: str = ""
     listed: str = ""
-    book: str = ""
+    book: tuple[str, ...] = ()
+
+
+Priced = dict[str, list[list[Segment]]]
+
+
+def segments_of(cases: dict[str, Case], **elsewhere: str) -> Priced:
+    """The segments of each case's nodes: all in one store, each case with an instance type of its own."""
+    nodes, lines = [], []
+    with empty_store() as con:
+        for number, case in enumerate(cases.values()):
+            kind = f"x{number:03}.large"
+            for row in changes(case.changes.replace("=own", f"=i-{kind}"), kind):
+                con.execute(HISTORY, row)
+            for line in filter(None, case.listed.split("; ")):
+                con.execute(LIST, {"type": kind, "begins": None, **words(LISTED), **words(line)})
+            like = NODE | elsewhere | words(f"machine_id=aws:///us-east-1a/i-{kind} instance_type={kind}")
+            nodes += [like | node | {"node_id": 10 * number + at} for at, node in enumerate(case.nodes)]
+            lines += [line.replace(",T,", f",{kind},") for line in case.book]
+        collected(con, 20)
+        segments = run(con, nodes, lines)
+    return {
+        name: [
+            [segment for segment in segments if segment[0] == 10 * number + at]
+            for at in range(len(case.nodes))
+        ]
+        for number, (name, case) in enumerate(cases.items())
+    }
+
+
+def check_steps(case: Case, segments: list[list[Segment]]) -> None:
+    assert list(map(steps, segments)) == list(map(told_steps, case.prices.split("|")))
 
 
 FIVE_ZONES = (
@@ -65,7 +96,8 @@ FIVE_ZONES = (
 )
 WINDOWS = "at=-1 price=9 product=Windows; at=-1 price=8 product=Red_Hat_Enterprise_Linux"
 VPC = f"{WINDOWS}; at=-1 price=2 product=Linux/UNIX_(Amazon_VPC)"
-FOUR_DAYS = NODE | {"up_to_ms": START + 96 * MS_PER_HOUR}
+ONE: list[Row] = [{}]
+FOUR_DAYS: list[Row] = [{"up_to_ms": START + 96 * MS_PER_HOUR}]
 TWO = "price=21 as_of=2026-09-19; price=20 as_of=2026-10-02"
 BEGUN = f"{TWO}; price=19 as_of=2026-10-30 begins=2026-10-03"
 ANY_REGION = "price=7 as_of=2026-09-01 region="
@@ -76,21 +108,22 @@ CASES = {
         SPOT, "0 12.25 1, 12.25 24 3", "at=-30 price=1; at=12.25 price=3; at=13 price=2 zone=us-east-1b"
     ),
     **{
-        f"{capacity} is not priced by spot history": Case(NODE | {"capacity_type": capacity}, "", "at=-1 price=1")
+        f"{capacity} is not priced by spot history": Case([{"capacity_type": capacity}], "", "at=-1 price=1")
         for capacity in ("on_demand", "reserved", "unknown")
     },
-    "nor is another zone": Case(SPOT | {"zone": "us-east-1b"}, "", "at=-1 price=1"),
+    "nor is another zone": Case([words("capacity_type=spot zone=us-east-1b")], "", "at=-1 price=1"),
     "the book comes before spot history and that before list prices": Case(
-        SPOT, "0 6 9, 6 18 5, 18 24 2", "at=6 price=5", "price=9 as_of=2026-09-01 option=spot", "spot,2,USD,2026-10-01T18:00:00Z"
+        SPOT, "0 6 9, 6 18 5, 18 24 2", "at=6 price=5", "price=9 as_of=2026-09-01 option=spot",
+        (",,,T,spot,2,USD,2026-10-01T18:00:00Z",),
     ),
     "without its zone a node has the lower median of its region's zones": Case(
-        SPOT | {"zone": None}, "0 6 2, 6 24 3", FIVE_ZONES
+        [{"capacity_type": "spot", "zone": None}], "0 6 2, 6 24 3", FIVE_ZONES
     ),
     "a region without zones prices all of its zones": Case(
         SPOT, "0 12 1, 12 24 2", "at=-1 price=1 zone=; at=12 price=2"
     ),
     "zones may be told by id": Case(
-        SPOT | {"labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}, "1", "at=-1 price=1 zone=use1-az4"
+        [{"capacity_type": "spot", "labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}], "1", "at=-1 price=1 zone=use1-az4"
     ),
     "what an instance was charged comes before the market": Case(
         SPOT, "0 3 1, 3 4 7, 4 24 1",
@@ -109,47 +142,32 @@ CASES = {
         FOUR_DAYS, "0 48 5, 48 96 6", listed="price=5 as_of=2026-10-02; price=6 as_of=2026-10-03"
     ),
     "next month's price of a zone is not charged today": Case(
-        NODE, "33", listed="price=33 as_of=2026-01-01; price=99 as_of=2026-09-30 begins=2027-01-01 zone=us-east-1a"
+        ONE, "33", listed="price=33 as_of=2026-01-01; price=99 as_of=2026-09-30 begins=2027-01-01 zone=us-east-1a"
     ),
-    "a list price of any region": Case(NODE, "7", listed=ANY_REGION),
-    "comes after the region's zones": Case(NODE, "6", listed=OF_A_ZONE),
-    "and those after the region": Case(NODE, "5", listed=PLACES),
-    "and prices other regions": Case(NODE | {"region": "us-west-2", "zone": "us-west-2a"}, "7", listed=PLACES),
+    "a list price of any region": Case(ONE, "7", listed=ANY_REGION),
+    "comes after the region's zones": Case(ONE, "6", listed=OF_A_ZONE),
+    "and those after the region": Case(ONE, "5", listed=PLACES),
+    "and prices other regions": Case([words("region=us-west-2 zone=us-west-2a")], "7", listed=PLACES),
 }  # fmt: skip
-NUMBERS = {name: number for number, name in enumerate(CASES)}
 
 
 @pytest.fixture(scope="module")
-def priced() -> dict[str, list[Segment]]:
-    """All cases in one store, each with an instance type of its own."""
-    nodes, lines = [], []
-    with empty_store() as con:
-        for name, case in CASES.items():
-            kind = f"x{NUMBERS[name]:02}.large"
-            for row in changes(case.changes.replace("=own", f"=i-{kind}"), kind):
-                con.execute(HISTORY, row)
-            for line in filter(None, case.listed.split("; ")):
-                con.execute(LIST, {"type": kind, "begins": None, **words(LISTED), **words(line)})
-            machine = {"machine_id": f"aws:///us-east-1a/i-{kind}"}
-            nodes.append(case.node | machine | {"node_id": NUMBERS[name], "instance_type": kind})
-            lines += [f",,,{kind},{case.book}"] if case.book else []
-        collected(con, 20)
-        segments = run(con, nodes, lines)
-    return {name: [segment for segment in segments if segment[0] == NUMBERS[name]] for name in CASES}
+def priced() -> Priced:
+    return segments_of(CASES)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_prices_a_node(priced: dict[str, list[Segment]], name: str) -> None:
-    assert steps(priced[name]) == told_steps(CASES[name].prices)
+def test_what_prices_a_node(priced: Priced, name: str) -> None:
+    check_steps(CASES[name], priced[name])
 
 
-def test_segments_say_where_their_prices_are_from(priced: dict[str, list[Segment]]) -> None:
+def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
     names = (
         "a spot price holds until the next change",
         "one that always was",
         "the book comes before spot history and that before list prices",
     )
-    found = [segment[4:] for name in names for segment in priced[name]]
+    found = [segment[4:] for name in names for segment in priced[name][0]]
     assert [(source, str(day)) for source, day in found] == text_rows("""
         spot_history | 2026-09-29
         spot_history | 2026-10-01
@@ -162,7 +180,14 @@ def test_segments_say_where_their_prices_are_from(priced: dict[str, list[Segment
 
 def test_the_last_price_is_carried_past_the_end_of_what_was_collected(con: duckdb.DuckDBPyConnection) -> None:
     def carried(days: int) -> list[tuple[float, float, Decimal]]:
-        return steps(run(con, [SPOT | {"instance_type": "x9.large"}], [], {"stale_after_days": days}))
+        return steps(
+            run(
+                con,
+                [NODE | {"capacity_type": "spot", "instance_type": "x9.large"}],
+                [],
+                {"stale_after_days": days},
+            )
+        )
 
     con.executemany(HISTORY, changes("at=-960 price=1", "x9.large"))
     collected(con, -72)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -13,11 +12,12 @@ import pytest
 
 from gpucost.errors import PriceError
 from gpucost.periods import to_ms
-from tests.text_tables import text_rows
-from tests.unit.price_nodes import NODE, Segment, empty_store, run, steps, told_steps
+from tests.text_tables import text_rows, words
+from tests.unit.price_nodes import NODE, empty_store, run, steps
+from tests.unit.test_price_sources import Case, Priced, check_steps, segments_of
 
 Row = dict[str, Any]
-SPOT = {"capacity_type": "spot"}
+PLACE = ("provider", "region", "zone", "instance_type")
 
 
 @pytest.fixture(scope="module")
@@ -26,17 +26,8 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@dataclass
-class Case:
-    """Nodes, lines of a book and list prices of the case's type T, and what each node costs.
-
-    A node's prices are "from to price, ..." or one price for all 24 hours; nodes are parted by a bar.
-    """
-
-    nodes: list[Row]
-    lines: list[str]
-    prices: str
-    listed: str = ""  # purchase option and price, in pairs
+def case(nodes: list[Row], lines: list[str], prices: str, listed: str = "") -> Case:
+    return Case(nodes, prices, listed=listed, book=tuple(lines))
 
 
 OPTIONS = ["on_demand", "savings_plan", "cud", "reserved", "capacity_block", "flex_start", "calendar", "spot"]
@@ -69,23 +60,21 @@ absent=A |
 """
 TIE = [",,,T,,5,USD,,,pool=train", ",,,T,,6,USD,2026-10-01T06:00:00Z,,team=a"]
 LIST_ONLY = [{"capacity_type": capacity} for capacity in ("capacity_block", "flex_start", "on_demand")]
-# in a zone of its own, but where a case names one
-ELSEWHERE = NODE | {"zone": "us-east-1c"}
 CASES = {
-    "the most specific row wins at each moment": Case(
-        [SPOT | {"zone": "us-east-1a"}, SPOT | {"zone": "us-east-1b"}],
+    "the most specific row wins at each moment": case(
+        [words(f"capacity_type=spot zone=us-east-1{zone}") for zone in "ab"],
         [",,,T,spot,12.00,USD", ",us-east-1,us-east-1a,T,spot,8.00,USD",
          ",us-east-1,us-east-1a,T,spot,24.00,USD,2026-10-01T12:00:00Z", ",,us-east-1a,,spot,1.00,USD,2026-10-01T18:00:00Z"],
         "0 12 8, 12 24 24 | 12",
     ),
     **{
-        f"{option} of {capacity}": Case(
+        f"{option} of {capacity}": case(
             [{"capacity_type": capacity}], [f",,,T,{option},9,USD"], "9" if option in fit.split() else ""
         )
         for capacity, fit in text_rows(FIT) for option in OPTIONS
     },
     **{
-        f"{names} of {capacity}{' where one is more specific' * bool(more)}": Case(
+        f"{names} of {capacity}{' where one is more specific' * bool(more)}": case(
             [{"capacity_type": capacity}], [*(f",,,T,{name},{price},USD" for price, name in enumerate(names.split(), 1)), *more],
             "50" if more else str(len(names.split())),
         )
@@ -93,80 +82,72 @@ CASES = {
         for more in ([], [f",us-east-1,,T,{names.split()[0]},50,USD"])
     },
     **{
-        f"a row for all options prices reserved capacity only where none that fits does: {option}": Case(
+        f"a row for all options prices reserved capacity only where none that fits does: {option}": case(
             [{"capacity_type": "reserved"}], [",,,T,,9,USD", f",,,T,{option},8,USD"], price
         )
         for option, price in {"savings_plan": "8", "on_demand": "8", "spot": "9", "capacity_block": "9"}.items()
     },
-    "a price per GPU is multiplied": Case(
+    "a price per GPU is multiplied": case(
         [{}, {"gpu_count": 0.125}, {"gpu_count": 0.0}], [",,,T,on_demand,1.23456789,USD,,gpu"], "9.876543120 | 0.154320986 |"
     ),
     **{
-        f"labels are matched as exported: {selector}": Case(
+        f"labels are matched as exported: {selector}": case(
             [{"labels": NAMES}, {"labels": None}], [f",,,T,,5,USD,,,{selector}"], f"{price} |"
         )
         for selector, price in text_rows(SELECTORS)
     },
-    "of two selectors one fits": Case([{"labels": {"label_pool": "train"}}], TIE, "5"),
-    "of two selectors that tie a third is more specific": Case(
+    "of two selectors one fits": case([{"labels": {"label_pool": "train"}}], TIE, "5"),
+    "of two selectors that tie a third is more specific": case(
         [{}],
         [*TIE, *(f",,us-east-1c,T,,{price},USD,2026-10-01T{hour}:00:00Z,,pool=train" for price, hour in ((7, "03"), (8, "12")))],
         "0 3 5, 3 12 7, 12 24 8",
     ),
-    "touching segments of one price are one": Case(
+    "touching segments of one price are one": case(
         [{}], [f",,,T,on_demand,5,USD,2026-10-01T0{hour}:00:00Z" for hour in (0, 3, 6)], "5"
     ),
-    "the catalog prices until the book begins": Case(
+    "the catalog prices until the book begins": case(
         [{"instance_type": "p4d.24xlarge", "region": None}], [",,,p4d.24xlarge,on_demand,9,USD,2026-10-01T12:00:00Z"],
         "0 12 21.957642, 12 24 9",
     ),
-    "list prices on demand price no capacity block": Case(LIST_ONLY, [], "| | 9", "on_demand 9"),
-    "capacity blocks and flex start have their own": Case(
-        LIST_ONLY, [], "4 | 6 | 9", "on_demand 9 capacity_block 4 calendar 6"
+    "list prices on demand price no capacity block": case(LIST_ONLY, [], "| | 9", "price=9"),
+    "capacity blocks and flex start have their own": case(
+        LIST_ONLY, [], "4 | 6 | 9", "price=9; price=4 option=capacity_block; price=6 option=calendar"
     ),
-    "flex start before a calendar's": Case(LIST_ONLY, [], "| 7 | 9", "on_demand 9 calendar 6 flex_start 7"),
+    "flex start before a calendar's": case(
+        LIST_ONLY, [], "| 7 | 9", "price=9; price=6 option=calendar; price=7 option=flex_start"
+    ),
 }  # fmt: skip
-NUMBERS = {name: number * 10 for number, name in enumerate(CASES)}
 
 
 @pytest.fixture(scope="module")
-def priced() -> dict[int, list[Segment]]:
-    """All cases in one store, each with an instance type of its own."""
-    nodes, lines = [], []
-    with empty_store() as con:
-        for name, case in CASES.items():
-            kind = f"t{NUMBERS[name]}.large"
-            for number, node in enumerate(case.nodes, NUMBERS[name]):
-                nodes.append(ELSEWHERE | {"instance_type": kind} | node | {"node_id": number})
-            lines += [line.replace(",T,", f",{kind},") for line in case.lines]
-            listed = iter(case.listed.split())
-            for option, price in zip(listed, listed, strict=True):
-                con.execute(
-                    "INSERT INTO list_prices VALUES ('aws', 'us-east-1', '', $1, $2, 0, '', '', $3, 'USD', NULL, "
-                    "DATE '2026-01-01', 'asked')",
-                    [kind, option, price],
-                )
-        segments = run(con, nodes, lines)
-    return {
-        node["node_id"]: [segment for segment in segments if segment[0] == node["node_id"]] for node in nodes
-    }
+def priced() -> Priced:
+    # in a zone of its own, but where a case names one
+    return segments_of(CASES, zone="us-east-1c")
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_book_prices(priced: dict[int, list[Segment]], name: str) -> None:
-    for number, prices in enumerate(CASES[name].prices.split("|"), NUMBERS[name]):
-        assert steps(priced[number]) == told_steps(prices)
+def test_what_a_book_prices(priced: Priced, name: str) -> None:
+    check_steps(CASES[name], priced[name])
+
+
+ORDERED = """
+    ,,,,,1,USD,,,
+    ,,,,on_demand,2,USD,,,
+    aws,,,,,3,USD,,,
+    ,us-east-1,,,,4,USD,,,
+    ,,us-east-1a,,,5,USD,,,
+    ,,,P4D.24xlarge,,6,USD,,,
+    ,,,,,7,USD,,,pool=train
+    ,,,,,8,USD,,,pool=train;team=a
+"""
 
 
 def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
-    lines = [
-        ",,,,,1,USD,,,", ",,,,on_demand,2,USD,,,", "aws,,,,,3,USD,,,", ",us-east-1,,,,4,USD,,,", ",,us-east-1a,,,5,USD,,,",
-        ",,,P4D.24xlarge,,6,USD,,,", ",,,,,7,USD,,,pool=train", ",,,,,8,USD,,,pool=train;team=a",
-    ]  # fmt: skip
+    lines = ORDERED.split()
     # each node is like NODE in one thing more than the one before
-    facts = [(name, NODE[name]) for name in ("capacity_type", "provider", "region", "zone", "instance_type")]
+    facts = [(name, NODE[name]) for name in ("capacity_type", *PLACE)]
     facts += [("labels", {"label_pool": "train"}), ("labels", NODE["labels"])]
-    node = NODE | dict.fromkeys(("provider", "region", "zone", "instance_type"), "x")
+    node = NODE | dict.fromkeys(PLACE, "x")
     nodes = [node | {"capacity_type": "capacity_block", "labels": {}}]
     for number, (name, value) in enumerate(facts, 2):
         nodes.append(nodes[-1] | {name: value, "node_id": number})
@@ -191,11 +172,10 @@ aws | mars-1 | us-east-1a | p4d.24xlarge | on_demand | |
 
 
 def test_list_prices_by_region_zone_and_capacity(con: duckdb.DuckDBPyConnection) -> None:
-    names = ("provider", "region", "zone", "instance_type", "capacity_type")
     rows = [row for row in text_rows(LISTED) if len(row) > 1]
     nodes = [
         NODE
-        | {name: value or None for name, value in zip(names, row, strict=False)}
+        | {name: value or None for name, value in zip((*PLACE, "capacity_type"), row, strict=False)}
         | {"node_id": number, "labels": {"label_topology_k8s_aws_zone_id": row[5]}}
         for number, row in enumerate(rows)
     ]
@@ -212,7 +192,7 @@ def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(
     con: duckdb.DuckDBPyConnection,
 ) -> None:
     new = NODE | {"instance_type": "p9.48xlarge", "capacity_type": "unknown"}
-    dgx = NODE | dict.fromkeys(("provider", "instance_type", "region", "zone"))
+    dgx = NODE | dict.fromkeys(PLACE)
     dgx |= {"node_id": 3, "labels": {"label_nvidia_com_gpu_product": "H100"}}
     run(con, [new, new | {"node_id": 2}, dgx], [])
     sql = (

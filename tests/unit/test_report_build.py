@@ -154,9 +154,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
         yield connection
 
 
-@pytest.mark.parametrize(
-    ("by", "expected"), [("pod", "train 4"), ("pod uid", "train first 2; train second 2")]
-)
+PODS = "pod | train 4\npod uid | train first 2; train second 2"
+
+
+@pytest.mark.parametrize(("by", "expected"), text_rows(PODS))
 def test_a_reused_pod_name_is_one_row_unless_uid_is_asked_for(
     odd: Connection, by: str, expected: str
 ) -> None:
@@ -173,20 +174,21 @@ def test_one_name_in_two_clusters_is_kept_apart(odd: Connection) -> None:
     assert [line.cells[1] for line in top.lines] == ["east", "west"]
 
 
-@pytest.mark.parametrize(
-    ("hour", "teams", "sources", "unpriced", "line"),
-    [
-        (20, (), {"price_book": 1.0}, 4.0, "4.0 GPU-hours (50.0 %)"),
-        (20, ("ml",), {"price_book": 1.0}, 2.0, "2.0 GPU-hours (33.3 %)"),
-        (30, (), {}, 1.0, ""),
-    ],
-)
+# hour, team, sources of prices, GPU-hours without one, and what is said of these
+UNPRICED = """
+    20 |    | {'price_book': 1.0} 4.0 | 4.0 GPU-hours (50.0 %)
+    20 | ml | {'price_book': 1.0} 2.0 | 2.0 GPU-hours (33.3 %)
+    30 |    | {} 1.0                  |
+"""
+
+
+@pytest.mark.parametrize(("hour", "teams", "priced", "line"), text_rows(UNPRICED))
 def test_nodes_without_a_price_are_counted_and_named(
-    odd: Connection, hour: int, teams: tuple[str, ...], sources: dict[str, float], unpriced: float, line: str
+    odd: Connection, hour: str, teams: str, priced: str, line: str
 ) -> None:
-    view = ask(odd, period=hours_of(hour, hour + 1), teams=teams)
+    view = ask(odd, period=hours_of(int(hour), int(hour) + 1), teams=tuple(teams.split()))
     coverage = to_dict(view)["coverage"]
-    assert (coverage["price_sources"], coverage["unpriced_gpu_hours"]) == (sources, unpriced)
+    assert f"{coverage['price_sources']} {coverage['unpriced_gpu_hours']}" == priced
     for text in (terminal.render(view, 100, color=False), markdown.render(view)):
         assert not line or f"{line} of the nodes have no price" in text
         assert not line or "Some GPU-hours of A100 spot have no price: they count, and cost nothing." in text
@@ -272,10 +274,10 @@ def test_an_empty_store(tmp_path: Path) -> None:
         default_period(opened(Fleet(), tmp_path / "s"), Config().tz, NOW)
 
 
-@pytest.mark.parametrize(
-    ("now", "name"),
-    [("2026-10-09", "October 2026 so far"), ("2026-11-03", "October 2026"), ("2026-01-01", "October 2026")],
-)
+NOWS = "2026-10-09 | October 2026 so far\n2026-11-03 | October 2026\n2026-01-01 | October 2026"
+
+
+@pytest.mark.parametrize(("now", "name"), text_rows(NOWS))
 def test_default_period(con: Connection, now: str, name: str) -> None:
     period, given, why = default_period(con, Config().tz, datetime.fromisoformat(f"{now}T00:00Z"))
     assert (given, period) == (name, hours_of(0, 744)) and why

@@ -24,7 +24,7 @@ from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView, Row
 from tests.bill_table import change_bill_rows
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet
-from tests.text_tables import table, text_rows
+from tests.text_tables import table, text_rows, words
 from tests.unit.billed import bill
 from tests.unit.whatif_costs import figures, shown
 
@@ -61,6 +61,8 @@ def fleet() -> Fleet:
     return made
 
 
+# what is billed of no machine and for no hours, but for what a row says
+OF_NONE: dict[str, Any] = {"key": None, "hours": None}
 CHARGES = """
     hour | length | key   | kind              | cost
     0    | 1      | i-1   | storage           | 0.1
@@ -80,22 +82,29 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     path = tmp_path_factory.mktemp("sharing") / "store.duckdb"
     fleet().write(path)
     with duckdb.connect(str(path)) as writing:
-        bill(writing, *({"key": None, "hours": None} | row for row in table(CHARGES)))
-        support = {"key": None, "kind": "support", "hours": None, "cost": "5", "currency": "EUR"}
-        bill(writing, support, provider="nimbus")
+        bill(writing, *(OF_NONE | row for row in table(CHARGES)))
+        bill(writing, OF_NONE | words("kind=support cost=5 currency=EUR"), provider="nimbus")
         writing.execute("INSERT INTO billed_nodes VALUES ('i-1', 1, false)")
     with duckdb.connect(str(path), read_only=True) as connection:
         yield connection
 
 
-def rule(of: str, name: str | None = None, **other: Any) -> SharedCost:
-    return SharedCost.model_validate({"name": name or of, "of": of} | other)
+def rules_of(told: str) -> list[SharedCost]:
+    """Rules by what each is of and its other keys; rules are parted by semicolons, namespaces by commas."""
+    found = []
+    for rule in filter(None, told.split("; ")):
+        of, _, others = rule.partition(" ")
+        keys: dict[str, Any] = {"name": of, "of": of, **words(others)}
+        if "namespaces" in keys:
+            keys["namespaces"] = keys["namespaces"].split(",")
+        found.append(SharedCost.model_validate(keys))
+    return found
 
 
 def ask(
     con: Connection,
     *by: str,
-    rules: tuple[SharedCost, ...] = (),
+    rules: str = "",
     share: Any = None,
     fx: str = "1.1",
     span: tuple[int, int] = (0, 24),
@@ -107,7 +116,7 @@ def ask(
         share_unallocated=share,
     )
     rates = {"EUR": Decimal(fx)} if fx else {}
-    config = Config(shared_costs=list(rules), prices=Prices(fx=rates))
+    config = Config(shared_costs=rules_of(rules), prices=Prices(fx=rates))
     price.load_fx_rates(con, config)
     return build(con, config, query)
 
@@ -120,10 +129,10 @@ def charges(view: ReportView, name: str) -> dict[str | None, Decimal]:
 
 # prod A100: 48 of node 1 + 72 of 4 GPUs x 12 h and 2 x 12 h free on node 2 are 192; research 96, ops 48 + 24, product 24, which
 # is alone in the other cluster, where 48 are free
-@pytest.mark.parametrize(
-    ("share", "expected"),
-    [("proportional", "product 72, research 96, ops 72"), ("even", "product 112, research 64, ops 64")],
-)
+SHARES = "proportional | product 72, research 96, ops 72\neven | product 112, research 64, ops 64"
+
+
+@pytest.mark.parametrize(("share", "expected"), text_rows(SHARES))
 def test_unallocated_cost_goes_to_who_used_such_gpus_in_that_cluster(
     con: Connection, share: str, expected: str
 ) -> None:
@@ -141,11 +150,8 @@ def test_a_pool_that_nobody_used_stays_unallocated(con: Connection) -> None:
 
 
 RULES = (
-    rule("storage"),
-    rule("network", split="even"),
-    rule("support", split="owner", owner="research"),
-    rule("commitment_waste", split="owner", owner="finops"),
-    rule("namespaces", namespaces=["kube-*", "monitoring"]),
+    "storage; network split=even; support split=owner owner=research; "
+    "commitment_waste split=owner owner=finops; namespaces namespaces=kube-*,monitoring"
 )
 
 
@@ -183,10 +189,7 @@ def test_any_dimension_adds_up_to_the_same(con: Connection, dimension: str, shar
         assert sums(parts) == sums([row])
 
 
-EVERYTHING = (rule("namespaces", namespaces=["*"]), rule("storage"))
-KUBE = rule("namespaces", "kube", namespaces=["kube-*"])
-OTHERS = rule("namespaces", "all", namespaces=["*-system", "monitoring"])
-AWS, NIMBUS = rule("support", "of aws", provider="aws"), rule("support", "of nimbus", provider="nimbus")
+BY_PROVIDER = "support name='of aws' provider=aws; support name='of nimbus' provider=nimbus"
 # Of support 12 of 24 hours and 5 EUR are of the period; of the commitment 12 of 48 hours, and what is charged for an instant. The
 # cost of kube-system (24) and of monitoring (48) moves to train (96) and serve (24 + 48); a namespace is the first rule's.
 CHARGED = """
@@ -205,19 +208,20 @@ def test_what_rules_charge(con: Connection, line: str) -> None:
 
 
 def test_namespaces_without_anybody_else_keep_their_cost(con: Connection) -> None:
-    view = ask(con, rules=EVERYTHING)
+    view = ask(con, rules="namespaces namespaces=*; storage")
     assert (charges(view, "namespaces"), charges(view, "storage")) == ({}, {None: Decimal("0.3")})
 
 
 def test_what_is_billed_of_gpu_machines_in_the_period(con: Connection) -> None:
-    totals = to_dict(ask(con, rules=(*RULES, AWS, NIMBUS)))["totals"]["shared_costs"]
+    totals = to_dict(ask(con, rules=f"{RULES}; {BY_PROVIDER}"))["totals"]["shared_costs"]
     assert ", ".join(f"{name} {shown(cost)}" for name, cost in totals.items()) == (
         "storage 0.3, network 0.05, support 10.5, commitment_waste 2, namespaces 0, of aws 5, of nimbus 5.5"
     )
 
 
 def test_of_two_rules_the_first_takes_a_namespace(con: Connection) -> None:
-    view = ask(con, "namespace", rules=(KUBE, OTHERS))
+    rules = "namespaces name=kube namespaces=kube-*; namespaces name=all namespaces=*-system,monitoring"
+    view = ask(con, "namespace", rules=rules)
     assert charges(view, "kube")["kube-system"] == -24
     assert {"kube-system", "monitoring"} & {*charges(view, "all")} == {"monitoring"}
 
@@ -229,38 +233,38 @@ UPDATE bill_rows SET resource_id = '//x/vm/1', resource_name = 'other' WHERE sou
 UPDATE bill_rows SET resource_id = '//x/vm/3', zone = 'y' WHERE source_row = 3"""
 
 
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Connection]:
+    """A store of the fleet to be written to."""
+    fleet().write(tmp_path / "s")
+    with duckdb.connect(str(tmp_path / "s")) as connection:
+        yield connection
+
+
 VOLUMES = "kind | cost\nnetwork | 1\nstorage | 2\nnetwork | 4"
 
 
-def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_disk(tmp_path: Path) -> None:
-    fleet().write(tmp_path / "s")
-    with duckdb.connect(str(tmp_path / "s")) as con:
-        bill(
-            con,
-            {"key": "p/z/vm"},
-            *({"key": None, "hours": None} | row for row in table(VOLUMES)),
-            provider="gcp",
-        )
-        con.execute("INSERT INTO billed_nodes VALUES ('p/z/vm', 1, false)")
-        for edit in EDITS.split(";"):
-            change_bill_rows(con, edit)
-        totals = to_dict(ask(con, rules=(rule("storage"), rule("network"))))["totals"]
+def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_disk(own: Connection) -> None:
+    bill(own, {"key": "p/z/vm"}, *(OF_NONE | row for row in table(VOLUMES)), provider="gcp")
+    own.execute("INSERT INTO billed_nodes VALUES ('p/z/vm', 1, false)")
+    for edit in EDITS.split(";"):
+        change_bill_rows(own, edit)
+    totals = to_dict(ask(own, rules="storage; network"))["totals"]
     assert totals["shared_costs"] == {"storage": 2, "network": 1}
 
 
 def test_periods_that_adjoin_add_up_to_the_charge(con: Connection) -> None:
-    asked = (rule("support"), rule("commitment_waste"))
-    spans = [(0, 7), (7, 24)]
-    parts = [to_dict(ask(con, rules=asked, span=span))["totals"]["shared_cost"] for span in spans]
+    asked = "support; commitment_waste"
+    parts = [to_dict(ask(con, rules=asked, span=span))["totals"]["shared_cost"] for span in ((0, 7), (7, 24))]
     assert sum(parts) == to_dict(ask(con, rules=asked))["totals"]["shared_cost"]
 
 
 def test_a_bill_without_a_rate_is_refused(con: Connection) -> None:
     message = "shared cost support is billed in EUR: there is no rate from EUR to USD"
     with pytest.raises(PriceError, match=message) as error:
-        ask(con, rules=(rule("support"),), fx="")
+        ask(con, rules="support", fx="")
     assert "set [prices] fx = { EUR" in str(error.value.fix)
-    assert ask(con, rules=(rule("storage"),), fx="").totals_shared
+    assert ask(con, rules="storage", fx="").totals_shared
 
 
 def test_an_owner_without_gpus_has_a_row_of_its_own(con: Connection) -> None:
@@ -274,7 +278,7 @@ def test_an_owner_without_gpus_has_a_row_of_its_own(con: Connection) -> None:
         ask(con, teams=("finops",))
 
 
-@pytest.mark.parametrize(("name", "value"), [("team", "product"), ("cluster", "west")])
+@pytest.mark.parametrize(("name", "value"), text_rows("team | product\ncluster | west"))
 def test_a_narrowed_report_shows_the_part_of_the_whole(con: Connection, name: str, value: str) -> None:
     report = partial(ask, con, "team", "namespace", "cluster", rules=RULES, share="proportional")
     whole, view = report(), report(**{f"{name}s": (value,)})
@@ -284,26 +288,22 @@ def test_a_narrowed_report_shows_the_part_of_the_whole(con: Connection, name: st
 
 
 def test_a_rule_that_comes_to_nothing_is_said(con: Connection) -> None:
-    none = rule("namespaces", "none", namespaces=["no-such-*"])
-    rules = (rule("storage", "of gcp", provider="gcp"), none, rule("storage"))
+    rules = "storage name='of gcp' provider=gcp; namespaces name=none namespaces=no-such-*; storage"
     warnings = ask(con, rules=rules).coverage.warnings
     found = [one.message.partition(":")[0] for one in warnings if one.code == "shared_cost_empty"]
     assert found == ["shared cost of gcp came to nothing", "shared cost none came to nothing"]
 
 
-def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(tmp_path: Path) -> None:
-    fleet().write(tmp_path / "s")
-    with duckdb.connect(str(tmp_path / "s")) as con:
-        unused = {"hour": 1, "key": None, "kind": "commitment_unused", "hours": None}
-        bill(con, *(unused | {"cost": cost} for cost in "481"))
-        change_bill_rows(
-            con,
-            "UPDATE bill_rows SET commitment_discount_id = if(source_row = 2, 'other', 'plan'), is_net = source_row = 1",
-        )
-        con.execute(
-            "INSERT INTO discount_rates (rate_id, provider, billing_period, currency, commitment, discounted_cost, "
-            "discount_cost, rows, first_rows) VALUES (1, 'aws', '2026-10', 'USD', 'plan', 40, -10, 1, ['f.csv:9'])"
-        )
-    with duckdb.connect(str(tmp_path / "s"), read_only=True) as con:
-        # a quarter off the first; the second is after discounts, the third another commitment's
-        assert charges(ask(con, rules=RULES), "commitment_waste") == {"finops": 3 + 8 + 1}
+def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(own: Connection) -> None:
+    unused = OF_NONE | words("hour=1 kind=commitment_unused")
+    bill(own, *(unused | {"cost": cost} for cost in "481"))
+    change_bill_rows(
+        own,
+        "UPDATE bill_rows SET commitment_discount_id = if(source_row = 2, 'other', 'plan'), is_net = source_row = 1",
+    )
+    own.execute(
+        "INSERT INTO discount_rates (rate_id, provider, billing_period, currency, commitment, discounted_cost, "
+        "discount_cost, rows, first_rows) VALUES (1, 'aws', '2026-10', 'USD', 'plan', 40, -10, 1, ['f.csv:9'])"
+    )
+    # a quarter off the first; the second is after discounts, the third another commitment's
+    assert charges(ask(own, rules=RULES), "commitment_waste") == {"finops": 3 + 8 + 1}

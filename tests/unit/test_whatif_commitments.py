@@ -32,8 +32,7 @@ from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed,
 pytestmark = pytest.mark.usefixtures("nowhere")
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
-START, END, HOUR = PERIOD.start_ms, PERIOD.end_ms, MS_PER_HOUR
-DAY = 24 * HOUR
+START, HOUR = PERIOD.start_ms, MS_PER_HOUR
 NONE = Existing(is_bill_loaded=False)
 TERMS = {
     name: Terms(kind, int(years), payment, offering)

@@ -7,11 +7,12 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
@@ -35,7 +36,7 @@ from gpucost.whatif.plan import (
     answer,
     read_plan,
 )
-from tests.text_tables import named_rows, table, text_rows
+from tests.text_tables import named_rows, table, text_rows, words
 from tests.unit.command import run
 from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed, shown
 
@@ -43,6 +44,16 @@ pytestmark = pytest.mark.usefixtures("nowhere")
 
 H = MS_PER_HOUR
 D = Decimal
+Told = TypeVar("Told", bound=BaseModel)
+
+
+def told(kind: type[Told], line: str) -> Told:
+    """A group or a step by its keys and numbers; `groups` are parted by commas."""
+    keys: dict[str, Any] = dict(words(line))
+    for key, value in keys.items():
+        if key != "name":
+            keys[key] = value.split(",") if key == "groups" else json.loads(value)
+    return kind.model_validate(keys)
 
 
 @pytest.fixture
@@ -59,9 +70,8 @@ def test_the_example_to_the_cent(example: Path) -> None:
     assert listed(answer["tables"]["Before and after"], "category before after") == (
         "inference 87600 21900; training 14400 5616; notebooks 54750 2135.25; total 156750 29651.25"
     )
-    assert (
-        figures(answer, "today scenario") == "156750 29651.25" and round(answer["saving_percent"], 1) == 81.1
-    )
+    assert figures(answer, "today scenario") == "156750 29651.25"
+    assert round(answer["saving_percent"], 1) == 81.1
     assert sum(step["saving"] for step in answer["steps"]) == pytest.approx(answer["saving"])
     assert_refused("plan", f"{example} --month 2026-10", "leave the period out")
 
@@ -118,7 +128,7 @@ def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:
     )
     context = of_store({"x": there, "b": Fleet(there.nodes, there.pods[1:])}, 744)
     groups = [STORED, Group(name="b", workloads=["Job/b"])]
-    result = answer_to(groups, Schedule(groups=["b", "x"], active_percent=50), context=context)
+    result = answer_to(groups, told(Schedule, "groups=b,x active_percent=50"), context=context)
     assert result.today.cost == 6 * 50 + 12 * 50 + 3 * 10
     assert any("1 pods are named by several groups" in finding for finding in result.findings)
     assert result.assumptions[0].value == 744
@@ -131,19 +141,20 @@ def case(answer: Answer) -> list[dict[str, Any]]:
 
 
 def test_spot_pays_for_interruptions() -> None:
-    group = Group(name="g", pods=2, hours=100, price_per_gpu_hour=D(3))
-    given = Spot(groups=["g"], price_per_gpu_hour=D(1), interruptions_per_hour=0.1, checkpoint_minutes=60,
-                 checkpoint_write_minutes=0, restart_minutes=6)  # fmt: skip
-    result, measured = answer_to(group, given), answer_to(group, Spot(groups=["g"], price_per_gpu_hour=D(1)))
+    group = told(Group, "name=g pods=2 hours=100 price_per_gpu_hour=3")
+    often = "interruptions_per_hour=0.1 checkpoint_minutes=60 checkpoint_write_minutes=0 restart_minutes=6"
+    result, measured = (
+        answer_to(group, told(Spot, f"groups=g price_per_gpu_hour=1 {more}")) for more in (often, "")
+    )
     (rate,) = (one for one in measured.assumptions if one.name.endswith("interruptions"))
     assert "measured traces" in rate.source
     assert case(measured)[0]["risk"] == f"interrupted {rate.value:.3g} times a node-hour"
     # exact cost of exponential interruptions: an hour of work, 6 minutes to go on; 30 minutes, 2.5 to save it, 12 to go on
-    for of, often, work, saved, restart in (
+    for of, hourly, work, saved, restart in (
         (result, 0.1, 1.0, 0.0, 0.1),
         (measured, float(rate.value or 0), 0.5, 2.5 / 60, 0.2),
     ):
-        longer = math.exp(often * restart) * math.expm1(often * (work + saved)) / (often * work)
+        longer = math.exp(hourly * restart) * math.expm1(hourly * (work + saved)) / (hourly * work)
         assert of.today.cost == 600
         assert float(of.scenario.cost) == pytest.approx(200 * longer, rel=1e-6)
 
@@ -151,10 +162,10 @@ def test_spot_pays_for_interruptions() -> None:
 def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
     # 4 GPUs around the clock and 4 for half of 730 hours, at $3; committed at $2: worth it from two thirds of the hours on
     base, half = (
-        Group(name=name, gpus_per_pod=4, hours=h, price_per_gpu_hour=D(3))
-        for name, h in (("b", 730), ("h", 365))
+        told(Group, f"{one} gpus_per_pod=4 price_per_gpu_hour=3")
+        for one in ("name=b hours=730", "name=h hours=365")
     )
-    both = Reserve(groups=["b", "h"], price_per_gpu_hour=D(2), term_years=3)
+    both = told(Reserve, "groups=b,h price_per_gpu_hour=2 term_years=3")
     result = answer_to([base, half], both)
     assert figures(result, "today scenario") == shown(4 * 730 * 3 + 4 * 365 * 3, 4 * 730 * 2 + 4 * 365 * 3)
     assert case(result)[0]["risk"] == "paid for 3 years, used or not: 100.0 % used in the period"
@@ -165,27 +176,27 @@ def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
     alone = both.model_copy(update={"groups": ["b"]})
     for steps, cost in (
         # half of the time off, or all of it on spot: what was committed to is paid all the same
-        ([alone, Schedule(groups=["b"], active_percent=50)], 5840),
-        ([alone, Spot(groups=["b"], price_per_gpu_hour=D(1), interruptions_per_hour=0)], 5840 + 2920),
+        ([alone, told(Schedule, "groups=b active_percent=50")], 5840),
+        ([alone, told(Spot, "groups=b price_per_gpu_hour=1 interruptions_per_hour=0")], 5840 + 2920),
         # bought after the change, it takes what is left
-        ([Rightsize(groups=["b"], price_per_gpu_hour=D(3), gpus_per_pod=2), alone], 2 * 730 * 2),
+        ([told(Rightsize, "groups=b price_per_gpu_hour=3 gpus_per_pod=2"), alone], 2 * 730 * 2),
         ([alone.model_copy(update={"price_per_gpu_hour": D(3)})], 8760),
     ):
         assert figures(answer_to(base, *steps), "today scenario") == shown(8760, cost)
 
 
 def test_a_move_of_work_and_of_data_count_their_data() -> None:
-    group = Group(name="t", runs_per_day=2, hours_per_run=5, price_per_gpu_hour=D(3), gb_per_start=D(50),
-                  price_per_gb=D("0.1"))  # fmt: skip
-    cache = Move(groups=["t"], cache_price_per_gb_month=D("0.3"), cache_read_price_per_gb=D("0.01"))
-    move = Move(groups=["t"], price_per_gpu_hour=D(1), interruptions_per_hour=0, wait_minutes=15, egress_gb=200,
-                price_per_gb=D("0.05"))  # fmt: skip
+    runs = "name=t hours_per_run=5 price_per_gpu_hour=3"
+    group = told(Group, f"{runs} runs_per_day=2 gb_per_start=50 price_per_gb=0.1")
+    cache = told(Move, "groups=t cache_price_per_gb_month=0.3 cache_read_price_per_gb=0.01")
+    away = "price_per_gpu_hour=1 interruptions_per_hour=0 wait_minutes=15 egress_gb=200 price_per_gb=0.05"
+    move = told(Move, f"groups=t {away}")
     result, both = answer_to(group, cache), answer_to(group, cache, move)
     assert result.today.cost == 60 * 5 * 3 + 60 * 5  # 60 runs of 50 GB
     assert result.scenario.cost == 900 + 5 + 15 + 30  # fetched once, kept for a month, read 60 times
     assert both.scenario.cost == 60 * 5.25 + 10 + 50
     with pytest.raises(DataError, match="t downloads nothing that a cache could keep"):
-        answer_to(Group(name="t", runs_per_day=1, hours_per_run=1, price_per_gpu_hour=D(1)), cache)
+        answer_to(told(Group, f"{runs} runs_per_day=1"), cache)
     # a step states the keys of its kind alone
     stated = {one.name for one in both.assumptions if "cache" in one.name or "versions" in one.name}
     keys = ("cache_price_per_gb_month", "cache_read_price_per_gb", "versions")
@@ -207,12 +218,11 @@ def test_a_move_is_of_work_or_of_data(keys: str, message: str) -> None:
         Move(groups=["g"], **json.loads(keys))
 
 
-SHARE = Share(groups=["x"], ways=4, utilization_percent=15)
-TO_SPOT = Spot(groups=["x"], price_per_gpu_hour=D(1), interruptions_per_hour=0)
-AWAY = Move(groups=["x"], price_per_gpu_hour=D("0.5"), interruptions_per_hour=0, wait_minutes=0, egress_gb=0)
-
-
-STEPS: dict[str, Step] = {"share": SHARE, "spot": TO_SPOT, "move": AWAY}
+STEPS: dict[str, Step] = {
+    "share": told(Share, "groups=x ways=4 utilization_percent=15"),
+    "spot": told(Spot, "groups=x price_per_gpu_hour=1 interruptions_per_hour=0"),
+    "move": told(Move, "groups=x price_per_gpu_hour=0.5 interruptions_per_hour=0 wait_minutes=0 egress_gb=0"),
+}
 # four pods of one GPU: on one node of four they free GPUs and the node stays; on nodes of their own three nodes go
 STORED_STEPS = """
     share on one node                  | 4 | 8 on_demand                           | 0 0 0 0 | share | 80 0
@@ -241,10 +251,10 @@ def test_steps_of_stored_groups_save_what_their_what_ifs_do(
 
 def test_how_long_work_waits_before_and_after() -> None:
     # one run an hour that takes one hour, on two GPUs: a third of them wait (Erlang C of 1 on 2), each on the mean an hour
-    group = Group(name="r", runs_per_day=24, hours_per_run=1, price_per_gpu_hour=D(3), capacity_gpus=2)
+    group = told(Group, "name=r runs_per_day=24 hours_per_run=1 price_per_gpu_hour=3 capacity_gpus=2")
 
     def waits(group: Group, time_factor: float, context: Context | None = None) -> tuple[Any, ...]:
-        step = Rightsize(groups=[group.name], price_per_gpu_hour=D(1), time_factor=time_factor)
+        step = told(Rightsize, f"groups={group.name} price_per_gpu_hour=1 time_factor={time_factor}")
         return answer_to(group, step, context=context).tables[-1].lines[0]
 
     before, after = math.log((1 / 3) / 0.05) * 60, math.log(0.1 / 0.05) * 0.5 / 1.5 * 60
@@ -292,6 +302,6 @@ def test_described_groups_run_when_stored_ones_did(monkeypatch: pytest.MonkeyPat
         return fleet_costs(fleet)
 
     monkeypatch.setattr("gpucost.whatif.plan.fleet_costs", costs)
-    groups = [STORED, Group(name="d", price_per_gpu_hour=D(1))]
-    answer_to(groups, Schedule(groups=["d"], active_percent=50), context=context)
+    groups = [STORED, told(Group, "name=d price_per_gpu_hour=1")]
+    answer_to(groups, told(Schedule, "groups=d active_percent=50"), context=context)
     assert {node.from_ms for fleet in fleets for node in fleet.nodes} == {begin}

@@ -18,6 +18,7 @@ from tests.unit.price_nodes import HEADER, NODE, START, empty_store, told_steps
 
 NODES = f"INSERT INTO nodes ({', '.join(NODE)}) VALUES ({', '.join('$' + name for name in NODE)})"  # noqa: S608
 DAY = Period(from_ms(START), from_ms(START + 24 * MS_PER_HOUR))
+Stored = tuple[duckdb.DuckDBPyConnection, Config]
 HISTORY = """INSERT INTO spot_prices
 VALUES ('aws', 'us-east-1', $zone, $type, 'Linux/UNIX', '', $at, NULL, $price, 'USD', 'aws')"""
 LISTED = (
@@ -59,7 +60,7 @@ NAMES = {case["case"]: f"x{number}.large" for number, case in enumerate(table(CA
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[duckdb.DuckDBPyConnection, Config]]:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
     """A node of each case, with an instance type and prices of its own."""
     lines = [HEADER]
     with empty_store() as con:
@@ -76,18 +77,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[duckdb.Duc
                 con.execute(HISTORY, {"zone": f"us-east-1{zone}", "type": kind, "at": at, "price": price})
             if "listed" in case:
                 price, option, *currency = case["listed"].split()
-                row = {"region": "us-east-1", "type": kind, "option": option, "price": price}
-                con.execute(LISTED, row | {"currency": (*currency, "USD")[0]})
+                listed = words(f"region=us-east-1 type={kind} option={option} price={price}")
+                con.execute(LISTED, listed | {"currency": (*currency, "USD")[0]})
             if "own" in case:
                 nodes.append((100 + number, f"own{number}", case["own"].split()[0]))
             for node_id, name, capacity_type in nodes:
-                node = {
-                    "node_id": node_id,
-                    "node": name,
-                    "instance_type": kind,
-                    "capacity_type": capacity_type,
-                }
-                con.execute(NODES, NODE | node)
+                node = words(f"node={name} instance_type={kind} capacity_type={capacity_type}")
+                con.execute(NODES, NODE | node | {"node_id": node_id})
             if "own" in case:
                 con.execute(OWN, {"node": f"own{number}", "price": case["own"].split()[1]})
         con.execute(BILL)
@@ -102,7 +98,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[duckdb.Duc
 
 
 @pytest.fixture(scope="module")
-def markets(store: tuple[duckdb.DuckDBPyConnection, Config]) -> dict[str, Market]:
+def markets(store: Stored) -> dict[str, Market]:
     return {target: read_market(*store, DAY, target) for target in Target}
 
 
@@ -122,22 +118,24 @@ def test_a_node_costs_what_one_that_is_bought_so_costs(
     assert steps == told_steps(case.get("prices", ""))
 
 
-def test_a_described_node_costs_what_one_that_is_bought_now_costs(
-    store: tuple[duckdb.DuckDBPyConnection, Config],
-) -> None:
+def test_a_described_node_costs_what_one_that_is_bought_now_costs(store: Stored) -> None:
     def price(name: str, region: str | None = "us-east-1") -> Decimal | None:
         found = read_price(*store, Place(NAMES[name].upper(), "aws", region), 8, Target.spot)
         return found and found.per_node_hour
 
     assert price("the price book before all") == 2
+
+    def by_region() -> list[Decimal | None]:
+        return [price("the list price", region) for region in ("us-east-1", None, "us-west-2")]
+
     # a type with prices in one region needs no region
-    assert [price("the list price", region) for region in ("us-east-1", None, "us-west-2")] == [3, 3, None]
-    row = {"type": NAMES["the list price"], "option": "spot", "price": "7", "currency": "USD"}
+    assert by_region() == [3, 3, None]
+    row = words(f"type={NAMES['the list price']} option=spot price=7 currency=USD")
     # prices of other purchase options elsewhere do not count
     store[0].execute(LISTED, row | {"region": "us-west-2", "option": "on_demand"})
     assert price("the list price", None) == 3
     store[0].execute(LISTED, row | {"region": "us-west-2"})
-    assert [price("the list price", region) for region in ("us-east-1", None, "us-west-2")] == [3, None, 7]
+    assert by_region() == [3, None, 7]
     history = {"zone": "us-east-1c", "type": row["type"], "price": "5"}
     store[0].execute(HISTORY, history | {"at": to_ms(datetime.now(UTC)) - MS_PER_HOUR})
     assert price("the list price") == 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from gpucost.whatif.tokens import Node, OwnServing, Purchase, Replicas, Tokens, 
 from tests.replay import work
 from tests.replay.cases.words import fleet, node, pod
 from tests.replay.work import counter, put, stored
-from tests.text_tables import text_rows
+from tests.text_tables import text_rows, words
 from tests.unit.bills import csv_text
 from tests.unit.command import answer
 from tests.unit.served import on_nodes
@@ -120,10 +119,8 @@ def test_own_nodes_never_pay_where_each_further_replica_costs_more() -> None:
 
 
 def test_the_last_volume_at_which_the_api_costs_less() -> None:
-    serving, full = (
-        own(spare_replicas=3),
-        730 * 9 * MILLION,
-    )  # tokens a month of a full replica, on a node of $730
+    # tokens a month of a full replica, on a node of $730
+    serving, full = own(spare_replicas=3), 730 * 9 * MILLION
     # 40 replicas and 3 spare ones cost as much as 39.09 full replicas at 1.1 times the price of a node
     even = serving.break_even(generated(9), 803 / full)
     assert even == pytest.approx(43 * 730 / 803 * full, rel=1e-9)
@@ -143,11 +140,8 @@ def test_list_prices_of_tokens() -> None:
     sources = {one["name"]: one["source"] for one in own_price["assumptions"]}
     assert sources["gpt-4o (azure): generated tokens"].endswith("but for what options give")
     assert_refused("tokens", f"{rest} --model gpt-4oo", "no price of the tokens of gpt-4oo is known")
-    assert_refused(
-        "tokens",
-        f"{rest} --model gpt-4o --api-provider nobody",
-        "no price of the tokens of gpt-4o at nobody is known",
-    )
+    nobody = "no price of the tokens of gpt-4o at nobody is known"
+    assert_refused("tokens", f"{rest} --model gpt-4o --api-provider nobody", nobody)
 
 
 def test_cached_tokens_at_a_price_of_options() -> None:
@@ -178,9 +172,9 @@ def test_hours_in_which_hardly_a_gpu_was_held_say_little_of_a_full_one() -> None
 
 
 def test_counts_with_units() -> None:
-    counts = {"400M": 4e8, "1.5b": 1.5e9, "4e8": 4e8, "12k": 12000, "2T": 2e12, "3G": 3e9, "0": 0}
     scaled = flags.amount("Tokens.")
-    assert {text: number(float, scaled, text) for text in counts} == counts
+    for text, count in words("400M=4e8 1.5b=1.5e9 4e8=4e8 12k=12000 2T=2e12 3G=3e9 0=0").items():
+        assert number(float, scaled, text) == float(count)
     for text in ("", "M", "-1", "nan", "inf", "1e99", "4 00", "four", "1MM"):
         with pytest.raises(ValueError, match="no number from 0"):
             number(float, scaled, text)
@@ -209,20 +203,29 @@ def test_what_is_paid_anyway_is_no_saving() -> None:
 
 
 # Deployment/llm holds two of the four L4s of a $4 node
-COUNTED: dict[str, Sequence[tuple[float, float]]] = {
-    "generation_token": [(0, 0), (1.5, 2 * MILLION), (2.5, 6 * MILLION), (20.5, 7 * MILLION)],
-    "prompt_token": [(0, 0), (1.5, 8 * MILLION), (20.5, 12 * MILLION)],
-    "cached_token": [(0, 0), (1.5, 1.2 * MILLION)],
-}
+COUNTED = """
+    generation_token | llm-0 | llama | 1.5 2e6, 2.5 6e6, 20.5 7e6
+    prompt_token     | llm-0 | llama | 1.5 8e6, 20.5 12e6
+    cached_token     | llm-0 | llama | 1.5 1.2e6
+"""
 # what pods counted by an hour: the pools of a model, and another
 POOLS = """
-    prompt_token     | llm-prefill-0 | m | 1.5 | 8e6
-    prompt_token     | llm-decode-0  | m | 1.5 | 8e6
-    generation_token | llm-decode-0  | m | 1.5 | 2e6
-    decode_second    | llm-decode-0  | m | 1.5 | 4e4
-    prompt_token     | plan-0        | p | 5   | 4e6
-    generation_token | plan-0        | p | 5   | 1e6
+    prompt_token     | llm-prefill-0 | m | 1.5 8e6
+    prompt_token     | llm-decode-0  | m | 1.5 8e6
+    generation_token | llm-decode-0  | m | 1.5 2e6
+    decode_second    | llm-decode-0  | m | 1.5 4e4
+    prompt_token     | plan-0        | p | 5 4e6
+    generation_token | plan-0        | p | 5 1e6
 """
+
+
+def put_counts(store: Store, counts: str) -> None:
+    """Stores what pods counted until some hours, from nothing on."""
+    series = []
+    for unit, name, model, points in text_rows(counts):
+        told = [(float(hour), float(count)) for hour, count in map(str.split, points.split(","))]
+        series.append((counter(unit, name, "chat", model=model), [(0.0, 0.0), *told]))
+    put(store, series)
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +234,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
     config, store = stored(
         on_nodes({"serve": [("llm-0", [0, 1], 0, 24)]}, 24), tmp_path_factory.mktemp("model")
     )
-    put(store, [(counter(unit, "llm-0", "chat", model="llama"), points) for unit, points in COUNTED.items()])
+    put_counts(store, COUNTED)
     away = counter("generation_token", "away-0", "edge", model="gpt-x", kind="event")
     put(store, [(away, [(2, 3 * MILLION), (4, MILLION)])], source="away")
     return config
@@ -246,11 +249,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Config:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(work, "BOOK", work.BOOK + ",,,g5.xlarge,savings_plan,1.00,USD,\n")
         config, store = stored(fleet(24, nodes, pods, {}, scrape=600), tmp_path_factory.mktemp("others"))
-    series = [
-        (counter(unit, name, "chat", model=model), [(0.0, 0.0), (float(hour), float(count))])
-        for unit, name, model, hour, count in text_rows(POOLS)
-    ]
-    put(store, series)
+    put_counts(store, POOLS)
     assert config.path is not None
     with config.path.open("a") as text:
         text.write('[serving]\nprefill = ["*-prefill"]\ndecode = ["*-decode"]\n')
@@ -260,9 +259,8 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Config:
 def copied(config: Config, folder: Path) -> Config:
     """The same with a store of its own, to be written to."""
     assert config.path is not None
-    shutil.copyfile(config.store, folder / config.store.name)
-    shutil.copyfile(config.path, folder / config.path.name)
-    shutil.copyfile(config.path.with_name("prices.csv"), folder / "prices.csv")
+    for path in (config.store, config.path, config.path.with_name("prices.csv")):
+        shutil.copyfile(path, folder / path.name)
     return load_config(folder / config.path.name, environ={}, cwd=folder)
 
 
@@ -357,18 +355,14 @@ def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) 
     assert_refused("tokens", where, "--namespace does not narrow bought tokens")
 
 
-@pytest.mark.parametrize(
-    ("words", "message", "code"),
-    [
-        (f"--model gpt-x {PRICES}", "no token of gpt-x is known", 1),
-        (
-            f"{TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/none --gpus-per-replica 1",
-            "Deployment/none",
-            1,
-        ),
-        (f"{REPLICA} {NODE} --peak-factor 1", "no bill of 2026-03-10 contains tokens", 1),
-        (f"{REPLICA} {NODE} --peak-factor 1 {PRICES}", "bills have prices of tokens", 2),
-    ],
-)
-def test_what_the_store_does_not_know(config: Config, words: str, message: str, code: int) -> None:
-    assert_refused("tokens", f"--config {config.path} {WHEN} {words}", message, code)
+UNKNOWN = f"""
+    --model gpt-x {PRICES}                            | no token of gpt-x is known            | 1
+    {TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/none --gpus-per-replica 1 | Deployment/none | 1
+    {REPLICA} {NODE} --peak-factor 1                  | no bill of 2026-03-10 contains tokens | 1
+    {REPLICA} {NODE} --peak-factor 1 {PRICES}         | bills have prices of tokens           | 2
+"""
+
+
+@pytest.mark.parametrize(("words", "message", "code"), text_rows(UNKNOWN))
+def test_what_the_store_does_not_know(config: Config, words: str, message: str, code: str) -> None:
+    assert_refused("tokens", f"--config {config.path} {WHEN} {words}", message, int(code))
