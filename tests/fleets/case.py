@@ -14,7 +14,7 @@ An empty line parts two tables; a head without keys is of the whole fleet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -63,10 +63,10 @@ def case(
     table: str,
     *changes: Edit,
     series: Callable[[], list[Series]] | None = None,
-    gaps: Iterable[str] | str = (),
+    gaps: str = "",
     **more: Any,
 ) -> Case:
-    """A case whose scrapes, or `series` in their place, go through `changes` one after the other."""
+    """A case whose scrapes, or `series` in their place, go through `changes` one after the other; gaps are parted by ", "."""
 
     def scraped(described: Fleet) -> list[Series]:
         found = series() if series else scrape(described, lean=True)
@@ -74,9 +74,7 @@ def case(
             found = change(found)
         return found
 
-    return Case(
-        name, described, table, scraped, gaps=(gaps,) if isinstance(gaps, str) else tuple(gaps), **more
-    )
+    return Case(name, described, table, scraped, gaps=tuple(filter(None, gaps.split(", "))), **more)
 
 
 def edit(change: Callable[..., list[Series]]) -> Callable[..., Edit]:

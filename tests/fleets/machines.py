@@ -75,7 +75,6 @@ STALE = """
     new  -   |    0           1    0                1"""
 SAME = {"shared_machine": "node old is the same machine as node new of cluster"}
 V_AND_W = held([machine("w", 1), machine("v", 1)], "a | v | 0 | 0 | 8")
-GAPS = ("bridged 3 4",)
 LABEL_LOST = held([machine("w", 1)], "a | w | 0 | 0 | 8", util="w | 0 | 0 | 8")
 TWO_OF_ONE = held([machine("w", 1), machine("v", 1)])
 
@@ -237,7 +236,7 @@ CASES = [
     # from 03:00 to 04:00 series have no cluster label, and stand in the server's own cluster
     case(
         "a cluster label lost for an hour is paid once", LABEL_LOST, "pod | held cost\na | 8 8", cloud("i-1"), strays=(3, 4),
-        gaps=GAPS,
+        gaps="bridged 3 4",
     ),
     case(
         "a cluster label lost for an hour is paid once stray", LABEL_LOST, "pod | held", series=list,

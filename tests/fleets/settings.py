@@ -29,7 +29,7 @@ BRIDGED = [
     paused("a pause longer than max_bridge is not charged", "23.5", "190", stopped_node="0.5 h of node box-1 are not charged"),
     held(
         "silences longer than max_bridge", day((5, 6), (10, 14)), "76 18 8", "760",
-        gaps=("not_collected 5 6", "not_collected 10 14"),
+        gaps="not_collected 5 6, not_collected 10 14",
     ),
     case(
         "each pod is of the team that its own label names",
