@@ -24,6 +24,7 @@ from tests.replay.cases.words import fleet, node
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.text_tables import columns
 
 Edit = Callable[[list[Series]], list[Series]]
 #: What a warning says, or each of several of a code.
@@ -64,9 +65,13 @@ def case(
     *changes: Edit,
     series: Callable[[], list[Series]] | None = None,
     gaps: str = "",
+    warnings: Mapping[str, Words] | str = "",
     **more: Any,
 ) -> Case:
-    """A case whose scrapes, or `series` in their place, go through `changes` one after the other; gaps are parted by ", "."""
+    """A case whose scrapes, or `series` in their place, go through `changes` one after the other.
+
+    Gaps are parted by ", ", warnings are a line each: the code and the words that it has to contain.
+    """
 
     def scraped(described: Fleet) -> list[Series]:
         found = series() if series else scrape(described, lean=True)
@@ -74,7 +79,10 @@ def case(
             found = change(found)
         return found
 
-    return Case(name, described, table, scraped, gaps=tuple(filter(None, gaps.split(", "))), **more)
+    told = columns(warnings) if isinstance(warnings, str) else warnings
+    return Case(
+        name, described, table, scraped, gaps=tuple(filter(None, gaps.split(", "))), warnings=told, **more
+    )
 
 
 def edit(change: Callable[..., list[Series]]) -> Callable[..., Edit]:

@@ -11,7 +11,7 @@ from tests.replay.edits import revalue as revalued
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
-from tests.text_tables import text_rows
+from tests.text_tables import text_rows, words
 
 SIGNED = """[[coverage.accept]]
 cluster = "CLUSTER"
@@ -23,7 +23,7 @@ why = "moved"
 NIGHT = '[[clusters]]\nname = "CLUSTER"\nhours = ["15:00-05:00"]\n'
 PODS, REQUESTS = "kube_pod_.*", "kube_pod_container_resource_.*"
 # while nothing tells of nodes, or of one that is gone
-UNPLACED = {"unplaced_device": "GPUs measured on host "}
+UNPLACED = "unplaced_device GPUs measured on host"
 
 
 def day(*silences: tuple[float, float], ends: float = 24, **more: Any) -> Fleet:
@@ -54,7 +54,7 @@ def all_day(name: str, *changes: Edit, of: Fleet | None = None, **more: Any) -> 
 
 def other_server(series: list[Series]) -> list[Series]:
     """The same as a second server has it, which ends at 16:00."""
-    whole = relabel("kube_.*", {"prometheus": "b"})(drop("kube_.*", hours=(16, 99))(scrape(day(), lean=True)))
+    whole = relabel("kube_.*", "prometheus=b")(drop("kube_.*", hours=(16, 99))(scrape(day(), lean=True)))
     return [*series, *whole]
 
 
@@ -77,17 +77,17 @@ def shard(series: list[Series], ordinal: int, *silent: float) -> list[Series]:
     return drop(".*", hours=silent)(found) if silent else found
 
 
-SECOND = {"instance": "10.4.0.2:8080"}
+SECOND = "instance=10.4.0.2:8080"
 
 
 def targets(name: str, *changes: Edit, names: str = "nop", dies: bool = True, **more: Any) -> Case:
     """Two targets; the second reports o (and p) and their pods, dies at 10:00 and is back at 15:00, or is another then."""
     nodes = [f"{name} | p4de.24xlarge | 0 | 24" for name in names]
     pods = [pod(f"pod-{name}", name, [0, 1], 0, 24, keep_until=at(24)) for name in names]
-    for label in ({"node": "[op]"}, {"pod": "pod-[op]"}):
+    for label in ("node=[op]", "pod=pod-[op]"):
         changes += (relabel("kube_.*", SECOND, label),)
         if not dies:
-            changes += (relabel("kube_.*", {"instance": "10.4.0.3:8080"}, label, (10, 99)),)
+            changes += (relabel("kube_.*", "instance=10.4.0.3:8080", label, (10, 99)),)
     if dies:
         changes += (drop("kube_.*", SECOND, (10, 15)),)
     return case(name, fleet(24, nodes, pods, {}), "", *changes, **more)
@@ -118,7 +118,7 @@ def late_requests(name: str, kind: str, percent: str, gaps: str) -> Case:
     """Requests are not scraped from 05:12 to 18:00, and pod b is on GPUs that are this busy."""
     pods = [pod("a", "n", [0, 1], 0, 4.99, keep_until=at(5)), "b | n | 0 1 | 6 | 11", "e | n | 0 1 | 19 | 24"]
     described = fleet(24, ["n | p4de.24xlarge | 0 | 24"], pods, f"n | 0 1 | 6 | 11 | {percent}")
-    changes = drop(REQUESTS, hours=(5.2, 18)), relabel("kube_pod_info", {"created_by_kind": kind})
+    changes = drop(REQUESTS, hours=(5.2, 18)), relabel("kube_pod_info", f"created_by_kind={kind}")
     return case(name, described, "", *changes, gaps=gaps)
 
 
@@ -158,7 +158,7 @@ CASES = [
     *(
         case(
             f"nothing of kube-state-metrics{suffix}", day((0, 24)), "pod | held", *changes, drop("kube_.*"),
-            warnings={"no_kube_state_metrics": "", "unknown_capacity_type": ""},
+            warnings="no_kube_state_metrics\nunknown_capacity_type",
         )
         for suffix, changes in (("", ()), (" beside boots", (boots_of(day()),)))
     ),
@@ -196,24 +196,22 @@ CASES = [
     ),
     targets("a dead target of one machine is a gap if its exporter goes on", names="no", gaps="not_collected 10 15"),
     targets(
-        "a dead target of one machine is none if its exporter ends too", drop("DCGM.*", {"Hostname": "o"}, (10, 15)), names="no",
+        "a dead target of one machine is none if its exporter ends too", drop("DCGM.*", "Hostname=o", (10, 15)), names="no",
     ),
     targets("a target that is another after a restart is no gap", dies=False),
     all_day(
-        "one of two that report the same may end", drop("kube_.*", {"instance": ".*31:8080"}, (10, 99)), of=day(ksm_replicas=2),
+        "one of two that report the same may end", drop("kube_.*", "instance=.*31:8080", (10, 99)), of=day(ksm_replicas=2),
     ),
-    all_day("the last pod of a small target may end", relabel("kube_.*", {"instance": "10.4.0.2:8080"}, {"pod": "early"})),
+    all_day("the last pod of a small target may end", relabel("kube_.*", "instance=10.4.0.2:8080", "pod=early")),
     # node_exporter's moment of boot, by host, address or label: nothing shows that the node ran from 09:30 to 10:15
     *(
         held(
             f"a node that booted within a silence did not run before {number}", day((9.5, 11)), "93 19 8", "930",
-            relabel("kube_node_info", {"internal_ip": "10.0.0.1"}), boots(-100, 10.25, **labels), gaps="bridged 9.5 11",
-            warnings={
-                "stopped_node": "0.8 h of node n are not charged: it was started again while nothing was collected, and nothing "
-                "shows that it ran before"
-            },
+            relabel("kube_node_info", "internal_ip=10.0.0.1"), boots(-100, 10.25, **words(labels)), gaps="bridged 9.5 11",
+            warnings="stopped_node 0.8 h of node n are not charged: it was started again while nothing was collected, and "
+            "nothing shows that it ran before",
         )
-        for number, labels in enumerate(({"instance": "n:9100"}, {"instance": "10.0.0.1:9100"}, {"instance": "x", "node": "n"}))
+        for number, labels in enumerate(("instance=n:9100", "instance=10.0.0.1:9100", "instance=x node=n"))
     ),
     held(
         "a node that booted while it was seen is charged on", day((9.5, 11)), "96 19 8", "960", boots(-100, 6, 12, instance="n"),
@@ -236,7 +234,7 @@ CASES = [
             fleet(24, ["n | p4de.24xlarge | 0 | 24"], [f"a | n | 0 1 | {start} | 24"], {}, scrape=900),
             f"pod | held\na | {hours}", warnings=warnings,
         )
-        for start, hours, warnings in ((-30, 0, {"pod_without_node": "train/a ran on node n"}), (0, 48, {}), (9, 30, {}))
+        for start, hours, warnings in ((-30, 0, "pod_without_node train/a ran on node n"), (0, 48, ""), (9, 30, ""))
     ),
     *(late_requests(*row) for row in text_rows(LATE)),
 ]  # fmt: skip

@@ -179,7 +179,7 @@ CASES = [
         allocated   | 326.655                0                  0             0
         unallocated |       0          178.425                  0             0""",
         boots(-100, 10.25, instance="n"), bill=without_ten, gaps="bridged 9.5 11",
-        warnings={"stopped_node": "1.0 h of node n are not charged"},
+        warnings="stopped_node 1.0 h of node n are not charged",
     ),
     # the one hour costs what the price book says
     held(
@@ -197,19 +197,19 @@ CASES = [
         train | 1331/15
         early | 20
         late  | 8""", boots(-100, 11.9, instance="n"), bill=partly, gaps="bridged 10.07 11.93",
-        warnings={"stopped_node": "1.8 h of node n are not charged: nothing was collected then, and its bill has no such hours"},
+        warnings="stopped_node 1.8 h of node n are not charged: nothing was collected then, and its bill has no such hours",
     ),
     billed(
         "hours that are declared off and billed cost what the bill says", (5, 15), MISSED, bill=cur,
         settings=NIGHT, gaps="off 5 15",
-        warnings={"off_but_billed": "cluster CLUSTER was declared off, but billed: 10.0 hours of its machines and 219.60 USD"},
+        warnings="off_but_billed cluster CLUSTER was declared off, but billed: 10.0 hours of its machines and 219.60 USD",
     ),
     case(
         "machines that were billed only while nothing was collected", UNSEEN, "", bill=cur(UNSEEN), gaps="not_collected 5 15",
-        warnings={
-            "unplaced_device": "",
-            "billed_unseen": "one machine with GPUs was billed only while nothing was collected … CLUSTER: 8.0 hours and 175.68 "
-        },
+        warnings="""
+            unplaced_device
+            billed_unseen one machine with GPUs was billed only while nothing was collected … CLUSTER: 8.0 hours and 175.68 USD
+        """,
     ),
     billed(
         "machines that metrics would have shown are others", (5, 15), "", bill=with_another, gaps="not_collected 5 15",

@@ -92,10 +92,10 @@ HOURS = [
         """
         pod | held active cost
         a   | 0.75   0.75  0.9""",
-        revalue("kube_node_status_.*", 4, {"resource": "nvidia_com_gpu"}, (1, 5)),
+        revalue("kube_node_status_.*", 4, "resource=nvidia_com_gpu", (1, 5)),
         relabel(
             "kube_node_labels",
-            {"label_nvidia_com_gpu_replicas": None, "label_nvidia_com_gpu_sharing_strategy": "time-slicing"},
+            "label_nvidia_com_gpu_replicas= label_nvidia_com_gpu_sharing_strategy=time-slicing",
         ),
     ),
     # five GPUs held on a node of four: each holder pays four fifths of $4.80 / 4 a GPU
@@ -109,7 +109,7 @@ HOURS = [
 
         | capacity over node_cost
         |       20    5        24""",
-        warnings={"over_allocated": "than node w has between 2026-03-10T00:00Z and 2026-03-10T05:00Z"},
+        warnings="over_allocated than node w has between 2026-03-10T00:00Z and 2026-03-10T05:00Z",
     ),
     # $1 in sevenths: 0.142857143 + 0.285714286 + 0.428571429, and a seventh that no pod holds, are 1.000000001
     case(
@@ -156,7 +156,7 @@ def bound(name: str, numbers: list[Any], end: float = 4, late: int = 0, **more: 
     return pod(name, "w", numbers, BOUND + late / 3600, end, uid=more.pop("uid", name), **more)
 
 
-OVER = "than node w has between 2026-03-10T02:00Z and 2026-03-10T02:01Z: their cost is scaled"
+OVER = "over_allocated than node w has between 2026-03-10T02:00Z and 2026-03-10T02:01Z: their cost is scaled"
 GIVES_WAY = """
     uid    |      held cost
     first  | 7240/3600 {}
@@ -173,9 +173,9 @@ TEAMS = [
         team | held
         old  |    2
         new  |    3""",
-        relabel("kube_namespace_labels", {"label_team": "old"}),
-        duplicate("kube_namespace_labels", {"label_team": "new", "instance": "10.9.9.9:8080"}),
-        drop("kube_namespace_labels", {"instance": "10.9.9.9:8080"}, (-1, 2)),
+        relabel("kube_namespace_labels", "label_team=old"),
+        duplicate("kube_namespace_labels", "label_team=new instance=10.9.9.9:8080"),
+        drop("kube_namespace_labels", "instance=10.9.9.9:8080", (-1, 2)),
     ),
     # heard at 02:00 and again at 02:10
     case(
@@ -260,7 +260,7 @@ ENDS = [
             f"over-allocation of {seconds} s is {'' if warned else 'not '}reported",
             alone(5, A10G, f"a | w | 0 | 0 | {2 + seconds / 3600}", "b | w | 0 | 2 | 4"),
             f"| over\n| {seconds}/3600",
-            warnings={"over_allocated": OVER} if warned else {},
+            warnings=OVER if warned else "",
         )
         for seconds, warned in ((30, False), (60, True))
     ),

@@ -73,10 +73,12 @@ def unlisted(instance_type: str, worth: str) -> Case:
     if instance_type != L4:
         where |= {"gpus": [], "gfd": False, "dcgm": False}
     nodes = [node("w", L4, 0, 6) | where, "g | g5.xlarge | 0 | 6"]
-    words = f"example_com_npu … 12.0 hours of it held by 1 pod of train on 1 node … {worth}"
+    said = (
+        f"unsupported_resource example_com_npu … 12.0 hours of it held by 1 pod of train on 1 node … {worth}"
+    )
     return held(
         f"an unlisted resource on {instance_type}", fleet(6, nodes, [odd("odd", "example_com_npu", 4, 3)], {}), {},
-        warnings={"unsupported_resource": words},
+        warnings=said,
     )  # fmt: skip
 
 
@@ -106,7 +108,7 @@ def hami(units: int, labels: dict[str, str], gpus: str, guessed: bool) -> Case:
     name = f"a pod of HAMi beside {units} units{' with a label' if labels else ''}"
     return held(
         name, fleet(6, nodes, [part, "other | b | 0 | 0 | 6"], {}), {"part": 1.8, "other": gpus},
-        warnings={"guessed_share": ""} if guessed else {},
+        warnings="guessed_share" if guessed else "",
     )  # fmt: skip
 
 
@@ -128,7 +130,7 @@ CASES = [
     held(
         "a claim that the exporter alone knows may have other pods", SHARED, {"long": 6},
         drop("DCGM_.*|kube_pod_resourceclaim_info"), exported,
-        warnings={"unknown_claim_pods": "namespace train are known from dcgm-exporter alone … (6.0 GPU-hours of 1 pod"},
+        warnings="unknown_claim_pods namespace train are known from dcgm-exporter alone … (6.0 GPU-hours of 1 pod",
     ),
     held(
         "slices of claims", alone(6, "p5.48xlarge", claiming("slice", 0, 6, "a"), claiming("two", 0, 3, "b")),
@@ -136,14 +138,14 @@ CASES = [
     ),
     held(
         "a claim that nothing ties to a device", alone(6, L4, claiming("lost", 1, 5), claiming("net", 0, 6, "nic")), {},
-        given("nic", "eth-1", driver="dra.net"), warnings={"unplaced_claim": "train … 4.0 GPU-hours of 1 pod"},
+        given("nic", "eth-1", driver="dra.net"), warnings="unplaced_claim train … 4.0 GPU-hours of 1 pod",
     ),
     unlisted(L4, "7.20 USD"), unlisted("box.large", "3.00 USD"), unlisted("strange", "no price"),
     held(
         "reservations whose pods are hidden",
         alone(6, L4, "reservation-0 | w | 0 | 0 | 4 | kai-resource-reservation", fraction("half")), {"reservation-0": 4},
         drop("kube_pod_annotations"),
-        warnings={"hidden_fractions": "kai-resource-reservation … 4.0 GPU-hours of 1 pod … pods=[gpu-fraction,gpu-memory"},
+        warnings="hidden_fractions kai-resource-reservation … 4.0 GPU-hours of 1 pod … pods=[gpu-fraction,gpu-memory",
     ),
     reserved(True), reserved(False),
     cut("2", "0.5", 1), cut("nan", "0.5", 0.5), cut("inf", "0.5", 0.5), cut("-3", "0.5", 0.5), cut("1e300", "0.5", 0.5),
