@@ -135,7 +135,15 @@ HOURS = [
         sliced(
             SEVEN, *(pod(f"p{n}", "w", [(0, 13 - n)], 0, 5, uid=f"u{9 - n}", **SEVENTH) for n in range(7))
         ),
-        "pod | cost\n" + "\n".join(f"p{n} | 0.142857143" for n in range(6)) + "\np6 | 0.142857142",
+        """
+        pod |        cost
+        p0  | 0.142857143
+        p1  | 0.142857143
+        p2  | 0.142857143
+        p3  | 0.142857143
+        p4  | 0.142857143
+        p5  | 0.142857143
+        p6  | 0.142857142""",
         hours=(2, 3),
     ),
 ]
@@ -235,8 +243,19 @@ ENDS = [
             *(pod(f"stays-{gi}", "w", [(0, gi)], 0, 5, "serve", uid=f"stays-{gi}", **SEVENTH) for gi in range(8, 14)),
             deleted("first", [(0, 7)], **SEVENTH), bound("second", [(0, 7)], 5, **SEVENTH),
         ),
-        "uid | held\nfirst | 7240/25200\nsecond | 10760/25200\n" + "\n".join(f"stays-{gi} | 5/7" for gi in range(8,
-        14)) + "\n\n| over\n| 0",
+        """
+        uid      |        held
+        first    |  7240/25200
+        second   | 10760/25200
+        stays-8  |         5/7
+        stays-9  |         5/7
+        stays-10 |         5/7
+        stays-11 |         5/7
+        stays-12 |         5/7
+        stays-13 |         5/7
+
+        | over
+        |    0""",
     ),
     case(
         "the end of a slot gives way",
