@@ -109,9 +109,9 @@ def boots(*moments: float, **labels: str) -> Edit:
     return change
 
 
-def boots_of(described: Fleet) -> Edit:
-    """The boots of a fleet's node alone."""
-    return lambda series: [*series, *boots(-100, instance="n")(scrape(described, lean=True))]
+def boots_alone(series: list[Series]) -> list[Series]:
+    """The boots of the day's node, heard or not."""
+    return [*series, *boots(-100, instance="n")(scrape(day(), lean=True))]
 
 
 def late_requests(name: str, kind: str, percent: str, gaps: str) -> Case:
@@ -160,7 +160,7 @@ CASES = [
             f"nothing of kube-state-metrics{suffix}", day((0, 24)), "pod | held", *changes, drop("kube_.*"),
             warnings="no_kube_state_metrics\nunknown_capacity_type",
         )
-        for suffix, changes in (("", ()), (" beside boots", (boots_of(day()),)))
+        for suffix, changes in (("", ()), (" beside boots", (boots_alone,)))
     ),
     all_day("a cluster that is declared beside others", settings='[[clusters]]\nname = "CLUSTER-never"\nfrom = 2026-03-10\n'),
     case(

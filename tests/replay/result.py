@@ -57,7 +57,7 @@ def by_pod(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> dict[
 def total(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> Figures:
     """The figures of everything in the period, or of the clusters whose names match."""
     with store.read() as con:
-        row = con.execute(_TOTAL, {"from_ms": from_ms, "to_ms": to_ms, "cluster": cluster}).fetchall()[0]
+        (row,) = con.execute(_TOTAL, {"from_ms": from_ms, "to_ms": to_ms, "cluster": cluster}).fetchall()
     unallocated, unavailable, unallocated_cost, capacity, over, node_cost = row
     nodes = Figures(
         unallocated_gpu_hours=_hours(unallocated),
