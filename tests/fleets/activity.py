@@ -98,26 +98,26 @@ CASES = [
     # DCGM 4.6 used the new name for a percentage: 3 % is idle
     measured(
         "percentages under the name of a ratio", WHOLE, never_zero, NO_ENGINE, to_ratio(),
-        warnings={"activity_scale": "holds percentages under the name of a ratio: read as percentages"},
+        warnings="activity_scale holds percentages under the name of a ratio: read as percentages",
     ),
     # one sample of 2 % on an idle device settles its target
     measured(
         "percentages of an idle fleet under the name of a ratio", IDLE, to_ratio(), revalue(RATIO, 2, hours=(1.5, 1.51)),
         percent=1,
-        warnings={"activity_scale": "holds percentages under the name of a ratio"},
+        warnings="activity_scale holds percentages under the name of a ratio",
     ),
     measured(
         "ratios under the old name are proven by the engine", WHOLE, scale(UTIL, 0.01),
-        warnings={"activity_scale": "read as ratios"}
+        warnings="activity_scale read as ratios"
     ),
     measured(
         "ratios under the old name are unmeasured without proof", UNMEASURED, scale(UTIL, 0.01), NO_ENGINE,
-        warnings={"activity_scale_unknown": "lies between 0 and 1: nothing proves a ratio or a percentage, so this"},
+        warnings="activity_scale_unknown lies between 0 and 1: nothing proves a ratio or a percentage, so this",
     ),
     # 60 of 72 W while the ratio is 0.77
     measured(
         "ratios under the old name are proven by power", WHOLE, scale(UTIL, 0.01), powered(lambda values: 15 + 45 * (values > 0)),
-        warnings={"activity_scale": "read as ratios"},
+        warnings="activity_scale read as ratios",
     ),
     # 0.8 and 0.3 % on average, the engine at a hundredth of it
     measured(
@@ -130,7 +130,7 @@ CASES = [
     ),
     measured(
         "averaged percentages of an idle fleet are unmeasured without proof", UNMEASURED, revalue(UTIL, 0.3), NO_ENGINE,
-        warnings={"activity_scale_unknown": "fix: [activity] device_scale = 100 for a ratio, 1 for a percentage"},
+        warnings="activity_scale_unknown fix: [activity] device_scale = 100 for a ratio, 1 for a percentage",
     ),
     measured("whole numbers are in the unit of the name", IDLE, NO_ENGINE, percent=1),
     measured("one is all under the name of a ratio", WHOLE, to_ratio(), NO_ENGINE, percent=1),

@@ -14,7 +14,7 @@ An empty line parts two tables; a head without keys is of the whole fleet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from tests.replay.cases.words import fleet, node
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.text_tables import columns
 
 Edit = Callable[[list[Series]], list[Series]]
 #: What a warning says, or each of several of a code.
@@ -63,10 +64,14 @@ def case(
     table: str,
     *changes: Edit,
     series: Callable[[], list[Series]] | None = None,
-    gaps: Iterable[str] | str = (),
+    gaps: str = "",
+    warnings: Mapping[str, Words] | str = "",
     **more: Any,
 ) -> Case:
-    """A case whose scrapes, or `series` in their place, go through `changes` one after the other."""
+    """A case whose scrapes, or `series` in their place, go through `changes` one after the other.
+
+    Gaps are parted by ", ", warnings are a line each: the code and the words that it has to contain.
+    """
 
     def scraped(described: Fleet) -> list[Series]:
         found = series() if series else scrape(described, lean=True)
@@ -74,8 +79,9 @@ def case(
             found = change(found)
         return found
 
+    told = columns(warnings) if isinstance(warnings, str) else warnings
     return Case(
-        name, described, table, scraped, gaps=(gaps,) if isinstance(gaps, str) else tuple(gaps), **more
+        name, described, table, scraped, gaps=tuple(filter(None, gaps.split(", "))), warnings=told, **more
     )
 
 

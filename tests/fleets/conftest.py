@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleets import activity, coverage, exact, hosts, machines, settings, shares
+from tests.fleets import activity, coverage, coverage_bills, exact, hosts, machines, settings, shares
 from tests.fleets.case import Case
 from tests.fleets.figures import Figures, build
 from tests.replay.cases.words import BOOK
 
-USUAL = [
-    one for module in (exact, machines, activity, shares, hosts, coverage) for one in module.CASES
-] + settings.USUAL
+MODULES = (exact, machines, activity, shares, hosts, coverage, coverage_bills)
+USUAL = [one for module in MODULES for one in module.CASES] + settings.USUAL
 OTHERS = ["trn1.2xlarge,on_demand,1.34", "box.large,on_demand,2.00", "box-2,on_demand,4.00"]
 OWN = [f"own-{gpus},on_demand,{gpus}.00" for gpus in (1, 2, 8)]
 PRICES = [*BOOK, *(f",,,{row},USD," for row in (*OTHERS, *OWN))]

@@ -92,10 +92,10 @@ HOURS = [
         """
         pod | held active cost
         a   | 0.75   0.75  0.9""",
-        revalue("kube_node_status_.*", 4, {"resource": "nvidia_com_gpu"}, (1, 5)),
+        revalue("kube_node_status_.*", 4, "resource=nvidia_com_gpu", (1, 5)),
         relabel(
             "kube_node_labels",
-            {"label_nvidia_com_gpu_replicas": None, "label_nvidia_com_gpu_sharing_strategy": "time-slicing"},
+            "label_nvidia_com_gpu_replicas= label_nvidia_com_gpu_sharing_strategy=time-slicing",
         ),
     ),
     # five GPUs held on a node of four: each holder pays four fifths of $4.80 / 4 a GPU
@@ -109,7 +109,7 @@ HOURS = [
 
         | capacity over node_cost
         |       20    5        24""",
-        warnings={"over_allocated": "than node w has between 2026-03-10T00:00Z and 2026-03-10T05:00Z"},
+        warnings="over_allocated than node w has between 2026-03-10T00:00Z and 2026-03-10T05:00Z",
     ),
     # $1 in sevenths: 0.142857143 + 0.285714286 + 0.428571429, and a seventh that no pod holds, are 1.000000001
     case(
@@ -135,7 +135,15 @@ HOURS = [
         sliced(
             SEVEN, *(pod(f"p{n}", "w", [(0, 13 - n)], 0, 5, uid=f"u{9 - n}", **SEVENTH) for n in range(7))
         ),
-        "pod | cost\n" + "\n".join(f"p{n} | 0.142857143" for n in range(6)) + "\np6 | 0.142857142",
+        """
+        pod |        cost
+        p0  | 0.142857143
+        p1  | 0.142857143
+        p2  | 0.142857143
+        p3  | 0.142857143
+        p4  | 0.142857143
+        p5  | 0.142857143
+        p6  | 0.142857142""",
         hours=(2, 3),
     ),
 ]
@@ -156,7 +164,7 @@ def bound(name: str, numbers: list[Any], end: float = 4, late: int = 0, **more: 
     return pod(name, "w", numbers, BOUND + late / 3600, end, uid=more.pop("uid", name), **more)
 
 
-OVER = "than node w has between 2026-03-10T02:00Z and 2026-03-10T02:01Z: their cost is scaled"
+OVER = "over_allocated than node w has between 2026-03-10T02:00Z and 2026-03-10T02:01Z: their cost is scaled"
 GIVES_WAY = """
     uid    |      held cost
     first  | 7240/3600 {}
@@ -173,9 +181,9 @@ TEAMS = [
         team | held
         old  |    2
         new  |    3""",
-        relabel("kube_namespace_labels", {"label_team": "old"}),
-        duplicate("kube_namespace_labels", {"label_team": "new", "instance": "10.9.9.9:8080"}),
-        drop("kube_namespace_labels", {"instance": "10.9.9.9:8080"}, (-1, 2)),
+        relabel("kube_namespace_labels", "label_team=old"),
+        duplicate("kube_namespace_labels", "label_team=new instance=10.9.9.9:8080"),
+        drop("kube_namespace_labels", "instance=10.9.9.9:8080", (-1, 2)),
     ),
     # heard at 02:00 and again at 02:10
     case(
@@ -235,8 +243,19 @@ ENDS = [
             *(pod(f"stays-{gi}", "w", [(0, gi)], 0, 5, "serve", uid=f"stays-{gi}", **SEVENTH) for gi in range(8, 14)),
             deleted("first", [(0, 7)], **SEVENTH), bound("second", [(0, 7)], 5, **SEVENTH),
         ),
-        "uid | held\nfirst | 7240/25200\nsecond | 10760/25200\n" + "\n".join(f"stays-{gi} | 5/7" for gi in range(8,
-        14)) + "\n\n| over\n| 0",
+        """
+        uid      |        held
+        first    |  7240/25200
+        second   | 10760/25200
+        stays-8  |         5/7
+        stays-9  |         5/7
+        stays-10 |         5/7
+        stays-11 |         5/7
+        stays-12 |         5/7
+        stays-13 |         5/7
+
+        | over
+        |    0""",
     ),
     case(
         "the end of a slot gives way",
@@ -260,7 +279,7 @@ ENDS = [
             f"over-allocation of {seconds} s is {'' if warned else 'not '}reported",
             alone(5, A10G, f"a | w | 0 | 0 | {2 + seconds / 3600}", "b | w | 0 | 2 | 4"),
             f"| over\n| {seconds}/3600",
-            warnings={"over_allocated": OVER} if warned else {},
+            warnings=OVER if warned else "",
         )
         for seconds, warned in ((30, False), (60, True))
     ),

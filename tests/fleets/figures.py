@@ -148,7 +148,7 @@ def build(
         nodes += [{**node, "cluster": case.cluster} for node in case.fleet["nodes"]]
         moved = move(case.scraped(case.fleet), case.cluster, provider_ids=not case.bill)
         if case.strays:
-            moved = relabel(moved, ".*", {"cluster": f"{case.cluster}-stray"}, None, case.strays)
+            moved = relabel(moved, ".*", {"cluster": f"{case.cluster}-stray"}, "", case.strays)
         series += moved
         settings += case.settings.replace("CLUSTER", case.cluster)
         if case.bill:

@@ -14,6 +14,7 @@ from tests.replay.plain import USERS, UTIL, boxes, dcgm, smi, uuid
 from tests.replay.plain import machine as box
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
+from tests.text_tables import words
 
 RULE = '[[hosts]]\nname = "box-*"\ncluster = "CLUSTER"\ninstance_type = "box-2"\nregion = "berlin"\nzone = "room-2"\n'
 BY_USER = RULE + 'user_label = "user"\n'
@@ -41,14 +42,14 @@ def hosts(name: str, series: list[Series], table: str, settings: str = BY_USER, 
 
 mine = partial(box, [smi("box-1", 0), smi("box-1", 1)])
 ADDRESS = [{**smi("box-1", gpu), "instance": "10.0.0.5:9835"} for gpu in (0, 1)]
-NAMES_POD = {**dcgm("10.0.0.7", 0), "exported_namespace": "train", "exported_pod": "a"}
+NAMES_POD = dcgm("10.0.0.7", 0) | words("exported_namespace=train exported_pod=a")
 
 
-def paused(name: str, hours: str, cost: str, **more: Any) -> Case:
+def paused(name: str, hours: str, cost: str, warned: str = "") -> Case:
     """Box 1 is down from 05:15 to 05:45; its user holds a GPU before and after."""
     return hosts(
         name, [*mine(users=[(0, 0, 24, "fay")], down=[(5.25, 5.75)]), *box([smi("box-2", 0)])],
-        f"pod | held\nbox-1 | {hours}\n\n| node_cost\n| {cost}", warnings={"host_without_users": "(box-2)"} | more,
+        f"pod | held\nbox-1 | {hours}\n\n| node_cost\n| {cost}", warnings="host_without_users (box-2)\n" + warned,
     )  # fmt: skip
 
 
@@ -60,7 +61,7 @@ CASES = [
         node  gpu_model      gpu_count capacity_type instance_type region zone   | capacity unallocated node_cost over
         box-1 A100-SXM4-80GB 2         on_demand     box-2         berlin room-2 |       48          48        96    0
         box-2 A100-SXM4-80GB 2         on_demand     box-2         berlin room-2 |       48          48        96    0""",
-        settings=RULE, warnings={"host_without_users": "(box-1, box-2): " + NOT_USED.format("32.3", NO_LABEL)},
+        settings=RULE, warnings="host_without_users (box-1, box-2): " + NOT_USED.format("32.3", NO_LABEL),
     ),
     # Alice 12 h of GPU 0 and 4.5 h of GPU 1, Bob 4 h, at $2 a GPU-hour; Alice's are busy for 6 h and 1 h
     hosts(
@@ -71,10 +72,8 @@ CASES = [
 
         | capacity unallocated node_cost unallocated_cost over
         |       96        75.5       192              151    0""",
-        warnings={
-            "host_without_users": "(box-2): "
-            + NOT_USED.format("50.0", "no activity metric of theirs has the label user: correct [[hosts]] user_label")
-        },
+        warnings="host_without_users (box-2): "
+        + NOT_USED.format("50.0", "no activity metric of theirs has the label user: correct [[hosts]] user_label"),
     ),
     # box 2 is down for 1 h, which is bridged, and for 5.5 h, which are not: $4 x 18.5 h; its user held on through the hour. One
     # GPU of box 1 is lost for 6 h: its user did not hold it then, though the box was up
@@ -90,13 +89,13 @@ CASES = [
 
         | capacity unallocated node_cost
         |       85        73.5       170""",
-        warnings={"stopped_node": "5.5 h of node box-2 are not charged: no exporter reported its GPUs; fix: None"},
+        warnings="stopped_node 5.5 h of node box-2 are not charged: no exporter reported its GPUs; fix: None",
     ),
     hosts(
         "hosts that are all silent are a gap", mine(down=[(8, 12)]), """
         | capacity unallocated node_cost
         |       40          40        80""",
-        settings=RULE, warnings={"host_without_users": "(box-1)"},
+        settings=RULE, warnings="host_without_users (box-1)",
         gaps="not_collected 8 12 : its exporters were silent",
     ),
     # box-1 is $4 with four GPUs. What names kube-1 in a label is on it, and so is what names its pod
@@ -114,7 +113,7 @@ CASES = [
             box([{**dcgm("box-kube-1.local", 0), "node": "kube-1"}]), dropped(box([NAMES_POD], hours=8), ".*", hours=(-1, 2)),
         ),
         settings=ADDRESSES + BY_USER + 'gpus = 4\nprovider = "lab"\ncapacity_type = "reserved"\n',
-        warnings={"unplaced_device": "1 GPUs measured on host other belong to no known node"},
+        warnings="unplaced_device 1 GPUs measured on host other belong to no known node",
     ),
     # kube-state-metrics is silent from 14 to 18 h: nothing tells what pods did, whatever a host's exporter says
     case(
@@ -122,7 +121,7 @@ CASES = [
         | capacity node_cost
         |       60       100""",
         series=lambda: beside(kube(ksm_silent=[[at(14), at(18)]]), mine()), settings=RULE,
-        warnings={"host_without_users": "(box-1)"}, gaps="not_collected 14 18",
+        warnings="host_without_users (box-1)", gaps="not_collected 14 18",
     ),
     # one names the host, the other its address and the user; a third measures a GPU of kube-1 under an address
     case(
@@ -136,7 +135,7 @@ CASES = [
         dan       box-1 |   12      0   12          0   24""",
         series=lambda: beside(
             kube(), box([dcgm("box-1", 0), dcgm("box-1", 1)]), box(ADDRESS, users=[(1, 0, 12, "dan")]), box([dcgm("kube-1", 0)]),
-            relabeled(box([smi("kube-1", 0)]), ".*", {"instance": "10.0.0.9:9835"}),
+            relabeled(box([smi("kube-1", 0)]), ".*", "instance=10.0.0.9:9835"),
         ),
         settings=ANY,
     ),
@@ -147,13 +146,13 @@ CASES = [
         box-2 8         capacity_block |      192""",
         settings=RULE.replace("*",
         "1") + 'capacity_type = "flex_start"\n' + RULE + 'capacity_type = "capacity_block"\ngpus = 8\n',
-        warnings={"host_without_users": "(box-1, box-2)"},
+        warnings="host_without_users (box-1, box-2)",
     ),
     hosts(
         "a slice of a plain host is a part of its GPU",
         relabeled(
-            box([{**dcgm("box-1", 0), "GPU_I_ID": "7", "GPU_I_PROFILE": "1g.10gb"}], [(0, 0, 12, 0.9)], [(0, 0, 24, "eve")]),
-            UTIL, {"__name__": "DCGM_FI_PROF_GR_ENGINE_ACTIVE"},
+            box([dcgm("box-1", 0) | words("GPU_I_ID=7 GPU_I_PROFILE=1g.10gb")], [(0, 0, 12, 0.9)], [(0, 0, 24, "eve")]),
+            UTIL, "__name__=DCGM_FI_PROF_GR_ENGINE_ACTIVE",
         ), """
         namespace pod   | held active idle unmeasured cost
         eve       box-1 | 24/7   12/7 12/7          0 96/7""",

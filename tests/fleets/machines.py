@@ -11,30 +11,34 @@ from tests.replay.edits import drop as dropped
 from tests.replay.edits import relabel as relabeled
 from tests.replay.fleet import Fleet
 from tests.replay.series import Series
+from tests.text_tables import words
 
 END = 8
-PLAIN = {"resource": "nvidia_com_gpu"}
-NO_COUNT = relabel("kube_node_labels", {"label_nvidia_com_gpu_count": None})
+PLAIN = "resource=nvidia_com_gpu"
+NO_COUNT = relabel("kube_node_labels", "label_nvidia_com_gpu_count=")
 BOARD = "4c4c4544-0043-3010-8048-b4c04f503832"
 twin = partial(machine, gpus=1, dcgm=False)  # a Node object without an exporter
 
 
-def held(nodes: list[Any], *pods: Any, util: Any = None, **more: Any) -> Fleet:
+def held(nodes: list[Any] | str, *pods: Any, util: Any = None, **more: Any) -> Fleet:
+    """Nodes may be text: names and numbers of GPUs."""
+    if isinstance(nodes, str):
+        nodes = [machine(name, int(gpus)) for name, gpus in words(nodes).items()]
     return eight_hours(nodes, list(pods), util or {}, **more)
 
 
 def without(first: int, last: int, hour: float) -> Edit:
     """Takes away what DCGM measured of these GPUs of w before this hour."""
-    return drop("DCGM_.*", {"UUID": f"GPU-w-[{first}-{last}].*"}, (0, hour))
+    return drop("DCGM_.*", f"UUID=GPU-w-[{first}-{last}].*", (0, hour))
 
 
 def board(nodes: str, uuid: str = BOARD) -> Edit:
     """These nodes have the system uuid, and no provider id."""
-    return relabel("kube_node_info", {"system_uuid": uuid, "provider_id": None}, {"node": nodes})
+    return relabel("kube_node_info", f"system_uuid={uuid} provider_id=", f"node={nodes}")
 
 
 def cloud(machine_id: str, nodes: str = ".*", hours: tuple[float, float] = (-1, 99)) -> Edit:
-    return relabel("kube_node_info", {"provider_id": f"aws:///z/{machine_id}"}, {"node": nodes}, hours)
+    return relabel("kube_node_info", f"provider_id=aws:///z/{machine_id}", f"node={nodes}", hours)
 
 
 # an A30 in four slices beside an RTX 2000 Ada, of which the label names one: a slice is a quarter of an A30
@@ -57,9 +61,9 @@ ADDED = """
     4         -   |    0          12    0               24
     8         a   |    4           0    4                0
     8         -   |    0          28    0               28"""
-ONE_OF_EIGHT = held([machine("w", 8)], "a | w | 0 | 0 | 8", util="w | 0 | 0 | 8")
+ONE_OF_EIGHT = held("w=8", "a | w | 0 | 0 | 8", util="w | 0 | 0 | 8")
 FOUR_FIRST = revalue("kube_node_status_.*", 4, PLAIN, (0, 4))
-OTHER_MODEL = {"modelName": "NVIDIA RTX 2000 Ada Generation"}
+OTHER_MODEL = 'modelName="NVIDIA RTX 2000 Ada Generation"'
 BOTH_PAID = """
     node | unallocated unallocated_cost
     x    |           8                8
@@ -73,11 +77,10 @@ STALE = """
     old  a   |    2           0    2                0
     new  b   |    5           0    5                0
     new  -   |    0           1    0                1"""
-SAME = {"shared_machine": "node old is the same machine as node new of cluster"}
-V_AND_W = held([machine("w", 1), machine("v", 1)], "a | v | 0 | 0 | 8")
-GAPS = ("bridged 3 4",)
-LABEL_LOST = held([machine("w", 1)], "a | w | 0 | 0 | 8", util="w | 0 | 0 | 8")
-TWO_OF_ONE = held([machine("w", 1), machine("v", 1)])
+SAME = "shared_machine node old is the same machine as node new of cluster"
+V_AND_W = held("w=1 v=1", "a | v | 0 | 0 | 8")
+LABEL_LOST = held("w=1", "a | w | 0 | 0 | 8", util="w | 0 | 0 | 8")
+TWO_OF_ONE = held("w=1 v=1")
 
 
 def second_w(start: float = -1, end: float = 99) -> Edit:
@@ -87,8 +90,8 @@ def second_w(start: float = -1, end: float = 99) -> Edit:
         infos = [
             one for one in series if one.labels["__name__"] == "kube_node_info" and one.labels["node"] == "w"
         ]
-        other = relabeled(infos, ".*", {"provider_id": "aws:///z/i-2", "instance": "10.9.0.30:8080"})
-        return [*series, *dropped(dropped(other, ".*", {}, (-9, start)), ".*", {}, (end, 99))]
+        other = relabeled(infos, ".*", "provider_id=aws:///z/i-2 instance=10.9.0.30:8080")
+        return [*series, *dropped(dropped(other, ".*", "", (-9, start)), ".*", "", (end, 99))]
 
     return change
 
@@ -97,33 +100,33 @@ CASES = [
     *(
         case(
             f"two models in a node named {name}", TWO, TWO_MODELS.format(rtx),
-            relabel("DCGM_.*", OTHER_MODEL, {"UUID": "GPU-w-1"}),
-            relabel("kube_node_labels", {"label_nvidia_com_gpu_product": label}),
+            relabel("DCGM_.*", OTHER_MODEL, "UUID=GPU-w-1"),
+            relabel("kube_node_labels", f"label_nvidia_com_gpu_product={label}"),
         )
         for name, label, rtx in (
             ("A30", "NVIDIA-A30", "RTX_2000_Ada_Generation"),
             ("RTX", "NVIDIA-RTX-2000-Ada-Generation", "RTX-2000-Ada-Generation"),
-            ("nothing", None, "RTX_2000_Ada_Generation"),
+            ("nothing", "", "RTX_2000_Ada_Generation"),
         )
     ),
     # one of 8 falls off the bus at 02:00 and is missing after a reboot at 04:00, also in the labels: 8 are paid for
     *(
         case(
             f"a lost GPU is unavailable {'with' if labeled else 'without'} a label",
-            held([machine("w", 8)], "a | w | 0 1 2 3 4 | 0 | 8", util="w | 0 | 0 | 8"), """
+            held("w=8", "a | w | 0 1 2 3 4 | 0 | 8", util="w | 0 | 0 | 8"), """
             pod | held unallocated unavailable cost unallocated_cost
             a   |   40           0           0   40                0
             -   |    0          24           6    0               24""",
             revalue("kube_node_status_allocatable", 7, PLAIN, (2, END)), revalue("kube_node_status_capacity", 7, PLAIN, (4, END)),
-            drop("DCGM_.*", {"UUID": "GPU-w-7.*"}, (2, END)),
-            relabel("kube_node_labels", {"label_nvidia_com_gpu_count": "7"}, None, (4, END)) if labeled else NO_COUNT,
+            drop("DCGM_.*", "UUID=GPU-w-7.*", (2, END)),
+            relabel("kube_node_labels", "label_nvidia_com_gpu_count=7", "", (4, END)) if labeled else NO_COUNT,
         )
         for labeled in (True, False)
     ),
     # 4 GPUs until 04:00 and 8 from there on; one is held all along: 1/4 of the machine, then 1/8
     case(
         "GPUs added at noon as a label says", ONE_OF_EIGHT, ADDED, without(4, 7, 4), FOUR_FIRST,
-        relabel("kube_node_labels", {"label_nvidia_com_gpu_count": "4"}, None, (0, 4)),
+        relabel("kube_node_labels", "label_nvidia_com_gpu_count=4", "", (0, 4)),
     ),
     case("GPUs added at noon as uuids say", ONE_OF_EIGHT, ADDED, without(4, 7, 4), FOUR_FIRST, NO_COUNT),
     # of a g6.12xlarge only two GPUs show until 04:00: it has four, and two of them are unavailable for 4 h
@@ -135,10 +138,10 @@ CASES = [
     ),
     # one of two GPUs is replaced at 04:00 by one of another model: two GPUs at any time
     case(
-        "a GPU in the place of another is not one more", held([machine("w", 2)]), """
+        "a GPU in the place of another is not one more", held("w=2"), """
         gpu_model gpu_count | unallocated unallocated_cost
         A30       2         |          16               16""",
-        relabel("DCGM_.*", {"UUID": "GPU-new", "modelName": "NVIDIA A10"}, {"UUID": "GPU-w-1"}, (4, END)), NO_COUNT,
+        relabel("DCGM_.*", 'UUID=GPU-new modelName="NVIDIA A10"', "UUID=GPU-w-1", (4, END)), NO_COUNT,
     ),
     # one GPU in four slots until 04:00, in two from there on, and no labels: a slot is a quarter, then a half
     case(
@@ -152,7 +155,7 @@ CASES = [
         b   |    2           0
         -   |    0           5""",
         revalue("kube_node_status_.*", 2, PLAIN, (4, END)),
-        warnings={"missing_kube_node_labels": "", "unknown_capacity_type": "node w exports no labels"},
+        warnings="missing_kube_node_labels\nunknown_capacity_type node w exports no labels",
     ),
     # a machine registers again as `new` at 02:00; `old` stays listed, not ready
     case("a stale node object is not paid", OLD_AND_NEW, STALE, board("old|new"), warnings=SAME),
@@ -179,7 +182,7 @@ CASES = [
     ),
     # one provider id, but each node's exporter measures a GPU of its own
     case(
-        "other GPUs are another machine", held([machine("x", 1), machine("y", 1)]), """
+        "other GPUs are another machine", held("x=1 y=1"), """
         node | unallocated_cost
         x    |                8
         y    |                8""",
@@ -187,26 +190,26 @@ CASES = [
     ),
     # two nodes without a common id whose exporters measure the same GPU
     case(
-        "one GPU is one machine", held([machine("x", 1), machine("y", 1)]), """
+        "one GPU is one machine", held("x=1 y=1"), """
         | capacity node_cost
         |        8         8""",
-        relabel("DCGM_.*", {"UUID": "GPU-of-both"}), relabel("kube_node_info", {"system_uuid": None}),
-        warnings={"shared_machine": ""},
+        relabel("DCGM_.*", "UUID=GPU-of-both"), relabel("kube_node_info", "system_uuid="),
+        warnings="shared_machine",
     ),
     # two clusters without a label to tell them apart both have a node w: it is left out, v is not
     case(
         "two machines of one name are not collected", V_AND_W, """
         node pod | held cost
         v    a   |    8    8""",
-        cloud("i-1", "w"), second_w(), warnings={"twofold_node": "node w is two machines"},
+        cloud("i-1", "w"), second_w(), warnings="twofold_node node w is two machines",
         gaps="partial 0 8 nodes: two machines at once are named w",
     ),
     # from 05:00 to 06:00 a second machine is w, too
     case(
-        "a name of two machines for an hour leaves out that hour", held([machine("w", 1)], "a | w | 0 | 0 | 8"), """
+        "a name of two machines for an hour leaves out that hour", held("w=1", "a | w | 0 | 0 | 8"), """
         node pod | held cost
         w    a   |    7    7""",
-        cloud("i-1"), second_w(5, 6), warnings={"twofold_node": "node w is two machines"},
+        cloud("i-1"), second_w(5, 6), warnings="twofold_node node w is two machines",
         gaps="partial 5 6 nodes: two machines at once are named w",
     ),
     # Neuron cores are numbered on each machine: i-1 and i-2 both have a core 0
@@ -215,7 +218,7 @@ CASES = [
         node | unallocated unallocated_cost
         v    |           8                8
         w    |           8                8""",
-        relabel("DCGM_.*", {"UUID": None, "neuroncore": "0", "__name__": "neuroncore_utilization_ratio"}),
+        relabel("DCGM_.*", "UUID= neuroncore=0 __name__=neuroncore_utilization_ratio"),
     ),
     # both `old` and, from 02:00, `new` measure one GPU: the pod on `new` pays its 4 of 8 hours
     case(
@@ -225,11 +228,11 @@ CASES = [
         old  -   |    0           2    0                2
         new  a   |    4           0    4                0
         new  -   |    0           2    0                2""",
-        relabel("DCGM_.*", {"UUID": "GPU-of-both"}), warnings=SAME,
+        relabel("DCGM_.*", "UUID=GPU-of-both"), warnings=SAME,
     ),
     # the node w is deleted at 03:00 and another machine is w from then on
     case(
-        "a node created again is one machine after the other", held([machine("w", 1)]), """
+        "a node created again is one machine after the other", held("w=1"), """
         node | unallocated unallocated_cost
         w    |           8                8""",
         cloud("i-1", hours=(0, 3)), cloud("i-2", hours=(3, END)),
@@ -237,10 +240,10 @@ CASES = [
     # from 03:00 to 04:00 series have no cluster label, and stand in the server's own cluster
     case(
         "a cluster label lost for an hour is paid once", LABEL_LOST, "pod | held cost\na | 8 8", cloud("i-1"), strays=(3, 4),
-        gaps=GAPS,
+        gaps="bridged 3 4",
     ),
     case(
         "a cluster label lost for an hour is paid once stray", LABEL_LOST, "pod | held", series=list,
-        warnings={"shared_machine": "node w is the same machine as node w of cluster a-cluster-label-lost-for-an-hour-is"},
+        warnings="shared_machine node w is the same machine as node w of cluster a-cluster-label-lost-for-an-hour-is",
     ),
 ]  # fmt: skip

@@ -26,10 +26,10 @@ ALONE = [case("unseen", UNSEEN, """
     pod   | held active idle
     train |   56     28   28""", series=lambda: scrape(UNSEEN), gaps="not_collected 5 15")]  # fmt: skip
 BRIDGED = [
-    paused("a pause longer than max_bridge is not charged", "23.5", "190", stopped_node="0.5 h of node box-1 are not charged"),
+    paused("a pause longer than max_bridge is not charged", "23.5", "190", "stopped_node 0.5 h of node box-1 are not charged"),
     held(
         "silences longer than max_bridge", day((5, 6), (10, 14)), "76 18 8", "760",
-        gaps=("not_collected 5 6", "not_collected 10 14"),
+        gaps="not_collected 5 6, not_collected 10 14",
     ),
     case(
         "each pod is of the team that its own label names",
@@ -65,10 +65,10 @@ def basis(name: str, table: str, *changes: Edit, **more: Any) -> Any:
 
 
 SCAD = "[activity]\ndevice_scale = 100\n"
-HOST = {"resource": "cpu|memory"}
+HOST = "resource=cpu|memory"
 #: $1.42 an hour: 0.90 for the GPU, 0.36 for the cores and 0.16 for the memory.
 SCAD_BOOK = [",,,g5.xlarge,on_demand,1.42,USD,", ",,,g6.12xlarge,on_demand,4.80,USD,"]
-NEEDS = {"basis_needs_requests": ""}
+NEEDS = "basis_needs_requests"
 SPLIT = [
     basis("cores and memory are paid by request", "a | 4.64 0\nb | 0.52 0\n- | 0 0.52"),
     basis("no capacity and no request of cores and memory", "a | 5.68 0", drop(".*", HOST), warnings=NEEDS),
@@ -92,10 +92,9 @@ SPLIT = [
     # percentages under the other name are found by their values
     measured(
         "a setting settles the scale of its own name alone", WHOLE, to_ratio((3, 99)), scale(UTIL, 0.01), drop(ENGINE),
-        warnings=NEEDS | {
-            "activity_scale": f"cluster CLUSTER: {RATIO} of 4 GPU(s), on w holds percentages under the name of a ratio: read as "
-            "percentages; fix: None"
-        },
+        warnings=f"""{NEEDS}
+            activity_scale cluster CLUSTER: {RATIO} of 4 GPU(s), on w holds percentages under the name of a ratio: read as percentages; fix: None
+        """,  # noqa: E501
     ),
 ]  # fmt: skip
 #: With the basis `node`, the GPU pays all.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from tests.fleets.case import Case, Edit, alone, case, drop
 from tests.replay.cases.words import at, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.series import Series
-from tests.text_tables import words
+from tests.text_tables import text_rows, words
 
 L4 = "g6.12xlarge"
 BARE = {"dcgm": False, "gfd": False, "instance_type": "box.large"}
@@ -51,17 +50,15 @@ def fraction(
     )
 
 
-def held(
-    name: str, described: Fleet, figures: Mapping[str, float | str], *changes: Edit, **more: Any
-) -> Case:
+def held(name: str, described: Fleet, figures: str, *changes: Edit, **more: Any) -> Case:
     """A case of no more than what pods hold."""
-    rows = [f"{pod} | {hours}" for pod, hours in figures.items()]
+    rows = [f"{pod} | {hours}" for pod, hours in words(figures).items()]
     return case(name, described, "\n".join(["pod | held", *rows]), *changes, **more)
 
 
 # a claim of six hours that a second pod joins for the first three: 1.5 + 3 and 1.5
 SHARED = alone(6, L4, claiming("long", 0, 6), claiming("short", 0, 3), util="w | 0 | 0 | 6")
-SPLIT = {"long": 4.5, "short": 1.5}
+SPLIT = "long=4.5 short=1.5"
 
 
 def odd(name: str, resource: str, count: int, end: float, **more: Any) -> dict[str, Any]:
@@ -73,10 +70,12 @@ def unlisted(instance_type: str, worth: str) -> Case:
     if instance_type != L4:
         where |= {"gpus": [], "gfd": False, "dcgm": False}
     nodes = [node("w", L4, 0, 6) | where, "g | g5.xlarge | 0 | 6"]
-    words = f"example_com_npu … 12.0 hours of it held by 1 pod of train on 1 node … {worth}"
+    said = (
+        f"unsupported_resource example_com_npu … 12.0 hours of it held by 1 pod of train on 1 node … {worth}"
+    )
     return held(
-        f"an unlisted resource on {instance_type}", fleet(6, nodes, [odd("odd", "example_com_npu", 4, 3)], {}), {},
-        warnings={"unsupported_resource": words},
+        f"an unlisted resource on {instance_type}", fleet(6, nodes, [odd("odd", "example_com_npu", 4, 3)], {}), "",
+        warnings=said,
     )  # fmt: skip
 
 
@@ -93,7 +92,7 @@ def reserved(labeled: bool) -> Case:
     ]
     return held(
         f"a reservation whose pod is hidden holds {'with' if labeled else 'without'} groups", alone(6, L4, *pods),
-        {"half": 2, "reservation-1": 4}, warnings={"hidden_fractions": tuple(texts)},
+        "half=2 reservation-1=4", warnings={"hidden_fractions": tuple(texts)},
     )  # fmt: skip
 
 
@@ -105,9 +104,22 @@ def hami(units: int, labels: dict[str, str], gpus: str, guessed: bool) -> Case:
     ]  # fmt: skip
     name = f"a pod of HAMi beside {units} units{' with a label' if labels else ''}"
     return held(
-        name, fleet(6, nodes, [part, "other | b | 0 | 0 | 6"], {}), {"part": 1.8, "other": gpus},
-        warnings={"guessed_share": ""} if guessed else {},
+        name, fleet(6, nodes, [part, "other | b | 0 | 0 | 6"], {}), f"part=1.8 other={gpus}",
+        warnings="guessed_share" if guessed else "",
     )  # fmt: skip
+
+
+#: Devices and fraction of an annotation, and the GPUs that it is worth.
+CUT = """
+2     | 0.5 | 1
+nan   | 0.5 | 0.5
+inf   | 0.5 | 0.5
+-3    | 0.5 | 0.5
+1e300 | 0.5 | 0.5
+1000  | 1   | 4
+1     | 7   | 1
+2     | nan | 0
+"""
 
 
 def cut(devices: str, numbers: str, gpus: float) -> Case:
@@ -118,7 +130,7 @@ def cut(devices: str, numbers: str, gpus: float) -> Case:
     )
     if gpus == 4:
         said["over_allocated"] = ""  # with the other pod
-    figures = {"whole": 4.0} | ({"odd": 4 * gpus} if gpus else {})
+    figures = "whole=4" + (f" odd={4 * gpus}" if gpus else "")
     return held(f"{numbers} of {devices} devices", alone(6, L4, *pods), figures, warnings=said)
 
 
@@ -126,28 +138,27 @@ CASES = [
     held("a claim is split among those that run at each moment", SHARED, SPLIT, given("shared", "gpu-0")),
     held("the exporter's claim holds for all its pods", SHARED, SPLIT, drop("DCGM_.*"), exported),
     held(
-        "a claim that the exporter alone knows may have other pods", SHARED, {"long": 6},
+        "a claim that the exporter alone knows may have other pods", SHARED, "long=6",
         drop("DCGM_.*|kube_pod_resourceclaim_info"), exported,
-        warnings={"unknown_claim_pods": "namespace train are known from dcgm-exporter alone … (6.0 GPU-hours of 1 pod"},
+        warnings="unknown_claim_pods namespace train are known from dcgm-exporter alone … (6.0 GPU-hours of 1 pod",
     ),
     held(
         "slices of claims", alone(6, "p5.48xlarge", claiming("slice", 0, 6, "a"), claiming("two", 0, 3, "b")),
-        {"slice": "6/7", "two": 6}, given("a", "gpu-1-mig-1g10gb-19-0"), given("b", "gpu-2", "gpu-3"),
+        "slice=6/7 two=6", given("a", "gpu-1-mig-1g10gb-19-0"), given("b", "gpu-2", "gpu-3"),
     ),
     held(
-        "a claim that nothing ties to a device", alone(6, L4, claiming("lost", 1, 5), claiming("net", 0, 6, "nic")), {},
-        given("nic", "eth-1", driver="dra.net"), warnings={"unplaced_claim": "train … 4.0 GPU-hours of 1 pod"},
+        "a claim that nothing ties to a device", alone(6, L4, claiming("lost", 1, 5), claiming("net", 0, 6, "nic")), "",
+        given("nic", "eth-1", driver="dra.net"), warnings="unplaced_claim train … 4.0 GPU-hours of 1 pod",
     ),
     unlisted(L4, "7.20 USD"), unlisted("box.large", "3.00 USD"), unlisted("strange", "no price"),
     held(
         "reservations whose pods are hidden",
-        alone(6, L4, "reservation-0 | w | 0 | 0 | 4 | kai-resource-reservation", fraction("half")), {"reservation-0": 4},
+        alone(6, L4, "reservation-0 | w | 0 | 0 | 4 | kai-resource-reservation", fraction("half")), "reservation-0=4",
         drop("kube_pod_annotations"),
-        warnings={"hidden_fractions": "kai-resource-reservation … 4.0 GPU-hours of 1 pod … pods=[gpu-fraction,gpu-memory"},
+        warnings="hidden_fractions kai-resource-reservation … 4.0 GPU-hours of 1 pod … pods=[gpu-fraction,gpu-memory",
     ),
     reserved(True), reserved(False),
-    cut("2", "0.5", 1), cut("nan", "0.5", 0.5), cut("inf", "0.5", 0.5), cut("-3", "0.5", 0.5), cut("1e300", "0.5", 0.5),
-    cut("1000", "1", 4), cut("1", "7", 1), cut("2", "nan", 0),
+    *(cut(devices, numbers, float(gpus)) for devices, numbers, gpus in text_rows(CUT)),
     held(
         "a family that cannot be split counts whole",
         alone(
@@ -155,7 +166,7 @@ CASES = [
             odd("memory", "huawei_com_Ascend310P", 1, 3, asks={"huawei_com_Ascend310P_memory": 3072}),
             of={**BARE, "shared_resource": "huawei_com_Ascend310P"},
         ),
-        {"template": 3, "memory": 3},
+        "template=3 memory=3",
         warnings={"unsplit_resource": tuple(f"huawei_com_ascend310p_{part} … 3.0 GPU-hours" for part in ("4c", "memory"))},
     ),
     case(
@@ -176,6 +187,6 @@ CASES = [
             **BARE, "labels": {"label_gpu_intel_com_device_count": 2}, "shared_resource": "gpu_intel_com_i915",
             "offers": {"gpu_intel_com_i915": 8, "gpu_intel_com_i915_monitoring": 1, "gpu_intel_com_memory_max": 48_000_000_000},
         }),
-        {"slot": 1.5},
+        "slot=1.5",
     ),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -25,7 +26,6 @@ OCTOBER = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
 OCTOBER_END = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000)
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
-TABLES = "nodes allocations node_hourly cost_hourly collected coverage_gaps warnings loads"
 FAMILIES = ["nodes", "pods", "requests", "phases"]
 SILENT = "kube-state-metrics was silent"
 EVER = (0, 2**63 - 1)
@@ -46,9 +46,7 @@ def _exact(number: float) -> Decimal:
 class Fleet:
     """Rows to insert, by table; made by `node`, `pod` and `cell`."""
 
-    rows: dict[str, list[tuple[Any, ...]]] = field(
-        default_factory=lambda: {table: [] for table in TABLES.split()}
-    )
+    rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: defaultdict(list))
     prices: dict[int, tuple[Decimal, float, str, date | None]] = field(default_factory=dict)
 
     def node(

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.replay.billing import DAY, HOUR, Charge
-from tests.text_tables import columns, text_rows, words
+from tests.text_tables import columns, text_rows
 from tests.unit.bills import csv_text, snake
 
 ACCOUNT = "444455556666"
@@ -154,40 +154,41 @@ def _gcp_rows(charge: Charge) -> list[dict[str, Any]]:
         Network Internet Data Transfer Out from Netherlands | 0.02 | {2**30} | bytes | 1 | gibibyte
         SSD backed PD Capacity in Netherlands | 0.05 | {2**30} | byte-seconds | 1 | gibibyte month
     """)  # noqa: E501
-    return [
-        {
+    found = []
+    for place, (sku, cost, amount, unit, priced, pricing_unit) in enumerate(parts):
+        row = json.loads(f"""{{
             "billing_account_id": "01AAAA-BBBBBB-CCCCCC",
-            "service": {"id": "6F81-5844-456A", "description": "Compute Engine"},
-            "sku": {"id": f"{place:04}-0000-0000", "description": sku},
-            "usage_start_time": f"{_utc(charge.start):%Y-%m-%dT%H:%M:%SZ}",
-            "usage_end_time": f"{_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}",
-            "project": {"id": "a-project", "name": "A project", "number": "1"},
-            "labels": [{"key": "goog-k8s-cluster-name", "value": charge.node["cluster"]}],
+            "service": {{"id": "6F81-5844-456A", "description": "Compute Engine"}},
+            "sku": {{"id": "{place:04}-0000-0000", "description": "{sku}"}},
+            "usage_start_time": "{_utc(charge.start):%Y-%m-%dT%H:%M:%SZ}",
+            "usage_end_time": "{_utc(charge.start + charge.length):%Y-%m-%dT%H:%M:%SZ}",
+            "project": {{"id": "a-project", "name": "A project", "number": "1"}},
+            "labels": [{{"key": "goog-k8s-cluster-name", "value": "{charge.node["cluster"]}"}}],
             "system_labels": [
-                {"key": "compute.googleapis.com/machine_spec", "value": kind},
-                {"key": "compute.googleapis.com/cores", "value": str(cores)},
+                {{"key": "compute.googleapis.com/machine_spec", "value": "{kind}"}},
+                {{"key": "compute.googleapis.com/cores", "value": "{cores}"}}
             ],
-            "location": {"location": zone, "country": "NL", "region": region, "zone": zone},
-            "export_time": f"{_utc(charge.start + 3 * HOUR):%Y-%m-%dT%H:%M:%SZ}",
-            # a discount on usage is part of what it costs, a promotion is not
-            "cost": float(cost) * 2 if place == 2 else float(cost),
+            "location": {{"location": "{zone}", "country": "NL", "region": "{region}", "zone": "{zone}"}},
+            "export_time": "{_utc(charge.start + 3 * HOUR):%Y-%m-%dT%H:%M:%SZ}",
+            "cost": {float(cost)},
             "currency": "USD",
             "currency_conversion_rate": 1,
-            "usage": {
-                **words(f'unit={unit} pricing_unit="{pricing_unit}"'),
-                "amount": int(amount),
-                "amount_in_pricing_units": float(priced),
-            },
-            "credits": json.loads(_CREDITS.replace("COST", cost)) if place == 2 else [],
-            "invoice": {"month": f"{_utc(charge.start):%Y%m}"},
+            "usage": {{
+                "unit": "{unit}", "pricing_unit": "{pricing_unit}", "amount": {amount}, "amount_in_pricing_units": {float(priced)}
+            }},
+            "credits": [],
+            "invoice": {{"month": "{_utc(charge.start):%Y%m}"}},
             "cost_type": "regular",
-            "resource": {
-                "name": name,
-                "global_name": f"//compute.googleapis.com/projects/a-project/zones/{zone}/instances/{name}",
-            },
-        }
-        for place, (sku, cost, amount, unit, priced, pricing_unit) in enumerate(parts)
-    ]
+            "resource": {{
+                "name": "{name}",
+                "global_name": "//compute.googleapis.com/projects/a-project/zones/{zone}/instances/{name}"
+            }}
+        }}""")
+        # a discount on usage is part of what it costs, a promotion is not
+        if place == 2:
+            row |= {"cost": float(cost) * 2, "credits": json.loads(_CREDITS.replace("COST", cost))}
+        found.append(row)
+    return found
 
 
 _CREDITS = """[

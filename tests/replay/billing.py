@@ -81,17 +81,14 @@ def by_day(hours: Iterable[Charge]) -> list[Charge]:
     days = defaultdict(list)
     for charge in hours:
         days[charge.machine, charge.option, charge.start // DAY].append(charge)
-    return [
-        replace(
-            told[0],
-            start=told[0].start // DAY * DAY,
-            length=DAY,
-            seconds=sum(charge.seconds for charge in told),
-            cost=sum((charge.cost for charge in told), Decimal(0)),
-            list_cost=sum((charge.list_cost for charge in told), Decimal(0)),
-        )
-        for told in days.values()
-    ]
+    found = []
+    for first, *others in days.values():
+        sums = {
+            name: sum((getattr(one, name) for one in others), getattr(first, name))
+            for name in ("seconds", "cost", "list_cost")
+        }
+        found.append(replace(first, start=first.start // DAY * DAY, length=DAY, **sums))
+    return found
 
 
 def _money(value: Decimal) -> Decimal:

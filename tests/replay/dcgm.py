@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.replay.fleet import Fleet, device_key, has_cluster_label, is_on
 from tests.replay.series import Clock, Recorder, Values
-from tests.text_tables import words
+from tests.text_tables import columns, words
 
 Item = dict[str, Any]
 
@@ -24,18 +24,17 @@ def dcgm(fleet: Fleet, out: Recorder, base: Item, ticks: Clock, lean: bool) -> N
         target |= {"cluster": node["cluster"]} if has_cluster_label(fleet) else {}
         for number, uuid in enumerate(node["gpus"]):
             for part in node.get("mig", {}).get(uuid, [{}]):
-                labels = {
-                    **target,
-                    "gpu": number,
-                    "UUID": uuid,
-                    "pci_bus_id": f"00000000:{32 + number:02X}:00.0",
-                    "device": f"nvidia{number}",
-                    "modelName": node["gpu_model"],
-                    "GPU_I_PROFILE": part.get("profile"),
-                    "GPU_I_ID": part.get("gi"),
-                    fleet.get("hostname_label", "Hostname"): node["name"],
-                    "DCGM_FI_DRIVER_VERSION": "570.172.08",
-                }
+                labels = target | columns(f"""
+                    gpu                     {number}
+                    UUID                    {uuid}
+                    pci_bus_id              00000000:{32 + number:02X}:00.0
+                    device                  nvidia{number}
+                    modelName               {node["gpu_model"]}
+                    GPU_I_PROFILE           {part.get("profile", "")}
+                    GPU_I_ID                {part.get("gi", "")}
+                    {fleet.get("hostname_label", "Hostname")}  {node["name"]}
+                    DCGM_FI_DRIVER_VERSION  570.172.08
+                """)
                 device = {"uuid": uuid, "gi": part.get("gi")}
                 _device(fleet, out, node, device, labels, seen, lean)
 

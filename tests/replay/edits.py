@@ -12,8 +12,10 @@ import numpy as np
 
 from tests.replay.cases.words import MORNING
 from tests.replay.series import Recorder, Series
+from tests.text_tables import words
 
-Labels = Mapping[str, str | None]
+#: Labels and their values, or the words for them: `pod=a node=`, of which the second has no value.
+Labels = Mapping[str, str | None] | str
 Hours = tuple[float, float]
 ALWAYS = (-math.inf, math.inf)
 #: What is another on every machine and GPU.
@@ -23,11 +25,7 @@ _OWN = set(_IDS.split())
 
 
 def relabel(
-    series: list[Series],
-    metrics: str,
-    changes: Labels,
-    where: Mapping[str, str] | None = None,
-    hours: Hours = ALWAYS,
+    series: list[Series], metrics: str, changes: Labels, where: Labels = "", hours: Hours = ALWAYS
 ) -> list[Series]:
     """Changes labels (None takes one away) of the samples in [from, to) hours of the series that are meant.
 
@@ -49,11 +47,7 @@ def move(series: list[Series], cluster: str, provider_ids: bool = True) -> list[
 
 
 def revalue(
-    series: list[Series],
-    metrics: str,
-    value: float,
-    where: Mapping[str, str] | None = None,
-    hours: Hours = ALWAYS,
+    series: list[Series], metrics: str, value: float, where: Labels = "", hours: Hours = ALWAYS
 ) -> list[Series]:
     """Gives the samples that are meant another value."""
     return _edited(
@@ -63,19 +57,17 @@ def revalue(
 
 def scale(series: list[Series], metrics: str, factor: float) -> list[Series]:
     """Multiplies the values of a metric."""
-    return _edited(series, metrics, None, ALWAYS, lambda part: [replace(part, values=part.values * factor)])
+    return _edited(series, metrics, "", ALWAYS, lambda part: [replace(part, values=part.values * factor)])
 
 
-def drop(
-    series: list[Series], metrics: str, where: Mapping[str, str] | None = None, hours: Hours = ALWAYS
-) -> list[Series]:
+def drop(series: list[Series], metrics: str, where: Labels = "", hours: Hours = ALWAYS) -> list[Series]:
     """Takes the samples that are meant away."""
     return _edited(series, metrics, where, hours, lambda _: [])
 
 
 def duplicate(series: list[Series], metrics: str, changes: Labels) -> list[Series]:
     """Adds a copy with other labels of every series that is meant."""
-    return _edited(series, metrics, None, ALWAYS, lambda part: [part, _changed(part, changes)])
+    return _edited(series, metrics, "", ALWAYS, lambda part: [part, _changed(part, changes)])
 
 
 def switch(before: list[Series], after: list[Series], hour: float) -> list[Series]:
@@ -85,21 +77,17 @@ def switch(before: list[Series], after: list[Series], hour: float) -> list[Serie
 
 def thin(series: list[Series], seconds: int, hours: Hours) -> list[Series]:
     """Leaves of the samples in [from, to) hours those that a scrape every so many seconds would have brought."""
-    return _edited(series, ".*", None, hours, lambda part: [part.where(part.times % (1000 * seconds) == 0)])
+    return _edited(series, ".*", "", hours, lambda part: [part.where(part.times % (1000 * seconds) == 0)])
 
 
 def _edited(
-    series: list[Series],
-    metrics: str,
-    where: Mapping[str, str] | None,
-    hours: Hours,
-    edit: Callable[[Series], list[Series]],
+    series: list[Series], metrics: str, where: Labels, hours: Hours, edit: Callable[[Series], list[Series]]
 ) -> list[Series]:
     since, until = (1000 * (MORNING + 3600 * hour) for hour in hours)
-    tests = {"__name__": metrics, **(where or {})}
+    tests = {"__name__": metrics, **_labels(where)}
     parts = []
     for one in series:
-        if all(re.fullmatch(pattern, one.labels.get(label, "")) for label, pattern in tests.items()):
+        if all(re.fullmatch(pattern or "", one.labels.get(label, "")) for label, pattern in tests.items()):
             inside = (one.times >= since) & (one.times < until)
             parts += [one.where(~inside), *edit(one.where(inside))]
         else:
@@ -107,8 +95,14 @@ def _edited(
     return _merged(parts)
 
 
+def _labels(told: Labels) -> Mapping[str, str | None]:
+    return words(told) if isinstance(told, str) else told
+
+
 def _changed(one: Series, changes: Labels) -> Series:
-    labels = {label: value for label, value in {**one.labels, **changes}.items() if value is not None}
+    labels = {
+        label: value for label, value in {**one.labels, **_labels(changes)}.items() if value is not None
+    }
     return replace(one, labels=labels)
 
 

@@ -163,37 +163,34 @@ def node_labels(node: Item) -> Item:
         if node.get("beta_labels")
         else ("topology_kubernetes_io", "node_kubernetes_io")
     )
-    labels = {
-        f"label_{kind}_instance_type": node["instance_type"],
-        f"label_{place}_region": node["region"],
-        f"label_{place}_zone": node["zone"],
-        capacity: spelled.get(node["capacity_type"]),
-    }
+    labels: Item = columns(f"""
+        label_{kind}_instance_type  {node["instance_type"]}
+        label_{place}_region        {node["region"]}
+        label_{place}_zone          {node["zone"]}
+        {capacity}                  {spelled.get(node["capacity_type"], "")}
+    """)
     replicas, product = node.get("replicas", 1), node["gpu_model"].replace(" ", "-")
     if "gke_partition" in node or "gke_shared_clients" in node:
-        labels |= {
-            "label_cloud_google_com_gke_accelerator": node.get("gke_accelerator", product.lower()),
-            "label_cloud_google_com_gke_gpu_partition_size": node.get("gke_partition"),
-            "label_cloud_google_com_gke_max_shared_clients_per_gpu": node.get("gke_shared_clients"),
-            "label_cloud_google_com_gke_gpu_sharing_strategy": "time-sharing"
-            if "gke_shared_clients" in node
-            else None,
-        }
+        labels |= columns(f"""
+            label_cloud_google_com_gke_accelerator                 {node.get("gke_accelerator", product.lower())}
+            label_cloud_google_com_gke_gpu_partition_size          {node.get("gke_partition", "")}
+            label_cloud_google_com_gke_max_shared_clients_per_gpu  {node.get("gke_shared_clients", "")}
+            label_cloud_google_com_gke_gpu_sharing_strategy        {"time-sharing" if "gke_shared_clients" in node else ""}
+        """)
     elif node.get("gfd", True) and node["gpus"] and plain_resource(node) != "amd_com_gpu":
         single = node.get("mig_single")
         cut = len([s for slices in node.get("mig", {}).values() for s in slices])
-        labels |= {
-            "label_nvidia_com_gpu_present": "true",
-            "label_nvidia_com_gpu_product": product
-            + (f"-MIG-{single}" if single else "")
-            + ("-SHARED" if replicas > 1 and plain_resource(node) == "nvidia_com_gpu" else ""),
-            "label_nvidia_com_gpu_count": cut if single else len(node["gpus"]),
-            "label_nvidia_com_gpu_replicas": replicas,
-            "label_nvidia_com_gpu_sharing_strategy": node.get("sharing", "time-slicing")
-            if replicas > 1
-            else "none",
-            "label_nvidia_com_mig_strategy": "single" if single else "mixed" if node.get("mig") else None,
-        }
+        product += f"-MIG-{single}" if single else ""
+        if replicas > 1 and plain_resource(node) == "nvidia_com_gpu":
+            product += "-SHARED"
+        labels |= columns(f"""
+            label_nvidia_com_gpu_present           true
+            label_nvidia_com_gpu_product           {product}
+            label_nvidia_com_gpu_count             {cut if single else len(node["gpus"])}
+            label_nvidia_com_gpu_replicas          {replicas}
+            label_nvidia_com_gpu_sharing_strategy  {node.get("sharing", "time-slicing") if replicas > 1 else "none"}
+            label_nvidia_com_mig_strategy          {"single" if single else "mixed" if node.get("mig") else ""}
+        """)
         for profile, slots in node.get("mig_replicas", {}).items():
             labels[f"label_nvidia_com_mig_{profile.replace('.', '_')}_replicas"] = slots
     return {**labels, **node.get("labels", {})}

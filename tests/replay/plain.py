@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.replay.cases.words import HEADER, at
 from tests.replay.series import Recorder, Series
-from tests.text_tables import words
+from tests.text_tables import text_rows, words
 
 MODEL = "NVIDIA A100-SXM4-80GB"
 #: Activity in percent, whatever the exporter; `as_ratios` gives it nvidia_gpu_exporter's name and unit.
@@ -71,13 +71,14 @@ def machine(
 BUSY_1: list[Busy] = [(0, 0, 6, 80), (1, 3, 4, 50)]
 BUSY_2: list[Busy] = [(1, 0, 24, 50)]
 #: Alice: 10 h and 2 h of GPU 0, 3 h and 1.5 h of GPU 1. Bob: 4 h.
-USERS: list[Users] = [
-    (0, 0, 10, "alice"),
-    (0, 10, 14, "bob"),
-    (1, 2, 5, "alice"),
-    (1, 7, 8.5, "alice"),
-    (0, 20, 22, "alice"),
-]
+_USERS = """
+0 | 0  | 10  | alice
+0 | 10 | 14  | bob
+1 | 2  | 5   | alice
+1 | 7  | 8.5 | alice
+0 | 20 | 22  | alice
+"""
+USERS = [(int(gpu), float(start), float(end), name) for gpu, start, end, name in text_rows(_USERS)]
 
 
 def boxes(users: Iterable[Users] = (), labels: Iterable[str] = ("box-1", "box-2")) -> list[Series]:

@@ -40,20 +40,9 @@ def by_pod(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> dict[
     """Figures of every pod in the period, by (cluster, namespace, pod, uid)."""
     found = defaultdict(Figures)
     with store.read() as con:
-        for (
-            where,
-            namespace,
-            pod,
-            uid,
-            spot,
-            allocated,
-            active,
-            idle,
-            unmeasured,
-            cost,
-            idle_cost,
-        ) in con.execute(_PODS, {"from_ms": from_ms, "to_ms": to_ms, "cluster": cluster}).fetchall():
-            found[where, namespace, pod, uid] += Figures(
+        rows = con.execute(_PODS, {"from_ms": from_ms, "to_ms": to_ms, "cluster": cluster}).fetchall()
+        for *key, spot, allocated, active, idle, unmeasured, cost, idle_cost in rows:
+            found[tuple(key)] += Figures(
                 allocated_gpu_hours=_hours(allocated),
                 active_gpu_hours=_hours(active),
                 idle_gpu_hours=_hours(idle),
@@ -68,7 +57,7 @@ def by_pod(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> dict[
 def total(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> Figures:
     """The figures of everything in the period, or of the clusters whose names match."""
     with store.read() as con:
-        row = con.execute(_TOTAL, {"from_ms": from_ms, "to_ms": to_ms, "cluster": cluster}).fetchall()[0]
+        (row,) = con.execute(_TOTAL, {"from_ms": from_ms, "to_ms": to_ms, "cluster": cluster}).fetchall()
     unallocated, unavailable, unallocated_cost, capacity, over, node_cost = row
     nodes = Figures(
         unallocated_gpu_hours=_hours(unallocated),

@@ -169,10 +169,7 @@ class Clusters:
     ) -> None:
         self.names = {name: f"hpc{number}x" for number, name in enumerate(scenes)}
         (folder / "prices.csv").write_text(f"{HEADER}\n{book}\n")
-        (folder / "gpucost.toml").write_text(f'store = "a.duckdb"\n[prices]\nbook = "prices.csv"\n{settings}')
-        self.config = load_config(folder / "gpucost.toml", environ={}, cwd=folder)
-        self.store = Store(self.config.store)
-        self._rows: dict[str, list[Row]] = {}
+        self._configure(folder, "a", settings)
         series = [moved for name, one in scenes.items() for moved in move(one.series, self.names[name])]
         for number in range(max((len(one.loads) for one in scenes.values()), default=0)):
             with self.at_once():
@@ -184,6 +181,13 @@ class Clusters:
         if series:
             nodes = [{"cluster": name, "name": "n1"} for name in self.names.values()]
             load_series(fleet(2, nodes, [], {}), series, self.config)
+
+    def _configure(self, folder: Path, name: str, settings: str) -> None:
+        path = folder / f"{name}.toml"
+        path.write_text(f'store = "{name}.duckdb"\n[prices]\nbook = "prices.csv"\n{settings}')
+        self.config = load_config(path, environ={}, cwd=folder)
+        self.store = Store(self.config.store)
+        self._rows: dict[str, list[Row]] = {}
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -210,10 +214,7 @@ class Clusters:
     def copy(self, settings: str) -> Clusters:
         """The same clusters in another store, with other settings."""
         other = copy(self)
-        path = self.config.store.with_name("other.toml")
-        path.write_text(f'store = "b.duckdb"\n[prices]\nbook = "prices.csv"\n{settings}')
-        other.config = load_config(path, environ={}, cwd=path.parent)
-        other.store, other._rows = Store(other.config.store), {}
+        other._configure(self.config.store.parent, "b", settings)
         copyfile(self.config.store, other.config.store)
         return other
 

@@ -1,4 +1,4 @@
-"""What a corrected bill changes about time that was not collected; the figures are fleets: tests/fleets/coverage.py."""
+"""What a corrected bill changes about time that was not collected; the figures are fleets: tests/fleets/coverage_bills.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from gpucost import pipeline
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
-from tests.fleets.coverage import cur, day, own
+from tests.fleets.coverage import day
+from tests.fleets.coverage_bills import cur, own
 from tests.replay.cases.words import BOOK, HEADER, at
 from tests.replay.load import load, write_config
 from tests.replay.result import unpaid
