@@ -121,6 +121,11 @@ class SlurmCluster:
             for table, columns in text_rows(_MOMENTS)
             for column in columns.split()
         ]
+        # slurmdbd has rolled an hour up that ended meanwhile
+        changes += [
+            f"delete from {CLUSTER}_assoc_usage_{span}_table"  # noqa: S608
+            for span in ("hour", "day", "month")
+        ]
         oldest = f"unix_timestamp() - {back + 7200}"
         rollups = ", ".join(f"{name}_rollup = {oldest}" for name in ("hourly", "daily", "monthly"))
         changes.append(f"update {CLUSTER}_last_ran_table set {rollups}")  # noqa: S608
