@@ -31,4 +31,4 @@ FROM lives AS n
 LEFT JOIN silences AS g ON g.cluster = n.cluster AND n.up_to_ms BETWEEN g.from_ms - 600000 AND g.from_ms + 600000
 LEFT JOIN sellers AS s ON s.instance_type = lower(n.instance_type)
 WHERE coalesce(n.node_id = $node_id, true)
-    AND coalesce(n.capacity_type IS DISTINCT FROM $capacity_type AND n.up_from_ms < $to_ms AND $from_ms < n.up_to_ms, true);
+    AND coalesce(n.capacity_type <> $capacity_type AND n.up_from_ms < $to_ms AND $from_ms < n.up_to_ms, true);

@@ -32,7 +32,7 @@ steps AS (
     SELECT c.*, lead(c.at_ms) OVER (PARTITION BY provider, region, zone, instance_type, instance_id ORDER BY at_ms, price_per_hour) AS next_ms
     FROM chosen AS c
 )
-SELECT provider, region, zone, instance_type, instance_id, 'spot' AS capacity_type, at_ms AS from_ms,
+SELECT provider, region, zone, instance_type, instance_id, at_ms AS from_ms,
     -- least() passes over nulls
     coalesce(least(to_ms, next_ms), known_ms + $carried_ms) AS to_ms,
     price_per_hour, currency, epoch_ms(at_ms)::DATE AS price_as_of,

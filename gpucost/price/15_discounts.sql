@@ -1,5 +1,5 @@
 -- reads: [[prices.discounts]], bound as one list per column; gpu_aliases
--- writes: discounts, what is left of a price; a null field matches anything; discount_fits (macro): whether a discount is of a seller's instance type with a GPU model, the one rule for nodes and for list prices
+-- writes: discounts, what is left of a price; a null field matches anything; discount_fits, discount_in_force (macros): whether a discount is of a seller's instance type with a GPU model, the one rule for nodes and for list prices, and of a purchase option's price from a source at a moment
 -- invariant: one row per discount, in the config's order; text is lower-cased; factor is in (0, 1)
 CREATE OR REPLACE TEMP MACRO discount_fits(discount, seller, instance_type, gpu_model) AS
     coalesce(discount.provider = seller, discount.provider IS NULL)
@@ -7,6 +7,9 @@ CREATE OR REPLACE TEMP MACRO discount_fits(discount, seller, instance_type, gpu_
     AND (discount.instance_family IS NULL OR coalesce(starts_with(instance_type, discount.instance_family)
         -- p5 is no part of p5en, nor g1 of g16; Standard_ND is one of Standard_ND96
         AND NOT regexp_matches(right(discount.instance_family, 1) || instance_type[length(discount.instance_family) + 1], '^([a-z0-9][a-z]|[0-9][0-9])$'), false));
+CREATE OR REPLACE TEMP MACRO discount_in_force(discount, option, source, at_ms) AS
+    coalesce(option IN (discount.purchase_option, discount.capacity_type), true) AND list_contains(discount.price_sources, source)
+    AND discount.from_ms <= at_ms AND at_ms < discount.to_ms;
 CREATE OR REPLACE TEMP TABLE discounts AS
 WITH bound AS (
     SELECT

@@ -22,6 +22,6 @@ JOIN price_book AS b
         OR coalesce(list_contains(string_split(n.labels[b.selector_labels[i]], ','), b.selector_values[i]), false))), true)
     AND (n.gpu_count > 0 OR NOT b.per_gpu)
 LEFT JOIN purchase_fits AS o ON o.capacity_type = n.capacity_type AND o.purchase_option = b.purchase_option
-    -- a commitment prices what it covers, and nothing that moves
-    AND NOT (n.is_moved AND o.purchase_option IN ('savings_plan', 'cud'))
+    -- commitments do not price nodes that move
+    AND (o.is_list OR NOT n.is_moved)
 WHERE b.purchase_option IS NULL OR o.capacity_type IS NOT NULL;

@@ -4,8 +4,7 @@
 CREATE OR REPLACE TEMP TABLE price_candidates AS
 WITH zones AS (
     SELECT provider, region, instance_type, from_ms, to_ms, price_per_hour, currency, price_as_of, region || ' spot history' AS origin
-    FROM spot_steps AS s
-    SEMI JOIN (FROM priced_nodes WHERE zone IS NULL OR is_moved) AS n USING (region, instance_type, capacity_type)
+    FROM spot_steps SEMI JOIN (FROM priced_nodes WHERE zone IS NULL OR is_moved) USING (region, instance_type)
     WHERE zone IS NOT NULL AND instance_id IS NULL
 ),
 edges AS (

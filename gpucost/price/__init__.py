@@ -39,7 +39,7 @@ SELECT 'billed_twice' AS code, min(source) AS subject, epoch_ms($first) AS from_
 FROM told_sides
 WHERE side IN ($one, $other)"""
 
-# Of rows of the price book that tie none prices a node that moves.
+# Rows of the price book that tie do not price a node that moves.
 _UNDECIDED = """DELETE FROM book_fits AS fit USING book_fits AS other
 WHERE other.node_id = fit.node_id AND other.specificity = fit.specificity AND other.selector <> fit.selector"""
 

@@ -71,9 +71,7 @@ FROM (
         unnest($purchase_option::VARCHAR[]) AS option, unnest($origin::VARCHAR[]) AS origin
 ) AS p
 JOIN discounts AS d ON discount_fits(d, lower(p.provider), lower(p.instance_type), p.gpu_model)
-    AND coalesce(p.option IN (d.purchase_option, d.capacity_type), true)
-    AND list_contains(d.price_sources, replace(p.origin, 'store', 'catalog'))
-    AND d.from_ms <= $now_ms AND $now_ms < d.to_ms
+    AND discount_in_force(d, p.option, replace(p.origin, 'store', 'catalog'), $now_ms)
 GROUP BY ALL"""
 
 

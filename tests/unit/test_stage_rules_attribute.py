@@ -4,7 +4,34 @@ from __future__ import annotations
 
 from tests.unit.stage_tables import rule_test
 
-test_rule = rule_test("""
+# Ten hours of a day that nothing saw; two nodes, the first of which was last seen before; and their prices by seven hours.
+UNSEEN = """\
+collected: cluster, from_ms, to_ms
+'c', 0, 5h
+'c', 15h, 24h
+
+coverage_gaps: cluster, from_ms, to_ms, kind
+'c', 5h, 15h, 'not_collected'
+
+"""
+TWO_NODES = """\
+nodes: node_id, cluster, up_from_ms, up_to_ms, gpu_count
+0, 'c', 0, 17820000, 1
+1, 'c', 0, 24h, 1
+"""
+STEPS = """\
+node_prices: node_id, from_ms, to_ms, price_per_hour, price_source
+0, 0, 7h, 0, 'bill'
+0, 7h, 14h, 7, 'bill'
+0, 14h, 15h, 14, 'bill'
+1, 0, 7h, 0, 'bill'
+1, 7h, 14h, 7, 'bill'
+1, 14h, 21h, 14, 'bill'
+1, 21h, 24h, 21, 'bill'
+"""
+
+test_rule = rule_test(
+    """
 = the newest price of a core counts of the catalog and what was collected
 attribute/basis/10_host_prices
 
@@ -238,32 +265,17 @@ SELECT node_id, from_ms, to_ms, gpu_fraction FROM basis_spans ORDER BY ALL
 # prices, here 7 hours each, are called by the hour in which they begin; a bill is shared by its nodes
 attribute/days/15_unseen_time
 
-collected: cluster, from_ms, to_ms
-'c', 0, 5h
-'c', 15h, 24h
-
-coverage_gaps: cluster, from_ms, to_ms, kind
-'c', 5h, 15h, 'not_collected'
-
+<unseen>
 billed_hours: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, instance_hours DOUBLE
 'm', 0, 24h, 28.95
 
-nodes: node_id, cluster, up_from_ms, up_to_ms, gpu_count
-0, 'c', 0, 17820000, 1
-1, 'c', 0, 24h, 1
+<two_nodes>
 
 billed_nodes: instance_key VARCHAR, node_id UBIGINT, is_scale_set BOOLEAN
 'm', 0, true
 'm', 1, true
 
-node_prices: node_id, from_ms, to_ms, price_per_hour, price_source
-0, 0, 7h, 0, 'bill'
-0, 7h, 14h, 7, 'bill'
-0, 14h, 15h, 14, 'bill'
-1, 0, 7h, 0, 'bill'
-1, 7h, 14h, 7, 'bill'
-1, 14h, 21h, 14, 'bill'
-1, 21h, 24h, 21, 'bill'
+<steps>
 ->
 SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_ratio, 3) FROM unseen_time ORDER BY ALL
 0 | 5 | 7 | 0 | 0.5
@@ -276,13 +288,7 @@ SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_r
 = unseen time: a machine is registered again while nothing is collected
 attribute/days/15_unseen_time
 
-collected: cluster, from_ms, to_ms
-'c', 0, 5h
-'c', 15h, 24h
-
-coverage_gaps: cluster, from_ms, to_ms, kind
-'c', 5h, 15h, 'not_collected'
-
+<unseen>
 billed_hours: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, instance_hours DOUBLE
 'm', 0, 24h, 20.0
 
@@ -308,32 +314,17 @@ SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_r
 = unseen time: more is billed than there is
 attribute/days/15_unseen_time
 
-collected: cluster, from_ms, to_ms
-'c', 0, 5h
-'c', 15h, 24h
-
-coverage_gaps: cluster, from_ms, to_ms, kind
-'c', 5h, 15h, 'not_collected'
-
+<unseen>
 billed_hours: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, instance_hours DOUBLE
 'm', 0, 24h, 200.0
 
-nodes: node_id, cluster, up_from_ms, up_to_ms, gpu_count
-0, 'c', 0, 17820000, 1
-1, 'c', 0, 24h, 1
+<two_nodes>
 
 billed_nodes: instance_key VARCHAR, node_id UBIGINT, is_scale_set BOOLEAN
 'm', 0, false
 'm', 1, false
 
-node_prices: node_id, from_ms, to_ms, price_per_hour, price_source
-0, 0, 7h, 0, 'bill'
-0, 7h, 14h, 7, 'bill'
-0, 14h, 15h, 14, 'bill'
-1, 0, 7h, 0, 'bill'
-1, 7h, 14h, 7, 'bill'
-1, 14h, 21h, 14, 'bill'
-1, 21h, 24h, 21, 'bill'
+<steps>
 ->
 SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_ratio, 3) FROM unseen_time ORDER BY ALL
 0 | 5 | 7 | 0 | 1
@@ -342,4 +333,7 @@ SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_r
 1 | 5 | 7 | 0 | 1
 1 | 7 | 14 | 7 | 1
 1 | 14 | 15 | 14 | 1
-""")
+""".replace("<unseen>\n", UNSEEN)
+    .replace("<two_nodes>\n", TWO_NODES)
+    .replace("<steps>\n", STEPS)
+)

@@ -4,7 +4,35 @@ from __future__ import annotations
 
 from tests.unit.stage_tables import rule_test
 
-test_rule = rule_test("""
+# Reservations of Slurm, machines, jobs and closed nodes.
+RESERVED = """\
+slurm_reservations: cluster, name, from_ms, to_ms, nodes, accounts, flags
+'c', 'r', 10, 90, ['n', 'elsewhere'], ['b', 'a', '-x', ''], []
+'c', 'q', 80, NULL, ['n'], ['z'], []
+'c', 'repair', 0, 200, ['n'], ['z'], ['MAINT']
+'c', 's', 0, 10, ['o'], [], []
+
+slurm_machines: node_id UBIGINT, cluster VARCHAR, node VARCHAR, gpu_count DOUBLE, up_from_ms BIGINT, up_to_ms BIGINT
+1, 'c', 'n', 8, 0, 100
+2, 'c', 'o', 4, 0, 100
+
+allocated: allocation_id UBIGINT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, uid VARCHAR, node_id UBIGINT, \
+resource VARCHAR, units DOUBLE, gpus DOUBLE, held_from_ms BIGINT, held_to_ms BIGINT, workload_kind VARCHAR, \
+workload VARCHAR
+
+allocated: node_id, gpus, held_from_ms, held_to_ms
+1, 3, 20, 40
+1, 8, 70, 80
+2, 4, 10, 100
+
+closed_nodes: cluster, node, from_ms, to_ms
+'c', 'n', 50, 60
+'c', 'n', 50, 65
+'c', 'o', 20, 30
+"""
+
+test_rule = rule_test(
+    """
 = a name is one machine at a time
 inventory/20_node_lifetimes
 fixture inventory
@@ -151,29 +179,7 @@ loads: kind
 settings: charge_reservations
 True
 
-slurm_reservations: cluster, name, from_ms, to_ms, nodes, accounts, flags
-'c', 'r', 10, 90, ['n', 'elsewhere'], ['b', 'a', '-x', ''], []
-'c', 'q', 80, NULL, ['n'], ['z'], []
-'c', 'repair', 0, 200, ['n'], ['z'], ['MAINT']
-'c', 's', 0, 10, ['o'], [], []
-
-slurm_machines: node_id UBIGINT, cluster VARCHAR, node VARCHAR, gpu_count DOUBLE, up_from_ms BIGINT, up_to_ms BIGINT
-1, 'c', 'n', 8, 0, 100
-2, 'c', 'o', 4, 0, 100
-
-allocated: allocation_id UBIGINT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, uid VARCHAR, node_id UBIGINT, \
-resource VARCHAR, units DOUBLE, gpus DOUBLE, held_from_ms BIGINT, held_to_ms BIGINT, workload_kind VARCHAR, \
-workload VARCHAR
-
-allocated: node_id, gpus, held_from_ms, held_to_ms
-1, 3, 20, 40
-1, 8, 70, 80
-2, 4, 10, 100
-
-closed_nodes: cluster, node, from_ms, to_ms
-'c', 'n', 50, 60
-'c', 'n', 50, 65
-'c', 'o', 20, 30
+<reserved>
 ->
 SELECT from_ms, to_ms, name, account, gpus FROM slurm_reserved ORDER BY ALL
 0 | 10 | s |  | 4
@@ -202,29 +208,7 @@ loads: kind
 settings: charge_reservations
 False
 
-slurm_reservations: cluster, name, from_ms, to_ms, nodes, accounts, flags
-'c', 'r', 10, 90, ['n', 'elsewhere'], ['b', 'a', '-x', ''], []
-'c', 'q', 80, NULL, ['n'], ['z'], []
-'c', 'repair', 0, 200, ['n'], ['z'], ['MAINT']
-'c', 's', 0, 10, ['o'], [], []
-
-slurm_machines: node_id UBIGINT, cluster VARCHAR, node VARCHAR, gpu_count DOUBLE, up_from_ms BIGINT, up_to_ms BIGINT
-1, 'c', 'n', 8, 0, 100
-2, 'c', 'o', 4, 0, 100
-
-allocated: allocation_id UBIGINT, cluster VARCHAR, namespace VARCHAR, pod VARCHAR, uid VARCHAR, node_id UBIGINT, \
-resource VARCHAR, units DOUBLE, gpus DOUBLE, held_from_ms BIGINT, held_to_ms BIGINT, workload_kind VARCHAR, \
-workload VARCHAR
-
-allocated: node_id, gpus, held_from_ms, held_to_ms
-1, 3, 20, 40
-1, 8, 70, 80
-2, 4, 10, 100
-
-closed_nodes: cluster, node, from_ms, to_ms
-'c', 'n', 50, 60
-'c', 'n', 50, 65
-'c', 'o', 20, 30
+<reserved>
 ->
 SELECT from_ms, to_ms, name, account, gpus FROM slurm_reserved ORDER BY ALL
 0 | 10 | s |  | 4
@@ -272,4 +256,5 @@ FROM slurm_users ORDER BY allocation_id
 3 | team | - | - | -
 4 |  | v | p | q
 6 | unknown | u | p | q
-""")
+""".replace("<reserved>\n", RESERVED)
+)

@@ -4,7 +4,30 @@ from __future__ import annotations
 
 from tests.unit.stage_tables import rule_test
 
-test_rule = rule_test("""
+# A machine is billed for half of an hour that was bridged.
+HALF_BILLED = """\
+coverage_gaps: cluster, from_ms, to_ms, kind
+'c', 0, 1h, 'bridged'
+
+covered_hours: cluster VARCHAR, hour BIGINT
+'c', 0
+
+nodes: node_id, cluster, up_from_ms, up_to_ms
+1, 'c', 0, 3h
+
+billed_nodes: instance_key, node_id, is_scale_set
+'i-1', 1, false
+
+billed_hours: instance_key, from_ms, to_ms, instance_hours
+'i-1', 0, 1h, 0.5
+
+collected: cluster, from_ms, to_ms
+'c', 0, 3h
+
+"""
+
+test_rule = rule_test(
+    """
 = a row that two commitments cover has a share of both fees
 collect/bill/gcp_2_shares
 
@@ -85,24 +108,7 @@ per_hour gross_per_hour currency rows first_rows
 = a node that booted in the gap stood still before that: at its end
 price/bill/65_node_stops
 
-coverage_gaps: cluster, from_ms, to_ms, kind
-'c', 0, 1h, 'bridged'
-
-covered_hours: cluster VARCHAR, hour BIGINT
-'c', 0
-
-nodes: node_id, cluster, up_from_ms, up_to_ms
-1, 'c', 0, 3h
-
-billed_nodes: instance_key, node_id, is_scale_set
-'i-1', 1, false
-
-billed_hours: instance_key, from_ms, to_ms, instance_hours
-'i-1', 0, 1h, 0.5
-
-collected: cluster, from_ms, to_ms
-'c', 0, 3h
-
+<half_billed>
 node_stops: node_id, from_ms, to_ms, reason
 1, 3599990, 1h, 'boot'
 ->
@@ -112,24 +118,7 @@ SELECT from_ms, to_ms, reason FROM node_stops
 = a node that booted in the gap stood still before that: after it
 price/bill/65_node_stops
 
-coverage_gaps: cluster, from_ms, to_ms, kind
-'c', 0, 1h, 'bridged'
-
-covered_hours: cluster VARCHAR, hour BIGINT
-'c', 0
-
-nodes: node_id, cluster, up_from_ms, up_to_ms
-1, 'c', 0, 3h
-
-billed_nodes: instance_key, node_id, is_scale_set
-'i-1', 1, false
-
-billed_hours: instance_key, from_ms, to_ms, instance_hours
-'i-1', 0, 1h, 0.5
-
-collected: cluster, from_ms, to_ms
-'c', 0, 3h
-
+<half_billed>
 node_stops: node_id, from_ms, to_ms, reason
 1, 3599990, 3600001, 'boot'
 ->
@@ -164,12 +153,12 @@ capacity_type VARCHAR, instance_id VARCHAR, machine_share DOUBLE, up_from_ms BIG
 billed_to_ms BIGINT, is_moved BOOLEAN
 1, 'aws', 'r', NULL, NULL, 'p5', 'spot', NULL, 0.5, 10, 90, 90, false
 
-spot_steps: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, capacity_type VARCHAR, \
+spot_steps: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, \
 instance_id VARCHAR, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 12), currency VARCHAR, \
 price_as_of DATE, origin VARCHAR
-'aws', 'r', 'ra', 'p5', 'spot', NULL, 0, 100, 4, 'USD', '2026-10-03', 'history'
-'aws', 'r', 'rb', 'p5', 'spot', NULL, 0, 100, 6, 'USD', '2026-10-01', 'history'
-'aws', 'r', 'rc', 'p5', 'spot', NULL, 0, 100, 9, 'USD', '2026-10-02', 'history'
+'aws', 'r', 'ra', 'p5', NULL, 0, 100, 4, 'USD', '2026-10-03', 'history'
+'aws', 'r', 'rb', 'p5', NULL, 0, 100, 6, 'USD', '2026-10-01', 'history'
+'aws', 'r', 'rc', 'p5', NULL, 0, 100, 9, 'USD', '2026-10-02', 'history'
 
 price_list: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, zone VARCHAR, \
 purchase_option VARCHAR, term_years INT, payment_option VARCHAR, offering VARCHAR, price_per_hour DECIMAL(24, 12), \
@@ -339,4 +328,5 @@ loads: kind, source, to_ms
 SELECT instance_type, price_per_hour, gpu_model, gpu_count, status FROM listed_prices ORDER BY price_per_hour
 p5 | 8 | H100 | 8 | current
 new | 9 | - | - | current
-""")
+""".replace("<half_billed>\n", HALF_BILLED)
+)

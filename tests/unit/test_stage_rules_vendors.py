@@ -6,12 +6,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpucost.catalog import load_catalog
 from gpucost.collect.bill import anthropic, azure, oci, openai
+from gpucost.config.model import Config
+from gpucost.price.discounts import load_discounts
 from tests.text_tables import named_rows, text_rows, words
 from tests.unit.stage_tables import Tables, rule_test
 
 if TYPE_CHECKING:
     from gpucost.collect.bill.formats import Format
+
+
+@pytest.fixture
+def discounts(tables: Tables) -> Tables:
+    """No discounts yet, and the macros that say what they are of."""
+    load_catalog(tables.con)
+    load_discounts(tables.con, Config.model_validate({}))
+    return tables
+
 
 test_rule = rule_test("""
 = each kind of commitment of google is called one
@@ -65,19 +77,19 @@ old_price_per_hour new_price_per_hour
 = what a machine was charged is no price of the market
 whatif/spot/market_changes
 params {"instance_types": ["p5"], "currency": "USD", "now_ms": 0}
-sql CREATE TEMP MACRO discount_fits(discount, seller, instance_type, gpu_model) AS discount.gpu_model = gpu_model
+fixture discounts
 
 listed_instances: provider VARCHAR, instance_type VARCHAR, gpu_model VARCHAR
 'aws', 'p5', 'H100'
 
-discounts: gpu_model VARCHAR, capacity_type VARCHAR, factor DECIMAL(13, 12), price_sources VARCHAR[], from_ms BIGINT, to_ms BIGINT
-'H100', NULL, 0.5, ['spot_history'], 0, 1
-'H100', 'spot', 0.5, ['catalog', 'spot_history'], 0, 1
-'H100', 'on_demand', 0.1, ['spot_history'], 0, 1
-'H100', NULL, 0.1, ['catalog'], 0, 1
-'H100', NULL, 0.1, ['spot_history'], 1, 2
-'H100', NULL, 0.1, ['spot_history'], -1, 0
-'A100', NULL, 0.1, ['spot_history'], 0, 1
+discounts: gpu_model, purchase_option, capacity_type, factor, price_sources, from_ms, to_ms
+'H100', NULL, NULL, 0.5, ['spot_history'], 0, 1
+'H100', 'spot', 'spot', 0.5, ['catalog', 'spot_history'], 0, 1
+'H100', 'on_demand', 'on_demand', 0.1, ['spot_history'], 0, 1
+'H100', NULL, NULL, 0.1, ['catalog'], 0, 1
+'H100', NULL, NULL, 0.1, ['spot_history'], 1, 2
+'H100', NULL, NULL, 0.1, ['spot_history'], -1, 0
+'A100', NULL, NULL, 0.1, ['spot_history'], 0, 1
 
 spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms, price_per_hour, currency
 'aws', 'r', 'ra', 'P5', 'Linux/UNIX', '', 10, 4, 'USD'

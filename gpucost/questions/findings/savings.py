@@ -70,16 +70,21 @@ class _Scenarios:
         self.fleet = self.commitments.marked(fleet)
 
     @cached_property
-    def _prices(self) -> tuple[Facts, dict[Place, list[rightsize.Offer]], Market]:
-        """GPU models, list prices by place, and what nodes would cost on spot."""
+    def _facts(self) -> Facts:
+        return load_facts()
+
+    @cached_property
+    def _market(self) -> Market:
         with self.store.read() as con:
-            market = read_market(con, self.config, self.period)
-        offers: dict[Place, list[rightsize.Offer]] = defaultdict(list)
+            return read_market(con, self.config, self.period)
+
+    @cached_property
+    def _offers(self) -> dict[Place, list[rightsize.Offer]]:
+        """List prices by place."""
         options = tuple(rightsize.PURCHASE.values())
         with list_prices(self.config) as listed:
-            for offer in rightsize.list_offers(listed(None, purchase_options=options)):
-                offers[offer.provider, offer.region].append(offer)
-        return load_facts(), offers, market
+            offers = rightsize.list_offers(listed(None, purchase_options=options))
+        return grouped(((offer.provider, offer.region), offer) for offer in offers)
 
     def usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
         """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""
@@ -154,19 +159,18 @@ class _Scenarios:
 
     def spot(self, question: WhatIfQuery) -> Answer:
         interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
-        _, _, market = self._prices
         query = moves.SpotQuery(
-            self.usage(question), market, interruptible=interruptible, stale_after_days=days
+            self.usage(question), self._market, interruptible=interruptible, stale_after_days=days
         )
         return spot.answer(moves.SpotOptions(), query)
 
     def share(self, question: WhatIfQuery) -> Answer:
-        return share.answer(self.usage(question), share.Sizing(), self._levels, self._prices[0])
+        return share.answer(self.usage(question), share.Sizing(), self._levels, self._facts)
 
     def rightsize(self, question: WhatIfQuery) -> Answer:
-        (facts, listed, _), usage = self._prices, self.usage(question)
+        facts, usage = self._facts, self.usage(question)
         places = dict.fromkeys((node.provider, node.region) for node in usage.fleet.nodes)
-        offers = [offer for place in places for offer in listed.get(place, ())]
+        offers = [offer for place in places for offer in self._offers.get(place, ())]
         return rightsize.answer(
             usage, rightsize.Margins(), self._levels, facts, rightsize.catalog_speeds(facts), offers
         )

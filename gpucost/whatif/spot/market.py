@@ -189,7 +189,8 @@ def read_history(
 # A node that no store has; without a region it is in the only one that has a price.
 _DESCRIBED = """
 INSERT INTO unlisted_nodes BY NAME
-SELECT 0 AS node_id, '' AS cluster, '' AS node, $now_ms AS up_from_ms, $now_ms + 1 AS up_to_ms, $gpus AS gpu_count,
+SELECT 0 AS node_id, '' AS cluster, '' AS node, '' AS capacity_type, $gpus AS gpu_count,
+    $now_ms AS up_from_ms, $now_ms + 1 AS up_to_ms,
     provider, instance_type, gpu_model, $zone AS zone, coalesce($region, (
         SELECT min(region) FROM price_list
         WHERE (provider, instance_type) = ($provider, lower($instance_type)) AND region IS NOT NULL
