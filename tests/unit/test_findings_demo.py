@@ -17,12 +17,14 @@ from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions import findings as of_findings
+from gpucost.questions.findings import savings
 from gpucost.questions.findings.kinds import Findings, WhatIfQuery
 from gpucost.questions.report.query import Query
 from gpucost.questions.waste import waste_report
 from gpucost.questions.waste.anatomy import BUCKETS
-from gpucost.questions.whatif.commitments import StoredCommitments
+from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.store.connection import Store
+from gpucost.whatif import reserve
 from gpucost.whatif.curve import counted
 from gpucost.whatif.fleet import Fleet, Scope, Usage, read_stored
 from gpucost.whatif.spot.advice import SAFE, advise
@@ -110,7 +112,7 @@ def test_commitments_are_asked_as_the_command_asks(sample: Config, fleet: Fleet,
         )
     known = StoredCommitments(sample, Store(sample.store), MONTH)
     usage = Usage(fleet, "USD", "", "", is_narrowed=False)
-    result = of_findings._commit(known, usage)
+    result = savings._Scenarios(sample, Store(sample.store), MONTH, {}).reserve(WhatIfQuery("reserve"))
     assert result.saving > 0
     found = answer(f"{WhatIfQuery('reserve').words(()).removeprefix('gpucost ')} {where}")
     assert found["saving"] == pytest.approx(float(result.saving), abs=1e-5)
@@ -118,7 +120,8 @@ def test_commitments_are_asked_as_the_command_asks(sample: Config, fleet: Fleet,
     assert best == {"p4d.24xlarge": 2, "g4dn.12xlarge": 1}
     # a finding that frees the node leaves nothing of it to commit to
     nights = counted([(MONTH.start_ms, MONTH.end_ms, 0.5)], MONTH.start_ms, MONTH.end_ms)
-    freed = of_findings._commit(known, usage, {("aws", "us-east-1", "g4dn.12xlarge"): nights})
+    demand = stored_demand(known, usage, freed={("aws", "us-east-1", "g4dn.12xlarge"): nights})
+    freed = reserve.answer(demand, period="", bought_on=MONTH.end.date(), stale_after_days=30)
     assert [row["instance_types"] for row in freed.figures["best"]] == ["p4d.24xlarge"]
     assert freed.saving < result.saving
 

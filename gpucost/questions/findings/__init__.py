@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from gpucost.options import WHOSE, Names, Option, Selection
@@ -17,18 +15,13 @@ from gpucost.render.schema import columns_of, table
 from gpucost.render.view import Document, Item, Items, Section, Table, money, text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.questions.findings.kinds import Finding, FindingChanges, Findings
     from gpucost.questions.report.query import Query
-    from gpucost.questions.whatif.commitments import StoredCommitments
     from gpucost.store.connection import Store
-    from gpucost.whatif.answer import Answer
-    from gpucost.whatif.avoidable import Key
-    from gpucost.whatif.curve import Curve
-    from gpucost.whatif.fleet import Usage
 
 # What an answer is compared with.
 Comparison = Literal["previous"]
@@ -98,19 +91,11 @@ def findings(
     with request.store.read() as con:
         for message in column(con, _WITHOUT_USERS, [request.period.start_ms, request.period.end_ms]):
             request.note(f"note: {message}")
-    shown, columns = found.findings[:top], columns_of(Finding)
-    lists = [tuple(one for one in shown if one.is_bound is is_bound) for is_bound in (False, True)]
-    sums = (
-        found.minimum_per_month,
-        found.saving_per_month,
-        found.freed_capacity_per_month,
-        found.at_most_per_month,
-        found.passed_over,
-    )
+    shown = replace(found, findings=found.findings[:top])
     with_patches = show_patches or request.format == "markdown"
     sections: list[Section] = [
         finding_items(several, settings.currency, title, with_patches=with_patches)
-        for several, title in zip(lists, ("Savings", "Upper bounds"), strict=True)
+        for title, several in (("Savings", shown.savings), ("Upper bounds", shown.upper_bounds))
         if several
     ]
     if changed:
@@ -121,8 +106,19 @@ def findings(
         currency=settings.currency,
         sections=tuple(sections),
         name="findings",
-        data=FindingsAnswer(request.period, settings.currency, *sums, lists[0], lists[1], changed),
-        flat=(columns, table(shown, columns)[1]),
+        data=FindingsAnswer(
+            request.period,
+            settings.currency,
+            found.minimum_per_month,
+            found.saving_per_month,
+            found.freed_capacity_per_month,
+            found.at_most_per_month,
+            found.passed_over,
+            shown.savings,
+            shown.upper_bounds,
+            changed,
+        ),
+        flat=table(shown.findings, columns_of(Finding)),
     )
 
 
@@ -132,13 +128,10 @@ TITLE = "What to do about it"
 def read_findings(
     config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
 ) -> Findings:
-    """The findings of a period, commitments asked of list prices, too; `tell` is called with what is being done."""
+    """The findings of a period; `tell` is called with what is being done."""
     from gpucost.questions.findings import savings
-    from gpucost.questions.whatif.commitments import StoredCommitments
 
-    return savings.findings(
-        config, store, period, partial(_commit, StoredCommitments(config, store, period)), tell
-    )
+    return savings.findings(config, store, period, tell)
 
 
 def _check_names(request: FleetRequest, workloads: Sequence[str]) -> None:
@@ -146,17 +139,15 @@ def _check_names(request: FleetRequest, workloads: Sequence[str]) -> None:
     from gpucost import pipeline
     from gpucost.store.usage import unknown_name
 
-    filters: dict[str, Sequence[str]] = {
-        "teams": request.teams,
-        "namespaces": request.namespaces,
-        "clusters": request.clusters,
-        "workloads": workloads,
-    }
+    filters = {name: getattr(request, name) for name in ("teams", "namespaces", "clusters")}
+    filters["workloads"] = workloads
     if not any(filters.values()):
         return
-    start_ms, end_ms, name = request.period.start_ms, request.period.end_ms, request.period_name
+    period, name = request.period, request.period_name
     error = pipeline.read_attributed(
-        request.settings, request.store, lambda con: unknown_name(con, start_ms, end_ms, name, **filters)
+        request.settings,
+        request.store,
+        lambda con: unknown_name(con, period.start_ms, period.end_ms, name, **filters),
     )
     if error:
         raise error
@@ -179,11 +170,9 @@ def narrowed(found: Findings, selection: Selection | Query, workloads: Sequence[
 
 def _is_about(subject: str, workload: str) -> bool:
     """Whether the workload, with or without its kind, is in a subject such as `Job/a-*, StatefulSet/b`."""
-    for name in subject.split(", "):
-        bare = name.partition("/")[2]
-        if any(fnmatchcase(workload, glob) or fnmatchcase(glob, workload) for glob in (name, bare)):
-            return True
-    return False
+    names = subject.split(", ")
+    names += [name.partition("/")[2] for name in names]
+    return any(fnmatchcase(workload, name) or fnmatchcase(name, workload) for name in names)
 
 
 def _changes_table(changed: FindingChanges, name: str) -> Table:
@@ -208,63 +197,44 @@ def finding_items(
 ) -> Items:
     """What each is worth a month, whose it is, its evidence, what to do, and the command that shows the saving."""
 
-    def whose(one: Finding) -> str:
-        owner = ", ".join(part for part in (one.namespace, f"team {one.team}" if one.team else "") if part)
-        return f" ({owner})" if owner else ""
+    def item(one: Finding) -> Item:
+        owner = ", ".join(filter(None, (one.namespace, one.team and f"team {one.team}")))
+        freed = ""
+        if one.freed_capacity_per_month:
+            amount = figure_text(one.freed_capacity_per_month, "money", currency, 2)
+            freed = f"GPUs worth {amount} a month would be free on nodes that stay. "
+        advice = one.advice[:1].upper() + one.advice[1:]
+        return Item(
+            f"{one.title}: {one.subject}{f' ({owner})' if owner else ''}",
+            one.saving_per_month,
+            "money",
+            "a month",
+            f"{one.evidence}. {freed}{advice}. Measured by {one.measured}.",
+            one.command,
+            one.is_bound,
+            one.rank,
+            one.patch if with_patches else None,
+        )
 
-    def _freed(one: Finding) -> str:
-        if not one.freed_capacity_per_month:
-            return ""
-        amount = figure_text(one.freed_capacity_per_month, "money", currency, 2)
-        return f"GPUs worth {amount} a month would be free on nodes that stay. "
-
-    return Items(
-        tuple(
-            Item(
-                f"{one.title}: {one.subject}{whose(one)}",
-                one.saving_per_month,
-                "money",
-                "a month",
-                f"{one.evidence}. {_freed(one)}{one.advice[:1].upper()}{one.advice[1:]}. Measured by {one.measured}.",
-                one.command,
-                one.is_bound,
-                one.rank,
-                one.patch if with_patches else None,
-            )
-            for one in findings
-        ),
-        title,
-    )
+    return Items(tuple(map(item, findings)), title)
 
 
 def headline(findings: Findings, currency: str) -> str:
     """How many there are, and what their commands show together."""
-    least, saving, freed = (
+    least, saving, freed, most = (
         figure_text(amount, "money", currency, 2)
         for amount in (
             findings.minimum_per_month,
             findings.saving_per_month,
             findings.freed_capacity_per_month,
+            findings.at_most_per_month,
         )
     )
-    if not findings.findings:
+    count = len(findings.findings)
+    if not count:
         return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
-    count, most = len(findings.findings), figure_text(findings.at_most_per_month, "money", currency, 2)
     less = f"; {findings.passed_over} more under {least}" if findings.passed_over else ""
     return (
         f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} a month in cash, and GPUs worth {freed} "
         f"free on nodes that stay; upper bounds: {most}, the cost of waste, or what takes work first."
-    )
-
-
-def _commit(known: StoredCommitments, usage: Usage, freed: Mapping[Key, Curve] | None = None) -> Answer:
-    """`whatif reserve` about the usage, without nodes that other findings free."""
-    from gpucost.questions.whatif.commitments import stored_demand
-    from gpucost.whatif.reserve import answer
-
-    return answer(
-        stored_demand(known, usage, freed=freed),
-        period=usage.period_name,
-        bought_on=datetime.now(known.settings.tz).date(),
-        stale_after_days=known.settings.prices.stale_after_days,
     )

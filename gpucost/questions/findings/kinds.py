@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -74,6 +73,7 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
 
 
 Row = Mapping[str, Any]
+Family = tuple[str, list[Row]]  # what they are called, and the workloads
 
 # What a finding lays claim to: (cluster, namespace, workload, bucket) of held GPU time, or (cluster, GPU model, capacity type,
 # bucket) of free GPUs; the bucket "*" is all of them.
@@ -93,11 +93,9 @@ class WhatIfQuery:
     def words(self, period: tuple[str, ...]) -> str:
         """The command line, for a shell; `period` are the words that name the period."""
         words = ["gpucost", "whatif", self.command, *period]
-        words += ["--cluster", self.cluster] if self.cluster else []
-        words += ["--namespace", self.namespace] if self.namespace else []
-        for workload in self.workloads:
-            words += ["--workload", workload]
-        for name, value in self.options:
+        scope = [("--cluster", self.cluster), ("--namespace", self.namespace)]
+        scope += [("--workload", workload) for workload in self.workloads]
+        for name, value in (*filter(all, scope), *self.options):
             words += [name] if value is None else [name, value]
         return shlex.join(words)
 
@@ -236,18 +234,15 @@ def changes(before: Sequence[Finding], after: Sequence[Finding], period: Period)
     then, now = by_key(before), by_key(after)
     rows = []
     for key in {**then, **now}:
-        one = now.get(key) or then[key]
-        status: Literal["gone", "still", "new"] = (
-            "new" if key not in then else "still" if key in now else "gone"
-        )
-        worth = tuple(of[key].saving_per_month if key in of else None for of in (then, now))
+        old, new = then.get(key), now.get(key)
+        one = new or then[key]
+        status: Literal["gone", "still", "new"] = "gone" if new is None else "still" if old else "new"
+        worth = (found.saving_per_month if found else None for found in (old, new))
         rows.append(
             FindingChange(status, one.kind, one.title, one.cluster, one.namespace, one.subject, *worth)
         )
-    order = ("gone", "new", "still")
-    rows.sort(
-        key=lambda row: (order.index(row.status), -max(row.before_per_month or 0, row.after_per_month or 0))
-    )
+    order = ("gone", "new", "still").index
+    rows.sort(key=lambda row: (order(row.status), -max(row.before_per_month or 0, row.after_per_month or 0)))
     return FindingChanges(period, tuple(rows))
 
 
@@ -280,25 +275,16 @@ class WasteAnswer(Shape):
     FLAT = ("period", "waste")
 
 
-class Names:
-    """Names in order: a glob asks only those that begin as it does, so that many globs of as many names stay fast."""
+def is_fitting(name: str, glob: str) -> bool:
+    """Whether the glob fits the name, or is the name."""
+    return name == glob or fnmatchcase(name, glob)
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = sorted(set(names))
-
-    def fitting(self, glob: str) -> list[str]:
-        """The names that the glob fits, in order."""
-        known, start = self._names, _WILD.split(glob, 1)[0]
-        meant = known[bisect_left(known, start) : bisect_left(known, start + _LAST)]
-        return [name for name in meant if name == glob or (start != glob and fnmatchcase(name, glob))]
-
-
-_WILD = re.compile(r"[*?\[]")
-_LAST = "\U0010ffff"
 
 _NUMBER = re.compile(r"([-_.])\d+$")
 _IDLE_MINUTES = (("--idle-minutes", "60"),)
 _LITTLE_USED = 0.5
+_EVERY = "*"
+_OWN_MACHINES = "switch these own machines off, which saves power, or use them for other work"
 
 Options = tuple[tuple[str, str | None], ...]
 Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and what they cost
@@ -315,12 +301,9 @@ class _Candidates:
     """Of workloads, and of GPUs that nobody held: rows as the SQL names them."""
 
     def __init__(self, workloads: Sequence[Row], free: Sequence[Row], period: Period, config: Config) -> None:
-        self.workloads, self.free, self.period, self.tz = workloads, free, period, config.tz
-        self.timezone = config.timezone
-        self.how = f"{config.activity.device_metric}, idle under {config.idle.threshold_percent:g} %"
+        self.workloads, self.free, self.period, self.config = workloads, free, period, config
         self.many = len({row["cluster"] for row in (*workloads, *free)}) > 1
-        places = _grouped(workloads, "cluster", "namespace")
-        self.names = {place: Names(row["workload"] for row in rows) for place, rows in places.items()}
+        self.places = _grouped(workloads, "cluster", "namespace")
 
     def all(self) -> Iterator[Candidate]:
         """All waste that may become a finding, kind by kind."""
@@ -328,9 +311,13 @@ class _Candidates:
         yield from self._idle("other", "idle_workload", "idle")
         yield from self._over_requested()
         yield from self._serving()
-        yield from self._training_on_demand()
+        training = _families(row for row in self.workloads if row["workload_type"] in ("training", "batch"))
+        could = "{} that could go on after an interruption"
+        patch = fill("patches/on-spot.yml")
+        yield from self._on_demand("on_demand_training", "spot", training, could, patch)
         yield from self._empty_nodes()
-        yield from self._steady()
+        serving = [(row["workload"], [row]) for row in self._of_type("inference")]
+        yield from self._on_demand("steady_on_demand", "reserve", serving, "serves around the clock")
         yield from self._advised("data_stall", "data_stall", "idle while it ran", "")
         yield from self._advised(
             "lost_work", "failed_restarted", "lost by pods that failed", "since their last epoch known"
@@ -347,101 +334,83 @@ class _Candidates:
     def _of_type(self, workload_type: str) -> list[Row]:
         return [row for row in self.workloads if row["workload_type"] == workload_type]
 
-    def _families(self, *types: str) -> dict[tuple[str, str, str], list[Row]]:
-        """Workloads of these types (none: of all), runs of one name together: `Job/sweep-1` and `-2` under `Job/sweep-*`."""
-        families = grouped(
-            ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row)
-            for row in self.workloads
-            if not types or row["workload_type"] in types
-        )
-        return {(*key[:2], _subject(key[2], rows)): rows for key, rows in families.items()}
-
     def _scope(self, rows: Sequence[Row], family: str) -> tuple[str, ...]:
         """The words that name these workloads of a namespace and no others: the family's glob, else each by itself."""
-        place, names = (rows[0]["cluster"], rows[0]["namespace"]), sorted(row["workload"] for row in rows)
-        return (family,) if self.names[place].fitting(family) == names else tuple(names)
+        if len(rows) > 1:
+            others = self.places[rows[0]["cluster"], rows[0]["namespace"]]
+            fitting = [row for row in others if is_fitting(row["workload"], family)]
+            return (family,) if fitting == rows else _workloads(rows)
+        return (family,)
 
     def _idle(self, workload_type: str, kind: str, *buckets: str) -> Iterator[Candidate]:
         """Those on one node are one finding: it goes only if all of them release it."""
         wasteful = [row for row in self._of_type(workload_type) if _wasted([row], *buckets)[1] > 0]
         for rows in _on_shared_nodes(wasteful):
-            active = max((row["active_to_ms"] for row in rows if row["active_to_ms"]), default=None)
+            active, names = max(row["active_to_ms"] or 0 for row in rows), _workloads(rows)
             words = f"last active {self._moment(active)}" if active else "never active"
-            names = tuple(sorted({row["workload"] for row in rows}))
-            question = self._question("schedule", rows[0], names, _IDLE_MINUTES)
-            if len({row["namespace"] for row in rows}) > 1:
-                question = replace(question, namespace=None)
-            patch = patches.joined(
-                patches.scaled_down(row["workload"], row["namespace"], self.timezone, {}, row["most_pods"])
-                for row in rows
-            )
+            patch = patches.joined(self._scaled_down(row, {}) for row in rows)
+            question = self._question("schedule", rows, names, _IDLE_MINUTES)
             waste = _wasted(rows, *buckets)
             yield self._candidate(kind, rows, ", ".join(names), waste, "idle", words, question, patch=patch)
 
+    def _scaled_down(self, row: Row, options: Mapping[str, str | None], least: int = 0) -> str | None:
+        """The patch that scales a workload down to `least`."""
+        name, namespace, most = row["workload"], row["namespace"], row["most_pods"]
+        return patches.scaled_down(name, namespace, self.config.timezone, options, most, least)
+
     def _over_requested(self) -> Iterator[Candidate]:
-        for (_, _, family), members in self._families().items():
-            rows = [row for row in members if row["unused_gpu_ms"] > 0]
-            if not rows:
-                continue
-            unused = sum(row["unused_gpu_ms"] for row in rows)
-            share = unused / sum(row["held_gpu_ms"] for row in rows)
-            cost = _total(row["cost"] for row in rows) * Decimal(str(round(share, 9)))
-            most, used = max(row["asked"] for row in rows), max(row["most_used"] for row in rows)
+        for family, rows in _families(row for row in self.workloads if row["unused_gpu_ms"] > 0):
+            unused, held = (sum(row[name] for row in rows) for name in ("unused_gpu_ms", "held_gpu_ms"))
+            cost = _total(row["cost"] for row in rows) * Decimal(str(round(unused / held, 9)))
+            most, used = (max(row[name] for row in rows) for name in ("asked", "most_used"))
             words = f"asks for {most:g} GPUs, never used more than {used}"
-            patch = patches.smaller_request(_subject(family, rows), rows[0]["namespace"], most, used)
-            question = self._question("rightsize", rows[0], self._scope(rows, family))
-            yield self._candidate(
-                "over_requested",
-                rows,
-                family,
-                (unused, cost),
-                "on GPUs never used",
-                words,
-                question,
-                patch=patch,
-            )
+            patch = patches.smaller_request(family, rows[0]["namespace"], most, used)
+            question = self._question("rightsize", rows, self._scope(rows, family))
+            what, waste = "on GPUs never used", (unused, cost)
+            yield self._candidate("over_requested", rows, family, waste, what, words, question, patch=patch)
 
     def _serving(self) -> Iterator[Candidate]:
         for row in self._of_type("inference"):
-            name, p95 = row["workload"], row["p95"]
-            spare, off = _wasted([row], "over_provisioned"), _wasted([row], "off_peak_idle")
-            busiest = "not measured" if p95 is None else f"{_percent(p95)} busy in its busiest hours"
+            rows, name, p95 = [row], row["workload"], row["p95"]
+            spare, off = _wasted(rows, "over_provisioned"), _wasted(rows, "off_peak_idle")
+            words = "not measured" if p95 is None else f"{_percent(p95)} busy in its busiest hours"
             if row["gpus_per_pod"] >= 1 and (spare[1] > 0 or (p95 is not None and p95 < _LITTLE_USED)):
                 waste = spare if spare[1] > 0 else off
-                questions = [self._question(command, row, (name,)) for command in ("share", "rightsize")]
+                questions = [self._question(command, rows, (name,)) for command in ("share", "rightsize")]
                 yield self._candidate(
-                    "over_provisioned", [row], name, waste, "idle or to spare", busiest, *questions
+                    "over_provisioned", rows, name, waste, "idle or to spare", words, *questions
                 )
-            hours = open_hours(row["hours"], self.tz) if off[1] > 0 else None
+            hours = open_hours(row["hours"], self.config.tz) if off[1] > 0 else None
             if hours:
-                question = self._question(
-                    "schedule", row, (name,), (("--office-hours", hours[0]), ("--weekdays", hours[1]))
-                )
-                words = f"needed {hours[0]}, {hours[1]}; {busiest}"
-                patch = patches.scaled_down(
-                    name, row["namespace"], self.timezone, dict(question.options), row["most_pods"], least=1
-                )
-                yield self._candidate("off_peak", [row], name, off, "idle", words, question, patch=patch)
+                options = (("--office-hours", hours[0]), ("--weekdays", hours[1]))
+                question = self._question("schedule", rows, (name,), options)
+                words = f"needed {hours[0]}, {hours[1]}; {words}"
+                patch = self._scaled_down(row, dict(options), least=1)
+                yield self._candidate("off_peak", rows, name, off, "idle", words, question, patch=patch)
 
-    def _training_on_demand(self) -> Iterator[Candidate]:
+    def _on_demand(
+        self, kind: str, command: str, families: Iterable[Family], words: str, patch: str | None = None
+    ) -> Iterator[Candidate]:
+        """Workloads of which a part was on demand, each namespace's together; `words` may count them."""
         spaces = grouped(
-            ((cluster, namespace), (family, rows))
-            for (cluster, namespace, family), rows in self._families("training", "batch").items()
+            ((rows[0]["cluster"], rows[0]["namespace"]), (family, rows))
+            for family, rows in families
             if any(row["on_demand_cost"] > 0 for row in rows)
         )
-        for families in spaces.values():
-            rows = [row for _, members in families for row in members]
-            scope = tuple(word for family, members in families for word in self._scope(members, family))
-            words = (
-                f"{len(rows)} workload{'s' if len(rows) > 1 else ''} that could go on after an interruption"
+        for several in spaces.values():
+            subject = ", ".join(family for family, _ in several)
+            scope: list[str] = []
+            members: list[Row] = []
+            for family, rows in several:
+                scope += self._scope(rows, family)
+                members += rows
+            waste = (
+                sum(row["on_demand_gpu_ms"] for row in members),
+                _total(row["on_demand_cost"] for row in members),
             )
-            yield self._on_demand(
-                "on_demand_training",
-                rows,
-                ", ".join(family for family, _ in families),
-                words,
-                self._question("spot", rows[0], scope),
-            )
+            evidence = words.format(f"{len(members)} workload{'s' if len(members) > 1 else ''}")
+            question = self._question(command, members, tuple(scope))
+            yield self._candidate(kind, members, subject, waste, "on demand", evidence, question, patch=patch)
 
     def _empty_nodes(self) -> Iterator[Candidate]:
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
@@ -449,29 +418,15 @@ class _Candidates:
             # no workload is called `none`: only nodes are looked at
             options = (("--empty-minutes", "10"), ("--notebook", "none"))
             question = WhatIfQuery("schedule", cluster if self.many else None, options=options)
-            questions = () if is_own else (question,)
-            yield self._of_free("empty_nodes", rows, "that no pod held for long", *questions)
-
-    def _steady(self) -> Iterator[Candidate]:
-        """What serves on demand all the time, each namespace's together."""
-        on_demand = [row for row in self._of_type("inference") if row["on_demand_cost"] > 0]
-        for rows in _grouped(on_demand, "cluster", "namespace").values():
-            names = tuple(sorted(row["workload"] for row in rows))
-            question = self._question("reserve", rows[0], names)
-            yield self._on_demand(
-                "steady_on_demand", rows, ", ".join(names), "serves around the clock", question
-            )
-
-    def _on_demand(
-        self, kind: str, rows: Sequence[Row], subject: str, words: str, question: WhatIfQuery
-    ) -> Candidate:
-        waste = sum(row["on_demand_gpu_ms"] for row in rows), _total(row["on_demand_cost"] for row in rows)
-        patch = fill("patches/on-spot.yml") if kind == "on_demand_training" else None
-        return self._candidate(kind, rows, subject, waste, "on demand", words, question, patch=patch)
+            patch = patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
+            words = "that no pod held for long"
+            if is_own:
+                yield self._of_free("empty_nodes", rows, words, advice=_OWN_MACHINES)
+            else:
+                yield self._of_free("empty_nodes", rows, words, question, patch=patch)
 
     def _advised(self, kind: str, bucket: str, what: str, words: str) -> Iterator[Candidate]:
-        for (_, _, family), members in self._families().items():
-            rows = [row for row in members if bucket in row["buckets"]]
+        for family, rows in _families(row for row in self.workloads if bucket in row["buckets"]):
             waste = _wasted(rows, bucket)
             if waste[1] > 0:
                 yield self._candidate(kind, rows, family, waste, what, words, bucket=bucket)
@@ -481,7 +436,9 @@ class _Candidates:
             if row["bucket"] == bucket and row["cost"] > 0:
                 yield self._of_free(bucket, [row], words)
 
-    def _of_free(self, kind: str, rows: Sequence[Row], words: str, *questions: WhatIfQuery) -> Candidate:
+    def _of_free(
+        self, kind: str, rows: Sequence[Row], words: str, *questions: WhatIfQuery, **more: str | None
+    ) -> Candidate:
         hours, nodes = _hours(sum(row["gpu_ms"] for row in rows)), sum(row["nodes"] for row in rows)
         cost, largest = _total(row["cost"] for row in rows), max(rows, key=lambda row: row["cost"])["largest"]
         names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
@@ -502,13 +459,9 @@ class _Candidates:
             measured="what Slurm told of nodes, jobs and reservations"
             if kind == "reserved"
             else "what kube-state-metrics told of nodes and pods",
-            patch=patches.fewer_nodes(sum(row["peak_gpus"] for row in rows)) if questions else None,
+            **more,
         )
-        if all(row["is_own"] for row in rows) and kind == "empty_nodes":
-            finding = replace(
-                finding, advice="switch these own machines off, which saves power, or use them for other work"
-            )
-        claims = frozenset(
+        claims = frozenset[Claim](
             (row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows
         )
         return Candidate(finding, claims, questions)
@@ -517,31 +470,32 @@ class _Candidates:
         self,
         kind: str,
         rows: Sequence[Row],
-        family: str,
+        subject: str,
         waste: Wasted,
         what: str,
         words: str,
         *questions: WhatIfQuery,
-        bucket: str = "*",
+        bucket: str = _EVERY,
         patch: str | None = None,
     ) -> Candidate:
-        held, active, idle = (
-            sum(row[f"{name}_gpu_ms"] for row in rows) for name in ("held", "active", "idle")
+        held, active, idle, used = (
+            sum(row[f"{name}_gpu_ms"] for row in rows) for name in ("held", "active", "idle", "utilization")
         )
-        busy = sum(row["utilization_gpu_ms"] for row in rows) / (active + idle) if active + idle else None
+        measured = active + idle
+        busy = used / measured if measured else None
         start, end = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
-        evidence = (
-            f"{_hours(waste[0]):,.1f} of {_hours(held):,.1f} GPU-hours {what}, {self._moment(start)} to {self._moment(end)}"
-            + (f", {_percent(busy)} busy" if busy is not None else "")
-            + (f"; {words}" if words else "")
-        )
+        lasting = f"{self._moment(start)} to {self._moment(end)}"
+        evidence = f"{_hours(waste[0]):,.1f} of {_hours(held):,.1f} GPU-hours {what}, {lasting}"
+        evidence += f", {_percent(busy)} busy" if busy is not None else ""
+        metric, threshold = self.config.activity.device_metric, self.config.idle.threshold_percent
+        share = _percent(measured / held) if held else "nothing"
         finding = _bound(
             kind,
             cluster=rows[0]["cluster"],
-            namespace=rows[0]["namespace"] if len({row["namespace"] for row in rows}) == 1 else None,
+            namespace=_namespace(rows),
             team=", ".join(sorted({row["team"] for row in rows if row["team"]})) or None,
-            subject=_subject(family, rows),
-            evidence=evidence,
+            subject=subject,
+            evidence=evidence + (f"; {words}" if words else ""),
             start=from_ms(start),
             end=from_ms(end),
             gpu_hours=_hours(held),
@@ -549,21 +503,39 @@ class _Candidates:
             utilization=round(busy, 6) if busy is not None else None,
             cost=_total(row["cost"] for row in rows),
             saving=waste[1],
-            measured=f"{self.how}; {_percent((active + idle) / held) if held else 'nothing'} of the GPU-hours measured",
+            measured=f"{metric}, idle under {threshold:g} %; {share} of the GPU-hours measured",
             patch=patch,
         )
         claims = frozenset[Claim]((row["cluster"], row["namespace"], row["workload"], bucket) for row in rows)
         return Candidate(finding, claims, questions)
 
     def _question(
-        self, command: str, row: Row, workloads: tuple[str, ...], options: Options = ()
+        self, command: str, rows: Sequence[Row], workloads: tuple[str, ...], options: Options = ()
     ) -> WhatIfQuery:
-        return WhatIfQuery(
-            command, row["cluster"] if self.many else None, row["namespace"], workloads, options
-        )
+        cluster = rows[0]["cluster"] if self.many else None
+        return WhatIfQuery(command, cluster, _namespace(rows), workloads, options)
 
     def _moment(self, ms: int) -> str:
-        return f"{from_ms(ms).astimezone(self.tz):%Y-%m-%d %H:%M}"
+        return f"{from_ms(ms).astimezone(self.config.tz):%Y-%m-%d %H:%M}"
+
+
+def _families(rows: Iterable[Row]) -> Iterator[Family]:
+    """Workloads of a namespace, runs of one name together: `Job/sweep-1` and `-2` under `Job/sweep-*`."""
+    families = grouped(
+        ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row) for row in rows
+    )
+    for (_, _, glob), members in families.items():
+        yield glob if len(members) > 1 else members[0]["workload"], members
+
+
+def _workloads(rows: Iterable[Row]) -> tuple[str, ...]:
+    return tuple(sorted({row["workload"] for row in rows}))
+
+
+def _namespace(rows: Iterable[Row]) -> str | None:
+    """The namespace of all rows, if it is the same."""
+    first, *others = {row["namespace"] for row in rows}
+    return None if others else str(first)
 
 
 def _on_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
@@ -580,10 +552,6 @@ def _on_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
                 apart.append((other_nodes, others))
         groups = [*apart, (nodes, members)]
     return [members for _, members in groups]
-
-
-def _subject(family: str, rows: Sequence[Row]) -> str:
-    return family if len(rows) > 1 else str(rows[0]["workload"])
 
 
 def _grouped(rows: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
@@ -626,25 +594,23 @@ KINDS = {
     "reserved": ("GPUs reserved for nobody", "shorten reservations, or let short jobs into them"),
     "unavailable": ("GPUs that cannot be used", "repair these nodes, or give them back"),
 }
-_ORDER = list(KINDS)
-_EVERY = "*"
 
 
 def _bound(kind: str, **figures: Any) -> Finding:
     """A finding that no command shows, and no rank yet."""
     title, advice = KINDS[kind]
-    return Finding(
-        rank=0,
-        kind=kind,
-        title=title,
-        advice=advice,
-        saving_per_month=ZERO,
-        freed_capacity_cost=ZERO,
-        freed_capacity_per_month=ZERO,
-        is_bound=True,
-        command=None,
-        **figures,
-    )
+    unranked: dict[str, Any] = {
+        "rank": 0,
+        "title": title,
+        "advice": advice,
+        "saving_per_month": ZERO,
+        "freed_capacity_cost": ZERO,
+        "freed_capacity_per_month": ZERO,
+        "is_bound": True,
+        "command": None,
+        "patch": None,
+    }
+    return Finding(kind=kind, **unranked | figures)
 
 
 def ranked(
@@ -660,53 +626,58 @@ def ranked(
     Candidates are taken by kind, in the order of KINDS, then by saving. One that lays claim to what an earlier one has is
     dropped; one under the minimum leaves its claims to others.
     """
-    proposed: list[tuple[Candidate, Finding]] = []
-    for candidate in candidates:
+
+    def answered(candidate: Candidate) -> Finding:
         finding = candidate.finding
-        answered = [answers[question] for question in candidate.questions if question in answers]
-        if answered:
-            best = max(answered, key=lambda answer: (answer.saving, answer.freed))
-            command = best.question.words(period)
+        known = [answers[question] for question in candidate.questions if question in answers]
+        if known:
+            best = max(known, key=lambda answer: (answer.saving, answer.freed))
             # too little as it is, but worth a line once it is worked for
             worth = max(best.saving, ZERO) + best.freed
             is_bound = worth / months < minimum and best.with_work > worth
-            saving = best.with_work if is_bound else best.saving
-            patch = fill("patches/shared-gpus.yml") if best.question.command == "share" else finding.patch
+            saving, freed = (best.with_work, ZERO) if is_bound else (max(best.saving, ZERO), best.freed)
             finding = replace(
-                finding, cost=best.cost, saving=saving, is_bound=is_bound, command=command, patch=patch
+                finding,
+                cost=best.cost,
+                saving=saving,
+                freed_capacity_cost=freed,
+                is_bound=is_bound,
+                command=best.question.words(period),
+                patch=fill("patches/shared-gpus.yml") if best.question.command == "share" else finding.patch,
             )
-            if not is_bound:
-                finding = replace(finding, saving=max(saving, ZERO), freed_capacity_cost=best.freed)
         elif candidate.questions:
             finding = replace(finding, saving=ZERO)
-        finding = replace(
+        return replace(
             finding,
             saving_per_month=round(finding.saving / months, 9),
             freed_capacity_per_month=round(finding.freed_capacity_cost / months, 9),
         )
-        proposed.append((candidate, finding))
-    proposed.sort(key=lambda item: (item[1].cluster, item[1].namespace or "", item[1].subject))
-    proposed.sort(
-        key=lambda item: (_ORDER.index(item[1].kind), -item[1].saving, -item[1].freed_capacity_cost)
-    )
-    taken: set[Claim] = set()
-    touched: set[tuple[str, ...]] = set()  # of which any bucket is taken
-    kept: list[Finding] = []
+
+    order = list(KINDS).index
+
+    def precedence(item: tuple[frozenset[Claim], Finding]) -> tuple[int, Decimal, Decimal, str, str, str]:
+        one = item[1]
+        worth = -one.saving, -one.freed_capacity_cost
+        return order(one.kind), *worth, one.cluster, one.namespace or "", one.subject
+
+    taken: dict[tuple[str, ...], set[str]] = defaultdict(set)  # buckets by what stands before them in a claim
+    found: list[Finding] = []
     passed_over = 0
-    for candidate, finding in proposed:
+    for claims, finding in sorted(
+        ((candidate.claims, answered(candidate)) for candidate in candidates), key=precedence
+    ):
         if any(
-            claim in taken or (*claim[:3], _EVERY) in taken or (claim[3] == _EVERY and claim[:3] in touched)
-            for claim in candidate.claims
+            taken[claim[:3]] and (claim[3] == _EVERY or taken[claim[:3]] & {claim[3], _EVERY})
+            for claim in claims
         ):
             continue
         worth = finding.saving + finding.freed_capacity_cost
         if worth <= 0 or worth / months < minimum:
             passed_over += worth > 0
             continue
-        taken |= candidate.claims
-        touched |= {claim[:3] for claim in candidate.claims}
-        kept.append(finding)
-    kept.sort(key=lambda finding: (finding.is_bound, -finding.saving, -finding.freed_capacity_cost))
-    return Findings(
-        tuple(replace(one, rank=rank) for rank, one in enumerate(kept, start=1)), minimum, passed_over
-    )
+        for *place, bucket in claims:
+            taken[tuple(place)].add(bucket)
+        found.append(finding)
+    found.sort(key=lambda finding: (finding.is_bound, -finding.saving, -finding.freed_capacity_cost))
+    numbered = (replace(one, rank=rank) for rank, one in enumerate(found, start=1))
+    return Findings(tuple(numbered), minimum, passed_over)

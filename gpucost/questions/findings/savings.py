@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
+from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
-from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
-from gpucost.questions.findings.kinds import Findings, Names, WhatIfQuery, WhatIfResult, ranked
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of, time_buckets
+from gpucost.questions.findings.kinds import (
+    Candidate,
+    Findings,
+    WhatIfQuery,
+    WhatIfResult,
+    candidates,
+    is_fitting,
+    ranked,
+)
 from gpucost.questions.units.query import quiet_hours
+from gpucost.questions.waste.anatomy import Filters, prepare
+from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.questions.whatif.prices import list_prices
 from gpucost.records import grouped
-from gpucost.whatif import rightsize, schedule, share
+from gpucost.whatif import reserve, rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.avoidable import Commitments
 from gpucost.whatif.covered import read_collected, read_covers
 from gpucost.whatif.flags import HOURS_PER_MONTH
 from gpucost.whatif.fleet import (
-    NOTEBOOKS,
     Fleet,
     Idle,
     Levels,
@@ -29,6 +39,7 @@ from gpucost.whatif.fleet import (
     Pod,
     Scope,
     Usage,
+    Workload,
     idle_stretches,
     levels,
     read_stored,
@@ -42,14 +53,13 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.questions.findings.kinds import Candidate
     from gpucost.store.connection import Store
 
 WhatIf = Callable[[WhatIfQuery], Answer]
-Commit = Callable[[Usage], Answer]
 # Less is not extrapolated to a month.
 _SHORTEST_MS = 7 * MS_PER_DAY
 Place = tuple[str | None, str | None]  # provider and region
+Positions = list[int]  # in the fleet's nodes or pods
 
 
 class _Scenarios:
@@ -60,14 +70,16 @@ class _Scenarios:
         self.period_name = name_of(period, config.tz)
 
         def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, schedule.Quiet, Commitments]:
-            fleet, idle = (
+            return (
                 read_stored(con, period, Scope()).fleet,
                 idle_stretches(con, config.activity, period, MS_PER_HOUR),
+                quiet_hours(con, period),
+                read_covers(con, period, config.currency),
             )
-            return fleet, idle, quiet_hours(con, period), read_covers(con, period, config.currency)
 
         fleet, self._idle_hour, self._quiet, self.commitments = pipeline.read_attributed(config, store, read)
         self.fleet = self.commitments.marked(fleet)
+        self._on_offer = StoredCommitments(config, store, period)
 
     @cached_property
     def _facts(self) -> Facts:
@@ -86,74 +98,60 @@ class _Scenarios:
             offers = rightsize.list_offers(listed(None, purchase_options=options))
         return grouped(((offer.provider, offer.region), offer) for offer in offers)
 
-    def usage(self, question: WhatIfQuery, *, is_narrowed: bool = True) -> Usage:
+    def usage(self, question: WhatIfQuery) -> Usage:
         """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""
-        fleet, others = self._narrowed(question)
+        if question.workloads:
+            fleet, others = self._narrowed(question)
+        else:
+            fleet, others = self.fleet.only(lambda node: question.cluster in (None, node.cluster)), ()
         return Usage(
             fleet,
             self.config.currency,
             self.period_name,
             "",
-            is_narrowed,
+            bool(question.workloads),
             others=others,
             commitments=self.commitments,
         )
 
     def _narrowed(self, question: WhatIfQuery) -> tuple[Fleet, tuple[Pod, ...]]:
-        if not question.workloads:
-            return self.fleet.only(lambda node: question.cluster in (None, node.cluster)), ()
-        meant: dict[int, Pod] = {}
-        for place, (names, pods_of) in self._pods.items():
-            if question.cluster in (None, place[0]) and question.namespace in (None, place[1]):
-                fitting = {name for glob in question.workloads for name in names.fitting(glob)}
-                meant |= {position: pod for name in fitting for position, pod in pods_of[name]}
-        pods = tuple(pod for _, pod in sorted(meant.items()))
-        held = {(pod.cluster, pod.node.partition("#")[0]) for pod in pods}
-        nodes = sorted(position for key in held for position in self._nodes[key])
-        on_them = sorted(position for key in held for position in self._pods_on[key] if position not in meant)
-        others = tuple(self.fleet.pods[position] for position in on_them)
-        return Fleet(tuple(self.fleet.nodes[position] for position in nodes), pods), others
+        """The pods of the question's workloads with their nodes, and the other pods there, in the fleet's order."""
+        nodes, pods = self.fleet.nodes, self.fleet.pods
+        meant: set[int] = set()
+        for (cluster, namespace, workload), positions in self._pods_of.items():
+            if (
+                question.cluster in (None, cluster)
+                and question.namespace in (None, namespace)
+                and any(is_fitting(workload, glob) for glob in question.workloads)
+            ):
+                meant.update(positions)
+        machines = {_machine(pods[at].place) for at in meant}
+        held = sorted(chain.from_iterable(self._parts_of[machine] for machine in machines))
+        there = set(chain.from_iterable(self._pods_on[machine] for machine in machines))
+        narrowed = Fleet(tuple(nodes[at] for at in held), tuple(pods[at] for at in sorted(meant)))
+        return narrowed, tuple(pods[at] for at in sorted(there - meant))
 
     @cached_property
-    def _pods_on(self) -> dict[NodeKey, list[int]]:
-        """Positions of pods in the fleet, by cluster and name of their node."""
-        return grouped(
-            ((pod.cluster, pod.node.partition("#")[0]), position)
-            for position, pod in enumerate(self.fleet.pods)
-        )
+    def _pods_of(self) -> dict[Workload, Positions]:
+        return grouped((pod.owner, at) for at, pod in enumerate(self.fleet.pods))
 
     @cached_property
-    def _pods(self) -> dict[tuple[str, str], tuple[Names, dict[str, list[tuple[int, Pod]]]]]:
-        """By cluster and namespace, the names of workloads, and the pods of each with their positions in the fleet."""
-        found: dict[tuple[str, str], dict[str, list[tuple[int, Pod]]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-        for position, pod in enumerate(self.fleet.pods):
-            found[pod.cluster, pod.namespace][pod.workload].append((position, pod))
-        return {place: (Names(pods), pods) for place, pods in found.items()}
+    def _pods_on(self) -> dict[NodeKey, Positions]:
+        return grouped((_machine(pod.place), at) for at, pod in enumerate(self.fleet.pods))
 
     @cached_property
-    def _nodes(self) -> dict[NodeKey, list[int]]:
-        """Positions in the fleet of a node and its parts, by cluster and name."""
-        return grouped(
-            ((node.cluster, node.name.partition("#")[0]), position)
-            for position, node in enumerate(self.fleet.nodes)
-        )
+    def _parts_of(self) -> dict[NodeKey, Positions]:
+        return grouped((_machine(node.key), at) for at, node in enumerate(self.fleet.nodes))
 
     def schedule(self, question: WhatIfQuery) -> Answer:
-        given = {name: value or "" for name, value in question.options}
-        office = (
-            schedule.OfficeHours.parse(given["--office-hours"], given["--weekdays"])
-            if "--office-hours" in given
-            else None
-        )
+        options = dict(question.options)
+        hours, minutes = options.get("--office-hours"), options.get("--idle-minutes")
+        office = schedule.OfficeHours.parse(hours, options["--weekdays"] or "") if hours else None
         rules = schedule.Rules(
-            idle_minutes=float(given["--idle-minutes"]) if "--idle-minutes" in given else None,
-            notebooks=(given["--notebook"],) if "--notebook" in given else NOTEBOOKS,
+            idle_minutes=float(minutes) if minutes else None,
             office=tuple(office.spans(self.period, self.config.tz)) if office else None,
         )
-        idle = self._idle_hour if rules.idle_minutes else {}
-        usage = self.usage(question, is_narrowed=bool(question.workloads))
+        idle, usage = self._idle_hour if minutes else {}, self.usage(question)
         then, before = schedule.played(usage, rules, idle, self._quiet)
         return schedule.answer(usage, rules, then, idle, before)
 
@@ -175,60 +173,63 @@ class _Scenarios:
             usage, rightsize.Margins(), self._levels, facts, rightsize.catalog_speeds(facts), offers
         )
 
+    def reserve(self, question: WhatIfQuery) -> Answer:
+        return reserve.answer(
+            stored_demand(self._on_offer, self.usage(question)),
+            period=self.period_name,
+            bought_on=datetime.now(self.config.tz).date(),
+            stale_after_days=self.config.prices.stale_after_days,
+        )
+
+
+def _machine(key: NodeKey) -> NodeKey:
+    """The node that a part of its life belongs to."""
+    cluster, name = key
+    return cluster, name.partition("#")[0]
+
 
 def findings(
-    config: Config,
-    store: Store,
-    period: Period,
-    commit: Commit | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
 ) -> Findings:
     """What to do about the waste of the period, the dearest first, nothing under [findings] minimum_per_month.
 
-    `commit` asks `whatif reserve` about some usage; without it nothing is said of commitments; `tell` is called with what is
-    being done. Raises GpucostError where nothing was used in the period.
+    `tell` is called with what is being done. Raises GpucostError where nothing was used in the period.
     """
-
     tell("looking for waste")
-    candidates, measured = _candidates(config, store, period)
+    proposed, measured = _candidates(config, store, period)
     scenarios = _Scenarios(config, store, period, measured)
     minimum = config.findings.minimum_per_month
     # no what-if saves more than what the workloads cost today
-    worth = (one for one in candidates if one.finding.cost > 0 and one.finding.cost >= minimum / 12)
+    worth = (one for one in proposed if one.finding.cost > 0 and one.finding.cost >= minimum / 12)
     questions = dict.fromkeys(question for one in worth for question in one.questions)
-    what_ifs: dict[str, WhatIf | None] = {
+    what_ifs: dict[str, WhatIf] = {
         "schedule": scenarios.schedule,
         "spot": scenarios.spot,
         "share": scenarios.share,
         "rightsize": scenarios.rightsize,
-        "reserve": (lambda question: commit(scenarios.usage(question))) if commit else None,
+        "reserve": scenarios.reserve,
     }
     tell(f"asking {len(questions):,} what-ifs")
     answers: dict[WhatIfQuery, WhatIfResult] = {}
     for question in questions:
-        if not (what_if := what_ifs[question.command]):
-            continue
         try:
-            answer = what_if(question)
+            answer = what_ifs[question.command](question)
         except GpucostError:
             continue  # nothing was measured, for example, or nothing is on offer
         needs_work = answer.figures.get("saving_by_suitability", {}).get("needs_work", Decimal(0))
         freed = answer.figures.get("freed_capacity_cost", Decimal(0))
         answers[question] = WhatIfResult(question, answer.today.cost, answer.saving, needs_work, freed)
     months = _months(config, store, period, scenarios.fleet)
-    return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
+    return ranked(proposed, answers, months=months, minimum=minimum, period=period_words(config, period))
 
 
 def _candidates(config: Config, store: Store, period: Period) -> tuple[list[Candidate], Levels]:
     """Where money may be saved in `period`, with the what-ifs that say how much; and how busy pods were."""
-    from gpucost.periods import time_buckets
-    from gpucost.questions.findings.kinds import candidates as found
-    from gpucost.questions.waste.anatomy import Filters, prepare
 
     def built(con: DuckDBPyConnection) -> tuple[list[Candidate], Levels]:
         prepare(con, config, period, time_buckets(period, config.tz, ()), Filters())
         measured = levels(con, config.activity, period)
-        return found(con, config, period), measured
+        return candidates(con, config, period), measured
 
     return pipeline.read_attributed(config, store, built, period)
 
