@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 K = TypeVar("K")
+R = TypeVar("R", bound=Mapping[str, Any])
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -29,3 +30,8 @@ def grouped(pairs: Iterable[tuple[K, T]]) -> defaultdict[K, list[T]]:
     for key, value in pairs:
         groups[key].append(value)
     return groups
+
+
+def grouped_by(rows: Iterable[R], *names: str) -> defaultdict[tuple[Any, ...], list[R]]:
+    """The rows that have the same values of these columns, in order."""
+    return grouped((tuple(row[name] for name in names), row) for row in rows)

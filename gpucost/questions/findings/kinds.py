@@ -17,7 +17,7 @@ from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.findings import patches
 from gpucost.questions.report.rows import ZERO
 from gpucost.questions.waste.anatomy import Waste
-from gpucost.records import grouped, keyed_record, record
+from gpucost.records import grouped, grouped_by, keyed_record, record
 from gpucost.render.templates import fill
 from gpucost.render.view import Coverage
 from gpucost.shapes import Shape
@@ -303,7 +303,7 @@ class _Candidates:
     def __init__(self, workloads: Sequence[Row], free: Sequence[Row], period: Period, config: Config) -> None:
         self.workloads, self.free, self.period, self.config = workloads, free, period, config
         self.many = len({row["cluster"] for row in (*workloads, *free)}) > 1
-        self.places = _grouped(workloads, "cluster", "namespace")
+        self.places = grouped_by(workloads, "cluster", "namespace")
 
     def all(self) -> Iterator[Candidate]:
         """All waste that may become a finding, kind by kind."""
@@ -414,7 +414,7 @@ class _Candidates:
 
     def _empty_nodes(self) -> Iterator[Candidate]:
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
-        for (cluster, is_own), rows in _grouped(empty, "cluster", "is_own").items():
+        for (cluster, is_own), rows in grouped_by(empty, "cluster", "is_own").items():
             # no workload is called `none`: only nodes are looked at
             options = (("--empty-minutes", "10"), ("--notebook", "none"))
             question = WhatIfQuery("schedule", cluster if self.many else None, options=options)
@@ -552,10 +552,6 @@ def _on_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
                 apart.append((other_nodes, others))
         groups = [*apart, (nodes, members)]
     return [members for _, members in groups]
-
-
-def _grouped(rows: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
-    return grouped((tuple(row[key] for key in keys), row) for row in rows)
 
 
 def _wasted(rows: Sequence[Row], *buckets: str) -> Wasted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -13,8 +13,10 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Names, Option, OptionGroup, options_in
 from gpucost.periods import iso
 from gpucost.questions.request import WorkloadRequest
+from gpucost.questions.units.query import FILTERS, UnitQuery
 from gpucost.questions.units.serving import Requests, Tokens
 from gpucost.questions.units.work import Epochs, Experiments
+from gpucost.records import record
 from gpucost.render.formatting import cell, figure_text
 from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts
 from gpucost.whatif.flags import DEAREST
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.questions.units.described import UnitPrice
-    from gpucost.questions.units.query import Item, UnitQuery, UnitView
+    from gpucost.questions.units.query import Item, UnitView
 
 _LISTED = 10  # rows that tables show of work without cost and cost without work
 # Words of keys as people read them; titles of columns that are short beside others, and what a narrow table may leave out, the
@@ -57,22 +59,20 @@ _TITLES = {
     "trend_percent": "Trend %",
 }
 _WEIGHTS = {
-    **dict.fromkeys(
-        ("namespace", "model", "hours", "duration_hours", "trend_percent", "trials", "best_value", "from"), 1
+    1: (
+        "namespace", "model", "hours", "duration_hours", "trend_percent", "trials", "best_value", "from",
+        "cost_per_million_generation_tokens", "unit",
     ),
-    **dict.fromkeys(("cost_per_million_generation_tokens", "unit"), 1),
-    **dict.fromkeys(("best_trial_cost", "idle_cost", "lost_cost", "planned_epochs", "forecast_cost"), 2),
-    **dict.fromkeys(("kind", "experiment", "cost_per_trial", "metric", "since"), 2),
-    **dict.fromkeys(
-        ("status", "failed", "lost_epochs", "best_epoch", "best_cost", "prompt_tokens", "generation_tokens"),
-        3,
+    2: (
+        "best_trial_cost", "idle_cost", "lost_cost", "planned_epochs", "forecast_cost", "kind", "experiment",
+        "cost_per_trial", "metric", "since", "cost_per_million_prompt_tokens",
     ),
-    **dict.fromkeys(("prompt_cost", "generation_cost", "unserved_cost"), 3),
-    "cost_per_million_prompt_tokens": 2,
-    **dict.fromkeys(
-        ("cached_tokens", "cache_saved_cost", "request_time_prompt_cost", "request_time_generation_cost"), 4
+    3: (
+        "status", "failed", "lost_epochs", "best_epoch", "best_cost", "prompt_tokens", "generation_tokens", "prompt_cost",
+        "generation_cost", "unserved_cost",
     ),
-}
+    4: ("cached_tokens", "cache_saved_cost", "request_time_prompt_cost", "request_time_generation_cost"),
+}  # fmt: skip
 # Lists of an answer in the order of a page, and their titles.
 _SECTIONS = {
     "runs": "Runs",
@@ -85,36 +85,25 @@ _SECTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _given(help: str, most: int = DEAREST) -> Option:
+    """A number above zero that describes work without a store."""
+    return Option(f"Without a store: {help}", "NUMBER", above=True, most=most)
+
+
+@record
 class Workers(OptionGroup):
     """GPUs that work, described without a store."""
 
-    gpus: Annotated[
-        Decimal | None,
-        Option(
-            "Without a store: GPUs that do the work, with --price-per-gpu-hour.",
-            "NUMBER",
-            above=True,
-            most=DEAREST,
-        ),
-    ] = None
-    price_per_gpu_hour: Annotated[
-        Decimal | None, Option("Without a store: what one of them costs.", "NUMBER", above=True, most=DEAREST)
-    ] = None
+    gpus: Annotated[Decimal | None, _given("GPUs that do the work, with --price-per-gpu-hour.")] = None
+    price_per_gpu_hour: Annotated[Decimal | None, _given("what one of them costs.")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Servers(Workers):
     """GPUs that serve, described without a store."""
 
     busy_percent: Annotated[
-        Decimal | None,
-        Option(
-            "Without a store: share of the paid hours in which the rate is reached.",
-            "NUMBER",
-            above=True,
-            most=100,
-        ),
+        Decimal | None, _given("share of the paid hours in which the rate is reached.", most=100)
     ] = None
 
 
@@ -133,10 +122,7 @@ def unit_epoch(
         int | None, Option("Forecast the cost up to this many epochs.", "NUMBER", least=1)
     ] = None,
     each: Annotated[bool, Option("List every epoch, also where there are several runs.")] = False,
-    hours_per_epoch: Annotated[
-        Decimal | None,
-        Option("Without a store: how long an epoch takes.", "NUMBER", above=True, most=DEAREST),
-    ] = None,
+    hours_per_epoch: Annotated[Decimal | None, _given("how long an epoch takes.")] = None,
 ) -> Document:
     """Show what each epoch of a training run cost, its mean, trend and best, what was lost, and what is still to come.
 
@@ -194,9 +180,7 @@ def unit_requests(
     count: Annotated[
         str, Option("What is counted: request, batch_item, or a unit of [[units]].", "UNIT", is_shown=True)
     ] = "request",
-    requests_per_second: Annotated[
-        Decimal | None, Option("Without a store: of all GPUs together.", "NUMBER", above=True, most=DEAREST)
-    ] = None,
+    requests_per_second: Annotated[Decimal | None, _given("of all GPUs together.")] = None,
 ) -> Document:
     """Show what 1,000 requests cost, by model and day, with what models cost while they were idle.
 
@@ -233,9 +217,7 @@ def unit_tokens(
             is_split=True,
         ),
     ] = (),
-    tokens_per_second: Annotated[
-        Decimal | None, Option("Without a store: of all GPUs together.", "NUMBER", above=True, most=DEAREST)
-    ] = None,
+    tokens_per_second: Annotated[Decimal | None, _given("of all GPUs together.")] = None,
 ) -> Document:
     """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
 
@@ -287,38 +269,27 @@ def _described(
 
     Raises UsageError where one is missing, or something asks for the store's, as the options `of_store` do.
     """
-    more = {name: getattr(workers, name) for name in options_in(type(workers))}
-    given = {flag: units_per_hour, **{f"--{name.replace('_', '-')}": value for name, value in more.items()}}
-    if all(value is None for value in given.values()):
+    numbers = {name: getattr(workers, name) for name in options_in(type(workers))}
+    given = {flag: units_per_hour, **{f"--{name.replace('_', '-')}": numbers[name] for name in numbers}}
+    described = [name for name, value in given.items() if value is not None]
+    if not described:
         return None
-    asked = [
-        *(
-            f"--{name}"
-            for name in ("team", "namespace", "workload", "user", "cluster")
-            if getattr(request, f"{name}s")
-        ),
-        *of_store,
-    ]
-    if asked or request.named_period:
-        first = next(name for name, value in given.items() if value is not None)
+    stored = [f"--{name[:-1]}" for name in FILTERS if getattr(request, name)] + [*of_store]
+    stored += ["a period"] if request.named_period else []
+    if stored:
         raise UsageError(
-            f"{first} describes work by options, {(asked or ['a period'])[0]} asks for that in the store",
+            f"{described[0]} describes work by options, {stored[0]} asks for that in the store",
             "leave out one",
         )
-    if missing := [name for name, value in given.items() if value is None]:
+    if missing := [name for name in given if name not in described]:
         raise UsageError(
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
             "they describe the work together",
         )
-    from gpucost.questions.units.described import DescribedWork, unit_price
+    from gpucost.questions.units.described import unit_price
 
-    rate = units_per_hour or Decimal(0)
-    busy = more.pop("busy_percent", None) or Decimal(100)
-    price = unit_price(
-        DescribedWork(unit, units_per_hour=rate, busy_percent=busy, planned=planned, **more),
-        request.settings.currency,
-    )
-    return _price_document(price)
+    numbers = {"busy_percent": Decimal(100), "units_per_hour": units_per_hour} | numbers
+    return _price_document(unit_price(unit, request.settings.currency, planned=planned, **numbers))
 
 
 def _price_document(price: UnitPrice) -> Document:
@@ -360,13 +331,9 @@ def answer(
 ) -> Document:
     """The answer that `build` computes. Raises GpucostError where the period holds nothing."""
     from gpucost import pipeline
-    from gpucost.questions.units.query import UnitQuery
 
     settings, (period, name, _) = request.settings, request.chosen
-    whose = {
-        name: getattr(request, name) for name in ("teams", "namespaces", "workloads", "users", "clusters")
-    }
-    ask = UnitQuery.of(settings, period, name, **whose)
+    ask = UnitQuery.of(settings, period, name, **{name: getattr(request, name) for name in FILTERS})
     view = pipeline.read_attributed(settings, request.store, lambda con: build(con, ask), period)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
@@ -380,35 +347,21 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
     Tables show rows, the first `most` of them, where `with_rows` says so, or there is at most one run or none at all.
     """
     ask = view.ask
+    runs = view.sections.get("runs")
+    is_listed = with_rows is not False if with_rows is not None or runs is None else len(runs) == 1
+    lists = view.sections | ({"rows": view.rows} if is_listed else {})
+    limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
+    tables = []
+    for name, title in _SECTIONS.items():
+        if lists.get(name) and name in view.shown:
+            columns = view.shown[name]
+            work = "Amount" if "unit" in columns else work_title(view)
+            tables.append(unit_table(title, columns, lists[name], ask.tz, limits.get(name), work))
+    notes = tuple(view.notes)
+    if view.rows and not is_listed:
+        notes += ("--workload NAME, --format csv and --format json show each epoch",)
     span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.currency}
     names = list(view.rows[0]) if view.rows else list(view.shown["rows"])
-    shown = (
-        len(view.sections.get("runs", [])) == 1
-        if with_rows is None and "runs" in view.sections
-        else with_rows is not False
-    )
-    lists = view.sections | ({"rows": view.rows} if shown else {})
-    limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
-    tables = [
-        unit_table(
-            title,
-            view.shown[name],
-            lists[name],
-            ask.tz,
-            limits.get(name),
-            "Amount" if "unit" in view.shown[name] else work_title(view),
-        )
-        for name, title in _SECTIONS.items()
-        if lists.get(name) and name in view.shown
-    ]
-    notes = (
-        *view.notes,
-        *(
-            ["--workload NAME, --format csv and --format json show each epoch"]
-            if view.rows and not shown
-            else []
-        ),
-    )
     shapes = {
         "unit.epoch": Epochs,
         "unit.experiment": Experiments,
@@ -465,7 +418,7 @@ def _column(name: str, values: Sequence[Any], work: str = "Amount") -> Column:
     """Money in cents, or with four decimals where a price of the column is under one; counts without decimals."""
     known = [value for value in values if value is not None]
     title = _TITLES.get(name) or _title(name, work)
-    weight = _WEIGHTS.get(name, 0)
+    weight = next((weight for weight, names in _WEIGHTS.items() if name in names), 0)
     if all(isinstance(value, str) for value in known):
         return Column(title, "text", weight=weight)
     if "cost" in name.split("_"):

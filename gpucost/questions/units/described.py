@@ -13,18 +13,6 @@ _SCALES = {"epoch": 1, "request": 1000, "token": 1_000_000}
 
 
 @record
-class DescribedWork:
-    """GPUs that work: `units_per_hour` are done by all of them while they work, `busy_percent` of the hours that are paid."""
-
-    unit: str
-    gpus: Decimal
-    price_per_gpu_hour: Decimal
-    units_per_hour: Decimal
-    busy_percent: Decimal
-    planned: int | None = None
-
-
-@record
 class UnitPrice(Shape):
     """What `gpucost unit` prints of described work: `cost` is of `per` units, `planned_cost` of all that are planned."""
 
@@ -42,23 +30,37 @@ class UnitPrice(Shape):
     planned_cost: Decimal | None
 
 
-def unit_price(work: DescribedWork, currency: str) -> UnitPrice:
-    """Paid hours × price ÷ units done in them: 1 of an epoch, 1,000 of a request, a million of a token."""
-    per_hour, scale = work.gpus * work.price_per_gpu_hour, _SCALES[work.unit]
-    done = work.units_per_hour * work.busy_percent / 100  # in an hour that is paid
+def unit_price(
+    unit: str,
+    currency: str,
+    *,
+    gpus: Decimal,
+    price_per_gpu_hour: Decimal,
+    units_per_hour: Decimal,
+    busy_percent: Decimal,
+    planned: int | None,
+) -> UnitPrice:
+    """Paid hours × price ÷ units done in them: 1 of an epoch, 1,000 of a request, a million of a token.
+
+    `units_per_hour` are done by all GPUs while they work, `busy_percent` of the hours that are paid.
+    """
+    per_hour, scale = gpus * price_per_gpu_hour, _SCALES[unit]
+    done = units_per_hour * busy_percent / 100  # in an hour that is paid
     cost = per(per_hour, done, scale)
     if cost is None:
-        raise UsageError(f"no {work.unit} is ever done", "a rate above 0 is needed")
-    hours = None if work.planned is None else work.planned / done
+        raise UsageError(f"no {unit} is ever done", "a rate above 0 is needed")
+    hours = None if planned is None else planned / done
     return UnitPrice(
-        **{
-            name: getattr(work, name)
-            for name in ("unit", "gpus", "price_per_gpu_hour", "units_per_hour", "busy_percent", "planned")
-        },
-        currency=currency,
-        cost_per_hour=per_hour,
-        per=scale,
-        cost=cost,
-        planned_hours=hours and hours.quantize(Decimal("0.000001")),
-        planned_cost=hours and (hours * per_hour).quantize(Decimal("0.000000001")),
+        unit,
+        currency,
+        gpus,
+        price_per_gpu_hour,
+        units_per_hour,
+        busy_percent,
+        per_hour,
+        scale,
+        cost,
+        planned,
+        hours and hours.quantize(Decimal("0.000001")),
+        hours and (hours * per_hour).quantize(Decimal("0.000000001")),
     )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PACKAGE = "gpucost.questions.units"
 Item = dict[str, Any]
 PLACE = ("cluster", "namespace", "workload")
+FILTERS = ("teams", "namespaces", "workloads", "users", "clusters")
 
 # `from` is a word of Python's; moments are ISO 8601 in UTC
 Span = TypedDict("Span", {"from": str, "to": str})
@@ -110,14 +111,26 @@ class UnitQuery:
     @classmethod
     def of(cls, config: Config, period: Period, period_name: str, **filters: tuple[str, ...]) -> UnitQuery:
         """The same by a configuration."""
-        pools = {"prefill": tuple(config.serving.prefill), "decode": tuple(config.serving.decode)}
-        settings: dict[str, Any] = {**filters, **pools, "prompt_weights": config.prompt_weights}
-        return cls(period, period_name, config.tz, config.currency, **settings)
+        return cls(
+            period,
+            period_name,
+            config.tz,
+            config.currency,
+            prefill=tuple(config.serving.prefill),
+            decode=tuple(config.serving.decode),
+            prompt_weights=config.prompt_weights,
+            **filters,
+        )
+
+    @property
+    def filters(self) -> dict[str, list[str]]:
+        """The names that it is narrowed to."""
+        return {name: list(getattr(self, name)) for name in FILTERS}
 
     @property
     def is_narrowed(self) -> bool:
         """Whether only some workloads are asked for, so that work of unknown ones has no place in the answer."""
-        return bool(self.teams or self.namespaces or self.workloads or self.clusters or self.users)
+        return any(self.filters.values())
 
 
 _DAYS = """
@@ -131,20 +144,19 @@ Bucket = Literal["day", "hour"]
 def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket) -> None:
     """Makes unit_days of the period's days; with another bucket each hour stands as a day."""
     days = time_buckets(ask.period, ask.tz, (bucket,))
-    columns = {"from_ms": "from_ms", "to_ms": "to_ms", "day": bucket}
-    con.execute(_DAYS, {name: [getattr(day, of) for day in days] for name, of in columns.items()})
+    names = [day.day if bucket == "day" else day.hour for day in days]
+    con.execute(
+        _DAYS, {"from_ms": [day.from_ms for day in days], "to_ms": [day.to_ms for day in days], "day": names}
+    )
 
 
 def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> None:
     """Makes unit_days, unit_cells and unit_candidates for the period. Raises GpucostError where the filters leave nothing."""
     sqlfiles.run(con, "filters")
     cut(con, ask, bucket)
-    filters = {
-        name: list(getattr(ask, name)) for name in ("teams", "namespaces", "workloads", "users", "clusters")
-    }
-    run_stage(con, PACKAGE, "20_cells", ask.period.bounds | filters)
+    run_stage(con, PACKAGE, "20_cells", ask.period.bounds | ask.filters)
     if ask.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():
-        raise nothing_used(con, ask.period.start_ms, ask.period.end_ms, ask.period_name, **filters)
+        raise nothing_used(con, ask.period.start_ms, ask.period.end_ms, ask.period_name, **ask.filters)
     run_stage(con, PACKAGE, "30_candidates")
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from dataclasses import field
 from decimal import Decimal
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired
+from typing import TYPE_CHECKING, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -32,7 +31,8 @@ from gpucost.questions.units.query import (
     total,
     with_remainders,
 )
-from gpucost.records import record
+from gpucost.records import grouped_by, record
+from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -185,7 +185,7 @@ class _Measure:
     """How an answer counts work.
 
     `counts` are columns of amounts or failures of a unit, `parts` of a table those of cost beside the whole. `prices` are columns
-    of a cost, made of the named parts, over units, with a scale.
+    of a cost, made of the named parts, over counts, with a scale.
     """
 
     name: str
@@ -198,37 +198,46 @@ class _Measure:
     parts: tuple[str, ...] = ()
     dimensions: tuple[str, ...] = (*_MODEL, "day")
 
+    def days(self, con: DuckDBPyConnection, table: str) -> list[Item]:
+        """The rows of a table, with a column for each count."""
+        con.execute(f"FROM {table} ORDER BY day, cluster, namespace, workload, model")
+        days = []
+        for row in dicts(con):
+            counts = {name: (row[kind] or {}).get(unit) for name, (kind, unit) in self.counts.items()}
+            days.append(in_hours({"tenant": None} | row | {"model": row["model"] or None} | counts))
+        return days
+
     def figures(self, days: list[Item]) -> Item:
         """What was done and what it cost on several days together."""
-        allocated, active = (
-            sum(day[f"{name}_gpu_hours"] for day in days) for name in ("allocated", "active")
-        )
-        cost = total(days)
+        cost, active = total(days), sum(day["active_gpu_hours"] for day in days)
+        counts = {name: sum((day[name] or 0.0 for day in days), 0.0) for name in self.counts}
         parts: dict[str, Decimal | None] = {}
         for name in self.parts:
             known = [day for day in days if day[name] is not None]
             # of two models' times only one is no split of their cost
-            parts[name] = (
-                total(known, name) if known and (name not in _TIMES or len(known) == len(days)) else None
+            is_known = known and (name not in _TIMES or len(known) == len(days))
+            parts[name] = total(known, name) if is_known or name in _PARTS else None
+        money = {name: part or Decimal(0) for name, part in parts.items()} | {"cost": cost}
+        prices = {
+            name: per(
+                sum((money[cost] for cost in costs), Decimal(0)),
+                sum(counts[column] for column in columns),
+                scale,
             )
-        if not days:
-            parts |= dict.fromkeys(_PARTS, Decimal(0))
-        of = {name: part or Decimal(0) for name, part in parts.items()} | {"cost": cost}
+            for name, (costs, columns, scale) in self.prices.items()
+        }
+        work: Item = {name: plain(amount) for name, amount in counts.items()}
+        # what no server may count is null rather than none
+        if all(day.get("cached_tokens") is None for day in days) and "cached_tokens" in work:
+            work["cached_tokens"] = None
         return {
             **({"unit": self.units[0]} if len(self.units) == 1 else {}),
-            **{column: _counted(days, unit, kind) for column, (kind, unit) in self.counts.items()},
+            **work,
             "cost": cost,
             "idle_cost": total(days, "idle_cost"),
             **parts,
-            **{
-                column: per(
-                    sum((of[name] for name in costs), Decimal(0)),
-                    sum(_work(days, unit, "amounts") for unit in units),
-                    scale,
-                )
-                for column, (costs, units, scale) in self.prices.items()
-            },
-            "allocated_gpu_hours": round(allocated, 9),
+            **prices,
+            "allocated_gpu_hours": round(sum(day["allocated_gpu_hours"] for day in days), 9),
             "active_gpu_hours": round(active, 9),
             "cost_per_active_gpu_hour": per(cost, active),
         }
@@ -241,9 +250,7 @@ def requests(
 
     Raises UsageError for a unit that nothing was ever counted in.
     """
-    units = [
-        row["unit"] for row in dicts(con.execute("SELECT DISTINCT unit FROM progress_series ORDER BY unit"))
-    ]
+    units = column(con, "SELECT DISTINCT unit FROM progress_series ORDER BY unit")
     if unit != "request" and unit not in units:
         raise UsageError(
             f"no work is known in the unit {unit!r}",
@@ -254,7 +261,7 @@ def requests(
         f"Cost per 1,000 {unit.replace('_', ' ')}s",
         (unit,),
         {"amount": ("amounts", unit), "failed": ("failures", unit)},
-        {"cost_per_1000": (("cost",), (unit,), 1000)},
+        {"cost_per_1000": (("cost",), ("amount",), 1000)},
     )
     return _serving(con, ask, measure, is_prepared=is_prepared)
 
@@ -269,9 +276,9 @@ _TOKENS = _Measure(
         "generation_tokens": ("amounts", GENERATION),
     },
     {
-        "cost_per_million_tokens": (_PARTS, (PROMPT, GENERATION), 1_000_000),
-        "cost_per_million_prompt_tokens": (("prompt_cost",), (PROMPT,), 1_000_000),
-        "cost_per_million_generation_tokens": (("generation_cost",), (GENERATION,), 1_000_000),
+        "cost_per_million_tokens": (_PARTS, ("prompt_tokens", "generation_tokens"), 1_000_000),
+        "cost_per_million_prompt_tokens": (("prompt_cost",), ("prompt_tokens",), 1_000_000),
+        "cost_per_million_generation_tokens": (("generation_cost",), ("generation_tokens",), 1_000_000),
     },
     _WEIGHTS,
     "unit_tokens",
@@ -304,7 +311,7 @@ def tokens(
 
 def _undeclared(models: list[Item]) -> list[str]:
     """Workloads of one model and namespace that are called as pools are."""
-    for phases in _by(models, "cluster", "namespace", "model").values():
+    for phases in grouped_by(models, "cluster", "namespace", "model").values():
         found = [
             next((row["workload"] for row in phases if word in row["workload"]), None)
             for word in ("prefill", "decode")
@@ -312,13 +319,6 @@ def _undeclared(models: list[Item]) -> list[str]:
         if all(found):
             return [name for name in found if name]
     return []
-
-
-def _by(rows: list[Item], *names: str) -> dict[tuple[Any, ...], list[Item]]:
-    groups: dict[tuple[Any, ...], list[Item]] = defaultdict(list)
-    for row in rows:
-        groups[tuple(row[name] for name in names)].append(row)
-    return groups
 
 
 # The work that no cost of the period belongs to, with why: work on a day is either in unit_serving or here, filters apart.
@@ -364,31 +364,27 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
     return answer_rows(con, PACKAGE, "66_token_hours")
 
 
-def _work_done(con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure) -> list[str]:
-    """Makes unit_work. Returns notes about its counters."""
-    span = ask.period.bounds
-    doubts = processes(con, ask.period, ask.clusters)
-    run_stage(con, PACKAGE, "40_increases", {"units": list(measure.units), **span})
-    weights = {
-        "mappings": list(ask.prompt_weights) if measure.weights else [],
-        "weights": list(ask.prompt_weights.values()) if measure.weights else [],
-        "units": list(measure.units),
-        "unit_weights": [measure.weights.get(unit, 1.0) for unit in measure.units],
-    }
-    run_stage(con, PACKAGE, "50_work", {"from_ms": ask.period.start_ms, **weights})
-    return [f"{doubt.message}: {doubt.fix}" for doubt in doubts]
-
-
 def _count(
     con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, keeps_idle: bool = False
 ) -> list[str]:
     """Makes unit_work, unit_serving, and the measure's table where that is another. Returns notes about the counters."""
-    doubts = _work_done(con, ask, measure)
+    doubts = processes(con, ask.period, ask.clusters)
+    units = list(measure.units)
+    run_stage(con, PACKAGE, "40_increases", {"units": units, **ask.period.bounds})
+    mapped = ask.prompt_weights if measure.weights else {}
+    weights = {
+        "from_ms": ask.period.start_ms,
+        "mappings": list(mapped),
+        "weights": list(mapped.values()),
+        "units": units,
+        "unit_weights": [measure.weights.get(unit, 1.0) for unit in units],
+    }
+    run_stage(con, PACKAGE, "50_work", weights)
     run_stage(con, PACKAGE, "60_serving")
     if measure.table == "unit_tokens":
         pools = {"prefill": list(ask.prefill), "decode": list(ask.decode)}
         run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
-    return doubts
+    return [f"{doubt.message}: {doubt.fix}" for doubt in doubts]
 
 
 def _serving(
@@ -403,22 +399,23 @@ def _serving(
     if not is_prepared:
         prepare(con, ask)
     doubts = _count(con, ask, measure, keeps_idle=keeps_idle)
-    days = _days(con, measure.table)
-    days_of = _by(days, *_MODEL)
-    models = [
-        dict(zip(_MODEL, model, strict=True)) | measure.figures(served) for model, served in days_of.items()
+    days = measure.days(con, measure.table)
+    models: list[Item] = [
+        dict(zip(_MODEL, model, strict=True)) | measure.figures(served)
+        for model, served in grouped_by(days, *_MODEL).items()
     ]
     models.sort(key=lambda row: (-row["cost"], *(row[name] or "" for name in _MODEL)))
     parts = [name for name in measure.parts if any(day[name] for day in days)]
     figures = (*measure.counts, "cost", "idle_cost", *parts, *measure.prices)
-    parts_of_days, of = days, by or measure.dimensions
+    parts_of_days, dimensions = days, by or measure.dimensions
     if "tenant" in by:
         run_stage(con, PACKAGE, "67_tenants", {"keeps_idle": keeps_idle})
-        parts_of_days = _days(con, "unit_tenants")
+        parts_of_days = measure.days(con, "unit_tenants")
     rows: list[Item] = [
-        {name: served[0][name] if name in of else None for name in measure.dimensions}
+        dict.fromkeys(measure.dimensions)
+        | dict(zip(dimensions, values, strict=True))
         | measure.figures(served)
-        for served in _by(parts_of_days, *of).values()
+        for values, served in grouped_by(parts_of_days, *dimensions).items()
     ]
     if by:
         rows.sort(
@@ -443,7 +440,7 @@ def _serving(
         },
         doubts,
     )
-    if len({tuple(day[name] for name in PLACE) for day in days}) < len(models):
+    if len(grouped_by(days, *PLACE)) < len(models):
         view.notes.append(
             "workloads that serve several models: each model's share of the cost is its share of the day's work"
         )
@@ -454,27 +451,11 @@ def _serving(
     if not days:
         names = " or ".join(unit.replace("_", " ") for unit in measure.units)
         view.notes.append(f"no {names} is known in this period: gpucost collect progress")
-    lost = [
-        row | {name: plain(row[name]) for name in ("amount", "failed")}
-        for row in dicts(con.execute(_WITHOUT_COST))
-    ]
     counted = {unit for _, unit in measure.counts.values()}
-    lost = [row for row in lost if row["unit"] in counted]
+    lost = [
+        row | {"amount": plain(row["amount"]), "failed": plain(row["failed"])}
+        for row in dicts(con.execute(_WITHOUT_COST))
+        if row["unit"] in counted
+    ]
     known = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
     return with_remainders(con, view, lost, known)
-
-
-def _days(con: DuckDBPyConnection, table: str) -> list[Item]:
-    con.execute(f"FROM {table} ORDER BY day, cluster, namespace, workload, model")
-    return [in_hours({"tenant": None} | day | {"model": day["model"] or None}) for day in dicts(con)]
-
-
-def _work(days: list[Item], unit: str, kind: str) -> float:
-    return sum(((day[kind] or {}).get(unit, 0.0) for day in days), 0.0)
-
-
-def _counted(days: list[Item], unit: str, kind: str) -> float | int | None:
-    """Work as it is shown; what no server may count is null rather than none."""
-    if unit == CACHED and not any(unit in (day[kind] or {}) for day in days):
-        return None
-    return plain(_work(days, unit, kind))

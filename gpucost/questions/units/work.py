@@ -33,7 +33,7 @@ from gpucost.questions.units.query import (
     total,
     with_remainders,
 )
-from gpucost.records import record
+from gpucost.records import grouped, grouped_by, record
 from gpucost.render.view import hours
 
 if TYPE_CHECKING:
@@ -78,22 +78,14 @@ class Levels:
 def intervals(run: Levels) -> list[Interval]:
     """The run's time without gap or overlap. Epochs that a restart fell back behind are lost; the last entry of each stands."""
     reached = _resumed(run.reached) if run.resumes else run.reached
-    if run.is_log and run.marks == "end" and reached and 0 < reached[0][1] < 1:
+    begins = run.marks == "begin"
+    if run.is_log and not begins and reached and 0 < reached[0][1] < 1:
         # the first epoch is under way, and began with the run
         reached = list(dropwhile(lambda entry: entry[1] < 1, reached))
-    points = [(at, math.floor(level)) for at, level in reached]
-    points = [(min(max(at, run.from_ms), run.to_ms), level) for at, level in points]
-    parts = _ended(points, run) if run.marks == "end" else _begun(points, run)
-    return [
-        interval
-        for interval in parts
-        if interval.from_ms < interval.to_ms or interval.status in ("done", "lost")
-    ]
-
-
-def _ended(points: list[tuple[int, int]], run: Levels) -> list[Interval]:
+    # by moments how many epochs are done
+    points = [(min(max(at, run.from_ms), run.to_ms), math.floor(level) - begins) for at, level in reached]
     parts: list[Interval] = []
-    attempt, before_ms, done = 1, run.from_ms, _done_before(points, run)
+    attempt, before_ms, done = 1, run.from_ms, None if begins else _done_before(points, run)
     for at_ms, level in points:
         if done is None or (done == 0 and level == 0 and not parts):
             parts.append(Interval(None, "outside", attempt, before_ms, at_ms))
@@ -102,21 +94,24 @@ def _ended(points: list[tuple[int, int]], run: Levels) -> list[Interval]:
         elif level < done:
             parts = _lose(parts, level + 1)
             attempt += 1
-            if (
-                at_ms - before_ms <= _AT_ONCE_MS
-            ):  # a log does not tell when work began again: the epoch done again has that time
+            # a log does not tell when work began again: the epoch done again has that time
+            if not begins and at_ms - before_ms <= _AT_ONCE_MS:
                 done = level
                 continue
             parts.append(Interval(done + 1, "lost", attempt - 1, before_ms, at_ms))
         else:
             continue
         done, before_ms = level, at_ms
-    parts.append(Interval(None, "outside", attempt, before_ms, run.to_ms))
-    if run.reached and (run.failed or not run.is_over):
-        parts[-1] = replace(
-            parts[-1], epoch=(0 if done is None else done) + 1, status="lost" if run.failed else "unfinished"
-        )
-    return parts
+    status: Status = "outside"
+    if run.reached and (begins or run.failed or not run.is_over):
+        status = "lost" if run.failed else "done" if run.is_over else "unfinished"
+    epoch = None if status == "outside" else (done or 0) + 1
+    parts.append(Interval(epoch, status, attempt, before_ms, run.to_ms))
+    return [
+        interval
+        for interval in parts
+        if interval.from_ms < interval.to_ms or interval.status in ("done", "lost")
+    ]
 
 
 def _done_before(points: list[tuple[int, int]], run: Levels) -> int | None:
@@ -131,27 +126,6 @@ def _done_before(points: list[tuple[int, int]], run: Levels) -> int | None:
     zero_ms = points[0][0]
     next_ms = next((at_ms for at_ms, level in points if level > 0), run.to_ms)
     return -1 if 2 * (zero_ms - run.from_ms) >= next_ms - zero_ms else 0
-
-
-def _begun(points: list[tuple[int, int]], run: Levels) -> list[Interval]:
-    parts: list[Interval] = []
-    attempt, before_ms, current = 1, run.from_ms, None
-    for at_ms, level in points:
-        if current is None:
-            parts.append(Interval(None, "outside", attempt, before_ms, at_ms))
-        elif level > current:
-            parts += _split(current, level - 1, attempt, before_ms, at_ms)
-        elif level < current:
-            parts.append(Interval(current, "lost", attempt, before_ms, at_ms))
-            parts = _lose(parts, level)
-            attempt += 1
-        else:
-            continue
-        current, before_ms = level, at_ms
-    if current is None:
-        return [*parts, Interval(None, "outside", attempt, before_ms, run.to_ms)]
-    status: Status = "lost" if run.failed else "done" if run.is_over else "unfinished"
-    return [*parts, Interval(current, status, attempt, before_ms, run.to_ms)]
 
 
 def _split(first: int, last: int, attempt: int, from_ms: int, to_ms: int) -> list[Interval]:
@@ -326,18 +300,15 @@ def _runs(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[list[Item], list[Ite
     return runs, lost
 
 
+_EPOCH_COLUMNS = (
+    "run", "run_id", *PLACE, "team", "epoch", "status", "attempt", "from", "to", "duration_hours", "cost", "idle_cost",
+    "allocated_gpu_hours", "active_gpu_hours", "is_whole",
+)  # fmt: skip
+
+
 def _epoch_row(sums: Item, ask: UnitQuery, run: Item | None = None, part: Interval | None = None) -> Item:
     """An interval of a run; without one, what a workload with runs cost while none of them ran."""
-    row: Item = {
-        "run": None,
-        "run_id": None,
-        **{name: sums[name] for name in (*PLACE, "team")},
-        "epoch": None,
-    }
-    row |= {"status": "outside", **dict.fromkeys(("attempt", "from", "to", "duration_hours"))}
-    row |= {name: sums[name] for name in ("cost", "idle_cost", "allocated_gpu_hours", "active_gpu_hours")} | {
-        "is_whole": True
-    }
+    row = {name: sums.get(name) for name in _EPOCH_COLUMNS} | {"status": "outside", "is_whole": True}
     if run is None or part is None:
         return row
     from_ms, to_ms = max(part.from_ms, ask.period.start_ms), min(part.to_ms, ask.period.end_ms)
@@ -411,12 +382,9 @@ def _forecast(plan: int, rows: list[Item], recent: list[Item]) -> Item:
 def _halves(whole: list[Item]) -> tuple[list[Item], list[Item], str]:
     """The latest epochs, those before, and what parts them: the last restart, else the middle."""
     last = max((row["attempt"] for row in whole), default=1)
-    recent, before = (
-        [row for row in whole if row["attempt"] == last],
-        [row for row in whole if row["attempt"] < last],
-    )
-    if before:
-        return recent, before, "restart"
+    by_recency = grouped((row["attempt"] == last, row) for row in whole)
+    if by_recency[False]:
+        return by_recency[True], by_recency[False], "restart"
     half = len(whole) // 2
     return whole[half:], whole[:half], "middle"
 
@@ -438,9 +406,8 @@ _CLAIMS = """
 CREATE OR REPLACE TEMP TABLE unit_claims AS
 SELECT s.claim_id, s.depth, a.allocation_id, s.from_ms, s.to_ms
 FROM (
-    SELECT unnest($claim_id::INTEGER[]) AS claim_id, unnest($depth::INTEGER[]) AS depth, unnest($cluster::VARCHAR[]) AS cluster,
-        unnest($namespace::VARCHAR[]) AS namespace, unnest($workload::VARCHAR[]) AS workload, unnest($pods::VARCHAR[]) AS pods,
-        unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms
+    SELECT unnest($claims::STRUCT(claim_id INTEGER, depth INTEGER, cluster VARCHAR, namespace VARCHAR, workload VARCHAR,
+        pods VARCHAR, from_ms BIGINT, to_ms BIGINT)[], recursive := true)
 ) AS s JOIN allocations AS a USING (cluster, namespace, workload)
 WHERE (s.pods = '' OR list_contains(string_split(s.pods, ','), a.pod)) AND s.from_ms < s.to_ms"""
 # Per claim (null: what nothing claims) and workload its cost and GPU time.
@@ -458,33 +425,23 @@ def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tupl
 
     Of runs at the same time, only those in the most sweeps are charged.
     """
-    claims = [(number, part) for number, run in enumerate(runs) for part in run["parts"]]
     parents = {run["run_id"]: run["parent_id"] for run in runs}
-    depths = [_depth(run["run_id"], parents) for run in runs]
-    names_of: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for run in runs:
-        names_of[_place(run)].append(run["pods"])
-    # a run is its whole workload, but where each has pods of its own
-    pods = [
-        run["pods"] if all(names := names_of[_place(run)]) and len(set(names)) > 1 else "" for run in runs
-    ]
-    con.execute(
-        _CLAIMS,
-        {
-            **{name: [runs[number][name] for number, _ in claims] for name in PLACE},
-            "claim_id": list(range(len(claims))),
-            "depth": [depths[number] for number, _ in claims],
-            "pods": [pods[number] for number, _ in claims],
-            "from_ms": [max(part.from_ms, ask.period.start_ms) for _, part in claims],
-            "to_ms": [min(part.to_ms, ask.period.end_ms) for _, part in claims],
-        },
-    )
+    runs_of = grouped_by(runs, *PLACE)
+    claims: list[tuple[int, Interval]] = []
+    rows: list[Item] = []
+    for number, run in enumerate(runs):
+        place = {name: run[name] for name in PLACE}
+        # a run is its whole workload, but where each has pods of its own
+        pods = {other["pods"] for other in runs_of[tuple(place.values())]}
+        whose = place | {"pods": run["pods"] if all(pods) and len(pods) > 1 else ""}
+        whose["depth"] = _depth(run["run_id"], parents)
+        for part in run["parts"]:
+            from_ms, to_ms = max(part.from_ms, ask.period.start_ms), min(part.to_ms, ask.period.end_ms)
+            rows.append(whose | {"claim_id": len(claims), "from_ms": from_ms, "to_ms": to_ms})
+            claims.append((number, part))
+    con.execute(_CLAIMS, {"claims": rows})
     run_stage(con, PACKAGE, "85_pieces")
     return claims
-
-
-def _place(row: Item) -> tuple[str, ...]:
-    return tuple(row[name] for name in PLACE)
 
 
 def _depth(run_id: str, parents: dict[str, str | None]) -> int:
@@ -622,12 +579,10 @@ def experiments(
 
 
 def _experiment(row: Item) -> Item:
-    from_ms, to_ms = row["from"], row["to"]
-    length = hours(to_ms - from_ms) if from_ms is not None and to_ms else None
-    price = per(row["cost"], row["active_gpu_hours"])
+    begun, ended = row["from"], row["to"]
     return row | {
-        "from": moment(from_ms),
-        "to": moment(to_ms),
-        "hours": length,
-        "cost_per_active_gpu_hour": price,
+        "from": moment(begun),
+        "to": moment(ended),
+        "hours": hours(ended - begun) if begun is not None and ended else None,
+        "cost_per_active_gpu_hour": per(row["cost"], row["active_gpu_hours"]),
     }
