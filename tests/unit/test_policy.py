@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -203,10 +204,12 @@ def test_notebooks_without_activity_are_unknown(tmp_path: Path) -> None:
 
 def test_work_of_unknown_capacity_type_is_unknown() -> None:
     keys = words("cluster=main namespace=ml workload=Job/a workload_type=batch capacity_type=unknown")
-    life = {"node_id": 1, "gpus": 1, "life_from_ms": 0, "life_to_ms": 90 * 3_600_000}
+    life = {"gpus": 1, "life_from_ms": 0, "life_to_ms": 90 * 3_600_000}
     held = {**keys, **life, "workload_type": "training"}
     month = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
-    facts = Facts([(keys, 5.0, Decimal(5))], [held], {1: keys}, {}, month, lambda *_: Idle([], ()), frozenset)
+    reported = defaultdict[tuple[str, str], set[str]](set)
+    unmeasured = Idle([], ())
+    facts = Facts([(keys, 5.0, Decimal(5))], [held], (1,), reported, month, lambda *_: unmeasured, frozenset)
     rules = [rule for rule in read_rules(None) if rule.kind in ("spot_for_batch", "on_demand_training")]
     found = {(one.status, one.missing) for one in (_checked(rule, facts) for rule in rules)}
     assert found == {("unknown", "no capacity type is known: it is not known what runs on demand")}

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config.model import Config
-    from gpucost.questions.policy.rules import PolicyAnswer, Rule, RuleResult
-    from gpucost.questions.report.query import Query
-    from gpucost.store.connection import Store
+    from gpucost.questions.policy.rules import PolicyAnswer, RuleResult
 
 # lines of the table of who breaks rules
 _SHOWN = 40
@@ -56,12 +53,15 @@ def policy_check(
       gpucost policy check --last 7d --team research
       gpucost policy rules > policy.toml && gpucost policy check --rules policy.toml --junit policy.xml
     """
-    from gpucost.questions.policy.rules import BY, read_rules
+    from gpucost.questions.policy.rules import BY, check, read_rules
 
-    asked = read_rules(rules)
-    answer = policy(
-        request.settings, request.store, request.query(by=BY, with_sections=False, period_note=None), asked
-    )
+    settings, chosen = request.settings, read_rules(rules)
+    query = request.query(by=BY, with_sections=False, period_note=None)
+
+    def checked(con: DuckDBPyConnection) -> PolicyAnswer:
+        return check(con, settings, query, report_of(con, settings, query), chosen)
+
+    answer = read_attributed(settings, request.store, checked, query.period)
     broken = [
         SimpleNamespace(rule=rule.name, severity=rule.severity, **to_dict(one))
         for rule in answer.rules
@@ -74,7 +74,7 @@ def policy_check(
     return Document(
         title=f"Policy: {request.period_name}",
         subtitle=f"{answer.kept} kept, {answer.broken} broken, {answer.unknown} unknown",
-        currency=request.settings.currency,
+        currency=settings.currency,
         sections=tuple(_sections(answer.rules, broken)),
         coverage=answer.coverage,
         name="policy",
@@ -117,13 +117,3 @@ def _sections(rules: Sequence[RuleResult], broken: list[SimpleNamespace]) -> lis
         note = f"GPU-hours and cost of the period, of what breaks the rule.{more}"
         sections.append(Table.of("Broken", broken[:_SHOWN], shown, note=note))
     return sections
-
-
-def policy(config: Config, store: Store, query: Query, rules: Sequence[Rule]) -> PolicyAnswer:
-    """How each of the rules stands in the query's period; the query asks by gpucost.questions.policy.rules.BY."""
-    from gpucost.questions.policy.rules import check
-
-    def checked(con: DuckDBPyConnection) -> PolicyAnswer:
-        return check(con, config, query, report_of(con, config, query), rules)
-
-    return read_attributed(config, store, checked, query.period)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -107,23 +107,28 @@ class Idle(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What rules are held against. `rows` are a report's by BY, `pods` and `nodes` as the store's usage names them.
+    """What rules are held against. `rows` are a report's by BY, `pods` as the store's usage names them.
 
-    `told` are names by (kind, cluster), as facts.sql answers them; `idle_from` reads stretches of at least so many hours in which
-    some of the pods were idle, in their whole lives; `stay` reads the workloads that `whatif spot` leaves on demand.
+    A pod's `capacity_type` is None if its node, one of `nodes`, was not up. `reported` are names by (kind, cluster), as facts.sql
+    answers them; `idle_from` reads stretches of at least so many hours in which some of the pods were idle, in their whole lives;
+    `stay` reads the workloads that `whatif spot` leaves on demand.
     """
 
     rows: Sequence[tuple[Mapping[str, str | None], float, Decimal]]
     pods: Sequence[Row]
-    nodes: Mapping[int, Row]
-    told: Mapping[tuple[str, str], frozenset[str]]
+    nodes: Collection[int]
+    reported: defaultdict[tuple[str, str], set[str]]
     period: Period
     idle_from: Callable[[float, Sequence[Row]], Idle]
     stay: Callable[[], Collection[Owner]]
 
+    def silent(self, kind: str, clusters: Iterable[str]) -> str:
+        """The clusters whose metrics report nothing of a kind, in words."""
+        return ", ".join(sorted({name for name in clusters if not self.reported[f"{kind}_told", name]}))
+
 
 # How much a rule was held against, and what breaks it.
-Checked = tuple[int, Sequence[Violation]]
+Checked = tuple[int, list[Violation]]
 
 
 class _Unknown(Exception):
@@ -147,7 +152,7 @@ class _Rule(BaseModel):
         return not _fits(namespace, self.apart)
 
     def check(self, facts: Facts) -> Checked:
-        """Hold the rule against the facts. Raises _Unknown."""
+        """Hold the rule against facts of namespaces that it concerns. Raises _Unknown."""
         raise NotImplementedError
 
 
@@ -168,16 +173,14 @@ class SpotForBatch(_Rule):
         batch = [
             row
             for row in facts.rows
-            if row[0]["workload_type"] == "batch"
-            and self.concerns(row[0]["namespace"])
-            and not _fits(row[0]["namespace"], self.production)
+            if row[0]["workload_type"] == "batch" and not _fits(row[0]["namespace"], self.production)
         ]
         known = {_owner(keys) for keys, _, _ in batch if keys["capacity_type"] != "unknown"}
         if batch and not known:
             raise _Unknown(_NO_CAPACITY)
         whole: dict[Owner, float] = defaultdict(float)
         for pod in facts.pods:
-            if _is_on_demand(facts, pod):
+            if pod["capacity_type"] == "on_demand":
                 whole[_owner(pod)] += pod["gpus"] * _life_hours(pod)
         found = [
             Violation(*_owner(keys), "batch work on demand", hours, cost)
@@ -193,31 +196,19 @@ class _OfNamespaces(_Rule):
     what: ClassVar[str]
 
     def check(self, facts: Facts) -> Checked:
-        spaces = grouped(
-            (_owner(keys)[:2], (hours, cost))
-            for keys, hours, cost in facts.rows
-            if self.concerns(keys["namespace"])
-        )
-        clusters = {cluster for cluster, _ in spaces}
-        if silent := sorted(
-            cluster for cluster in clusters if (f"{self.kind}_told", cluster) not in facts.told
-        ):
+        spaces = grouped((_owner(keys)[:2], (hours, cost)) for keys, hours, cost in facts.rows)
+        if silent := facts.silent(self.kind, (cluster for cluster, _ in spaces)):
             metric = f"kube_{self.what.lower()}"
             raise _Unknown(
-                f"{metric} tells of none in {', '.join(silent)}: there are none, or kube-state-metrics does not export it"
+                f"{metric} tells of none in {silent}: there are none, or kube-state-metrics does not export it"
             )
-        return len(spaces), [
-            Violation(
-                cluster,
-                namespace,
-                namespace,
-                f"no {self.what} names GPUs",
-                round(sum(hours for hours, _ in parts), 6),
-                sum((cost for _, cost in parts), ZERO),
-            )
-            for (cluster, namespace), parts in sorted(spaces.items())
-            if namespace not in facts.told.get((self.kind, cluster), ())
-        ]
+        found = []
+        for (cluster, namespace), parts in sorted(spaces.items()):
+            if namespace not in facts.reported[self.kind, cluster]:
+                hours, costs = zip(*parts, strict=True)
+                evidence, cost = f"no {self.what} names GPUs", sum(costs, ZERO)
+                found.append(Violation(cluster, namespace, namespace, evidence, round(sum(hours), 6), cost))
+        return len(spaces), found
 
 
 class Quota(_OfNamespaces):
@@ -250,9 +241,7 @@ class IdleNotebooks(_Rule):
 
     def check(self, facts: Facts) -> Checked:
         pods = {
-            (pod["cluster"], pod["uid"]): pod
-            for pod in facts.pods
-            if pod["workload_type"] == "development" and self.concerns(pod["namespace"])
+            (pod["cluster"], pod["uid"]): pod for pod in facts.pods if pod["workload_type"] == "development"
         }
         if not pods:
             return 0, []
@@ -263,19 +252,20 @@ class IdleNotebooks(_Rule):
         measured = [pod for key, pod in pods.items() if key in idle.measured]
         if not measured:
             raise _Unknown("the activity of no notebook was measured: gpucost doctor finds out why")
-        # the longest stretch, and GPU-hours of the period
-        longest: dict[Owner, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        # how long each stretch is, and its GPU-hours of the period
+        stretches: dict[Owner, list[tuple[float, float]]] = defaultdict(list)
         for row in idle.stretches:
             pod = pods.get((row["cluster"], row["uid"]))
             part = min(row["to_ms"], facts.period.end_ms) - max(row["from_ms"], facts.period.start_ms)
             if pod and part > 0:
-                most, gpu_hours = longest[_owner(pod)]
-                hours = (row["to_ms"] - row["from_ms"]) / MS_PER_HOUR
-                longest[_owner(pod)] = max(most, hours), gpu_hours + part / MS_PER_HOUR * pod["gpus"]
-        return len({_owner(pod) for pod in measured}), [
-            Violation(*owner, f"idle for {most:,.1f} h at a stretch", round(gpu_hours, 6), None)
-            for owner, (most, gpu_hours) in sorted(longest.items())
-        ]
+                length = (row["to_ms"] - row["from_ms"]) / MS_PER_HOUR
+                stretches[_owner(pod)].append((length, part / MS_PER_HOUR * pod["gpus"]))
+        found = []
+        for owner, parts in sorted(stretches.items()):
+            lengths, gpu_hours = zip(*parts, strict=True)
+            evidence = f"idle for {max(lengths):,.1f} h at a stretch"
+            found.append(Violation(*owner, evidence, round(sum(gpu_hours), 6), None))
+        return len(set(map(_owner, measured))), found
 
 
 class NodePoolLimits(_Rule):
@@ -287,23 +277,18 @@ class NodePoolLimits(_Rule):
 
     def check(self, facts: Facts) -> Checked:
         pools: set[tuple[str, str]] = set()
-        for (kind, cluster), names in facts.told.items():
-            if kind == "node_pool":
-                pools |= {
-                    (cluster, name.partition(" ")[2])
-                    for name in names
-                    if int(name.partition(" ")[0]) in facts.nodes
-                }
-        if silent := sorted(
-            {cluster for cluster, _ in pools if ("node_pool_limit_told", cluster) not in facts.told}
-        ):
+        for (kind, cluster), names in facts.reported.items():
+            for node, _, pool in (name.partition(" ") for name in names if kind == "node_pool"):
+                if int(node) in facts.nodes:
+                    pools.add((cluster, pool))
+        if silent := facts.silent("node_pool_limit", (cluster for cluster, _ in pools)):
             raise _Unknown(
-                f"the store has no karpenter_nodepools_limit of {', '.join(silent)}: have Prometheus scrape Karpenter"
+                f"the store has no karpenter_nodepools_limit of {silent}: have Prometheus scrape Karpenter"
             )
         return len(pools), [
             Violation(cluster, None, f"NodePool/{pool}", "has GPU nodes, and no limits", None, None)
             for cluster, pool in sorted(pools)
-            if pool not in facts.told.get(("node_pool_limit", cluster), ())
+            if pool not in facts.reported["node_pool_limit", cluster]
         ]
 
 
@@ -315,18 +300,15 @@ class PriorityClass(_Rule):
     advice = "set priorityClassName in its pod template, or a PriorityClass with globalDefault: true"
 
     def check(self, facts: Facts) -> Checked:
-        pods = [pod for pod in facts.pods if self.concerns(pod["namespace"])]
-        if silent := sorted(
-            {pod["cluster"] for pod in pods if ("priority_class_told", pod["cluster"]) not in facts.told}
-        ):
+        if silent := facts.silent("priority_class", (pod["cluster"] for pod in facts.pods)):
             raise _Unknown(
-                f"kube_pod_info tells no priority_class in {', '.join(silent)}: no pod has one, or it is dropped"
+                f"kube_pod_info tells no priority_class in {silent}: no pod has one, or it is dropped"
             )
-        without: dict[tuple[str, str, str], float] = defaultdict(float)
-        for pod in pods:
-            if pod["uid"] not in facts.told["priority_class", pod["cluster"]]:
+        without: dict[Owner, float] = defaultdict(float)
+        for pod in facts.pods:
+            if pod["uid"] not in facts.reported["priority_class", pod["cluster"]]:
                 without[_owner(pod)] += pod["gpus"] * _hours(pod)
-        return len({_owner(pod) for pod in pods}), [
+        return len(set(map(_owner, facts.pods))), [
             Violation(*owner, "its pods have no priority class", round(gpu_hours, 6), None)
             for owner, gpu_hours in sorted(without.items())
         ]
@@ -343,19 +325,13 @@ class OnDemandTraining(_Rule):
     )
 
     def check(self, facts: Facts) -> Checked:
-        pods = [
-            pod
-            for pod in facts.pods
-            if pod["workload_type"] == "training"
-            and self.concerns(pod["namespace"])
-            and pod["node_id"] in facts.nodes
-        ]
-        known = [pod for pod in pods if facts.nodes[pod["node_id"]]["capacity_type"] != "unknown"]
+        pods = [pod for pod in facts.pods if pod["workload_type"] == "training" and pod["capacity_type"]]
+        known = [pod for pod in pods if pod["capacity_type"] != "unknown"]
         if pods and not known:
             raise _Unknown(_NO_CAPACITY)
         longest: dict[Owner, float] = defaultdict(float)
         for pod in known:
-            if _is_on_demand(facts, pod):
+            if pod["capacity_type"] == "on_demand":
                 longest[_owner(pod)] = max(longest[_owner(pod)], _life_hours(pod))
         money = {
             _owner(keys): (hours, cost)
@@ -367,7 +343,7 @@ class OnDemandTraining(_Rule):
             for owner, hours in sorted(longest.items())
             if hours > self.hours
         ]
-        return len({_owner(pod) for pod in known}), _without_advice(facts, found)
+        return len(set(map(_owner, known))), _without_advice(facts, found)
 
 
 Rule = SpotForBatch | Quota | LimitRange | IdleNotebooks | NodePoolLimits | PriorityClass | OnDemandTraining
@@ -403,10 +379,6 @@ def _life_hours(pod: Row) -> float:
     return float(pod["life_to_ms"] - pod["life_from_ms"]) / MS_PER_HOUR
 
 
-def _is_on_demand(facts: Facts, pod: Row) -> bool:
-    return bool(facts.nodes.get(pod["node_id"], {}).get("capacity_type") == "on_demand")
-
-
 def shipped_rules() -> str:
     """The text of the rules that gpucost has."""
     return (files(__package__ or "") / SHIPPED).read_text(encoding="utf-8")
@@ -438,29 +410,29 @@ def check(
         clusters=query.clusters,
     )
     patterns = {"accelerators": accelerators().lower(), "other_resources": other_resources().lower()}
-    told = grouped(
-        ((row["kind"], row["cluster"]), row["name"])
-        for row in answer_rows(con, "gpucost.questions.policy", "facts", period.bounds | patterns)
-    )
+    reported: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for row in answer_rows(con, "gpucost.questions.policy", "facts", period.bounds | patterns):
+        reported[row["kind"], row["cluster"]].add(row["name"])
+    nodes = {node["node_id"]: node["capacity_type"] for node in usage.nodes}
     facts = Facts(
         rows=[
             (row.keys, row.measures.allocated_gpu_hours, row.measures.cost)
             for row in view.rows
             if row.kind == "allocated"
         ],
-        pods=usage.pods,
-        nodes={node["node_id"]: node for node in usage.nodes},
-        told={key: frozenset(names) for key, names in told.items()},
+        pods=[pod | {"capacity_type": nodes.get(pod["node_id"])} for pod in usage.pods],
+        nodes=nodes,
+        reported=reported,
         period=period,
         idle_from=partial(_idle, con, period),
         stay=cache(partial(_stay, con, config, query)),
     )
     load_activity(con, config.activity)
     results = tuple(_checked(rule, facts) for rule in rules)
-    kept, broken, unknown = (
-        sum(one.status == status for one in results) for status in ("kept", "broken", "unknown")
+    counts = Counter(rule.status for rule in results)
+    return PolicyAnswer(
+        period, config.currency, counts["kept"], counts["broken"], counts["unknown"], results, view.coverage
     )
-    return PolicyAnswer(period, config.currency, kept, broken, unknown, results, view.coverage)
 
 
 def _idle(con: DuckDBPyConnection, period: Period, hours: float, pods: Sequence[Row]) -> Idle:
@@ -487,20 +459,25 @@ def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Owner]:
 
 
 def _checked(rule: Rule, facts: Facts) -> RuleResult:
+    facts = facts._replace(
+        rows=[row for row in facts.rows if rule.concerns(row[0]["namespace"])],
+        pods=[pod for pod in facts.pods if rule.concerns(pod["namespace"])],
+    )
+    missing, checked, violations = None, 0, list[Violation]()
     try:
         checked, violations = rule.check(facts)
     except _Unknown as reason:
-        return RuleResult(rule.name, rule.kind, rule.severity, "unknown", 0, rule.advice, str(reason), ())
-    dearest = tuple(sorted(violations, key=lambda one: -(one.cost or 0)))
+        missing = str(reason)
+    violations.sort(key=lambda one: -(one.cost or 0))
     return RuleResult(
         rule.name,
         rule.kind,
         rule.severity,
-        "broken" if dearest else "kept" if checked else "unknown",
+        "broken" if violations else "kept" if checked else "unknown",
         checked,
         rule.advice,
-        None,
-        dearest,
+        missing,
+        tuple(violations),
     )
 
 
@@ -508,33 +485,26 @@ def junit(answer: PolicyAnswer) -> str:
     """The answer as JUnit XML, as CI servers read it: a test case a rule kept or unknown, and one for whoever breaks a rule."""
     suites = ET.Element("testsuites", name="gpucost policy")
     for rule in visible_parts(answer.rules):
-        cases = list(_cases(rule))
-        failures = sum(case.find("failure") is not None for case in cases)
-        skipped = sum(case.find("skipped") is not None for case in cases)
-        suite = ET.SubElement(
-            suites,
-            "testsuite",
-            name=rule.name,
-            tests=str(len(cases)),
-            failures=str(failures),
-            skipped=str(skipped),
-            errors="0",
-        )
-        suite.extend(cases)
+        suite = ET.SubElement(suites, "testsuite", name=rule.name)
+        suite.extend(_cases(rule))
+        for name, cases in (("tests", "*"), ("failures", "*/failure"), ("skipped", "*/skipped")):
+            suite.set(name, str(len(suite.findall(cases))))
+        suite.set("errors", "0")
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def _cases(rule: RuleResult) -> Iterator[Any]:
+    class_name = f"gpucost.policy.{rule.kind}"
     for one in rule.violations:
         where = "/".join(part for part in (one.cluster, one.namespace, one.subject) if part)
-        case = ET.Element("testcase", classname=f"gpucost.policy.{rule.kind}", name=f"{rule.name}: {where}")
+        case = ET.Element("testcase", classname=class_name, name=f"{rule.name}: {where}")
         # a warning does not fail a build
         kind = "failure" if rule.severity == "error" else "skipped"
         ET.SubElement(case, kind, message=one.evidence).text = rule.advice
         yield case
     if not rule.violations:
-        case = ET.Element("testcase", classname=f"gpucost.policy.{rule.kind}", name=rule.name)
+        case = ET.Element("testcase", classname=class_name, name=rule.name)
         if rule.status == "unknown":
             ET.SubElement(case, "skipped", message=rule.missing or NOTHING)
         yield case
