@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Span
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
 from gpucost.whatif.flags import to_decimal
@@ -225,7 +226,7 @@ def one_node(
 
 
 # Stretches [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
-Idle = Mapping[PodKey, tuple[Span, ...]]
+Idle = Mapping[PodKey, Sequence[Span]]
 
 # Workloads and namespaces whose names say that a person sits before them.
 NOTEBOOKS = ("*notebook*", "*jupyter*", "*workspace*")
@@ -257,10 +258,8 @@ Levels = Mapping[PodKey, Level]
 def idle_stretches(con: DuckDBPyConnection, metrics: Activity, period: Period, at_least_ms: int) -> Idle:
     """When pods of `period` were idle for `at_least_ms` or more, all their GPUs alike; of an attributed store."""
     load_activity(con, metrics)
-    spans: dict[PodKey, list[Span]] = defaultdict(list)
-    for row in read_idle(con, period, at_least_ms):
-        spans[row["cluster"], row["uid"]].append((row["from_ms"], row["to_ms"]))
-    return {key: tuple(several) for key, several in spans.items()}
+    rows = read_idle(con, period, at_least_ms)
+    return grouped(((row["cluster"], row["uid"]), (row["from_ms"], row["to_ms"])) for row in rows)
 
 
 def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels:
@@ -380,11 +379,9 @@ _POD = ("cluster", "uid", "namespace", "workload", "team", "gpus", "workload_typ
 
 def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -> Fleet:
     """The fleet of rows that the store's usage is told in; a node of which parts were not collected becomes one node per part."""
-    segments: dict[int, list[Row]] = defaultdict(list)
-    for price in prices:
-        segments[price["node_id"]].append(price)
+    segments = grouped((price["node_id"], price) for price in prices)
     parts: dict[int, list[Node]] = defaultdict(list)
-    taken: dict[NodeKey, int] = defaultdict(int)
+    taken: Counter[NodeKey] = Counter()
     for row in nodes:
         key = (row["cluster"], row["node"])
         taken[key] += 1
@@ -404,7 +401,7 @@ def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -
         for part in parts[row["node_id"]]
         if row["held_from_ms"] < part.to_ms and part.from_ms < row["held_to_ms"]
     )
-    return Fleet(tuple(node for several in parts.values() for node in several), held)
+    return Fleet(tuple(chain.from_iterable(parts.values())), held)
 
 
 def price_steps(
@@ -417,14 +414,9 @@ def price_steps(
             continue
         if known_until < segment["from_ms"]:
             yield replace(otherwise, from_ms=known_until)
-        as_of = str(segment["price_as_of"]) if segment["price_as_of"] else None
-        yield Price(
-            segment["price_per_hour"],
-            segment["price_source"],
-            as_of,
-            segment["from_ms"],
-            segment["is_committed"],
-        )
+        as_of = segment["price_as_of"] and str(segment["price_as_of"])
+        price, source = segment["price_per_hour"], segment["price_source"]
+        yield Price(price, source, as_of, segment["from_ms"], segment["is_committed"])
         known_until = segment["to_ms"]
     if known_until < to_ms:
         yield replace(otherwise, from_ms=known_until)

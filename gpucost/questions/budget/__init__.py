@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from gpucost.errors import ConfigError
 from gpucost.options import Option
 from gpucost.periods import local_days
 from gpucost.questions.budget.days import BOUGHT, chosen_month, costs_by_day, known_days
+from gpucost.questions.budget.projection import Days
+from gpucost.questions.budget.states import BudgetAnswer, BudgetState, check
 from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
 from gpucost.render.schema import to_dict
 from gpucost.render.view import Document, Table, money, share, text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpucost.questions.budget.projection import Days
-    from gpucost.questions.budget.states import BudgetState
 
 MISSED = 3
 _RANKS = ("ok", "warn", "over")
@@ -47,8 +44,6 @@ def budget_check(
       gpucost budget check --month 2026-10 --fail-on warn
       gpucost budget check --format json -o budgets.json
     """
-    from gpucost.questions.budget.states import BudgetAnswer, check
-
     settings = request.settings
     if not settings.budgets:
         raise ConfigError(

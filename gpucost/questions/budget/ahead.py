@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from gpucost.pipeline import read_attributed
+from gpucost.questions.budget.projection import Days
 from gpucost.questions.budget.scenarios import (
     MIX_DAYS,
     WAYS,
@@ -18,14 +18,11 @@ from gpucost.questions.budget.scenarios import (
     read_uses,
     scenarios,
 )
+from gpucost.questions.request import MonthRequest
 from gpucost.records import record
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Section, Shown, Table, Texts, figure, money, text
 from gpucost.whatif.answer import Assumption, old_prices
-
-if TYPE_CHECKING:
-    from gpucost.questions.budget.projection import Days
-    from gpucost.questions.request import MonthRequest
 
 _TITLE = "What a month costs, by size and way to buy"
 _NOTE = (

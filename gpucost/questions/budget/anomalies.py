@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from gpucost.options import Option
 from gpucost.periods import local_days
 from gpucost.questions.budget.days import LEVELS, RECENT_DAYS, chosen_month, costs_by_day
+from gpucost.questions.budget.patterns import LEVEL_DAYS, SCORE, AnomaliesAnswer, AnomalyRow
+from gpucost.questions.budget.patterns import anomalies as unusual
+from gpucost.questions.budget.projection import Days
 from gpucost.questions.request import PeriodRequest
+from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of
 from gpucost.render.schema import table as as_table
 from gpucost.render.view import Document, Table, Texts, figure, money, text
-
-if TYPE_CHECKING:
-    from gpucost.questions.budget.patterns import AnomalyRow
-    from gpucost.questions.budget.projection import Days
 
 
 class LevelOption(StrEnum):
@@ -56,10 +56,6 @@ def anomalies(
       gpucost anomalies --month 2026-10 --level team --level workload
       gpucost anomalies --last 4w --min-cost 500 --format json
     """
-    from gpucost.questions.budget.patterns import AnomaliesAnswer, AnomalyRow
-    from gpucost.questions.budget.patterns import anomalies as unusual
-    from gpucost.render.formatting import figure_text
-
     settings = request.settings
     period, name = request.named_period or chosen_month(request)
     view, days = costs_by_day(
@@ -113,8 +109,6 @@ def _due_to(one: AnomalyRow) -> str:
 
 def _judgment(days: Days, chosen: Sequence[LevelOption] | None, least: str) -> Texts:
     """What was looked at, and when a day is unusual."""
-    from gpucost.questions.budget.patterns import LEVEL_DAYS, SCORE
-
     counts: Counter[str] = Counter(series.level for series in days.costs)
     kinds = {
         "fleet": "the fleet",

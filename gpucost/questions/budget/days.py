@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.periods import Period, local_midnight, name_of
-from gpucost.render.view import Notice
+from gpucost.questions.budget.projection import Days, days_of
+from gpucost.render.view import Notice, ReportView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpucost.questions.budget.projection import Days
     from gpucost.questions.request import Request
-    from gpucost.render.view import ReportView
 
 # What rows are called that are of no team.
 LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}
@@ -49,8 +47,6 @@ def costs_by_day(
 
     That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
     """
-    from gpucost.questions.budget.projection import days_of
-
     tz, now, of_all = request.tz, request.now, {"teams": (), "with_sections": False, "may_be_idle": True}
     first = period.start.astimezone(tz).date() - timedelta(days=history_days)
     window = Period(local_midnight(first, tz), period.end)

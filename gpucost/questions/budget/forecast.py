@@ -5,22 +5,21 @@ from __future__ import annotations
 from calendar import monthrange
 from datetime import date, timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from gpucost.errors import GpucostError
 from gpucost.options import WHOSE, Names, Option, OptionGroup
 from gpucost.periods import local_days
+from gpucost.questions.budget.ahead import Ahead, ahead_of
+from gpucost.questions.budget.answer import ForecastAnswer, ForecastRow
 from gpucost.questions.budget.days import BOUGHT, LEVELS, chosen_month, costs_by_day, known_days
+from gpucost.questions.budget.outlook import HISTORY_DAYS, RANGE, Growth
+from gpucost.questions.budget.projection import CostSeries, Days, forecasts
 from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
 from gpucost.records import record
 from gpucost.render.schema import table as as_table
 from gpucost.render.view import Document, Table, count, money, text
-
-if TYPE_CHECKING:
-    from gpucost.questions.budget.answer import ForecastRow
-    from gpucost.questions.budget.outlook import Growth
-    from gpucost.questions.budget.projection import CostSeries, Days
 
 _METHOD = (
     "Each day that is missing costs what the level of the last eight weeks, its weekday and past ends of "
@@ -74,10 +73,6 @@ def forecast(
       gpucost forecast --months 6
       gpucost forecast --growth 5 --months 12 --format json
     """
-    from gpucost.questions.budget.ahead import Ahead, ahead_of
-    from gpucost.questions.budget.answer import ForecastAnswer
-    from gpucost.questions.budget.outlook import HISTORY_DAYS, RANGE, Growth
-
     settings = request.settings
     period, period_name = chosen_month(request)
     view, days = costs_by_day(request, period)
@@ -123,9 +118,6 @@ def _rows(
     days: Days, teams: Names, spans: list[tuple[date, ...]], growth: Growth | None
 ) -> list[ForecastRow]:
     """A row for each month of teams, by the cost of the first month, of unallocated GPUs and of the fleet."""
-    from gpucost.questions.budget.answer import ForecastRow
-    from gpucost.questions.budget.projection import forecasts
-
     found = [(series, forecasts(days, series, spans, growth)) for series in _chosen(days, teams)]
     order = ("team", "unallocated", "fleet").index
     found.sort(key=lambda one: (order(one[0].level), -(one[1][0].expected or one[1][0].to_date)))
@@ -138,8 +130,6 @@ def _rows(
 
 def _chosen(days: Days, teams: Names) -> list[CostSeries]:
     """The costs by day of the teams that are named, otherwise of all, of unallocated GPUs and of the fleet."""
-    from gpucost.questions.budget.projection import CostSeries
-
     known = {series.team: series for series in days.costs if series.level == "team"}
     for name in teams:
         if name not in known:

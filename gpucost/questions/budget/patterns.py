@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
+from operator import attrgetter
 from statistics import median
 from typing import Literal
 
@@ -85,15 +86,8 @@ def anomalies(days: Days, wanted: Sequence[date], least: Decimal, currency: str)
         for anomaly in _judged(days, series, costs, candidates, currency)
         if abs(anomaly.excess_cost) >= least and _is_news(anomaly)
     ]
-    return sorted(unusual, key=_dearest_first)
-
-
-def _dearest_first(row: AnomalyRow) -> tuple[Decimal, date, str]:
-    return (
-        -abs(row.excess_cost),
-        row.day,
-        str((row.level, row.team, row.cluster, row.namespace, row.workload)),
-    )
+    names = attrgetter("level", "team", "cluster", "namespace", "workload")
+    return sorted(unusual, key=lambda row: (-abs(row.excess_cost), row.day, str(names(row))))
 
 
 def _is_news(row: AnomalyRow) -> bool:

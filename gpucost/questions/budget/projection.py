@@ -44,17 +44,14 @@ class Days:
 
     all: tuple[date, ...]
     complete: tuple[date, ...]
-    costs: dict[CostSeries, dict[date, Decimal]]
+    costs: Mapping[CostSeries, Mapping[date, Decimal]]
     buying: frozenset[CostSeries] = frozenset()
     bought_until: date = date.max
 
     def complete_of(self, series: CostSeries) -> tuple[date, ...]:
         """The days of which all that `series` cost is known."""
-        return (
-            tuple(day for day in self.complete if day < self.bought_until)
-            if series in self.buying
-            else self.complete
-        )
+        until = self.bought_until if series in self.buying else date.max
+        return tuple(day for day in self.complete if day < until)
 
     def first(self, series: CostSeries) -> date:
         """The first day on which `series` cost anything; what was before is not its pattern."""
@@ -73,19 +70,20 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
     for row in view.rows:
         if row.kind == "shared" or row.keys["day"] is None:
             continue
-        day = date.fromisoformat(row.keys["day"])
-        cost, team = row.own_cost, row.keys["team"]
-        costs[CostSeries("fleet")][day] += cost
+        day, team = date.fromisoformat(row.keys["day"]), row.keys["team"]
+        series = [CostSeries("fleet")]
         if row.unallocated:
-            costs[CostSeries("unallocated")][day] += cost
-        if row.unallocated or row.not_collected:
-            continue
-        costs[CostSeries("team", team)][day] += cost
-        for series in (CostSeries("fleet"), CostSeries("team", team)) if row.api else ():
-            bought[series] += cost
-        if "workload" in row.keys and not row.api:
-            named = tuple(row.keys[name] for name in ("team", "cluster", "namespace", "workload"))
-            costs[CostSeries("workload", team, named)][day] += cost
+            series.append(CostSeries("unallocated"))
+        elif not row.not_collected:
+            series.append(CostSeries("team", team))
+            if row.api:
+                for buyer in series:
+                    bought[buyer] += row.own_cost
+            elif "workload" in row.keys:
+                named = tuple(row.keys[name] for name in ("team", "cluster", "namespace", "workload"))
+                series.append(CostSeries("workload", team, named))
+        for one in series:
+            costs[one][day] += row.own_cost
     over = max(now, view.coverage.collected_to or now)
     missing = [gap for gap in view.coverage.gaps if gap.kind in ("not_collected", "partial")]
     every = tuple(local_days(view.period, tz))
@@ -97,10 +95,8 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
     return Days(
         every,
         tuple(complete),
-        {series: dict(of_days) for series, of_days in costs.items()},
-        frozenset(
-            series for series, cost in bought.items() if cost > _BUYS * sum(costs[series].values(), ZERO)
-        ),
+        costs,
+        frozenset(one for one, cost in bought.items() if cost > _BUYS * sum(costs[one].values(), ZERO)),
         view.api_known_to.astimezone(tz).date() if view.api_known_to else date.max,
     )
 
@@ -115,15 +111,12 @@ class Forecast(Shape):
     `open_days` are those of the month that are not collected in full, `history_days` those that the forecast was made from.
     """
 
-    series: CostSeries
     to_date: Annotated[Decimal, Field(alias="cost_to_date")]
     expected: Annotated[Decimal | None, Field(alias="forecast")]
     low: Annotated[Decimal | None, Field(alias="forecast_low")]
     high: Annotated[Decimal | None, Field(alias="forecast_high")]
     open_days: int
     history_days: int
-
-    HIDDEN = ("series",)
 
 
 def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
@@ -156,27 +149,20 @@ def _forecast(days: Days, series: CostSeries, month: Sequence[date], outlook: Ou
     open_days = [day for day in month if day not in complete]
     missing = [day for day in open_days if day > nothing_until]
     if not missing:
-        return Forecast(series, to_date, to_date, to_date, to_date, len(open_days), 0)
+        return Forecast(to_date, to_date, to_date, to_date, len(open_days), 0)
     if outlook is None:
         used = sum(begun <= day <= month[-1] for day in complete)
-        return Forecast(series, to_date, None, None, None, len(open_days), used)
-    rests = [_rest(costs, outlook.costs(course, missing)) for course in outlook.courses]
-    halves = [as_money(outlook.half_range(course, missing)) for course in outlook.courses]
-    low, high = between([course.chance for course in outlook.courses], rests, halves)
-    return Forecast(
-        series,
-        to_date,
-        to_date + rests[0],
-        max(to_date, to_date + low),
-        to_date + high,
-        len(open_days),
-        len(outlook.known),
-    )
-
-
-def _rest(costs: Mapping[date, Decimal], foretold: Mapping[date, float]) -> Decimal:
-    """What the days will add to what is known of them."""
-    return sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold.items()), ZERO)
+        return Forecast(to_date, None, None, None, len(open_days), used)
+    courses = outlook.courses
+    rests = []
+    for course in courses:
+        # what the days will add to what is known of them
+        foretold = outlook.costs(course, missing).items()
+        rests.append(sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold), ZERO))
+    halves = [as_money(outlook.half_range(course, missing)) for course in courses]
+    low, high = between([course.chance for course in courses], rests, halves)
+    expected, used = to_date + rests[0], len(outlook.known)
+    return Forecast(to_date, expected, max(to_date, to_date + low), to_date + high, len(open_days), used)
 
 
 def as_money(value: float) -> Decimal:

@@ -168,14 +168,17 @@ def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) ->
 def _cheapest(listed: Sequence[ListedPrice], *options: str, years: int | None = None) -> Price | None:
     """The price of the terms with the least paid in advance, then the cheapest."""
     terms = grouped(
-        ((_PAYMENTS.index(one.payment_option), one.purchase_option, one.offering, one.region), one)
+        ((one.payment_option, one.purchase_option, one.offering, one.region), one)
         for one in listed
         if one.purchase_option in options and one.term_years == years and one.payment_option in _PAYMENTS
     )
-    chosen = [(payment, price_of_region(several)) for (payment, *_), several in terms.items()]
-    if not chosen:
+    price = min(
+        map(price_of_region, terms.values()),
+        key=lambda one: (_PAYMENTS.index(one.payment_option), one.price_per_hour),
+        default=None,
+    )
+    if price is None:
         return None
-    _, price = min(chosen, key=lambda one: (one[0], one[1].price_per_hour))
     source, as_of = source_of(price)
     words = filter(None, (price.purchase_option, price.payment_option, price.offering))
     text = f"{source}, {' '.join(words).replace('_', ' ')}"

@@ -90,18 +90,16 @@ def _state(
     amount = budget_amount(config, budget, month[0])
     targets = _targets(config, budget, measures)
     missed = [f"{target.name.replace('_', ' ')} is missed" for target in targets if target.status == "missed"]
-    spent = (expected.to_date / amount * 100).quantize(_SIX) if amount else None
-    is_late = amount is not None and expected.expected is not None and expected.expected > amount
-    money: State | None
-    money, reasons = None if amount is None else "ok", []
-    if amount is not None and expected.to_date > amount:
-        money, reasons = "over", ["more is spent than the budget"]
-    elif (
-        amount is not None
-        and expected.open_days
-        and (is_late or expected.to_date * 100 >= amount * budget.warn_at_percent)
-    ):
-        money, reasons = "warn", ["the forecast is beyond it" if is_late else f"{spent:.0f} % is spent"]
+    money: State | None = None
+    reasons: list[str] = []
+    spent = None
+    if amount:
+        money, spent = "ok", (expected.to_date / amount * 100).quantize(_SIX)
+        is_late = expected.expected is not None and expected.expected > amount
+        if expected.to_date > amount:
+            money, reasons = "over", ["more is spent than the budget"]
+        elif expected.open_days and (is_late or expected.to_date * 100 >= amount * budget.warn_at_percent):
+            money, reasons = "warn", ["the forecast is beyond it" if is_late else f"{spent:.0f} % is spent"]
     return BudgetState(
         name=budget.name,
         team=budget.team,

@@ -8,17 +8,20 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from gpucost.options import WHOSE, Names, Option, Selection
-from gpucost.periods import name_of
+from gpucost.periods import Period, name_of
+from gpucost.pipeline import read_attributed
+from gpucost.questions.report.reading import earlier
 from gpucost.questions.request import FleetRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of, table
 from gpucost.render.view import Document, Item, Items, Section, Table, money, text
+from gpucost.store.sqlfiles import column
+from gpucost.store.usage import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.questions.findings.kinds import Finding, FindingChanges, Findings
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
@@ -69,8 +72,6 @@ def findings(
       gpucost findings --last 30d --format json
     """
     from gpucost.questions.findings.kinds import Finding, FindingsAnswer, changes
-    from gpucost.questions.report.reading import earlier
-    from gpucost.store.sqlfiles import column
 
     settings = request.settings
     if minimum is not None:
@@ -136,15 +137,12 @@ def read_findings(
 
 def _check_names(request: FleetRequest, workloads: Sequence[str]) -> None:
     """Raises GpucostError for a name that held no GPUs in the period."""
-    from gpucost import pipeline
-    from gpucost.store.usage import unknown_name
-
     filters = {name: getattr(request, name) for name in ("teams", "namespaces", "clusters")}
     filters["workloads"] = workloads
     if not any(filters.values()):
         return
     period, name = request.period, request.period_name
-    error = pipeline.read_attributed(
+    error = read_attributed(
         request.settings,
         request.store,
         lambda con: unknown_name(con, period.start_ms, period.end_ms, name, **filters),

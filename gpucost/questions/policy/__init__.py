@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,17 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from gpucost.options import Option
 from gpucost.pipeline import read_attributed
 from gpucost.questions.budget import MISSED
+from gpucost.questions.policy.rules import BY, PolicyAnswer, RuleResult, check, read_rules
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.request import FleetRequest
 from gpucost.render.schema import to_dict
 from gpucost.render.view import Document, Table, count, money, number, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from duckdb import DuckDBPyConnection
-
-    from gpucost.questions.policy.rules import PolicyAnswer, RuleResult
 
 # lines of the table of who breaks rules
 _SHOWN = 40
@@ -53,8 +51,6 @@ def policy_check(
       gpucost policy check --last 7d --team research
       gpucost policy rules > policy.toml && gpucost policy check --rules policy.toml --junit policy.xml
     """
-    from gpucost.questions.policy.rules import BY, check, read_rules
-
     settings, chosen = request.settings, read_rules(rules)
     query = request.query(by=BY, with_sections=False, period_note=None)
 

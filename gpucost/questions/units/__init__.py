@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Names, Option, OptionGroup, options_in
 from gpucost.periods import iso
+from gpucost.pipeline import read_attributed
 from gpucost.questions.request import WorkloadRequest
-from gpucost.questions.units.query import FILTERS, UnitQuery
+from gpucost.questions.units import reading as units
+from gpucost.questions.units.described import UnitPrice, unit_price
+from gpucost.questions.units.query import FILTERS, Item, UnitQuery, UnitView
 from gpucost.questions.units.serving import Requests, Tokens
 from gpucost.questions.units.work import Epochs, Experiments
 from gpucost.records import record
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.questions.units.described import UnitPrice
-    from gpucost.questions.units.query import Item, UnitView
 
 _LISTED = 10  # rows that tables show of work without cost and cost without work
 # Words of keys as people read them; titles of columns that are short beside others, and what a narrow table may leave out, the
@@ -137,8 +138,6 @@ def unit_epoch(
       gpucost unit epoch --last 7d --format json -o epochs.json
       gpucost unit epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 2.5 --planned-epochs 20
     """
-    from gpucost.questions.units import reading as units
-
     rate = hours_per_epoch and 1 / hours_per_epoch
     if price := _described(request, "epoch", "--hours-per-epoch", rate, workers, planned_epochs):
         return price
@@ -169,8 +168,6 @@ def unit_experiment(
       gpucost unit experiment --metric val_loss --goal min
       gpucost unit experiment --namespace nlp-experiments --format csv -o experiments.csv
     """
-    from gpucost.questions.units import reading as units
-
     return answer(request, lambda con, ask: units.experiments(con, ask, metric, goal), most=30)
 
 
@@ -194,8 +191,6 @@ def unit_requests(
       gpucost unit requests --count generation_token --month 2026-10 --format csv -o items.csv
       gpucost unit requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40
     """
-    from gpucost.questions.units import reading as units
-
     rate = requests_per_second and requests_per_second * 3600
     if price := _described(request, "request", "--requests-per-second", rate, workers):
         return price
@@ -235,8 +230,7 @@ def unit_tokens(
       gpucost unit tokens --basis used --last 7d --format json -o tokens.json
       gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
     """
-    from gpucost.questions.report import api_cost
-    from gpucost.questions.units import reading as units
+    from gpucost.questions.report.api_cost import add_bought
 
     of_store = [*(["--basis"] if basis != "allocated" else []), *(["--by"] if by else [])]
     rate = tokens_per_second and tokens_per_second * 3600
@@ -249,7 +243,7 @@ def unit_tokens(
 
     def build(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
         view = units.tokens(con, ask, basis, dimensions)
-        api_cost.add_bought(con, request.settings, view)
+        add_bought(con, request.settings, view)
         return view
 
     return answer(request, build)
@@ -286,8 +280,6 @@ def _described(
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
             "they describe the work together",
         )
-    from gpucost.questions.units.described import unit_price
-
     numbers = {"busy_percent": Decimal(100), "units_per_hour": units_per_hour} | numbers
     return _price_document(unit_price(unit, request.settings.currency, planned=planned, **numbers))
 
@@ -330,11 +322,9 @@ def answer(
     most: int | None = None,
 ) -> Document:
     """The answer that `build` computes. Raises GpucostError where the period holds nothing."""
-    from gpucost import pipeline
-
     settings, (period, name, _) = request.settings, request.chosen
     ask = UnitQuery.of(settings, period, name, **{name: getattr(request, name) for name in FILTERS})
-    view = pipeline.read_attributed(settings, request.store, lambda con: build(con, ask), period)
+    view = read_attributed(settings, request.store, lambda con: build(con, ask), period)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
     request.note_gaps(request.clusters)
