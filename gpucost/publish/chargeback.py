@@ -199,7 +199,7 @@ def build(
     tell("workloads, waste and unit costs")
     workloads = workload_tables(con, config, query, names)
     waste = dissect(con, config, ask.period, time_buckets(ask.period, config.tz, ()), ("team",), top=0)
-    units = known(con, UnitQuery.of(config, ask.period, ask.period_name))
+    units = known(con, UnitQuery(config, ask.period, ask.period_name))
     tell("the FOCUS file")
     totals = focus.prepare(con, config, ask.month)
     for kind in ("csv", "parquet"):

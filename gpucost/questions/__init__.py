@@ -90,7 +90,7 @@ _QUESTIONS = (
     Question("budget check", "budget", "Hold the month against them; exit with 3 where one is missed.",
              "budget.states:BudgetAnswer", contract="budget"),
     Question("forecast", "budget.forecast", "What the month will come to, and within which range.",
-             "budget.answer:ForecastAnswer", "Decide"),
+             "budget.forecast:ForecastAnswer", "Decide"),
     Question("anomalies", "budget.anomalies", "Days that broke their own pattern, and what did it.",
              "budget.patterns:AnomaliesAnswer", "Check"),
     Question("policy check", "policy", "Hold the fleet against them; exit with 3 where one is broken.",
@@ -124,7 +124,7 @@ QUESTIONS = {question.words: question for question in _QUESTIONS}
 SCHEMAS = {question.schema: question.answer for question in _QUESTIONS} | {
     "store": "gpucost.store.schema:StoreInfo",
     "chargeback": "gpucost.publish.chargeback:Index",
-    "unit.price": "units.described:UnitPrice",
+    "unit.price": "units:UnitPrice",
 }
 
 

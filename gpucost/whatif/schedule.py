@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
 from typing import Annotated, NamedTuple
@@ -85,8 +85,7 @@ class OfficeHours:
         """The stretches of the period in which the office is open, in milliseconds, in order."""
 
         def at(day: date, minute: int) -> int:
-            local = datetime.combine(day, time(), tz) + timedelta(minutes=minute)
-            return to_ms(local.astimezone(UTC))
+            return to_ms(datetime.combine(day, time(), tz) + timedelta(minutes=minute))
 
         closes = self.opens + self.minutes_per_day
         wider = Period(period.start - timedelta(days=1), period.end)

@@ -90,5 +90,5 @@ def asked(
 ) -> UnitView:
     """The answer of `build` for these hours of the day."""
     period = Period(datetime.fromtimestamp(at(hours[0]), UTC), datetime.fromtimestamp(at(hours[1]), UTC))
-    ask = UnitQuery.of(config, period, "the day", **filters)
+    ask = UnitQuery(config, period, "the day", **filters)
     return pipeline.read_attributed(config, store, lambda con: build(con, ask), period)

@@ -68,7 +68,7 @@ class Ledger:
             api_cost.add_bought(con, self.config, view)
             return view
 
-        ask = UnitQuery.of(self.config, Period(DAY, DAY + timedelta(days=1)), "the day")
+        ask = UnitQuery(self.config, Period(DAY, DAY + timedelta(days=1)), "the day")
         narrowed = replace(ask, **filters)
         return pipeline.read_attributed(self.config, self.store, lambda con: build(con, narrowed), ask.period)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
+from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.questions.units import document
 from gpucost.questions.units.query import UnitQuery, UnitView
@@ -22,7 +22,7 @@ TOKENS = {
 
 
 def view_of(title: str, rows: list[Any], zone: str = "UTC", totals: Any = None) -> UnitView:
-    ask = UnitQuery(MONTH, "October 2026", ZoneInfo(zone), "USD")
+    ask = UnitQuery(Config(timezone=zone), MONTH, "October 2026")
     return UnitView("s", title, ask, rows, totals or {}, {}, {"rows": tuple(rows[0])})
 
 

@@ -17,7 +17,7 @@ from gpucost.collect.prometheus.queries import selectors
 from gpucost.config.model import Activity
 from gpucost.errors import DataError
 from gpucost.periods import Period
-from gpucost.questions.policy.rules import Facts, Idle, _checked, read_rules, shipped_rules
+from gpucost.questions.policy.rules import Facts, _checked, read_rules, shipped_rules
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -208,8 +208,7 @@ def test_work_of_unknown_capacity_type_is_unknown() -> None:
     held = {**keys, **life, "workload_type": "training"}
     month = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
     reported = defaultdict[tuple[str, str], set[str]](set)
-    unmeasured = Idle([], ())
-    facts = Facts([(keys, 5.0, Decimal(5))], [held], (1,), reported, month, lambda *_: unmeasured, frozenset)
+    facts = Facts([(keys, 5.0, Decimal(5))], [held], (1,), reported, month, lambda *_: ([], ()), frozenset)
     rules = [rule for rule in read_rules(None) if rule.kind in ("spot_for_batch", "on_demand_training")]
     found = {(one.status, one.missing) for one in (_checked(rule, facts) for rule in rules)}
     assert found == {("unknown", "no capacity type is known: it is not known what runs on demand")}

@@ -81,6 +81,11 @@ def test_batches_have_a_note(served: Served) -> None:
     assert served.ask(BATCHES).notes
 
 
+def test_totals_of_requests_have_no_cost_of_tokens(served: Served) -> None:
+    assert "prompt_cost" not in served.ask(units.requests, workloads=("days",)).totals
+    assert served.ask(units.tokens, workloads=("engines",)).totals["prompt_cost"] == 0
+
+
 def test_a_model_of_several_days_is_the_whole(served: Served) -> None:
     models = served.ask(units.tokens, (0, 48)).sections["models"]
     (model,) = [row for row in models if row["workload"] == "Deployment/days"]

@@ -62,7 +62,8 @@ def budget_check(
     ]
     for line in lines:
         del line["targets"]
-    notes, failed = _notes(states, days, name, fail_on)
+    counts = {"warn": ("warn", "over"), "over": ("over",), "never": ()}[fail_on]
+    failed = [state for state in states if state.status in counts]
     return Document(
         title=f"Budgets: {name}",
         subtitle=known_days(days, month_days),
@@ -72,15 +73,15 @@ def budget_check(
         name="budget",
         data=BudgetAnswer(f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage),
         flat=(list(lines[0]), [list(line.values()) for line in lines]),
-        notes=notes,
+        notes=_notes(states, days, name, failed),
         exit_code=MISSED if failed else 0,
     )
 
 
 def _notes(
-    states: Sequence[BudgetState], days: Days, name: str, fail_on: FailOn
-) -> tuple[tuple[str, ...], bool]:
-    """What to report besides the answer, and whether the command fails."""
+    states: Sequence[BudgetState], days: Days, name: str, failed: Sequence[BudgetState]
+) -> tuple[str, ...]:
+    """What to report besides the answer: teams that nobody knows, and why the command fails."""
     notes = []
     known = [series.team for series in days.costs if series.level == "team" and series.team]
     for state in states:
@@ -92,11 +93,7 @@ def _notes(
             notes.append(
                 f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{others}"
             )
-    counts = {"warn": ("warn", "over"), "over": ("over",), "never": ()}[fail_on]
-    failed = [state for state in states if state.status in counts]
-    for state in failed:
-        notes.append(f"budget {state.name}: {'; '.join(state.reasons)}")
-    return tuple(notes), bool(failed)
+    return (*notes, *(f"budget {state.name}: {'; '.join(state.reasons)}" for state in failed))
 
 
 def _target_columns(state: BudgetState) -> dict[str, Any]:

@@ -96,18 +96,17 @@ def _anomaly_table(found: list[AnomalyRow]) -> Table:
         money("cost"),
         money("expected_cost", "Expected"),
         money("excess_cost", "Difference"),
-        text(_due_to, "Mostly due to", weight=2),
+        text(
+            lambda one: one.main_workload and f"{one.main_workload} {one.main_workload_change:+,.0f}",
+            "Mostly due to",
+            weight=2,
+        ),
         figure(lambda one: f"{one.score:+,.1f}", "Deviations", weight=3),
     )
     return Table.of("Unusual days", found, columns, note=_NOTE if found else None)
 
 
-def _due_to(one: AnomalyRow) -> str:
-    change = one.main_workload_change
-    return "" if change is None else f"{one.main_workload} {change:+,.0f}"
-
-
-def _judgment(days: Days, chosen: Sequence[LevelOption] | None, least: str) -> Texts:
+def _judgment(days: Days, chosen: Sequence[LevelOption], least: str) -> Texts:
     """What was looked at, and when a day is unusual."""
     counts: Counter[str] = Counter(series.level for series in days.costs)
     kinds = {
@@ -116,7 +115,11 @@ def _judgment(days: Days, chosen: Sequence[LevelOption] | None, least: str) -> T
         "team": "{} teams",
         "workload": "{:,} workloads",
     }
-    named = [kinds[one].format(counts[one]) for one in kinds if counts[one] and (not chosen or one in chosen)]
+    named = [
+        text.format(counts[one])
+        for one, text in kinds.items()
+        if counts[one] and (not chosen or one in chosen)
+    ]
     return Texts(
         "How days are judged",
         (

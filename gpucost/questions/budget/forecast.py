@@ -7,24 +7,60 @@ from datetime import date, timedelta
 from itertools import chain
 from typing import Annotated
 
+from pydantic import Field
+
 from gpucost.errors import GpucostError
 from gpucost.options import WHOSE, Names, Option, OptionGroup
-from gpucost.periods import local_days
+from gpucost.periods import Period, local_days
 from gpucost.questions.budget.ahead import Ahead, ahead_of
-from gpucost.questions.budget.answer import ForecastAnswer, ForecastRow
 from gpucost.questions.budget.days import BOUGHT, LEVELS, chosen_month, costs_by_day, known_days
 from gpucost.questions.budget.outlook import HISTORY_DAYS, RANGE, Growth
-from gpucost.questions.budget.projection import CostSeries, Days, forecasts
+from gpucost.questions.budget.projection import CostSeries, Days, Forecast, Level, forecasts
+from gpucost.questions.budget.scenarios import ScenarioRow
 from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
 from gpucost.records import record
 from gpucost.render.schema import table as as_table
-from gpucost.render.view import Document, Table, count, money, text
+from gpucost.render.view import Coverage, Document, Table, count, money, text
+from gpucost.shapes import Shape
+from gpucost.whatif.answer import Assumption
 
 _METHOD = (
     "Each day that is missing costs what the level of the last eight weeks, its weekday and past ends of "
     "months let expect. Four in five months end within the range."
 )
+
+
+@record
+class ForecastRow(Shape):
+    """A forecast, whose it is, and of which month: `2026-10`, or `2026-10/2026-12` for all of several."""
+
+    level: Level
+    team: str | None
+    month: str
+    forecast: Forecast
+
+    FLAT = ("forecast",)
+
+
+@record
+class ForecastAnswer(Shape):
+    """What `gpucost forecast` prints. `range` is how often the range holds what the month comes to.
+
+    `scenarios` and the `assumptions` that they rest on are there with --months or --growth.
+    """
+
+    month: str
+    period: Period
+    currency: str
+    method: str
+    history_days: int
+    chance: Annotated[float, Field(alias="range")]
+    growth_percent: float | None
+    rows: list[ForecastRow]
+    scenarios: list[ScenarioRow]
+    assumptions: list[Assumption]
+    coverage: Coverage
 
 
 @record

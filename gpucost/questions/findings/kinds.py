@@ -40,9 +40,8 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
 
     `rows` tell active_gpu_ms and idle_gpu_ms of epoch hours.
     """
-    idle: dict[tuple[bool, int], float] = defaultdict(
-        float
-    )  # by whether it is a weekend, and the hour of the day
+    # by whether it is a weekend, and the hour of the day
+    idle: dict[tuple[bool, int], float] = defaultdict(float)
     measured: dict[tuple[bool, int], float] = defaultdict(float)
     for row in rows:
         local = from_ms(row["hour"] * MS_PER_HOUR).astimezone(tz)
@@ -57,8 +56,8 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
     needed = [not is_idle(hour, False, True) for hour in range(_HOURS)]
     if not any(needed):
         return None
-    # runs of hours that are not needed, midnight no border
-    pauses = [next(n for n in range(_HOURS) if needed[(begin + n) % _HOURS]) for begin in range(_HOURS)]
+    # how long nothing is needed from each hour on, midnight no border
+    pauses = [[*needed, *needed].index(True, begin) - begin for begin in range(_HOURS)]
     length = max(pauses)
     begin = pauses.index(length)
     opens, closes = begin + length, begin
@@ -284,6 +283,20 @@ _NUMBER = re.compile(r"([-_.])\d+$")
 _IDLE_MINUTES = (("--idle-minutes", "60"),)
 _LITTLE_USED = 0.5
 _EVERY = "*"
+# Findings without a command, of workloads: the bucket of waste, what its hours were, and what explains them.
+_ADVISED = {
+    "data_stall": ("data_stall", "idle while it ran", ""),
+    "lost_work": ("failed_restarted", "lost by pods that failed", "since their last epoch known"),
+    "slow_start": ("starting", "held before it ran", "images are pulled meanwhile"),
+    "reserved": ("reserved", "kept free by a reservation", ""),
+}
+# And of free GPUs: what they were, by bucket.
+_FREE = {
+    "between_jobs": "that were free on nodes in use",
+    "fragmentation": "that were free, but fewer than the smallest request",
+    "reserved": "that reservations of Slurm kept free",
+    "unavailable": "that were not ready, cordoned or broken",
+}
 _OWN_MACHINES = "switch these own machines off, which saves power, or use them for other work"
 
 Options = tuple[tuple[str, str | None], ...]
@@ -318,18 +331,11 @@ class _Candidates:
         yield from self._empty_nodes()
         serving = [(row["workload"], [row]) for row in self._of_type("inference")]
         yield from self._on_demand("steady_on_demand", "reserve", serving, "serves around the clock")
-        yield from self._advised("data_stall", "data_stall", "idle while it ran", "")
-        yield from self._advised(
-            "lost_work", "failed_restarted", "lost by pods that failed", "since their last epoch known"
-        )
-        yield from self._advised(
-            "slow_start", "starting", "held before it ran", "images are pulled meanwhile"
-        )
-        yield from self._free("between_jobs", "that were free on nodes in use")
-        yield from self._free("fragmentation", "that were free, but fewer than the smallest request")
-        yield from self._free("reserved", "that reservations of Slurm kept free")
-        yield from self._advised("reserved", "reserved", "kept free by a reservation", "")
-        yield from self._free("unavailable", "that were not ready, cordoned or broken")
+        for kind, (bucket, what, words) in _ADVISED.items():
+            yield from self._advised(kind, bucket, what, words)
+        for row in self.free:
+            if row["bucket"] in _FREE and row["cost"] > 0:
+                yield self._of_free(row["bucket"], [row], _FREE[row["bucket"]])
 
     def _of_type(self, workload_type: str) -> list[Row]:
         return [row for row in self.workloads if row["workload_type"] == workload_type]
@@ -430,11 +436,6 @@ class _Candidates:
             waste = _wasted(rows, bucket)
             if waste[1] > 0:
                 yield self._candidate(kind, rows, family, waste, what, words, bucket=bucket)
-
-    def _free(self, bucket: str, words: str) -> Iterator[Candidate]:
-        for row in self.free:
-            if row["bucket"] == bucket and row["cost"] > 0:
-                yield self._of_free(bucket, [row], words)
 
     def _of_free(
         self, kind: str, rows: Sequence[Row], words: str, *questions: WhatIfQuery, **more: str | None

@@ -67,7 +67,7 @@ class _Scenarios:
 
     def __init__(self, config: Config, store: Store, period: Period, measured: Levels) -> None:
         self.config, self.period, self.store, self._levels = config, period, store, measured
-        self.period_name = name_of(period, config.tz)
+        self._on_offer = StoredCommitments(config, store, period)
 
         def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, schedule.Quiet, Commitments]:
             return (
@@ -77,9 +77,10 @@ class _Scenarios:
                 read_covers(con, period, config.currency),
             )
 
-        fleet, self._idle_hour, self._quiet, self.commitments = pipeline.read_attributed(config, store, read)
-        self.fleet = self.commitments.marked(fleet)
-        self._on_offer = StoredCommitments(config, store, period)
+        fleet, self._idle_hour, self._quiet, commitments = pipeline.read_attributed(config, store, read)
+        self.fleet = commitments.marked(fleet)
+        name = name_of(period, config.tz)
+        self._whole = Usage(self.fleet, config.currency, name, "", commitments=commitments)
 
     @cached_property
     def _facts(self) -> Facts:
@@ -104,15 +105,7 @@ class _Scenarios:
             fleet, others = self._narrowed(question)
         else:
             fleet, others = self.fleet.only(lambda node: question.cluster in (None, node.cluster)), ()
-        return Usage(
-            fleet,
-            self.config.currency,
-            self.period_name,
-            "",
-            bool(question.workloads),
-            others=others,
-            commitments=self.commitments,
-        )
+        return self._whole._replace(fleet=fleet, others=others, is_narrowed=bool(question.workloads))
 
     def _narrowed(self, question: WhatIfQuery) -> tuple[Fleet, tuple[Pod, ...]]:
         """The pods of the question's workloads with their nodes, and the other pods there, in the fleet's order."""
@@ -176,7 +169,7 @@ class _Scenarios:
     def reserve(self, question: WhatIfQuery) -> Answer:
         return reserve.answer(
             stored_demand(self._on_offer, self.usage(question)),
-            period=self.period_name,
+            period=self._whole.period_name,
             bought_on=datetime.now(self.config.tz).date(),
             stale_after_days=self.config.prices.stale_after_days,
         )

@@ -99,11 +99,8 @@ class PolicyAnswer(Shape):
     coverage: Coverage
 
 
-class Idle(NamedTuple):
-    """Stretches in which pods were idle, rows (cluster, uid, from_ms, to_ms), and the pods that were measured in the period."""
-
-    stretches: Sequence[Row]
-    measured: Collection[tuple[str, str]]
+# Stretches in which pods were idle, rows (cluster, uid, from_ms, to_ms), and the pods that were measured in the period.
+Idle = tuple[Sequence[Row], Collection[tuple[str, str]]]
 
 
 class Facts(NamedTuple):
@@ -246,15 +243,15 @@ class IdleNotebooks(_Rule):
         if not pods:
             return 0, []
         try:
-            idle = facts.idle_from(self.hours, list(pods.values()))
+            idle, keys = facts.idle_from(self.hours, list(pods.values()))
         except StoreError as error:
             raise _Unknown(str(error)) from None
-        measured = [pod for key, pod in pods.items() if key in idle.measured]
+        measured = [pod for key, pod in pods.items() if key in keys]
         if not measured:
             raise _Unknown("the activity of no notebook was measured: gpucost doctor finds out why")
         # how long each stretch is, and its GPU-hours of the period
         stretches: dict[Owner, list[tuple[float, float]]] = defaultdict(list)
-        for row in idle.stretches:
+        for row in idle:
             pod = pods.get((row["cluster"], row["uid"]))
             part = min(row["to_ms"], facts.period.end_ms) - max(row["from_ms"], facts.period.start_ms)
             if pod and part > 0:
@@ -444,7 +441,7 @@ def _idle(con: DuckDBPyConnection, period: Period, hours: float, pods: Sequence[
         stretches = read_idle(con, Period(from_ms(begun), from_ms(ended)), at_least)
     except StoreError:
         stretches = read_idle(con, period, at_least)
-    return Idle(stretches, read_measured(con, period))
+    return stretches, read_measured(con, period)
 
 
 def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Owner]:

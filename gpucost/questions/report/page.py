@@ -122,7 +122,7 @@ def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tu
     from gpucost.questions.units.reading import known
 
     filters = {f"{dimension}s": names for dimension, names in query.filters.items()}
-    ask = UnitQuery.of(config, query.period, query.period_name, **filters)
+    ask = UnitQuery(config, query.period, query.period_name, **filters)
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
         load_rates(con, config, query)
@@ -215,7 +215,9 @@ def _per_unit(view: UnitView, words: str) -> Block | None:
     rows = sorted(view.sections.get(section, ()), key=lambda row: -row["cost"])
     if not rows:
         return None
-    table = unit_table(view.title, columns.split(), rows[:_MOST_ROWS], view.ask.tz, work=work_title(view))
+    table = unit_table(
+        view.title, columns.split(), rows[:_MOST_ROWS], view.ask.config.tz, work=work_title(view)
+    )
     more = f"{len(rows) - _MOST_ROWS:,} more: gpucost unit {name} {words}" if len(rows) > _MOST_ROWS else None
     return Block(view.title, _WHAT[name], table=replace(table, note=more))
 

@@ -15,13 +15,13 @@ from gpucost.periods import iso
 from gpucost.pipeline import read_attributed
 from gpucost.questions.request import WorkloadRequest
 from gpucost.questions.units import reading as units
-from gpucost.questions.units.described import UnitPrice, unit_price
-from gpucost.questions.units.query import FILTERS, Item, UnitQuery, UnitView
+from gpucost.questions.units.query import FILTERS, Item, UnitQuery, UnitView, per
 from gpucost.questions.units.serving import Requests, Tokens
 from gpucost.questions.units.work import Epochs, Experiments
 from gpucost.records import record
 from gpucost.render.formatting import cell, figure_text
 from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts
+from gpucost.shapes import Shape
 from gpucost.whatif.flags import DEAREST
 
 if TYPE_CHECKING:
@@ -106,6 +106,63 @@ class Servers(Workers):
     busy_percent: Annotated[
         Decimal | None, _given("share of the paid hours in which the rate is reached.", most=100)
     ] = None
+
+
+_SCALES = {"epoch": 1, "request": 1000, "token": 1_000_000}
+
+
+@record
+class UnitPrice(Shape):
+    """What `gpucost unit` prints of described work: `cost` is of `per` units, `planned_cost` of all that are planned."""
+
+    unit: str
+    currency: str
+    gpus: Decimal
+    price_per_gpu_hour: Decimal
+    units_per_hour: Decimal
+    busy_percent: Decimal
+    cost_per_hour: Decimal
+    per: int
+    cost: Decimal
+    planned: int | None
+    planned_hours: Decimal | None
+    planned_cost: Decimal | None
+
+
+def unit_price(
+    unit: str,
+    currency: str,
+    *,
+    gpus: Decimal,
+    price_per_gpu_hour: Decimal,
+    units_per_hour: Decimal,
+    busy_percent: Decimal,
+    planned: int | None,
+) -> UnitPrice:
+    """Paid hours × price ÷ units done in them: 1 of an epoch, 1,000 of a request, a million of a token.
+
+    `units_per_hour` are done by all GPUs while they work, `busy_percent` of the hours that are paid.
+    """
+    per_hour, scale = gpus * price_per_gpu_hour, _SCALES[unit]
+    done = units_per_hour * busy_percent / 100  # in an hour that is paid
+    cost = per(per_hour, done, scale)
+    if cost is None:
+        raise UsageError(f"no {unit} is ever done", "a rate above 0 is needed")
+    hours = None if planned is None else planned / done
+    return UnitPrice(
+        unit,
+        currency,
+        gpus,
+        price_per_gpu_hour,
+        units_per_hour,
+        busy_percent,
+        per_hour,
+        scale,
+        cost,
+        planned,
+        hours and hours.quantize(Decimal("0.000001")),
+        hours and (hours * per_hour).quantize(Decimal("0.000000001")),
+    )
 
 
 # Which value of a metric is best.
@@ -323,7 +380,7 @@ def answer(
 ) -> Document:
     """The answer that `build` computes. Raises GpucostError where the period holds nothing."""
     settings, (period, name, _) = request.settings, request.chosen
-    ask = UnitQuery.of(settings, period, name, **{name: getattr(request, name) for name in FILTERS})
+    ask = UnitQuery(settings, period, name, **{name: getattr(request, name) for name in FILTERS})
     view = read_attributed(settings, request.store, lambda con: build(con, ask), period)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
@@ -346,11 +403,11 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
         if lists.get(name) and name in view.shown:
             columns = view.shown[name]
             work = "Amount" if "unit" in columns else work_title(view)
-            tables.append(unit_table(title, columns, lists[name], ask.tz, limits.get(name), work))
+            tables.append(unit_table(title, columns, lists[name], ask.config.tz, limits.get(name), work))
     notes = tuple(view.notes)
     if view.rows and not is_listed:
         notes += ("--workload NAME, --format csv and --format json show each epoch",)
-    span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.currency}
+    span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.config.currency}
     names = list(view.rows[0]) if view.rows else list(view.shown["rows"])
     shapes = {
         "unit.epoch": Epochs,
@@ -360,7 +417,7 @@ def document(view: UnitView, *, with_rows: bool | None = None, most: int | None 
     }
     return Document(
         title=f"{view.title}, {ask.period_name}",
-        currency=ask.currency,
+        currency=ask.config.currency,
         sections=(*tables, _totals(view), *([Texts("Notes", notes)] if notes else [])),
         name=view.name,
         shape=shapes.get(view.name),
@@ -420,7 +477,7 @@ def _column(name: str, values: Sequence[Any], work: str = "Amount") -> Column:
 
 def _totals(view: UnitView) -> Table:
     lines = tuple(
-        Line((_title(name, work_title(view)), cell(value, _column(name, [value]), view.ask.currency)))
+        Line((_title(name, work_title(view)), cell(value, _column(name, [value]), view.ask.config.currency)))
         for name, value in view.totals.items()
         if value is not None
     )

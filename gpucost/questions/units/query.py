@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
-from zoneinfo import ZoneInfo
 
 from typing_extensions import TypedDict
 
@@ -17,7 +16,7 @@ from gpucost.store import sqlfiles
 from gpucost.store.usage import nothing_used
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from duckdb import DuckDBPyConnection
 
@@ -89,38 +88,16 @@ class UnitAnswer(Span):
 
 @record
 class UnitQuery:
-    """A period and filters; empty filters take everything. `currency` names the money of the store.
+    """A period and filters; empty filters take everything."""
 
-    `prompt_weights` are what a prompt token weighs against a generated one, by mapping; else DEFAULT_PROMPT_WEIGHT. `prefill`
-    and `decode` are globs of the workloads that do these phases of models alone.
-    """
-
+    config: Config
     period: Period
     period_name: str
-    tz: ZoneInfo
-    currency: str
     teams: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
-    prompt_weights: Mapping[str, float] = field(default_factory=dict)
-    prefill: tuple[str, ...] = ()
-    decode: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, config: Config, period: Period, period_name: str, **filters: tuple[str, ...]) -> UnitQuery:
-        """The same by a configuration."""
-        return cls(
-            period,
-            period_name,
-            config.tz,
-            config.currency,
-            prefill=tuple(config.serving.prefill),
-            decode=tuple(config.serving.decode),
-            prompt_weights=config.prompt_weights,
-            **filters,
-        )
 
     @property
     def filters(self) -> dict[str, list[str]]:
@@ -143,7 +120,7 @@ Bucket = Literal["day", "hour"]
 
 def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket) -> None:
     """Makes unit_days of the period's days; with another bucket each hour stands as a day."""
-    days = time_buckets(ask.period, ask.tz, (bucket,))
+    days = time_buckets(ask.period, ask.config.tz, (bucket,))
     names = [day.day if bucket == "day" else day.hour for day in days]
     con.execute(
         _DAYS, {"from_ms": [day.from_ms for day in days], "to_ms": [day.to_ms for day in days], "day": names}

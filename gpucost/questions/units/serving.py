@@ -302,7 +302,7 @@ def tokens(
     """
     view = _serving(con, ask, _TOKENS, is_prepared=is_prepared, keeps_idle=basis == "used", by=by)
     view.facts["basis"] = basis
-    if not ask.prefill and (pools := _undeclared(view.sections["models"])):
+    if not ask.config.serving.prefill and (pools := _undeclared(view.sections["models"])):
         view.notes.append(
             f"{' and '.join(pools)} look like the pools of one model, whose prompts both count: [serving] joins them"
         )
@@ -371,7 +371,7 @@ def _count(
     doubts = processes(con, ask.period, ask.clusters)
     units = list(measure.units)
     run_stage(con, PACKAGE, "40_increases", {"units": units, **ask.period.bounds})
-    mapped = ask.prompt_weights if measure.weights else {}
+    mapped = ask.config.prompt_weights if measure.weights else {}
     weights = {
         "from_ms": ask.period.start_ms,
         "mappings": list(mapped),
@@ -382,7 +382,8 @@ def _count(
     run_stage(con, PACKAGE, "50_work", weights)
     run_stage(con, PACKAGE, "60_serving")
     if measure.table == "unit_tokens":
-        pools = {"prefill": list(ask.prefill), "decode": list(ask.decode)}
+        serving = ask.config.serving
+        pools = {"prefill": list(serving.prefill), "decode": list(serving.decode)}
         run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
     return [f"{doubt.message}: {doubt.fix}" for doubt in doubts]
 

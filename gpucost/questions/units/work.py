@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import fields, replace
 from decimal import Decimal
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict
@@ -131,8 +131,8 @@ def _done_before(points: list[tuple[int, int]], run: Levels) -> int | None:
 def _split(first: int, last: int, attempt: int, from_ms: int, to_ms: int) -> list[Interval]:
     """Epochs that were reached between two looks share the time evenly."""
     count = last - first + 1
-    edges = [from_ms + (to_ms - from_ms) * i // count for i in range(count + 1)]
-    return [Interval(first + i, "done", attempt, edges[i], edges[i + 1]) for i in range(count)]
+    edges = pairwise(from_ms + (to_ms - from_ms) * i // count for i in range(count + 1))
+    return [Interval(epoch, "done", attempt, *span) for epoch, span in enumerate(edges, first)]
 
 
 def _lose(parts: list[Interval], from_epoch: int) -> list[Interval]:

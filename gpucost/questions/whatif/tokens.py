@@ -120,7 +120,7 @@ def _is_of(model: str | None, offer: ApiOffer) -> bool:
 
 
 def _query(request: WhatIfRequest, scope: Scope) -> UnitQuery:
-    return UnitQuery.of(request.settings, request.period, request.period_name, **asdict(scope))
+    return UnitQuery(request.settings, request.period, request.period_name, **asdict(scope))
 
 
 def _served(request: WhatIfRequest, scope: Scope) -> list[Row]:

@@ -150,7 +150,7 @@ def bought(con: DuckDBPyConnection, config: Config, ask: UnitQuery) -> tuple[Api
     if ask.namespaces or ask.workloads or ask.clusters or not find_tokens(con):
         return None
     prepare(con, config, ask.period)
-    cut(con, ask.period, time_buckets(ask.period, ask.tz, ()), by_day=False)
+    cut(con, ask.period, time_buckets(ask.period, ask.config.tz, ()), by_day=False)
     select(con, ask.teams)
     return models(con, each_team=False).get(None, ())
 
