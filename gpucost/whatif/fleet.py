@@ -206,14 +206,7 @@ class Costs:
     by_workload: dict[Workload, Decimal] = field(default_factory=dict)
 
 
-def one_node(
-    name: str,
-    gpus: float,
-    hours: float,
-    price: Price,
-    capacity_type: str = "on_demand",
-    gpu_model: str | None = None,
-) -> Fleet:
+def one_node(name: str, gpus: float, hours: float, price: Price) -> Fleet:
     """A node up for `hours`, all of whose GPUs one workload called `name` holds.
 
     Its hours begin at the epoch: what they cost does not depend on when they are.
@@ -221,7 +214,7 @@ def one_node(
     end = round(hours * MS_PER_HOUR)
     if end <= 0:
         return Fleet()
-    node = Node(f"{name}-0", gpus, 0, end, (price,), capacity_type, gpu_model=gpu_model)
+    node = Node(f"{name}-0", gpus, 0, end, (price,))
     return Fleet((node,), (Pod(node.name, name, gpus, 0, end, team=name, uid=node.name),))
 
 

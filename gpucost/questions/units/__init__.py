@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -20,6 +19,7 @@ from gpucost.questions.units.serving import Requests, Tokens
 from gpucost.questions.units.work import Epochs, Experiments
 from gpucost.records import record
 from gpucost.render.formatting import cell, figure_text
+from gpucost.render.schema import to_dict
 from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts
 from gpucost.shapes import Shape
 from gpucost.whatif.flags import DEAREST
@@ -198,9 +198,7 @@ def unit_epoch(
     rate = hours_per_epoch and 1 / hours_per_epoch
     if price := _described(request, "epoch", "--hours-per-epoch", rate, workers, planned_epochs):
         return price
-    return answer(
-        request, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=True if each else None
-    )
+    return answer(request, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=each)
 
 
 def unit_experiment(
@@ -358,7 +356,7 @@ def _price_document(price: UnitPrice) -> Document:
         )
     figures.append(Figure("An hour", price.cost_per_hour, "money", note=f"{price.gpus:,f} GPUs"))
     busy = f"; {price.busy_percent:f} % of the paid hours at that rate" if price.busy_percent != 100 else ""
-    row = {field.name: getattr(price, field.name) for field in fields(price)}
+    row = to_dict(price)
     return Document(
         title=title,
         subtitle=f"by options: {price.units_per_hour.normalize():,f} {price.unit}s an hour{busy}",
@@ -375,7 +373,7 @@ def answer(
     request: WorkloadRequest,
     build: Callable[[DuckDBPyConnection, UnitQuery], UnitView],
     *,
-    with_rows: bool | None = None,
+    with_rows: bool = False,
     most: int | None = None,
 ) -> Document:
     """The answer that `build` computes. Raises GpucostError where the period holds nothing."""
@@ -388,14 +386,14 @@ def answer(
     return document(view, with_rows=with_rows, most=most)
 
 
-def document(view: UnitView, *, with_rows: bool | None = None, most: int | None = None) -> Document:
+def document(view: UnitView, *, with_rows: bool = False, most: int | None = None) -> Document:
     """The answer before any format.
 
-    Tables show rows, the first `most` of them, where `with_rows` says so, or there is at most one run or none at all.
+    Tables show rows, the first `most` of them, if `with_rows` says so, or unless there are several runs.
     """
     ask = view.ask
     runs = view.sections.get("runs")
-    is_listed = with_rows is not False if with_rows is not None or runs is None else len(runs) == 1
+    is_listed = with_rows or runs is None or len(runs) == 1
     lists = view.sections | ({"rows": view.rows} if is_listed else {})
     limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
     tables = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import fields, replace
 from decimal import Decimal
 from itertools import dropwhile, pairwise
@@ -234,21 +234,22 @@ def epochs(
     run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
     runs, lost = _runs(con, ask)
     claims = _cut(con, ask, runs)
-    rows_of: dict[int, list[Item]] = defaultdict(list)
     outside = []
     for sums in map(in_hours, dicts(con.execute(_CLAIMED))):
         if sums["claim_id"] is None:
             outside.append(_epoch_row(sums, ask))
         else:
-            number, part = claims[sums["claim_id"]]
-            rows_of[number].append(_epoch_row(sums, ask, runs[number], part))
-    # what the pods of these ran cost nothing
-    lost += [row for number, run in enumerate(runs) if number not in rows_of for row in run["without_cost"]]
-    summaries = [
-        _summary(runs[number]["planned_epochs"] or 0, rows, planned_epochs)
-        for number, rows in rows_of.items()
-    ]
-    rows = [row for of_run in rows_of.values() for row in of_run] + outside
+            run, part = claims[sums["claim_id"]]
+            run["rows"].append(_epoch_row(sums, ask, run, part))
+    rows, summaries = [], []
+    for run in runs:
+        if run["rows"]:
+            rows += run["rows"]
+            summaries.append(_summary(run["rows"], planned_epochs or int(run["planned_epochs"] or 0)))
+        else:
+            # what its pods cost is nothing
+            lost += run["without_cost"]
+    rows += outside
     done = _of_status(rows, "done")
     view = UnitView(
         "unit.epoch",
@@ -288,9 +289,8 @@ def _runs(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[list[Item], list[Ite
         run["without_cost"] = [row | {"since": moment(row["since"])}] if run["is_new"] else []
         if run["has_place"]:
             run["reached"] = tuple(zip(run["moments"], run["levels"], strict=True))
-            runs.append(
-                run | {"parts": intervals(Levels(**{each.name: run[each.name] for each in fields(Levels)}))}
-            )
+            levels = Levels(**{each.name: run[each.name] for each in fields(Levels)})
+            runs.append(run | {"parts": intervals(levels), "rows": []})
         else:
             lost += run["without_cost"]
     names = Counter(run["name"] for run in runs)
@@ -325,7 +325,7 @@ def _epoch_row(sums: Item, ask: UnitQuery, run: Item | None = None, part: Interv
     }
 
 
-def _summary(planned: float, rows: list[Item], planned_epochs: int | None) -> Item:
+def _summary(rows: list[Item], plan: int) -> Item:
     """One run's figures, of its rows of epochs; formulas are in docs/units.md.
 
     Means and the trend are of epochs that are done and lie in the period whole.
@@ -335,7 +335,6 @@ def _summary(planned: float, rows: list[Item], planned_epochs: int | None) -> It
     best = min(whole, key=lambda row: (row["cost"], row["epoch"]), default={"epoch": None, "cost": None})
     recent, before, since = _halves(whole)
     has_trend = bool(recent and total(before))
-    plan = planned_epochs or int(planned) or None
     return {
         **{name: rows[0][name] for name in ("run", "run_id", *PLACE, "team")},
         "from": rows[0]["from"],
@@ -356,7 +355,7 @@ def _summary(planned: float, rows: list[Item], planned_epochs: int | None) -> It
         "cost": total(rows),
         "idle_cost": total(rows, "idle_cost"),
         "cost_per_useful_gpu_hour": per(total(rows), sum(row["active_gpu_hours"] for row in done)),
-        "planned_epochs": plan,
+        "planned_epochs": plan or None,
         **dict.fromkeys(("remaining_epochs", "forecast_cost", "forecast_hours")),
     } | (_forecast(plan, rows, recent) if plan else {})
 
@@ -420,16 +419,16 @@ GROUP BY claim_id, cluster, namespace, workload
 ORDER BY claim_id, cluster, namespace, workload"""
 
 
-def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tuple[int, Interval]]:
-    """Makes unit_pieces; claim i is an interval of the run whose number is beside it in the i-th element of the answer.
+def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tuple[Item, Interval]]:
+    """Makes unit_pieces; claim i is the i-th element of the answer, a run with one of its intervals.
 
     Of runs at the same time, only those in the most sweeps are charged.
     """
     parents = {run["run_id"]: run["parent_id"] for run in runs}
     runs_of = grouped_by(runs, *PLACE)
-    claims: list[tuple[int, Interval]] = []
+    claims: list[tuple[Item, Interval]] = []
     rows: list[Item] = []
-    for number, run in enumerate(runs):
+    for run in runs:
         place = {name: run[name] for name in PLACE}
         # a run is its whole workload, but where each has pods of its own
         pods = {other["pods"] for other in runs_of[tuple(place.values())]}
@@ -438,7 +437,7 @@ def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tupl
         for part in run["parts"]:
             from_ms, to_ms = max(part.from_ms, ask.period.start_ms), min(part.to_ms, ask.period.end_ms)
             rows.append(whose | {"claim_id": len(claims), "from_ms": from_ms, "to_ms": to_ms})
-            claims.append((number, part))
+            claims.append((run, part))
     con.execute(_CLAIMS, {"claims": rows})
     run_stage(con, PACKAGE, "85_pieces")
     return claims
