@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from enum import StrEnum
@@ -234,32 +234,21 @@ def share(
     pools, shared, then = [], [], []
     for place, pods in sorted(by_place.items()):
         model = facts.models.get(place[1])
-        gpus = _packed(sizing, pods, levels, most, model)
-        if gpus:
+        hours = [hour for pod in pods for hour, _ in levels[pod.key].hours]
+        first, length = (min(hours), max(hours) - min(hours) + 1) if hours else (0, 0)
+        fits, items = sizing.fits(model), []
+        for pod in pods:
+            # a pod needs the most memory of its workload
+            item = sizing.item(pod, levels[pod.key], most[pod.owner], first, length)
+            # a slice pays if two of them fit a GPU; a slot if another pod is on it
+            if fits([item, item] if sizing.is_mig else [item]):
+                items.append(item)
+        if gpus := [gpu for gpu in pack(items, fits) if sizing.is_mig or len(gpu.items) > 1]:
             pools.append(_Pool(*place, model, gpus))
         for gpu in gpus:
             shared += [item.of for item in gpu.items]
             then.append(Held(nodes[gpu.first.place], 1.0, gpu.from_ms, gpu.to_ms))
     return Sharing(kept, pools, Change(tuple(shared), tuple(then)))
-
-
-def _packed(
-    sizing: Sizing,
-    pods: Sequence[Pod],
-    levels: Levels,
-    most: Mapping[Workload, float],
-    model: GpuModel | None,
-) -> list[Bin]:
-    """Shared GPUs of pods that may meet; a pod needs the most memory of its workload (`most`)."""
-    hours = [hour for pod in pods for hour, _ in levels[pod.key].hours]
-    first, length = (min(hours), max(hours) - min(hours) + 1) if hours else (0, 0)
-    fits, items = sizing.fits(model), []
-    for pod in pods:
-        item = sizing.item(pod, levels[pod.key], most[pod.owner], first, length)
-        # a slice pays if two of them fit a GPU; a slot if another pod is on it
-        if fits([item, item] if sizing.is_mig else [item]):
-            items.append(item)
-    return [gpu for gpu in pack(items, fits) if sizing.is_mig or len(gpu.items) > 1]
 
 
 def has_memory(levels: Levels) -> bool:

@@ -45,7 +45,7 @@ def costs_by_day(
 ) -> tuple[ReportView, Days]:
     """Costs of the days of `period` and of so many before it, by `by`, which ends with day; and a report for its coverage.
 
-    That is of `period` alone where any of it was collected: what lies before is no matter of its figures.
+    The report is of `period` alone where any of it was collected: what lies before is no matter of its figures.
     """
     tz, now, of_all = request.tz, request.now, {"teams": (), "with_sections": False, "may_be_idle": True}
     first = period.start.astimezone(tz).date() - timedelta(days=history_days)
@@ -58,16 +58,13 @@ def costs_by_day(
         raise
     except GpucostError:  # no data in it yet
         pass
-    return _with_left_out(view, days, now.astimezone(tz).date()), days
-
-
-def _with_left_out(view: ReportView, days: Days, today: date) -> ReportView:
-    """The report with a word on the days that are over, and were not collected in full, since the first one that was."""
+    # days that are over, and were not collected in full, since the first one that was
+    today = now.astimezone(tz).date()
     since = [day for day in days.all if days.complete and days.complete[0] < day < today]
-    left_out = [day for day in since if day not in set(days.complete)]
+    left_out = [day for day in since if day not in days.complete]
     if not left_out:
-        return view
+        return view, days
     message = f"{len(left_out):,} of {len(since) + 1:,} days since {days.complete[0]} are left out: not collected in full"
     named = f" ({', '.join(map(str, left_out[:_DAYS_SHOWN]))}{', …' if len(left_out) > _DAYS_SHOWN else ''})"
     warnings = (*view.coverage.warnings, Notice("days_left_out", message + named, None))
-    return replace(view, coverage=replace(view.coverage, warnings=warnings))
+    return replace(view, coverage=replace(view.coverage, warnings=warnings)), days

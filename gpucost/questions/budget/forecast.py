@@ -154,18 +154,6 @@ def _rows(
     days: Days, teams: Names, spans: list[tuple[date, ...]], growth: Growth | None
 ) -> list[ForecastRow]:
     """A row for each month of teams, by the cost of the first month, of unallocated GPUs and of the fleet."""
-    found = [(series, forecasts(days, series, spans, growth)) for series in _chosen(days, teams)]
-    order = ("team", "unallocated", "fleet").index
-    found.sort(key=lambda one: (order(one[0].level), -(one[1][0].expected or one[1][0].to_date)))
-    rows = []
-    for series, months in found:
-        for span, row in zip(spans, months, strict=True):
-            rows.append(ForecastRow(series.level, series.team, _name(span), row))
-    return rows
-
-
-def _chosen(days: Days, teams: Names) -> list[CostSeries]:
-    """The costs by day of the teams that are named, otherwise of all, of unallocated GPUs and of the fleet."""
     known = {series.team: series for series in days.costs if series.level == "team"}
     for name in teams:
         if name not in known:
@@ -174,11 +162,20 @@ def _chosen(days: Days, teams: Names) -> list[CostSeries]:
                 f"no team {name!r} held GPUs or bought tokens in these weeks",
                 f"--team takes one of: {near}" if near else None,
             )
-    return [known[name] for name in teams] or [
+    # without names all teams, unallocated GPUs and the fleet
+    chosen = [known[name] for name in teams] or [
         *known.values(),
         CostSeries("unallocated"),
         CostSeries("fleet"),
     ]
+    found = [(series, forecasts(days, series, spans, growth)) for series in chosen]
+    order = ("team", "unallocated", "fleet").index
+    found.sort(key=lambda one: (order(one[0].level), -(one[1][0].expected or one[1][0].to_date)))
+    rows = []
+    for series, months in found:
+        for span, row in zip(spans, months, strict=True):
+            rows.append(ForecastRow(series.level, series.team, _name(span), row))
+    return rows
 
 
 def _forecast_table(rows: list[ForecastRow], more: str) -> Table:

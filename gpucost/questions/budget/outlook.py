@@ -101,10 +101,6 @@ class Outlook:
 
     def half_range(self, course: Course, missing: Sequence[date]) -> float:
         """How far above and below the sum of the missing days four in five such sums are, if the course goes on."""
-        return _quantile(len(course.level.errors)) * self._deviation(course, missing)
-
-    def _deviation(self, course: Course, missing: Sequence[date]) -> float:
-        """The standard deviation of the sum of the missing days."""
         level, seasons, last = course.level, self.seasons, max(self.known)
         open_days = frozenset(missing)
         after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
@@ -131,12 +127,9 @@ class Outlook:
             sum(weights) ** 2 * _MEDIAN / course.days if course.days else 0.0,
         ]
         unseen = _UNSEEN * level.level * sum(count for weekday, count in wanted.items() if not seen[weekday])
-        return sqrt(level.sigma**2 * sum(shares) + unseen**2)
-
-
-def _quantile(errors: int) -> float:
-    """Student's t at 90 %, by the first term of its expansion (Abramowitz, Stegun, Handbook, 1964, 26.7.5)."""
-    return _Z + (_Z**3 + _Z) / (4 * max(errors - 1, 1))
+        # Student's t at 90 %, by the first term of its expansion (Abramowitz, Stegun, Handbook, 1964, 26.7.5)
+        quantile = _Z + (_Z**3 + _Z) / (4 * max(len(level.errors) - 1, 1))
+        return quantile * sqrt(level.sigma**2 * sum(shares) + unseen**2)
 
 
 def between(

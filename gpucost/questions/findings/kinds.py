@@ -303,20 +303,18 @@ Options = tuple[tuple[str, str | None], ...]
 Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and what they cost
 
 
-def candidates(con: DuckDBPyConnection, config: Config, period: Period) -> list[Candidate]:
-    """Everything that may be worth a finding, of the tables waste_rows and activity_use and the attributed ones."""
-    workloads = answer_rows(con, "gpucost.questions.findings", "workloads", period.bounds)
-    free = answer_rows(con, "gpucost.questions.findings", "free_gpus", period.bounds)
-    return list(_Candidates(workloads, free, period, config).all())
+class Candidates:
+    """Everything that may be worth a finding, of the tables waste_rows and activity_use and the attributed ones.
 
+    `workloads`, and `free` GPUs that nobody held, are rows as the SQL names them.
+    """
 
-class _Candidates:
-    """Of workloads, and of GPUs that nobody held: rows as the SQL names them."""
-
-    def __init__(self, workloads: Sequence[Row], free: Sequence[Row], period: Period, config: Config) -> None:
-        self.workloads, self.free, self.period, self.config = workloads, free, period, config
-        self.many = len({row["cluster"] for row in (*workloads, *free)}) > 1
-        self.places = grouped_by(workloads, "cluster", "namespace")
+    def __init__(self, con: DuckDBPyConnection, config: Config, period: Period) -> None:
+        self.workloads = answer_rows(con, "gpucost.questions.findings", "workloads", period.bounds)
+        self.free = answer_rows(con, "gpucost.questions.findings", "free_gpus", period.bounds)
+        self.period, self.config = period, config
+        self.many = len({row["cluster"] for row in (*self.workloads, *self.free)}) > 1
+        self.places = grouped_by(self.workloads, "cluster", "namespace")
 
     def all(self) -> Iterator[Candidate]:
         """All waste that may become a finding, kind by kind."""

@@ -14,10 +14,10 @@ from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of, time_buckets
 from gpucost.questions.findings.kinds import (
     Candidate,
+    Candidates,
     Findings,
     WhatIfQuery,
     WhatIfResult,
-    candidates,
     is_fitting,
     ranked,
 )
@@ -189,11 +189,11 @@ def findings(
     `tell` is called with what is being done. Raises GpucostError where nothing was used in the period.
     """
     tell("looking for waste")
-    proposed, measured = _candidates(config, store, period)
+    candidates, measured = _candidates(config, store, period)
     scenarios = _Scenarios(config, store, period, measured)
     minimum = config.findings.minimum_per_month
     # no what-if saves more than what the workloads cost today
-    worth = (one for one in proposed if one.finding.cost > 0 and one.finding.cost >= minimum / 12)
+    worth = (one for one in candidates if one.finding.cost > 0 and one.finding.cost >= minimum / 12)
     questions = dict.fromkeys(question for one in worth for question in one.questions)
     what_ifs: dict[str, WhatIf] = {
         "schedule": scenarios.schedule,
@@ -213,7 +213,7 @@ def findings(
         freed = answer.figures.get("freed_capacity_cost", Decimal(0))
         answers[question] = WhatIfResult(question, answer.today.cost, answer.saving, needs_work, freed)
     months = _months(config, store, period, scenarios.fleet)
-    return ranked(proposed, answers, months=months, minimum=minimum, period=period_words(config, period))
+    return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
 
 
 def _candidates(config: Config, store: Store, period: Period) -> tuple[list[Candidate], Levels]:
@@ -222,7 +222,7 @@ def _candidates(config: Config, store: Store, period: Period) -> tuple[list[Cand
     def built(con: DuckDBPyConnection) -> tuple[list[Candidate], Levels]:
         prepare(con, config, period, time_buckets(period, config.tz, ()), Filters())
         measured = levels(con, config.activity, period)
-        return candidates(con, config, period), measured
+        return list(Candidates(con, config, period).all()), measured
 
     return pipeline.read_attributed(config, store, built, period)
 

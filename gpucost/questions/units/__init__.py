@@ -61,19 +61,44 @@ _TITLES = {
 }
 _WEIGHTS = {
     1: (
-        "namespace", "model", "hours", "duration_hours", "trend_percent", "trials", "best_value", "from",
-        "cost_per_million_generation_tokens", "unit",
+        "namespace",
+        "model",
+        "hours",
+        "duration_hours",
+        "trend_percent",
+        "trials",
+        "best_value",
+        "from",
+        "cost_per_million_generation_tokens",
+        "unit",
     ),
     2: (
-        "best_trial_cost", "idle_cost", "lost_cost", "planned_epochs", "forecast_cost", "kind", "experiment",
-        "cost_per_trial", "metric", "since", "cost_per_million_prompt_tokens",
+        "best_trial_cost",
+        "idle_cost",
+        "lost_cost",
+        "planned_epochs",
+        "forecast_cost",
+        "kind",
+        "experiment",
+        "cost_per_trial",
+        "metric",
+        "since",
+        "cost_per_million_prompt_tokens",
     ),
     3: (
-        "status", "failed", "lost_epochs", "best_epoch", "best_cost", "prompt_tokens", "generation_tokens", "prompt_cost",
-        "generation_cost", "unserved_cost",
+        "status",
+        "failed",
+        "lost_epochs",
+        "best_epoch",
+        "best_cost",
+        "prompt_tokens",
+        "generation_tokens",
+        "prompt_cost",
+        "generation_cost",
+        "unserved_cost",
     ),
     4: ("cached_tokens", "cache_saved_cost", "request_time_prompt_cost", "request_time_generation_cost"),
-}  # fmt: skip
+}
 # Lists of an answer in the order of a page, and their titles.
 _SECTIONS = {
     "runs": "Runs",

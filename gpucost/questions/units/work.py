@@ -301,9 +301,22 @@ def _runs(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[list[Item], list[Ite
 
 
 _EPOCH_COLUMNS = (
-    "run", "run_id", *PLACE, "team", "epoch", "status", "attempt", "from", "to", "duration_hours", "cost", "idle_cost",
-    "allocated_gpu_hours", "active_gpu_hours", "is_whole",
-)  # fmt: skip
+    "run",
+    "run_id",
+    *PLACE,
+    "team",
+    "epoch",
+    "status",
+    "attempt",
+    "from",
+    "to",
+    "duration_hours",
+    "cost",
+    "idle_cost",
+    "allocated_gpu_hours",
+    "active_gpu_hours",
+    "is_whole",
+)
 
 
 def _epoch_row(sums: Item, ask: UnitQuery, run: Item | None = None, part: Interval | None = None) -> Item:
