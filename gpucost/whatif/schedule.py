@@ -76,11 +76,6 @@ class OfficeHours:
     def minutes_per_day(self) -> int:
         return (self.closes - self.opens) % 1440 or 1440
 
-    @property
-    def share_of_week(self) -> float:
-        """Of all hours, 0-1."""
-        return self.minutes_per_day / 60 * len(self.weekdays) / HOURS_PER_WEEK
-
     def spans(self, period: Period, tz: ZoneInfo) -> list[Span]:
         """The stretches of the period in which the office is open, in milliseconds, in order."""
 
@@ -419,7 +414,15 @@ def answer(
     `even`: of a described fleet, the hours that a node must be needed to save nothing, and that in words.
     """
     found = _outcome(usage, then, before)
-    outside = _work_outside(usage.fleet, rules, idle)
+    outside = None
+    if rules.office is not None:
+        # busy or not measured: that work would move, or not be done
+        outside = sum(
+            total_hours(subtract(subtract([(pod.from_ms, pod.to_ms)], rules.office), idle.get(pod.key, ())))
+            * pod.gpus
+            for pod in usage.fleet.pods
+            if not is_batch(pod)
+        )
     return Answer(
         kind="schedule",
         title=f"A schedule for {usage.scope_name}",
@@ -444,18 +447,6 @@ def answer(
         time=tuple(_delays(usage, then, found, outside)),
         findings=tuple(_findings(usage, rules, then.kept, idle, found)),
         tables=() if usage.is_described else _tables(usage.fleet, then),
-    )
-
-
-def _work_outside(fleet: Fleet, rules: Rules, idle: Idle) -> float | None:
-    """GPU-hours outside of office hours that were busy or not measured: that work would move, or not be done."""
-    if rules.office is None:
-        return None
-    return sum(
-        total_hours(subtract(subtract([(pod.from_ms, pod.to_ms)], rules.office), idle.get(pod.key, ())))
-        * pod.gpus
-        for pod in fleet.pods
-        if not is_batch(pod)
     )
 
 
@@ -511,7 +502,8 @@ def described(
     longest = 24 * days if days > DAYS else HOURS_PER_MONTH
     always, unit = longest if nodes.hours is None else nodes.hours, f"per {nodes.price_per}-hour"
     if office is not None:
-        active, starts = always * office.share_of_week, round(always / HOURS_PER_WEEK * len(office.weekdays))
+        starts = round(always / HOURS_PER_WEEK * len(office.weekdays))
+        active = always * (office.minutes_per_day / 60 * len(office.weekdays) / HOURS_PER_WEEK)
         when = [Assumption("office hours", round(active, 4), f"of {always:g} hours", "option")]
     else:
         active, starts = (per_day or 0.0) * days, days

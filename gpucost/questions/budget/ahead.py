@@ -63,7 +63,23 @@ def ahead_of(request: MonthRequest, days: Days, growth: float | None, months: in
         _table(f"{_TITLE}{old}", rows, "monthly_cost", _NOTE),
         _table("What is owed over the term", rows, "obligation", None),
         *([Texts("Notes", tuple(notes))] if notes else []),
-        _assumption_table(known, settings.currency),
+        Table.of(
+            "Assumptions",
+            known,
+            (
+                text("name", "What"),
+                figure(
+                    lambda one: (
+                        figure_text(one.value, "money", settings.currency, 4)
+                        if isinstance(one.value, Decimal)
+                        else f"{one.value}"
+                    ),
+                    "Value",
+                ),
+                text("unit"),
+                text(lambda one: f"{one.source}{f', {one.as_of}' if one.as_of else ''}", "From"),
+            ),
+        ),
     )
     return Ahead(rows, known, sections)
 
@@ -83,18 +99,3 @@ def _table(title: str, rows: Sequence[ScenarioRow], what: str, note: str | None)
 
     columns = [text(str, "Size"), *map(shown, ways)]
     return Table.of(title, names, columns, note=note)
-
-
-def _assumption_table(known: Sequence[Assumption], currency: str) -> Table:
-    def value(one: Assumption) -> str:
-        return (
-            figure_text(one.value, "money", currency, 4) if isinstance(one.value, Decimal) else f"{one.value}"
-        )
-
-    columns = (
-        text("name", "What"),
-        figure(value, "Value"),
-        text("unit"),
-        text(lambda one: f"{one.source}{f', {one.as_of}' if one.as_of else ''}", "From"),
-    )
-    return Table.of("Assumptions", known, columns)

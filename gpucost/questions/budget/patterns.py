@@ -113,7 +113,9 @@ def _judged(
         if len(before) >= _LEAST_DAYS:
             usual = median(before[-LEVEL_DAYS:])
             if day in candidates and usual > 0 and len(strayed) >= _LEAST_DAYS:
-                score = (level - usual) / max(_spread(strayed[-HISTORY_DAYS:]), _LEAST_SPREAD * usual)
+                sizes = sorted(map(abs, strayed[-HISTORY_DAYS:]))
+                many = sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA
+                score = (level - usual) / max(MAD_TO_SIGMA * median(sizes), many, _LEAST_SPREAD * usual)
                 if abs(score) > SCORE:
                     cost, expected = costs.get(day, ZERO), as_money(usual * seasons.factor(day))
                     yield AnomalyRow(
@@ -134,11 +136,6 @@ def _judged(
                     )
             strayed.append(level - usual)
         before.append(level)
-
-
-def _spread(strayed: Sequence[float]) -> float:
-    sizes = sorted(map(abs, strayed))
-    return max(MAD_TO_SIGMA * median(sizes), sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA)
 
 
 def _main_workload(days: Days, series: CostSeries, day: date, sign: int) -> tuple[str | None, Decimal | None]:

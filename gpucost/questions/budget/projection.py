@@ -134,35 +134,34 @@ def forecasts(
     level that moves or has just jumped, and of factors that are not known well. Money to date is exact; the rest is in floats.
     """
     costs, begun = days.costs.get(series, {}), days.first(series)
-    history = {
-        day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if begun <= day <= months[0][-1]
-    }
+    complete = days.complete_of(series)
+    history = {day: float(costs.get(day, ZERO)) for day in complete if begun <= day <= months[0][-1]}
     outlook = Outlook.of(history, growth) if len(history) >= _LEAST_DAYS else None
-    return [_forecast(days, series, month, outlook) for month in months]
-
-
-def _forecast(days: Days, series: CostSeries, month: Sequence[date], outlook: Outlook | None) -> Forecast:
-    costs, complete = days.costs.get(series, {}), frozenset(days.complete_of(series))
-    to_date = sum((costs.get(day, ZERO) for day in month), ZERO)
-    begun = days.first(series)
     nothing_until = max((day for day in complete if day < begun), default=date.min)
-    open_days = [day for day in month if day not in complete]
-    missing = [day for day in open_days if day > nothing_until]
-    if not missing:
-        return Forecast(to_date, to_date, to_date, to_date, len(open_days), 0)
-    if outlook is None:
-        used = sum(begun <= day <= month[-1] for day in complete)
-        return Forecast(to_date, None, None, None, len(open_days), used)
-    courses = outlook.courses
-    rests = []
-    for course in courses:
-        # what the days will add to what is known of them
-        foretold = outlook.costs(course, missing).items()
-        rests.append(sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold), ZERO))
-    halves = [as_money(outlook.half_range(course, missing)) for course in courses]
-    low, high = between([course.chance for course in courses], rests, halves)
-    expected, used = to_date + rests[0], len(outlook.known)
-    return Forecast(to_date, expected, max(to_date, to_date + low), to_date + high, len(open_days), used)
+    collected, found = frozenset(complete), []
+    for month in months:
+        to_date = sum((costs.get(day, ZERO) for day in month), ZERO)
+        open_days = [day for day in month if day not in collected]
+        missing = [day for day in open_days if day > nothing_until]
+        if not missing:
+            found.append(Forecast(to_date, to_date, to_date, to_date, len(open_days), 0))
+            continue
+        if outlook is None:
+            used = sum(begun <= day <= month[-1] for day in complete)
+            found.append(Forecast(to_date, None, None, None, len(open_days), used))
+            continue
+        rests = []
+        for course in outlook.courses:
+            # what the days will add to what is known of them
+            foretold = outlook.costs(course, missing).items()
+            rests.append(
+                sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold), ZERO)
+            )
+        halves = [as_money(outlook.half_range(course, missing)) for course in outlook.courses]
+        low, high = between([course.chance for course in outlook.courses], rests, halves)
+        low, high, used = max(to_date, to_date + low), to_date + high, len(outlook.known)
+        found.append(Forecast(to_date, to_date + rests[0], low, high, len(open_days), used))
+    return found
 
 
 def as_money(value: float) -> Decimal:

@@ -195,20 +195,20 @@ def scenarios(uses: Sequence[Use], growth: tuple[str, Decimal] | None) -> list[S
     sizes = [("today", Decimal(1)), *([growth] if growth else []), *_SIZES]
     # few price books price every type under a commitment
     ways = [way for way in WAYS if WAYS[way] != 0 or all(way in use.prices for use in uses)]
-    return [_scenario(uses, name, factor, way) for name, factor in sizes for way in ways]
-
-
-def _scenario(uses: Sequence[Use], name: str, factor: Decimal, way: str) -> ScenarioRow:
-    missing = tuple(use.name for use in uses if way not in use.prices)
-    years = WAYS[way]
-    per_hour = ZERO
-    for use in uses:
-        if way in use.prices:
-            nodes = use.nodes * factor if years is None else _whole(use.most_nodes * factor)
-            per_hour += use.prices[way].per_node_hour * nodes
-    cost = (per_hour * HOURS_PER_MONTH).quantize(MICRO)
-    owed = (per_hour * HOURS_PER_YEAR * years).quantize(MICRO) if years and not missing else None
-    return ScenarioRow(name, float(factor), way, None if missing else cost, cost, owed, missing)
+    rows = []
+    for name, factor in sizes:
+        for way in ways:
+            missing = tuple(use.name for use in uses if way not in use.prices)
+            years = WAYS[way]
+            per_hour = ZERO
+            for use in uses:
+                if way in use.prices:
+                    nodes = use.nodes * factor if years is None else _whole(use.most_nodes * factor)
+                    per_hour += use.prices[way].per_node_hour * nodes
+            cost = (per_hour * HOURS_PER_MONTH).quantize(MICRO)
+            owed = (per_hour * HOURS_PER_YEAR * years).quantize(MICRO) if years and not missing else None
+            rows.append(ScenarioRow(name, float(factor), way, None if missing else cost, cost, owed, missing))
+    return rows
 
 
 def _whole(nodes: Decimal) -> Decimal:

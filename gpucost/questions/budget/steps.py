@@ -45,7 +45,14 @@ def latest_step(levels: Mapping[date, float], level: Smoothed) -> Step | None:
     After one day it is no likelier than that the day is odd. That it passes is half as likely with each further day.
     """
     first = max(_LEAST_BEFORE, len(levels) - _LATEST_DAYS)
-    jumps = [_jump(list(levels.values()), level, start) for start in range(first, len(levels))]
+    values, jumps = list(levels.values()), []
+    for start in range(first, len(levels)):
+        before, since = values[start] - level.errors[start], values[start : start + _TELLING_DAYS]
+        after = median(since)
+        spread = MAD_TO_SIGMA * median(map(abs, level.errors[:start]))
+        spread = max(spread, _LEAST_SPREAD * max(before, after))
+        score = abs(after - before) * sqrt(len(since)) / spread if spread else 0.0
+        jumps.append(_Jump(start, before, after, spread, score))
     likely = sorted(jumps, key=lambda jump: jump.score)[-_CANDIDATES:]
     steps = [_judged(levels, level, jump) for jump in likely if jump.score > _LEAST_SCORE]
     step = max(steps, key=lambda step: step.proof, default=None)
@@ -61,15 +68,6 @@ class _Jump:
     after: float
     spread: float
     score: float
-
-
-def _jump(values: Sequence[float], level: Smoothed, start: int) -> _Jump:
-    before, since = values[start] - level.errors[start], values[start : start + _TELLING_DAYS]
-    after = median(since)
-    spread = MAD_TO_SIGMA * median(map(abs, level.errors[:start]))
-    spread = max(spread, _LEAST_SPREAD * max(before, after))
-    score = abs(after - before) * sqrt(len(since)) / spread if spread else 0.0
-    return _Jump(start, before, after, spread, score)
 
 
 def _judged(levels: Mapping[date, float], level: Smoothed, jump: _Jump) -> Step:

@@ -330,7 +330,10 @@ class Candidates:
         serving = [(row["workload"], [row]) for row in self._of_type("inference")]
         yield from self._on_demand("steady_on_demand", "reserve", serving, "serves around the clock")
         for kind, (bucket, what, words) in _ADVISED.items():
-            yield from self._advised(kind, bucket, what, words)
+            for family, rows in _families(row for row in self.workloads if bucket in row["buckets"]):
+                waste = _wasted(rows, bucket)
+                if waste[1] > 0:
+                    yield self._candidate(kind, rows, family, waste, what, words, bucket=bucket)
         for row in self.free:
             if row["bucket"] in _FREE and row["cost"] > 0:
                 yield self._of_free(row["bucket"], [row], _FREE[row["bucket"]])
@@ -428,12 +431,6 @@ class Candidates:
                 yield self._of_free("empty_nodes", rows, words, advice=_OWN_MACHINES)
             else:
                 yield self._of_free("empty_nodes", rows, words, question, patch=patch)
-
-    def _advised(self, kind: str, bucket: str, what: str, words: str) -> Iterator[Candidate]:
-        for family, rows in _families(row for row in self.workloads if bucket in row["buckets"]):
-            waste = _wasted(rows, bucket)
-            if waste[1] > 0:
-                yield self._candidate(kind, rows, family, waste, what, words, bucket=bucket)
 
     def _of_free(
         self, kind: str, rows: Sequence[Row], words: str, *questions: WhatIfQuery, **more: str | None
@@ -650,17 +647,13 @@ def ranked(
 
     order = list(KINDS).index
 
-    def precedence(item: tuple[frozenset[Claim], Finding]) -> tuple[int, Decimal, Decimal, str, str, str]:
-        one = item[1]
-        worth = -one.saving, -one.freed_capacity_cost
-        return order(one.kind), *worth, one.cluster, one.namespace or "", one.subject
-
     taken: dict[tuple[str, ...], set[str]] = defaultdict(set)  # buckets by what stands before them in a claim
     found: list[Finding] = []
     passed_over = 0
-    for claims, finding in sorted(
-        ((candidate.claims, answered(candidate)) for candidate in candidates), key=precedence
-    ):
+    proposed = [(candidate.claims, answered(candidate)) for candidate in candidates]
+    proposed.sort(key=lambda item: (item[1].cluster, item[1].namespace or "", item[1].subject))
+    proposed.sort(key=lambda item: (order(item[1].kind), -item[1].saving, -item[1].freed_capacity_cost))
+    for claims, finding in proposed:
         if any(
             taken[claim[:3]] and (claim[3] == _EVERY or taken[claim[:3]] & {claim[3], _EVERY})
             for claim in claims

@@ -36,10 +36,8 @@ from gpucost.whatif.fleet import (
     Idle,
     Levels,
     NodeKey,
-    Pod,
     Scope,
     Usage,
-    Workload,
     idle_stretches,
     levels,
     read_stored,
@@ -59,7 +57,6 @@ WhatIf = Callable[[WhatIfQuery], Answer]
 # Less is not extrapolated to a month.
 _SHORTEST_MS = 7 * MS_PER_DAY
 Place = tuple[str | None, str | None]  # provider and region
-Positions = list[int]  # in the fleet's nodes or pods
 
 
 class _Scenarios:
@@ -81,6 +78,11 @@ class _Scenarios:
         self.fleet = commitments.marked(fleet)
         name = name_of(period, config.tz)
         self._whole = Usage(self.fleet, config.currency, name, "", commitments=commitments)
+        # positions in the fleet of pods by workload and by machine, and of the parts of a machine's life
+        pods, nodes = list(enumerate(self.fleet.pods)), enumerate(self.fleet.nodes)
+        self._pods_of = grouped((pod.owner, at) for at, pod in pods)
+        self._pods_on = grouped((_machine(pod.place), at) for at, pod in pods)
+        self._parts_of = grouped((_machine(node.key), at) for at, node in nodes)
 
     @cached_property
     def _facts(self) -> Facts:
@@ -101,14 +103,10 @@ class _Scenarios:
 
     def usage(self, question: WhatIfQuery) -> Usage:
         """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""
-        if question.workloads:
-            fleet, others = self._narrowed(question)
-        else:
-            fleet, others = self.fleet.only(lambda node: question.cluster in (None, node.cluster)), ()
-        return self._whole._replace(fleet=fleet, others=others, is_narrowed=bool(question.workloads))
-
-    def _narrowed(self, question: WhatIfQuery) -> tuple[Fleet, tuple[Pod, ...]]:
-        """The pods of the question's workloads with their nodes, and the other pods there, in the fleet's order."""
+        if not question.workloads:
+            return self._whole._replace(
+                fleet=self.fleet.only(lambda node: question.cluster in (None, node.cluster))
+            )
         nodes, pods = self.fleet.nodes, self.fleet.pods
         meant: set[int] = set()
         for (cluster, namespace, workload), positions in self._pods_of.items():
@@ -121,20 +119,11 @@ class _Scenarios:
         machines = {_machine(pods[at].place) for at in meant}
         held = sorted(chain.from_iterable(self._parts_of[machine] for machine in machines))
         there = set(chain.from_iterable(self._pods_on[machine] for machine in machines))
-        narrowed = Fleet(tuple(nodes[at] for at in held), tuple(pods[at] for at in sorted(meant)))
-        return narrowed, tuple(pods[at] for at in sorted(there - meant))
-
-    @cached_property
-    def _pods_of(self) -> dict[Workload, Positions]:
-        return grouped((pod.owner, at) for at, pod in enumerate(self.fleet.pods))
-
-    @cached_property
-    def _pods_on(self) -> dict[NodeKey, Positions]:
-        return grouped((_machine(pod.place), at) for at, pod in enumerate(self.fleet.pods))
-
-    @cached_property
-    def _parts_of(self) -> dict[NodeKey, Positions]:
-        return grouped((_machine(node.key), at) for at, node in enumerate(self.fleet.nodes))
+        return self._whole._replace(
+            fleet=Fleet(tuple(nodes[at] for at in held), tuple(pods[at] for at in sorted(meant))),
+            others=tuple(pods[at] for at in sorted(there - meant)),
+            is_narrowed=True,
+        )
 
     def schedule(self, question: WhatIfQuery) -> Answer:
         options = dict(question.options)

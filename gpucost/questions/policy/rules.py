@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -304,7 +304,9 @@ class PriorityClass(_Rule):
         without: dict[Owner, float] = defaultdict(float)
         for pod in facts.pods:
             if pod["uid"] not in facts.reported["priority_class", pod["cluster"]]:
-                without[_owner(pod)] += pod["gpus"] * _hours(pod)
+                without[_owner(pod)] += pod["gpus"] * (
+                    (pod["held_to_ms"] - pod["held_from_ms"]) / MS_PER_HOUR
+                )
         return len(set(map(_owner, facts.pods))), [
             Violation(*owner, "its pods have no priority class", round(gpu_hours, 6), None)
             for owner, gpu_hours in sorted(without.items())
@@ -365,10 +367,6 @@ def _without_advice(facts: Facts, found: Sequence[Violation]) -> list[Violation]
     """Without workloads that `whatif spot` leaves on demand."""
     stay = facts.stay() if found else ()
     return [one for one in found if (one.cluster, one.namespace, one.subject) not in stay]
-
-
-def _hours(pod: Row) -> float:
-    return float(pod["held_to_ms"] - pod["held_from_ms"]) / MS_PER_HOUR
 
 
 def _life_hours(pod: Row) -> float:
@@ -483,25 +481,19 @@ def junit(answer: PolicyAnswer) -> str:
     suites = ET.Element("testsuites", name="gpucost policy")
     for rule in visible_parts(answer.rules):
         suite = ET.SubElement(suites, "testsuite", name=rule.name)
-        suite.extend(_cases(rule))
+        case = {"classname": f"gpucost.policy.{rule.kind}", "name": rule.name}
+        # a warning does not fail a build
+        failure = "failure" if rule.severity == "error" else "skipped"
+        for one in rule.violations:
+            where = "/".join(part for part in (one.cluster, one.namespace, one.subject) if part)
+            broken = ET.SubElement(suite, "testcase", case | {"name": f"{rule.name}: {where}"})
+            ET.SubElement(broken, failure, message=one.evidence).text = rule.advice
+        if not rule.violations:
+            whole = ET.SubElement(suite, "testcase", case)
+            if rule.status == "unknown":
+                ET.SubElement(whole, "skipped", message=rule.missing or NOTHING)
         for name, cases in (("tests", "*"), ("failures", "*/failure"), ("skipped", "*/skipped")):
             suite.set(name, str(len(suite.findall(cases))))
         suite.set("errors", "0")
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _cases(rule: RuleResult) -> Iterator[Any]:
-    class_name = f"gpucost.policy.{rule.kind}"
-    for one in rule.violations:
-        where = "/".join(part for part in (one.cluster, one.namespace, one.subject) if part)
-        case = ET.Element("testcase", classname=class_name, name=f"{rule.name}: {where}")
-        # a warning does not fail a build
-        kind = "failure" if rule.severity == "error" else "skipped"
-        ET.SubElement(case, kind, message=one.evidence).text = rule.advice
-        yield case
-    if not rule.violations:
-        case = ET.Element("testcase", classname=class_name, name=rule.name)
-        if rule.status == "unknown":
-            ET.SubElement(case, "skipped", message=rule.missing or NOTHING)
-        yield case

@@ -346,7 +346,13 @@ def _summary(rows: list[Item], plan: int) -> Item:
     done, lost = _of_status(rows, "done"), _of_status(rows, "lost")
     whole = sorted((row for row in done if row["is_whole"]), key=lambda row: (row["epoch"], row["from"]))
     best = min(whole, key=lambda row: (row["cost"], row["epoch"]), default={"epoch": None, "cost": None})
-    recent, before, since = _halves(whole)
+    # the latest epochs and those before, parted by the last restart, else the middle
+    last = max((row["attempt"] for row in whole), default=1)
+    by_recency = grouped((row["attempt"] == last, row) for row in whole)
+    recent, before, since = by_recency[True], by_recency[False], "restart"
+    if not before:
+        half = len(whole) // 2
+        recent, before, since = whole[half:], whole[:half], "middle"
     has_trend = bool(recent and total(before))
     return {
         **{name: rows[0][name] for name in ("run", "run_id", *PLACE, "team")},
@@ -389,16 +395,6 @@ def _forecast(plan: int, rows: list[Item], recent: list[Item]) -> Item:
         "forecast_cost": (total(rows) + max(Decimal(0), cost - total(under_way))).quantize(_MONEY),
         "forecast_hours": round(max(0.0, length - sum(row["duration_hours"] for row in under_way)), 6),
     }
-
-
-def _halves(whole: list[Item]) -> tuple[list[Item], list[Item], str]:
-    """The latest epochs, those before, and what parts them: the last restart, else the middle."""
-    last = max((row["attempt"] for row in whole), default=1)
-    by_recency = grouped((row["attempt"] == last, row) for row in whole)
-    if by_recency[False]:
-        return by_recency[True], by_recency[False], "restart"
-    half = len(whole) // 2
-    return whole[half:], whole[:half], "middle"
 
 
 def _of_status(rows: list[Item], status: Status) -> list[Item]:
