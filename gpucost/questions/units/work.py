@@ -90,7 +90,11 @@ def intervals(run: Levels) -> list[Interval]:
         if done is None or (done == 0 and level == 0 and not parts):
             parts.append(Interval(None, "outside", attempt, before_ms, at_ms))
         elif level > done:
-            parts += _split(done + 1, level, attempt, before_ms, at_ms)
+            # epochs that were reached between two looks share the time evenly
+            count = level - done
+            edges = (before_ms + (at_ms - before_ms) * part // count for part in range(count + 1))
+            for number, span in enumerate(pairwise(edges), done + 1):
+                parts.append(Interval(number, "done", attempt, *span))
         elif level < done:
             parts = _lose(parts, level + 1)
             attempt += 1
@@ -126,13 +130,6 @@ def _done_before(points: list[tuple[int, int]], run: Levels) -> int | None:
     zero_ms = points[0][0]
     next_ms = next((at_ms for at_ms, level in points if level > 0), run.to_ms)
     return -1 if 2 * (zero_ms - run.from_ms) >= next_ms - zero_ms else 0
-
-
-def _split(first: int, last: int, attempt: int, from_ms: int, to_ms: int) -> list[Interval]:
-    """Epochs that were reached between two looks share the time evenly."""
-    count = last - first + 1
-    edges = pairwise(from_ms + (to_ms - from_ms) * i // count for i in range(count + 1))
-    return [Interval(epoch, "done", attempt, *span) for epoch, span in enumerate(edges, first)]
 
 
 def _lose(parts: list[Interval], from_epoch: int) -> list[Interval]:
