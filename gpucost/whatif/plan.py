@@ -507,25 +507,7 @@ def answer(plan: Plan, context: Context) -> Answer:
         findings=tuple(_findings(steps, twice)),
         tables=(
             _by_category(plan, start, stages[-1]),
-            Rows(
-                "Business case",
-                ("step", "change", "groups", "today", "after", "saving", "risk", "effort", "confidence"),
-                tuple(
-                    (
-                        one.number,
-                        one.step.change,
-                        ", ".join(one.step.groups),
-                        round(one.before.total.cost, 2),
-                        round(one.after.total.cost, 2),
-                        round(one.saving, 2),
-                        one.step.risk or _risk(one),
-                        one.step.effort or _USUAL[one.step.kind][0],
-                        one.step.confidence or _confidence(one.step, plan),
-                    )
-                    for one in steps
-                ),
-                "Each step is counted on what the steps before it left.",
-            ),
+            _business_case(plan, steps),
             *_queues(plan, start, stages[-1]),
         ),
     )
@@ -702,6 +684,30 @@ def _by_category(plan: Plan, before: Stage, after: Stage) -> Rows:
         percent = round(float((then - now) / then * 100), 1) if then else None
         lines.append((category, round(then, 6), round(now, 6), round(then - now, 6), percent))
     return Rows("Before and after", ("category", "before", "after", "saving", "saving_percent"), tuple(lines))
+
+
+def _business_case(plan: Plan, steps: Iterable[_Done]) -> Rows:
+    columns = ("step", "change", "groups", "today", "after", "saving", "risk", "effort", "confidence")
+    lines: list[Line] = []
+    for one in steps:
+        step, money = one.step, (one.before.total.cost, one.after.total.cost, one.saving)
+        risk, effort = step.risk or _risk(one), step.effort or _USUAL[step.kind][0]
+        rounded = (round(amount, 2) for amount in money)
+        names = ", ".join(step.groups)
+        lines.append(
+            (
+                one.number,
+                step.change,
+                names,
+                *rounded,
+                risk,
+                effort,
+                step.confidence or _confidence(step, plan),
+            )
+        )
+    return Rows(
+        "Business case", columns, tuple(lines), "Each step is counted on what the steps before it left."
+    )
 
 
 def _break_even(plan: Plan, steps: Sequence[_Done]) -> str:
