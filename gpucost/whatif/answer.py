@@ -91,17 +91,14 @@ def stated(options: Any, *names: str) -> list[Assumption]:
 
     `options.given` are no defaults. None is left out.
     """
-    known = options_in(type(options))
-    stated_names = names or [name for name, how in known.items() if how.says]
-    values = {name: getattr(options, name) for name in stated_names}
+    values = (
+        (how, name, getattr(options, name))
+        for name, how in options_in(type(options)).items()
+        if name in names or (how.says and not names)
+    )
     return [
-        Assumption(
-            known[name].says,
-            value,
-            known[name].unit,
-            "option" if name in options.given else known[name].source,
-        )
-        for name, value in values.items()
+        Assumption(how.says, value, how.unit, "option" if name in options.given else how.source)
+        for how, name, value in values
         if value is not None
     ]
 
