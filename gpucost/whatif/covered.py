@@ -184,8 +184,12 @@ def read_commitments(
 
 def _commitment(name: str, rows: Sequence[Row]) -> Commitment:
     """What the rows of one commitment say."""
-    hours, unused = sum(row["hours"] for row in rows), total(kept(row["unused"]) for row in rows)
+    hours, unused = sum(row["hours"] for row in rows), _money(rows, "unused")
     return Commitment(name, rows[0]["type"], hours, unused, rows[0]["currency"])
+
+
+def _money(rows: Iterable[Row], name: str) -> Decimal:
+    return total(kept(row[name]) for row in rows)
 
 
 def _covered(rows: Sequence[Row], from_ms: int, to_ms: int) -> Covered:
@@ -195,9 +199,9 @@ def _covered(rows: Sequence[Row], from_ms: int, to_ms: int) -> Covered:
     return Covered(
         _curve(covered, from_ms, to_ms),
         _curve(left, from_ms, to_ms),
-        total(kept(row["paid"]) for row in covered),
-        total(kept(row["used"]) for row in covered),
-        total(kept(row["paid"]) for row in left),
+        _money(covered, "paid"),
+        _money(covered, "used"),
+        _money(left, "paid"),
         sum(row["hours"] for row in covered if row["type"].lower().startswith("savings")),
     )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
+from operator import itemgetter
 from typing import Annotated
 
 from gpucost.errors import UsageError
@@ -204,9 +206,10 @@ def answer(
             scenario = scenario + case.best[1] + -replace(case.primary, cost=case.cash)
     places = [_places(case) for case in cases]
     rows = list(chain.from_iterable(places))
-    shown = list(chain.from_iterable(some[:_ROWS] for some in places))
-    lines = [tuple(row[name] for name in _COLUMNS) for row in shown]
-    more = f" And {len(rows) - len(shown)} more expensive places." if len(rows) > len(shown) else ""
+    shown = chain.from_iterable(some[:_ROWS] for some in places)
+    lines = list(map(itemgetter(*_COLUMNS), shown))
+    hidden = len(rows) - len(lines)
+    more = f" And {hidden} more expensive places." if hidden else ""
     limit = f"{moving.at_most_percent:g} % of the cost at the primary's spot price"
     return Answer(
         kind="move",
@@ -370,13 +373,13 @@ def works_of(
 
 def _parts(fleet: Fleet) -> dict[tuple[str, ...], Fleet]:
     """The nodes with pods, by GPU model, provider, region and spot or not."""
-    parts: dict[tuple[str, ...], Fleet] = {}
+    parts: dict[tuple[str, ...], Fleet] = defaultdict(Fleet)
     pods = grouped((pod.place, pod) for pod in fleet.pods)
     for node in fleet.nodes:
         if node.key in pods:
             bought = "on spot" if node.capacity_type == "spot" else "on demand"
             kind = (node.gpu_model or "unknown GPU", node.provider or "", node.region or "", bought)
-            parts[kind] = parts.get(kind, Fleet()) + Fleet((node,), tuple(pods[node.key]))
+            parts[kind] += Fleet((node,), tuple(pods[node.key]))
     return parts
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, partial
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, count, pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -119,13 +119,13 @@ class Group(_Table):
 
     def described(self, context: Context) -> Nodes:
         """Its pods over the period; runs of a day follow one another on the same GPUs."""
-        length, count = (context.hours if self.hours is None else self.hours), float(self.pods)
+        length, pods = self.hours or context.hours, float(self.pods)
         if self.runs_per_day is not None and self.hours_per_run is not None:
-            count, length = self.pods * self.runs_per_day, context.days * self.hours_per_run
+            pods, length = self.pods * self.runs_per_day, context.days * self.hours_per_run
         price, start_ms = _price(self.price_per_gpu_hour or Decimal(0), self.gpus_per_pod), context.start_ms
         node = Node("", float(self.gpus_per_pod), start_ms, start_ms + round(length * MS_PER_HOUR), price)
-        whole = [replace(node, name=f"{self.name}/{number}") for number in range(int(count))]
-        part = replace(_lasting(node, count % 1), name=f"{self.name}/part")
+        whole = [replace(node, name=f"{self.name}/{number}") for number in range(int(pods))]
+        part = replace(_lasting(node, pods % 1), name=f"{self.name}/part")
         return [*whole, part] if part.length_ms else whole  # two and a half runs a day
 
 
@@ -473,10 +473,7 @@ def answer(plan: Plan, context: Context) -> Answer:
     context = replace(context, days=plan.days or context.days)
     start, twice = _today(plan, context)
     stages = _stages(plan, start, plan.steps)
-    steps = [
-        _Done(number, step, *pair)
-        for number, (step, pair) in enumerate(zip(plan.steps, pairwise(stages), strict=True), 1)
-    ]
+    steps = [_Done(*parts) for parts in zip(count(1), plan.steps, stages, stages[1:], strict=False)]
     today, scenario = start.total, stages[-1].total
     return Answer(
         kind="plan",

@@ -134,21 +134,17 @@ class GivenOffers(NamedTuple):
     discounts: dict[Terms, Decimal]
     per: PricePer
 
-    def of(self, gpus: float, on_demand: Price) -> Offers:
-        """Of nodes with so many GPUs, at that price on demand."""
+    def over(self, use: ReservedUse) -> ReservedUse:
+        """The same with these commitments to choose from; those listed where none is given."""
         offers = {
             terms: Price(
-                on_demand.per_node_hour * (100 - percent) / 100, f"option: {percent} % off on demand"
+                use.on_demand.per_node_hour * (100 - percent) / 100, f"option: {percent} % off on demand"
             )
             for terms, percent in self.discounts.items()
         }
-        return offers | {
-            terms: Price(node_price(price, self.per, gpus), "option") for terms, price in self.prices.items()
-        }
-
-    def over(self, use: ReservedUse) -> ReservedUse:
-        """The same with these commitments to choose from; those listed where none is given."""
-        return replace(use, offers=self.of(use.gpus, use.on_demand) or use.offers)
+        for terms, money in self.prices.items():
+            offers[terms] = Price(node_price(money, self.per, use.gpus), "option")
+        return replace(use, offers=offers or use.offers)
 
 
 # without options of commitments: what is listed of all terms
@@ -238,25 +234,27 @@ class StoredCommitments:
         self.settings, self.store, self.period = settings, store, period
 
     @cached_property
-    def _types(self) -> list[str]:
+    def _bill(self) -> tuple[list[str], Existing, Evidence]:
+        """The store's instance types, their commitments, and how much of the period was collected."""
+        period = self.period
         with self.store.read() as con:
-            return covered.read_types(con)
+            types = covered.read_types(con)
+            existing = covered.read_commitments(con, period.start_ms, period.end_ms, types)
+            return types, existing, covered.read_evidence(con, period)
 
-    @cached_property
+    @property
     def existing(self) -> Existing:
-        with self.store.read() as con:
-            return covered.read_commitments(con, self.period.start_ms, self.period.end_ms, self._types)
+        return self._bill[1]
 
-    @cached_property
+    @property
     def evidence(self) -> Evidence:
-        with self.store.read() as con:
-            return covered.read_evidence(con, self.period)
+        return self._bill[2]
 
     @cached_property
     def _offers(self) -> dict[Key, dict[Terms, Price]]:
         """List prices less discounts."""
         with list_prices(self.settings) as listed:
-            rows = listed(self._types, purchase_options=_PURCHASE_OPTIONS)
+            rows = listed(self._bill[0], purchase_options=_PURCHASE_OPTIONS)
         places = grouped(((row.provider, row.region or "", row.instance_type.lower()), row) for row in rows)
         return {key: _prices(several) for key, several in places.items()}
 

@@ -15,7 +15,7 @@ from gpucost.whatif import downloads, move
 from gpucost.whatif.answer import Answer, Assumption, today_of
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.downloads import DescribedStarts, Downloads, Transfer
-from gpucost.whatif.flags import GPUS_PER_NODE, node_price, to_decimal
+from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, to_decimal
 from gpucost.whatif.move import DescribedWork, Kind, Moving, Place, Work
 
 if TYPE_CHECKING:
@@ -101,24 +101,19 @@ def _downloads(
 
 def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, ...]) -> Work:
     """The work that options describe, and its places. Raises UsageError if a price or a place is missing."""
-    size, model, primary = (
-        float(given.gpus or GPUS_PER_NODE),
-        given.gpu_model,
-        Place("", "", Decimal(0), "option"),
-    )
+    size, model = float(given.gpus or GPUS_PER_NODE), given.gpu_model
+    primary = Place("", "", Decimal(0), "option")
     if given.instance_type is not None:
         row = _primary(listed, given.instance_type, given.region)
         primary, model, size = _place(row), model or row.gpu_model, float(given.gpus or row.gpu_count or 1)
     elif given.region is not None:
         raise UsageError("--region needs --instance-type", "as in --instance-type a2-highgpu-8g")
-
-    def per_gpu(amount: Decimal) -> Decimal:
-        """Money of --price-per for a GPU."""
-        return node_price(amount, given.price_per, size) / to_decimal(size)
+    # of --price-per for a GPU
+    gpus = 1 if given.price_per is PricePer.gpu else to_decimal(size)
 
     others = [] if model is None else _of_model(listed, model, size, providers)
     if given.spot_price is not None:
-        primary = Place(primary.provider, primary.region, per_gpu(given.spot_price), "option")
+        primary = Place(primary.provider, primary.region, given.spot_price / gpus, "option")
     if not primary.price_per_gpu_hour:
         raise UsageError(
             "the primary's spot price is missing", "--spot-price, or --instance-type and --region"
@@ -129,7 +124,7 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
         if not name.strip():
             raise UsageError(f"--place {text}: invalid, not NAME=MONEY", '--place "gcp us-east1=7.10"')
         provider, _, region = name.strip().partition(" ")
-        places.append(Place(provider, region, per_gpu(price("--place", text, value)), "option"))
+        places.append(Place(provider, region, price("--place", text, value) / gpus, "option"))
     if not places:
         raise UsageError(
             "there is no place to compare with", "--gpu-model, --instance-type or --place NAME=MONEY"

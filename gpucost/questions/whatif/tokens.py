@@ -92,25 +92,23 @@ def _billed(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens)
     if options := flags_of(offer, but=("model",)):
         raise UsageError(f"{options[0]}: bills have prices of tokens", f"leave out {options[0]}")
     settings, period, name = request.settings, request.period, request.period_name
-    if given := next(
-        (flag for flag in ("namespace", "workload", "cluster") if getattr(request, f"{flag}s")), None
-    ):
-        raise UsageError(
-            f"--{given} does not narrow bought tokens: bills do not name it", f"leave out --{given}"
-        )
+    for given in ("namespace", "workload", "cluster"):
+        if getattr(request, f"{given}s"):
+            raise UsageError(
+                f"--{given} does not narrow bought tokens: bills do not name it", f"leave out --{given}"
+            )
     found = request.read(lambda con: bought(con, settings, _query(request, request.scope))) or ()
     rows = [one for one in found if _is_of(one.model, offer) and one.cost.prompt_tokens is not None]
-    costs, models = [one.cost for one in rows], ", ".join(sorted({one.model or "unknown" for one in rows}))
-    prompts, cached = (
-        sum(getattr(cost, name) or 0 for cost in costs) for name in ("prompt_tokens", "cached_tokens")
+    models = ", ".join(sorted({one.model or "unknown" for one in rows}))
+    prompts, cached, generated = (
+        sum(getattr(one.cost, name) or 0 for one in rows)
+        for name in ("prompt_tokens", "cached_tokens", "generation_tokens")
     )
     days = max(1, round((period.end_ms - period.start_ms) / MS_PER_HOUR / 24))
-    tokens = Tokens(
-        prompts, sum(cost.generation_tokens or 0 for cost in costs), 24 * days, described.peak_factor
-    )
+    tokens = Tokens(prompts, generated, 24 * days, described.peak_factor)
     if not tokens.total:
         raise GpucostError(f"no bill of {name} contains tokens", "gpucost collect focus FILE loads a bill")
-    today = Position(total(cost.api_cost for cost in costs), settings.currency)
+    today = Position(total(one.cost.api_cost for one in rows), settings.currency)
     use = Assumption("tokens", models, "bought", "bills", name)
     return Purchase(models, tokens, today, name, (use,), cached / prompts if prompts else None)
 
