@@ -91,11 +91,9 @@ def stated(options: Any, *names: str) -> list[Assumption]:
 
     `options.given` are no defaults. None is left out.
     """
-    values = (
-        (how, name, getattr(options, name))
-        for name, how in options_in(type(options)).items()
-        if name in names or (how.says and not names)
-    )
+    known = options_in(type(options))
+    stated_names = names or [name for name, how in known.items() if how.says]
+    values = ((known[name], name, getattr(options, name)) for name in stated_names)
     return [
         Assumption(how.says, value, how.unit, "option" if name in options.given else how.source)
         for how, name, value in values

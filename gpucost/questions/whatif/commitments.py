@@ -9,9 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import argument
-from gpucost.price.listing import price_of_region
+from gpucost.periods import Period
+from gpucost.price.listing import ListedPrice, price_of_region
+from gpucost.price.onprem import Tco
 from gpucost.questions.prices.tco import OwnNode, own_node
 from gpucost.questions.whatif.prices import list_prices, price, source_of
 from gpucost.questions.whatif.request import WhatIfRequest
@@ -23,9 +26,9 @@ from gpucost.whatif.avoidable import Key
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.covered import Existing
-from gpucost.whatif.curve import Evidence, described_curve
+from gpucost.whatif.curve import Curve, Evidence, described_curve
 from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal, total
-from gpucost.whatif.fleet import Price
+from gpucost.whatif.fleet import Price, Usage
 from gpucost.whatif.reserve import (
     ANYTHING,
     ON_DEMAND,
@@ -38,13 +41,7 @@ from gpucost.whatif.reserve import (
 )
 
 if TYPE_CHECKING:
-    from gpucost.config.model import Config
-    from gpucost.periods import Period
-    from gpucost.price.listing import ListedPrice
-    from gpucost.price.onprem import Tco
     from gpucost.store.connection import Store
-    from gpucost.whatif.curve import Curve
-    from gpucost.whatif.fleet import Usage
 
 # Parts of the price that are paid on the first day; the others as the node runs.
 _UPFRONT_PARTS = ("depreciation", "network")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.price.listing import ListedPrice
 from gpucost.questions.whatif.prices import ListPrices, list_prices, price, source_of
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.records import grouped
@@ -16,11 +16,8 @@ from gpucost.whatif.answer import Answer, Assumption, today_of
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.downloads import DescribedStarts, Downloads, Transfer
 from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, to_decimal
+from gpucost.whatif.fleet import Fleet
 from gpucost.whatif.move import DescribedWork, Kind, Moving, Place, Work
-
-if TYPE_CHECKING:
-    from gpucost.price.listing import ListedPrice
-    from gpucost.whatif.fleet import Fleet
 
 
 def whatif_move(

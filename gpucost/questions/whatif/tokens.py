@@ -10,6 +10,7 @@ from typing import Any
 from gpucost import pipeline
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.questions.report.api_cost import bought
 from gpucost.questions.units.query import UnitQuery
 from gpucost.questions.units.serving import full_gpu, token_hours
 from gpucost.questions.whatif.commitments import listed_type
@@ -87,8 +88,6 @@ def _described(request: WhatIfRequest, offer: ApiOffer, described: DescribedToke
 
 def _billed(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens) -> Purchase:
     """Bought tokens of the bills, at what they cost."""
-    from gpucost.questions.report.api_cost import bought
-
     if options := flags_of(offer, but=("model",)):
         raise UsageError(f"{options[0]}: bills have prices of tokens", f"leave out {options[0]}")
     settings, period, name = request.settings, request.period, request.period_name

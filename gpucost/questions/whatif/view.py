@@ -6,18 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import with_config
 from typing_extensions import TypedDict
 
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts, Unit, figure, text
-from gpucost.whatif.answer import Assumption, Range
+from gpucost.whatif.answer import Answer, Assumption, Range, Rows, Value
 from gpucost.whatif.compare import SCHEMA
-
-if TYPE_CHECKING:
-    from gpucost.whatif.answer import Answer, Rows, Value
 
 
 @with_config(extra="allow")
