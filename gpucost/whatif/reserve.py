@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -152,9 +152,16 @@ class Considered(OptionGroup):
                 raise UsageError(f"--payment-option {word} is not known", f"there are {', '.join(PAYMENTS)}")
 
     def allows(self, terms: Terms) -> bool:
-        return (not self.term_years or terms.years in self.term_years) and (
-            not self.payment_option or terms.payment in self.payment_option
+        return (
+            terms.years > 0
+            and (not self.term_years or terms.years in self.term_years)
+            and (not self.payment_option or terms.payment in self.payment_option)
         )
+
+    def includes(self, node: Node) -> bool:
+        """Whether the node is of these types and regions, if some are named."""
+        named = ((self.instance_type, node.instance_type), (self.region, node.region))
+        return all(not names or (name or "").lower() in map(str.lower, names) for names, name in named)
 
 
 ANYTHING = Considered()
@@ -166,7 +173,7 @@ COMMITTABLE = ("on_demand", "unknown")
 
 @record
 class ReservedUse:
-    """Instances of a type in use that no commitment covers yet, their price on demand, and commitments on offer."""
+    """Instances of a type in use that no commitment covers yet, their price on demand, and list prices, those of commitments among them."""
 
     instance_type: str
     gpus: float
@@ -209,7 +216,7 @@ def uses_of(
     fleet: Fleet,
     period: Period,
     existing: Existing,
-    offers_of: Callable[[Key], Mapping[Terms, Price]],
+    offers: Mapping[Key, Offers],
     *,
     is_narrowed: bool,
     freed: Mapping[Key, Curve] | None = None,
@@ -230,9 +237,8 @@ def uses_of(
     for (provider, region, name), nodes in sorted(by_type.items()):
         key = provider, region, name.lower()
         spans = list(_uncommitted(fleet, nodes, is_narrowed=is_narrowed))
-        offers = dict(offers_of(key))
-        listed = offers.pop(ON_DEMAND, None)
-        price = _mean_price(nodes) or listed
+        listed = offers.get(key, {})
+        price = _mean_price(nodes) or listed.get(ON_DEMAND)
         if not price or not price.per_node_hour or not spans:
             continue
         curve = counted(spans, period.start_ms, period.end_ms)
@@ -240,7 +246,7 @@ def uses_of(
         left = curve.less(committed.curve if committed else None)
         covered = round(curve.node_hours - left.node_hours, 6)
         left = left.less((freed or {}).get(key))
-        uses.append(ReservedUse(name, nodes[0].gpus, price, left, offers, covered, provider, region))
+        uses.append(ReservedUse(name, nodes[0].gpus, price, left, listed, covered, provider, region))
     return tuple(uses)
 
 

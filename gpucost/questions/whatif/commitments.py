@@ -169,11 +169,6 @@ class ListedType(NamedTuple):
     gpus: float | None
     prices: Offers
 
-    @property
-    def offers(self) -> Offers:
-        """Of commitments."""
-        return {terms: price for terms, price in self.prices.items() if terms.years}
-
     def given_or_listed(self, price: Decimal | None, per: PricePer, gpus: float) -> Price:
         """The price on demand of so many GPUs: an option's, otherwise the list price. Raises UsageError without either."""
         if price is not None:
@@ -248,16 +243,12 @@ class StoredCommitments:
         return self._bill[2]
 
     @cached_property
-    def _offers(self) -> dict[Key, dict[Terms, Price]]:
-        """List prices less discounts."""
+    def offers(self) -> Mapping[Key, Offers]:
+        """List prices less discounts by instance type and region, on demand and of commitments."""
         with list_prices(self.settings) as listed:
             rows = listed(self._bill[0], purchase_options=_PURCHASE_OPTIONS)
         places = grouped(((row.provider, row.region or "", row.instance_type.lower()), row) for row in rows)
         return {key: _prices(several) for key, several in places.items()}
-
-    def offers_of(self, key: Key) -> Offers:
-        """The list prices of an instance type in a region, on demand and of commitments."""
-        return self._offers.get(key, {})
 
 
 def stored_demand(
@@ -268,31 +259,17 @@ def stored_demand(
     freed: Mapping[Key, Curve] | None = None,
 ) -> Demand:
     """What of the store's usage may be committed. `freed`: nodes that findings take away, by hours of the period."""
-    names, places = (
-        {name.lower() for name in several} for several in (considered.instance_type, considered.region)
-    )
-    narrow = usage
-    if names or places:
-        fleet = usage.fleet.only(
-            lambda node: (
-                (not names or (node.instance_type or "").lower() in names)
-                and (not places or (node.region or "").lower() in places)
-            )
-        )
-        narrow = usage._replace(fleet=fleet, reported=None)
+    is_part, narrow = bool(considered.instance_type or considered.region), usage
+    if is_part:
+        narrow = usage._replace(fleet=usage.fleet.only(considered.includes), reported=None)
     uses = reserve.uses_of(
-        narrow.fleet,
-        known.period,
-        known.existing,
-        known.offers_of,
-        is_narrowed=usage.is_narrowed,
-        freed=freed,
+        narrow.fleet, known.period, known.existing, known.offers, is_narrowed=usage.is_narrowed, freed=freed
     )
     if not uses:
         seen = {node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"}
         raise GpucostError(
             f"{usage.scope_name} used no priced node on demand in {usage.period_name}"
-            + (" that --instance-type and --region name" if names or places else ""),
+            + (" that --instance-type and --region name" if is_part else ""),
             f"on demand were {', '.join(sorted(seen))}; what the price book prices under a commitment is committed already"
             if seen
             else "spot nodes are not committed to; whatif spot compares them",
@@ -367,7 +344,7 @@ def _described_demand(
     gpus = float(described.gpus or listed.gpus or GPUS_PER_NODE)
     on_demand = listed.given_or_listed(described.on_demand_price, described.price_per, gpus)
     use = ReservedUse(
-        kind or "nodes", gpus, on_demand, curve, listed.offers, provider=listed.provider, region=place
+        kind or "nodes", gpus, on_demand, curve, listed.prices, provider=listed.provider, region=place
     )
     hours = curve.node_hours
     today = Position(use.cost, request.settings.currency, round(hours * gpus, 6), round(hours, 6))
