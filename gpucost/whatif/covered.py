@@ -269,7 +269,7 @@ def _returned(existing: Existing, key: Key) -> Decimal:
     """What other usage costs less if a savings plan gives up an instance-hour: on average over the hours, as far as it goes."""
     other = existing.others.get(key[0])
     covered = existing.covered[key]
-    if other is None or not covered.plan_hours:
+    if not other or not covered.plan_hours:
         return NOTHING
     by_plans = [one for (cloud, *_), one in existing.covered.items() if cloud == key[0] and one.plan_hours]
     spent = reduce(add, (one.curve.scaled(float(one.used) / one.curve.node_hours) for one in by_plans))

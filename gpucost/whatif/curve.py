@@ -7,6 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
+from operator import add
 from pathlib import Path
 
 from gpucost import inputs
@@ -42,7 +43,7 @@ class Curve:
 
     @property
     def node_hours(self) -> float:
-        return sum(level * hours for level, hours in zip(self.levels, self.lengths, strict=True))
+        return self.used(math.inf)
 
     @property
     def peak(self) -> float:
@@ -84,7 +85,7 @@ class Curve:
         return Curve(tuple(left), self.lengths)
 
     def __add__(self, other: Curve) -> Curve:
-        return Curve(tuple(a + b for a, b in zip(self.levels, other.levels, strict=True)), self.lengths)
+        return Curve(tuple(map(add, self.levels, other.levels)), self.lengths)
 
 
 @record
@@ -196,7 +197,7 @@ def described_curve(use: DescribedCurve) -> tuple[Curve, Evidence, str]:
 
     Raises UsageError if several ways are mixed.
     """
-    if use.curve is not None:
+    if use.curve:
         for name in ("nodes", "hours", "active_hours_per_day", "days"):
             if getattr(use, name) is not None:
                 option = f"--{name.replace('_', '-')}"
@@ -208,10 +209,8 @@ def described_curve(use: DescribedCurve) -> tuple[Curve, Evidence, str]:
         return curve, Evidence(curve.hours / 24, len(curve.levels)), name
     nodes = float(use.nodes or 1)
     needed = hours_needed(use.hours, use.active_hours_per_day, use.days) or HOURS_PER_MONTH
-    if use.active_hours_per_day is None:
-        whole = max(needed, HOURS_PER_MONTH)
-        name = "a month of 730 hours" if whole == HOURS_PER_MONTH else f"{whole:,.0f} hours"
-    else:
-        days = use.days or DAYS
+    days, whole = use.days or DAYS, max(needed, HOURS_PER_MONTH)
+    name = "a month of 730 hours" if whole == HOURS_PER_MONTH else f"{whole:,.0f} hours"
+    if use.active_hours_per_day:
         whole, name = 24 * days, f"{days} days"
     return Curve((nodes, 0.0), (needed, whole - needed)), Evidence(whole / 24), name

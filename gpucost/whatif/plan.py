@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from gpucost import inputs
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
+from gpucost.options import Names
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import grouped, record
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
@@ -92,17 +93,17 @@ class Group(_Table):
         describing = sorted(self.model_fields_set - {"name", "category", *_OF_ANY, *_FILTERS})
         if filters and describing:
             raise ValueError(f"{filters[0]} reads {self.name} from the store, {describing[0]} describes it")
-        if not filters and self.price_per_gpu_hour is None:
+        if not filters and not self.price_per_gpu_hour:
             raise ValueError(
                 f"{self.name} is neither described (price_per_gpu_hour) nor read from the store ({', '.join(_FILTERS)})"
             )
-        if (self.runs_per_day is None) != (self.hours_per_run is None):
+        if bool(self.runs_per_day) != bool(self.hours_per_run):
             raise ValueError(f"{self.name} needs both runs_per_day and hours_per_run")
-        if self.runs_per_day is not None and self.hours is not None:
+        if self.runs_per_day and self.hours:
             raise ValueError(f"{self.name} tells its hours twice: by runs_per_day and by hours")
-        if (self.gb_per_start is None) != (self.price_per_gb is None):
+        if bool(self.gb_per_start) != bool(self.price_per_gb):
             raise ValueError(f"{self.name} needs both gb_per_start and price_per_gb")
-        if self.gb_per_start is not None and not filters and self.runs_per_day is None:
+        if self.gb_per_start and not filters and not self.runs_per_day:
             raise ValueError(
                 f"{self.name} starts never: gb_per_start needs runs_per_day, or a group of the store"
             )
@@ -120,7 +121,7 @@ class Group(_Table):
     def described(self, context: Context) -> Nodes:
         """Its pods over the period; runs of a day follow one another on the same GPUs."""
         length, pods = self.hours or context.hours, float(self.pods)
-        if self.runs_per_day is not None and self.hours_per_run is not None:
+        if self.runs_per_day and self.hours_per_run:
             pods, length = self.pods * self.runs_per_day, context.days * self.hours_per_run
         price, start_ms = _price(self.price_per_gpu_hour or Decimal(0), self.gpus_per_pod), context.start_ms
         node = Node("", float(self.gpus_per_pod), start_ms, start_ms + round(length * MS_PER_HOUR), price)
@@ -171,7 +172,7 @@ class _OnSpot(_Step):
     restart_minutes: _FromZero | None = None
     on_demand_share: Annotated[_FromZero, Field(lt=1)] | None = None
 
-    only: ClassVar[tuple[str, ...]] = ()  # capacity types that move; none named: all
+    only: ClassVar[Names] = ()  # capacity types that move; none named: all
 
     @property
     def options(self) -> SpotOptions:
@@ -206,7 +207,7 @@ class Spot(_OnSpot):
     change: Literal["spot"] = "spot"
     price_per_gpu_hour: _Amount
 
-    only: ClassVar[tuple[str, ...]] = ("on_demand", "unknown")
+    only: ClassVar[Names] = ("on_demand", "unknown")
 
 
 _CACHE = {"cache_price_per_gb_month", "cache_read_price_per_gb", "versions"}
@@ -351,7 +352,7 @@ class Context:
 class Commitment:
     """`gpus` of the groups' nodes of these kinds, paid in all hours from the period's first to its last."""
 
-    groups: tuple[str, ...]
+    groups: Names
     kinds: frozenset[tuple[str | None, str | None]]
     gpus: int
     price_per_gpu_hour: Decimal
@@ -589,7 +590,7 @@ def _edited(
             return _shared(step, group, nodes)
         case Spot() | Move():
             # described runs of a day share a node
-            waits = context.days if group.runs_per_day is not None else 1.0
+            waits = context.days if group.runs_per_day else 1.0
             minutes = step.wait_minutes or 0 if isinstance(step, Move) else 0
             wait_ms = round(waits * minutes * MS_PER_HOUR / 60)
             return chain.from_iterable(_on_spot(node, step, wait_ms) for node in nodes)
@@ -645,7 +646,7 @@ def _committed(step: Reserve, stage: Stage) -> Commitment:
 
 def _cached(step: Move, group: Group, stage: Stage) -> Decimal:
     """What the group's data costs with a cache: each version fetched once, kept, and read at each start."""
-    if group.gb_per_start is None or group.price_per_gb is None:
+    if not group.gb_per_start or not group.price_per_gb:
         raise DataError(
             f"{group.name} downloads nothing that a cache could keep",
             "gb_per_start and price_per_gb say what",
@@ -808,7 +809,7 @@ def _queues(plan: Plan, start: Stage, end: Stage) -> tuple[Rows, ...]:
         if not gpus:
             continue
         steps = [step for step in plan.steps if group.name in step.groups and step.kind != "cache"]
-        if group.runs_per_day is not None:
+        if group.runs_per_day:
             now, then = (_by_formula(group, some, before[0], gpus) for some in ([], steps))
         else:
             now, then = (_replayed(nodes, gpus, start.context) for nodes in (before, after))

@@ -14,7 +14,7 @@ from operator import add
 from typing import Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import Option, OptionGroup
+from gpucost.options import Names, Option, OptionGroup
 from gpucost.periods import Period
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
@@ -64,19 +64,20 @@ class Terms:
 
     def scope(self, use: ReservedUse) -> str:
         """What it covers if it is bought for this usage: an instance type, its family, or all of a provider."""
-        name = "all families" if self.is_wide else use.instance_type
-        if self.kind in FLEXIBLE and not self.is_wide:
+        place, name = use.region, use.instance_type
+        if self.is_wide:
+            place, name = "", "all families"
+        elif self.kind in FLEXIBLE:
             name = family_name(name)
-        words = (use.provider, "" if self.is_wide else use.region, name)
-        return " ".join(word for word in words if word)
+        return " ".join(filter(None, (use.provider, place, name)))
 
     @property
     def length(self) -> str:
         return f"{self.years} year{'s' if self.years > 1 else ''}"
 
     def __str__(self) -> str:
-        words = (self.kind, self.length, self.payment, self.offering)
-        return ", ".join(word.replace("_", " ") for word in words if word)
+        words = filter(None, (self.kind, self.length, self.payment, self.offering))
+        return ", ".join(words).replace("_", " ")
 
 
 # The list price on demand, among the prices of an instance type.
@@ -117,30 +118,28 @@ class Considered(OptionGroup):
     """Which nodes may be committed, on which terms, and at what prices, where they are given."""
 
     commitment_price: Annotated[
-        tuple[str, ...],
+        Names,
         Option(
             "Per hour in --price-per, upfront amortized. TERMS is [KIND:]YEARS[:PAYMENT]; repeatable.",
             "TERMS=MONEY",
         ),
     ] = ()
     commitment_discount: Annotated[
-        tuple[str, ...],
+        Names,
         Option(
             "The same as percent off the price on demand; for all families of the store. Repeatable.",
             "TERMS=PERCENT",
         ),
     ] = ()
     instance_type: Annotated[
-        tuple[str, ...], Option("Only this type; of options, the one that list prices are taken of.", "TYPE")
+        Names, Option("Only this type; of options, the one that list prices are taken of.", "TYPE")
     ] = ()
-    region: Annotated[
-        tuple[str, ...], Option("Only this region; of options, where prices hold.", "NAME")
-    ] = ()
+    region: Annotated[Names, Option("Only this region; of options, where prices hold.", "NAME")] = ()
     term_years: Annotated[
         tuple[int, ...], Option("Only 1 or 3 years. Default: both.", "YEARS", least=1, most=3)
     ] = ()
     payment_option: Annotated[
-        tuple[str, ...], Option("Only no_upfront, partial_upfront, all_upfront or monthly.", "NAME")
+        Names, Option("Only no_upfront, partial_upfront, all_upfront or monthly.", "NAME")
     ] = ()
 
     def __post_init__(self) -> None:
@@ -173,7 +172,7 @@ COMMITTABLE = ("on_demand", "unknown")
 
 @record
 class ReservedUse:
-    """Instances of a type in use that no commitment covers yet, their price on demand, and list prices, those of commitments among them."""
+    """Instances of a type in use that no commitment covers yet, their price on demand, and their list prices."""
 
     instance_type: str
     gpus: float

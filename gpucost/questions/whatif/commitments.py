@@ -84,7 +84,7 @@ def whatif_buy(
         use = Assumption("usage", period, "nodes by hour", "option")
     else:
         usage, period = request.usage(), request.period_name
-        if inputs.gpu_model is None:
+        if not inputs.gpu_model:
             raise UsageError(
                 "--gpu-model is missing: which nodes of the store could be own ones",
                 "or describe them: --nodes",
@@ -171,10 +171,10 @@ class ListedType(NamedTuple):
 
     def given_or_listed(self, price: Decimal | None, per: PricePer, gpus: float) -> Price:
         """The price on demand of so many GPUs: an option's, otherwise the list price. Raises UsageError without either."""
-        if price is not None:
+        if price:
             return Price(node_price(price, per, gpus), "option")
         listed = self.prices.get(ON_DEMAND)
-        if listed is None:
+        if not listed:
             raise UsageError(
                 "the price on demand is missing",
                 "--on-demand-price, or --instance-type and --region of list prices",
@@ -226,7 +226,7 @@ class StoredCommitments:
         self.settings, self.store, self.period = settings, store, period
 
     @cached_property
-    def _bill(self) -> tuple[list[str], Existing, Evidence]:
+    def bill(self) -> tuple[list[str], Existing, Evidence]:
         """The store's instance types, their commitments, and how much of the period was collected."""
         period = self.period
         with self.store.read() as con:
@@ -234,19 +234,11 @@ class StoredCommitments:
             existing = covered.read_commitments(con, period.start_ms, period.end_ms, types)
             return types, existing, covered.read_evidence(con, period)
 
-    @property
-    def existing(self) -> Existing:
-        return self._bill[1]
-
-    @property
-    def evidence(self) -> Evidence:
-        return self._bill[2]
-
     @cached_property
     def offers(self) -> Mapping[Key, Offers]:
         """List prices less discounts by instance type and region, on demand and of commitments."""
         with list_prices(self.settings) as listed:
-            rows = listed(self._bill[0], purchase_options=_PURCHASE_OPTIONS)
+            rows = listed(self.bill[0], purchase_options=_PURCHASE_OPTIONS)
         places = grouped(((row.provider, row.region or "", row.instance_type.lower()), row) for row in rows)
         return {key: _prices(several) for key, several in places.items()}
 
@@ -259,11 +251,12 @@ def stored_demand(
     freed: Mapping[Key, Curve] | None = None,
 ) -> Demand:
     """What of the store's usage may be committed. `freed`: nodes that findings take away, by hours of the period."""
+    _, existing, evidence = known.bill
     is_part, narrow = bool(considered.instance_type or considered.region), usage
     if is_part:
         narrow = usage._replace(fleet=usage.fleet.only(considered.includes), reported=None)
     uses = reserve.uses_of(
-        narrow.fleet, known.period, known.existing, known.offers, is_narrowed=usage.is_narrowed, freed=freed
+        narrow.fleet, known.period, existing, known.offers, is_narrowed=usage.is_narrowed, freed=freed
     )
     if not uses:
         seen = {node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"}
@@ -283,13 +276,13 @@ def stored_demand(
     hours = round(uses[0].curve.hours, 3)
     return Demand(
         tuple(map(given.over, uses)),
-        known.existing,
-        known.evidence,
+        existing,
+        evidence,
         today_of(narrow, fleet_costs(narrow.fleet), is_held=usage.is_narrowed),
         (
             Assumption("usage", usage.scope_name, "on-demand nodes by hour", "store", usage.period_name),
             Assumption("hours of the period", hours, "h; not collected ones count as unused", "store"),
-            Assumption("days of data", round(known.evidence.days, 1), "days", "store"),
+            Assumption("days of data", round(evidence.days, 1), "days", "store"),
         ),
     )
 

@@ -27,7 +27,7 @@ def whatif_plan(
       gpucost whatif plan plan.toml --format markdown -o plan.md
       gpucost whatif plan plan.toml --save october
     """
-    if file is None:
+    if not file:
         raise UsageError(
             "no plan is named", "gpucost whatif plan --example > plan.toml makes one to start from"
         )

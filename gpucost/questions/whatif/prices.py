@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 from gpucost.config.model import Config
 from gpucost.errors import UsageError
-from gpucost.options import Option, OptionGroup, number
+from gpucost.options import Names, Option, OptionGroup, number
 from gpucost.price.discounts import discounted
 from gpucost.price.fx import rates
 from gpucost.price.listing import ListedPrice, PriceQuery, listing, prices_of
@@ -38,7 +38,7 @@ ListPrices = Callable[..., list[ListedPrice]]
 def list_prices(settings: Config) -> Iterator[ListPrices]:
     """List prices less discounts, with those of the store where there is one: the catalog answers without."""
 
-    def listed(name: str | list[str] | None, **which: tuple[str, ...]) -> list[ListedPrice]:
+    def listed(name: str | list[str] | None, **which: Names) -> list[ListedPrice]:
         """Those of `purchase_options`, `providers` and `regions`; of all instance types without a name."""
         now = datetime.now(settings.tz)
         query = PriceQuery(

@@ -49,7 +49,7 @@ class PatternSelection(Selection):
 class PlanRequest(PeriodOptions, Request):
     """What-ifs over groups of workloads that a plan names. The period is the named one, or the last complete local month."""
 
-    _noted: set[tuple[str, ...]] = field(default_factory=set)
+    _noted: set[Names] = field(default_factory=set)
 
     @functools.cached_property
     def chosen(self) -> tuple[Period, str, str | None]:

@@ -44,17 +44,16 @@ def whatif_tokens(
       gpucost whatif tokens --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 --model gpt-4o \\
         --instance-type p5.48xlarge --region us-east-1 --gpus-per-replica 2 --replica-tokens-per-second 9000
     """
-    of_period = replicas.throughput_of is None
-    is_described = request.is_described(described, but=("peak_factor",), of_period=of_period)
+    is_described = request.is_described(described, but=("peak_factor",), of_period=not replicas.throughput_of)
     if flags_of(replicas):
-        if own.nodes is not None:
+        if own.nodes:
             raise UsageError("--nodes serve today, replicas in the scenario", "leave out --nodes")
         of_tokens = _described if is_described else _billed
         purchase, node = of_tokens(request, offer, described), _node(request, own)
         answer = serve(purchase, node, replicas, *_throughput(request, replicas, purchase.tokens))
     elif is_described or request.is_described(own):
         purchase, node = _described(request, offer, described), _node(request, own)
-        if own.nodes is None:
+        if not own.nodes:
             raise UsageError("what serves the tokens is missing", "--nodes, or --replica-tokens-per-second")
         priced_node = priced(node.name, node.price, "money per node-hour")
         purchase = replace(purchase, assumptions=(*purchase.assumptions, priced_node))
@@ -156,7 +155,7 @@ def _share_paid_anyway(request: WhatIfRequest, rows: list[Row]) -> Decimal:
 
 def _node(request: WhatIfRequest, own: OwnNodes) -> Node:
     """A node and its price on demand. Raises UsageError if options disagree or none has a price."""
-    if own.region and own.instance_type is None:
+    if own.region and not own.instance_type:
         raise UsageError("--region is of an --instance-type", "give --instance-type, or leave it out")
     listed = listed_type(request, own.instance_type, own.region)
     if listed.gpus and own.gpus not in (None, listed.gpus):
@@ -169,16 +168,16 @@ def _node(request: WhatIfRequest, own: OwnNodes) -> Node:
 def _throughput(request: WhatIfRequest, replicas: Replicas, tokens: Tokens) -> tuple[float, str]:
     """Generated tokens per second of a full replica, and their source. Raises UsageError if an option is missing."""
     given, workload = replicas.replica_tokens_per_second, replicas.throughput_of
-    if replicas.gpus_per_replica is None:
+    if not replicas.gpus_per_replica:
         raise UsageError("--gpus-per-replica is missing", "the GPUs that serve one copy of the model")
     if (given is None) == (workload is None):
         raise UsageError("the throughput is missing or given twice", _THROUGHPUT)
-    if given is not None:
+    if given:
         return given * tokens.work / tokens.total, "option"
     rows = [row for row in _served(request, Scope()) if workload in row["workload"].split(" + ")]
     work = [Tokens(row["prompt_tokens"], row["generation_tokens"], 1).work for row in rows]
     full = full_gpu(zip(work, (row["allocated_gpu_hours"] for row in rows), strict=True))
-    if full is None:
+    if not full:
         raise GpucostError(f"no token of {workload} is known in {request.period_name}", _THROUGHPUT)
     hours = f"{full.active_hours:,} active hours of {request.period_name}"
     return full.work * replicas.gpus_per_replica / 3600, f"store: {workload}, {hours}, the 95th percentile"
