@@ -104,8 +104,11 @@ class ApiPrice(NamedTuple):
 
     def assumptions(self) -> list[Assumption]:
         """The three prices."""
-        prices = {"prompt tokens": self.input, "cached prompt tokens": self.cached}
-        prices |= {"generated tokens": self.output}
+        prices = {
+            "prompt tokens": self.input,
+            "cached prompt tokens": self.cached,
+            "generated tokens": self.output,
+        }
         return [
             Assumption(f"{self.name}: {kind}", price, "money per million", self.source, self.as_of)
             for kind, price in prices.items()
