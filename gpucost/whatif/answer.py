@@ -16,6 +16,7 @@ from gpucost.whatif.fleet import Costs, Price, Usage
 _LINES_SHOWN = 20
 Value = str | int | float | Decimal | None
 Line = tuple[Value, ...]
+Texts = tuple[str, ...]
 
 
 @record
@@ -93,15 +94,10 @@ def stated(options: Any, *names: str) -> list[Assumption]:
     """
     known = options_in(type(options))
     stated_names = names or [name for name, how in known.items() if how.says]
-    values = {name: getattr(options, name) for name in stated_names}
+    values = ((known[name], name, getattr(options, name)) for name in stated_names)
     return [
-        Assumption(
-            known[name].says,
-            value,
-            known[name].unit,
-            "option" if name in options.given else known[name].source,
-        )
-        for name, value in values.items()
+        Assumption(how.says, value, how.unit, "option" if name in options.given else how.source)
+        for how, name, value in values
         if value is not None
     ]
 
@@ -122,20 +118,18 @@ class Rows:
     """A table of an answer: named columns, plain values."""
 
     title: str
-    columns: tuple[str, ...]
+    columns: Texts
     lines: tuple[Line, ...]
     note: str | None = None
 
     @classmethod
-    def of(
-        cls, title: str, columns: tuple[str, ...], lines: Sequence[Line], note: str = ""
-    ) -> tuple[Rows, ...]:
+    def of(cls, title: str, columns: Texts, lines: Sequence[Line], note: str = "") -> tuple[Rows, ...]:
         """A table of these lines; none of no lines."""
         return (cls(title, columns, tuple(lines), note or None),) if lines else ()
 
     @classmethod
     def top(
-        cls, title: str, columns: tuple[str, ...], lines: Sequence[Line], more: str, note: str = ""
+        cls, title: str, columns: Texts, lines: Sequence[Line], more: str, note: str = ""
     ) -> tuple[Rows, ...]:
         """The first 20 lines, and a note, also on how many `more` there are; no table of no lines."""
         hidden = len(lines) - _LINES_SHOWN
@@ -159,9 +153,9 @@ class Answer:
     figures: dict[str, Any]
     assumptions: tuple[Assumption, ...]
     ranges: tuple[Range, ...] = ()
-    break_even: tuple[str, ...] = ()
-    time: tuple[str, ...] = ()
-    findings: tuple[str, ...] = ()
+    break_even: Texts = ()
+    time: Texts = ()
+    findings: Texts = ()
     tables: tuple[Rows, ...] = ()
 
     @property

@@ -108,8 +108,7 @@ class Cover:
         on_demand = given_up = 0.0
         curves = zip(freed, self.covered.levels, self.uncovered.levels, self.covered.lengths, strict=True)
         for nodes, covered, uncovered, hours in curves:
-            beyond = max(0.0, nodes - covered - uncovered)
-            left = max(0.0, nodes - uncovered - beyond)
+            left = max(0.0, min(nodes - uncovered, covered))
             on_demand += (nodes - left) * hours
             given_up += left * hours
         return kept(to_decimal(on_demand) * self.on_demand + to_decimal(given_up) * self.returned)

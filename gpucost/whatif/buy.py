@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
 from gpucost.errors import GpucostError
@@ -13,9 +15,9 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import Period
 from gpucost.records import record
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, old_prices, priced, stated
-from gpucost.whatif.cost import base_and_rest, fleet_costs
+from gpucost.whatif.cost import base_and_rest, fleet_costs, position
 from gpucost.whatif.curve import Curve, DescribedCurve, Evidence, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal, total
+from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price
 
 _ROWS = 9
@@ -81,19 +83,22 @@ def cloud_usage(
         )
         raise GpucostError(f"no {gpu_model} was used in {period}", fix)
     costs = fleet_costs(same)
-    held: Sequence[Node | Pod] = same.pods if is_narrowed else same.nodes
-    spans = ((one.from_ms, one.to_ms, one.gpus / own_gpus) for one in held)
-    paid, gpu_hours = (
-        (costs.cost, costs.allocated_gpu_hours) if is_narrowed else (costs.node_cost, costs.gpu_hours)
-    )
+    held: Sequence[Node | Pod] = same.nodes
+    paid, gpu_hours = costs.node_cost, costs.gpu_hours
+    if is_narrowed:
+        held, paid, gpu_hours = same.pods, costs.cost, costs.allocated_gpu_hours
     if not paid or not gpu_hours:
         raise GpucostError(
             f"the {gpu_model} nodes of {period} have no price", "gpucost report says how to give them one"
         )
-    price = kept(paid / to_decimal(gpu_hours) * to_decimal(own_gpus))
+    spans = ((one.from_ms, one.to_ms, one.gpus / own_gpus) for one in held)
     kinds = sorted({node.capacity_type.replace("_", " ") for node in same.nodes})
-    as_of = max((price.as_of for node in same.nodes for price in node.prices if price.as_of), default=None)
-    cloud = Price(price, f"store: mean of {', '.join(kinds)}", as_of)
+    prices = chain.from_iterable(node.prices for node in same.nodes)
+    cloud = Price(
+        kept(paid / to_decimal(gpu_hours) * to_decimal(own_gpus)),
+        f"store: mean of {', '.join(kinds)}",
+        max((price.as_of for price in prices if price.as_of), default=None),
+    )
     return counted(spans, period.start_ms, period.end_ms), cloud
 
 
@@ -106,6 +111,7 @@ class _Split:
     curve: Curve
     nodes: int
     lead_months: float
+    currency: str
 
     @property
     def used(self) -> float:
@@ -113,24 +119,31 @@ class _Split:
         return self.curve.used(self.nodes)
 
     @property
-    def all_cloud(self) -> Decimal:
+    def all_cloud(self) -> Position:
         """Without own nodes."""
-        return self._cost(0, self.own.price)
+        return self._position(0, self.own.price)
 
     @property
-    def cost(self) -> Decimal:
+    def mixed(self) -> Position:
         """The whole cost of own nodes, and the cloud's."""
-        return self._cost(self.nodes, self.own.price)
+        return self._position(self.nodes, self.own.price)
 
-    def _cost(self, nodes: int, price: Decimal) -> Decimal:
+    @property
+    def saving(self) -> Decimal:
+        return self.all_cloud.cost - self.mixed.cost
+
+    def _position(self, nodes: int, price: Decimal) -> Position:
         blocks = base_and_rest(self.curve, nodes, price, self.cloud.per_node_hour, self.own.gpus)
-        return total(block.cost for block in blocks)
+        return position(self.currency, blocks)
+
+    def _per_month(self, cost: Decimal) -> Decimal:
+        return cost * HOURS_PER_MONTH / to_decimal(self.curve.hours)
 
     @property
     def monthly_gain(self) -> Decimal:
         """Cash that is saved per month, once the nodes are bought."""
-        running = self._cost(self.nodes, self.own.running_price)
-        return (self.all_cloud - running) * HOURS_PER_MONTH / to_decimal(self.curve.hours)
+        running = self._position(self.nodes, self.own.running_price)
+        return self._per_month(self.all_cloud.cost - running.cost)
 
     @property
     def break_even_months(self) -> float | None:
@@ -148,8 +161,8 @@ class _Split:
         when, share = self.break_even_month, self.curve.utilization(self.nodes)
         return (
             self.nodes,
-            round(self.cost, 2),
-            round(self.all_cloud - self.cost, 2),
+            round(self.mixed.cost, 2),
+            round(self.saving, 2),
             "-" if share is None else round(share * 100, 1),
             round(100 - self.used / self.curve.node_hours * 100, 1),
             "-" if not self.nodes else "never" if when is None else when,
@@ -159,11 +172,10 @@ class _Split:
     def cash(self, year: float) -> Line:
         """Cumulative cash at the end of a year of the nodes' life, which begins when they do."""
         months, own = to_decimal(year * 12), self.own
-        per_month = self.all_cloud * HOURS_PER_MONTH / to_decimal(self.curve.hours)
-        all_cloud = per_month * (months + to_decimal(self.lead_months))
+        all_cloud = self._per_month(self.all_cloud.cost) * (months + to_decimal(self.lead_months))
         bought = self.nodes * (own.capex - (own.residual if year == own.years else 0))
-        mixed = all_cloud - self.monthly_gain * months + bought
-        return year, round(all_cloud, 2), round(mixed, 2), round(all_cloud - mixed, 2)
+        ahead = self.monthly_gain * months - bought
+        return year, round(all_cloud, 2), round(all_cloud - ahead, 2), round(ahead, 2)
 
 
 def answer(
@@ -190,9 +202,8 @@ def answer(
     # none, all at the peak, the chosen number, those next to it, and some between
     some = range(0, peak, max(1, math.ceil(peak / (_ROWS - 4))))
     levels = sorted({0, peak, nodes, max(0, nodes - 1), nodes + 1, *some})
-    split = _Split(own, cloud, curve, nodes, lead)
-    paid_hours = nodes * curve.hours + curve.node_hours - split.used
-    lines = [_Split(own, cloud, curve, level, lead).line for level in levels]
+    split = _Split(own, cloud, curve, nodes, lead, currency)
+    lines = [replace(split, nodes=level).line for level in levels]
     cash = (
         [split.cash(year) for year in (*map(float, range(math.ceil(own.years))), own.years)] if nodes else []
     )
@@ -201,12 +212,8 @@ def answer(
         title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak"
         + old_prices([("the cloud", cloud)], bought_on, stale_after_days),
         period=period,
-        today=Position(
-            split.all_cloud, currency, round(curve.node_hours * own.gpus, 6), round(curve.node_hours, 6)
-        ),
-        scenario=Position(
-            split.cost, currency, round(paid_hours * own.gpus, 6), round(paid_hours, 6), {"own_nodes": nodes}
-        ),
+        today=split.all_cloud,
+        scenario=replace(split.mixed, more={"own_nodes": nodes}),
         figures=_figures(split, share),
         assumptions=(*assumptions, *_assumptions(split, purchase)),
         break_even=tuple(_break_even(split, share)),
@@ -278,7 +285,7 @@ def _findings(split: _Split, safe: int, evidence: Evidence) -> Iterator[str]:
         yield evidence.shortage
     elif not safe:
         yield "No own node is safe to buy: it must be in use as much as a commitment (gpucost whatif reserve)."
-    if split.cost > split.all_cloud:
+    if split.saving < 0:
         yield "Own nodes cost more than the cloud here."
     if split.nodes != safe:
         yield f"{safe} own nodes are advised; {split.nodes} were requested."

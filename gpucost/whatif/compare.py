@@ -13,18 +13,6 @@ SCHEMA = "gpucost.whatif/1"
 
 # Named alike in both answers; what else is a number follows.
 _FIRST = ("today.cost", "scenario.cost", "saving", "saving_percent", "today.gpu_hours", "scenario.gpu_hours")
-_NO_FIGURES = (
-    "schema",
-    "kind",
-    "title",
-    "period",
-    "assumptions",
-    "ranges",
-    "break_even",
-    "time",
-    "findings",
-    "tables",
-)
 _HINT = "--save NAME on any gpucost whatif command writes what compare reads"
 
 
@@ -58,12 +46,9 @@ def compare(names: tuple[str, str], answers: tuple[Mapping[str, Any], Mapping[st
             f"the answers are in {currency} and {other}",
             "ask both again with one currency in the configuration",
         )
-    a, b = (
-        _figures({key: value for key, value in answer.items() if key not in _NO_FIGURES})
-        for answer in answers
-    )
+    a, b = map(_figures, answers)
     figures = [name for name in dict.fromkeys((*_FIRST, *a, *b)) if name in a or name in b]
-    left, right = (_assumptions(answer) for answer in answers)
+    left, right = map(_assumptions, answers)
     first, second = (
         {"name": name, "title": str(answer.get("title")), "period": str(answer.get("period"))}
         for name, answer in zip(names, answers, strict=True)

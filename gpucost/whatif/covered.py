@@ -184,8 +184,12 @@ def read_commitments(
 
 def _commitment(name: str, rows: Sequence[Row]) -> Commitment:
     """What the rows of one commitment say."""
-    hours, unused = sum(row["hours"] for row in rows), total(kept(row["unused"]) for row in rows)
+    hours, unused = sum(row["hours"] for row in rows), _money(rows, "unused")
     return Commitment(name, rows[0]["type"], hours, unused, rows[0]["currency"])
+
+
+def _money(rows: Iterable[Row], name: str) -> Decimal:
+    return total(kept(row[name]) for row in rows)
 
 
 def _covered(rows: Sequence[Row], from_ms: int, to_ms: int) -> Covered:
@@ -195,9 +199,9 @@ def _covered(rows: Sequence[Row], from_ms: int, to_ms: int) -> Covered:
     return Covered(
         _curve(covered, from_ms, to_ms),
         _curve(left, from_ms, to_ms),
-        total(kept(row["paid"]) for row in covered),
-        total(kept(row["used"]) for row in covered),
-        total(kept(row["paid"]) for row in left),
+        _money(covered, "paid"),
+        _money(covered, "used"),
+        _money(left, "paid"),
         sum(row["hours"] for row in covered if row["type"].lower().startswith("savings")),
     )
 
@@ -265,7 +269,7 @@ def _returned(existing: Existing, key: Key) -> Decimal:
     """What other usage costs less if a savings plan gives up an instance-hour: on average over the hours, as far as it goes."""
     other = existing.others.get(key[0])
     covered = existing.covered[key]
-    if other is None or not covered.plan_hours:
+    if not other or not covered.plan_hours:
         return NOTHING
     by_plans = [one for (cloud, *_), one in existing.covered.items() if cloud == key[0] and one.plan_hours]
     spent = reduce(add, (one.curve.scaled(float(one.used) / one.curve.node_hours) for one in by_plans))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
+from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
+from operator import add
 from pathlib import Path
 
 from gpucost import inputs
@@ -41,7 +43,7 @@ class Curve:
 
     @property
     def node_hours(self) -> float:
-        return sum(level * hours for level, hours in zip(self.levels, self.lengths, strict=True))
+        return self.used(math.inf)
 
     @property
     def peak(self) -> float:
@@ -62,14 +64,8 @@ class Curve:
 
     def level(self, share: float) -> int:
         """How many nodes are each in use for at least `share` of the hours: the k-th is in use less than the one before it."""
-        low, high = 0, int(self.peak) + 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.used(middle) - self.used(middle - 1) >= share * self.hours:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        nodes, least = range(1, int(self.peak) + 2), share * self.hours
+        return bisect_right(nodes, -least, key=lambda node: self.used(node - 1) - self.used(node))
 
     def best_level(self, break_even: float) -> int:
         """The number of always paid nodes that costs least, if each costs `break_even` of a node that is always paid by the hour.
@@ -89,7 +85,7 @@ class Curve:
         return Curve(tuple(left), self.lengths)
 
     def __add__(self, other: Curve) -> Curve:
-        return Curve(tuple(a + b for a, b in zip(self.levels, other.levels, strict=True)), self.lengths)
+        return Curve(tuple(map(add, self.levels, other.levels)), self.lengths)
 
 
 @record
@@ -137,7 +133,6 @@ def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -
 
 
 _LONGEST_HOURS = 10 * 8784
-_MONTH = float(HOURS_PER_MONTH)
 
 
 def read_curve(path: Path) -> Curve:
@@ -202,7 +197,7 @@ def described_curve(use: DescribedCurve) -> tuple[Curve, Evidence, str]:
 
     Raises UsageError if several ways are mixed.
     """
-    if use.curve is not None:
+    if use.curve:
         for name in ("nodes", "hours", "active_hours_per_day", "days"):
             if getattr(use, name) is not None:
                 option = f"--{name.replace('_', '-')}"
@@ -213,12 +208,9 @@ def described_curve(use: DescribedCurve) -> tuple[Curve, Evidence, str]:
         name = f"{curve.hours:,.0f} hours of {use.curve.name}"
         return curve, Evidence(curve.hours / 24, len(curve.levels)), name
     nodes = float(use.nodes or 1)
-    needed = hours_needed(use.hours, use.active_hours_per_day, use.days) or _MONTH
-    if use.active_hours_per_day is None:
-        whole = max(needed, _MONTH)
-        name = "a month of 730 hours" if whole == _MONTH else f"{whole:,.0f} hours"
-    else:
-        days = use.days or DAYS
-        whole, name = 24.0 * days, f"{days} days"
-    curve = Curve((nodes, 0.0), (needed, whole - needed)) if whole > needed else Curve((nodes,), (needed,))
-    return curve, Evidence(whole / 24), name
+    needed = hours_needed(use.hours, use.active_hours_per_day, use.days) or HOURS_PER_MONTH
+    days, whole = use.days or DAYS, max(needed, HOURS_PER_MONTH)
+    name = "a month of 730 hours" if whole == HOURS_PER_MONTH else f"{whole:,.0f} hours"
+    if use.active_hours_per_day:
+        whole, name = 24 * days, f"{days} days"
+    return Curve((nodes, 0.0), (needed, whole - needed)), Evidence(whole / 24), name

@@ -30,9 +30,9 @@ class GpuModel(NamedTuple):
     tflops: float | None
     vendor: str
     mig_slices: int
+    memory_gb_per_s: int | None
     profiles: tuple[Profile, ...]
     as_of: str | None
-    memory_gb_per_s: int | None
 
 
 @record
@@ -54,7 +54,7 @@ class Facts:
 
 
 _MODELS = """
-SELECT gpu_model, memory_mib, fp16_dense_tflops::DOUBLE, vendor, mig_slices, source_id, memory_gb_per_s
+SELECT gpu_model, memory_mib, fp16_dense_tflops::DOUBLE, vendor, mig_slices, memory_gb_per_s, source_id
 FROM gpu_models"""
 _PROFILES = """
 SELECT gpu_model, profile, compute_slices, memory_slices, memory_slices_total, max_per_gpu
@@ -74,9 +74,7 @@ def load_facts() -> Facts:
         for model, *profile in con.execute(_PROFILES).fetchall():
             profiles[model].append(Profile(*profile))
         models = {
-            name: GpuModel(
-                name, memory, tflops, vendor, slices, tuple(profiles[name]), dates.get(source), bandwidth
-            )
-            for name, memory, tflops, vendor, slices, source, bandwidth in con.execute(_MODELS).fetchall()
+            name: GpuModel._make((name, *facts, tuple(profiles[name]), dates.get(source)))
+            for name, *facts, source in con.execute(_MODELS).fetchall()
         }
         return Facts(models, dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall()))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
+from operator import itemgetter
 from typing import Annotated
 
 from gpucost.errors import UsageError
-from gpucost.options import Option, OptionGroup
+from gpucost.options import Names, Option, OptionGroup
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, Value, stated
@@ -19,6 +21,7 @@ from gpucost.whatif.flags import HOURS_PER_MONTH, PricePer, to_decimal
 from gpucost.whatif.fleet import Fleet
 
 Kind = tuple[str, str, str]  # provider, region, GPU model
+PartKind = tuple[str, str, str, str]  # GPU model, provider, region, on spot or on demand
 _ROWS = 12
 _CENT = Decimal("0.01")
 
@@ -38,7 +41,7 @@ class Place:
 
     def __str__(self) -> str:
         """Cloud, and the zone or region."""
-        return " ".join(word for word in (self.provider, self.zone or self.region) if word) or "elsewhere"
+        return " ".join(filter(None, (self.provider, self.zone or self.region))) or "elsewhere"
 
 
 @record
@@ -103,7 +106,7 @@ class Moving(OptionGroup):
     transfer_gbit_per_second: Annotated[
         float | None, Option("Speed at which data moves.", above=True, says="data moves at", unit="Gbit/s")
     ] = None
-    to_provider: Annotated[tuple[str, ...], Option("Only places of this cloud; repeatable.", "NAME")] = ()
+    to_provider: Annotated[Names, Option("Only places of this cloud; repeatable.", "NAME")] = ()
 
     def check(self) -> None:
         """Raises UsageError if a number that decides is missing: nothing is guessed."""
@@ -146,7 +149,7 @@ class DescribedWork(OptionGroup):
     region: Annotated[str | None, Option("Primary region of that instance.", "NAME")] = None
     gpu_model: Annotated[str | None, Option("GPU of other places. Default: the instance's.", "NAME")] = None
     place: Annotated[
-        tuple[str, ...], Option("Another place and its spot price, in --price-per; repeatable.", "NAME=MONEY")
+        Names, Option("Another place and its spot price, in --price-per; repeatable.", "NAME=MONEY")
     ] = ()
 
 
@@ -204,9 +207,10 @@ def answer(
             scenario = scenario + case.best[1] + -replace(case.primary, cost=case.cash)
     places = [_places(case) for case in cases]
     rows = list(chain.from_iterable(places))
-    shown = list(chain.from_iterable(some[:_ROWS] for some in places))
-    lines = [tuple(row[name] for name in _COLUMNS) for row in shown]
-    more = f" And {len(rows) - len(shown)} more expensive places." if len(rows) > len(shown) else ""
+    shown = chain.from_iterable(some[:_ROWS] for some in places)
+    lines = list(map(itemgetter(*_COLUMNS), shown))
+    hidden = len(rows) - len(lines)
+    more = f" And {hidden} more expensive places." if hidden else ""
     limit = f"{moving.at_most_percent:g} % of the cost at the primary's spot price"
     return Answer(
         kind="move",
@@ -353,7 +357,7 @@ def works_of(
     works, findings = [], []
     for kind, part in sorted(parts.items()):
         model, provider, region, _ = kind
-        name = " ".join(word for word in kind if word)
+        name = " ".join(filter(None, kind))
         others = [one for one in places_of.get(model, ()) if (one.provider, one.region) != (provider, region)]
         primary = _primary_of(kind, parts, spot_of)
         costs, most = fleet_costs(part), max(pod.gpus for pod in part.pods)
@@ -368,20 +372,20 @@ def works_of(
     return works, findings
 
 
-def _parts(fleet: Fleet) -> dict[tuple[str, ...], Fleet]:
+def _parts(fleet: Fleet) -> Mapping[PartKind, Fleet]:
     """The nodes with pods, by GPU model, provider, region and spot or not."""
-    parts: dict[tuple[str, ...], Fleet] = {}
+    parts: dict[PartKind, Fleet] = defaultdict(Fleet)
     pods = grouped((pod.place, pod) for pod in fleet.pods)
     for node in fleet.nodes:
         if node.key in pods:
             bought = "on spot" if node.capacity_type == "spot" else "on demand"
             kind = (node.gpu_model or "unknown GPU", node.provider or "", node.region or "", bought)
-            parts[kind] = parts.get(kind, Fleet()) + Fleet((node,), tuple(pods[node.key]))
+            parts[kind] += Fleet((node,), tuple(pods[node.key]))
     return parts
 
 
 def _primary_of(
-    kind: tuple[str, ...], parts: Mapping[tuple[str, ...], Fleet], spot_of: Mapping[Kind, Place]
+    kind: PartKind, parts: Mapping[PartKind, Fleet], spot_of: Mapping[Kind, Place]
 ) -> Place | None:
     """The spot price where the work runs; None if it is unknown."""
     model, provider, region, _ = kind

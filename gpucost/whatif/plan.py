@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import deque
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import accumulate, chain, count, pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from gpucost import inputs
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
+from gpucost.options import Names
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal, total
-from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price
+from gpucost.whatif.fleet import Fleet, Node, PodKey, Price, Scope
 from gpucost.whatif.packing import PackedPod, pack, peak, slots
 from gpucost.whatif.spot.advice import NOT, advise
 from gpucost.whatif.spot.formulas import exact
@@ -48,10 +50,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_Amount = Annotated[Decimal, BeforeValidator(_plain), Field(gt=0, le=10**12, allow_inf_nan=False)]
-_Count = Annotated[int, BeforeValidator(_plain), Field(ge=1)]
-_Above = Annotated[float, BeforeValidator(_plain), Field(gt=0, allow_inf_nan=False)]
-_FromZero = Annotated[float, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)]
+_PLAIN = BeforeValidator(_plain)
+_Amount = Annotated[Decimal, _PLAIN, Field(gt=0, le=10**12, allow_inf_nan=False)]
+_Count = Annotated[int, _PLAIN, Field(ge=1)]
+_Above = Annotated[float, _PLAIN, Field(gt=0, allow_inf_nan=False)]
+_FromZero = Annotated[float, _PLAIN, Field(ge=0, allow_inf_nan=False)]
 _Percent = Annotated[_FromZero, Field(le=100)]
 _Names = list[Annotated[str, Field(min_length=1)]]
 
@@ -90,17 +93,17 @@ class Group(_Table):
         describing = sorted(self.model_fields_set - {"name", "category", *_OF_ANY, *_FILTERS})
         if filters and describing:
             raise ValueError(f"{filters[0]} reads {self.name} from the store, {describing[0]} describes it")
-        if not filters and self.price_per_gpu_hour is None:
+        if not filters and not self.price_per_gpu_hour:
             raise ValueError(
                 f"{self.name} is neither described (price_per_gpu_hour) nor read from the store ({', '.join(_FILTERS)})"
             )
-        if (self.runs_per_day is None) != (self.hours_per_run is None):
+        if bool(self.runs_per_day) != bool(self.hours_per_run):
             raise ValueError(f"{self.name} needs both runs_per_day and hours_per_run")
-        if self.runs_per_day is not None and self.hours is not None:
+        if self.runs_per_day and self.hours:
             raise ValueError(f"{self.name} tells its hours twice: by runs_per_day and by hours")
-        if (self.gb_per_start is None) != (self.price_per_gb is None):
+        if bool(self.gb_per_start) != bool(self.price_per_gb):
             raise ValueError(f"{self.name} needs both gb_per_start and price_per_gb")
-        if self.gb_per_start is not None and not filters and self.runs_per_day is None:
+        if self.gb_per_start and not filters and not self.runs_per_day:
             raise ValueError(
                 f"{self.name} starts never: gb_per_start needs runs_per_day, or a group of the store"
             )
@@ -110,18 +113,21 @@ class Group(_Table):
     def is_stored(self) -> bool:
         return self.price_per_gpu_hour is None
 
-    def described(self, start_ms: int, hours: float, days: float) -> Nodes:
-        """Its pods over a period of `hours`; runs of a day follow one another on the same GPUs."""
-        length, count = (hours if self.hours is None else self.hours), float(self.pods)
-        if self.runs_per_day is not None and self.hours_per_run is not None:
-            count, length = self.pods * self.runs_per_day, days * self.hours_per_run
-        price = _price(self.price_per_gpu_hour or Decimal(0), self.gpus_per_pod)
+    @property
+    def scope(self) -> Scope:
+        """What of the store it is."""
+        return Scope(*map(tuple, (self.teams, self.namespaces, self.workloads, self.clusters)))
+
+    def described(self, context: Context) -> Nodes:
+        """Its pods over the period; runs of a day follow one another on the same GPUs."""
+        length, pods = self.hours or context.hours, float(self.pods)
+        if self.runs_per_day and self.hours_per_run:
+            pods, length = self.pods * self.runs_per_day, context.days * self.hours_per_run
+        price, start_ms = _price(self.price_per_gpu_hour or Decimal(0), self.gpus_per_pod), context.start_ms
         node = Node("", float(self.gpus_per_pod), start_ms, start_ms + round(length * MS_PER_HOUR), price)
-        whole = [replace(node, name=f"{self.name}/{number}") for number in range(int(count))]
-        part = replace(
-            node, name=f"{self.name}/part", to_ms=start_ms + round(length * (count % 1) * MS_PER_HOUR)
-        )
-        return [*whole, part] if part.to_ms > start_ms else whole  # two and a half runs a day
+        whole = [replace(node, name=f"{self.name}/{number}") for number in range(int(pods))]
+        part = replace(_lasting(node, pods % 1), name=f"{self.name}/part")
+        return [*whole, part] if part.length_ms else whole  # two and a half runs a day
 
 
 class _Step(_Table):
@@ -133,11 +139,10 @@ class _Step(_Table):
     effort: Literal["", "low", "medium", "high"] = ""
     confidence: Literal["", "low", "medium", "high"] = ""
 
-    usual: ClassVar[str] = "medium"
-
     @property
-    def usual_effort(self) -> str:
-        return self.usual
+    def kind(self) -> str:
+        """What it is by `_USUAL`."""
+        return self.change
 
     @property
     def keys(self) -> set[str]:
@@ -167,7 +172,7 @@ class _OnSpot(_Step):
     restart_minutes: _FromZero | None = None
     on_demand_share: Annotated[_FromZero, Field(lt=1)] | None = None
 
-    only: ClassVar[tuple[str, ...]] = ()  # capacity types that move; none named: all
+    only: ClassVar[Names] = ()  # capacity types that move; none named: all
 
     @property
     def options(self) -> SpotOptions:
@@ -191,6 +196,10 @@ class _OnSpot(_Step):
         """Whether the node is one that the step changes."""
         return not self.only or node.capacity_type in self.only
 
+    def moving(self, stage: Stage) -> list[Node]:
+        """The nodes that the step changes."""
+        return list(filter(self.moves, _nodes(stage.nodes, self.groups)))
+
 
 class Spot(_OnSpot):
     """On spot nodes where it runs today. What is on spot already stays, as does what is reserved and paid anyway."""
@@ -198,7 +207,7 @@ class Spot(_OnSpot):
     change: Literal["spot"] = "spot"
     price_per_gpu_hour: _Amount
 
-    only: ClassVar[tuple[str, ...]] = ("on_demand", "unknown")
+    only: ClassVar[Names] = ("on_demand", "unknown")
 
 
 _CACHE = {"cache_price_per_gb_month", "cache_read_price_per_gb", "versions"}
@@ -217,9 +226,7 @@ class Move(_OnSpot):
     egress_gb: _FromZero | None = None
     price_per_gb: _Amount | None = None
     cache_price_per_gb_month: _Amount | None = None
-    cache_read_price_per_gb: Annotated[Decimal, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)] = (
-        Decimal(0)
-    )
+    cache_read_price_per_gb: Annotated[Decimal, _PLAIN, Field(ge=0, allow_inf_nan=False)] = Decimal(0)
     versions: _Count = 1
 
     @property
@@ -227,8 +234,8 @@ class Move(_OnSpot):
         return self.cache_price_per_gb_month is not None
 
     @property
-    def usual_effort(self) -> str:
-        return "medium" if self.is_cached else "high"
+    def kind(self) -> str:
+        return "cache" if self.is_cached else self.change
 
     @property
     def keys(self) -> set[str]:
@@ -258,8 +265,6 @@ class Reserve(_Step):
     gpus: _Count | None = None
     term_years: Literal[1, 3] = 1
 
-    usual: ClassVar[str] = "low"
-
 
 class Schedule(_Step):
     """GPUs for a part of the time alone."""
@@ -268,7 +273,10 @@ class Schedule(_Step):
     active_percent: Annotated[_Above, Field(le=100)] | None = None
     active_hours_per_day: Annotated[_Above, Field(le=24)] | None = None
 
-    usual: ClassVar[str] = "low"
+    @property
+    def share(self) -> float:
+        """Of the time, 0-1."""
+        return (self.active_percent or 0) / 100 or (self.active_hours_per_day or 0) / 24
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Schedule:
@@ -303,8 +311,8 @@ def _price(per_gpu_hour: Decimal, gpus: float) -> tuple[Price, ...]:
     return (Price(round(per_gpu_hour * to_decimal(gpus), 9), "plan"),)
 
 
-def _lasting(node: Node, times: float, of: float = 1) -> Node:
-    return replace(node, to_ms=node.from_ms + round(node.length_ms * times / of))
+def _lasting(node: Node, times: float) -> Node:
+    return replace(node, to_ms=node.from_ms + round(node.length_ms * times))
 
 
 def read_plan(path: Path) -> Plan:
@@ -344,41 +352,130 @@ class Context:
 class Commitment:
     """`gpus` of the groups' nodes of these kinds, paid in all hours from the period's first to its last."""
 
-    groups: tuple[str, ...]
+    groups: Names
     kinds: frozenset[tuple[str | None, str | None]]
     gpus: int
     price_per_gpu_hour: Decimal
 
-    def covers(self, group: str, node: Node) -> bool:
-        """Whether it holds for the node: other GPUs and spot it is no help for."""
-        return group in self.groups and node.capacity_type == "on_demand" and _kind(node) in self.kinds
+    def covers(self, node: Node) -> bool:
+        """Whether it holds for a node of its groups: other GPUs and spot it is no help for."""
+        return node.capacity_type == "on_demand" and _kind(node) in self.kinds
 
 
-@record
+@dataclass(frozen=True)
 class Stage:
     """How things are after a step: the groups' nodes, what moving data costs each group, and what was committed to.
 
-    `staying` names the nodes that stand for a part of a machine, or for one that is paid in any case (`kept`): freeing them saves
-    no cash.
+    `starts` are those of each group that has some. `staying` names the nodes that stand for a part of a machine, and with True
+    those that are paid in any case: freeing them saves no cash.
     """
 
+    context: Context
     nodes: Groups
     charges: Mapping[str, Decimal]
     commitments: tuple[Commitment, ...] = ()
-    staying: frozenset[str] = frozenset()
-    kept: frozenset[str] = frozenset()
+    starts: Mapping[str, float] = field(default_factory=dict)
+    staying: Mapping[str, bool] = field(default_factory=dict)
+
+    @cached_property
+    def paid(self) -> Groups:
+        """The nodes as they are paid: what a commitment holds at its price, and what of it nobody used on a node of its own."""
+        paid, start = dict(self.nodes), self.context.start_ms
+        for number, commitment in enumerate(self.commitments):
+            gpus, price = commitment.gpus, commitment.price_per_gpu_hour
+            holds = _holds(filter(commitment.covers, _nodes(paid, commitment.groups)), gpus)
+            for group in commitment.groups:
+                parts = (_parts(node, holds.get(node.name), price, number) for node in paid[group])
+                paid[group] = list(chain.from_iterable(parts))
+            used_ms = sum(
+                (until - since) * held for since, until, held in chain.from_iterable(holds.values())
+            )
+            unused = round((gpus * self.context.hours * MS_PER_HOUR - used_ms) / max(gpus, 1))
+            if unused > 0:
+                node = Node(
+                    f"commitment {number}",
+                    float(gpus),
+                    start,
+                    start + unused,
+                    _price(price, gpus),
+                    "reserved",
+                )
+                paid[commitment.groups[0]] = [*paid[commitment.groups[0]], node]
+        return paid
+
+    @cached_property
+    def costs(self) -> dict[str, Decimal]:
+        """What each group costs."""
+        return {
+            group: fleet_costs(Fleet(tuple(nodes))).node_cost + self.charges[group]
+            for group, nodes in self.paid.items()
+        }
+
+    @cached_property
+    def total(self) -> Position:
+        costs = fleet_costs(Fleet(tuple(_nodes(self.paid, self.paid))))
+        cost = total(self.costs.values())
+        return Position(cost, self.context.currency, costs.gpu_hours, costs.node_hours)
+
+
+def _nodes(groups: Groups, names: Iterable[str]) -> list[Node]:
+    """The nodes of these groups, each once."""
+    return list(chain.from_iterable(groups[name] for name in dict.fromkeys(names)))
+
+
+Spans = list[tuple[int, int, float]]
+
+
+def _holds(nodes: Iterable[Node], gpus: int) -> Mapping[str, Spans]:
+    """From when until when how many of `gpus` hold each node, by its name. Those that began first come first."""
+    order = sorted(nodes, key=lambda node: (node.from_ms, node.name))
+    starting = grouped((node.from_ms, node) for node in order)
+    holds: dict[str, Spans] = defaultdict(list)
+    running: list[Node] = []
+    for since, until in pairwise(sorted({*starting, *(node.to_ms for node in order)})):
+        running = [node for node in (*running, *starting.get(since, ())) if node.to_ms > since]
+        free = float(gpus)
+        for node in running:
+            held = min(free, node.gpus)
+            free -= held
+            spans = holds[node.name]
+            begin = spans.pop()[0] if spans and spans[-1][2] == held else since
+            spans.append((begin, until, held))
+    return holds
+
+
+def _parts(node: Node, spans: Spans | None, price: Decimal, number: int) -> Iterator[Node]:
+    """What a commitment holds of a node, at its price, and the rest as it was; the node where it holds for no such nodes."""
+    if spans is None:
+        yield node
+    for since, until, held in spans or ():
+        for gpus, kind in ((held, "reserved"), (node.gpus - held, node.capacity_type)):
+            if gpus > _ROUNDING:
+                part = node.sized(gpus, f"{node.name}/{number}.{since}.{kind}")
+                prices = _price(price, gpus) if kind == "reserved" else part.prices
+                yield replace(part, from_ms=since, to_ms=until, capacity_type=kind, prices=prices)
+
+
+class _Done(NamedTuple):
+    """A step, and how things are before and after it."""
+
+    number: int
+    step: Step
+    before: Stage
+    after: Stage
+
+    @property
+    def saving(self) -> Decimal:
+        return self.before.total.cost - self.after.total.cost
 
 
 def answer(plan: Plan, context: Context) -> Answer:
     """What each step, each category and the whole plan save. Raises DataError where a step cannot be done."""
     context = replace(context, days=plan.days or context.days)
-    start, starts, twice = _today(plan, context)
-    stages = _stages(plan, start, starts, plan.steps, context)
-    costs = _costs(stages, context)
-    totals = [total(of_groups.values()) for of_groups in costs]
-    savings = [before - after for before, after in pairwise(totals)]
-    steps = list(zip(range(1, len(savings) + 1), plan.steps, savings, strict=True))
-    today, scenario = (_position(totals[at], context.currency, _paid(stages[at], context)) for at in (0, -1))
+    start, twice = _today(plan, context)
+    stages = _stages(plan, start, plan.steps)
+    steps = [_Done(*parts) for parts in zip(count(1), plan.steps, stages, stages[1:], strict=False)]
+    today, scenario = start.total, stages[-1].total
     return Answer(
         kind="plan",
         title=plan.name,
@@ -390,157 +487,121 @@ def answer(plan: Plan, context: Context) -> Answer:
                 (today.cost - scenario.cost) * to_decimal(round(8760 / context.hours, 12)), 2
             ),
             "steps": [
-                {"step": number, "change": step.change, "groups": step.groups, "saving": saving}
-                for number, step, saving in steps
+                {
+                    "step": one.number,
+                    "change": one.step.change,
+                    "groups": one.step.groups,
+                    "saving": one.saving,
+                }
+                for one in steps
             ],
         },
-        assumptions=tuple(_assumptions(plan, context, start)),
-        break_even=_break_even(plan, start, starts, context, savings, today.cost),
+        assumptions=tuple(_assumptions(plan, start)),
+        break_even=(_break_even(plan, steps),),
         time=tuple(
-            f"Step {number} ({', '.join(step.groups)}): {_takes(step, stages[number - 1])}"
-            for number, step, _ in steps
+            f"Step {one.number} ({', '.join(one.step.groups)}): {_takes(one.step, one.before)}"
+            for one in steps
         ),
-        findings=tuple(_findings(steps, twice, len(start.staying))),
+        findings=tuple(_findings(steps, twice)),
         tables=(
-            _by_category(plan, costs[0], costs[-1]),
-            Rows(
-                "Business case",
-                ("step", "change", "groups", "today", "after", "saving", "risk", "effort", "confidence"),
-                tuple(
-                    (
-                        number,
-                        step.change,
-                        ", ".join(step.groups),
-                        round(totals[number - 1], 2),
-                        round(totals[number], 2),
-                        round(saving, 2),
-                        step.risk or _risk(step, stages[number - 1], stages[number], context),
-                        step.effort or step.usual_effort,
-                        step.confidence or _confidence(step, plan),
-                    )
-                    for number, step, saving in steps
-                ),
-                "Each step is counted on what the steps before it left.",
-            ),
-            *_queues(plan, stages, context),
+            _by_category(plan, start, stages[-1]),
+            _business_case(plan, steps),
+            *_queues(plan, start, stages[-1]),
         ),
     )
 
 
-def _today(plan: Plan, context: Context) -> tuple[Stage, Mapping[str, float], int]:
-    """Things as they are, each group's starts, and how many more times pods were named.
+def _today(plan: Plan, context: Context) -> tuple[Stage, int]:
+    """Things as they are, and how many more times pods were named.
 
     A pod is in the first stored group alone that holds it, on a node of its own at its share of the price of the node that it
     was on.
     """
     seen: set[tuple[PodKey, str, int]] = set()
-    staying: set[str] = set()
-    paid_anyway: set[str] = set()
-    nodes: dict[str, Nodes] = {
-        group.name: group.described(context.start_ms, context.hours, context.days) for group in plan.groups
-    }
-    starts = {
-        group.name: group.runs_per_day * group.pods * context.days
-        for group in plan.groups
-        if group.runs_per_day
-    }
-    for name in (group.name for group in plan.groups if group.is_stored):
+    nodes: dict[str, Nodes] = {}
+    starts: dict[str, float] = {}
+    staying: dict[str, bool] = {}
+    for group in plan.groups:
+        name = group.name
+        if not group.is_stored:
+            nodes[name] = group.described(context)
+            if group.runs_per_day:
+                starts[name] = group.runs_per_day * group.pods * context.days
+            continue
         fleet = context.fleets[name]
         places = fleet.by_name
-        new = {key: pod for pod in fleet.pods if (key := (pod.key, pod.node, pod.from_ms)) not in seen}
-        nodes[name] = [
-            replace(
-                places[pod.place].sized(pod.gpus, f"{name}/{number}"),
-                from_ms=pod.from_ms,
-                to_ms=pod.to_ms,
-                cluster="default",
-            )
-            for number, pod in enumerate(new.values())
-        ]
-        for number, pod in enumerate(new.values()):
-            if why_not(places[pod.place]):
-                paid_anyway.add(f"{name}/{number}")
-            if pod.gpus < places[pod.place].gpus - _ROUNDING or why_not(places[pod.place]):
-                staying.add(f"{name}/{number}")
+        pods = {(pod.key, pod.node, pod.from_ms): pod for pod in fleet.pods}
+        new = [pod for key, pod in pods.items() if key not in seen]
+        seen |= pods.keys()
+        nodes[name] = held = []
+        for number, pod in enumerate(new):
+            place = places[pod.place]
+            part = place.sized(pod.gpus, f"{name}/{number}")
+            held.append(replace(part, from_ms=pod.from_ms, to_ms=pod.to_ms, cluster="default"))
+            if pod.gpus < place.gpus - _ROUNDING or why_not(place):
+                staying[part.name] = bool(why_not(place))
         first = max(context.start_ms, min((node.from_ms for node in fleet.nodes), default=0))
-        starts[name] = len({pod.key for pod in new.values() if pod.from_ms > first})
-        seen |= new.keys()
+        starts[name] = len({pod.key for pod in new if pod.from_ms > first})
     charges = {
         group.name: (group.gb_per_start or 0)
         * (group.price_per_gb or 0)
         * to_decimal(starts.get(group.name, 0))
         for group in plan.groups
     }
-    return (
-        Stage(nodes, charges, staying=frozenset(staying), kept=frozenset(paid_anyway)),
-        starts,
-        sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen),
-    )
+    twice = sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen)
+    return Stage(context, nodes, charges, (), starts, staying), twice
 
 
-def _stages(
-    plan: Plan, start: Stage, starts: Mapping[str, float], steps: Sequence[Step], context: Context
-) -> list[Stage]:
+def _stages(plan: Plan, start: Stage, steps: Iterable[Step]) -> list[Stage]:
     """Things today, and after each step."""
     groups = {group.name: group for group in plan.groups}
-    stages = [start]
-    for step in steps:
-        now = stages[-1]
-        match step:
-            case Reserve():
-                now = replace(now, commitments=(*now.commitments, _committed(step, now, context)))
-            case Move(is_cached=True):
-                cached = {
-                    name: _cached(step, groups[name], starts[name], context)
-                    for name in step.groups
-                    if name in starts
-                }
-                now = replace(now, charges={**now.charges, **cached})
-            case _:
-                staying = now.kept if isinstance(step, Move) else frozenset()
-                if isinstance(step, Share | Schedule):
-                    staying = now.staying
-                edited = {}
-                for name in step.groups:
-                    going = [node for node in now.nodes[name] if node.name not in staying]
-                    kept = [node for node in now.nodes[name] if node.name in staying]
-                    edited[name] = [*kept, *_edited(step, groups[name], going, context)]
-                left = {
-                    name: [node for node in nodes if node.to_ms > node.from_ms]
-                    for name, nodes in edited.items()
-                }
-                now = replace(now, nodes={**now.nodes, **left})
-                if isinstance(step, Move):
-                    first, moved = step.groups[0], to_decimal(step.egress_gb or 0) * (step.price_per_gb or 0)
-                    now = replace(now, charges={**now.charges, first: now.charges[first] + moved})
-        stages.append(now)
-    return stages
+    return list(accumulate(steps, partial(_after, groups), initial=start))
+
+
+def _after(groups: Mapping[str, Group], now: Stage, step: Step) -> Stage:
+    """Things once the step is done. Raises DataError where it cannot be done."""
+    if isinstance(step, Reserve):
+        return replace(now, commitments=(*now.commitments, _committed(step, now)))
+    nodes, charges = dict(now.nodes), dict(now.charges)
+    if isinstance(step, Move) and step.is_cached:
+        charges |= {name: _cached(step, groups[name], now) for name in step.groups if name in now.starts}
+        return replace(now, charges=charges)
+    staying = {
+        name
+        for name, is_paid in now.staying.items()
+        if isinstance(step, Share | Schedule) or (isinstance(step, Move) and is_paid)
+    }
+    for name in step.groups:
+        going = [node for node in nodes[name] if node.name not in staying]
+        kept = [node for node in nodes[name] if node.name in staying]
+        edited = _edited(step, groups[name], going, now.context)
+        nodes[name] = [node for node in (*kept, *edited) if node.length_ms > 0]
+    if isinstance(step, Move):
+        charges[step.groups[0]] += to_decimal(step.egress_gb or 0) * (step.price_per_gb or 0)
+    return replace(now, nodes=nodes, charges=charges)
 
 
 def _edited(
     step: Share | Spot | Move | Rightsize | Schedule, group: Group, nodes: Nodes, context: Context
-) -> Nodes:
+) -> Iterable[Node]:
     """The group's nodes once the step is done. Raises DataError where it cannot be done."""
     match step:
         case Share():
             return _shared(step, group, nodes)
         case Spot() | Move():
             # described runs of a day share a node
-            waits = context.days if group.runs_per_day is not None else 1.0
+            waits = context.days if group.runs_per_day else 1.0
             minutes = step.wait_minutes or 0 if isinstance(step, Move) else 0
             wait_ms = round(waits * minutes * MS_PER_HOUR / 60)
-            return [part for node in nodes for part in _on_spot(node, step, wait_ms)]
+            return chain.from_iterable(_on_spot(node, step, wait_ms) for node in nodes)
         case Rightsize():
             return [
                 _priced(node, step, float(step.gpus_per_pod or node.gpus), step.time_factor) for node in nodes
             ]
-        case Schedule(active_percent=float(percent)):
-            return [_lasting(node, percent, 100) for node in nodes]
-    hours = step.active_hours_per_day or 0
-    if group.is_stored:
+    if step.active_percent or group.is_stored:
         # on which days a pod was there is its own affair: of each day the same share
-        return [_lasting(node, hours, 24) for node in nodes]
-    kept = round(hours * context.days * MS_PER_HOUR)
+        return [_lasting(node, step.share) for node in nodes]
+    kept = round(step.share * 24 * context.days * MS_PER_HOUR)
     return [replace(node, to_ms=min(node.to_ms, node.from_ms + kept)) for node in nodes]
 
 
@@ -571,106 +632,28 @@ def _kind(node: Node) -> tuple[str | None, str | None]:
     return node.gpu_model, node.instance_type
 
 
-def _committed(step: Reserve, stage: Stage, context: Context) -> Commitment:
+def _committed(step: Reserve, stage: Stage) -> Commitment:
     """What the step commits to: so many GPUs, or as many as cost least for what is not committed yet."""
-    nodes = [
-        node
-        for group, own in _paid(stage, context).items()
-        for node in own
-        if group in step.groups and node.capacity_type == "on_demand"
-    ]
-    gpus = step.gpus
+    nodes = [node for node in _nodes(stage.paid, step.groups) if node.capacity_type == "on_demand"]
+    gpus, costs = step.gpus, fleet_costs(Fleet(tuple(nodes)))
     if gpus is None:
-        gpu_hours = sum(node.hours * node.gpus for node in nodes)
-        mean = sum(node.mean_price * node.hours for node in nodes) / gpu_hours if gpu_hours else 0.0
-        curve = counted(
-            ((node.from_ms, node.to_ms, node.gpus) for node in nodes), context.start_ms, context.end_ms
-        )
-        gpus = curve.best_level(float(step.price_per_gpu_hour) / mean) if mean else 0
+        spans = ((node.from_ms, node.to_ms, node.gpus) for node in nodes)
+        curve = counted(spans, stage.context.start_ms, stage.context.end_ms)
+        cost = float(costs.node_cost)
+        gpus = curve.best_level(float(step.price_per_gpu_hour) * costs.gpu_hours / cost) if cost else 0
     return Commitment(tuple(step.groups), frozenset(map(_kind, nodes)), gpus, step.price_per_gpu_hour)
 
 
-def _cached(step: Move, group: Group, starts: float, context: Context) -> Decimal:
+def _cached(step: Move, group: Group, stage: Stage) -> Decimal:
     """What the group's data costs with a cache: each version fetched once, kept, and read at each start."""
-    if group.gb_per_start is None or group.price_per_gb is None:
+    if not group.gb_per_start or not group.price_per_gb:
         raise DataError(
             f"{group.name} downloads nothing that a cache could keep",
             "gb_per_start and price_per_gb say what",
         )
-    kept = (step.cache_price_per_gb_month or Decimal(0)) * to_decimal(context.hours) / HOURS_PER_MONTH
-    read = step.cache_read_price_per_gb * to_decimal(starts)
+    kept = (step.cache_price_per_gb_month or Decimal(0)) * to_decimal(stage.context.hours) / HOURS_PER_MONTH
+    read = step.cache_read_price_per_gb * to_decimal(stage.starts[group.name])
     return round(group.gb_per_start * (group.price_per_gb * step.versions + kept + read), 9)
-
-
-def _paid(stage: Stage, context: Context) -> Groups:
-    """The nodes as they are paid: what a commitment holds at its price, and what of it nobody used on a node of its own."""
-    paid = {group: list(nodes) for group, nodes in stage.nodes.items()}
-    for number, commitment in enumerate(stage.commitments):
-        held = [
-            (group, node) for group, nodes in paid.items() for node in nodes if commitment.covers(group, node)
-        ]
-        parts = list(_held(held, commitment, number))
-        for group in commitment.groups:
-            paid[group] = [node for node in paid[group] if not commitment.covers(group, node)]
-        for group, node in parts:
-            paid[group].append(node)
-        used = sum(node.hours * node.gpus for _, node in parts if node.capacity_type == "reserved")
-        unused = round((commitment.gpus * context.hours - used) / max(commitment.gpus, 1) * MS_PER_HOUR)
-        if unused > 0 and commitment.gpus:
-            price = _price(commitment.price_per_gpu_hour, commitment.gpus)
-            start = context.start_ms
-            node = Node(
-                f"commitment {number}", float(commitment.gpus), start, start + unused, price, "reserved"
-            )
-            paid[commitment.groups[0]].append(node)
-    return paid
-
-
-def _held(
-    nodes: Sequence[tuple[str, Node]], commitment: Commitment, number: int
-) -> Iterator[tuple[str, Node]]:
-    """The nodes in parts: what the commitment holds, at its price, and the rest as it was. Those that began first come first."""
-    free = float(commitment.gpus)
-    order = sorted(nodes, key=lambda one: (one[1].from_ms, one[1].name))
-    held = [[(node.from_ms, 0.0)] for _, node in order]  # by node: since when it holds how many GPUs
-    ends: list[tuple[int, int]] = []  # of nodes that are up, by their number in order of time
-    waiting: deque[int] = deque()
-
-    def take(moment: int) -> None:
-        """Give what is free to those that wait, first come first."""
-        nonlocal free
-        while free > _ROUNDING and waiting:
-            _, node = order[waiting[0]]
-            _, had = held[waiting[0]][-1]
-            more = min(free, node.gpus - had)
-            if more <= _ROUNDING or node.to_ms <= moment:
-                waiting.popleft()
-                continue
-            held[waiting[0]].append((moment, had + more))
-            free -= more
-
-    def end_until(moment: float) -> None:
-        nonlocal free
-        while ends and ends[0][0] <= moment:
-            until, at = heapq.heappop(ends)
-            free += held[at][-1][1]
-            take(until)
-
-    for at, (_, node) in enumerate(order):
-        end_until(node.from_ms)
-        heapq.heappush(ends, (node.to_ms, at))
-        waiting.append(at)
-        take(node.from_ms)
-    end_until(math.inf)
-    for (group, node), changes in zip(order, held, strict=True):
-        for (since, gpus), (until, _) in pairwise([*changes, (node.to_ms, 0.0)]):
-            for count, kind in ((gpus, "reserved"), (node.gpus - gpus, node.capacity_type)):
-                if count > _ROUNDING and since < until:
-                    part = node.sized(count, f"{node.name}/{number}.{since}.{kind}")
-                    prices = (
-                        _price(commitment.price_per_gpu_hour, count) if kind == "reserved" else part.prices
-                    )
-                    yield group, replace(part, from_ms=since, to_ms=until, capacity_type=kind, prices=prices)
 
 
 def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
@@ -681,99 +664,93 @@ def _shared(step: Share, group: Group, nodes: Nodes) -> Nodes:
             f"pods of {group.name} are {step.utilization_percent:g} % busy: with the margins no two of them share a GPU",
             "leave out that step, or margin_percent and headroom_percent say otherwise",
         )
-    single = [node for node in nodes if abs(node.gpus - 1) < _ROUNDING]
-    items = [PackedPod(node, busy, 0.0, node.from_ms, node.to_ms) for node in single]
-    shared = []
-    for gpu in pack(items, slots(activity=free, ways=step.ways)):
-        shared.append(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms))
-    return [*shared, *(node for node in nodes if abs(node.gpus - 1) >= _ROUNDING)]
-
-
-def _costs(stages: Sequence[Stage], context: Context) -> list[dict[str, Decimal]]:
-    """What each group costs in each stage: groups are workloads of the stage's fleet."""
-    fleets = []
-    for stage in stages:
-        fleet = Fleet()
-        for group, nodes in _paid(stage, context).items():
-            pods = (
-                Pod(node.name, group, node.gpus, node.from_ms, node.to_ms, uid=node.name) for node in nodes
-            )
-            fleet += Fleet(tuple(nodes), tuple(pods))
-        fleets.append(fleet)
-    costs = [fleet_costs(fleet) for fleet in fleets]
-    return [
-        {
-            name: one.by_workload.get(("default", "default", name), Decimal(0)) + stage.charges[name]
-            for name in stage.nodes
-        }
-        for stage, one in zip(stages, costs, strict=True)
+    several = [node for node in nodes if abs(node.gpus - 1) >= _ROUNDING]
+    items = [
+        PackedPod(node, busy, 0.0, node.from_ms, node.to_ms)
+        for node in nodes
+        if abs(node.gpus - 1) < _ROUNDING
     ]
+    gpus = pack(items, slots(activity=free, ways=step.ways))
+    return [*(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms) for gpu in gpus), *several]
 
 
-def _position(cost: Decimal, currency: str, paid: Groups) -> Position:
-    nodes = [node for own in paid.values() for node in own]
-    gpu_hours, hours = (
-        sum(node.length_ms * (node.gpus if gpus else 1) for node in nodes) / MS_PER_HOUR
-        for gpus in (True, False)
-    )
-    return Position(cost, currency, round(gpu_hours, 9), round(hours, 9))
-
-
-def _by_category(plan: Plan, before: Mapping[str, Decimal], after: Mapping[str, Decimal]) -> Rows:
-    categories: dict[str, list[str]] = {}
-    for group in plan.groups:
-        categories.setdefault(group.category or group.name, []).append(group.name)
+def _by_category(plan: Plan, before: Stage, after: Stage) -> Rows:
+    categories = grouped((group.category or group.name, group.name) for group in plan.groups)
     lines: list[Line] = []
-    for category, names in [*categories.items(), ("total", list(before))]:
-        then, now = (total(costs[name] for name in names) for costs in (before, after))
+    for category, names in [*categories.items(), ("total", list(before.costs))]:
+        then, now = (total(stage.costs[name] for name in names) for stage in (before, after))
         percent = round(float((then - now) / then * 100), 1) if then else None
         lines.append((category, round(then, 6), round(now, 6), round(then - now, 6), percent))
     return Rows("Before and after", ("category", "before", "after", "saving", "saving_percent"), tuple(lines))
 
 
-def _break_even(
-    plan: Plan,
-    start: Stage,
-    starts: Mapping[str, float],
-    context: Context,
-    savings: Sequence[Decimal],
-    today: Decimal,
-) -> tuple[str, ...]:
+def _business_case(plan: Plan, steps: Iterable[_Done]) -> Rows:
+    columns = ("step", "change", "groups", "today", "after", "saving", "risk", "effort", "confidence")
+    lines: list[Line] = []
+    for one in steps:
+        step, money = one.step, (one.before.total.cost, one.after.total.cost, one.saving)
+        risk, effort = step.risk or _risk(one), step.effort or _USUAL[step.kind][0]
+        rounded = (round(amount, 2) for amount in money)
+        names = ", ".join(step.groups)
+        lines.append(
+            (
+                one.number,
+                step.change,
+                names,
+                *rounded,
+                risk,
+                effort,
+                step.confidence or _confidence(step, plan),
+            )
+        )
+    return Rows(
+        "Business case", columns, tuple(lines), "Each step is counted on what the steps before it left."
+    )
+
+
+def _break_even(plan: Plan, steps: Sequence[_Done]) -> str:
     """What is left of the plan without the step that it rests on most."""
-    if max(savings) <= 0:
-        return ("No step saves anything.",)
-    top = savings.index(max(savings))
-    step = plan.steps[top]
-    without = [*plan.steps[:top], *plan.steps[top + 1 :]]
-    (costs,) = _costs(_stages(plan, start, starts, without, context)[-1:], context)
-    left = today - total(costs.values())
-    return (f"Without step {top + 1} ({step}) the rest of the plan saves {left:,.2f}.",)
+    top = max(steps, key=lambda one: one.saving)
+    if top.saving <= 0:
+        return "No step saves anything."
+    start, others = steps[0].before, [one.step for one in steps if one is not top]
+    left = start.total.cost - _stages(plan, start, others)[-1].total.cost
+    return f"Without step {top.number} ({top.step}) the rest of the plan saves {left:,.2f}."
+
+
+# What is usual of a change: the effort, the risk, and what it does to the time that work takes.
+_USUAL = {
+    "share": (
+        "medium",
+        "pods of a GPU slow each other, and share its memory unguarded",
+        "pods take turns; while several of a GPU are busy, each is slower by as many.",
+    ),
+    "schedule": (
+        "low",
+        "who needs GPUs at other hours has none",
+        "there are no GPUs the rest of the time, and they have to come up again before work goes on.",
+    ),
+    "rightsize": (
+        "medium",
+        "work may not take {time_factor:g} times as long: try it first",
+        "work takes {time_factor:g} times as long.",
+    ),
+    "cache": (
+        "medium",
+        "one more thing to run; a stale cache serves old data",
+        "a start reads the cache; the time that saves is not counted: gpucost whatif move counts it.",
+    ),
+    "reserve": ("low", "", "no work waits: they are the same machines."),
+    "spot": ("medium", "", ""),
+    "move": ("high", "", ""),
+}
 
 
 def _takes(step: Step, stage: Stage) -> str:
     """What the step does to the time that work takes."""
-    match step:
-        case Share():
-            return "pods take turns; while several of a GPU are busy, each is slower by as many."
-        case Schedule():
-            return (
-                "there are no GPUs the rest of the time, and they have to come up again before work goes on."
-            )
-        case Rightsize():
-            return f"work takes {step.time_factor:g} times as long."
-        case Reserve():
-            return "no work waits: they are the same machines."
-        case Move(is_cached=True):
-            return (
-                "a start reads the cache; the time that saves is not counted: gpucost whatif move counts it."
-            )
-    nodes = {
-        (node.provider, *_kind(node)): node
-        for group in step.groups
-        for node in stage.nodes[group]
-        if step.moves(node)
-    }
-    factors = [step.factor(node) for node in nodes.values()] or [1.0]
+    if not isinstance(step, _OnSpot) or step.kind == "cache":
+        return _USUAL[step.kind][2].format(**step.model_dump())
+    factors = {step.factor(node) for node in step.moving(stage)} or {1.0}
     least, most = min(factors), max(factors)
     span = f"{least:.3f} to {most:.3f}" if most - least > _ROUNDING else f"{most:.3f}"
     slower = (
@@ -781,91 +758,66 @@ def _takes(step: Step, stage: Stage) -> str:
         if most > 1
         else "work takes as long as it did: no interruptions are counted"
     )
-    return (
-        f"{slower}; each start waits {step.wait_minutes:g} min more."
-        if isinstance(step, Move)
-        else f"{slower}."
-    )
+    waits = f"; each start waits {step.wait_minutes:g} min more" if isinstance(step, Move) else ""
+    return f"{slower}{waits}."
 
 
-def _used(before: Stage, after: Stage, context: Context) -> str:
+def _used(done: _Done) -> str:
     """How much of the newest commitment's GPU-hours is used."""
-    gpus = after.commitments[-1].gpus
+    gpus = done.after.commitments[-1].gpus
     if not gpus:
         return "nothing is worth committing to"
-    hours = [
-        sum(node.hours * node.gpus for own in _paid(stage, context).values() for node in own)
-        for stage in (before, after)
-    ]
-    used = 1 - (hours[1] - hours[0]) / (gpus * context.hours)
-    return f"{used * 100:.1f} % used in the period"
+    unused = done.after.total.gpu_hours - done.before.total.gpu_hours
+    return f"{(1 - unused / (gpus * done.after.context.hours)) * 100:.1f} % used in the period"
 
 
-def _risk(step: Step, stage: Stage, after: Stage, context: Context) -> str:
+def _risk(done: _Done) -> str:
     """What may go wrong with the step, in short."""
-    match step:
-        case Share():
-            return "pods of a GPU slow each other, and share its memory unguarded"
-        case Schedule():
-            return "who needs GPUs at other hours has none"
-        case Rightsize():
-            return f"work may not take {step.time_factor:g} times as long: try it first"
-        case Move(is_cached=True):
-            return "one more thing to run; a stale cache serves old data"
-        case Reserve():
-            return f"paid for {step.term_years} year{'s' * (step.term_years > 1)}, used or not: {_used(stage, after, context)}"
-    pods = [
-        pod for name in step.groups for pod in (context.fleets[name].pods if name in context.fleets else ())
-    ]
+    step, fleets = done.step, done.before.context.fleets
+    if isinstance(step, Reserve):
+        return f"paid for {step.term_years} year{'s' * (step.term_years > 1)}, used or not: {_used(done)}"
+    if not isinstance(step, _OnSpot) or step.kind == "cache":
+        return _USUAL[step.kind][1].format(**step.model_dump())
+    pods = chain.from_iterable(fleets[name].pods for name in step.groups if name in fleets)
     owners = {pod.owner: pod for pod in pods}
     lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in owners.values())
-    rates = {
-        step.rate(node).per_hour for name in step.groups for node in stage.nodes[name] if step.moves(node)
-    }
+    rates = (step.rate(node).per_hour for node in step.moving(done.before))
     often = f"interrupted {max(rates, default=0.0):.3g} times a node-hour"
     return often + (f"; {lost} of {len(owners)} workloads lose state or requests then" if lost else "")
 
 
 def _confidence(step: Step, plan: Plan) -> str:
     """high: usage is measured and every number given; medium: some are defaults; low: usage is described."""
-    stored = {group.name for group in plan.groups if group.is_stored}
-    if not stored.issuperset(step.groups):
+    if any(not group.is_stored for group in plan.groups if group.name in step.groups):
         return "low"
-    own = {*Schedule.model_fields, "on_demand_share", "price_per_gb", "gpus", "gpus_per_pod"}
-    asked = step.keys - own
-    if isinstance(step, Spot | Move) and step.interruptions_per_hour == 0:
-        asked -= {*_CHECKPOINTS}
-    return "high" if asked <= step.model_fields_set else "medium"
+    needed = step.keys - {*Schedule.model_fields, "on_demand_share", "price_per_gb", "gpus", "gpus_per_pod"}
+    if isinstance(step, _OnSpot) and step.interruptions_per_hour == 0:
+        needed -= {*_CHECKPOINTS}
+    return "high" if needed <= step.model_fields_set else "medium"
 
 
 _P = 0.05  # of work waits longer than the 95th percentile
 
 
-def _queues(plan: Plan, stages: Sequence[Stage], context: Context) -> tuple[Rows, ...]:
+def _queues(plan: Plan, start: Stage, end: Stage) -> tuple[Rows, ...]:
     """How full each group's GPUs are and how long work waits for them, before and after, if none are added."""
     lines: list[Line] = []
     for group in plan.groups:
-        before, after = (stages[at].nodes[group.name] for at in (0, -1))
+        before, after = (stage.nodes[group.name] for stage in (start, end))
         most, _ = peak(before, lambda node: node.gpus) if group.is_stored else (0, 0)
         gpus = group.capacity_gpus or math.ceil(most - _ROUNDING)
         if not gpus:
             continue
-        moves = next(
-            (
-                step
-                for step in plan.steps
-                if isinstance(step, Move) and not step.is_cached and group.name in step.groups
-            ),
-            None,
-        )
-        if group.runs_per_day is not None:
-            now, then = (_by_formula(group, steps, before[0], gpus) for steps in ([], plan.steps))
+        steps = [step for step in plan.steps if group.name in step.groups and step.kind != "cache"]
+        if group.runs_per_day:
+            now, then = (_by_formula(group, some, before[0], gpus) for some in ([], steps))
         else:
-            now, then = (_replayed(nodes, gpus, context) for nodes in (before, after))
-        if moves:
-            then = 0.0, moves.wait_minutes or 0.0
-        figures = [_rounded(one) for pair in zip(now, then, strict=True) for one in pair]
-        lines.append((group.name, gpus, *figures))
+            now, then = (_replayed(nodes, gpus, start.context) for nodes in (before, after))
+        if moves := [step for step in steps if isinstance(step, Move)]:
+            then = 0.0, moves[0].wait_minutes or 0.0
+        figures = (now[0], then[0], now[1], then[1])
+        rounded = (round(one, 1) if math.isfinite(one) else None for one in figures)
+        lines.append((group.name, gpus, *rounded))
     note = (
         "If no GPUs are added. Waits of stored work are replayed, first come first served, on as many GPUs as it held at most;"
         " those of described runs follow from M/M/c queues. unknown: work comes faster than it is done."
@@ -879,10 +831,6 @@ def _queues(plan: Plan, stages: Sequence[Stage], context: Context) -> tuple[Rows
         "p95 wait minutes after",
     )
     return Rows.of("Queueing", columns, lines, note)
-
-
-def _rounded(value: float) -> float | None:
-    return round(value, 1) if math.isfinite(value) else None
 
 
 def _replayed(nodes: Nodes, gpus: int, context: Context) -> tuple[float, float]:
@@ -909,9 +857,9 @@ def _by_formula(group: Group, steps: Iterable[Step], node: Node, gpus: int) -> t
     L. Kleinrock, Queueing Systems, vol. 1 (1975), section 3.5.
     """
     each, hours, there = float(group.gpus_per_pod), group.hours_per_run or 0.0, float(gpus)
-    for step in (step for step in steps if group.name in step.groups):
+    for step in steps:
         match step:
-            case Spot() | Move(is_cached=False):
+            case Spot() | Move():
                 kept = step.on_demand_share or 0.0
                 hours *= kept + (1 - kept) * step.factor(node)
             case Rightsize():
@@ -919,7 +867,7 @@ def _by_formula(group: Group, steps: Iterable[Step], node: Node, gpus: int) -> t
             case Share():
                 there *= step.ways if each == 1 else 1
             case Schedule():
-                there *= (step.active_percent or 0) / 100 or (step.active_hours_per_day or 0) / 24
+                there *= step.share
     servers = int(there / each + _ROUNDING)
     offered = (group.runs_per_day or 0.0) * group.pods / 24 * hours  # runs under way on the mean
     if not servers or offered >= servers:
@@ -932,52 +880,51 @@ def _by_formula(group: Group, steps: Iterable[Step], node: Node, gpus: int) -> t
     return offered / servers * 100, wait * 60
 
 
-def _findings(steps: Sequence[tuple[int, Step, Decimal]], twice: int, staying: int) -> Iterator[str]:
-    if staying and any(isinstance(step, Share | Schedule) for _, step, _ in steps):
+def _findings(steps: Sequence[_Done], twice: int) -> Iterator[str]:
+    sharing = [one.step for one in steps if isinstance(one.step, Share)]
+    staying = len(steps[0].before.staying)
+    if staying and (sharing or any(isinstance(one.step, Schedule) for one in steps)):
         yield (
             f"{staying} pods hold parts of nodes, or nodes that are paid in any case: to share or schedule them frees GPUs on "
             "nodes that stay, and saves no cash. gpucost whatif share shows what it frees."
         )
-    for number, step, saving in steps:
-        if saving < 0:
-            yield f"Step {number} ({step}) costs {-saving:,.2f} more than it saves."
+    for one in steps:
+        if one.saving < 0:
+            yield f"Step {one.number} ({one.step}) costs {-one.saving:,.2f} more than it saves."
     if twice:
         yield f"{twice} pods are named by several groups: each counts in the first of them alone."
-    sharing = [step for _, step, _ in steps if isinstance(step, Share)]
     if any(step.utilization_percent is None for step in sharing):
         yield "A step shares GPUs without utilization_percent: as many pods as ways says are taken to fit."
     if sharing:
         yield "Sharing by time slicing keeps nothing apart, and memory is not looked at here: gpucost whatif share does."
 
 
-def _assumptions(plan: Plan, context: Context, start: Stage) -> Iterator[Assumption]:
-    source = "store" if context.period else "default"
+def _assumptions(plan: Plan, start: Stage) -> Iterator[Assumption]:
+    context = start.context
+    source, file = "store" if context.period else "default", context.file
     yield Assumption("always on", context.hours, "hours", source)
-    yield Assumption("what counts per day runs", context.days, "days", context.file if plan.days else source)
+    yield Assumption("what counts per day runs", context.days, "days", file if plan.days else source)
     for group in plan.groups:
         if group.is_stored:
-            named = ", ".join(name for key in _FILTERS for name in getattr(group, key))
-            yield Assumption(f"{group.name}: usage and prices", f"{named}, {context.period}", "", "store")
+            stored = f"{group.scope}, {context.period}"
+            yield Assumption(f"{group.name}: usage and prices", stored, "", "store")
         else:
-            yield Assumption(f"{group.name}: price", group.price_per_gpu_hour, "per GPU-hour", context.file)
-        for key in _OF_ANY:
-            if (value := getattr(group, key)) is not None:
-                yield Assumption(f"{group.name}: {key}", value, "", context.file)
+            yield Assumption(f"{group.name}: price", group.price_per_gpu_hour, "per GPU-hour", file)
+        for key, value in group:
+            if key in _OF_ANY and value is not None:
+                yield Assumption(f"{group.name}: {key}", value, "", file)
     for number, step in enumerate(plan.steps, start=1):
-        name = f"step {number}, {step.change}"
-        for key in type(step).model_fields:
-            value = getattr(step, key)
+        name, given = f"step {number}, {step.change}", step.model_fields_set
+        for key, value in step:
             if key in step.keys and value is not None:
-                yield Assumption(
-                    f"{name}: {key}", value, "", context.file if key in step.model_fields_set else "default"
-                )
-        if isinstance(step, Spot) or (isinstance(step, Move) and not step.is_cached):
-            nodes = [node for group in step.groups for node in start.nodes[group] if step.moves(node)]
-            if step.interruptions_per_hour is None:
-                rates = {rate.source: rate for rate in map(step.rate, nodes)}
-                for rate in rates.values():
-                    yield rate_assumption(rate, f"{name}: interruptions")
-            if step.interruptions_per_hour != 0:
-                for one, key in zip(stated(step.options, *_CHECKPOINTS), _CHECKPOINTS, strict=True):
-                    if key not in step.model_fields_set:
-                        yield replace(one, name=f"{name}: {one.name}")
+                yield Assumption(f"{name}: {key}", value, "", file if key in given else "default")
+        if not isinstance(step, _OnSpot) or step.kind == "cache":
+            continue
+        if step.interruptions_per_hour is None:
+            rates = {rate.source: rate for rate in map(step.rate, step.moving(start))}
+            for rate in rates.values():
+                yield rate_assumption(rate, f"{name}: interruptions")
+        if step.interruptions_per_hour != 0:
+            for one, key in zip(stated(step.options, *_CHECKPOINTS), _CHECKPOINTS, strict=True):
+                if key not in given:
+                    yield replace(one, name=f"{name}: {one.name}")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import reduce
+from itertools import accumulate, chain
 from operator import add
 from typing import Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import Option, OptionGroup
+from gpucost.options import Names, Option, OptionGroup
 from gpucost.periods import Period
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
@@ -63,19 +64,20 @@ class Terms:
 
     def scope(self, use: ReservedUse) -> str:
         """What it covers if it is bought for this usage: an instance type, its family, or all of a provider."""
-        name = "all families" if self.is_wide else use.instance_type
-        if self.kind in FLEXIBLE and not self.is_wide:
+        place, name = use.region, use.instance_type
+        if self.is_wide:
+            place, name = "", "all families"
+        elif self.kind in FLEXIBLE:
             name = family_name(name)
-        words = (use.provider, "" if self.is_wide else use.region, name)
-        return " ".join(word for word in words if word)
+        return " ".join(filter(None, (use.provider, place, name)))
 
     @property
     def length(self) -> str:
         return f"{self.years} year{'s' if self.years > 1 else ''}"
 
     def __str__(self) -> str:
-        words = (self.kind, self.length, self.payment, self.offering)
-        return ", ".join(word.replace("_", " ") for word in words if word)
+        words = filter(None, (self.kind, self.length, self.payment, self.offering))
+        return ", ".join(words).replace("_", " ")
 
 
 # The list price on demand, among the prices of an instance type.
@@ -116,30 +118,28 @@ class Considered(OptionGroup):
     """Which nodes may be committed, on which terms, and at what prices, where they are given."""
 
     commitment_price: Annotated[
-        tuple[str, ...],
+        Names,
         Option(
             "Per hour in --price-per, upfront amortized. TERMS is [KIND:]YEARS[:PAYMENT]; repeatable.",
             "TERMS=MONEY",
         ),
     ] = ()
     commitment_discount: Annotated[
-        tuple[str, ...],
+        Names,
         Option(
             "The same as percent off the price on demand; for all families of the store. Repeatable.",
             "TERMS=PERCENT",
         ),
     ] = ()
     instance_type: Annotated[
-        tuple[str, ...], Option("Only this type; of options, the one that list prices are taken of.", "TYPE")
+        Names, Option("Only this type; of options, the one that list prices are taken of.", "TYPE")
     ] = ()
-    region: Annotated[
-        tuple[str, ...], Option("Only this region; of options, where prices hold.", "NAME")
-    ] = ()
+    region: Annotated[Names, Option("Only this region; of options, where prices hold.", "NAME")] = ()
     term_years: Annotated[
         tuple[int, ...], Option("Only 1 or 3 years. Default: both.", "YEARS", least=1, most=3)
     ] = ()
     payment_option: Annotated[
-        tuple[str, ...], Option("Only no_upfront, partial_upfront, all_upfront or monthly.", "NAME")
+        Names, Option("Only no_upfront, partial_upfront, all_upfront or monthly.", "NAME")
     ] = ()
 
     def __post_init__(self) -> None:
@@ -151,9 +151,16 @@ class Considered(OptionGroup):
                 raise UsageError(f"--payment-option {word} is not known", f"there are {', '.join(PAYMENTS)}")
 
     def allows(self, terms: Terms) -> bool:
-        return (not self.term_years or terms.years in self.term_years) and (
-            not self.payment_option or terms.payment in self.payment_option
+        return (
+            terms.years > 0
+            and (not self.term_years or terms.years in self.term_years)
+            and (not self.payment_option or terms.payment in self.payment_option)
         )
+
+    def includes(self, node: Node) -> bool:
+        """Whether the node is of these types and regions, if some are named."""
+        named = ((self.instance_type, node.instance_type), (self.region, node.region))
+        return all(not names or (name or "").lower() in map(str.lower, names) for names, name in named)
 
 
 ANYTHING = Considered()
@@ -165,7 +172,7 @@ COMMITTABLE = ("on_demand", "unknown")
 
 @record
 class ReservedUse:
-    """Instances of a type in use that no commitment covers yet, their price on demand, and commitments on offer."""
+    """Instances of a type in use that no commitment covers yet, their price on demand, and their list prices."""
 
     instance_type: str
     gpus: float
@@ -208,7 +215,7 @@ def uses_of(
     fleet: Fleet,
     period: Period,
     existing: Existing,
-    offers_of: Callable[[Key], Mapping[Terms, Price]],
+    offers: Mapping[Key, Offers],
     *,
     is_narrowed: bool,
     freed: Mapping[Key, Curve] | None = None,
@@ -229,16 +236,16 @@ def uses_of(
     for (provider, region, name), nodes in sorted(by_type.items()):
         key = provider, region, name.lower()
         spans = list(_uncommitted(fleet, nodes, is_narrowed=is_narrowed))
-        offers = dict(offers_of(key))
-        listed = offers.pop(ON_DEMAND, None)
-        price = _mean_price(nodes) or listed
+        listed = offers.get(key, {})
+        price = _mean_price(nodes) or listed.get(ON_DEMAND)
         if not price or not price.per_node_hour or not spans:
             continue
         curve = counted(spans, period.start_ms, period.end_ms)
-        left = curve.less(existing.covered[key].curve) if key in existing.covered else curve
+        committed = existing.covered.get(key)
+        left = curve.less(committed.curve if committed else None)
         covered = round(curve.node_hours - left.node_hours, 6)
         left = left.less((freed or {}).get(key))
-        uses.append(ReservedUse(name, nodes[0].gpus, price, left, offers, covered, provider, region))
+        uses.append(ReservedUse(name, nodes[0].gpus, price, left, listed, covered, provider, region))
     return tuple(uses)
 
 
@@ -260,14 +267,13 @@ def _uncommitted(
 
 def _mean_price(nodes: Iterable[Node]) -> Price | None:
     """The mean price per hour on demand, without a bill's prices, which may hold commitments; None without any."""
-    time, amount, sources, days = 0, Decimal(0), set(), set()
-    for node in nodes:
-        for price, start, end in node.steps:
-            if price.source not in ("bill", "none") and not price.is_committed and start < end:
-                time += end - start
-                amount += (end - start) * price.per_node_hour
-                sources.add(price.source)
-                days.add(price.as_of or "")
+    time, amount, sources, days = 0, Decimal(0), set(), {""}
+    for price, start, end in chain.from_iterable(node.steps for node in nodes):
+        if price.source not in ("bill", "none") and not price.is_committed:
+            time += end - start
+            amount += (end - start) * price.per_node_hour
+            sources.add(price.source)
+            days.add(price.as_of or "")
     if not amount:
         return None
     return Price(kept(amount / time), ", ".join(sorted(sources)).replace("_", " "), max(days) or None)
@@ -275,16 +281,20 @@ def _mean_price(nodes: Iterable[Node]) -> Price | None:
 
 @record
 class Pool:
-    """`level` nodes of `use` paid around the clock at `committed`, or as much money of a plan; the rest is paid on demand.
+    """`level` nodes of `use` paid around the clock under `terms`, or as much money of a plan; the rest is paid on demand.
 
     A plan or CUD covers `others`, too, each at its own price under it, the largest discount first, as clouds apply them.
     """
 
-    use: ReservedUse
     terms: Terms
-    committed: Price
+    use: ReservedUse
+    others: tuple[ReservedUse, ...]
+    bought_on: date
     level: float = 0
-    others: tuple[ReservedUse, ...] = ()
+
+    @property
+    def committed(self) -> Price:
+        return self.use.offers[self.terms]
 
     @property
     def price(self) -> Decimal:
@@ -299,19 +309,17 @@ class Pool:
     def uses(self) -> list[ReservedUse]:
         return sorted((self.use, *self.others), key=self._ratio)
 
-    def _price_of(self, use: ReservedUse) -> Decimal:
-        return use.offers.get(self.terms, PLAN_MONEY).per_node_hour
-
     def _ratio(self, use: ReservedUse) -> float:
-        return float(self._price_of(use) / use.on_demand.per_node_hour)
+        return float(use.offers[self.terms].per_node_hour / use.on_demand.per_node_hour)
 
-    def _curve(self, uses: Iterable[ReservedUse]) -> Curve:
+    def _curves(self, uses: Iterable[ReservedUse]) -> Iterator[Curve]:
         """Usage in nodes of `use`, by prices under the commitment."""
-        return reduce(add, (use.curve.scaled(float(self._price_of(use) / self.price)) for use in uses))
+        prices = ((use, use.offers[self.terms].per_node_hour) for use in uses)
+        return (use.curve.scaled(float(price / self.price)) for use, price in prices)
 
     @property
     def curve(self) -> Curve:
-        return self._curve(self.uses)
+        return reduce(add, self._curves(self.uses))
 
     @property
     def break_even(self) -> float:
@@ -328,64 +336,72 @@ class Pool:
         return self.hourly_cost * self.terms.years * HOURS_PER_YEAR
 
     @property
+    def hours(self) -> float:
+        """Node-hours of it."""
+        return self.level * self.use.curve.hours
+
+    @property
     def used(self) -> float:
         """Node-hours of it that are in use."""
         return self.curve.used(self.level)
-
-    @property
-    def unused(self) -> float:
-        return self.level * self.use.curve.hours - self.used
 
     @property
     def on_demand_cost(self) -> Decimal:
         """Of its GPU nodes."""
         return total(use.cost for use in self.uses if use.gpus)
 
-    def best_level(self, usage: float = 1.0, price_change: float = 1.0) -> int:
-        """The whole number of nodes that costs least if usage and prices on demand are these parts of today's."""
-        return self.curve.scaled(usage).best_level(self.break_even / price_change)
+    def changed(self, usage: float, price: float = 1.0) -> Pool:
+        """The same commitment if usage and prices on demand are these parts of today's."""
 
-    def safe_level(self, evidence: Evidence, usage: float = 1.0, price_change: float = 1.0) -> float:
-        """The level to advise: whole instances, cents of a savings plan.
+        def edit(use: ReservedUse) -> ReservedUse:
+            per_hour = use.on_demand.per_node_hour * to_decimal(price)
+            on_demand = replace(use.on_demand, per_node_hour=per_hour)
+            return replace(use, curve=use.curve.scaled(usage), on_demand=on_demand)
+
+        return replace(self, use=edit(self.use), others=tuple(map(edit, self.others)))
+
+    def at_safe_level(self, evidence: Evidence) -> Pool:
+        """At the level to advise: whole instances, cents of a savings plan.
 
         Other usage fills a plan, but it makes none larger than the mean use of GPUs.
         """
         step = 0.01 / float(self.price) if self.terms.kind == "savings_plan" else 1.0
-        gpus = self._curve(use for use in self.uses if use.gpus).scaled(usage / step)
-        own, filled = (
-            evidence.safe_level(curve, self.break_even / price_change)
-            for curve in (gpus, self.curve.scaled(usage / step))
-        )
-        return max(own, min(filled, int(gpus.mean))) * step
+        gpus = reduce(add, self._curves(use for use in self.uses if use.gpus)).scaled(1 / step)
+        filled = self.curve.scaled(1 / step)
+        safe, most = (evidence.safe_level(curve, self.break_even) for curve in (gpus, filled))
+        return replace(self, level=max(safe, min(most, int(gpus.mean))) * step)
 
-    def avoided(self, usage: float = 1.0, *, is_of_gpus: bool = False) -> Decimal:
-        """On-demand cost of the usage that the commitment covers, if usage is `usage` of today's."""
+    def avoided(self, *, is_of_gpus: bool = False) -> Decimal:
+        """On-demand cost of the usage that the commitment covers."""
         amount, before = Decimal(0), 0.0
-        for number, use in enumerate(self.uses, 1):
-            now = self._curve(self.uses[:number]).scaled(usage).used(self.level)
+        for use, curve in zip(self.uses, accumulate(self._curves(self.uses)), strict=True):
+            now = curve.used(self.level)
             if use.gpus or not is_of_gpus:
                 hours = to_decimal(round(now - before, 9))
-                amount += hours * self.price * use.on_demand.per_node_hour / self._price_of(use)
+                on_demand, committed = use.on_demand.per_node_hour, use.offers[self.terms].per_node_hour
+                amount += hours * self.price * on_demand / committed
             before = now
         return kept(amount)
 
-    def gain(self, usage: float = 1.0, price_change: float = 1.0) -> Decimal:
+    @property
+    def gain(self) -> Decimal:
         """What the commitment saves over on demand."""
-        paid = self.hourly_cost * to_decimal(self.use.curve.hours)
-        return kept(self.avoided(usage) * to_decimal(price_change) - paid)
+        return kept(self.avoided() - self.hourly_cost * to_decimal(self.use.curve.hours))
 
-    def break_even_on(self, bought_on: date) -> date | None:
+    @property
+    def break_even_on(self) -> date | None:
         """The day on which avoided on-demand cost has reached the obligation, whatever is used later; None beyond the term."""
-        if not self.level or self.gain() < 0:
+        if not self.level or self.gain < 0:
             return None
-        return bought_on + timedelta(
-            hours=float(self.obligation * (1 - self.gain() / self.avoided()) / self.hourly_cost)
-        )
+        hours = self.obligation * (1 - self.gain / self.avoided()) / self.hourly_cost
+        return self.bought_on + timedelta(hours=float(hours))
 
+    @property
     def lasting_share(self) -> float:
         """The share of today's usage at which the commitment costs what on demand would."""
-        return bisected(0.0, 1.0, lambda usage: self.gain(usage) <= 0)
+        return bisected(0.0, 1.0, lambda usage: self.changed(usage).gain <= 0)
 
+    @property
     def payback_months(self) -> float | None:
         """Months until avoided on-demand cost has reached what was paid upfront; None beyond the term."""
         share = self.terms.upfront_share
@@ -445,16 +461,16 @@ def answer(
     """
     pools = _pools(demand, considered, bought_on, stale_after_days)
     advised = _advised(pools)
-    today, best = demand.today, [_record(pool, bought_on) for pool in advised]
+    today, best, options = demand.today, list(map(_record, advised)), list(map(_record, pools))
     regret = [_regret(pool, demand.evidence, *change) for pool in advised for change in CHANGES]
     longer = [pool for pool in pools if not pool.terms.binds_least and pool.level]
     shortest = [pool for pool in pools if pool.terms.binds_least]
     scenario = Position(
-        today.cost - total(pool.gain() for pool in advised),
+        today.cost - total(pool.gain for pool in advised),
         today.currency,
-        round(today.gpu_hours + sum(pool.unused * pool.use.gpus for pool in advised), 6),
-        round(today.node_hours + sum(pool.unused for pool in advised), 6),
-        {"committed_node_hours": round(sum(pool.used + pool.unused for pool in advised), 6)},
+        round(today.gpu_hours + sum((pool.hours - pool.used) * pool.use.gpus for pool in advised), 6),
+        round(today.node_hours + sum(pool.hours - pool.used for pool in advised), 6),
+        {"committed_node_hours": round(sum(pool.hours for pool in advised), 6)},
     )
     eligible = _eligible(demand, advised)
     shown = [(use.instance_type, use.on_demand) for use in demand.uses]
@@ -471,15 +487,15 @@ def answer(
             "obligation": total(pool.obligation for pool in advised),
             "data_days": round(demand.evidence.days, 3),
             "best": best,
-            "options": [_record(pool, bought_on) for pool in pools],
+            "options": options,
             "regret": regret,
             **eligible,
-            "existing_commitments": [asdict(commitment) for commitment in demand.existing.commitments],
+            "existing_commitments": demand.existing.commitments,
             "existing_commitments_known": demand.existing.is_bill_loaded,
             **({name: best[0][name] for name in _FIGURES} if len(best) == 1 else {}),
         },
         assumptions=tuple(_assumptions(demand, pools)),
-        break_even=tuple(_break_even(demand, pools, advised, bought_on)),
+        break_even=tuple(_break_even(demand, pools, advised)),
         time=(
             "No workload waits: committed and on-demand instances are the same machines. A commitment binds for its whole term.",
             "A savings plan or CUD is a price, not capacity: only a capacity reservation keeps instances free for you.",
@@ -489,13 +505,13 @@ def answer(
             *_rows(
                 "commitments",
                 _COLUMNS,
-                [_record(pool, bought_on) for pool in shortest],
+                map(_record, shortest),
                 f"The scenario takes: {levels}." if levels else "The scenario stays on demand.",
             ),
             *_rows(
                 "longer terms and upfront payments",
                 _LONGER_COLUMNS,
-                [_record(pool, bought_on) for pool in longer],
+                map(_record, longer),
                 "They bind longer, and are no part of the saving above.",
             ),
             *_spend(eligible),
@@ -525,14 +541,20 @@ def _pools(demand: Demand, considered: Considered, day: date, most_days: int) ->
     for (_, terms), uses in offered.items():
         smallest, *others = sorted(uses, key=lambda use: (use.offers[terms].per_node_hour, use.instance_type))
         if terms.is_wide and (other := demand.existing.others.get(smallest.provider)):
-            whole = ReservedUse("other usage", 0, other.on_demand, other.curve, provider=smallest.provider)
+            whole = ReservedUse(
+                "other usage",
+                0,
+                other.on_demand,
+                other.curve,
+                {terms: PLAN_MONEY},
+                provider=smallest.provider,
+            )
             others.append(whole)
-        pool = Pool(smallest, terms, smallest.offers[terms], 0, tuple(others))
-        pools.append(replace(pool, level=pool.safe_level(demand.evidence)))
+        pools.append(Pool(terms, smallest, tuple(others), day).at_safe_level(demand.evidence))
 
     return sorted(
         pools,
-        key=lambda pool: (bool(old_prices([("", pool.committed)], day, most_days)), -pool.gain(), pool.terms),
+        key=lambda pool: (bool(old_prices([("", pool.committed)], day, most_days)), -pool.gain, pool.terms),
     )
 
 
@@ -540,13 +562,13 @@ def _advised(pools: Sequence[Pool]) -> list[Pool]:
     """The commitments of the headline: the best of each scope; a wider scope if it saves more than all that it replaces."""
     best: dict[str, Pool] = {}
     for pool in pools:
-        if pool.terms.binds_least and pool.gain() > 0:
+        if pool.terms.binds_least and pool.gain > 0:
             best.setdefault(pool.scope, pool)
     advised: list[Pool] = []
     for pool in sorted(best.values(), key=lambda pool: len(pool.uses)):
         keys = {use.key for use in pool.uses}
         inside = [other for other in advised if any(use.key in keys for use in other.uses)]
-        if pool.gain() > total(other.gain() for other in inside):
+        if pool.gain > total(other.gain for other in inside):
             advised = [other for other in advised if other not in inside] + [pool]
     return advised
 
@@ -570,7 +592,7 @@ def _eligible(demand: Demand, advised: Sequence[Pool]) -> dict[str, Any]:
         "covered_percent_today": covered,
         "covered_percent": covered + total(pool.avoided(is_of_gpus=True) for pool in advised),
         "effective_savings_rate_percent_today": covered - paid,
-        "effective_savings_rate_percent": covered - paid + total(pool.gain() for pool in advised),
+        "effective_savings_rate_percent": covered - paid + total(pool.gain for pool in advised),
     }
     shares = {name: _percent(part, eligible) if is_known else None for name, part in parts.items()}
     return {"eligible_cost": eligible} | shares
@@ -598,8 +620,8 @@ def _level(pool: Pool) -> str:
     return f"{pool.level:,.0f} × {pool.use.instance_type}"
 
 
-def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
-    gain, even, months = pool.gain(), pool.break_even_on(bought_on), pool.payback_months()
+def _record(pool: Pool) -> dict[str, Value]:
+    gain, even, months = pool.gain, pool.break_even_on, pool.payback_months
     return {
         "family": pool.scope,
         "commitment": str(pool.terms),
@@ -619,7 +641,7 @@ def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
         "saving": gain,
         "saving_percent": _percent(gain, pool.on_demand_cost),
         "coverage_percent": _percent(pool.used, pool.curve.node_hours),
-        "utilization_percent": _percent(pool.used, pool.used + pool.unused),
+        "utilization_percent": _percent(pool.used, pool.hours),
         "break_even_utilization_percent": round(pool.break_even * 100, 6),
         "break_even_date": even.isoformat() if even else None,
         "upfront_payment": pool.obligation * pool.terms.upfront_share,
@@ -629,17 +651,16 @@ def _record(pool: Pool, bought_on: date) -> dict[str, Value]:
 
 def _regret(pool: Pool, evidence: Evidence, usage_percent: int, price_percent: int) -> dict[str, Value]:
     """The cost with the commitment after usage or the list price changed, the cost of the best level then, and the advice."""
-    change = 1 + usage_percent / 100, 1 + price_percent / 100
-    alone = pool.on_demand_cost * to_decimal(change[0]) * to_decimal(change[1])
-    held = pool.gain(*change)
-    most = max(held, replace(pool, level=pool.best_level(*change)).gain(*change))
+    then = pool.changed(1 + usage_percent / 100, 1 + price_percent / 100)
+    alone, held = then.on_demand_cost, then.gain
+    most = max(held, replace(then, level=then.curve.best_level(then.break_even)).gain)
     amounts = {
         "cost": alone - held,
         "on_demand_cost": alone,
         "still_saves": held,
         "best_cost": alone - most,
         "regret": most - held,
-        "advised_per_hour": replace(pool, level=pool.safe_level(evidence, *change)).hourly_cost,
+        "advised_per_hour": then.at_safe_level(evidence).hourly_cost,
     }
     return {
         "family": pool.scope,
@@ -665,9 +686,7 @@ def _assumptions(demand: Demand, pools: Sequence[Pool]) -> Iterator[Assumption]:
         yield Assumption("partial upfront", 50, "% of the term's price", "default")
 
 
-def _break_even(
-    demand: Demand, pools: Sequence[Pool], advised: Sequence[Pool], bought_on: date
-) -> Iterator[str]:
+def _break_even(demand: Demand, pools: Sequence[Pool], advised: Sequence[Pool]) -> Iterator[str]:
     if demand.evidence.shortage:
         yield demand.evidence.shortage
     elif not any(pool.terms.binds_least for pool in pools):
@@ -682,8 +701,8 @@ def _break_even(
         yield (
             f"{pool.scope}: {pool.obligation:,.2f} is owed over {pool.terms.length}, used or not; a committed instance pays for"
             f" itself from {pool.break_even * 100:.1f} % of its hours in use on; all of them together until usage falls by"
-            f" {(1 - pool.lasting_share()) * 100:.1f} %; bought on {bought_on}, they have paid for themselves on"
-            f" {pool.break_even_on(bought_on)}, even without any later use"
+            f" {(1 - pool.lasting_share) * 100:.1f} %; bought on {pool.bought_on}, they have paid for themselves on"
+            f" {pool.break_even_on}, even without any later use"
         )
 
 

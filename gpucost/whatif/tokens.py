@@ -47,7 +47,7 @@ class Tokens:
     @property
     def peak(self) -> float:
         """Work of the busiest hour. Raises UsageError without a peak factor."""
-        if self.peak_factor is None:
+        if not self.peak_factor:
             raise UsageError("--peak-factor is missing", "3, or 1 if all hours are alike")
         return self.work / self.hours * self.peak_factor
 

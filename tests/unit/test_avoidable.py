@@ -15,7 +15,7 @@ from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments, Cover, Held, w
 from gpucost.whatif.covered import NO_KEY, Covered, Existing, read_commitments, read_covers, read_evidence
 from gpucost.whatif.curve import Curve, Evidence, counted
 from gpucost.whatif.fleet import Fleet, Node, Price
-from gpucost.whatif.reserve import ON_DEMAND, ReservedUse, Terms, uses_of
+from gpucost.whatif.reserve import ANYTHING, ON_DEMAND, ReservedUse, Terms, uses_of
 from tests.text_tables import named_rows, text_rows
 from tests.unit.billed import bill, covered
 from tests.unit.whatif_costs import fleet, shown
@@ -170,7 +170,7 @@ def used_nodes(rows: str, existing: Existing = NONE, **more: Any) -> ReservedUse
     offers = {ON_DEMAND: Price(D(11), "catalog"), ONE_YEAR: Price(D(6), "catalog")}
     pods = fleet("name | hours", "node | gpus | hours | workload\nn0 | 4 | 0-24 | Job/a", START).pods
     given = {"is_narrowed": False} | more
-    (one,) = uses_of(Fleet(there.nodes, pods), DAY, existing, lambda _: offers, **given)
+    (one,) = uses_of(Fleet(there.nodes, pods), DAY, existing, {KEY: offers}, **given)
     return one
 
 
@@ -190,7 +190,11 @@ def test_usage_is_on_demand_and_what_the_bill_covers_counts_first(
     rows = [f"n{at} | 0-{kinds[kind]} | 10, 2 committed from 6 | {kind}" for at, kind in enumerate(kinds)]
     existing = Existing(True, (), spanning(0, 24, part)) if part else NONE
     one = used_nodes("\n".join(rows), existing, is_narrowed=is_narrowed)
-    assert (one.key, one.on_demand.per_node_hour, set(one.offers)) == (KEY, 10, {ONE_YEAR})
+    assert (one.key, one.on_demand.per_node_hour, set(filter(ANYTHING.allows, one.offers))) == (
+        KEY,
+        10,
+        {ONE_YEAR},
+    )
     assert shown(one.curve.node_hours, one.covered_hours) == shown(hours, 12 - hours if part else 0)
 
 

@@ -193,7 +193,7 @@ def october(demo: Config) -> Fleet:
 def test_commitments(demo: Config) -> None:
     answer = promised(demo, "reserve")
     nodes = [node for node in october(demo).nodes if node.capacity_type == "on_demand"]
-    covered = StoredCommitments(demo, Store(demo.store), OCTOBER).existing.covered
+    covered = StoredCommitments(demo, Store(demo.store), OCTOBER).bill[1].covered
     assert any(one.curve.node_hours for one in covered.values()), "the bill has commitments"
     saved = least = most = 0.0
     for best in answer["best"]:

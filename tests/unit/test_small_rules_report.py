@@ -183,7 +183,7 @@ def test_two_answers_are_compared_by_every_figure_and_by_assumptions_that_differ
         hours = {"name": "hours", "value": 730, "unit": "hours"}
         return {
             "today": {"cost": today, "currency": "USD", "is_whole": True}, "scenario": {"cost": 6, "more": {"nodes": nodes}},
-            "saving": today - 6, "period": "October", "title": title, "ranges": {"low": 1},
+            "saving": today - 6, "period": "October", "title": title, "ranges": [{"low": 1}],
             "assumptions": [hours, {"name": "rate", "value": rate, "unit": ""}],
         } | more  # fmt: skip
 

@@ -334,7 +334,7 @@ def test_list_prices_have_the_discounts_of_nodes(tmp_path: Path, monkeypatch: py
     def prices(discounts: str) -> dict[str, Decimal]:
         rules = [{"percent": 30} | rule for rule in json.loads(discounts)]
         config = Config(store=store.path, prices=Prices.model_validate({"discounts": rules}))
-        offers = StoredCommitments(config, store, PERIOD).offers_of(("aws", "us-east-1", "g4dn.xlarge"))
+        offers = StoredCommitments(config, store, PERIOD).offers["aws", "us-east-1", "g4dn.xlarge"]
         return {terms.kind: price.per_node_hour for terms, price in offers.items()}
 
     before = prices("[]")

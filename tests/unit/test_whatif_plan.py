@@ -32,7 +32,6 @@ from gpucost.whatif.plan import (
     Spot,
     Stage,
     Step,
-    _paid,
     answer,
     read_plan,
 )
@@ -278,8 +277,8 @@ def test_a_commitment_counts_no_gpu_hour_twice(pods: list[tuple[int, int, int]],
         Node(str(at), g, a * H, (a + n) * H, (Price(Decimal(g), "plan"),))
         for at, (g, a, n) in enumerate(pods)
     ]
-    stage = Stage({"g": nodes}, {}, (Commitment(("g",), frozenset({(None, None)}), gpus, Decimal("0.5")),))
-    paid = _paid(stage, Context("USD", {}, hours=200.0))["g"]
+    commitment = Commitment(("g",), frozenset({(None, None)}), gpus, Decimal("0.5"))
+    paid = Stage(Context("USD", {}, hours=200.0), {"g": nodes}, {}, (commitment,)).paid["g"]
     hours = {
         kind: sum(node.hours * node.gpus for node in paid if node.capacity_type == kind)
         for kind in ("reserved", "on_demand")

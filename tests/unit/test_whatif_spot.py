@@ -345,5 +345,6 @@ def test_what_is_not_priced_does_not_move_and_is_no_offer() -> None:
     # commitments fall back on the list price
     price, period = Price(Decimal(32), "catalog"), Period(from_ms(0), from_ms(10 * HOUR))
     terms = {Terms("on_demand", 0, ""): price}
-    (use,) = uses_of(unknown, period, Existing(False), lambda _: terms, is_narrowed=False)
+    offers_of = {("aws", "us-east-1", "p4d.24xlarge"): terms}
+    (use,) = uses_of(unknown, period, Existing(False), offers_of, is_narrowed=False)
     assert use.on_demand == price

@@ -9,9 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import argument
-from gpucost.price.listing import price_of_region
+from gpucost.periods import Period
+from gpucost.price.listing import ListedPrice, price_of_region
+from gpucost.price.onprem import Tco
 from gpucost.questions.prices.tco import OwnNode, own_node
 from gpucost.questions.whatif.prices import list_prices, price, source_of
 from gpucost.questions.whatif.request import WhatIfRequest
@@ -23,9 +26,9 @@ from gpucost.whatif.avoidable import Key
 from gpucost.whatif.buy import DescribedCloud, Own, Purchase
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.covered import Existing
-from gpucost.whatif.curve import Evidence, described_curve
+from gpucost.whatif.curve import Curve, Evidence, described_curve
 from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal, total
-from gpucost.whatif.fleet import Price
+from gpucost.whatif.fleet import Price, Usage
 from gpucost.whatif.reserve import (
     ANYTHING,
     ON_DEMAND,
@@ -38,13 +41,7 @@ from gpucost.whatif.reserve import (
 )
 
 if TYPE_CHECKING:
-    from gpucost.config.model import Config
-    from gpucost.periods import Period
-    from gpucost.price.listing import ListedPrice
-    from gpucost.price.onprem import Tco
     from gpucost.store.connection import Store
-    from gpucost.whatif.curve import Curve
-    from gpucost.whatif.fleet import Usage
 
 # Parts of the price that are paid on the first day; the others as the node runs.
 _UPFRONT_PARTS = ("depreciation", "network")
@@ -87,7 +84,7 @@ def whatif_buy(
         use = Assumption("usage", period, "nodes by hour", "option")
     else:
         usage, period = request.usage(), request.period_name
-        if inputs.gpu_model is None:
+        if not inputs.gpu_model:
             raise UsageError(
                 "--gpu-model is missing: which nodes of the store could be own ones",
                 "or describe them: --nodes",
@@ -134,21 +131,17 @@ class GivenOffers(NamedTuple):
     discounts: dict[Terms, Decimal]
     per: PricePer
 
-    def of(self, gpus: float, on_demand: Price) -> Offers:
-        """Of nodes with so many GPUs, at that price on demand."""
+    def over(self, use: ReservedUse) -> ReservedUse:
+        """The same with these commitments to choose from; those listed where none is given."""
         offers = {
             terms: Price(
-                on_demand.per_node_hour * (100 - percent) / 100, f"option: {percent} % off on demand"
+                use.on_demand.per_node_hour * (100 - percent) / 100, f"option: {percent} % off on demand"
             )
             for terms, percent in self.discounts.items()
         }
-        return offers | {
-            terms: Price(node_price(price, self.per, gpus), "option") for terms, price in self.prices.items()
-        }
-
-    def over(self, use: ReservedUse) -> ReservedUse:
-        """The same with these commitments to choose from; those listed where none is given."""
-        return replace(use, offers=self.of(use.gpus, use.on_demand) or use.offers)
+        for terms, money in self.prices.items():
+            offers[terms] = Price(node_price(money, self.per, use.gpus), "option")
+        return replace(use, offers=offers or use.offers)
 
 
 # without options of commitments: what is listed of all terms
@@ -176,17 +169,12 @@ class ListedType(NamedTuple):
     gpus: float | None
     prices: Offers
 
-    @property
-    def offers(self) -> Offers:
-        """Of commitments."""
-        return {terms: price for terms, price in self.prices.items() if terms.years}
-
     def given_or_listed(self, price: Decimal | None, per: PricePer, gpus: float) -> Price:
         """The price on demand of so many GPUs: an option's, otherwise the list price. Raises UsageError without either."""
-        if price is not None:
+        if price:
             return Price(node_price(price, per, gpus), "option")
         listed = self.prices.get(ON_DEMAND)
-        if listed is None:
+        if not listed:
             raise UsageError(
                 "the price on demand is missing",
                 "--on-demand-price, or --instance-type and --region of list prices",
@@ -238,31 +226,21 @@ class StoredCommitments:
         self.settings, self.store, self.period = settings, store, period
 
     @cached_property
-    def _types(self) -> list[str]:
+    def bill(self) -> tuple[list[str], Existing, Evidence]:
+        """The store's instance types, their commitments, and how much of the period was collected."""
+        period = self.period
         with self.store.read() as con:
-            return covered.read_types(con)
+            types = covered.read_types(con)
+            existing = covered.read_commitments(con, period.start_ms, period.end_ms, types)
+            return types, existing, covered.read_evidence(con, period)
 
     @cached_property
-    def existing(self) -> Existing:
-        with self.store.read() as con:
-            return covered.read_commitments(con, self.period.start_ms, self.period.end_ms, self._types)
-
-    @cached_property
-    def evidence(self) -> Evidence:
-        with self.store.read() as con:
-            return covered.read_evidence(con, self.period)
-
-    @cached_property
-    def _offers(self) -> dict[Key, dict[Terms, Price]]:
-        """List prices less discounts."""
+    def offers(self) -> Mapping[Key, Offers]:
+        """List prices less discounts by instance type and region, on demand and of commitments."""
         with list_prices(self.settings) as listed:
-            rows = listed(self._types, purchase_options=_PURCHASE_OPTIONS)
+            rows = listed(self.bill[0], purchase_options=_PURCHASE_OPTIONS)
         places = grouped(((row.provider, row.region or "", row.instance_type.lower()), row) for row in rows)
         return {key: _prices(several) for key, several in places.items()}
-
-    def offers_of(self, key: Key) -> Offers:
-        """The list prices of an instance type in a region, on demand and of commitments."""
-        return self._offers.get(key, {})
 
 
 def stored_demand(
@@ -273,31 +251,18 @@ def stored_demand(
     freed: Mapping[Key, Curve] | None = None,
 ) -> Demand:
     """What of the store's usage may be committed. `freed`: nodes that findings take away, by hours of the period."""
-    names, places = (
-        {name.lower() for name in several} for several in (considered.instance_type, considered.region)
-    )
-    narrow = usage
-    if names or places:
-        fleet = usage.fleet.only(
-            lambda node: (
-                (not names or (node.instance_type or "").lower() in names)
-                and (not places or (node.region or "").lower() in places)
-            )
-        )
-        narrow = usage._replace(fleet=fleet, reported=None)
+    _, existing, evidence = known.bill
+    is_part, narrow = bool(considered.instance_type or considered.region), usage
+    if is_part:
+        narrow = usage._replace(fleet=usage.fleet.only(considered.includes), reported=None)
     uses = reserve.uses_of(
-        narrow.fleet,
-        known.period,
-        known.existing,
-        known.offers_of,
-        is_narrowed=usage.is_narrowed,
-        freed=freed,
+        narrow.fleet, known.period, existing, known.offers, is_narrowed=usage.is_narrowed, freed=freed
     )
     if not uses:
         seen = {node.instance_type or "?" for node in usage.fleet.nodes if node.capacity_type != "spot"}
         raise GpucostError(
             f"{usage.scope_name} used no priced node on demand in {usage.period_name}"
-            + (" that --instance-type and --region name" if names or places else ""),
+            + (" that --instance-type and --region name" if is_part else ""),
             f"on demand were {', '.join(sorted(seen))}; what the price book prices under a commitment is committed already"
             if seen
             else "spot nodes are not committed to; whatif spot compares them",
@@ -311,13 +276,13 @@ def stored_demand(
     hours = round(uses[0].curve.hours, 3)
     return Demand(
         tuple(map(given.over, uses)),
-        known.existing,
-        known.evidence,
+        existing,
+        evidence,
         today_of(narrow, fleet_costs(narrow.fleet), is_held=usage.is_narrowed),
         (
             Assumption("usage", usage.scope_name, "on-demand nodes by hour", "store", usage.period_name),
             Assumption("hours of the period", hours, "h; not collected ones count as unused", "store"),
-            Assumption("days of data", round(known.evidence.days, 1), "days", "store"),
+            Assumption("days of data", round(evidence.days, 1), "days", "store"),
         ),
     )
 
@@ -372,7 +337,7 @@ def _described_demand(
     gpus = float(described.gpus or listed.gpus or GPUS_PER_NODE)
     on_demand = listed.given_or_listed(described.on_demand_price, described.price_per, gpus)
     use = ReservedUse(
-        kind or "nodes", gpus, on_demand, curve, listed.offers, provider=listed.provider, region=place
+        kind or "nodes", gpus, on_demand, curve, listed.prices, provider=listed.provider, region=place
     )
     hours = curve.node_hours
     today = Position(use.cost, request.settings.currency, round(hours * gpus, 6), round(hours, 6))

@@ -12,6 +12,7 @@ from gpucost.questions.request import Request
 from gpucost.questions.whatif.request import saved_answers
 from gpucost.questions.whatif.view import capitalized
 from gpucost.render.view import Document, Table, Texts, figure, text
+from gpucost.whatif.compare import compare, read_answer
 
 
 def whatif_compare(
@@ -28,8 +29,6 @@ def whatif_compare(
       gpucost whatif compare thirty sixty
       gpucost whatif compare thirty other.json --format json
     """
-    from gpucost.whatif.compare import compare, read_answer
-
     folder = saved_answers(request.configured)
     comparison = compare((first, second), (read_answer(first, folder), read_answer(second, folder)))
     rows = [(figure, *values.values()) for figure, values in comparison["figures"].items()]

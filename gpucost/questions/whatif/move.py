@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Names
 from gpucost.periods import MS_PER_HOUR
+from gpucost.price.listing import ListedPrice
 from gpucost.questions.whatif.prices import ListPrices, list_prices, price, source_of
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.records import grouped
@@ -15,12 +16,9 @@ from gpucost.whatif import downloads, move
 from gpucost.whatif.answer import Answer, Assumption, today_of
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.downloads import DescribedStarts, Downloads, Transfer
-from gpucost.whatif.flags import GPUS_PER_NODE, node_price, to_decimal
+from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, to_decimal
+from gpucost.whatif.fleet import Fleet
 from gpucost.whatif.move import DescribedWork, Kind, Moving, Place, Work
-
-if TYPE_CHECKING:
-    from gpucost.price.listing import ListedPrice
-    from gpucost.whatif.fleet import Fleet
 
 
 def whatif_move(
@@ -47,7 +45,7 @@ def whatif_move(
       gpucost whatif move --gb-per-start 100 --nodes 50 --days 30 --price-per-gb 0.09
       gpucost whatif move --gb-per-start 15 --month 2026-10 --same-data namespace
     """
-    is_of_data = transfer.gb_per_start is not None
+    is_of_data = bool(transfer.gb_per_start)
     of_places = [*flags_of(described, but=("nodes",)), *flags_of(moving)]
     others = of_places if is_of_data else [*flags_of(starts), *flags_of(transfer)]
     if others:
@@ -77,11 +75,11 @@ def _downloads(
     request: WhatIfRequest, described: DescribedWork, starts: DescribedStarts, transfer: Transfer
 ) -> Answer:
     """A cache for described starts, or those of the store's pods."""
-    if described.nodes is not None and starts.starts_per_day is not None:
+    if described.nodes and starts.starts_per_day:
         raise UsageError("--nodes and --starts-per-day both name the starts", "leave out one of them")
     if request.is_described(described) or request.is_described(starts):
         per_day = starts.starts_per_day or described.nodes
-        if per_day is None:
+        if not per_day:
             raise UsageError("the number of starts is missing", "--starts-per-day or --nodes")
         sets, period = [Downloads("the described starts", per_day * starts.days)], f"{starts.days} days"
         hours, source = 24.0 * starts.days, "option: each node once a day" if described.nodes else "option"
@@ -99,26 +97,21 @@ def _downloads(
     return downloads.answer(sets, transfer, use, hours=hours, currency=currency, period=period)
 
 
-def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, ...]) -> Work:
+def _described(given: DescribedWork, listed: ListPrices, providers: Names) -> Work:
     """The work that options describe, and its places. Raises UsageError if a price or a place is missing."""
-    size, model, primary = (
-        float(given.gpus or GPUS_PER_NODE),
-        given.gpu_model,
-        Place("", "", Decimal(0), "option"),
-    )
-    if given.instance_type is not None:
+    size, model = float(given.gpus or GPUS_PER_NODE), given.gpu_model
+    primary = Place("", "", Decimal(0), "option")
+    if given.instance_type:
         row = _primary(listed, given.instance_type, given.region)
         primary, model, size = _place(row), model or row.gpu_model, float(given.gpus or row.gpu_count or 1)
-    elif given.region is not None:
+    elif given.region:
         raise UsageError("--region needs --instance-type", "as in --instance-type a2-highgpu-8g")
+    # of --price-per for a GPU
+    gpus = 1 if given.price_per is PricePer.gpu else to_decimal(size)
 
-    def per_gpu(amount: Decimal) -> Decimal:
-        """Money of --price-per for a GPU."""
-        return node_price(amount, given.price_per, size) / to_decimal(size)
-
-    others = [] if model is None else _of_model(listed, model, size, providers)
-    if given.spot_price is not None:
-        primary = Place(primary.provider, primary.region, per_gpu(given.spot_price), "option")
+    others = _of_model(listed, model, size, providers) if model else []
+    if given.spot_price:
+        primary = Place(primary.provider, primary.region, given.spot_price / gpus, "option")
     if not primary.price_per_gpu_hour:
         raise UsageError(
             "the primary's spot price is missing", "--spot-price, or --instance-type and --region"
@@ -129,7 +122,7 @@ def _described(given: DescribedWork, listed: ListPrices, providers: tuple[str, .
         if not name.strip():
             raise UsageError(f"--place {text}: invalid, not NAME=MONEY", '--place "gcp us-east1=7.10"')
         provider, _, region = name.strip().partition(" ")
-        places.append(Place(provider, region, per_gpu(price("--place", text, value)), "option"))
+        places.append(Place(provider, region, price("--place", text, value) / gpus, "option"))
     if not places:
         raise UsageError(
             "there is no place to compare with", "--gpu-model, --instance-type or --place NAME=MONEY"
@@ -157,19 +150,17 @@ def _place(row: ListedPrice) -> Place:
     return Place(row.provider, region, per_gpu, *source, row.zone or "", row.instance_type, row.is_stale)
 
 
-def _of_model(
-    listed: ListPrices, gpu_model: str, gpus: float, providers: tuple[str, ...] = ()
-) -> list[Place]:
+def _of_model(listed: ListPrices, gpu_model: str, gpus: float, providers: Names = ()) -> list[Place]:
     """The cheapest place of each region that has instances with at least so many of these GPUs."""
     cheapest: dict[tuple[str, str | None], Place] = {}
     for row in listed(gpu_model, purchase_options=("spot",), providers=providers):
-        if row.gpu_count is not None and row.gpu_count >= gpus:
+        if row.gpu_count and row.gpu_count >= gpus:
             cheapest.setdefault((row.provider, row.region), _place(row))
     return list(cheapest.values())
 
 
 def _places_of_fleet(
-    listed: ListPrices, fleet: Fleet, providers: tuple[str, ...]
+    listed: ListPrices, fleet: Fleet, providers: Names
 ) -> tuple[dict[Kind, Place], dict[str, list[Place]]]:
     """The primaries' spot prices by provider, region and GPU model, and every place of these models."""
     nodes = fleet.by_name

@@ -27,22 +27,15 @@ def whatif_plan(
       gpucost whatif plan plan.toml --format markdown -o plan.md
       gpucost whatif plan plan.toml --save october
     """
-    if file is None:
+    if not file:
         raise UsageError(
             "no plan is named", "gpucost whatif plan --example > plan.toml makes one to start from"
         )
-    from gpucost.whatif.fleet import Scope
     from gpucost.whatif.plan import Context, answer, read_plan
 
     plan = read_plan(file)
     context = Context(request.settings.currency, {}, file=str(file))
-    fleets = {
-        group.name: request.usage(
-            Scope(*map(tuple, (group.teams, group.namespaces, group.workloads, group.clusters)))
-        ).fleet
-        for group in plan.groups
-        if group.is_stored
-    }
+    fleets = {group.name: request.usage(group.scope).fleet for group in plan.groups if group.is_stored}
     if fleets:
         start = request.period.start_ms
         hours = (request.period.end_ms - start) / MS_PER_HOUR

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
+from gpucost.config.model import Config
 from gpucost.errors import UsageError
-from gpucost.options import Option, OptionGroup, number
+from gpucost.options import Names, Option, OptionGroup, number
+from gpucost.price.discounts import discounted
+from gpucost.price.fx import rates
+from gpucost.price.listing import ListedPrice, PriceQuery, listing, prices_of
+from gpucost.price.tokens import near_models, token_price
 from gpucost.questions.request import store_or_empty
 from gpucost.records import record
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.flags import DEAREST, kept, to_decimal
-
-if TYPE_CHECKING:
-    from gpucost.config.model import Config
-    from gpucost.price.listing import ListedPrice
 
 
 def price(flag: str, text: str, price: str, most: int | None = None) -> Decimal:
@@ -30,17 +31,14 @@ def price(flag: str, text: str, price: str, most: int | None = None) -> Decimal:
 
 # Prices of an instance type or GPU model in every region, cheapest GPU-hour first; in the config's currency alone. Raises
 # GpucostError where the name means nothing (it offers near ones) or nothing is known of it.
-ListPrices = Callable[..., "list[ListedPrice]"]
+ListPrices = Callable[..., list[ListedPrice]]
 
 
 @contextmanager
 def list_prices(settings: Config) -> Iterator[ListPrices]:
     """List prices less discounts, with those of the store where there is one: the catalog answers without."""
-    from gpucost.price.discounts import discounted
-    from gpucost.price.fx import rates
-    from gpucost.price.listing import PriceQuery, listing, prices_of
 
-    def listed(name: str | list[str] | None, **which: tuple[str, ...]) -> list[ListedPrice]:
+    def listed(name: str | list[str] | None, **which: Names) -> list[ListedPrice]:
         """Those of `purchase_options`, `providers` and `regions`; of all instance types without a name."""
         now = datetime.now(settings.tz)
         query = PriceQuery(
@@ -106,8 +104,11 @@ class ApiPrice(NamedTuple):
 
     def assumptions(self) -> list[Assumption]:
         """The three prices."""
-        prices = {"prompt tokens": self.input, "cached prompt tokens": self.cached}
-        prices |= {"generated tokens": self.output}
+        prices = {
+            "prompt tokens": self.input,
+            "cached prompt tokens": self.cached,
+            "generated tokens": self.output,
+        }
         return [
             Assumption(f"{self.name}: {kind}", price, "money per million", self.source, self.as_of)
             for kind, price in prices.items()
@@ -116,9 +117,6 @@ class ApiPrice(NamedTuple):
 
 def api_price(settings: Config, offer: ApiOffer, models: Sequence[str], day: date) -> ApiPrice:
     """The prices that options give, otherwise the list's. Raises UsageError if neither has one."""
-    from gpucost.price.fx import rates
-    from gpucost.price.tokens import near_models, token_price
-
     prompt, output = offer.input_price_per_million, offer.output_price_per_million
     cached = offer.cached_input_price_per_million
     named = [offer.api_model, offer.model if "*" not in (offer.model or "") else None]

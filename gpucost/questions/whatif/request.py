@@ -6,23 +6,24 @@ import functools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from gpucost import pipeline
+from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option, PeriodOptions, Selection, flag_of, options_in
+from gpucost.periods import Period, month_period, name_of
 from gpucost.questions.request import Request
+from gpucost.questions.whatif.view import document
+from gpucost.render.view import Document
+from gpucost.whatif.answer import Answer
+from gpucost.whatif.avoidable import Commitments
+from gpucost.whatif.covered import read_covers
+from gpucost.whatif.fleet import Scope, Usage, read_stored
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
-    from gpucost.periods import Period
-    from gpucost.render.view import Document
-    from gpucost.whatif.answer import Answer
-    from gpucost.whatif.avoidable import Commitments
-    from gpucost.whatif.fleet import Scope, Usage
 
 T = TypeVar("T")
 # The options that say whose usage it is.
@@ -48,12 +49,10 @@ class PatternSelection(Selection):
 class PlanRequest(PeriodOptions, Request):
     """What-ifs over groups of workloads that a plan names. The period is the named one, or the last complete local month."""
 
-    _noted: set[tuple[str, ...]] = field(default_factory=set)
+    _noted: set[Names] = field(default_factory=set)
 
     @functools.cached_property
     def chosen(self) -> tuple[Period, str, str | None]:
-        from gpucost.periods import month_period, name_of
-
         last_month = month_period(self.today.replace(day=1) - timedelta(days=1), self.tz)
         return *(self.named_period or (last_month, name_of(last_month, self.tz))), None
 
@@ -64,8 +63,6 @@ class PlanRequest(PeriodOptions, Request):
     @property
     def scope(self) -> Scope:
         """Whose usage is asked for: everybody's."""
-        from gpucost.whatif.fleet import Scope
-
         return Scope()
 
     @property
@@ -76,15 +73,11 @@ class PlanRequest(PeriodOptions, Request):
 
     def read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
         """What `read` makes of the store once it is attributed."""
-        from gpucost import pipeline
-
         return pipeline.read_attributed(self.settings, self.store, read)
 
     @functools.cached_property
     def commitments(self) -> Commitments:
         """What commitments of the bill cover in the period, whatever the scope."""
-        from gpucost.whatif.covered import read_covers
-
         return self.read(lambda con: read_covers(con, self.period, self.settings.currency))
 
     def usage(self, scope: Scope | None = None) -> Usage:
@@ -92,8 +85,6 @@ class PlanRequest(PeriodOptions, Request):
 
         Raises UsageError for a period that cannot be read, GpucostError where nothing was used by whom the options name.
         """
-        from gpucost.whatif.fleet import Usage, read_stored
-
         scope, period = scope or self.scope, self.period
         stored = self.read(lambda con: read_stored(con, period, scope))
         fleet = self.commitments.marked(stored.fleet)
@@ -121,8 +112,6 @@ class PlanRequest(PeriodOptions, Request):
 
     def finish(self, answer: Answer) -> Document:
         """The answer as a document with this period."""
-        from gpucost.questions.whatif.view import document
-
         return document(answer)
 
 
@@ -133,8 +122,6 @@ class WhatIfRequest(PatternSelection, PlanRequest):
     @property
     def scope(self) -> Scope:
         """Whose usage is asked for."""
-        from gpucost.whatif.fleet import Scope
-
         return Scope(self.teams, self.namespaces, self.workloads, self.clusters)
 
     def is_described(

@@ -10,6 +10,7 @@ from typing import Any
 from gpucost import pipeline
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR
+from gpucost.questions.report.api_cost import bought
 from gpucost.questions.units.query import UnitQuery
 from gpucost.questions.units.serving import full_gpu, token_hours
 from gpucost.questions.whatif.commitments import listed_type
@@ -43,17 +44,16 @@ def whatif_tokens(
       gpucost whatif tokens --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 --model gpt-4o \\
         --instance-type p5.48xlarge --region us-east-1 --gpus-per-replica 2 --replica-tokens-per-second 9000
     """
-    of_period = replicas.throughput_of is None
-    is_described = request.is_described(described, but=("peak_factor",), of_period=of_period)
+    is_described = request.is_described(described, but=("peak_factor",), of_period=not replicas.throughput_of)
     if flags_of(replicas):
-        if own.nodes is not None:
+        if own.nodes:
             raise UsageError("--nodes serve today, replicas in the scenario", "leave out --nodes")
         of_tokens = _described if is_described else _billed
         purchase, node = of_tokens(request, offer, described), _node(request, own)
         answer = serve(purchase, node, replicas, *_throughput(request, replicas, purchase.tokens))
     elif is_described or request.is_described(own):
         purchase, node = _described(request, offer, described), _node(request, own)
-        if own.nodes is None:
+        if not own.nodes:
             raise UsageError("what serves the tokens is missing", "--nodes, or --replica-tokens-per-second")
         priced_node = priced(node.name, node.price, "money per node-hour")
         purchase = replace(purchase, assumptions=(*purchase.assumptions, priced_node))
@@ -87,30 +87,26 @@ def _described(request: WhatIfRequest, offer: ApiOffer, described: DescribedToke
 
 def _billed(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens) -> Purchase:
     """Bought tokens of the bills, at what they cost."""
-    from gpucost.questions.report.api_cost import bought
-
     if options := flags_of(offer, but=("model",)):
         raise UsageError(f"{options[0]}: bills have prices of tokens", f"leave out {options[0]}")
     settings, period, name = request.settings, request.period, request.period_name
-    if given := next(
-        (flag for flag in ("namespace", "workload", "cluster") if getattr(request, f"{flag}s")), None
-    ):
-        raise UsageError(
-            f"--{given} does not narrow bought tokens: bills do not name it", f"leave out --{given}"
-        )
+    for given in ("namespace", "workload", "cluster"):
+        if getattr(request, f"{given}s"):
+            raise UsageError(
+                f"--{given} does not narrow bought tokens: bills do not name it", f"leave out --{given}"
+            )
     found = request.read(lambda con: bought(con, settings, _query(request, request.scope))) or ()
     rows = [one for one in found if _is_of(one.model, offer) and one.cost.prompt_tokens is not None]
-    costs, models = [one.cost for one in rows], ", ".join(sorted({one.model or "unknown" for one in rows}))
-    prompts, cached = (
-        sum(getattr(cost, name) or 0 for cost in costs) for name in ("prompt_tokens", "cached_tokens")
+    models = ", ".join(sorted({one.model or "unknown" for one in rows}))
+    prompts, cached, generated = (
+        sum(getattr(one.cost, name) or 0 for one in rows)
+        for name in ("prompt_tokens", "cached_tokens", "generation_tokens")
     )
     days = max(1, round((period.end_ms - period.start_ms) / MS_PER_HOUR / 24))
-    tokens = Tokens(
-        prompts, sum(cost.generation_tokens or 0 for cost in costs), 24 * days, described.peak_factor
-    )
+    tokens = Tokens(prompts, generated, 24 * days, described.peak_factor)
     if not tokens.total:
         raise GpucostError(f"no bill of {name} contains tokens", "gpucost collect focus FILE loads a bill")
-    today = Position(total(cost.api_cost for cost in costs), settings.currency)
+    today = Position(total(one.cost.api_cost for one in rows), settings.currency)
     use = Assumption("tokens", models, "bought", "bills", name)
     return Purchase(models, tokens, today, name, (use,), cached / prompts if prompts else None)
 
@@ -159,7 +155,7 @@ def _share_paid_anyway(request: WhatIfRequest, rows: list[Row]) -> Decimal:
 
 def _node(request: WhatIfRequest, own: OwnNodes) -> Node:
     """A node and its price on demand. Raises UsageError if options disagree or none has a price."""
-    if own.region and own.instance_type is None:
+    if own.region and not own.instance_type:
         raise UsageError("--region is of an --instance-type", "give --instance-type, or leave it out")
     listed = listed_type(request, own.instance_type, own.region)
     if listed.gpus and own.gpus not in (None, listed.gpus):
@@ -172,16 +168,16 @@ def _node(request: WhatIfRequest, own: OwnNodes) -> Node:
 def _throughput(request: WhatIfRequest, replicas: Replicas, tokens: Tokens) -> tuple[float, str]:
     """Generated tokens per second of a full replica, and their source. Raises UsageError if an option is missing."""
     given, workload = replicas.replica_tokens_per_second, replicas.throughput_of
-    if replicas.gpus_per_replica is None:
+    if not replicas.gpus_per_replica:
         raise UsageError("--gpus-per-replica is missing", "the GPUs that serve one copy of the model")
     if (given is None) == (workload is None):
         raise UsageError("the throughput is missing or given twice", _THROUGHPUT)
-    if given is not None:
+    if given:
         return given * tokens.work / tokens.total, "option"
     rows = [row for row in _served(request, Scope()) if workload in row["workload"].split(" + ")]
     work = [Tokens(row["prompt_tokens"], row["generation_tokens"], 1).work for row in rows]
     full = full_gpu(zip(work, (row["allocated_gpu_hours"] for row in rows), strict=True))
-    if full is None:
+    if not full:
         raise GpucostError(f"no token of {workload} is known in {request.period_name}", _THROUGHPUT)
     hours = f"{full.active_hours:,} active hours of {request.period_name}"
     return full.work * replicas.gpus_per_replica / 3600, f"store: {workload}, {hours}, the 95th percentile"

@@ -6,17 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import with_config
 from typing_extensions import TypedDict
 
+from gpucost.render.formatting import figure_text
 from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts, Unit, figure, text
-from gpucost.whatif.answer import Assumption, Range
+from gpucost.whatif.answer import Answer, Assumption, Range, Rows, Value
 from gpucost.whatif.compare import SCHEMA
-
-if TYPE_CHECKING:
-    from gpucost.whatif.answer import Answer, Rows, Value
 
 
 @with_config(extra="allow")
@@ -69,25 +67,22 @@ _ALWAYS_SHOWN = ("cost", "saving", "obligation", "saving_percent", "today", "sce
 
 def document(answer: Answer) -> Document:
     """The answer for people: today, the scenario and what is saved; then ranges, sentences, tables and assumptions."""
-    from gpucost.render.formatting import figure_text
-
     currency, percent = answer.today.currency, answer.saving_percent
     share = (None, None) if percent is None else (percent / 100, "of today's cost")
-    figures = (
-        *(
-            Figure(name, position.cost, "money", note=f"{position.gpu_hours:,.1f} GPU-hours")
-            for name, position in (("Today", answer.today), ("Scenario", answer.scenario))
-        ),
-        Figure("Saving", answer.saving, "money", *share),
-    )
+    positions = {"Today": answer.today, "Scenario": answer.scenario}
+    figures = [
+        Figure(name, position.cost, "money", note=f"{position.gpu_hours:,.1f} GPU-hours")
+        for name, position in positions.items()
+    ]
+    figures.append(Figure("Saving", answer.saving, "money", *share))
     needs_work = answer.figures.get("saving_by_suitability", {}).get("needs_work", 0)
     if needs_work > 0:
-        figures += (Figure("Needs work", needs_work, "money", note="more; no part of the saving"),)
+        figures.append(Figure("Needs work", needs_work, "money", note="more; no part of the saving"))
     if (owed := answer.figures.get("obligation")) is not None:
-        figures += (Figure("Obligation", owed, "money", note="owed, used or not"),)
+        figures.append(Figure("Obligation", owed, "money", note="owed, used or not"))
 
     def shown(value: Value, unit: str) -> str:
-        is_money = unit == currency and isinstance(value, int | float | Decimal)
+        is_money = unit == currency and _is_figure(value)
         return figure_text(Decimal(str(value)), "money", currency, 2) if is_money else _shown(value)
 
     told = (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings))
@@ -116,7 +111,7 @@ def document(answer: Answer) -> Document:
         title=f"{answer.title}, {answer.period}",
         currency=currency,
         sections=(
-            Figures("", figures),
+            Figures("", tuple(figures)),
             *([ranges] if answer.ranges else []),
             *(Texts(title, tuple(map(_sentence, texts))) for title, texts in told if texts),
             *(_table(rows, currency) for rows in answer.tables),
@@ -181,8 +176,6 @@ def _unit(name: str, values: Sequence[Value]) -> tuple[Unit, int]:
 
 
 def _cell(value: Value, column: Column, currency: str) -> str | float | Decimal | None:
-    from gpucost.render.formatting import figure_text
-
     if column.unit == "price" and not column.decimals and value is not None:
         return figure_text(value, "money", currency, 2) if isinstance(value, Decimal) else _shown(value)
     return _shown(value) if column.unit == "text" and value is not None else value
