@@ -37,24 +37,13 @@ ListPrices = Callable[..., "list[ListedPrice]"]
 def list_prices(settings: Config) -> Iterator[ListPrices]:
     """List prices less discounts, with those of the store where there is one: the catalog answers without."""
     from gpucost.price.discounts import discounted
-    from gpucost.price.fx import rates
     from gpucost.price.listing import PriceQuery, listing, prices_of
 
     def listed(name: str | list[str] | None, **which: tuple[str, ...]) -> list[ListedPrice]:
         """Those of `purchase_options`, `providers` and `regions`; of all instance types without a name."""
         now = datetime.now(settings.tz)
-        query = PriceQuery(
-            today=now.date(),
-            currency=settings.currency,
-            stale_after_days=settings.prices.stale_after_days,
-            all_regions=True,
-            **which,
-        )
-        found = (
-            listing(con, name, query, rates(settings)).rows
-            if isinstance(name, str)
-            else prices_of(con, name, query, rates(settings))
-        )
+        query = PriceQuery.of(settings, now, **which)
+        found = listing(con, name, query).rows if isinstance(name, str) else prices_of(con, name, query)
         return discounted(con, settings, [row for row in found if row.currency == settings.currency], now)
 
     with store_or_empty(settings) as con:
