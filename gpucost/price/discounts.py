@@ -77,12 +77,13 @@ GROUP BY ALL"""
 def discounted(
     con: DuckDBPyConnection, config: Config, rows: Sequence[ListedPrice], now: datetime
 ) -> list[ListedPrice]:
-    """Listed prices of one currency less the discounts in force, cheapest GPU-hour first; their sources name the discount.
+    """Listed prices in the config's currency less the discounts in force, cheapest GPU-hour first; sources name the discount.
 
     Expects the catalog's tables. Raises PriceError as load_discounts does.
     """
+    rows = [row for row in rows if row.currency == config.currency]
     if not config.prices.discounts:
-        return list(rows)
+        return rows
     load_discounts(con, config)
     names = ("provider", "instance_type", "gpu_model", "purchase_option", "origin")
     columns = {name: [getattr(row, name) for row in rows] for name in names}

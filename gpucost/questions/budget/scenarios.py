@@ -160,7 +160,7 @@ def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) ->
         rows = listing(con, row["instance_type"], query).rows
     except GpucostError:
         return []
-    return discounted(con, config, [one for one in rows if one.currency == config.currency], now)
+    return discounted(con, config, rows, now)
 
 
 def _cheapest(listed: Sequence[ListedPrice], *options: str, years: int | None = None) -> Price | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.disk import write_text
 from gpucost.errors import ConfigError, GpucostError, UsageError
-from gpucost.options import Option, OptionGroup, argument, options_in
+from gpucost.options import Option, OptionGroup, argument
 from gpucost.questions.request import Request, with_notes
 from gpucost.render.view import Document, Table, shown, text
 
@@ -54,9 +54,9 @@ class OwnNode(OptionGroup):
     ] = None
 
     @property
-    def values(self) -> dict[str, str | None]:
-        """The options by their keys."""
-        return {name: getattr(self, name) for name in options_in(OwnNode)}
+    def values(self) -> dict[str, str]:
+        """The options given, by their keys."""
+        return {name: getattr(self, name) for name in self.given}
 
 
 def prices_tco(

@@ -49,8 +49,9 @@ def prices_tokens(
         )
         raise GpucostError(f"no price of tokens of {model or 'any model'} is known{where}", near)
     answer = TokenPricesAnswer(today, days, rows)
-    old = f"{answer.stale:,} of {len(rows):,} prices are over {days} days old; a newer gpucost has newer ones"
-    return with_notes(request, _tokens_document(answer), [old] if answer.stale else [])
+    stale = sum((today - price.price_as_of).days > days for price in rows)
+    old = f"{stale:,} of {len(rows):,} prices are over {days} days old; a newer gpucost has newer ones"
+    return with_notes(request, _tokens_document(answer), [old] if stale else [])
 
 
 def _tokens_document(answer: TokenPricesAnswer) -> Document:

@@ -44,7 +44,7 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
         now = datetime.now(settings.tz)
         query = PriceQuery.of(settings, now, **which)
         found = listing(con, name, query).rows if isinstance(name, str) else prices_of(con, name, query)
-        return discounted(con, settings, [row for row in found if row.currency == settings.currency], now)
+        return discounted(con, settings, found, now)
 
     with store_or_empty(settings) as con:
         yield listed

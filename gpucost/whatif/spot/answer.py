@@ -238,11 +238,6 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     is_back = is_described and options.to is Target.on_demand
     options = replace(options, to=Target.spot) if is_back else options
     to_spot = options.to is Target.spot
-    if to_spot and options.kept_on_demand >= 1:
-        raise UsageError(
-            "--on-demand-share 1 keeps everything on demand: nothing would move",
-            "give a part of 1, such as 0.3",
-        )
     moved, stays = movable(options, question)
     today = today_of(usage, fleet_costs(usage.fleet), is_held=usage.is_narrowed)
     suited = parts_of(options, question, moved)
@@ -259,8 +254,17 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     first_order: dict[str, Value] = {"cost_first_order": moved_cost(today, safe, formulas.first_order)}
     scenario = replace(today, cost=today.cost if cost is None else cost, more=first_order)
     figures, findings = _figures(means, per), list(_price_sentences(means, per, usage.currency))
-    tables, ranges, more = _ranged(safe, fixed, today, is_described=is_described) if to_spot else ((), (), [])
-    findings += more
+    tables = savings_by_rate(fixed) if to_spot else ()
+    ranges: tuple[Range, ...] = ()
+    if to_spot and safe:
+        ends = cases(safe, today.cost)
+        tables += (ends,)
+        least, most = ends.lines[0][2], ends.lines[-1][2]
+        if most is None and len(ends.lines) > 1:
+            findings.append(_NEVER)
+        elif len(ends.lines) > 1:
+            figure = "cost on spot" if is_described else "scenario cost"
+            ranges = (Range(figure, least, most, usage.currency, _ENDS),)
     if not is_described:
         own_figures, own_tables, own_findings = _stored(options, usage, parts, moved, stays)
         figures, tables, findings = figures | own_figures, tables + own_tables, findings + own_findings
@@ -308,14 +312,15 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
     parts = map(_judged, parts_of(options, question, moved))
     leaving = {part.owner for part in parts if part.advice.suits != NOT and part.advice.why != RERUN}
     nodes = fleet.by_name
-    stays: dict[Workload, bool] = {}
+    staying: set[Workload] = set()
+    going: set[Workload] = set()
     for pod in fleet.pods:
         node = nodes[pod.place]
         if node.capacity_type == "on_demand":
             is_committed = any(price.is_committed for price in node.prices)
             is_kept = is_committed or (node.key in moved and pod.owner not in leaving)
-            stays[pod.owner] = is_kept and stays.get(pod.owner, True)
-    return {owner for owner, is_kept in stays.items() if is_kept}
+            (staying if is_kept else going).add(pod.owner)
+    return staying - going
 
 
 def moved_cost(today: Position, parts: Sequence[Part], formula: Formula = exact) -> Decimal | None:
@@ -329,26 +334,8 @@ def moved_cost(today: Position, parts: Sequence[Part], formula: Formula = exact)
     return cost
 
 
-def _ranged(
-    safe: Sequence[Part], fixed: Sequence[Part], today: Position, *, is_described: bool
-) -> tuple[tuple[Rows, ...], tuple[Range, ...], list[str]]:
-    """Savings at five rates of all work that suits spot; the cost of what moves at the ends of its rate; sentences."""
-    tables = savings_by_rate(fixed)
-    if not safe:
-        return tables, (), []
-    ends = cases(safe, today.cost)
-    tables += (ends,)
-    if len(ends.lines) == 1:
-        return tables, (), []
-    least, most = ends.lines[0][2], ends.lines[-1][2]
-    if most is None:
-        message = "interrupted as often as the high end says, this work would practically never end"
-        return tables, (), [message]
-    figure = "cost on spot" if is_described else "scenario cost"
-    meaning = "between the 5 and 95 % ends of the rate of interruptions"
-    return tables, (Range(figure, least, most, today.currency, meaning),), []
-
-
+_NEVER = "interrupted as often as the high end says, this work would practically never end"
+_ENDS = "between the 5 and 95 % ends of the rate of interruptions"
 _MORE = {NEEDS_WORK: "with work, more could move", NOT: "what should not move would save"}
 
 
@@ -492,13 +479,13 @@ class Described(OptionGroup):
     days: flags.Days | None = None
 
     def price(
-        self, con: DuckDBPyConnection, settings: Config, target: Target, gpus: float, place: Place | None
+        self, con: DuckDBPyConnection, settings: Config, target: Target, gpus: float, place: Place
     ) -> Price:
         """The option's price, otherwise the place's. Raises UsageError without any."""
         name, given = f"--{target}-price", self.spot_price if target is Target.spot else self.on_demand_price
         if given is not None:
             return Price(node_price(given, self.price_per, gpus), "option")
-        if place is None:
+        if not place.instance_type:
             raise UsageError(
                 f"{name} is missing", f"give {name}, or --instance-type and --region to look it up"
             )
@@ -512,8 +499,15 @@ class Described(OptionGroup):
 
 
 def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
-    """Where the instance type is bought, and its GPUs. Raises UsageError for a type that is not known."""
-    provider, name, gpus = find_instance(con, fleet.instance_type or "")
+    """Where the instance type is bought, nowhere without one, and its GPUs. Raises UsageError for a type that is not known."""
+    if fleet.instance_type is None:
+        if fleet.region or fleet.zone:
+            raise UsageError(
+                "--region and --zone say where an --instance-type is",
+                "give --instance-type, or leave them out",
+            )
+        return Place(""), fleet.gpus or GPUS_PER_NODE
+    provider, name, gpus = find_instance(con, fleet.instance_type)
     if gpus != int(gpus):
         raise UsageError(
             f"{name} holds {gpus:g} of a GPU", "give prices and --gpus instead of --instance-type"
@@ -530,39 +524,32 @@ def described(
 
     Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
     """
-    gpus, market, place = fleet.gpus or GPUS_PER_NODE, Market(Target.spot), None
-    if fleet.instance_type is not None:
-        place, gpus = find_place(con, fleet)
-        market = Market(Target.spot, {}, {}, *read_rates(con))
-    elif fleet.region or fleet.zone:
-        raise UsageError(
-            "--region and --zone say where an --instance-type is", "give --instance-type, or leave them out"
-        )
-    rate = rate or market.rate(place or Place(""))
+    place, gpus = find_place(con, fleet)
+    market = Market(Target.spot, {}, {}, *read_rates(con)) if place.instance_type else Market()
+    rate = rate or market.rate(place)
     prices = {
         target: fleet.price(con, settings, target, gpus, place) for target in (Target.on_demand, Target.spot)
     }
     nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
-    options.check(hours)
-    provider = place.provider if place else None
-    if exact(options.work(rate.per_hour, options.hits(nodes), provider)) > ENDLESS_COST:
+    if options.checkpoint_minutes > hours * 60 * (1 + 1e-9):
+        raise UsageError(
+            f"a checkpoint every {options.checkpoint_minutes:g} minutes is longer than the job of {hours:g} hours",
+            "give --checkpoint-minutes up to the job's length, or more --hours",
+        )
+    if exact(options.work(rate.per_hour, options.hits(nodes), place.provider)) > ENDLESS_COST:
         raise UsageError(
             "interrupted so often, this work would practically never end",
             "more checkpoints, or fewer interruptions per hour",
         )
-    name = (
-        f"{place.instance_type}{f' in {place.region}' if place.region else ''}"
-        if place
-        else "described nodes"
+    name = place.instance_type or "described nodes"
+    node = one_node("Job/work", gpus, hours, prices[Target.on_demand]).with_nodes(
+        lambda node: replace(node, provider=place.provider, instance_type=place.instance_type or None)
     )
-    node = one_node("Job/work", gpus, hours, prices[Target.on_demand])
-    if place:
-        node = node.with_nodes(lambda one: replace(one, provider=provider, instance_type=place.instance_type))
     usage = Usage(
         node,
         settings.currency,
         f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
-        name,
+        f"{name} in {place.region}" if place.region else name,
         times=nodes,
         assumptions=tuple(priced(f"{target} price", price, unit) for target, price in prices.items()),
     )

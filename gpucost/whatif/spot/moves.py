@@ -129,14 +129,6 @@ class SpotOptions(OptionGroup):
     def wait_hours(self) -> float:
         return self.capacity_wait_minutes / 60
 
-    def check(self, hours: float) -> None:
-        """Raises UsageError where the work cannot be checkpointed as asked."""
-        if self.checkpoint_minutes > hours * 60 * (1 + 1e-9):
-            raise UsageError(
-                f"a checkpoint every {self.checkpoint_minutes:g} minutes is longer than the job of {hours:g} hours",
-                "give --checkpoint-minutes up to the job's length, or more --hours",
-            )
-
     def assumptions(self, providers: Iterable[str | None] = (None,)) -> tuple[Assumption, ...]:
         """All but the rate, each with where it comes from."""
         times = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes", "capacity_wait_minutes")
@@ -196,6 +188,11 @@ Moves = dict[NodeKey, Moved]
 def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[str]]:
     """Nodes that can move, and why how many others do not."""
     target, wanted = options.to, "on_demand" if options.to is Target.spot else "spot"
+    if target is Target.spot and options.kept_on_demand >= 1:
+        raise UsageError(
+            "--on-demand-share 1 keeps everything on demand: nothing would move",
+            "give a part of 1, such as 0.3",
+        )
     usage = question.usage
     pods_on = grouped((pod.place, pod) for pod in usage.fleet.pods)
     rate_of = cache(lambda place: question.rate or question.market.rate(place))
