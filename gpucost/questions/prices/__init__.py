@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument
-from gpucost.price.listing import ListedPrice, Listing, PricesAnswer
+from gpucost.price.listing import (
+    ListedPrice,
+    Listing,
+    PriceQuery,
+    PricesAnswer,
+    cheapest_regions,
+    listing,
+    overview,
+)
+from gpucost.price.quote import Quoted
 from gpucost.questions.request import Request, store_or_empty, with_notes
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import table
@@ -17,8 +26,6 @@ from gpucost.render.view import Document, Shown, Table, count, figure, text
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
-
-    from gpucost.price.quote import Quoted
 
 
 _DECIMALS = 4  # of a price per hour, or of a million tokens
@@ -74,8 +81,6 @@ def prices(
       gpucost prices p5.48xlarge --region us-east-1
       gpucost prices "A100 80GB" --all-regions --purchase-option spot --format csv -o a100.csv
     """
-    from gpucost.price.listing import PriceQuery, cheapest_regions, listing, overview
-
     settings = request.settings
     if name is None and (all_regions or superseded):
         option = "--all-regions" if all_regions else "--superseded"

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from gpucost.options import Option, argument
 from gpucost.periods import iso, to_ms
+from gpucost.price.history import PriceHistory, ZoneHistory, history
 from gpucost.questions.prices import price_column
 from gpucost.questions.request import SpanRequest, with_notes
 from gpucost.records import grouped
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import table, to_dict
 from gpucost.render.view import Document, Figure, Figures, Section, Table, Texts, count, number, shown, text
-
-if TYPE_CHECKING:
-    from gpucost.price.history import ZoneHistory
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _STEPS_SHOWN = 20
@@ -45,8 +43,6 @@ def prices_history(
       gpucost prices history p5.48xlarge --region us-east-1 --from 2026-10-01
       gpucost prices history p3.2xlarge --zone us-east-1c --format json
     """
-    from gpucost.price.history import history
-
     period = request.named_period[0] if request.named_period else None
     which = {"instance_type": instance, "zone": zone, "region": region, "product": product}
     days = request.settings.prices.stale_after_days
@@ -59,8 +55,6 @@ def prices_history(
 
 
 def _history_document(zones: list[ZoneHistory]) -> Document:
-    from gpucost.price.history import PriceHistory
-
     first, alone = zones[0], zones[0] if len(zones) == 1 else None
     columns, rows = table(zones, [name for name in to_dict(first) if name not in ("steps", "notes")])
     where = f" in {first.place}, {first.product}" if alone else ""

@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option
+from gpucost.price.listing import PriceQuery, listing
+from gpucost.price.quote import Quantity, Quote, Quoted, given, listed, owned, ranked
 from gpucost.questions.prices import GpuOrInstance, Providers, bought, place, price_column
 from gpucost.questions.prices.tco import own_node
 from gpucost.questions.request import Request, store_or_empty, with_notes
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Figure, Figures, Table, figure, text
 from gpucost.whatif.flags import DEAREST, HOURS, HOURS_PER_MONTH, PricePer
-
-if TYPE_CHECKING:
-    from gpucost.price.quote import Quote, Quoted
-
 
 _WAYS = {"cud": "Committed use", "given": "Your price", "own": "Own nodes"}
 
@@ -57,9 +55,6 @@ def quote(
       gpucost quote H100 --gpus 16 --days 7 --price 3 --price-per gpu --own onprem.toml
       gpucost quote --gpus 16 --days 7 --price 3 --price-per gpu
     """
-    from gpucost.price.listing import PriceQuery, listing
-    from gpucost.price.quote import Quantity, Quote, given, listed, owned, ranked
-
     settings = request.settings
     if name is None and price is None and own is None:
         raise UsageError(

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cache
+from itertools import accumulate
 from typing import Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
@@ -16,7 +17,6 @@ from gpucost.records import grouped, record
 from gpucost.whatif.answer import Assumption, stated
 from gpucost.whatif.flags import START_MINUTES, START_SOURCE, PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
-from gpucost.whatif.packing import Bin, peak
 from gpucost.whatif.spot.formulas import Work, gang_hits
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, Target
@@ -27,10 +27,16 @@ _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferences
 def gangs(fleet: Fleet) -> dict[Workload, int]:
     """The most nodes that each workload held at one moment; 1 for replicas, which don't need each other."""
     spans = grouped(((pod.owner, pod.node), (pod.from_ms, pod.to_ms)) for pod in fleet.pods)
-    held: dict[Workload, list[Bin]] = defaultdict(list)
+    changes: dict[Workload, list[tuple[int, int]]] = defaultdict(list)
     for (owner, _), on_node in spans.items():
-        held[owner] += [Bin(*span) for span in merge(on_node)]
-    return {owner: 1 if _REPLICAS.match(owner[2]) else round(peak(nodes)[0]) for owner, nodes in held.items()}
+        of_owner = changes[owner]
+        for start, end in merge(on_node):
+            of_owner += [(start, 1), (end, -1)]
+    most = {}
+    for owner, steps in changes.items():
+        levels = accumulate((step for _, step in sorted(steps)), initial=0)
+        most[owner] = 1 if _REPLICAS.match(owner[2]) else max(levels)
+    return most
 
 
 def base_name(workload: str) -> str:
