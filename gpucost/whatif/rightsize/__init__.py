@@ -46,7 +46,7 @@ PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "f
 
 @record
 class Offer:
-    """An instance type's GPUs: up to `gpus` of them at `price_per_gpu_hour` each, or exactly `count`, whether it fits or not."""
+    """An instance type's GPUs: up to `gpus` of them at `price_per_gpu_hour` each."""
 
     provider: str | None
     region: str | None
@@ -57,7 +57,6 @@ class Offer:
     price_per_gpu_hour: Decimal
     source: str
     as_of: str | None = None
-    count: int | None = None
 
     @property
     def kind(self) -> tuple[str | None, ...]:
@@ -284,15 +283,13 @@ def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, marg
         ratio, model = speeds.ratio(offer.gpu_model, load.model), facts.models.get(offer.gpu_model)
         if ratio is None or model is None:
             continue
-        counts = [offer.count] if offer.count else []
-        if not counts and (speeds.across_vendors or (today is not None and today.vendor == model.vendor)):
-            counts = [
-                gpus
-                for gpus in _counts(load, offer, ratio, margins)
-                if _holds(load, today, model, gpus, margins)
-                and (not load.is_batch or time_factor(load, gpus, ratio) <= margins.max_slowdown + _TIE)
-            ]
-        able += [Move(load, offer, gpus, time_factor(load, gpus, ratio)) for gpus in counts]
+        if not speeds.across_vendors and (today is None or today.vendor != model.vendor):
+            continue
+        for gpus in _counts(load, offer, ratio, margins):
+            factor = time_factor(load, gpus, ratio)
+            is_slow = load.is_batch and factor > margins.max_slowdown + _TIE
+            if not is_slow and _holds(load, today, model, gpus, margins):
+                able.append(Move(load, offer, gpus, factor))
     return sorted(able, key=lambda move: move.order)
 
 
@@ -486,13 +483,14 @@ def _described(work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Fac
             "--relative-speed 0.5 says it, or --speeds FILE",
         )
     per_gpu = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
-    most = to_gpus or GPUS_PER_NODE
-    offer = Offer(None, None, None, other.name, most, "on_demand", per_gpu, "option", count=to_gpus)
+    offer = Offer(None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand", per_gpu, "option")
     busy, filled = work.utilization_percent / 100, work.memory_per_gpu_mib
     name = "Deployment/work" if work.serving else "Job/work"
     pod = Pod("", name, work.gpus, 0, round(work.hours * MS_PER_HOUR))
     today = kept(node_price(price, work.price_per, work.gpus) * to_decimal(work.hours))
     load = Load(model.name, work.gpus, work.gpus, busy, busy, filled, not work.serving, (pod,), cost=today)
+    if to_gpus:
+        return Move(load, offer, to_gpus, time_factor(load, to_gpus, ratio)), speeds
     able = fits(load, [offer], facts, speeds, margins)
     if not able:
         raise UsageError(

@@ -44,15 +44,7 @@ from gpucost.whatif.spot.moves import (
     movable,
     rate_assumption,
 )
-from gpucost.whatif.spot.parts import (
-    ENDLESS,
-    ENDLESS_COST,
-    Part,
-    break_even,
-    cases,
-    parts_of,
-    savings_by_rate,
-)
+from gpucost.whatif.spot.parts import ENDLESS, ENDLESS_COST, Part, cases, parts_of, savings_by_rate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -111,11 +103,17 @@ def _means_of(options: SpotOptions, moved: Moves, parts: Sequence[Part]) -> _Mea
     )
     work = mean_options.work(rate.per_hour, options.hits(gang), parts[0].provider)
 
+    today = sum(float(part.today) for part in parts)
+
     def by(formula: Formula) -> tuple[float | None, float]:
         """The break-even, and the price of a useful GPU-hour."""
         if to_spot:
             cost = sum(part.cost_at(part.rate.per_hour, formula) for part in parts)
-            return break_even(parts, formula), cost / (hours * gpus)
+
+            def relative_cost(per_hour: float) -> float:
+                return sum(part.cost_at(per_hour, formula) for part in parts) / today
+
+            return formulas.crossing(relative_cost, 1.0) if today else None, cost / (hours * gpus)
         return formulas.break_even_rate(work, on_demand / spot, formula), spot * formula(work) / gpus
 
     (even, effective), (even_first, effective_first) = by(exact), by(formulas.first_order)

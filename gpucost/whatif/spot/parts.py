@@ -15,7 +15,7 @@ from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Fleet, Workload
 from gpucost.whatif.spot.advice import FREE, NOT, SAFE, Advice, suitability
-from gpucost.whatif.spot.formulas import Formula, crossing, exact
+from gpucost.whatif.spot.formulas import Formula, exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Target
 from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, gangs
@@ -144,30 +144,19 @@ def _run_hours(fleet: Fleet) -> dict[Workload, float]:
     return {owner: sum(ms * ms for ms in own) / sum(own) / MS_PER_HOUR for owner, own in lengths.items()}
 
 
-def break_even(parts: Sequence[Part], formula: Formula = exact) -> float | None:
-    """The rate per node-hour at which a fixed set of work costs as much on spot as on demand; None if there is none."""
-    today = sum(float(part.today) for part in parts)
-    if not today:
-        return None
-    return crossing(lambda rate: sum(part.cost_at(rate, formula) for part in parts) / today, 1.0)
-
-
 def savings_by_rate(parts: Sequence[Part]) -> tuple[Rows, ...]:
     """What the work would save at five rates, with and without checkpoints; no cost if it would never end."""
     today = total(part.today for part in parts)
+    endless = ENDLESS * float(today)
     lines: list[Line] = []
     for rate in RATES:
         with_checkpoints = sum(part.cost_at(rate, options=part.asked) for part in parts)
         without = sum(part.cost_at(rate, options=part.without_checkpoints()) for part in parts)
-        lines.append((rate, *(_saving(today, cost) for cost in (with_checkpoints, without))))
+        costs = (with_checkpoints, without)
+        lines.append((rate, *(today - kept(cost) if cost < endless else None for cost in costs)))
     columns = ("interruptions per node-hour", "saving with checkpoints", "saving without")
     note = "Of the same work at each rate. Without checkpoints an interrupted run starts over."
     return Rows.of("Saving by rate of interruptions", columns, lines, note)
-
-
-def _saving(today: Decimal, cost: float) -> Decimal | None:
-    """What is saved; None for work that would practically never end."""
-    return today - kept(cost) if cost < ENDLESS * float(today) else None
 
 
 def cases(parts: Sequence[Part], today: Decimal) -> Rows:
