@@ -1,4 +1,4 @@
--- reads: [[prices.discounts]], bound as one list per column; gpu_aliases
+-- reads: [[prices.discounts]], bound as rows; gpu_aliases
 -- writes: discounts, what is left of a price; a null field matches anything; discount_fits, discount_in_force (macros): whether a discount is of a seller's instance type with a GPU model, the one rule for nodes and for list prices, and of a purchase option's price from a source at a moment
 -- invariant: one row per discount, in the config's order; text is lower-cased; factor is in (0, 1)
 CREATE OR REPLACE TEMP MACRO discount_fits(discount, seller, instance_type, gpu_model) AS
@@ -12,17 +12,12 @@ CREATE OR REPLACE TEMP MACRO discount_in_force(discount, option, source, at_ms) 
     AND discount.from_ms <= at_ms AND at_ms < discount.to_ms;
 CREATE OR REPLACE TEMP TABLE discounts AS
 WITH bound AS (
-    SELECT
-        unnest($number::INTEGER[]) AS number,
-        unnest($factor::VARCHAR[])::DECIMAL(13, 12) AS factor,
-        nullif(lower(unnest($provider::VARCHAR[])), '') AS provider,
-        nullif(lower(unnest($instance_family::VARCHAR[])), '') AS instance_family,
-        unnest($gpu_model::VARCHAR[]) AS gpu_model,
-        unnest($capacity_type::VARCHAR[]) AS capacity_type,
-        unnest($purchase_option::VARCHAR[]) AS purchase_option,
-        unnest($price_sources::VARCHAR[][]) AS price_sources,
-        coalesce(unnest($from_ms::BIGINT[]), -4611686018427387904) AS from_ms,
-        coalesce(unnest($to_ms::BIGINT[]), 4611686018427387904) AS to_ms
+    SELECT d.* REPLACE (
+        d.factor::DECIMAL(13, 12) AS factor, nullif(lower(d.provider), '') AS provider, nullif(lower(d.instance_family), '') AS instance_family,
+        coalesce(d.from_ms, -4611686018427387904) AS from_ms, coalesce(d.to_ms, 4611686018427387904) AS to_ms)
+    FROM (SELECT unnest($rows::STRUCT(
+        number INTEGER, factor VARCHAR, provider VARCHAR, instance_family VARCHAR, gpu_model VARCHAR, capacity_type VARCHAR,
+        purchase_option VARCHAR, price_sources VARCHAR[], from_ms BIGINT, to_ms BIGINT)[]) AS d)
 )
 SELECT b.* REPLACE (coalesce(a.gpu_model, b.gpu_model) AS gpu_model), b.gpu_model IS NULL OR a.gpu_model IS NOT NULL AS is_known
 FROM bound AS b

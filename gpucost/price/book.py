@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationError, ValidationInfo
 
 from gpucost import inputs
 from gpucost.errors import PriceError
-from gpucost.periods import label_name, local_midnight
+from gpucost.periods import label_name, local_midnight, to_ms
 from gpucost.records import record
 from gpucost.suggest import did_you_mean
 
@@ -42,26 +42,20 @@ _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 _BARE_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-class BadField(ValueError):
-    """A field that cannot be used: its column and the reason."""
-
-    def __init__(self, column: str, reason: str) -> None:
-        super().__init__(column, reason)
-        self.column = column
-        self.reason = reason
+# The readers of fields raise ValueError with a reason that stands after the name of the column.
 
 
-def exact_number(column: str, text: str, whole_digits: int, decimals: int) -> Decimal:
+def exact_number(text: str, whole_digits: int, decimals: int) -> Decimal:
     """A number above zero as it is written, without any rounding."""
     if not _NUMBER.fullmatch(text):
-        raise BadField(column, f"is {text!r}, not a number above zero such as 3.06" if text else "is empty")
+        raise ValueError(f"is {text!r}, not a number above zero such as 3.06" if text else "is empty")
     value = Decimal(text)
     if value <= 0:
-        raise BadField(column, f"is {text}; it should be above zero")
+        raise ValueError(f"is {text}; it should be above zero")
     _, digits, exponent = value.as_tuple()
     if isinstance(exponent, int) and (-exponent > decimals or len(digits) + exponent > whole_digits):
-        raise BadField(
-            column, f"is {text}; at most {whole_digits} digits and {decimals} decimals can be kept exactly"
+        raise ValueError(
+            f"is {text}; at most {whole_digits} digits and {decimals} decimals can be kept exactly"
         )
     return value
 
@@ -70,20 +64,18 @@ def currency_code(text: str) -> str:
     """A currency's three letters in upper case."""
     code = text.upper()
     if not re.fullmatch("[A-Z]{3}", code):
-        raise BadField("currency", f"is {text!r}, not a currency such as EUR" if text else "is empty")
+        raise ValueError(f"is {text!r}, not a currency such as EUR" if text else "is empty")
     return code
 
 
-def bare_date(column: str, text: str) -> date:
+def bare_date(text: str) -> date:
     """A day, `2026-10-01`."""
     try:
         if not _BARE_DATE.fullmatch(text):
             raise ValueError
         return date.fromisoformat(text)
     except ValueError:
-        raise BadField(
-            column, f"is {text!r}, not a date such as 2026-10-01" if text else "is empty"
-        ) from None
+        raise ValueError(f"is {text!r}, not a date such as 2026-10-01" if text else "is empty") from None
 
 
 def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, date | None]:
@@ -99,14 +91,11 @@ def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, dat
             return local_midnight(day, timezone), day
         instant = datetime.fromisoformat(text)
     except ValueError:
-        raise BadField(
-            "effective_start", f"is {text!r}, not a date (2026-10-01) or an instant (2026-10-01T12:00:00Z)"
+        raise ValueError(
+            f"is {text!r}, not a date (2026-10-01) or an instant (2026-10-01T12:00:00Z)"
         ) from None
     if instant.tzinfo is None:
-        raise BadField(
-            "effective_start",
-            f"is {text!r}, which has no time zone: end it with Z or an offset such as +02:00",
-        )
+        raise ValueError(f"is {text!r}, which has no time zone: end it with Z or an offset such as +02:00")
     return instant, instant.astimezone(timezone).date()
 
 
@@ -116,10 +105,10 @@ def node_selector(text: str) -> tuple[tuple[str, str], ...]:
     for part in filter(None, (part.strip() for part in text.split(";"))):
         label, equals, value = (piece.strip() for piece in part.partition("="))
         if not label or not equals or not value:
-            raise BadField("node_selector", f"has {part!r}, which is not label=value")
+            raise ValueError(f"has {part!r}, which is not label=value")
         name = _exported(label)
         if pairs.setdefault(name, value) != value:
-            raise BadField("node_selector", f"asks {label} for two values")
+            raise ValueError(f"asks {label} for two values")
     return tuple(sorted(pairs.items()))
 
 
@@ -133,22 +122,21 @@ def _purchase_option(text: str) -> str | None:
     """One of PURCHASE_OPTIONS, spelled with hyphens or without."""
     option = text.replace("-", "_")
     if option and option.lower() not in PURCHASE_OPTIONS:
-        raise BadField("purchase_option", f"is {option!r}, not one of {', '.join(PURCHASE_OPTIONS)}")
+        raise ValueError(f"is {option!r}, not one of {', '.join(PURCHASE_OPTIONS)}")
     return option.lower() or None
 
 
 def _per(text: str) -> str:
     if text and text.lower() not in ("node", "gpu"):
-        raise BadField("per", f"is {text!r}, not one of node, gpu")
+        raise ValueError(f"is {text!r}, not one of node, gpu")
     return text.lower() or "node"
 
 
 def _convertible(text: str, info: ValidationInfo) -> str:
     currency = currency_code(text)
     if currency not in (info.context or {})["currencies"]:
-        raise BadField(
-            "currency",
-            f"is {currency!r}, but the config has no rate for it: set [prices] fx = {{ {currency} = … }}, or fx_rates",
+        raise ValueError(
+            f"is {currency!r}, but the config has no rate for it: set [prices] fx = {{ {currency} = … }}, or fx_rates"
         )
     return currency
 
@@ -191,9 +179,7 @@ class BookRow(FileRow, frozen=True):
     effective_start: Start = (None, None)
     per: Annotated[Literal["node", "gpu"], BeforeValidator(_per)] = "node"
     node_selector: Selector = ()
-    price_per_hour: Annotated[
-        Decimal, BeforeValidator(lambda text: exact_number("price_per_hour", text, 9, 12))
-    ]
+    price_per_hour: Annotated[Decimal, BeforeValidator(lambda text: exact_number(text, 9, 12))]
     currency: Annotated[str, BeforeValidator(_convertible)]
 
     @property
@@ -267,8 +253,7 @@ class Kind(Generic[_Row]):
                 )
             except ValidationError as error:
                 first = error.errors()[0]
-                reason = first["ctx"]["error"].reason
-                message = f"{path}:{number}: {first['loc'][0]}: {reason}"
+                message = f"{path}:{number}: {first['loc'][0]}: {first['ctx']['error']}"
                 raise PriceError(message, "correct the line; nothing of the file was used") from None
         return rows
 
@@ -343,39 +328,31 @@ def read_book(
 # One row per line of the file; a null field matches anything, a null start_ms is since ever.
 _BOOK = """
 CREATE OR REPLACE TEMP TABLE price_book AS
-SELECT unnest($line::INTEGER[]) AS line, unnest($specificity::INTEGER[]) AS specificity, unnest($provider::VARCHAR[]) AS provider,
-    unnest($region::VARCHAR[]) AS region, unnest($zone::VARCHAR[]) AS zone, unnest($instance_type::VARCHAR[]) AS instance_type,
-    unnest($purchase_option::VARCHAR[]) AS purchase_option, unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12) AS price_per_hour,
-    unnest($currency::VARCHAR[]) AS currency, unnest($per::VARCHAR[]) = 'gpu' AS per_gpu,
-    unnest($selector_labels::VARCHAR[][]) AS selector_labels, unnest($selector_values::VARCHAR[][]) AS selector_values,
-    unnest($start_ms::BIGINT[]) AS start_ms, unnest($price_as_of::DATE[]) AS price_as_of"""
-_AS_THEY_ARE = (
-    "line",
-    "specificity",
-    "provider",
-    "region",
-    "zone",
-    "instance_type",
-    "purchase_option",
-    "currency",
-    "per",
-)
+SELECT b.* EXCLUDE (per) REPLACE (b.price_per_hour::DECIMAL(21, 12) AS price_per_hour), b.per = 'gpu' AS per_gpu
+FROM (SELECT unnest($rows::STRUCT(
+    line INTEGER, specificity INTEGER, provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR,
+    purchase_option VARCHAR, price_per_hour VARCHAR, currency VARCHAR, per VARCHAR,
+    selector_labels VARCHAR[], selector_values VARCHAR[], start_ms BIGINT, price_as_of DATE
+)[]) AS b)"""
 
 
 def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
     """Create the temporary table price_book from the config's price book; empty where there is none. Raises PriceError."""
-    rows = read_book(config.prices.book, config.currency, config.tz, fx) if config.prices.book else []
-    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in _AS_THEY_ARE}
-    columns |= {
-        "price_per_hour": [str(row.price_per_hour) for row in rows],
-        "selector_labels": [[label for label, _ in row.node_selector] for row in rows],
-        "selector_values": [[value for _, value in row.node_selector] for row in rows],
-        "start_ms": [
-            round(start.timestamp() * 1000) if (start := row.effective_start[0]) else None for row in rows
-        ],
-        "price_as_of": [row.effective_start[1] for row in rows],
-    }
-    con.execute(_BOOK, columns)
+    rows = []
+    for row in read_book(config.prices.book, config.currency, config.tz, fx) if config.prices.book else ():
+        start, day = row.effective_start
+        rows.append(
+            row.model_dump(exclude={"effective_start", "node_selector"})
+            | {
+                "specificity": row.specificity,
+                "price_per_hour": str(row.price_per_hour),
+                "selector_labels": [label for label, _ in row.node_selector],
+                "selector_values": [value for _, value in row.node_selector],
+                "start_ms": start and to_ms(start),
+                "price_as_of": day,
+            }
+        )
+    con.execute(_BOOK, {"rows": rows})
 
 
 def book_digest(config: Config) -> str:

@@ -30,24 +30,23 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
     Expects the catalog's tables. Raises PriceError for a GPU model that neither the catalog nor any node knows, if
     there are nodes.
     """
-    discounts = config.prices.discounts
 
     def instant(day: date | None) -> int | None:
         return to_ms(local_midnight(day, config.tz)) if day else None
 
-    columns = {
-        "number": list(range(1, len(discounts) + 1)),
-        "factor": [f"{1 - item.percent / Decimal(100):f}" for item in discounts],
-        "provider": [item.provider for item in discounts],
-        "instance_family": [item.instance_family for item in discounts],
-        "gpu_model": [item.gpu_model for item in discounts],
-        "purchase_option": [item.purchase_option for item in discounts],
-        "capacity_type": [PURCHASE_OPTIONS.get(item.purchase_option or "") for item in discounts],
-        "price_sources": [list(item.price_sources) for item in discounts],
-        "from_ms": [instant(item.effective_start) for item in discounts],
-        "to_ms": [instant(item.effective_end) for item in discounts],
-    }
-    run_stage(con, "gpucost.price", "15_discounts", columns)
+    rows = [
+        item.model_dump(include={"provider", "instance_family", "gpu_model", "purchase_option"})
+        | {
+            "number": number,
+            "factor": f"{1 - item.percent / Decimal(100):f}",
+            "capacity_type": PURCHASE_OPTIONS.get(item.purchase_option or ""),
+            "price_sources": list(item.price_sources),
+            "from_ms": instant(item.effective_start),
+            "to_ms": instant(item.effective_end),
+        }
+        for number, item in enumerate(config.prices.discounts, 1)
+    ]
+    run_stage(con, "gpucost.price", "15_discounts", {"rows": rows})
     unknown = con.execute(
         "SELECT d.number, d.gpu_model FROM discounts AS d ANTI JOIN nodes AS n "
         "ON model_spelling(n.gpu_model) = model_spelling(d.gpu_model) "
@@ -78,12 +77,13 @@ GROUP BY ALL"""
 def discounted(
     con: DuckDBPyConnection, config: Config, rows: Sequence[ListedPrice], now: datetime
 ) -> list[ListedPrice]:
-    """Listed prices of one currency less the discounts in force, cheapest GPU-hour first; their sources name the discount.
+    """Listed prices in the config's currency less the discounts in force, cheapest GPU-hour first; sources name the discount.
 
     Expects the catalog's tables. Raises PriceError as load_discounts does.
     """
+    rows = [row for row in rows if row.currency == config.currency]
     if not config.prices.discounts:
-        return list(rows)
+        return rows
     load_discounts(con, config)
     names = ("provider", "instance_type", "gpu_model", "purchase_option", "origin")
     columns = {name: [getattr(row, name) for row in rows] for name in names}

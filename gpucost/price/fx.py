@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, ValidationInfo
 
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
-from gpucost.price.book import BadField, FileRow, Kind, bare_date, currency_code, exact_number
+from gpucost.price.book import FileRow, Kind, bare_date, currency_code, exact_number
 from gpucost.records import record
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ _WHOLE_DIGITS, _DECIMALS = 6, 12
 def _other_currency(text: str, info: ValidationInfo) -> str:
     currency, own = currency_code(text), (info.context or {})["currency"]
     if currency == own:
-        raise BadField(
-            "currency", f"is {own}, the config's own: a rate says what another currency is worth in {own}"
-        )
+        raise ValueError(f"is {own}, the config's own: a rate says what another currency is worth in {own}")
     return currency
 
 
@@ -44,11 +42,9 @@ Day = date
 class RateRow(FileRow, frozen=True):
     """What one unit of a currency is worth from a local day on."""
 
-    date: Annotated[Day, BeforeValidator(lambda text: bare_date("date", text))]
+    date: Annotated[Day, BeforeValidator(bare_date)]
     currency: Annotated[str, BeforeValidator(_other_currency)]
-    rate: Annotated[
-        Decimal, BeforeValidator(lambda text: exact_number("rate", text, _WHOLE_DIGITS, _DECIMALS))
-    ]
+    rate: Annotated[Decimal, BeforeValidator(lambda text: exact_number(text, _WHOLE_DIGITS, _DECIMALS))]
 
 
 RATES = Kind("file of rates", "[prices] fx_rates", RateRow)
@@ -162,9 +158,8 @@ def load_fx_rates(con: DuckDBPyConnection, config: Config) -> FxRates:
         if steps[0][0] != date.min:
             rows.append((currency, _EVER, None))
         for day, rate in steps:
-            rows.append(
-                (currency, _EVER if day == date.min else to_ms(local_midnight(day, config.tz)), str(rate))
-            )
+            start = _EVER if day == date.min else to_ms(local_midnight(day, config.tz))
+            rows.append((currency, start, str(rate)))
     currencies, starts, values = map(list, zip(*rows, strict=True))
     con.execute(_RATES, {"currency": currencies, "from_ms": starts, "rate": values})
     return known
@@ -172,6 +167,6 @@ def load_fx_rates(con: DuckDBPyConnection, config: Config) -> FxRates:
 
 def _fitting(rate: Decimal, key: str) -> Decimal:
     try:
-        return exact_number(key, f"{rate:f}", _WHOLE_DIGITS, _DECIMALS)
-    except BadField as error:
-        raise PriceError(f"{error.column}: {error.reason}", "write it with fewer digits") from None
+        return exact_number(f"{rate:f}", _WHOLE_DIGITS, _DECIMALS)
+    except ValueError as error:
+        raise PriceError(f"{key}: {error}", "write it with fewer digits") from None

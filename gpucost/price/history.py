@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
-from gpucost.periods import MS_PER_HOUR, from_ms
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, from_ms
 from gpucost.price.list_prices import load_price_list
 from gpucost.records import record
 from gpucost.shapes import Shape
@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
 
 _DECIMALS = Decimal("0.000001")
-
-
-@record
-class HistoryQuery:
-    """Whose spot price, where and when; what is None is not asked for. `stale_after_days` ends a price nobody asked for again."""
-
-    instance_type: str
-    zone: str | None = None
-    region: str | None = None
-    product: str | None = None
-    period: Period | None = None
-    stale_after_days: int = 90
 
 
 @record
@@ -90,28 +78,29 @@ class PriceHistory(Shape):
     FLAT = ("alone",)
 
 
-def history(con: DuckDBPyConnection, question: HistoryQuery, now_ms: int) -> list[ZoneHistory]:
+def history(
+    con: DuckDBPyConnection,
+    which: dict[str, str | None],
+    period: Period | None,
+    now_ms: int,
+    stale_after_days: int,
+) -> list[ZoneHistory]:
     """One history per zone (and currency), sorted by provider, region and zone.
 
-    Without a period, from the first known change of any of the zones to the end of what was collected.
-    Raises PriceError where no spot price is known of what is asked for, naming what is.
+    `which` has instance_type, zone, region and product; what is None is not asked for. Without a period, from the first known
+    change of any of the zones to the end of what was collected; in one, prices hold for `stale_after_days` after that. Raises
+    PriceError where no spot price is known of what is asked for, naming what is.
     """
-    load_price_list(con, [question.instance_type.lower()])
-    period = question.period
-    parameters = {
-        "instance_type": question.instance_type,
-        "zone": question.zone,
-        "region": question.region,
-        "product": question.product,
-        "from_ms": period.start_ms if period else None,
-        "to_ms": period.end_ms if period else None,
-        "now_ms": now_ms,
-        # all that is known ends with what was collected
-        "stale_ms": question.stale_after_days * 24 * MS_PER_HOUR if period else 0,
-    }
-    rows = answer_rows(con, "gpucost.price", "history", parameters)
+    instance_type = which["instance_type"] or ""
+    load_price_list(con, [instance_type.lower()])
+    span = period.bounds if period else {"from_ms": None, "to_ms": None}
+    # all that is known ends with what was collected
+    stale_ms = stale_after_days * MS_PER_DAY if period else 0
+    rows = answer_rows(
+        con, "gpucost.price", "history", which | span | {"now_ms": now_ms, "stale_ms": stale_ms}
+    )
     if not rows:
-        raise _unknown(con, question)
+        raise _unknown(con, which)
     return [_zone(**row) for row in rows]
 
 
@@ -154,8 +143,9 @@ def _zone(
     )
 
 
-def _unknown(con: DuckDBPyConnection, question: HistoryQuery) -> PriceError:
-    """Says which part of the question the store knows nothing of, and what it does know."""
+def _unknown(con: DuckDBPyConnection, which: dict[str, str | None]) -> PriceError:
+    """The part of the question that the store knows nothing of, and what it does know."""
+    instance_type = which["instance_type"] or ""
     rows = con.execute(
         "SELECT DISTINCT instance_type, region, zone, product FROM spot_prices WHERE instance_id = '' ORDER BY ALL"
     ).fetchall()
@@ -163,16 +153,14 @@ def _unknown(con: DuckDBPyConnection, question: HistoryQuery) -> PriceError:
     if not rows:
         return PriceError("the store holds no spot prices", collect)
     types = sorted({row[0] for row in rows})
-    mine = [row for row in rows if row[0].lower() == question.instance_type.lower()]
+    mine = [row for row in rows if row[0].lower() == instance_type.lower()]
     if not mine:
-        near = difflib.get_close_matches(question.instance_type.lower(), types, n=5, cutoff=0.5)
+        near = difflib.get_close_matches(instance_type.lower(), types, n=5, cutoff=0.5)
         known = f"the store knows {', '.join(near or types[:5])}" + (
             "" if near or len(types) <= 5 else " and others"
         )
-        return PriceError(
-            f"the store holds no spot prices of {question.instance_type}", f"{known}; {collect}"
-        )
-    words = {"in zone": question.zone, "in region": question.region, "of product": question.product}
+        return PriceError(f"the store holds no spot prices of {instance_type}", f"{known}; {collect}")
+    words = {"in zone": which["zone"], "in region": which["region"], "of product": which["product"]}
     wanted = " ".join(f"{word} {value}" for word, value in words.items() if value)
     places = sorted({row[2] or row[1] for row in mine})
     known = f"known are {', '.join(places)}, of {', '.join(sorted({row[3] for row in mine}))}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from datetime import date, timedelta
+from dataclasses import replace
+from datetime import date, datetime
 from decimal import Decimal
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 from gpucost import catalog
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import GpucostError
-from gpucost.price.fx import FxRates
+from gpucost.price.fx import FxRates, rates
 from gpucost.price.list_prices import load_price_list
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
 
 FIX_UNPRICED = "gpucost collect prices asks the clouds; what they do not list, your price book prices"
 
@@ -79,40 +81,6 @@ class ListedPrice:
 
 
 @record
-class Listing:
-    """The prices of one GPU or instance type."""
-
-    today: date
-    currency: str
-    stale_after_days: int
-    name: str
-    gpu_models: tuple[str, ...]
-    rows: tuple[ListedPrice, ...]
-    superseded: tuple[ListedPrice, ...]
-    not_sold_on_demand: tuple[
-        str, ...
-    ]  # sentences on the instance types that are meant: how they are sold instead
-
-    def printed(self) -> PricesAnswer:
-        """As the JSON contract says it."""
-        return PricesAnswer(**{item.name: getattr(self, item.name) for item in fields(self)})
-
-    @property
-    def cheapest_fresh(self) -> ListedPrice | None:
-        """The first row that is not stale, where a stale one of the same currency stands before all; else None."""
-        if not self.rows or not self.rows[0].is_stale:
-            return None
-        return next(
-            (row for row in self.rows if not row.is_stale and row.currency == self.rows[0].currency), None
-        )
-
-    @property
-    def unconverted(self) -> tuple[str, ...]:
-        """Currencies of rows that no rate converts, and which are sorted after the others."""
-        return tuple(sorted({row.currency for row in self.rows} - {self.currency}))
-
-
-@record
 class PricesAnswer(Shape):
     """What `gpucost prices` prints: of one name its prices, of all a row for each GPU model with its cheapest by option."""
 
@@ -127,54 +95,82 @@ class PricesAnswer(Shape):
 
 
 @record
+class Listing(PricesAnswer):
+    """The prices of one GPU or instance type; `not_sold_on_demand` are sentences on how instance types are sold instead."""
+
+    name: str
+    gpu_models: tuple[str, ...]
+    rows: tuple[ListedPrice, ...]
+    superseded: tuple[ListedPrice, ...]
+    not_sold_on_demand: tuple[str, ...]
+
+    @property
+    def cheapest_fresh(self) -> ListedPrice | None:
+        """The first row that is not stale, where a stale one of the same currency stands before all; else None."""
+        if not self.rows or not self.rows[0].is_stale:
+            return None
+        return next(
+            (row for row in self.rows if not row.is_stale and row.currency == self.rows[0].currency), None
+        )
+
+    @property
+    def unconverted(self) -> list[str]:
+        """Currencies of rows that no rate converts, and which are sorted after the others."""
+        return sorted({row.currency for row in self.rows} - {self.currency})
+
+
+@record
 class PriceQuery:
-    """What is wanted, and what it is seen against. Empty tuples mean any; regions may hold * and ?."""
+    """What is wanted, and what it is seen against. Empty tuples mean any; regions may hold * and ?.
+
+    Other currencies are converted at the day's rate of `fx`, where there is one.
+    """
 
     today: date
-    currency: str
+    fx: FxRates
     stale_after_days: int
     providers: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     purchase_options: tuple[str, ...] = ()
-    all_regions: bool = False
+
+    @classmethod
+    def of(cls, config: Config, now: datetime, **which: tuple[str, ...]) -> PriceQuery:
+        """The prices of a local day, in the config's currency. Raises PriceError for rates that cannot be used."""
+        return cls(now.astimezone(config.tz).date(), rates(config), config.prices.stale_after_days, **which)
 
 
-def listing(con: DuckDBPyConnection, name: str, query: PriceQuery, fx: FxRates) -> Listing:
+def listing(con: DuckDBPyConnection, name: str, query: PriceQuery) -> Listing:
     """The prices of a GPU or an instance type, cheapest GPU-hour first.
 
-    `con` is a store's, which may be empty; temporary tables are made on it. Other currencies are converted at today's rate of
-    `fx`, where there is one. Raises GpucostError for a name that means nothing, offering the nearest ones, and where nothing
-    fits the other words.
+    `con` is a store's, which may be empty; temporary tables are made on it. Raises GpucostError for a name that means nothing,
+    offering the nearest ones, and where nothing fits the other words.
     """
     _prepare(con, query)
     meaning = _resolve(con, name)
-    rows = _rows(con, meaning, query, fx)
-    current = [row for row in rows if row.status == "current"]
+    rows = _rows(con, meaning, query)
+    current = tuple(row for row in rows if row.status == "current")
     if not current:
         raise _nothing(con, name, meaning, query)
-    if not query.all_regions and not query.regions:
-        current = _cheapest_regions(current)
     return Listing(
-        today=query.today,
-        currency=query.currency,
-        stale_after_days=query.stale_after_days,
-        name=name,
-        gpu_models=tuple(sorted({row.gpu_model for row in current if row.gpu_model})),
-        rows=tuple(current),
-        superseded=tuple(row for row in rows if row.status != "current"),
-        not_sold_on_demand=_not_sold_on_demand(con, meaning["instance_types"]),
+        query.today,
+        query.fx.currency,
+        query.stale_after_days,
+        name,
+        tuple(sorted({row.gpu_model for row in current if row.gpu_model})),
+        current,
+        tuple(row for row in rows if row.status != "current"),
+        _not_sold_on_demand(con, meaning["instance_types"]),
     )
 
 
 def prices_of(
-    con: DuckDBPyConnection, instance_types: list[str] | None, query: PriceQuery, fx: FxRates
+    con: DuckDBPyConnection, instance_types: list[str] | None, query: PriceQuery
 ) -> list[ListedPrice]:
     """The prices of today of these instance types (in lower case; None: of all), cheapest GPU-hour first."""
     if instance_types == []:
         return []
     _prepare(con, query)
-    rows = _rows(con, _ANYTHING | {"instance_types": instance_types or []}, query, fx)
-    return [row for row in rows if row.status == "current"]
+    return _current(con, _ANYTHING | {"instance_types": instance_types or []}, query)
 
 
 def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
@@ -182,25 +178,22 @@ def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
     return next((row for row in rows if row.zone is None), rows[(len(rows) - 1) // 2])
 
 
-def overview(con: DuckDBPyConnection, query: PriceQuery, fx: FxRates) -> PricesAnswer:
+def overview(con: DuckDBPyConnection, query: PriceQuery) -> PricesAnswer:
     """Every GPU model that has a price, with the cheapest GPU-hour of each purchase option: on demand and spot without any.
 
     Prices that cannot be converted to the config's currency are left out. Models by their cheapest price. Raises GpucostError
     where nothing fits.
     """
     _prepare(con, query)
-    options = query.purchase_options or _OVERVIEW_OPTIONS
-    cheapest: dict[str, dict[str, ListedPrice]] = {}
-    for row in _rows(con, _ANYTHING, replace(query, purchase_options=options), fx):
-        if row.status == "current" and row.gpu_model and row.currency == query.currency:
-            cheapest.setdefault(row.gpu_model, {}).setdefault(row.purchase_option, row)
+    options, currency = query.purchase_options or _OVERVIEW_OPTIONS, query.fx.currency
+    cheapest: dict[str, dict[str, str | ListedPrice | None]] = {}
+    for row in _current(con, _ANYTHING, replace(query, purchase_options=options)):
+        if row.gpu_model and row.currency == currency:
+            prices = cheapest.setdefault(row.gpu_model, {"gpu_model": row.gpu_model} | dict.fromkeys(options))
+            prices[row.purchase_option] = prices[row.purchase_option] or row
     if not cheapest:
         raise _nothing(con, "any GPU", _ANYTHING, query)
-    rows: list[ListedPrice | dict[str, str | ListedPrice | None]] = [
-        {"gpu_model": model, **{option: prices.get(option) for option in options}}
-        for model, prices in cheapest.items()
-    ]
-    return PricesAnswer(query.today, query.currency, query.stale_after_days, rows=rows)
+    return PricesAnswer(query.today, currency, query.stale_after_days, rows=list(cheapest.values()))
 
 
 def _prepare(con: DuckDBPyConnection, query: PriceQuery) -> None:
@@ -296,89 +289,88 @@ def nearest(word: str, names: Iterable[str], count: int = _OFFERED) -> list[str]
     return sorted(names, key=rank)[:count]
 
 
-def _cheapest_regions(rows: Sequence[ListedPrice]) -> list[ListedPrice]:
+def cheapest_regions(rows: Iterable[ListedPrice]) -> tuple[ListedPrice, ...]:
     """Of `rows`, sorted by price, the first of every kind of price of an instance type; more_regions counts its others."""
-    kinds: dict[tuple[object, ...], list[ListedPrice]] = {}
-    for row in rows:
-        terms = (row.purchase_option, row.term_years, row.payment_option, row.offering, row.currency)
-        kinds.setdefault((row.provider, row.instance_type.lower(), *terms), []).append(row)
-    return [replace(kind[0], more_regions=len({row.region for row in kind}) - 1) for kind in kinds.values()]
+    kinds = grouped(
+        (
+            (
+                row.provider,
+                row.instance_type.lower(),
+                row.purchase_option,
+                row.term_years,
+                row.payment_option,
+                row.offering,
+                row.currency,
+            ),
+            row,
+        )
+        for row in rows
+    )
+    return tuple(
+        replace(kind[0], more_regions=len({row.region for row in kind}) - 1) for kind in kinds.values()
+    )
 
 
 _MATCHING = """
-SELECT provider, region, zone, instance_type, gpu_model, gpu_count, purchase_option, term_years, payment_option, offering,
-    price_per_hour, currency, on_demand_price_per_hour, price_as_of, effective_start, source, origin, status
-FROM listed_prices
+SELECT provider, nullif(region, '') AS region, nullif(zone, '') AS zone, instance_type, gpu_model, gpu_count, purchase_option,
+    nullif(term_years, 0) AS term_years, nullif(payment_option, '') AS payment_option, nullif(offering, '') AS offering,
+    price_per_hour AS listed_price_per_hour, currency AS listed_currency, on_demand_price_per_hour,
+    price_as_of, price_as_of < $today::DATE - $stale_after_days::INTEGER AS is_stale, effective_start, source, origin, status
+FROM listed_prices AS p
 WHERE passes($gpu_models, gpu_model) AND passes($instance_types, lower(instance_type))
     AND passes($providers, lower(provider)) AND passes($purchase_options, purchase_option)
-    AND (len($regions::VARCHAR[]) = 0 OR list_bool_or(list_transform($regions::VARCHAR[], lambda r: lower(region) GLOB r)))"""
+    AND (len($regions::VARCHAR[]) = 0 OR list_bool_or(list_transform($regions::VARCHAR[], lambda r: lower(p.region) GLOB r)))
+ORDER BY p.provider, p.instance_type, p.purchase_option, p.term_years, p.region, p.zone, p.payment_option, p.offering,
+    p.price_as_of DESC, p.source"""
 
 
-def _rows(con: DuckDBPyConnection, meaning: Meaning, query: PriceQuery, fx: FxRates) -> list[ListedPrice]:
+def _rows(con: DuckDBPyConnection, meaning: Meaning, query: PriceQuery) -> list[ListedPrice]:
     """What fits, in the config's currency first, cheapest GPU-hour first; then in others, one currency after the other."""
     sqlfiles.run(con, "filters")
     parameters = {
         "providers": [word.lower() for word in query.providers],
         "regions": [word.lower() for word in query.regions],
         "purchase_options": list(query.purchase_options),
+        "today": query.today,
+        "stale_after_days": query.stale_after_days,
     }
     con.execute(_MATCHING, meaning | parameters)
-    return sorted(
-        (_price(fields, query, fx) for fields in dicts(con)), key=lambda row: _rank(row, query.currency)
-    )
+
+    def rank(row: ListedPrice) -> tuple[object, ...]:
+        per_gpu = row.price_per_gpu_hour
+        is_other = row.currency != query.fx.currency
+        return is_other, row.currency, per_gpu is None, per_gpu or row.price_per_hour
+
+    return sorted((_price(row, query) for row in dicts(con)), key=rank)
 
 
-def _rank(row: ListedPrice, currency: str) -> tuple[object, ...]:
-    place = (
-        row.provider,
-        row.instance_type,
-        row.purchase_option,
-        row.term_years or 0,
-        row.region or "",
-        row.zone or "",
-    )
-    details = (row.payment_option or "", row.offering or "", -row.price_as_of.toordinal(), row.source)
-    per_gpu = row.price_per_gpu_hour
-    return (
-        row.currency != currency,
-        row.currency,
-        per_gpu is None,
-        per_gpu or row.price_per_hour,
-        *place,
-        *details,
-    )
+def _current(con: DuckDBPyConnection, meaning: Meaning, query: PriceQuery) -> list[ListedPrice]:
+    """Those that hold today."""
+    return [row for row in _rows(con, meaning, query) if row.status == "current"]
 
 
-def _price(fields: dict[str, Any], query: PriceQuery, fx: FxRates) -> ListedPrice:
-    on_demand, listed_currency = fields.pop("on_demand_price_per_hour"), fields.pop("currency")
-    listed = price = Decimal(fields.pop("price_per_hour")).normalize()
-    gpus = fields["gpu_count"] and fields["gpu_count"].normalize()
-    rate = fx.rate(listed_currency, query.today)
+def _price(row: dict[str, Any], query: PriceQuery) -> ListedPrice:
+    on_demand, currency, gpus = row.pop("on_demand_price_per_hour"), row["listed_currency"], row["gpu_count"]
+    listed = price = row["listed_price_per_hour"].normalize()
+    rate = query.fx.rate(currency, query.today)
     if rate is not None:
-        price = (listed * rate).quantize(_DECIMALS).normalize()
+        price, currency = (listed * rate).quantize(_DECIMALS).normalize(), query.fx.currency
     discount = None
-    if fields["purchase_option"] == "spot" and on_demand is not None:
+    if row["purchase_option"] == "spot" and on_demand is not None:
         discount = ((1 - listed / on_demand) * 100).quantize(Decimal("0.1"))
-    may_not_apply = ("region", "zone", "term_years", "payment_option", "offering")
     return ListedPrice(
-        **fields | {name: fields[name] or None for name in may_not_apply} | {"gpu_count": gpus},
+        **row | {"listed_price_per_hour": listed, "gpu_count": gpus and gpus.normalize()},
         price_per_hour=price,
         price_per_gpu_hour=None if gpus is None else (price / gpus).quantize(_DECIMALS).normalize(),
-        currency=listed_currency if rate is None else query.currency,
-        listed_price_per_hour=listed,
-        listed_currency=listed_currency,
+        currency=currency,
         spot_discount_percent=discount,
-        is_stale=fields["price_as_of"] < query.today - timedelta(days=query.stale_after_days),
         more_regions=None,
     )
 
 
 def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: PriceQuery) -> GpucostError:
     """Which word of the query leaves no price, and what there is instead."""
-    anywhere = replace(query, providers=(), regions=(), purchase_options=())
-    left = [
-        row for row in _rows(con, meaning, anywhere, FxRates(query.currency, {})) if row.status == "current"
-    ]
+    left = _current(con, meaning, replace(query, providers=(), regions=(), purchase_options=()))
     if not left:
         return GpucostError(f"no list price of {name} is known", FIX_UNPRICED)
     for field, words in (
@@ -386,32 +378,28 @@ def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: PriceQ
         ("region", query.regions),
         ("purchase_option", query.purchase_options),
     ):
-        known = {getattr(row, field) or "" for row in left}
-        fitting = {
-            value
-            for value in known
-            if not words or any(fnmatchcase(value.lower(), word.lower()) for word in words)
-        }
-        if not fitting:
-            facts = _not_sold_on_demand(con, meaning["instance_types"])
-            if facts and "on_demand" in words:
-                return GpucostError("; ".join(facts), f"gpucost prices {name} lists what it is sold as")
-            there = sorted(known - {""})
-            some = (
-                f"; there are {len(there)}, such as "
-                if len(there) > _ALL_OFFERED
-                else "; there is "
-                if there
-                else ""
-            )
-            offered = nearest(words[0], there) if len(there) > _ALL_OFFERED else there
-            what = f"the {field.replace('_', ' ')} {' or '.join(words)}"
-            missing = f"no price of {name} is known for {what}{some}{', '.join(offered)}"
-            return GpucostError(
-                "; ".join((missing, *facts)),
-                "name one of these, or gpucost collect prices asks the clouds for more",
-            )
-        left = [row for row in left if (getattr(row, field) or "") in fitting]
+        there = sorted({getattr(row, field) or "" for row in left} - {""})
+        left = [
+            row
+            for row in left
+            if not words
+            or any(fnmatchcase((getattr(row, field) or "").lower(), word.lower()) for word in words)
+        ]
+        if left:
+            continue
+        facts = _not_sold_on_demand(con, meaning["instance_types"])
+        if facts and "on_demand" in words:
+            return GpucostError("; ".join(facts), f"gpucost prices {name} lists what it is sold as")
+        some, offered = "; there is " if there else "", there
+        if len(there) > _ALL_OFFERED:
+            some, offered = f"; there are {len(there)}, such as ", nearest(words[0], there)
+        what = f"the {field.replace('_', ' ')} {' or '.join(words)}"
+        missing = f"no price of {name} is known for {what}{some}{', '.join(offered)}"
+        return GpucostError(
+            "; ".join((missing, *facts)),
+            "name one of these, or gpucost collect prices asks the clouds for more",
+        )
     return GpucostError(
-        f"no price of {name} is known in {query.currency}", "[prices] fx gives the rates of other currencies"
+        f"no price of {name} is known in {query.fx.currency}",
+        "[prices] fx gives the rates of other currencies",
     )

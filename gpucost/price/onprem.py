@@ -18,7 +18,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from gpucost import inputs
 from gpucost.catalog import load_catalog
 from gpucost.errors import ConfigError, UsageError
-from gpucost.price.book import BadField, effective_start, lines_of, node_selector
+from gpucost.price.book import effective_start, lines_of, node_selector
 from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
 from gpucost.records import record
 from gpucost.resources import pricing_dir
@@ -284,12 +284,13 @@ class BookEntry:
                     f"{field!r} cannot stand in the price book",
                     "name it without line breaks, and without # in front",
                 )
+        option = "--effective-start"
         try:
-            _same_nodes(asdict(self), timezone)
-        except BadField as error:
-            raise UsageError(
-                f"--{error.column.replace('_', '-')} {error.reason}", "see docs/pricing.md, The price book"
-            ) from None
+            effective_start(self.effective_start, timezone)
+            option = "--node-selector"
+            node_selector(self.node_selector)
+        except ValueError as error:
+            raise UsageError(f"{option} {error}", "see docs/pricing.md, The price book") from None
 
 
 def _same_nodes(row: Mapping[str, str], timezone: ZoneInfo) -> tuple[object, ...]:

@@ -75,11 +75,6 @@ class TokenPricesAnswer:
     stale_after_days: int
     rows: Sequence[TokenPrice]
 
-    @property
-    def stale(self) -> int:
-        """How many of them are older than `stale_after_days`."""
-        return sum((self.today - price.price_as_of).days > self.stale_after_days for price in self.rows)
-
 
 def seller(name: str) -> str:
     """A seller's name in the list: `aws` for bedrock, `gcp` for Vertex AI and gemini."""

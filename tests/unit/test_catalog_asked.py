@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import duckdb
 import pytest
@@ -47,7 +48,7 @@ h100-80gb-sxm-ib.8x |
 1x_H100-SXM |
 BM.GPU.H100.8 |
 """
-QUERY, FX = PriceQuery(TODAY, "USD", 90), FxRates("USD", {})
+QUERY = PriceQuery(TODAY, FxRates("USD", {}), 90)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_what_people_rent_has_a_price_an_age_and_a_source(con: duckdb.DuckDBPyCo
     models = dict(con.execute("SELECT lower(instance_type), gpu_model FROM listed_instances").fetchall())
     asked = text_rows(ASKED)
     wanted = {models[name.lower()] for name, _ in asked}
-    rows = [row for gpu in wanted for row in listing(con, gpu, replace(QUERY, all_regions=True), FX).rows]
+    rows = [row for gpu in wanted for row in listing(con, gpu, QUERY).rows]
     assert all(
         row.price_per_gpu_hour and row.price_per_gpu_hour > 0 and row.source and row.price_as_of <= TODAY
         for row in rows
@@ -104,20 +105,21 @@ p99.xlarge | providers | aws | no GPU or instance type
 def test_what_is_not_sold_on_demand_says_how_it_is_sold(
     con: duckdb.DuckDBPyConnection, name: str, field: str, value: str, words: str
 ) -> None:
+    changed: dict[str, Any] = {field: (value,)}
     with pytest.raises(GpucostError) as caught:
-        listing(con, name, replace(QUERY, **{field: (value,)}), FX)
+        listing(con, name, replace(QUERY, **changed))
     text = f"{caught.value.message} {caught.value.fix}"
     assert words in text and (words or "not sold" not in text)
 
 
 def test_what_is_not_sold_on_demand_and_an_old_price_are_named(con: duckdb.DuckDBPyConnection) -> None:
-    answer = listing(con, "a4-highgpu-8g", QUERY, FX)
+    answer = listing(con, "a4-highgpu-8g", QUERY)
     assert "on_demand" in {row.purchase_option for row in answer.rows}
     assert answer.not_sold_on_demand == ()
-    assert BLOCKS in " ".join(listing_notes(listing(con, "p5e.48xlarge", QUERY, FX)))
-    flex = listing(con, "a3-megagpu-8g", replace(QUERY, purchase_options=("flex_start",)), FX)
+    assert BLOCKS in " ".join(listing_notes(listing(con, "p5e.48xlarge", QUERY)))
+    flex = listing(con, "a3-megagpu-8g", replace(QUERY, purchase_options=("flex_start",)))
     assert {row.purchase_option for row in flex.rows} == {"flex_start"}
-    answer = listing(con, "p5.48xlarge", QUERY, FX)
+    answer = listing(con, "p5.48xlarge", QUERY)
     assert answer.rows[0].is_stale and answer.cheapest_fresh and not answer.cheapest_fresh.is_stale
     (remark,) = (words for words in listing_notes(answer) if words.startswith("the first price"))
     assert (
@@ -125,4 +127,4 @@ def test_what_is_not_sold_on_demand_and_an_old_price_are_named(con: duckdb.DuckD
         in remark
     )
     on_demand = replace(QUERY, purchase_options=("on_demand",))
-    assert listing(con, "p5.48xlarge", on_demand, FX).cheapest_fresh is None
+    assert listing(con, "p5.48xlarge", on_demand).cheapest_fresh is None

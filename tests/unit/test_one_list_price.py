@@ -242,7 +242,7 @@ def test_discounts_come_off_listed_prices_of_their_source(
     rules = [rule | {"purchase_option": case.get("purchase_option")}, {"percent": 50, "gpu_model": "our own"}]
     config = Config(prices=Prices.model_validate({"discounts": rules}))
     known = {"provider": "aws", "instance_type": "P4d.24xlarge", "purchase_option": "spot", "source": "aws"}
-    price = {"price_per_hour": Decimal(10), "price_per_gpu_hour": Decimal("1.25")}
+    price = {"price_per_hour": Decimal(10), "price_per_gpu_hour": Decimal("1.25"), "currency": "USD"}
     rows = [
         ListedPrice(
             **dict.fromkeys(field.name for field in fields(ListedPrice)) | known | price | {"origin": name}

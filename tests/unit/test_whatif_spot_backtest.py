@@ -36,8 +36,8 @@ MINUTE = 60_000
 
 def changes(zone: str, *steps: tuple[int, str], until: int = 100) -> PriceChanges:
     """Steps as (hour, price)."""
-    at = tuple(hour * MS_PER_HOUR for hour, _ in steps)
-    return PriceChanges("r", zone, at, tuple(Decimal(price) for _, price in steps), until * MS_PER_HOUR)
+    lane = tuple((hour * MS_PER_HOUR, Decimal(price)) for hour, price in steps)
+    return PriceChanges("aws", "r", zone, lane, until * MS_PER_HOUR)
 
 
 def walked(lanes: list[list[tuple[int, Decimal]]], move_minutes: int) -> Fraction:
@@ -61,8 +61,8 @@ def test_every_way_of_buying_costs_what_a_walk_through_time_does() -> None:
     on_demand = [(0, Decimal("2.0"))]
     job = Job(0, 10.5, 8, tuple(on_demand), (a, b), 8)
     runs = replay(job, move_hours=0.5, on_demand_share=0.3)
-    paid = {way: float(amounts[0]) for way, amounts in costs([job], [runs]).items()}
-    in_a, in_b = (list(zip(zone.at_ms, zone.prices, strict=True)) for zone in (a, b))
+    paid = dict(zip(runs, map(float, costs((job, run) for run in runs.values())), strict=True))
+    in_a, in_b = list(a.steps), list(b.steps)
     stay = walked([in_a], 0)
     expected = {
         ON_DEMAND: Fraction(21), "stay in a": stay, "stay in b": walked([in_b], 0), SWITCHING: walked([in_a, in_b], 30),

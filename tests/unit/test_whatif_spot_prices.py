@@ -109,11 +109,10 @@ def test_a_node_costs_what_one_that_is_bought_so_costs(
     kind = NAMES[case["case"]]
     name = f"n{list(NAMES).index(case['case']) + 1}"
     node = Node(name, 8, DAY.start_ms, DAY.end_ms, (), cluster="prod", instance_type=kind)
-    prices = markets[case["to"]].prices(node)
-    there = Node(name, 8, DAY.start_ms, DAY.end_ms, prices).steps if prices else []
+    moved = markets[case["to"]].there(node)
     steps = [
         ((start - START) / MS_PER_HOUR, (end - START) / MS_PER_HOUR, price.per_node_hour)
-        for price, start, end in there
+        for price, start, end in (moved.steps if moved else ())
     ]
     assert steps == told_steps(case.get("prices", ""))
 

@@ -150,19 +150,17 @@ def _of_book(con: DuckDBPyConnection, config: Config, row: Row, now: datetime, *
 
 def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> list[ListedPrice]:
     """List prices of the type in its region, less discounts."""
-    query = PriceQuery(
-        now.astimezone(config.tz).date(),
-        config.currency,
-        config.prices.stale_after_days,
+    query = PriceQuery.of(
+        config,
+        now,
         providers=(row["provider"],) if row["provider"] else (),
         regions=(row["region"],) if row["region"] else (),
-        all_regions=True,
     )
     try:
-        rows = listing(con, row["instance_type"], query, rates(config)).rows
+        rows = listing(con, row["instance_type"], query).rows
     except GpucostError:
         return []
-    return discounted(con, config, [one for one in rows if one.currency == config.currency], now)
+    return discounted(con, config, rows, now)
 
 
 def _cheapest(listed: Sequence[ListedPrice], *options: str, years: int | None = None) -> Price | None:

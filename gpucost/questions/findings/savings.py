@@ -96,9 +96,8 @@ class _Scenarios:
     @cached_property
     def _offers(self) -> dict[Place, list[rightsize.Offer]]:
         """List prices by place."""
-        options = tuple(rightsize.PURCHASE.values())
         with list_prices(self.config) as listed:
-            offers = rightsize.list_offers(listed(None, purchase_options=options))
+            offers = rightsize.offers_near(listed, self.fleet.nodes)
         return grouped(((offer.provider, offer.region), offer) for offer in offers)
 
     def usage(self, question: WhatIfQuery) -> Usage:

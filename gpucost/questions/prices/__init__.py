@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument
-from gpucost.price.listing import ListedPrice, Listing, PricesAnswer
+from gpucost.price.listing import (
+    ListedPrice,
+    Listing,
+    PriceQuery,
+    PricesAnswer,
+    cheapest_regions,
+    listing,
+    overview,
+)
+from gpucost.price.quote import Quoted
 from gpucost.questions.request import Request, store_or_empty, with_notes
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import table
@@ -16,8 +26,6 @@ from gpucost.render.view import Document, Shown, Table, count, figure, text
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
-
-    from gpucost.price.quote import Quoted
 
 
 _DECIMALS = 4  # of a price per hour, or of a million tokens
@@ -73,27 +81,19 @@ def prices(
       gpucost prices p5.48xlarge --region us-east-1
       gpucost prices "A100 80GB" --all-regions --purchase-option spot --format csv -o a100.csv
     """
-    from gpucost.price.fx import rates
-    from gpucost.price.listing import PriceQuery, listing, overview
-
     settings = request.settings
     if name is None and (all_regions or superseded):
         option = "--all-regions" if all_regions else "--superseded"
         raise UsageError(
             f"{option} needs a GPU or an instance type", f"for example: gpucost prices H100 {option}"
         )
-    query = PriceQuery(
-        today=today_in(settings.tz),
-        currency=settings.currency,
-        stale_after_days=settings.prices.stale_after_days,
-        providers=tuple(provider or ()),
-        regions=tuple(region or ()),
-        purchase_options=tuple(option.value for option in purchase_option or ()),
-        all_regions=all_regions,
+    query = PriceQuery.of(
+        settings, request.now, providers=provider, regions=region, purchase_options=purchase_option
     )
-    fx = rates(settings)
     with store_or_empty(settings) as con:
-        answer = overview(con, query, fx) if name is None else listing(con, name, query, fx)
+        answer = overview(con, query) if name is None else listing(con, name, query)
+    if isinstance(answer, Listing) and not all_regions and not region:
+        answer = replace(answer, rows=cheapest_regions(answer.rows))
     replaced = list(answer.superseded) if superseded and isinstance(answer, Listing) else []
     return with_notes(
         request,
@@ -106,22 +106,20 @@ def today_in(tz: ZoneInfo) -> date:
     return datetime.now(tz).date()
 
 
-def _prices_of(answer: Listing | PricesAnswer) -> list[ListedPrice]:
+def _prices_of(answer: PricesAnswer) -> list[ListedPrice]:
     if isinstance(answer, Listing):
         return list(answer.rows)
     models = [row for row in answer.rows if isinstance(row, dict)]
     return [price for model in models for price in model.values() if isinstance(price, ListedPrice)]
 
 
-def _listing_document(
-    answer: Listing | PricesAnswer, prices: list[ListedPrice], *, superseded: bool
-) -> Document:
+def _listing_document(answer: PricesAnswer, prices: list[ListedPrice], *, superseded: bool) -> Document:
     """Prices as people read them: of one name with what tells them apart, of all GPU models with where each is cheapest."""
 
     per_gpu_hour = price_column("price_per_gpu_hour", "Per GPU-h")
     as_of = figure(lambda row: f"{row.price_as_of}{_age(row, answer.today)}", "As of")
     source = text("source", weight=4)
-    if isinstance(answer, PricesAnswer):
+    if not isinstance(answer, Listing):
         title = "What GPUs cost"
         where = text(
             lambda row: " ".join(part for part in (row.provider, row.region, row.instance_type) if part),
@@ -161,7 +159,7 @@ def _listing_document(
         currency=answer.currency,
         sections=(Table.of("Prices", prices, columns),),
         name="prices",
-        data=answer.printed() if isinstance(answer, Listing) else answer,
+        data=answer,
         flat=table(prices),
         whole_in="json",
     )
@@ -174,7 +172,7 @@ def price_column(name: str, title: str, decimals: int = _DECIMALS, weight: int =
     )
 
 
-def listing_notes(answer: Listing | PricesAnswer) -> list[str]:
+def listing_notes(answer: PricesAnswer) -> list[str]:
     """What a reader must know of the rows, one sentence each."""
     prices, notes = _prices_of(answer), []
     if stale := sum(price.is_stale for price in prices):
@@ -186,7 +184,7 @@ def listing_notes(answer: Listing | PricesAnswer) -> list[str]:
         notes.append(
             f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones"
         )
-    if isinstance(answer, PricesAnswer):
+    if not isinstance(answer, Listing):
         return notes
     notes = [*answer.not_sold_on_demand, *notes]
     if fresh := answer.cheapest_fresh:

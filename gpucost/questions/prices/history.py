@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from gpucost.options import Option, argument
 from gpucost.periods import iso, to_ms
+from gpucost.price.history import PriceHistory, ZoneHistory, history
 from gpucost.questions.prices import price_column
 from gpucost.questions.request import SpanRequest, with_notes
+from gpucost.records import grouped
 from gpucost.render.formatting import figure_text
-from gpucost.render.schema import table
+from gpucost.render.schema import table, to_dict
 from gpucost.render.view import Document, Figure, Figures, Section, Table, Texts, count, number, shown, text
-
-if TYPE_CHECKING:
-    from gpucost.price.history import ZoneHistory
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _STEPS_SHOWN = 20
@@ -44,37 +43,29 @@ def prices_history(
       gpucost prices history p5.48xlarge --region us-east-1 --from 2026-10-01
       gpucost prices history p3.2xlarge --zone us-east-1c --format json
     """
-    from gpucost.price.history import HistoryQuery, history
-
     period = request.named_period[0] if request.named_period else None
-    question = HistoryQuery(instance, zone, region, product, period, request.settings.prices.stale_after_days)
+    which = {"instance_type": instance, "zone": zone, "region": region, "product": product}
+    days = request.settings.prices.stale_after_days
     with request.store.read() as con:
-        zones = history(con, question, to_ms(request.now))
-    places: dict[str, list[str]] = {}
-    for zone_history in zones:
-        for note in zone_history.notes:
-            places.setdefault(note, []).append(zone_history.place)
+        zones = history(con, which, period, to_ms(request.now), days)
+    places = grouped((note, zone_history.place) for zone_history in zones for note in zone_history.notes)
     return with_notes(
         request, _history_document(zones), [f"{', '.join(where)}: {note}" for note, where in places.items()]
     )
 
 
 def _history_document(zones: list[ZoneHistory]) -> Document:
-    from gpucost.price.history import PriceHistory
-
-    first, (columns, rows) = zones[0], table(zones)
-    shown = [at for at, name in enumerate(columns) if name not in ("steps", "notes")]
-    where = f" in {first.place}, {first.product}" if len(zones) == 1 else ""
+    first, alone = zones[0], zones[0] if len(zones) == 1 else None
+    columns, rows = table(zones, [name for name in to_dict(first) if name not in ("steps", "notes")])
+    where = f" in {first.place}, {first.product}" if alone else ""
     return Document(
         title=f"{first.instance_type}{where}, spot",
         subtitle=f"{iso(first.start)} to {iso(first.end)}",
         currency=first.currency,
-        sections=_one_zone(first) if len(zones) == 1 else (_zones_table(zones),),
+        sections=_one_zone(first) if alone else (_zones_table(zones),),
         name="prices.history",
-        data=PriceHistory(
-            first.instance_type, first.start, first.end, first if len(zones) == 1 else None, zones
-        ),
-        flat=([columns[at] for at in shown], [[_flat(row[at]) for at in shown] for row in rows]),
+        data=PriceHistory(first.instance_type, first.start, first.end, alone, zones),
+        flat=(columns, [[_flat(value) for value in row] for row in rows]),
         whole_in="json",
     )
 
@@ -155,14 +146,15 @@ def _per_hour(zone: ZoneHistory, price: Decimal | None) -> str:
 def _sparkline(zone: ZoneHistory, width: int) -> str:
     """The price as `width` blocks, each the mean of its part of the period by time; a blank where no price is known."""
     start, part_seconds = zone.start.timestamp(), (zone.end - zone.start).total_seconds() / width
-    covered, cost = [0.0] * width, [0.0] * width
+    steps = []
     for step in zone.steps:
         first, last = ((at.timestamp() - start) / part_seconds for at in (step.start, step.end))
-        for index in range(max(0, int(first)), min(width, int(last) + 1)):
-            share = max(0.0, min(index + 1, last) - max(index, first))
-            covered[index] += share
-            cost[index] += share * float(step.price_per_hour)
-    parts = [paid / time if time else None for paid, time in zip(cost, covered, strict=True)]
+        steps.append((first, last, float(step.price_per_hour)))
+    parts = []
+    for index in range(width):
+        shares = [(max(0.0, min(index + 1, last) - max(index, first)), price) for first, last, price in steps]
+        covered = sum(share for share, _ in shares)
+        parts.append(sum(share * price for share, price in shares) / covered if covered else None)
     known = [part for part in parts if part is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     scale = (len(_LEVELS) - 1) / (high - low) if high - low >= 1e-9 else 0

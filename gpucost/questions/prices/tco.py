@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.disk import write_text
 from gpucost.errors import ConfigError, GpucostError, UsageError
-from gpucost.options import Option, OptionGroup, argument, options_in
+from gpucost.options import Option, OptionGroup, argument
+from gpucost.price.book import read_book
+from gpucost.price.fx import rates
+from gpucost.price.onprem import (
+    BookEntry,
+    Tco,
+    TcoAnswer,
+    TcoPart,
+    node_cost,
+    read_file,
+    read_inputs,
+    with_entry,
+)
 from gpucost.questions.request import Request, with_notes
 from gpucost.render.view import Document, Table, shown, text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gpucost.config.model import Config
-    from gpucost.price.onprem import BookEntry, Tco
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +64,9 @@ class OwnNode(OptionGroup):
     ] = None
 
     @property
-    def values(self) -> dict[str, str | None]:
-        """The options by their keys."""
-        return {name: getattr(self, name) for name in options_in(OwnNode)}
+    def values(self) -> dict[str, str]:
+        """The options given, by their keys."""
+        return {name: getattr(self, name) for name in self.given}
 
 
 def prices_tco(
@@ -91,8 +101,6 @@ def prices_tco(
       gpucost prices tco --purchase-price 280000 --gpus-per-node 8 --gpu-model H100 --years 4 --price-per-kwh 0.12 --pue 1.3
       gpucost prices tco onprem.toml --save --node-selector node-pool=dgx --effective-start 2026-10-01
     """
-    from gpucost.price.onprem import BookEntry
-
     of_row = {
         "--node-selector": node_selector,
         "--instance-type": instance_type,
@@ -130,16 +138,12 @@ def own_node(file: Path | None, given: Mapping[str, str | None], currency: str, 
 
     Raises ConfigError naming what is missing or cannot be used.
     """
-    from gpucost.price.onprem import node_cost, read_file, read_inputs
-
     options = {key: value for key, value in given.items() if value is not None}
     return node_cost(read_inputs({**defaults, **(read_file(file) if file else {})}, options, file, currency))
 
 
 def _tco_document(answer: Tco, saved: BookEntry | None) -> Document:
     """A row for each part, then the prices that they add up to."""
-    from gpucost.price.onprem import TcoAnswer, TcoPart
-
     inputs = answer.inputs
     sums = [
         TcoPart("node-hour", answer.price_per_hour, "the sum"),
@@ -173,10 +177,6 @@ def _save_entry(config: Config, entry: BookEntry) -> str:
     The file is replaced as a whole. Raises ConfigError where no book is configured, PriceError where the book cannot be read,
     and GpucostError where the result would not load or cannot be written.
     """
-    from gpucost.price.book import read_book
-    from gpucost.price.fx import rates
-    from gpucost.price.onprem import with_entry
-
     book = config.prices.book
     if book is None:
         raise ConfigError("no price book is configured", 'set [prices] book = "prices.csv" in gpucost.toml')

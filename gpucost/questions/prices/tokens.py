@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from gpucost.errors import GpucostError
 from gpucost.options import Names, Option
+from gpucost.price.tokens import TokenPricesAnswer, near_models, token_prices
 from gpucost.questions import prices
 from gpucost.questions.request import Request, with_notes
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Table, figure, text
-
-if TYPE_CHECKING:
-    from gpucost.price.tokens import TokenPricesAnswer
 
 
 def prices_tokens(
@@ -36,8 +34,6 @@ def prices_tokens(
       gpucost prices tokens --provider openai --provider azure --model "gpt-5*"
       gpucost prices tokens --model "*llama-3.3-70b*" --format json
     """
-    from gpucost.price.tokens import TokenPricesAnswer, near_models, token_prices
-
     settings = request.settings
     today, days = prices.today_in(settings.tz), settings.prices.stale_after_days
     rows = token_prices(today, provider, model)
@@ -49,8 +45,9 @@ def prices_tokens(
         )
         raise GpucostError(f"no price of tokens of {model or 'any model'} is known{where}", near)
     answer = TokenPricesAnswer(today, days, rows)
-    old = f"{answer.stale:,} of {len(rows):,} prices are over {days} days old; a newer gpucost has newer ones"
-    return with_notes(request, _tokens_document(answer), [old] if answer.stale else [])
+    stale = sum((today - price.price_as_of).days > days for price in rows)
+    old = f"{stale:,} of {len(rows):,} prices are over {days} days old; a newer gpucost has newer ones"
+    return with_notes(request, _tokens_document(answer), [old] if stale else [])
 
 
 def _tokens_document(answer: TokenPricesAnswer) -> Document:

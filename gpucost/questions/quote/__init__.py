@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option
+from gpucost.price.listing import PriceQuery, listing
+from gpucost.price.quote import Quantity, Quote, Quoted, given, listed, owned, ranked
 from gpucost.questions.prices import GpuOrInstance, Providers, bought, place, price_column
 from gpucost.questions.prices.tco import own_node
 from gpucost.questions.request import Request, store_or_empty, with_notes
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Figure, Figures, Table, figure, text
 from gpucost.whatif.flags import DEAREST, HOURS, HOURS_PER_MONTH, PricePer
-
-if TYPE_CHECKING:
-    from gpucost.price.quote import Quote, Quoted
-
 
 _WAYS = {"cud": "Committed use", "given": "Your price", "own": "Own nodes"}
 
@@ -57,10 +55,6 @@ def quote(
       gpucost quote H100 --gpus 16 --days 7 --price 3 --price-per gpu --own onprem.toml
       gpucost quote --gpus 16 --days 7 --price 3 --price-per gpu
     """
-    from gpucost.price.fx import rates
-    from gpucost.price.listing import PriceQuery, listing
-    from gpucost.price.quote import Quantity, Quote, given, listed, owned, ranked
-
     settings = request.settings
     if name is None and price is None and own is None:
         raise UsageError(
@@ -73,16 +67,12 @@ def quote(
         if is_twice:
             raise UsageError(f"{one} and {other} both say how much is needed", "leave out one of them")
     need = Quantity(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
-    day, currency, stale = (
-        request.now.astimezone(request.tz).date(),
-        settings.currency,
-        settings.prices.stale_after_days,
-    )
+    query = PriceQuery.of(settings, request.now, providers=provider, regions=region)
+    currency = settings.currency
     rows: list[Quoted] = []
     if name is not None:
-        query = PriceQuery(day, currency, stale, provider, region, all_regions=True)
         with store_or_empty(settings) as con:
-            rows = listed(listing(con, name, query, rates(settings)), need)
+            rows = listed(listing(con, name, query), need)
     wanted = Decimal(gpus) if gpus is not None else next((row.gpus for row in rows if row.gpus), None)
     if price is not None:
         if price_per is PricePer.gpu and wanted is None:
@@ -96,7 +86,7 @@ def quote(
         if wanted is None:
             raise UsageError("how many GPUs the own nodes should have is not known", "add --gpus 16")
         rows.append(owned(own_node(own, {}, currency), wanted, need.hours))
-    answer = Quote(day, currency, stale, name, need.hours, ranked(rows, currency))
+    answer = Quote(query.today, currency, query.stale_after_days, name, need.hours, ranked(rows, currency))
     what = f"{wanted:f} GPUs" if wanted is not None else f"{count or 1} nodes"
     return with_notes(request, _document(answer, what), _notes(answer))
 

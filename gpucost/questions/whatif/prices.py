@@ -41,19 +41,9 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
     def listed(name: str | list[str] | None, **which: Names) -> list[ListedPrice]:
         """Those of `purchase_options`, `providers` and `regions`; of all instance types without a name."""
         now = datetime.now(settings.tz)
-        query = PriceQuery(
-            today=now.date(),
-            currency=settings.currency,
-            stale_after_days=settings.prices.stale_after_days,
-            all_regions=True,
-            **which,
-        )
-        found = (
-            listing(con, name, query, rates(settings)).rows
-            if isinstance(name, str)
-            else prices_of(con, name, query, rates(settings))
-        )
-        return discounted(con, settings, [row for row in found if row.currency == settings.currency], now)
+        query = PriceQuery.of(settings, now, **which)
+        found = listing(con, name, query).rows if isinstance(name, str) else prices_of(con, name, query)
+        return discounted(con, settings, found, now)
 
     with store_or_empty(settings) as con:
         yield listed

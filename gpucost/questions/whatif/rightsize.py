@@ -12,13 +12,12 @@ from gpucost.render.view import Document
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.rightsize import (
-    PURCHASE,
     DescribedLoad,
     Margins,
     answer,
     catalog_speeds,
     compare,
-    list_offers,
+    offers_near,
     read_speeds,
 )
 
@@ -52,7 +51,7 @@ def whatif_rightsize(
         return request.finish(compare(work, margins, measured_speeds, facts, settings.currency))
     usage = request.usage()
     with list_prices(settings) as listed:
-        offers = list_offers(listed(None, purchase_options=tuple(PURCHASE.values())))
+        offers = offers_near(listed, usage.fleet.nodes)
     measured = request.read(lambda con: levels(con, settings.activity, request.period))
     stale = request.period.end.date(), settings.prices.stale_after_days
     return request.finish(

@@ -14,7 +14,7 @@ from gpucost.whatif.flags import hours_needed
 from gpucost.whatif.fleet import Price
 from gpucost.whatif.spot import answer, backtest
 from gpucost.whatif.spot.answer import Described, find_place
-from gpucost.whatif.spot.backtest import SpotReplay, job_starts, node_jobs
+from gpucost.whatif.spot.backtest import Job, SpotReplay, job_starts, node_jobs
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Target, read_history, read_market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery
@@ -28,13 +28,13 @@ def job_replay(request: WhatIfRequest, fleet: Described) -> SpotReplay:
             f"{missing} is missing: which job should be replayed?",
             f"give {missing}, or no options of a fleet at all",
         )
-    period = request.period if request.period_flags else None
     with request.store.read() as con:
         place, gpus = find_place(con, fleet)
         # a replay ends with what was collected
         history = read_history(con, request.settings, [fleet.instance_type])
         price = fleet.price(con, request.settings, Target.on_demand, gpus, place)
-    jobs, covered = job_starts(place, fleet.hours, fleet.nodes, gpus, price.per_node_hour, history, period)
+    job = Job(0, fleet.hours, gpus, ((0, price.per_node_hour),), (), gpus, fleet.nodes)
+    jobs, covered = job_starts(place, job, history, request.period if request.period_flags else None)
     return SpotReplay(
         jobs=jobs,
         title=f"{fleet.hours:g} h on {fleet.nodes} {place.instance_type} replayed over spot prices",

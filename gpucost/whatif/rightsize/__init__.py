@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -32,7 +33,7 @@ from gpucost.whatif.flags import (
     to_decimal,
     total,
 )
-from gpucost.whatif.fleet import Fleet, Levels, Node, Pod, Price, Usage, Workload, is_batch
+from gpucost.whatif.fleet import Levels, Node, Pod, Price, Usage, Workload, is_batch
 from gpucost.whatif.gpu_specs import Facts, GpuModel
 from gpucost.whatif.packing import NO_SAVING, Change, emptied, less_cost, saved, scenario, today_held
 
@@ -45,7 +46,7 @@ PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "f
 
 @record
 class Offer:
-    """An instance type's GPUs: up to `gpus` of them at `price_per_gpu_hour` each, or exactly `count`, whether it fits or not."""
+    """An instance type's GPUs: up to `gpus` of them at `price_per_gpu_hour` each."""
 
     provider: str | None
     region: str | None
@@ -56,7 +57,6 @@ class Offer:
     price_per_gpu_hour: Decimal
     source: str
     as_of: str | None = None
-    count: int | None = None
 
     @property
     def kind(self) -> tuple[str | None, ...]:
@@ -80,6 +80,15 @@ def list_offers(rows: Iterable[ListedPrice]) -> list[Offer]:
         as_of = row.price_as_of.isoformat()
         offers.append(Offer(provider, region, name, row.gpu_model or "", gpus, option, price, source, as_of))
     return offers
+
+
+def offers_near(listed: Callable[..., list[ListedPrice]], nodes: Sequence[Node]) -> list[Offer]:
+    """List prices of whole GPUs in the regions of the nodes."""
+    places = {
+        "providers": tuple({node.provider for node in nodes if node.provider}),
+        "regions": tuple({node.region for node in nodes if node.region}),
+    }
+    return list_offers(listed(None, purchase_options=tuple(PURCHASE.values()), **places))
 
 
 def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:
@@ -157,10 +166,11 @@ _TIE = 1e-9
 
 @record
 class Load:
-    """What a pod does with its `gpus`: `used` of them are ever active; `mean` and `high` are shares 0-1 of those.
+    """What pods of a workload that are alike do with their `gpus`: `used` of them are ever active.
 
-    `memory_mib` is the most that one GPU held, None where that is not known: then the new GPUs need as much memory in
-    all as those of today.
+    `mean` and `high` are shares 0-1 of those. `memory_mib` is the most that one GPU held, None where that is not known: then
+    the new GPUs need as much memory in all as those of today. `place` is the provider, region and purchase option of their
+    nodes; `cost` what the GPUs cost today.
     """
 
     model: str
@@ -170,6 +180,32 @@ class Load:
     high: float
     memory_mib: float | None
     is_batch: bool
+    pods: tuple[Pod, ...] = ()
+    place: tuple[str | None, ...] = ()
+    cost: Decimal = Decimal(0)
+
+    @property
+    def owner(self) -> Workload:
+        return self.pods[0].owner
+
+    @property
+    def name(self) -> str:
+        """Namespace and workload."""
+        return "/".join(self.owner[1:])
+
+    @property
+    def hours(self) -> float:
+        """Pod-hours."""
+        return sum(pod.length_ms for pod in self.pods) / MS_PER_HOUR
+
+    @property
+    def work(self) -> Decimal:
+        """Units of work: active GPU-hours of today's model."""
+        return to_decimal(round(self.hours * self.used * self.mean, 9))
+
+    def per_work(self, cost: Decimal, digits: int) -> Decimal | None:
+        """Per unit of work."""
+        return round(cost / self.work, digits) if self.work else None
 
 
 @record
@@ -195,9 +231,10 @@ class Margins(OptionGroup):
 
 
 @record
-class Fit:
+class Move:
     """`gpus` of an offer that do the work in `time_factor` times the hours."""
 
+    load: Load
     offer: Offer
     gpus: int
     time_factor: float
@@ -208,25 +245,52 @@ class Fit:
         price = self.offer.price_per_gpu_hour * self.gpus * to_decimal(self.time_factor)
         return price, self.time_factor, self.gpus, self.offer.gpus
 
+    @property
+    def gpu_hours(self) -> Decimal:
+        """GPU-hours on these GPUs."""
+        return to_decimal(self.load.hours * self.gpus * self.time_factor)
 
-def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, margins: Margins) -> list[Fit]:
+    @property
+    def cost(self) -> Decimal:
+        """On these GPUs."""
+        return kept(self.offer.price_per_gpu_hour * self.gpu_hours)
+
+    @property
+    def saving(self) -> Decimal:
+        return self.load.cost - self.cost
+
+    def then(self, pod: Pod, node: Node, *, is_empty: bool) -> Held:
+        """The GPUs for a pod: of the same model on its own node, or one like it; otherwise on an instance to be bought.
+
+        A node that does not become empty keeps the pod.
+        """
+        offer, gpus = self.offer, self.gpus
+        end = pod.from_ms + round(pod.length_ms * self.time_factor)
+        is_own = offer.instance_type == node.instance_type or not is_empty
+        if is_own and offer.gpu_model == node.gpu_model:
+            return Held(node, gpus, pod.from_ms, end, stays=not is_empty)
+        size = max(offer.gpus, gpus)
+        prices = (Price(offer.price_per_gpu_hour * size, offer.source, offer.as_of),)
+        bought = replace(node, name="", gpus=size, prices=prices, instance_type=offer.instance_type)
+        return Held(bought, gpus, pod.from_ms, end)
+
+
+def fits(load: Load, offers: Iterable[Offer], facts: Facts, speeds: Speeds, margins: Margins) -> list[Move]:
     """All that can do it, the cheapest per unit of work first. Other vendors' GPUs need other software, and measured speeds."""
     today = facts.models.get(load.model)
-    able: list[Fit] = []
+    able: list[Move] = []
     for offer in offers:
         ratio, model = speeds.ratio(offer.gpu_model, load.model), facts.models.get(offer.gpu_model)
         if ratio is None or model is None:
             continue
-        counts = [offer.count] if offer.count else []
-        if not counts and (speeds.across_vendors or (today is not None and today.vendor == model.vendor)):
-            counts = [
-                gpus
-                for gpus in _counts(load, offer, ratio, margins)
-                if _holds(load, today, model, gpus, margins)
-                and (not load.is_batch or time_factor(load, gpus, ratio) <= margins.max_slowdown + _TIE)
-            ]
-        able += [Fit(offer, gpus, time_factor(load, gpus, ratio)) for gpus in counts]
-    return sorted(able, key=lambda fit: fit.order)
+        if not speeds.across_vendors and (today is None or today.vendor != model.vendor):
+            continue
+        for gpus in _counts(load, offer, ratio, margins):
+            factor = time_factor(load, gpus, ratio)
+            is_slow = load.is_batch and factor > margins.max_slowdown + _TIE
+            if not is_slow and _holds(load, today, model, gpus, margins):
+                able.append(Move(load, offer, gpus, factor))
+    return sorted(able, key=lambda move: move.order)
 
 
 def time_factor(load: Load, gpus: int, ratio: float) -> float:
@@ -262,115 +326,52 @@ def _holds(load: Load, today: GpuModel | None, model: GpuModel, gpus: int, margi
 _LEAST_HOURS = 1.0
 
 
-@record
-class MachineShape:
-    """Pods of a workload that are alike: on one model, of one size, in one place."""
-
-    owner: Workload
-    model: str
-    gpus: int
-    capacity_type: str
-    provider: str | None
-    region: str | None
-
-    @property
-    def name(self) -> str:
-        """Namespace and workload."""
-        return "/".join(self.owner[1:])
-
-
 def has_whole_gpus(pod: Pod) -> bool:
     """Whether the pod holds whole GPUs, not parts of one."""
     return round(pod.gpus) >= 1 and abs(pod.gpus - round(pod.gpus)) < 1e-6
 
 
-def shapes_of(fleet: Fleet) -> dict[MachineShape, list[Pod]]:
-    """The pods that hold whole GPUs of a known model, alike ones together; pods on reserved capacity are left out."""
-    nodes = fleet.by_name
-    shapes: dict[MachineShape, list[Pod]] = defaultdict(list)
-    for pod in fleet.pods:
+def loads_of(usage: Usage, levels: Levels) -> list[Load]:
+    """What measured pods with whole GPUs of a known model do: means weighed by time, the busiest and fullest of those alike.
+
+    Pods on reserved capacity are left out.
+    """
+    nodes = usage.fleet.by_name
+    alike: dict[tuple[Any, ...], list[Pod]] = defaultdict(list)
+    for pod in usage.fleet.pods:
         node = nodes[pod.place]
         if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
-            place = (node.capacity_type, node.provider, node.region)
-            shape = MachineShape(pod.owner, node.gpu_model, round(pod.gpus), *place)
-            shapes[shape].append(pod)
-    return shapes
-
-
-def load_of(shape: MachineShape, pods: Sequence[Pod], levels: Levels) -> Load | None:
-    """The work of a shape's pods: means weighed by time, the busiest and fullest of them; None if none was measured."""
-    measured = [(pod.length_ms, levels[pod.key]) for pod in pods if pod.key in levels]
-    if not measured:
-        return None
-    mean = sum(level.mean * span for span, level in measured) / sum(span for span, _ in measured)
-    long = [
-        level.active_devices
-        for _, level in measured
-        if level.measured_hours >= _LEAST_HOURS and level.devices >= shape.gpus
-    ]
-    used = min(max(long, default=shape.gpus), shape.gpus)
-    memories = [level.high_memory_mib for _, level in measured if level.high_memory_mib is not None]
-    share = min(mean * shape.gpus / used, 1.0) if used else 0.0
-    high = max(level.high for _, level in measured)
-    memory = max(memories) if len(memories) == len(measured) else None
-    return Load(shape.model, shape.gpus, used, share, high, memory, is_batch(pods[0]))
-
-
-Loads = dict[MachineShape, Load]
-
-
-@record
-class Move:
-    """A shape's pods, their load, and the GPUs that would do it."""
-
-    shape: MachineShape
-    pods: tuple[Pod, ...]
-    load: Load
-    fit: Fit
-    cost_today: Decimal
-
-    @property
-    def offer(self) -> Offer:
-        return self.fit.offer
-
-    @property
-    def cost(self) -> Decimal:
-        """On the GPUs chosen."""
-        return kept(self.offer.price_per_gpu_hour * self.gpu_hours)
-
-    def per_work(self, cost: Decimal, digits: int) -> Decimal | None:
-        """Per unit of work: an active GPU-hour of today's model."""
-        return round(cost / self.work, digits) if self.work else None
-
-    @property
-    def hours(self) -> float:
-        """Pod-hours today."""
-        return sum(pod.length_ms for pod in self.pods) / MS_PER_HOUR
-
-    @property
-    def work(self) -> Decimal:
-        """Units of work: active GPU-hours of today's model."""
-        return to_decimal(round(self.hours * self.load.used * self.load.mean, 9))
-
-    @property
-    def gpu_hours(self) -> Decimal:
-        """GPU-hours on the GPUs chosen."""
-        return to_decimal(self.hours * self.fit.gpus * self.fit.time_factor)
-
-    def then(self, pod: Pod, node: Node, *, is_empty: bool) -> Held:
-        """The GPUs for a pod: of the same model on its own node, or one like it; otherwise on an instance to be bought.
-
-        A node that does not become empty keeps the pod.
-        """
-        offer, gpus = self.offer, self.fit.gpus
-        end = pod.from_ms + round(pod.length_ms * self.fit.time_factor)
-        is_own = offer.instance_type == node.instance_type or not is_empty
-        if is_own and offer.gpu_model == node.gpu_model:
-            return Held(node, gpus, pod.from_ms, end, stays=not is_empty)
-        size = max(offer.gpus, gpus)
-        prices = (Price(offer.price_per_gpu_hour * size, offer.source, offer.as_of),)
-        bought = replace(node, name="", gpus=size, prices=prices, instance_type=offer.instance_type)
-        return Held(bought, gpus, pod.from_ms, end)
+            place = (node.provider, node.region, node.capacity_type)
+            alike[pod.owner, node.gpu_model, round(pod.gpus), *place].append(pod)
+    loads = []
+    for (_, model, gpus, provider, region, capacity_type), pods in alike.items():
+        measured = [(pod.length_ms, levels[pod.key]) for pod in pods if pod.key in levels]
+        if not measured:
+            continue
+        mean = sum(level.mean * span for span, level in measured) / sum(span for span, _ in measured)
+        found = [level for _, level in measured]
+        long = [
+            level.active_devices
+            for level in found
+            if level.measured_hours >= _LEAST_HOURS and level.devices >= gpus
+        ]
+        used = min(max(long, default=gpus), gpus)
+        memories = [level.high_memory_mib for level in found if level.high_memory_mib is not None]
+        loads.append(
+            Load(
+                model,
+                gpus,
+                used,
+                min(mean * gpus / used, 1.0) if used else 0.0,
+                max(level.high for level in found),
+                max(memories) if len(memories) == len(found) else None,
+                is_batch(pods[0]),
+                tuple(pods),
+                (provider, region, PURCHASE[capacity_type]),
+                total(held.cost for held in today_held(usage, pods)),
+            )
+        )
+    return loads
 
 
 @record
@@ -382,33 +383,27 @@ class Sizer:
     speeds: Speeds
     offers: Sequence[Offer]
 
-    def moves(self, usage: Usage, loads: Loads, *, other_models: bool = False) -> list[Move]:
-        """Each shape's cheapest GPUs, of its own model or of others, if they cost less."""
-        found, shapes = [], shapes_of(usage.fleet)
-        for shape, load in loads.items():
-            place = (shape.provider, shape.region, PURCHASE[shape.capacity_type])
+    def moves(self, loads: Iterable[Load], *, other_models: bool = False) -> list[Move]:
+        """Each load's cheapest GPUs, of its own model or of others, if they cost less."""
+        found = []
+        for load in loads:
             near = [
                 offer
                 for offer in self.offers
-                if (offer.provider, offer.region, offer.purchase_option) == place
-                and (offer.gpu_model != shape.model) == other_models
+                if (offer.provider, offer.region, offer.purchase_option) == load.place
+                and (offer.gpu_model != load.model) == other_models
             ]
             # without work there is nothing to size GPUs by
             able = fits(load, near, self.facts, self.speeds, self.margins) if load.used else []
-            if able and (able[0].offer.gpu_model, able[0].gpus) != (shape.model, shape.gpus):
-                pods = tuple(shapes[shape])
-                today = total(held.cost for held in today_held(usage, pods))
-                found.append(Move(shape, pods, load, able[0], today))
-        return [move for move in found if move.cost < move.cost_today]
+            if able and (able[0].offer.gpu_model, able[0].gpus) != (load.model, load.gpus):
+                found.append(able[0])
+        return [move for move in found if move.saving > 0]
 
     def sized(self, usage: Usage, levels: Levels) -> Sized:
         """Fewer GPUs of the same model, and MIG slices for pods with one GPU if memory is measured."""
-        loads = {}
-        for shape, pods in shapes_of(usage.fleet).items():
-            if load := load_of(shape, pods, levels):
-                loads[shape] = load
-        moves = self.moves(usage, loads)
-        moved = tuple(pod for move in moves for pod in move.pods)
+        loads = loads_of(usage, levels)
+        moves = self.moves(loads)
+        moved = tuple(chain.from_iterable(move.load.pods for move in moves))
         slices = Change()
         if share.has_memory(levels):
             rest = usage._replace(fleet=usage.fleet.without(moved))
@@ -417,7 +412,7 @@ class Sizer:
         fewer = tuple(
             move.then(pod, nodes[pod.place], is_empty=pod.place in empty)
             for move in moves
-            for pod in move.pods
+            for pod in move.load.pods
         )
         return Sized(loads, moves, Change(moved, fewer), slices)
 
@@ -425,7 +420,7 @@ class Sizer:
 class Sized(NamedTuple):
     """Loads, the moves to fewer GPUs, and what they and the pods on slices change."""
 
-    loads: Loads
+    loads: list[Load]
     moves: list[Move]
     fewer: Change
     slices: Change
@@ -462,8 +457,8 @@ class DescribedLoad(OptionGroup):
     serving: Annotated[bool, Option("The work runs all its hours, however fast the GPUs.")] = False
 
 
-def compare(work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Facts, currency: str) -> Answer:
-    """The work that options describe, on its GPUs and on others, also if those cost more.
+def _described(work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Facts) -> tuple[Move, Speeds]:
+    """The move that options describe, and the speeds of both models.
 
     Raises UsageError if options do not say enough, a model or its speed is not known, or the others cannot do the work.
     """
@@ -488,66 +483,60 @@ def compare(work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Facts,
             "--relative-speed 0.5 says it, or --speeds FILE",
         )
     per_gpu = round(node_price(to_price, work.price_per, to_gpus or 1) / (to_gpus or 1), 12)
-    most = to_gpus or GPUS_PER_NODE
-    offer = Offer(None, None, None, other.name, most, "on_demand", per_gpu, "option", count=to_gpus)
+    offer = Offer(None, None, None, other.name, to_gpus or GPUS_PER_NODE, "on_demand", per_gpu, "option")
     busy, filled = work.utilization_percent / 100, work.memory_per_gpu_mib
-    load = Load(model.name, work.gpus, work.gpus, busy, busy, filled, not work.serving)
+    name = "Deployment/work" if work.serving else "Job/work"
+    pod = Pod("", name, work.gpus, 0, round(work.hours * MS_PER_HOUR))
+    today = kept(node_price(price, work.price_per, work.gpus) * to_decimal(work.hours))
+    load = Load(model.name, work.gpus, work.gpus, busy, busy, filled, not work.serving, (pod,), cost=today)
+    if to_gpus:
+        return Move(load, offer, to_gpus, time_factor(load, to_gpus, ratio)), speeds
     able = fits(load, [offer], facts, speeds, margins)
     if not able:
         raise UsageError(
             f"no count up to {GPUS_PER_NODE} of {other.name} has the memory and the speed for this work",
             "--to-gpus, --memory-per-gpu-mib or --max-slowdown says otherwise",
         )
-    unit = f"per {work.price_per}-hour"
-    assumptions = (
-        *stated(margins, "margin_percent", "headroom_percent", "max_slowdown"),
-        Assumption("price today", price, unit, "option"),
-        Assumption("price of the others", to_price, unit, "option"),
-        *stated(work, "utilization_percent", "hours"),
-        *(
-            Assumption(f"memory of {one.name}", one.memory_mib, "MiB", "catalog", one.as_of)
-            for one in (model, other)
-        ),
-        Assumption(
-            "speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of
-        ),
-    )
-    name = "Deployment/work" if work.serving else "Job/work"
-    pod = Pod("", name, work.gpus, 0, round(work.hours * MS_PER_HOUR))
-    shape = MachineShape(pod.owner, model.name, work.gpus, "on_demand", None, None)
-    today = kept(node_price(price, work.price_per, work.gpus) * to_decimal(work.hours))
-    move = Move(shape, (pod,), load, able[0], today)
-    return _compared(move, ratio, margins, facts, currency, assumptions)
+    return able[0], speeds
 
 
-def _compared(
-    move: Move,
-    ratio: float,
-    margins: Margins,
-    facts: Facts,
-    currency: str,
-    assumptions: tuple[Assumption, ...],
-) -> Answer:
-    """The answer of a described move to GPUs that are `ratio` times as fast."""
-    (model, gpus), fit = (move.shape.model, move.shape.gpus), move.fit
-    hours = (move.hours * gpus, move.hours)
-    then = (round(float(move.gpu_hours), 9), round(move.hours * fit.time_factor, 9))
+def compare(work: DescribedLoad, margins: Margins, speeds: Speeds, facts: Facts, currency: str) -> Answer:
+    """The work that options describe, on its GPUs and on others, also if those cost more. Raises UsageError as they do."""
+    move, speeds = _described(work, margins, speeds, facts)
+    load, gpus, hours, per = move.load, move.gpus, move.load.hours, f"per {work.price_per}-hour"
+    model, other = facts.models[load.model], facts.models[move.offer.gpu_model]
+    ratio = speeds.ratio(other.name, model.name) or 0.0
+    then = (round(float(move.gpu_hours), 9), round(hours * move.time_factor, 9))
     return Answer(
         kind="rightsize",
-        title=f"Other GPUs for {gpus} x {model}",
-        period=f"{move.hours:g} hours",
-        today=Position(move.cost_today, currency, *hours, {"gpus": gpus, "gpu_model": model}),
-        scenario=Position(move.cost, currency, *then, {"gpus": fit.gpus, "gpu_model": fit.offer.gpu_model}),
+        title=f"Other GPUs for {load.gpus} x {model.name}",
+        period=f"{hours:g} hours",
+        today=Position(
+            load.cost, currency, hours * load.gpus, hours, {"gpus": load.gpus, "gpu_model": model.name}
+        ),
+        scenario=Position(move.cost, currency, *then, {"gpus": gpus, "gpu_model": other.name}),
         figures={
-            "unit_of_work": f"active GPU-hour of {model}",
-            "units_of_work": round(float(move.work), 6),
-            "cost_per_unit_of_work_today": move.per_work(move.cost_today, 6),
-            "cost_per_unit_of_work": move.per_work(move.cost, 6),
+            "unit_of_work": f"active GPU-hour of {model.name}",
+            "units_of_work": round(float(load.work), 6),
+            "cost_per_unit_of_work_today": load.per_work(load.cost, 6),
+            "cost_per_unit_of_work": load.per_work(move.cost, 6),
             "relative_speed": round(ratio, 6),
-            "time_factor": round(fit.time_factor, 6),
-            "break_even_price_per_gpu_hour": round(move.cost_today / move.gpu_hours, 6),
+            "time_factor": round(move.time_factor, 6),
+            "break_even_price_per_gpu_hour": round(load.cost / move.gpu_hours, 6),
         },
-        assumptions=assumptions,
+        assumptions=(
+            *stated(margins, "margin_percent", "headroom_percent", "max_slowdown"),
+            Assumption("price today", work.on_demand_price, per, "option"),
+            Assumption("price of the others", work.to_price, per, "option"),
+            *stated(work, "utilization_percent", "hours"),
+            *(
+                Assumption(f"memory of {one.name}", one.memory_mib, "MiB", "catalog", one.as_of)
+                for one in (model, other)
+            ),
+            Assumption(
+                "speed of one GPU beside the other", round(ratio, 4), "times", speeds.source, speeds.as_of
+            ),
+        ),
         break_even=(_break_even(move, "It", currency),),
         time=tuple(_time([move])),
         findings=tuple(_unfit(margins, move, facts)),
@@ -582,12 +571,12 @@ def answer(
     found, work = saved(usage, sized.change), NO_SAVING
     if fixed := share.without_preallocation(fleet, levels, facts):
         work = saved(usage, sizer.sized(usage, {**levels, **fixed}).change) - found
-    others = sizer.moves(usage, sized.loads, other_models=True) if other_models else []
+    others = sizer.moves(sized.loads, other_models=True) if other_models else []
     sliced = _time_slices(usage, sized, levels, facts)
     figures = _figures(usage, sized) | share.saved_figures(found, work)
     figures |= {"memory_measured": share.has_memory(levels), "time_slices_saving": less_cost(usage, sliced)}
     if other_models:
-        figures["other_models_saving"] = _saved(others)
+        figures["other_models_saving"] = total(move.saving for move in others)
     how = "" if speeds.across_vendors else ": an estimate by dense FP16 throughput and memory bandwidth"
     today = today_of(usage, fleet_costs(fleet), is_held=True)
     is_limited = other_models and not speeds.across_vendors
@@ -634,24 +623,18 @@ def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
 def _figures(usage: Usage, sized: Sized) -> dict[str, Any]:
     loads = sized.loads
     return {
-        "workloads_measured": _workloads(loads),
-        "workloads_moved": _workloads(move.shape for move in sized.moves),
-        "workloads_with_unused_gpus": _workloads(
-            shape for shape, load in loads.items() if 0 < load.used < shape.gpus
-        ),
+        "workloads_measured": len({load.owner for load in loads}),
+        "workloads_moved": len({move.load.owner for move in sized.moves}),
+        "workloads_with_unused_gpus": len({load.owner for load in loads if 0 < load.used < load.gpus}),
         "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
         "saving_by_mig_slices": less_cost(usage, sized.slices),
         "pods_on_mig_slices": len({pod.key for pod in sized.slices.pods}),
     }
 
 
-def _saved(moves: Iterable[Move]) -> Decimal:
-    return total(move.cost_today - move.cost for move in moves)
-
-
 def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
     """The moves, those that save most first."""
-    saved = _saved(moves)
+    saved = f"Together they save {total(move.saving for move in moves):,.2f}. " if len(moves) > 1 else ""
     return Rows.top(
         title,
         (
@@ -667,38 +650,34 @@ def _table(title: str, moves: Sequence[Move]) -> tuple[Rows, ...]:
         ),
         [
             (
-                move.shape.owner[2],
-                f"{move.shape.gpus} x {move.shape.model}",
-                f"{move.fit.gpus} x {move.offer.gpu_model}",
+                move.load.owner[2],
+                f"{move.load.gpus} x {move.load.model}",
+                f"{move.gpus} x {move.offer.gpu_model}",
                 f"{move.offer.instance_type or 'option'} {move.offer.purchase_option} ({move.offer.source})",
-                round(move.cost_today, 2),
+                round(move.load.cost, 2),
                 round(move.cost, 2),
-                move.per_work(move.cost_today, 4),
-                move.per_work(move.cost, 4),
-                round(move.fit.time_factor, 3),
+                move.load.per_work(move.load.cost, 4),
+                move.load.per_work(move.cost, 4),
+                round(move.time_factor, 3),
             )
             for move in sorted(
-                moves, key=lambda move: (round(move.cost, 2) - round(move.cost_today, 2), move.shape.owner[2])
+                moves, key=lambda move: (round(move.cost, 2) - round(move.load.cost, 2), move.load.owner[2])
             )
         ],
         "{} more workloads.",
-        f"{f'Together they save {saved:,.2f}. ' if len(moves) > 1 else ''}per_unit: cost per active GPU-hour of today's model.",
+        f"{saved}per_unit: cost per active GPU-hour of today's model.",
     )
-
-
-def _workloads(shapes: Iterable[MachineShape]) -> int:
-    return len({shape.owner for shape in shapes})
 
 
 def _unfit(margins: Margins, move: Move, facts: Facts) -> Iterator[str]:
     """What speaks against a count that was given."""
-    load, gpus = move.load, move.fit.gpus
+    load, gpus = move.load, move.gpus
     each = load.memory_mib or facts.models[load.model].memory_mib
     there = facts.models[move.offer.gpu_model].memory_mib
     if each and there and gpus * there < load.gpus * each:
         filled = "that the work fills" if load.memory_mib else "of today's GPUs (--memory-per-gpu-mib)"
         yield f"It may not fit: {gpus * there:,} MiB of memory in all, against {load.gpus * each:,.0f} MiB {filled}."
-    if load.is_batch and move.fit.time_factor > margins.max_slowdown:
+    if load.is_batch and move.time_factor > margins.max_slowdown:
         yield f"It takes more than {margins.max_slowdown:g} times as long (--max-slowdown)."
 
 
@@ -726,12 +705,12 @@ def _assumptions(
 def _break_evens(moves: Sequence[Move], currency: str) -> str:
     if not moves:
         return "No workload needs fewer GPUs of its model than it has."
-    largest = max(moves, key=lambda move: move.cost_today)
-    return _break_even(largest, f"The largest, {largest.shape.owner[2]},", currency)
+    largest = max(moves, key=lambda move: move.load.cost)
+    return _break_even(largest, f"The largest, {largest.load.owner[2]},", currency)
 
 
 def _break_even(move: Move, who: str, currency: str) -> str:
-    limit, offer = move.cost_today / move.gpu_hours, move.offer
+    limit, offer = move.load.cost / move.gpu_hours, move.offer
     return (
         f"{who} saves as long as a {offer.gpu_model} costs less than {limit:,.4f} {currency} per GPU-hour"
         f" (now {offer.price_per_gpu_hour:,.4f})."
@@ -739,13 +718,13 @@ def _break_even(move: Move, who: str, currency: str) -> str:
 
 
 def _time(moves: Sequence[Move]) -> Iterator[str]:
-    factors = [move.fit.time_factor for move in moves if move.load.is_batch]
+    factors = [move.time_factor for move in moves if move.load.is_batch]
     if factors:
         span = " to ".join(dict.fromkeys(f"{factor:.2f}" for factor in (min(factors), max(factors))))
         yield f"Batch work takes {span} times as long; everything else as long as it did."
     else:
         yield "What does not end by itself runs as long as it did; requests take as long as one GPU's speed says."
-    if any(move.load.gpus > 1 or move.fit.gpus > 1 for move in moves):
+    if any(move.load.gpus > 1 or move.gpus > 1 for move in moves):
         yield "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted."
 
 
@@ -758,12 +737,12 @@ def _findings(
     if count := len({pod.key for pod in sliced.pods}):
         worth = f"{less_cost(usage, sliced):,.2f} more, not counted above, as nothing keeps them apart"
         yield f"{count} pods could take turns on GPUs without MIG: {worth}. See gpucost whatif share."
-    spare = [(load.used, shape) for shape, load in sized.loads.items() if load.used < shape.gpus]
-    for used, shape in sorted(spare, key=lambda item: (item[0] - item[1].gpus, item[1].name))[:40]:
-        if used:
-            yield f"{shape.name} asks for {shape.gpus} GPUs and never used more than {used} of them."
+    spare = [load for load in sized.loads if load.used < load.gpus]
+    for load in sorted(spare, key=lambda load: (load.used - load.gpus, load.name))[:40]:
+        if load.used:
+            yield f"{load.name} asks for {load.gpus} GPUs and never used more than {load.used} of them."
         else:
-            yield f"{shape.name} held {shape.gpus} GPUs and never used any: gpucost whatif schedule releases them."
+            yield f"{load.name} held {load.gpus} GPUs and never used any: gpucost whatif schedule releases them."
     if not share.has_memory(levels):
         yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): other GPUs are asked to have as much memory in all as today's."
     if is_limited:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import from_ms
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import (
     Answer,
@@ -29,11 +28,11 @@ from gpucost.whatif.answer import (
     today_of,
 )
 from gpucost.whatif.cost import fleet_costs
-from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
+from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, total
 from gpucost.whatif.fleet import Price, Usage, Workload, one_node
 from gpucost.whatif.spot import formulas
 from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
-from gpucost.whatif.spot.formulas import Checkpoints, Formula, Work, exact, expected_hours
+from gpucost.whatif.spot.formulas import Formula, Work, exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, Target, find_instance, read_price, read_rates
 from gpucost.whatif.spot.moves import (
@@ -45,15 +44,7 @@ from gpucost.whatif.spot.moves import (
     movable,
     rate_assumption,
 )
-from gpucost.whatif.spot.parts import (
-    ENDLESS,
-    ENDLESS_COST,
-    Part,
-    break_even,
-    cases,
-    parts_of,
-    savings_by_rate,
-)
+from gpucost.whatif.spot.parts import ENDLESS, ENDLESS_COST, Part, cases, parts_of, savings_by_rate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -61,190 +52,78 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-def break_even_sentences(
-    exact: float | None, first_order: float | None, rate: Rate, nodes: int, *, is_cheaper: bool
-) -> tuple[str, ...]:
-    """The rate at which spot costs as much as on demand, next to the own rate; `is_cheaper`: spot costs less at rate 0."""
-    if exact is None and is_cheaper:
-        return ("spot costs less than on demand however often it is interrupted",)
-    if exact is None:
-        return ("spot costs as much as on demand even if nothing is interrupted: there is no break-even",)
-    gang = f", in gangs of {nodes} nodes" if nodes > 1 else ""
-    message = f"spot costs as much as on demand at {exact:,.4g} interruptions per node-hour{gang}: one in {_span(1 / exact)}"
-    own = f"the rate assumed here is {rate.per_hour:,.4g}"
-    if rate.low is not None and rate.high is not None:
-        own += f" ({rate.low:,.4g} to {rate.high:,.4g})"
-    if rate.per_hour:
-        times = exact / rate.per_hour
-        own += f": the break-even is {times:,.1f} times that" if times > 1 else ": more than the break-even"
-    first = () if first_order is None else (f"the break-even by first order is {first_order:,.4g}",)
-    return (message, own, *first)
-
-
-def _span(hours: float) -> str:
-    """A time in the unit that suits it."""
-    if hours < 1:
-        return f"{hours * 60:,.1f} minutes"
-    return f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"
-
-
-def time_sentences(
-    before: float, expected: float, best: Checkpoints | None, unit: str, *, ends: bool
-) -> tuple[str, ...]:
-    """How interruptions lengthen work, and the interval of checkpoints that would cost least; `ends`: the work is ever done."""
-    longer = (expected / before - 1) * 100 if before else 0.0
-    sentences = [f"{before:,.1f} {unit} of work take {expected:,.1f} {unit} on spot ({longer:.2f} % longer)"]
-    if not ends:
-        sentences.append("it would practically never end")
-    if best is not None:
-        least, daly = best.exact * 60, best.daly * 60
-        sentences.append(f"a checkpoint every {least:,.1f} minutes would cost least (Daly: {daly:,.1f})")
-    return tuple(sentences)
-
-
 _DIGITS = 6
-_MORE = {NEEDS_WORK: "with work, more could move", NOT: "what should not move would save"}
 
 
-@dataclass(frozen=True)
-class _View:
-    """A fixed set of work on spot, by its means over node-hours; prices and rate are per node-hour."""
+@record
+class _Means:
+    """A fixed set of work by its means over node-hours: prices and rate per node-hour, and what interruptions make of them.
 
-    options: SpotOptions
-    question: SpotQuery
-    parts: Sequence[Part]
-    hours: float
+    Effective prices are of a useful GPU-hour. Hours are those of a gang: `useful` work, `paid`, and `elapsed` with waits.
+    """
+
+    work: Work
+    rate: Rate
+    gang: int
     gpus: float
     spot: float
     on_demand: float
-    rate: Rate
-    gang: int
+    break_even: float | None
+    break_even_first_order: float | None
+    effective: float
+    effective_first_order: float
+    useful: float
+    paid: float
+    elapsed: float
 
-    @classmethod
-    def of(cls, options: SpotOptions, question: SpotQuery, moved: Moves, parts: Sequence[Part]) -> _View:
-        """The means over what the parts hold."""
-        owners = {part.owner for part in parts}
-        held = [
-            (item, time) for item in moved.values() for owner, time in item.hours.items() if owner in owners
-        ]
-        there, here = (
-            _mean((item.price, time) for item, time in held),
-            _mean((item.today_price, time) for item, time in held),
-        )
-        to_spot = options.to is Target.spot
-        rates = [part.rate for part in parts]
-        low, high = (
-            _mean((getattr(part.rate, end), part.hours) for part in parts)
-            if all(getattr(rate, end) is not None for rate in rates)
-            else None
-            for end in ("low", "high")
-        )
-        rate = Rate(_mean((part.rate.per_hour, part.hours) for part in parts), "", None, low, high)
-        gang = max(1, round(_mean((part.gang, part.hours) for part in parts)))
-        return cls(
-            options, question, parts, sum(time for _, time in held), _mean((item.node.gpus, time) for item, time in held),
-            there if to_spot else here, here if to_spot else there, rate, gang,
-        )  # fmt: skip
 
-    @property
-    def work(self) -> Work:
-        """The mean work: its interval between checkpoints, and what writing one takes, weighted by hours."""
-        over = [part.advice.starts_over for part in self.parts]
-        options = self.options
-        if any(over):
-            every = _mean((part.options.checkpoint_minutes, part.hours) for part in self.parts)
-            write = _mean((part.options.checkpoint_write_minutes, part.hours) for part in self.parts)
-            notice = 0.0 if all(over) else options.notice_seconds
-            options = replace(
-                options, checkpoint_minutes=every, checkpoint_write_minutes=write, notice_seconds=notice
-            )
-        return options.work(self.rate.per_hour, options.hits(self.gang), self.parts[0].provider)
+def _means_of(options: SpotOptions, moved: Moves, parts: Sequence[Part]) -> _Means:
+    """The means over all that the parts hold."""
+    to_spot = options.to is Target.spot
+    owners = {part.owner for part in parts}
+    held = [(item, time) for item in moved.values() for owner, time in item.hours.items() if owner in owners]
+    hours = sum(time for _, time in held)
+    gpus = _mean((item.node.gpus, time) for item, time in held)
+    here = _mean((item.node.mean_price, time) for item, time in held)
+    there = _mean((item.there.mean_price, time) for item, time in held)
+    spot, on_demand = (there, here) if to_spot else (here, there)
 
-    @cached_property
-    def break_evens(self) -> tuple[float | None, float | None]:
-        """The rate at which this work costs as much either way, exactly and by first order."""
-        even = partial(formulas.break_even_rate, self.work, self.on_demand / self.spot)
-        if self.options.to is Target.spot:
-            even = partial(break_even, self.parts)
-        return even(), even(formula=formulas.first_order)
+    def mean(value: Callable[[Part], Any]) -> float:
+        return _mean((value(part), part.hours) for part in parts)
 
-    def effective(self, formula: Formula) -> float:
-        """The price of a useful GPU-hour on spot."""
-        if self.options.to is not Target.spot:
-            return self.spot * formula(self.work) / self.gpus
-        return sum(part.cost_at(part.rate.per_hour, formula) for part in self.parts) / (
-            self.hours * self.gpus
-        )
+    rate = Rate(mean(lambda part: part.rate.per_hour), "")
+    if all(part.rate.low is not None for part in parts):
+        rate = replace(rate, low=mean(lambda part: part.rate.low), high=mean(lambda part: part.rate.high))
+    gang = max(1, round(mean(lambda part: part.gang)))
+    mean_options = replace(
+        options,
+        checkpoint_minutes=mean(lambda part: part.options.checkpoint_minutes),
+        checkpoint_write_minutes=mean(lambda part: part.options.checkpoint_write_minutes),
+        notice_seconds=0.0 if all(part.advice.starts_over for part in parts) else options.notice_seconds,
+    )
+    work = mean_options.work(rate.per_hour, options.hits(gang), parts[0].provider)
 
-    def makespan(self) -> tuple[float, float, float, float]:
-        """Hours of useful work, those paid, interruptions, and elapsed hours with waits for capacity."""
-        work = self.work
-        # hours on spot include what interruptions lost: the work itself is less
-        useful = self.hours / self.gang / (1 if self.options.to is Target.spot else exact(work))
-        paid = expected_hours(work, useful)
-        interruptions = paid * work.gang_rate
-        return useful, paid, interruptions, paid + self.options.wait_hours * interruptions
+    today = sum(float(part.today) for part in parts)
 
-    def figures(self) -> dict[str, Any]:
-        """The figures of JSON answers."""
-        per, work = self.question.price_per, self.work
-        gpus, share = (1.0, 1 / self.gpus) if per is PricePer.gpu else (self.gpus, 1.0)
-        even, even_first = self.break_evens
-        best, (useful, paid, interruptions, elapsed) = formulas.best_checkpoints(work), self.makespan()
-        first_order, exactly = self.effective(formulas.first_order), self.effective(exact)
-        between = round((self.on_demand - self.spot) / work.gang_rate, _DIGITS) if work.gang_rate else None
-        return {
-            "price_per": per,
-            "on_demand_price": round(self.on_demand * share, 9),
-            "spot_price": round(self.spot * share, 9),
-            "has_discount": self.spot < self.on_demand,
-            "effective_price_first_order": _finite(first_order * gpus),
-            "effective_price_exact": _finite(exactly * gpus),
-            "effective_price_per_gpu_hour_first_order": _finite(first_order),
-            "effective_price_per_gpu_hour_exact": _finite(exactly),
-            "interruptions_per_hour": self.rate.per_hour,
-            "interruptions_per_hour_low": self.rate.low,
-            "interruptions_per_hour_high": self.rate.high,
-            "break_even_interruptions_per_hour": even,
-            "break_even_interruptions_per_hour_first_order": even_first,
-            "optimal_checkpoint_minutes": best and round(best.exact * 60, _DIGITS),
-            "optimal_checkpoint_minutes_young": best and round(best.young * 60, _DIGITS),
-            "optimal_checkpoint_minutes_daly": best and round(best.daly * 60, _DIGITS),
-            # per node: what an interruption loses, and what was saved since the one before
-            "lost_per_interruption": round(self.spot * (work.lost + work.restart), _DIGITS),
-            "saved_between_interruptions": between,
-            "makespan_hours": {
-                "without_interruptions": useful,
-                "expected": _finite(elapsed),
-                "expected_paid": _finite(paid),
-                "expected_interruptions": _finite(interruptions),
-            },
-        }
+    def by(formula: Formula) -> tuple[float | None, float]:
+        """The break-even, and the price of a useful GPU-hour."""
+        if to_spot:
+            cost = sum(part.cost_at(part.rate.per_hour, formula) for part in parts)
 
-    def findings(self) -> Iterator[str]:
-        """Sentences on prices."""
-        if self.spot >= self.on_demand:
-            dearer = "more than on demand" if self.spot > self.on_demand else "as much as on demand"
-            yield f"spot costs {dearer} here: there is no discount"
-        per = self.question.price_per
-        gpus = 1.0 if per is PricePer.gpu else self.gpus
-        first_order, exactly = (self.effective(formula) * gpus for formula in (formulas.first_order, exact))
-        if math.isfinite(exactly):
-            prices = f"{first_order:,.4f} by first order, {exactly:,.4f} exactly"
-            yield f"effective price: {prices}, {self.question.usage.currency} per useful {per}-hour"
+            def relative_cost(per_hour: float) -> float:
+                return sum(part.cost_at(per_hour, formula) for part in parts) / today
 
-    def break_even_sentences(self) -> tuple[str, ...]:
-        """The break-even and the own rate."""
-        is_cheaper = exact(replace(self.work, per_hour=0.0)) < self.on_demand / self.spot
-        return break_even_sentences(*self.break_evens, self.rate, self.gang, is_cheaper=is_cheaper)
+            return formulas.crossing(relative_cost, 1.0) if today else None, cost / (hours * gpus)
+        return formulas.break_even_rate(work, on_demand / spot, formula), spot * formula(work) / gpus
 
-    def time_sentences(self) -> tuple[str, ...]:
-        """How much longer the work takes."""
-        is_described = self.question.usage.is_described
-        unit = "h" if is_described else "node-hours" if self.gang == 1 else f"hours of {self.gang} nodes"
-        useful, _, _, elapsed = self.makespan()
-        ends = exact(self.work) < ENDLESS
-        return time_sentences(useful, elapsed, formulas.best_checkpoints(self.work), unit, ends=ends)
+    (even, effective), (even_first, effective_first) = by(exact), by(formulas.first_order)
+    # hours on spot include what interruptions lost: the work itself is less
+    useful = hours / gang / (1 if to_spot else exact(work))
+    paid = formulas.expected_hours(work, useful)
+    elapsed = paid + options.wait_hours * paid * work.gang_rate
+    return _Means(
+        work, rate, gang, gpus, spot, on_demand, even, even_first, effective, effective_first, useful, paid, elapsed
+    )  # fmt: skip
 
 
 def _mean(values: Iterable[tuple[float, float]]) -> float:
@@ -259,20 +138,104 @@ def _finite(value: float) -> float | None:
     return round(value, _DIGITS) if math.isfinite(value) else None
 
 
+def _figures(means: _Means, per: PricePer) -> dict[str, Any]:
+    """The figures of JSON answers."""
+    work, best = means.work, formulas.best_checkpoints(means.work)
+    gpus, share = (1.0, 1 / means.gpus) if per is PricePer.gpu else (means.gpus, 1.0)
+    saved = means.on_demand - means.spot
+    return {
+        "price_per": per,
+        "on_demand_price": round(means.on_demand * share, 9),
+        "spot_price": round(means.spot * share, 9),
+        "has_discount": means.spot < means.on_demand,
+        "effective_price_first_order": _finite(means.effective_first_order * gpus),
+        "effective_price_exact": _finite(means.effective * gpus),
+        "effective_price_per_gpu_hour_first_order": _finite(means.effective_first_order),
+        "effective_price_per_gpu_hour_exact": _finite(means.effective),
+        "interruptions_per_hour": means.rate.per_hour,
+        "interruptions_per_hour_low": means.rate.low,
+        "interruptions_per_hour_high": means.rate.high,
+        "break_even_interruptions_per_hour": means.break_even,
+        "break_even_interruptions_per_hour_first_order": means.break_even_first_order,
+        "optimal_checkpoint_minutes": best and round(best.exact * 60, _DIGITS),
+        "optimal_checkpoint_minutes_young": best and round(best.young * 60, _DIGITS),
+        "optimal_checkpoint_minutes_daly": best and round(best.daly * 60, _DIGITS),
+        # per node: what an interruption loses, and what was saved since the one before
+        "lost_per_interruption": round(means.spot * (work.lost + work.restart), _DIGITS),
+        "saved_between_interruptions": round(saved / work.gang_rate, _DIGITS) if work.gang_rate else None,
+        "makespan_hours": {
+            "without_interruptions": means.useful,
+            "expected": _finite(means.elapsed),
+            "expected_paid": _finite(means.paid),
+            "expected_interruptions": _finite(means.paid * work.gang_rate),
+        },
+    }
+
+
+def _price_sentences(means: _Means, per: PricePer, currency: str) -> Iterator[str]:
+    """Whether there is a discount, and the effective price."""
+    if means.spot >= means.on_demand:
+        dearer = "more than on demand" if means.spot > means.on_demand else "as much as on demand"
+        yield f"spot costs {dearer} here: there is no discount"
+    gpus = 1.0 if per is PricePer.gpu else means.gpus
+    if math.isfinite(means.effective):
+        first_order, exactly = means.effective_first_order * gpus, means.effective * gpus
+        prices = f"{first_order:,.4f} by first order, {exactly:,.4f} exactly"
+        yield f"effective price: {prices}, {currency} per useful {per}-hour"
+
+
+def _break_even_sentences(means: _Means) -> Iterator[str]:
+    """The rate at which spot costs as much as on demand, next to the rate assumed."""
+    even, rate = means.break_even, means.rate
+    if even is None and exact(replace(means.work, per_hour=0.0)) < means.on_demand / means.spot:
+        yield "spot costs less than on demand however often it is interrupted"
+    elif even is None:
+        yield "spot costs as much as on demand even if nothing is interrupted: there is no break-even"
+    else:
+        gang = f", in gangs of {means.gang} nodes" if means.gang > 1 else ""
+        yield f"spot costs as much as on demand at {even:,.4g} interruptions per node-hour{gang}: one in {_span(1 / even)}"
+        assumed = f"the rate assumed here is {rate.per_hour:,.4g}"
+        if rate.low is not None and rate.high is not None:
+            assumed += f" ({rate.low:,.4g} to {rate.high:,.4g})"
+        if rate.per_hour:
+            times = even / rate.per_hour
+            assumed += (
+                f": the break-even is {times:,.1f} times that" if times > 1 else ": more than the break-even"
+            )
+        yield assumed
+        if means.break_even_first_order is not None:
+            yield f"the break-even by first order is {means.break_even_first_order:,.4g}"
+
+
+def _span(hours: float) -> str:
+    """A time in the unit that suits it."""
+    if hours < 1:
+        return f"{hours * 60:,.1f} minutes"
+    return f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"
+
+
+def _time_sentences(means: _Means, *, is_described: bool) -> Iterator[str]:
+    """How interruptions lengthen work, and the interval of checkpoints that would cost least."""
+    unit = "h" if is_described else "node-hours" if means.gang == 1 else f"hours of {means.gang} nodes"
+    before, elapsed = means.useful, means.elapsed
+    longer = (elapsed / before - 1) * 100 if before else 0.0
+    yield f"{before:,.1f} {unit} of work take {elapsed:,.1f} {unit} on spot ({longer:.2f} % longer)"
+    if exact(means.work) >= ENDLESS:
+        yield "it would practically never end"
+    if best := formulas.best_checkpoints(means.work):
+        least, daly = best.exact * 60, best.daly * 60
+        yield f"a checkpoint every {least:,.1f} minutes would cost least (Daly: {daly:,.1f})"
+
+
 def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     """What moving the usage costs, by the exact effective price; first order next to it. Only what suits spot moves.
 
     A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError if nothing can be moved.
     """
-    usage, is_described = question.usage, question.usage.is_described
+    usage, is_described, per = question.usage, question.usage.is_described, question.price_per
     is_back = is_described and options.to is Target.on_demand
     options = replace(options, to=Target.spot) if is_back else options
     to_spot = options.to is Target.spot
-    if to_spot and options.kept_on_demand >= 1:
-        raise UsageError(
-            "--on-demand-share 1 keeps everything on demand: nothing would move",
-            "give a part of 1, such as 0.3",
-        )
     moved, stays = movable(options, question)
     today = today_of(usage, fleet_costs(usage.fleet), is_held=usage.is_narrowed)
     suited = parts_of(options, question, moved)
@@ -284,13 +247,22 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
             "interrupted so often, this work would practically never end", "more checkpoints, or a lower rate"
         )
     safe = [part for part in parts if part.advice.suits == SAFE]
-    view = _View.of(options, question, moved, fixed)
+    means = _means_of(options, moved, fixed)
     cost = moved_cost(today, safe)
     first_order: dict[str, Value] = {"cost_first_order": moved_cost(today, safe, formulas.first_order)}
     scenario = replace(today, cost=today.cost if cost is None else cost, more=first_order)
-    findings, figures = list(view.findings()), view.figures()
-    tables, ranges, more = _ranged(safe, fixed, today, is_described=is_described) if to_spot else ((), (), [])
-    findings += more
+    figures, findings = _figures(means, per), list(_price_sentences(means, per, usage.currency))
+    tables = savings_by_rate(fixed) if to_spot else ()
+    ranges: tuple[Range, ...] = ()
+    if to_spot and safe:
+        ends = cases(safe, today.cost)
+        tables += (ends,)
+        least, most = ends.lines[0][2], ends.lines[-1][2]
+        if most is None and len(ends.lines) > 1:
+            findings.append(_NEVER)
+        elif len(ends.lines) > 1:
+            figure = "cost on spot" if is_described else "scenario cost"
+            ranges = (Range(figure, least, most, usage.currency, _ENDS),)
     if not is_described:
         own_figures, own_tables, own_findings = _stored(options, usage, parts, moved, stays)
         figures, tables, findings = figures | own_figures, tables + own_tables, findings + own_findings
@@ -303,14 +275,14 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
         scenario=today if is_back else scenario,
         figures=figures,
         assumptions=(
-            *(usage.assumptions or _price_assumptions(list(moved.values()), usage.currency)),
+            *(usage.assumptions or _price_assumptions(moved.values(), usage.currency)),
             *_rate_assumptions(list(moved.values())),
             *options.assumptions(dict.fromkeys(item.node.provider for item in moved.values())),
             *_starting_over(fixed),
         ),
         ranges=ranges,
-        break_even=view.break_even_sentences(),
-        time=view.time_sentences(),
+        break_even=tuple(_break_even_sentences(means)),
+        time=tuple(_time_sentences(means, is_described=is_described)),
         findings=tuple(findings),
         tables=tables,
     )
@@ -332,21 +304,21 @@ def _judged(part: Part) -> Part:
 def advised_to_stay(question: SpotQuery) -> set[Workload]:
     """Workloads on demand that would cost as much on spot, or more, or lose state, and those under a commitment."""
     options, fleet = SpotOptions(), question.usage.fleet
-    try:
+    moved: Moves = {}
+    with suppress(GpucostError):
         moved, _ = movable(options, question)
-    except GpucostError:
-        moved = {}
     parts = map(_judged, parts_of(options, question, moved))
     leaving = {part.owner for part in parts if part.advice.suits != NOT and part.advice.why != RERUN}
-    stays: dict[Workload, bool] = {}
     nodes = fleet.by_name
+    staying: set[Workload] = set()
+    going: set[Workload] = set()
     for pod in fleet.pods:
         node = nodes[pod.place]
         if node.capacity_type == "on_demand":
             is_committed = any(price.is_committed for price in node.prices)
             is_kept = is_committed or (node.key in moved and pod.owner not in leaving)
-            stays[pod.owner] = is_kept and stays.get(pod.owner, True)
-    return {owner for owner, is_kept in stays.items() if is_kept}
+            (staying if is_kept else going).add(pod.owner)
+    return staying - going
 
 
 def moved_cost(today: Position, parts: Sequence[Part], formula: Formula = exact) -> Decimal | None:
@@ -360,23 +332,9 @@ def moved_cost(today: Position, parts: Sequence[Part], formula: Formula = exact)
     return cost
 
 
-def _ranged(
-    safe: Sequence[Part], fixed: Sequence[Part], today: Position, *, is_described: bool
-) -> tuple[tuple[Rows, ...], tuple[Range, ...], list[str]]:
-    """Savings at five rates of all work that suits spot; the cost of what moves at the ends of its rate; sentences."""
-    rates = savings_by_rate(fixed)
-    if not safe:
-        return rates, (), []
-    ends = cases(safe, today.cost)
-    if len(ends.lines) == 1:
-        return (*rates, ends), (), []
-    least, *_, most = (line[2] for line in ends.lines)
-    if most is None:
-        message = "interrupted as often as the high end says, this work would practically never end"
-        return (*rates, ends), (), [message]
-    figure = "cost on spot" if is_described else "scenario cost"
-    meaning = "between the 5 and 95 % ends of the rate of interruptions"
-    return (*rates, ends), (Range(figure, least, most, today.currency, meaning),), []
+_NEVER = "interrupted as often as the high end says, this work would practically never end"
+_ENDS = "between the 5 and 95 % ends of the rate of interruptions"
+_MORE = {NEEDS_WORK: "with work, more could move", NOT: "what should not move would save"}
 
 
 def _stored(
@@ -384,8 +342,10 @@ def _stored(
 ) -> tuple[dict[str, Any], tuple[Rows, ...], list[str]]:
     """Figures, tables and sentences of the store's usage: what moves, what stays and why."""
     to_spot = options.to is Target.spot
+    savings = dict.fromkeys((SAFE, *_MORE), Decimal(0))
+    for part in parts:
+        savings[part.advice.suits] += part.saving
     safe = [part for part in parts if part.advice.suits == SAFE]
-    savings, tables = _by_workload(parts, usage)
     hours = sum(part.hours for part in safe) * (1 - options.kept_on_demand if to_spot else 1)
     gpu_hours = sum(item.node.gpus * sum(item.hours.values()) for item in moved.values())
     all_hours = sum(sum(item.hours.values()) for item in moved.values())
@@ -405,7 +365,7 @@ def _stored(
             if savings[suits] > 0
         ]
     findings += [f"{count} node(s) stay as they are: {why}" for why, count in sorted(stays.items())]
-    return figures, tables, findings
+    return figures, (*_left(parts), _workloads(parts, usage)), findings
 
 
 def _old_prices(question: SpotQuery, moved: Moves, parts: Sequence[Part]) -> str:
@@ -417,65 +377,72 @@ def _old_prices(question: SpotQuery, moved: Moves, parts: Sequence[Part]) -> str
     dated = [
         (item.node.instance_type or "nodes", price)
         for item in used
-        for price in (*item.prices, *item.node.prices)
+        for price in (*item.there.prices, *item.node.prices)
     ]
     return old_prices(dated, at.date(), question.stale_after_days)
 
 
 def _starting_over(parts: Sequence[Part]) -> Iterator[Assumption]:
     """How much work an interruption costs workloads without checkpoints."""
-    over = [part for part in parts if part.advice.starts_over]
+    over = [(part.run_hours, part.hours) for part in parts if part.advice.starts_over]
     if over:
-        mean = sum(part.run_hours * part.hours for part in over) / sum(part.hours for part in over)
-        yield Assumption(
-            "without known checkpoints a run starts over: its length", round(mean, 2), "hours", "store, mean"
-        )
+        name = "without known checkpoints a run starts over: its length"
+        yield Assumption(name, round(_mean(over), 2), "hours", "store, mean")
 
 
-def _by_workload(parts: Sequence[Part], usage: Usage) -> tuple[dict[str, Decimal], tuple[Rows, ...]]:
-    """Savings by suitability; why what does not move stays; the workloads on nodes that could move. Runs of one name together."""
-    team_of = {pod.owner: pod.team for pod in usage.fleet.pods}
-    rows: dict[tuple[str, str, str, Advice], list[Any]] = defaultdict(lambda: [0, Decimal(0), Decimal(0)])
-    left: dict[Advice, list[Decimal]] = defaultdict(lambda: [Decimal(0), Decimal(0)])
-    savings = {SAFE: Decimal(0), NEEDS_WORK: Decimal(0), NOT: Decimal(0)}
-    for part in parts:
-        cost = part.cost()
-        after = part.today if cost is None else cost
-        savings[part.advice.suits] += part.today - after
-        if part.advice.suits != SAFE:
-            sums = left[part.advice]
-            sums[:] = sums[0] + part.today, sums[1] + part.today - after
-        if part.owner:
-            _, namespace, workload = part.owner
-            row = rows[team_of[part.owner], namespace, base_name(workload), part.advice]
-            row[:] = max(row[0], part.gang), row[1] + part.today, row[2] + after
-    order = list(savings)
-    below = [
+def _sums(
+    parts: Iterable[Part], key: Callable[[Part], tuple[Any, ...]]
+) -> list[tuple[tuple[Any, ...], list[Part], Decimal, Decimal]]:
+    """(key, parts, today, saving) of parts with one key, which ends with their advice: what suits spot first, then by cost."""
+    rows = []
+    for name, alike in grouped((key(part), part) for part in parts).items():
+        today, saving = total(part.today for part in alike), total(part.saving for part in alike)
+        rows.append((name, alike, today, saving))
+    order = (SAFE, *_MORE)
+    return sorted(rows, key=lambda row: (order.index(row[0][-1].suits), -row[2], row[0]))
+
+
+def _left(parts: Iterable[Part]) -> tuple[Rows, ...]:
+    """Why what does not move stays, and what it would save."""
+    lines: list[Line] = [
         (advice.suits.replace("_", " "), round(today, 2), round(saving, 2), advice.why)
-        for advice, (today, saving) in sorted(
-            left.items(), key=lambda item: (order.index(item[0].suits), -item[1][0], item[0])
-        )
+        for (advice,), _, today, saving in _sums(parts, lambda part: (part.advice,))
+        if advice.suits != SAFE
     ]
+    columns = ("suits spot", "today", "saving", "why")
+    return Rows.of("Left on demand, and what it would save", columns, lines)
+
+
+def _workloads(parts: Iterable[Part], usage: Usage) -> Rows:
+    """The workloads on nodes that could move, runs of one name together."""
+    team_of = {pod.owner: pod.team for pod in usage.fleet.pods}
+
+    def key(part: Part) -> tuple[Any, ...]:
+        owner = part.owner or ("", "", "")
+        return team_of[owner], owner[1], base_name(owner[2]), part.advice
+
     lines: list[Line] = []
-    for (_, namespace, workload, advice), (gang, today, after) in sorted(
-        rows.items(), key=lambda item: (order.index(item[0][3].suits), -item[1][1], item[0])
-    ):
-        money = (round(amount, 2) for amount in (today, after, today - after))
+    for (_, namespace, workload, advice), alike, today, saving in _sums(_owned(parts), key):
+        money = (round(amount, 2) for amount in (today, today - saving, saving))
+        gang = max(part.gang for part in alike)
         lines.append((namespace, workload, advice.suits.replace("_", " "), gang, *money, advice.why))
     title = "Workloads on nodes that could move"
     columns = ("namespace", "workload", "suits spot", "nodes at once", "today", "scenario", "saving", "why")
-    stay = Rows.of("Left on demand, and what it would save", ("suits spot", "today", "saving", "why"), below)
-    return savings, (*stay, *(Rows.top(title, columns, lines, "and {} more") or (Rows(title, columns, ()),)))
+    return next(iter(Rows.top(title, columns, lines, "and {} more")), Rows(title, columns, ()))
 
 
-def _price_assumptions(moved: Sequence[Moved], currency: str) -> tuple[Assumption, ...]:
+def _price_assumptions(moved: Iterable[Moved], currency: str) -> tuple[Assumption, ...]:
     """One price per instance type: the mean over its nodes' hours."""
-    alike: dict[tuple[str, str, str | None], list[Moved]] = defaultdict(list)
-    for item in moved:
-        alike[item.node.instance_type or "nodes", item.prices[0].source, item.prices[0].as_of].append(item)
+    alike = grouped(
+        (
+            (item.node.instance_type or "nodes", item.there.prices[0].source, item.there.prices[0].as_of),
+            item.there,
+        )
+        for item in moved
+    )
     assumptions = []
-    for (name, source, as_of), items in sorted(alike.items(), key=lambda entry: str(entry[0])):
-        price = sum(item.price * item.node.hours for item in items) / sum(item.node.hours for item in items)
+    for (name, source, as_of), nodes in sorted(alike.items(), key=lambda entry: str(entry[0])):
+        price = sum(node.mean_price * node.hours for node in nodes) / sum(node.hours for node in nodes)
         unit = f"{currency} per node-hour"
         assumptions.append(Assumption(f"price of {name} there", round(price, _DIGITS), unit, source, as_of))
     return tuple(assumptions)
@@ -510,13 +477,13 @@ class Described(OptionGroup):
     days: flags.Days | None = None
 
     def price(
-        self, con: DuckDBPyConnection, settings: Config, target: Target, gpus: float, place: Place | None
+        self, con: DuckDBPyConnection, settings: Config, target: Target, gpus: float, place: Place
     ) -> Price:
         """The option's price, otherwise the place's. Raises UsageError without any."""
         name, given = f"--{target}-price", self.spot_price if target is Target.spot else self.on_demand_price
         if given is not None:
             return Price(node_price(given, self.price_per, gpus), "option")
-        if place is None:
+        if not place.instance_type:
             raise UsageError(
                 f"{name} is missing", f"give {name}, or --instance-type and --region to look it up"
             )
@@ -530,8 +497,15 @@ class Described(OptionGroup):
 
 
 def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
-    """Where the instance type is bought, and its GPUs. Raises UsageError for a type that is not known."""
-    provider, name, gpus = find_instance(con, fleet.instance_type or "")
+    """Where the instance type is bought, nowhere without one, and its GPUs. Raises UsageError for a type that is not known."""
+    if fleet.instance_type is None:
+        if fleet.region or fleet.zone:
+            raise UsageError(
+                "--region and --zone say where an --instance-type is",
+                "give --instance-type, or leave them out",
+            )
+        return Place(""), fleet.gpus or GPUS_PER_NODE
+    provider, name, gpus = find_instance(con, fleet.instance_type)
     if gpus != int(gpus):
         raise UsageError(
             f"{name} holds {gpus:g} of a GPU", "give prices and --gpus instead of --instance-type"
@@ -548,39 +522,32 @@ def described(
 
     Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
     """
-    gpus, market, place = fleet.gpus or GPUS_PER_NODE, Market(Target.spot), None
-    if fleet.instance_type is not None:
-        place, gpus = find_place(con, fleet)
-        market = Market(Target.spot, {}, {}, *read_rates(con))
-    elif fleet.region or fleet.zone:
-        raise UsageError(
-            "--region and --zone say where an --instance-type is", "give --instance-type, or leave them out"
-        )
-    rate = rate or market.rate(place or Place(""))
+    place, gpus = find_place(con, fleet)
+    market = Market(Target.spot, {}, {}, *read_rates(con)) if place.instance_type else Market()
+    rate = rate or market.rate(place)
     prices = {
         target: fleet.price(con, settings, target, gpus, place) for target in (Target.on_demand, Target.spot)
     }
     nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
-    options.check(hours)
-    provider = place.provider if place else None
-    if exact(options.work(rate.per_hour, options.hits(nodes), provider)) > ENDLESS_COST:
+    if options.checkpoint_minutes > hours * 60 * (1 + 1e-9):
+        raise UsageError(
+            f"a checkpoint every {options.checkpoint_minutes:g} minutes is longer than the job of {hours:g} hours",
+            "give --checkpoint-minutes up to the job's length, or more --hours",
+        )
+    if exact(options.work(rate.per_hour, options.hits(nodes), place.provider)) > ENDLESS_COST:
         raise UsageError(
             "interrupted so often, this work would practically never end",
             "more checkpoints, or fewer interruptions per hour",
         )
-    name = (
-        f"{place.instance_type}{f' in {place.region}' if place.region else ''}"
-        if place
-        else "described nodes"
+    name = place.instance_type or "described nodes"
+    node = one_node("Job/work", gpus, hours, prices[Target.on_demand]).with_nodes(
+        lambda node: replace(node, provider=place.provider, instance_type=place.instance_type or None)
     )
-    node = one_node("Job/work", gpus, hours, prices[Target.on_demand])
-    if place:
-        node = node.with_nodes(lambda one: replace(one, provider=provider, instance_type=place.instance_type))
     usage = Usage(
         node,
         settings.currency,
         f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
-        name,
+        f"{name} in {place.region}" if place.region else name,
         times=nodes,
         assumptions=tuple(priced(f"{target} price", price, unit) for target, price in prices.items()),
     )

@@ -40,14 +40,6 @@ class Evidence:
     pool_hours: float = 0.0
     ends: float = 0.0
 
-    def __add__(self, other: Evidence) -> Evidence:
-        return Evidence(
-            self.node_hours + other.node_hours,
-            self.reclaims + other.reclaims,
-            self.pool_hours + other.pool_hours,
-            self.ends + other.ends,
-        )
-
 
 def prior_rate(
     provider: str | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
@@ -17,7 +16,6 @@ from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.price import price_nodes
 from gpucost.price.discounts import load_discounts
-from gpucost.price.list_prices import load_price_list
 from gpucost.records import grouped, record
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.fleet import UNPRICED, Node, NodeKey, Price, Row, price_steps
@@ -53,43 +51,41 @@ class Place(NamedTuple):
     zone: str | None = None
 
 
+# steps of a price per node-hour: since when, how much
+Lane = tuple[tuple[int, Decimal], ...]
+
+
+def price_at(lane: Lane, at_ms: int) -> Decimal:
+    """The price at a moment; before the first step, that of the first."""
+    return lane[max(bisect.bisect_right(lane, at_ms, key=lambda step: step[0]) - 1, 0)][1]
+
+
 @record
 class PriceChanges:
-    """A zone's spot price: since `at_ms[i]` it is `prices[i]`, per node-hour, up to `known_until_ms` after the last change."""
+    """A zone's spot price by steps, up to `known_until_ms` after the last one."""
 
+    provider: str
     region: str
     zone: str
-    at_ms: tuple[int, ...]
-    prices: tuple[Decimal, ...]
+    steps: Lane
     known_until_ms: int
 
     def covers(self, start_ms: int, end_ms: int) -> bool:
-        return self.at_ms[0] <= start_ms and end_ms <= self.known_until_ms
-
-    def steps(self, start_ms: int, end_ms: int) -> list[tuple[int, Decimal]]:
-        """(since when, price) of [start, end), the first one from `start_ms` on."""
-        first = bisect.bisect_right(self.at_ms, start_ms) - 1
-        last = bisect.bisect_left(self.at_ms, end_ms)
-        return [
-            (max(at, start_ms), price)
-            for at, price in zip(self.at_ms[first:last], self.prices[first:last], strict=True)
-        ]
+        return self.steps[0][0] <= start_ms and end_ms <= self.known_until_ms
 
 
-@record
-class History:
-    """Spot price histories by instance type (lower-cased), each with its provider."""
+# Spot price histories by instance type (lower-cased).
+History = Mapping[str, Sequence[PriceChanges]]
 
-    by_type: dict[str, list[tuple[str, PriceChanges]]] = field(default_factory=dict)
 
-    def zones(self, place: Place) -> list[PriceChanges]:
-        """The histories of the place, by zone: that of its own zone alone if there is one, otherwise all of its region's."""
-        rows = [
-            changes
-            for provider, changes in self.by_type.get(place.instance_type.lower(), [])
-            if place.provider in (None, provider) and place.region in (None, changes.region)
-        ]
-        return [changes for changes in rows if changes.zone == place.zone] or rows
+def zones_in(history: History, place: Place) -> list[PriceChanges]:
+    """The histories of the place: that of its zone alone if there is one, otherwise those of its region's zones."""
+    rows = [
+        changes
+        for changes in history.get(place.instance_type.lower(), ())
+        if place.provider in (None, changes.provider) and place.region in (None, changes.region)
+    ]
+    return [changes for changes in rows if changes.zone == place.zone] or rows
 
 
 @record
@@ -108,13 +104,13 @@ class Market:
     # by provider, region and instance type: the low end of the newest published band, and its day
     eviction_bands: dict[tuple[str | None, ...], tuple[str, str]] = field(default_factory=dict)
 
-    def prices(self, node: Node) -> tuple[Price, ...]:
-        """The node's prices there: price book, spot history, own nodes, list price; empty if a part of its life has none."""
+    def there(self, node: Node) -> Node | None:
+        """The node at its prices there: price book, spot history, own nodes, list price; None if a part of its life has none."""
         own = self.own.get((node.instance_type or "").lower())
         segments = self.segments.get((node.cluster, node.name.partition("#")[0]), ())
         known = [row for row in segments if not (own and row["is_listed"])]
         there = replace(node, prices=tuple(price_steps(known, node.from_ms, node.to_ms, own or UNPRICED)))
-        return there.prices if there.is_priced else ()
+        return there if there.is_priced else None
 
     def rate(self, place: Place) -> Rate:
         """How often the place's spot nodes are interrupted: own nodes of its family, on top of the published rate."""
@@ -144,9 +140,11 @@ ORDER BY ALL"""
 _EVICTION_BANDS = """
 SELECT provider, region, lower(instance_type), arg_max(band_low_percent, seen_on)::VARCHAR, max(seen_on)::VARCHAR
 FROM spot_eviction_rates GROUP BY ALL"""
+_EVIDENCE = """
+SELECT provider, instance_type, node_hours, reclaims, pool_hours, ends FROM spot_evidence ORDER BY ALL"""
 _HISTORY = """
 SELECT instance_type, provider, region, zone,
-    list(at_ms ORDER BY at_ms), list(price_per_hour ORDER BY at_ms), greatest(max(at_ms), coalesce(max(l.to_ms), 0))
+    list(row(at_ms, price_per_hour) ORDER BY at_ms), greatest(max(at_ms), coalesce(max(l.to_ms), 0)) + $lasting_ms
 FROM market_changes
 LEFT JOIN (SELECT source, max(to_ms) AS to_ms FROM loads WHERE kind = 'spot' GROUP BY source) AS l USING (source)
 GROUP BY ALL
@@ -179,11 +177,11 @@ def read_history(
     run_stage(con, "gpucost.price", "listed_instances")
     types = {"instance_types": sorted({name.lower() for name in instance_types}), "currency": config.currency}
     run_stage(con, __package__, "market_changes", types | {"now_ms": to_ms(datetime.now(UTC))})
-    history: dict[str, list[tuple[str, PriceChanges]]] = defaultdict(list)
-    for name, provider, region, zone, at, prices, seen in con.execute(_HISTORY).fetchall():
-        changes = PriceChanges(region, zone, tuple(at), tuple(prices), seen + lasting_days * MS_PER_DAY)
-        history[name].append((provider, changes))
-    return History(dict(history))
+    rows = con.execute(_HISTORY, {"lasting_ms": lasting_days * MS_PER_DAY}).fetchall()
+    return grouped(
+        (name, PriceChanges(provider, region, zone, tuple(steps), until))
+        for name, provider, region, zone, steps, until in rows
+    )
 
 
 # A node that no store has; without a region it is in the only one that has a price.
@@ -192,10 +190,11 @@ INSERT INTO unlisted_nodes BY NAME
 SELECT 0 AS node_id, '' AS cluster, '' AS node, '' AS capacity_type, $gpus AS gpu_count,
     $now_ms AS up_from_ms, $now_ms + 1 AS up_to_ms,
     provider, instance_type, gpu_model, $zone AS zone, coalesce($region, (
-        SELECT min(region) FROM price_list
-        WHERE (provider, instance_type) = ($provider, lower($instance_type)) AND region IS NOT NULL
-            AND purchase_option = $purchase_option AND term_years = 0
-        HAVING count(DISTINCT region) = 1
+        SELECT min(region)
+        FROM (FROM catalog_prices UNION ALL BY NAME FROM list_prices)
+        WHERE (lower(provider), lower(instance_type)) = ($provider, lower($instance_type)) AND region <> ''
+            AND purchase_option = $purchase_option AND coalesce(term_years, 0) = 0
+        HAVING count(DISTINCT lower(region)) = 1
     )) AS region
 FROM listed_instances WHERE (provider, instance_type) = ($provider, lower($instance_type))"""
 _PRICE = """
@@ -209,34 +208,28 @@ def read_price(
     """The price of a node in the place today; None if no price is known, or if the region is missing and there are several."""
     now = datetime.now(UTC)
     con.execute("CREATE OR REPLACE TEMP TABLE unlisted_nodes AS FROM nodes LIMIT 0")
-    load_price_list(con, [place.instance_type.lower()])
+    load_catalog(con)
     run_stage(con, "gpucost.price", "listed_instances")
     node = {"gpus": gpus, "now_ms": to_ms(now), "purchase_option": target.capacity_type}
     con.execute(_DESCRIBED, place._asdict() | node)
     price_nodes(con, config, 0, (target.capacity_type, Period(now, now + timedelta(seconds=1))))
-    rows = con.execute(_PRICE).fetchall()
-    return next((Price(*row) for row in rows), None)
+    row = con.execute(_PRICE).fetchone()
+    return Price(*row) if row else None
 
 
 def read_rates(
     con: DuckDBPyConnection,
 ) -> tuple[dict[tuple[str | None, str], Evidence], dict[tuple[str | None, ...], tuple[str, str]]]:
-    """Own evidence by provider and family, and published eviction bands by provider, region and instance type."""
-    bands = {tuple(key): (band, day) for *key, band, day in con.execute(_EVICTION_BANDS).fetchall()}
-    return read_evidence(con), bands
-
-
-def read_evidence(con: DuckDBPyConnection) -> dict[tuple[str | None, str], Evidence]:
-    """Own spot nodes of all collected months, by provider and family."""
+    """Evidence of own spot nodes of all months by provider and family; published eviction bands by provider, region and type."""
     half_life = {"held_within_ms": _HELD_WITHIN_MS, "half_life_ms": _HALF_LIFE_MS}
     run_stage(con, __package__, "spot_evidence", half_life)
-    rows = con.execute(
-        "SELECT provider, instance_type, node_hours, reclaims, pool_hours, ends FROM spot_evidence ORDER BY ALL"
+    figures_of = grouped(
+        ((provider, family_of(name)), figures)
+        for provider, name, *figures in con.execute(_EVIDENCE).fetchall()
     )
-    found: dict[tuple[str | None, str], Evidence] = defaultdict(Evidence)
-    for provider, instance_type, *figures in rows.fetchall():
-        found[provider, family_of(instance_type)] += Evidence(*figures)
-    return dict(found)
+    evidence = {key: Evidence(*map(sum, zip(*rows, strict=True))) for key, rows in figures_of.items()}
+    bands = {tuple(key): (band, day) for *key, band, day in con.execute(_EVICTION_BANDS).fetchall()}
+    return evidence, bands
 
 
 _INSTANCES = """

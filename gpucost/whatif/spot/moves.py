@@ -6,11 +6,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import cache
+from itertools import accumulate
 from typing import Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import RARE, Option, OptionGroup
-from gpucost.records import record
+from gpucost.periods import merge
+from gpucost.records import grouped, record
 from gpucost.whatif.answer import Assumption, stated
 from gpucost.whatif.flags import START_MINUTES, START_SOURCE, PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
@@ -23,23 +26,16 @@ _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferences
 
 def gangs(fleet: Fleet) -> dict[Workload, int]:
     """The most nodes that each workload held at one moment; 1 for replicas, which don't need each other."""
-    pods: dict[Workload, list[Pod]] = defaultdict(list)
-    for pod in fleet.pods:
-        pods[pod.owner].append(pod)
-    return {key: 1 if _REPLICAS.match(key[2]) else _most_at_once(held) for key, held in pods.items()}
-
-
-def _most_at_once(pods: Iterable[Pod]) -> int:
-    events = sorted(
-        (at, change, pod.node) for pod in pods for at, change in ((pod.from_ms, 1), (pod.to_ms, -1))
-    )
-    held: dict[str, int] = defaultdict(int)
-    nodes = most = 0
-    for _, change, node in events:
-        held[node] += change
-        # its first pod came, or its last one went
-        nodes += change if held[node] == max(change, 0) else 0
-        most = max(most, nodes)
+    spans = grouped(((pod.owner, pod.node), (pod.from_ms, pod.to_ms)) for pod in fleet.pods)
+    changes: dict[Workload, list[tuple[int, int]]] = defaultdict(list)
+    for (owner, _), on_node in spans.items():
+        of_owner = changes[owner]
+        for start, end in merge(on_node):
+            of_owner += [(start, 1), (end, -1)]
+    most = {}
+    for owner, steps in changes.items():
+        levels = accumulate((step for _, step in sorted(steps)), initial=0)
+        most[owner] = 1 if _REPLICAS.match(owner[2]) else max(levels)
     return most
 
 
@@ -139,14 +135,6 @@ class SpotOptions(OptionGroup):
     def wait_hours(self) -> float:
         return self.capacity_wait_minutes / 60
 
-    def check(self, hours: float) -> None:
-        """Raises UsageError where the work cannot be checkpointed as asked."""
-        if self.checkpoint_minutes > hours * 60 * (1 + 1e-9):
-            raise UsageError(
-                f"a checkpoint every {self.checkpoint_minutes:g} minutes is longer than the job of {hours:g} hours",
-                "give --checkpoint-minutes up to the job's length, or more --hours",
-            )
-
     def assumptions(self, providers: Iterable[str | None] = (None,)) -> tuple[Assumption, ...]:
         """All but the rate, each with where it comes from."""
         times = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes", "capacity_wait_minutes")
@@ -165,8 +153,7 @@ def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
 
 
 class SpotQuery(NamedTuple):
-    """Whose usage, at which prices: `price` of a node (per node, or per GPU, as
-    `price_per` says) wins over all that is known.
+    """Whose usage, at which prices: `price` (per node or per GPU, as `price_per` says) wins over all that is known.
 
     The `times` nodes that a described one stands for need each other. `interruptible` are globs of workloads ([spot]).
     """
@@ -179,26 +166,26 @@ class SpotQuery(NamedTuple):
     interruptible: Collection[str] = ()
     stale_after_days: int = 90
 
+    def there(self, node: Node) -> Node | None:
+        """The node at its prices where it moves to: the option's, otherwise the market's; None without any."""
+        if self.price is None:
+            return self.market.there(node)
+        per_node = node_price(self.price.per_node_hour, self.price_per, node.gpus)
+        return replace(node, prices=(replace(self.price, per_node_hour=per_node),))
+
 
 @record
 class Moved:
-    """A node that can move: its prices there, before interruptions are counted, and the node-hours by who held it.
+    """A node that can move: as it is and there, before interruptions are counted, and the node-hours by who holds it.
 
     Nobody (None) holds what is free of a node all of which is asked for.
     """
 
     node: Node
-    prices: tuple[Price, ...]
+    there: Node
+    pods: tuple[Pod, ...]
     rate: Rate
     hours: dict[Workload | None, float]
-
-    @property
-    def today_price(self) -> float:
-        return self.node.mean_price
-
-    @property
-    def price(self) -> float:
-        return replace(self.node, prices=self.prices).mean_price
 
 
 Moves = dict[NodeKey, Moved]
@@ -207,16 +194,18 @@ Moves = dict[NodeKey, Moved]
 def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[str]]:
     """Nodes that can move, and why how many others do not."""
     target, wanted = options.to, "on_demand" if options.to is Target.spot else "spot"
+    if target is Target.spot and options.kept_on_demand >= 1:
+        raise UsageError(
+            "--on-demand-share 1 keeps everything on demand: nothing would move",
+            "give a part of 1, such as 0.3",
+        )
     usage = question.usage
-    held: dict[NodeKey, dict[Workload, float]] = defaultdict(lambda: defaultdict(float))
-    for pod in usage.fleet.pods:
-        held[pod.place][pod.owner] += pod.gpu_ms
+    pods_on = grouped((pod.place, pod) for pod in usage.fleet.pods)
+    rate_of = cache(lambda place: question.rate or question.market.rate(place))
     moved: Moves = {}
-    rates: dict[Place, Rate] = {}
     stays: Counter[str] = Counter()
     for node in usage.fleet.nodes:
         name = node.instance_type or "nodes without an instance type"
-        place = Place(node.instance_type or "", node.provider, node.region)
         if node.capacity_type == "unknown":
             stays["how they are bought is not known"] += 1
         elif node.capacity_type != wanted:
@@ -225,20 +214,12 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
             stays["under a commitment, which is paid in any case"] += 1
         elif not node.is_priced:
             stays[f"what {name} cost now is not known"] += 1
-        elif not (prices := _target_prices(question, node)):
+        elif not (there := question.there(node)):
             stays[f"no {target} price is known of {name}"] += 1
         else:
-            gpu_ms = max(node.gpus * node.length_ms, sum(held[node.key].values()))
-            per_gpu_ms = node.hours * usage.times / gpu_ms
-            hours: dict[Workload | None, float] = {
-                owner: time * per_gpu_ms for owner, time in held[node.key].items()
-            }
-            free = node.hours * usage.times - sum(hours.values())
-            if free > 1e-9 and not usage.is_narrowed:
-                hours[None] = free
-            if place not in rates:
-                rates[place] = question.rate or question.market.rate(place)
-            moved[node.key] = Moved(node, prices, rates[place], hours)
+            pods = tuple(pods_on[node.key])
+            rate = rate_of(Place(node.instance_type or "", node.provider, node.region))
+            moved[node.key] = Moved(node, there, pods, rate, _hours(usage, node, pods))
     if not moved:
         raise GpucostError(
             f"no {wanted.replace('_', '-')} usage of {usage.scope_name} in {usage.period_name} can be moved: "
@@ -250,9 +231,12 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
     return moved, stays
 
 
-def _target_prices(question: SpotQuery, node: Node) -> tuple[Price, ...]:
-    """Prices of the node where it moves to: the option's, otherwise the market's."""
-    if question.price is None:
-        return question.market.prices(node)
-    per_node = node_price(question.price.per_node_hour, question.price_per, node.gpus)
-    return (replace(question.price, per_node_hour=per_node),)
+def _hours(usage: Usage, node: Node, pods: Iterable[Pod]) -> dict[Workload | None, float]:
+    """Node-hours by workload, and those that are free (None) unless they are others'."""
+    held: dict[Workload | None, float] = defaultdict(float)
+    for pod in pods:
+        held[pod.owner] += pod.gpu_ms
+    gpu_ms = max(node.gpus * node.length_ms, sum(held.values()))
+    hours = {owner: time * (node.hours * usage.times / gpu_ms) for owner, time in held.items()}
+    free = node.hours * usage.times - sum(hours.values())
+    return hours if usage.is_narrowed or free <= 1e-9 else hours | {None: free}

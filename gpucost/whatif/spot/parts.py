@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -13,9 +13,9 @@ from gpucost.records import record
 from gpucost.whatif.answer import Line, Rows
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import kept, total
-from gpucost.whatif.fleet import Fleet, Pod, Workload
+from gpucost.whatif.fleet import Fleet, Workload
 from gpucost.whatif.spot.advice import FREE, NOT, SAFE, Advice, suitability
-from gpucost.whatif.spot.formulas import Formula, crossing, exact
+from gpucost.whatif.spot.formulas import Formula, exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Target
 from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, gangs
@@ -24,13 +24,14 @@ from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, gangs
 ENDLESS, ENDLESS_COST = 1e3, 1e9
 # Interruptions per node-hour at which savings are shown.
 RATES = (0.001, 0.01, 0.05, 0.15, 0.5)
+
 # a workload, how often its nodes are interrupted, and their provider
 PartKey = tuple[Workload, Rate, str | None]
 
 
 @record
 class Part:
-    """What a workload (None: unallocated) held of nodes with one rate: node-hours, and their cost before and there.
+    """What a workload (None: unallocated) held of nodes with one rate, in node-hours, and the cost of it before and there.
 
     `run_hours` is the length of its pods, weighted by length: the work that an interruption may cost.
     """
@@ -84,46 +85,54 @@ class Part:
 
     def cost(self, formula: Formula = exact) -> Decimal | None:
         """Its cost there at its rate; None if it would never end."""
-        return as_money(self.cost_at(self.rate.per_hour, formula))
+        cost = self.cost_at(self.rate.per_hour, formula)
+        return kept(cost) if math.isfinite(cost) else None
 
+    @property
+    def saving(self) -> Decimal:
+        """What moving saves; nothing if it would never end."""
+        cost = self.cost()
+        return Decimal(0) if cost is None else self.today - cost
 
-def as_money(cost: float) -> Decimal | None:
-    """A cost with nine decimals; None if it is infinite."""
-    return kept(cost) if math.isfinite(cost) else None
+    def at(self, end: str) -> tuple[float, float]:
+        """Interruptions per node-hour, and how often it stops for each: at the low or high end of its rate, or as given."""
+        if end == "low":
+            return self.rate.per_hour if self.rate.low is None else self.rate.low, 1.0
+        if end == "high":
+            # each node of a gang is interrupted alone; with anchors on demand the rest goes on
+            most_hits = 1.0 if self.asked.kept_on_demand else float(self.gang)
+            return self.rate.per_hour if self.rate.high is None else self.rate.high, most_hits
+        return self.rate.per_hour, self.hits
 
 
 def parts_of(options: SpotOptions, question: SpotQuery, moved: Moves) -> list[Part]:
     """The parts of all workloads on nodes that can move, and unallocated time of the whole fleet."""
-    usage = question.usage
-    names: dict[PartKey, str] = {}
-    pods: list[Pod] = []
-    for pod in usage.fleet.pods:
-        if item := moved.get(pod.place):
-            name = names.setdefault((pod.owner, item.rate, item.node.provider), f"part-{len(names)}")
-            pods.append(replace(pod, workload=name, namespace="default"))
-    before = Fleet(tuple(item.node for item in moved.values()), tuple(pods))
-    there = before.with_nodes(
-        lambda node: replace(node, prices=moved[node.key].prices, capacity_type=options.to.capacity_type)
-    )
-    costs_before, costs_there = fleet_costs(before), fleet_costs(there)
-    gang_of, advices, runs = gangs(usage.fleet), suitability(options, question), _run_hours(usage.fleet)
-    hours_of = _hours_by_part(moved)
+    fleet, times = question.usage.fleet, question.usage.times
+    gang_of, advices, runs = gangs(fleet), suitability(options, question), _run_hours(fleet)
+    hours: dict[PartKey | None, float] = defaultdict(float)
+    today: dict[PartKey | None, Decimal] = defaultdict(Decimal)
+    there: dict[PartKey | None, Decimal] = defaultdict(Decimal)
+    for item in moved.values():
+        before, then = (fleet_costs(Fleet((node,), item.pods)) for node in (item.node, item.there))
+        today[None] += before.unallocated_cost * times
+        there[None] += then.unallocated_cost * times
+        for owner, held in item.hours.items():
+            key = (owner, item.rate, item.node.provider) if owner else None
+            hours[key] += held
+            if owner:
+                today[key] += before.by_workload.get(owner, Decimal(0)) * times
+                there[key] += then.by_workload.get(owner, Decimal(0)) * times
+    on_moved = [(pod.owner, moved[pod.place]) for pod in fleet.pods if pod.place in moved]
     parts = []
-    for (owner, rate, provider), name in names.items():
-        label = (owner[0], "default", name)
-        was, then = (
-            costs.by_workload.get(label, Decimal(0)) * usage.times for costs in (costs_before, costs_there)
-        )
-        gang, hours = gang_of[owner] * usage.times, hours_of[owner, rate, provider]
+    for key in dict.fromkeys((owner, item.rate, item.node.provider) for owner, item in on_moved):
+        owner, gang = key[0], gang_of[key[0]] * times
         parts.append(
-            Part(owner, rate, provider, advices[owner], gang, hours, was, then, options, runs[owner])
+            Part(*key, advices[owner], gang, hours[key], today[key], there[key], options, runs[owner])
         )
-    free_hours = sum(item.hours.get(None, 0.0) for item in moved.values())
-    if free_hours and not usage.is_narrowed:
-        was, then = (costs.unallocated_cost * usage.times for costs in (costs_before, costs_there))
+    if hours[None]:
         advice = Advice(NOT if options.to is Target.spot else SAFE, FREE)
         rate = next(iter(moved.values())).rate
-        parts.append(Part(None, rate, None, advice, 1, free_hours, was, then, options))
+        parts.append(Part(None, rate, None, advice, 1, hours[None], today[None], there[None], options))
     return parts
 
 
@@ -135,89 +144,47 @@ def _run_hours(fleet: Fleet) -> dict[Workload, float]:
     return {owner: sum(ms * ms for ms in own) / sum(own) / MS_PER_HOUR for owner, own in lengths.items()}
 
 
-def _hours_by_part(moved: Moves) -> dict[PartKey, float]:
-    hours: dict[PartKey, float] = defaultdict(float)
-    for item in moved.values():
-        for owner, held in item.hours.items():
-            if owner:
-                hours[owner, item.rate, item.node.provider] += held
-    return hours
-
-
-def break_even(parts: Sequence[Part], formula: Formula = exact) -> float | None:
-    """The rate per node-hour at which a fixed set of work costs as much on spot as on demand; None if there is none."""
-    today = sum(float(part.today) for part in parts)
-    if not today:
-        return None
-    return crossing(lambda rate: sum(part.cost_at(rate, formula) for part in parts) / today, 1.0)
-
-
 def savings_by_rate(parts: Sequence[Part]) -> tuple[Rows, ...]:
     """What the work would save at five rates, with and without checkpoints; no cost if it would never end."""
     today = total(part.today for part in parts)
+    endless = ENDLESS * float(today)
     lines: list[Line] = []
     for rate in RATES:
         with_checkpoints = sum(part.cost_at(rate, options=part.asked) for part in parts)
         without = sum(part.cost_at(rate, options=part.without_checkpoints()) for part in parts)
-        lines.append((rate, *(_saving(today, cost) for cost in (with_checkpoints, without))))
+        costs = (with_checkpoints, without)
+        lines.append((rate, *(today - kept(cost) if cost < endless else None for cost in costs)))
     columns = ("interruptions per node-hour", "saving with checkpoints", "saving without")
     note = "Of the same work at each rate. Without checkpoints an interrupted run starts over."
     return Rows.of("Saving by rate of interruptions", columns, lines, note)
 
 
-def _saving(today: Decimal, cost: float) -> Decimal | None:
-    """What is saved; None for work that would practically never end."""
-    return today - kept(cost) if cost < ENDLESS * float(today) else None
-
-
 def cases(parts: Sequence[Part], today: Decimal) -> Rows:
     """Cost and time of moved work at the low end, the middle and the high end of the rate."""
     lines: list[Line] = []
-    ends = {"as given": [(part, part.rate.per_hour, part.hits) for part in parts]}
+    has_gangs = any(part.hits > 1 for part in parts)
     has_range = all(part.rate.low is not None and part.rate.high is not None for part in parts)
-    if has_range or any(part.hits > 1 for part in parts):
-        ends = {
-            "low": [(part, _or(part.rate.low, part), 1.0) for part in parts],
-            "middle": ends["as given"],
-            "high": [(part, _or(part.rate.high, part), _most_hits(part)) for part in parts],
-        }
     hours = sum(part.hours for part in parts)
-    for name, rated in ends.items():
-        cost = float(today) + sum(
-            part.cost_at(rate, hits=hits) - float(part.today) for part, rate, hits in rated
-        )
-        up, longer = _times(rated)
-        rate = sum(rate * part.hours for part, rate, _ in rated) / hours
-        if not math.isfinite(cost) or up > hours * ENDLESS:
-            lines.append((name, rate, None, None, None, None))
-        else:
-            money = kept(cost)
-            lines.append((name, rate, money, today - money, round(up, 1), round(longer / hours * 100, 2)))
+    for end in ("low", "middle", "high") if has_range or has_gangs else ("as given",):
+        more = up = longer = interruptions = 0.0
+        for part in parts:
+            rate, hits = part.at(end)
+            work, held = part.options.work(rate, hits, part.provider), part.hours
+            times = exact(work)
+            more += part.cost_at(rate, hits=hits) - float(part.today)
+            up += held + held * (1 - part.options.kept_on_demand) * (times - 1)
+            longer += held * (times - 1) + held * times * work.gang_rate * part.options.wait_hours
+            interruptions += rate * held
+        line: Line = (None, None, None, None)
+        if math.isfinite(more) and up <= hours * ENDLESS:
+            cost = kept(float(today) + more)
+            line = (cost, today - cost, round(up, 1), round(longer / hours * 100, 2))
+        lines.append((end, interruptions / hours, *line))
     columns = ("interruptions", "per node-hour", "cost", "saving", "node-hours", "% longer")
     note = "Time includes waits for capacity."
-    if any(part.hits > 1 for part in parts):
+    if has_gangs:
         note += (
             " A gang of n nodes stops √n times as often as one node in the middle, n times at the high end: derived, "
             "as any of 4 nodes was hit 1.1 to 2.0 times as often as one."
         )
     return Rows("What moves, by how often it is interrupted", columns, tuple(lines), note)
-
-
-def _or(rate: float | None, part: Part) -> float:
-    return part.rate.per_hour if rate is None else rate
-
-
-def _most_hits(part: Part) -> float:
-    """Each node of a gang is interrupted alone; with anchors on demand the rest goes on."""
-    return 1.0 if part.asked.kept_on_demand else float(part.gang)
-
-
-def _times(rated: Iterable[tuple[Part, float, float]]) -> tuple[float, float]:
-    """Node-hours that are up, and how many hours longer work takes."""
-    up = longer = 0.0
-    for part, rate, hits in rated:
-        work = part.options.work(rate, hits, part.provider)
-        times = exact(work)
-        up += part.hours + part.hours * (1 - part.options.kept_on_demand) * (times - 1)
-        longer += part.hours * (times - 1) + part.hours * times * work.gang_rate * part.options.wait_hours
-    return up, longer
