@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -23,8 +23,9 @@ from gpucost.records import record
 N = TypeVar("N", float, Decimal)
 
 _SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
-# Headings in the help of a command; its own options have none.
-WHOSE, WRITTEN, RARE, EVERYWHERE = "Whose and when", "Output", "Rarely used", "Everywhere"
+# Headings in the help of a command, in order.
+PANELS = ("Arguments", "Options", "Whose and when", "Output", "Rarely used", "Everywhere")
+ARGUMENTS, OPTIONS, WHOSE, WRITTEN, RARE, EVERYWHERE = PANELS
 # `from` is a word of Python's own
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
 
@@ -46,7 +47,7 @@ class Option:
     above: bool = False
     flag: str = ""
     is_shown: bool = False
-    panel: str | None = None
+    panel: str = OPTIONS
     says: str = ""
     unit: str = ""
     source: str = "default"
@@ -64,7 +65,7 @@ def count(help: str, least: int = 0, most: int | None = None) -> Option:
 
 def argument(metavar: str, help: str) -> Option:
     """A word without a flag before it."""
-    return Option(help, metavar, is_argument=True)
+    return Option(help, metavar, panel=ARGUMENTS, is_argument=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,7 +376,7 @@ def parsed(one: Parameter, value: Any) -> Any:
     """The value that an option has, from texts or values. Raises UsageError for one that it does not take."""
     if not one.is_repeated:
         return _parsed(one, value)
-    several = value if isinstance(value, list | tuple | set) else [value]
+    several = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
     if one.option.is_split:
         several = [part for text in several for part in str(text).split(",")]
         several = [part.strip() for part in several if part.strip()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -16,8 +17,8 @@ from gpucost import __version__
 from gpucost.questions import QUESTIONS
 
 
-class CommandTable(dict[str, Any]):
-    """Commands by name, those of `rows` imported when they are asked for: as group_name from the module of `gpucost.cli`."""
+class CommandTable(UserDict[str, Any]):
+    """Commands by name, those of `rows` imported when they are needed: as group_name from the module of `gpucost.cli`."""
 
     def __init__(self, group: str, rows: Mapping[str, str], others: Mapping[str, Any]) -> None:
         super().__init__({**dict.fromkeys(rows), **others})
@@ -30,9 +31,9 @@ class CommandTable(dict[str, Any]):
             program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
             program.command(name, cls=PanelCommand, hidden=name == DEFAULT)(function)
             command = self[name] = typer.main.get_command(program)
-            for one in command.params:
-                if one.param_type_name == "argument":  # its help would have Python's type behind its name
-                    vars(one)["display_type_rich"] = lambda **_: None
+            for param in command.params:
+                if param.param_type_name == "argument":  # its help would have Python's type behind its name
+                    vars(param)["display_type_rich"] = lambda **_: None
         return command
 
     def _function(self, name: str) -> Any:
@@ -46,12 +47,6 @@ class CommandTable(dict[str, Any]):
         group = self._group or name
         module = import_module(f"gpucost.cli.{MODULES.get(function) or MODULES.get(group, group)}")
         return getattr(module, function)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401  (it is what `get` is here)
-
-    def items(self) -> Any:
-        return [(name, self[name]) for name in self]
 
 
 class TextParams:
@@ -94,22 +89,16 @@ class PanelCommand(TextParams, TyperCommand):
     context_class = NamedContext
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        from gpucost.options import EVERYWHERE, RARE, WHOSE, WRITTEN
+        from gpucost.options import EVERYWHERE, PANELS
 
-        parts = ("Arguments", "Options", WHOSE, WRITTEN, RARE, EVERYWHERE)
-        panels: dict[str, list[tuple[str, str]]] = {part: [] for part in parts}
-        for one in self.get_params(ctx):
-            panel = (
-                "Arguments"
-                if one.param_type_name == "argument"
-                else getattr(one, "rich_help_panel", None) or "Options"
-            )
-            if row := one.get_help_record(ctx):
-                panels[EVERYWHERE if one.name == "help" else panel].append(row)
-        for panel, rows in panels.items():
-            if rows:
+        rows = [
+            (param.rich_help_panel or EVERYWHERE, param.get_help_record(ctx))
+            for param in self.get_params(ctx)
+        ]
+        for panel in PANELS:
+            if within := [row for place, row in rows if row and place == panel]:
                 with formatter.section(panel):
-                    formatter.write_dl(rows)
+                    formatter.write_dl(within)
 
 
 class CommandGroup(TextParams, TyperGroup):
@@ -276,17 +265,15 @@ TOPICS = {
 }
 
 
-def _rows(group: str, rows: Mapping[str, str]) -> dict[str, str]:
-    """The commands of a group with their lines in its help: `rows`, and the questions of the registry."""
-    found = dict(rows)
+def _rows() -> dict[str, dict[str, str]]:
+    """The commands of each group, and of none, with their lines in its help: with the questions of the registry."""
+    top = dict.fromkeys((name for names in _topics().values() for name in names if name not in GROUPS), "")
+    rows = {"": top | COMMANDS, **{group: dict(commands) for group, (_, commands) in GROUPS.items()}}
     for words, question in QUESTIONS.items():
         first, _, rest = words.partition(" ")
-        if not rest and first not in GROUPS and not group:
-            found[first] = question.summary
-        elif first == group:
-            found[rest or DEFAULT] = question.summary if rest else ""
-    order = [name for names in _topics().values() for name in names]
-    return found if group else {name: found[name] for name in order if name in found}
+        group, name = (first, rest or DEFAULT) if first in GROUPS else ("", first)
+        rows[group][name] = question.summary
+    return rows
 
 
 def _topics() -> dict[str, list[str]]:
@@ -299,13 +286,11 @@ def _topics() -> dict[str, list[str]]:
     return topics
 
 
-def _group(
-    name: str, help: str, rows: Mapping[str, str], topics: Mapping[str, Sequence[str]] | None = None
-) -> typer.Typer:
+def _group(name: str, help: str, rows: Mapping[str, str], topics: Mapping[str, Sequence[str]]) -> typer.Typer:
     base = DefaultCommandGroup if DEFAULT in rows else CommandGroup
     return typer.Typer(
         help=help,
-        cls=type(base.__name__, (base,), {"group": name, "rows": rows, "topics": topics or {}}),
+        cls=type(base.__name__, (base,), {"group": name, "rows": rows, "topics": topics}),
         no_args_is_help=True,
         # Plain help comes up in a third of the time that boxes take, and reads the same in a pipe.
         rich_markup_mode=None,
@@ -320,11 +305,10 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = _group(
-    "", "What your GPUs cost, who used them, and what you could do about it.", _rows("", COMMANDS), _topics()
-)
-for _name, (_help, _own) in GROUPS.items():
-    app.add_typer(_group(_name, _help, _rows(_name, _own)), name=_name)
+_ROWS = _rows()
+app = _group("", "What your GPUs cost, who used them, and what you could do about it.", _ROWS[""], _topics())
+for _name, (_help, _) in GROUPS.items():
+    app.add_typer(_group(_name, _help, _ROWS[_name], {}), name=_name)
 
 
 @app.callback(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from gpucost.cli.command import SUFFIXES, Call, registered
-from gpucost.cli.output import is_drawn
+from gpucost.cli.output import is_drawn, made_folder
 from gpucost.disk import write_text
-from gpucost.errors import GpucostError, UsageError
-from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, parameters, parsed
+from gpucost.errors import UsageError
+from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, arguments, parameters
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
 
-_METAVARS = {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}
 _SHORT = "How to write it."
 _HELP = {
     FORMATS: f"{_SHORT} Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
@@ -24,18 +23,8 @@ _HELP = {
 }
 
 
-class Ask:
-    """A question with the options that were given; calling it answers."""
-
-    def __init__(self, question: Question, values: Mapping[str, Any], request: Mapping[str, Any]) -> None:
-        self.question = question
-        self.arguments = question.arguments(values, **request)
-
-    def __call__(self) -> Any:
-        """The answer."""
-        return self.question.function(**self.arguments)
-
-
+# Answers a question with the options that were given.
+Ask = partial[Any]
 Save = Annotated[
     str | None,
     Option(
@@ -67,13 +56,7 @@ def write_and_keep(call: Call, ask: Ask, name: str | None) -> None:
     if name is not None:
         from gpucost.questions.whatif.request import saved_answers
 
-        folder = saved_answers(call.configured)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise GpucostError(
-                f"cannot make {folder}: {error.strerror or error}", "--store names a store elsewhere"
-            ) from None
+        folder = made_folder(saved_answers(call.configured), "--store names a store elsewhere")
         write_text(answer.json(), folder / f"{name}.json")
     call.answer(answer)
 
@@ -81,23 +64,20 @@ def write_and_keep(call: Call, ask: Ask, name: str | None) -> None:
 def asking(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command about the question `words`: called with the call, what asks the question, and options of its own."""
     question = QUESTIONS[words]
-    asked = parameters(question.function)
+    function = question.function
 
     def decorate(run: Callable[..., None]) -> Callable[..., None]:
-        own = parameters(run)
-        shared = (*(parameters(LakeOption) if question.takes_lake else ()), *_written(question))
+        def answered(values: Mapping[str, Any], **places: Any) -> None:
+            target = values["output"]
+            places["format"] = values["format"] or _format_of(question, target)
+            places["lake"] = values.get("lake")
+            request = places | {"is_drawn": is_drawn(target)}
+            ask = partial(function, **arguments(function, values, request=request))
+            run(ask=ask, **arguments(run, values, call=places | {"target": target}))
 
-        def answered(values: Mapping[str, Any], **place: Any) -> None:
-            target = values.get("output")
-            chosen = values["format"] or _format_of(question, target)
-            call = Call(**place, target=target, format=chosen, lake=values.get("lake"))
-            request = {name: place[name] for name in ("config_file", "store_file", "client")}
-            request |= {"lake": call.lake, "format": chosen, "is_drawn": is_drawn(target)}
-            mine = {one.name: parsed(one, values[one.key]) for one in own if values[one.key] is not None}
-            run(call, Ask(question, values, request), **mine)
-
-        without = "" if question.takes_store else "store"
-        return registered(answered, (*asked, *own, *shared), question.function, without=without)
+        lake = parameters(LakeOption) if question.takes_lake else ()
+        takes = (*parameters(function), *parameters(run), *lake, *_written(question))
+        return registered(answered, takes, function, without="" if question.takes_store else "store")
 
     return decorate
 

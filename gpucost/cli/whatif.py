@@ -21,7 +21,7 @@ def whatif_plan(
     """Write the plan's answer, or a plan to start from."""
     if not example:
         write_and_keep(call, ask, save)
-    elif "file" in ask.arguments:
+    elif "file" in ask.keywords:
         raise UsageError(
             "--example prints a plan, FILE runs one",
             "gpucost whatif plan --example > plan.toml makes one to start from",
