@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gpucost.collect.bill.gcp import BigQueryTree
-    from gpucost.collect.bill.load import BillProgress, BillRun
+    from gpucost.collect.bill.load import BillProgress
     from gpucost.collect.bill.opening import Tree
     from gpucost.config.model import Config
     from gpucost.store.charges import BillResult
@@ -29,38 +29,59 @@ if TYPE_CHECKING:
 
 def run_bills(
     call: Call,
-    provider: str | None,
+    section: str,
     paths: Sequence[str] = (),
     *,
     force: bool = False,
-    others: Callable[[], list[Tree]] = list,
+    months: Sequence[str] = (),
+    max_gib: float | None = None,
+    cost_type: str = "amortized",
 ) -> None:
-    """Load the exports at `paths`, of `provider` or FOCUS files of any, and tell what became of them.
+    """Load the exports at `paths`, by default those of a section of the settings and what its service answers for the months.
 
-    `others` answers sources that are no paths; where paths are given, those alone are loaded.
-
-    Raises UsageError where no export is named, GpucostError where one cannot be used.
+    Raises UsageError if no export is named, GpucostError if one cannot be used.
     """
     from gpucost.collect.bill.load import collect_bills
 
     settings = call.settings
-    section = provider or "focus"
-    named = paths or list(getattr(settings, section).exports)
-    asked = [] if paths else others()
-    if not named and not asked:
+    if not paths and not has_bills(settings, section):
         also = {"gcp": " or billing_table", "azure": " or cost_scope"}.get(section, "")
         raise UsageError(
             f"no export is named: gpucost collect {section} PATH",
             f'or set exports = ["…"]{also} under [{section}] in gpucost.toml',
         )
+    answers = [] if paths else queries(call, section, months, max_gib, cost_type)
+    provider = None if section == "focus" else section
     with _bar(quiet=call.quiet) as progress:
-        trees = [*(tree_of(name, settings) for name in named), *asked]
+        trees = [*(tree_of(name, settings) for name in paths or _exports(settings, section)), *answers]
         run = collect_bills(
             call.store, trees, provider, currency=settings.bills.currency, force=force, progress=progress
         )
-    tell_run(call, run)
+    for result in run.results:
+        call.say(_line(result))
+    note_findings(
+        call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=": -v shows them"
+    )
+    for error in run.errors:
+        print_error(error.message, error.fix)
     if run.errors:
         raise typer.Exit(1)
+
+
+def has_bills(settings: Config, section: str) -> bool:
+    """Whether the section of the settings names exports, or a service to query."""
+    service = {"gcp": settings.gcp.billing_table, "azure": settings.azure.cost_scope}.get(section)
+    return bool(_exports(settings, section) or service)
+
+
+def _exports(settings: Config, section: str) -> list[str]:
+    exports = {
+        "aws": settings.aws.exports,
+        "gcp": settings.gcp.exports,
+        "azure": settings.azure.exports,
+        "focus": settings.focus.exports,
+    }
+    return exports[section]
 
 
 def tree_of(name: str, settings: Config) -> Tree:
@@ -74,24 +95,13 @@ def tree_of(name: str, settings: Config) -> Tree:
 
 def months_asked(months: Sequence[str], now: datetime) -> list[str]:
     """Billing periods to ask a service for: those named, else the last and the current one. Raises UsageError."""
-    for month in months or ():
+    for month in months:
         if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
             raise UsageError(f"{month} is no month", "--month 2026-10")
     if months:
         return sorted(set(months))
     current = now.replace(day=1)
     return [f"{current - timedelta(days=1):%Y-%m}", f"{current:%Y-%m}"]
-
-
-def tell_run(call: Call, run: BillRun) -> None:
-    """A line for each bill on stdout; findings and failures on stderr."""
-    for result in run.results:
-        call.say(_line(result))
-    note_findings(
-        call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=": -v shows them"
-    )
-    for error in run.errors:
-        print_error(error.message, error.fix)
 
 
 def _line(result: BillResult) -> str:
@@ -153,17 +163,14 @@ def bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
     )
 
 
-def gcp_queries(call: Call, months: Sequence[str], max_gib: float | None = None) -> list[Tree]:
-    """A query of BigQuery for each month, by itself: one that is refused keeps none of the others."""
-    if not call.settings.gcp.billing_table:
-        return []
-    return [bigquery(call, month, max_gib) for month in months_asked(months, call.now)]
-
-
-def azure_queries(call: Call, months: Sequence[str], cost_type: str = "amortized") -> list[Tree]:
-    """A query of the Cost Management API for each month."""
+def queries(
+    call: Call, section: str, months: Sequence[str], max_gib: float | None, cost_type: str
+) -> list[Tree]:
+    """A query of a cloud's service for each month, by itself: one that is refused keeps none of the others."""
     azure = call.settings.azure
-    if not azure.cost_scope:
+    if section == "gcp" and call.settings.gcp.billing_table:
+        return [bigquery(call, month, max_gib) for month in months_asked(months, call.now)]
+    if section != "azure" or not azure.cost_scope:
         return []
     from gpucost.collect.bill.azure import QueryTree
 

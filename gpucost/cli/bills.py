@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.bill_runs import azure_queries, gcp_queries, run_bills
+from gpucost.cli.bill_runs import has_bills, run_bills
 from gpucost.cli.command import Call, FocusVersion, RowsCall, command
 from gpucost.cli.output import print_error, write_page
 from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices
@@ -286,7 +286,11 @@ def collect_missing(call: Call, month: str, period: Period, now: datetime) -> in
     # prices last: metrics and bills decide whose prices are needed
     runs: list[Run] = [
         *_metrics(call, period, now),
-        *_bills(call, month),
+        *(
+            partial(run_bills, call, section, months=[month])
+            for section in ("aws", "gcp", "azure", "focus")
+            if has_bills(call.settings, section)
+        ),
         partial(_prices, call, period, now),
     ]
     failed = 0
@@ -311,18 +315,6 @@ def _metrics(call: Call, period: Period, now: datetime) -> Iterator[Run]:
     for source, gaps in uncollected(call.settings, call.store, due, now).items():
         for gap in gaps:
             yield partial(collect_metrics, call, [source], gap)
-
-
-def _bills(call: Call, month: str) -> Iterator[Run]:
-    settings = call.settings
-    if settings.aws.exports:
-        yield partial(run_bills, call, "aws")
-    if settings.gcp.exports or settings.gcp.billing_table:
-        yield partial(run_bills, call, "gcp", others=lambda: gcp_queries(call, [month]))
-    if settings.azure.exports or settings.azure.cost_scope:
-        yield partial(run_bills, call, "azure", others=lambda: azure_queries(call, [month]))
-    if settings.focus.exports:
-        yield partial(run_bills, call, None)
 
 
 def _prices(call: Call, period: Period, now: datetime) -> None:

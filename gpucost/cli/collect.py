@@ -25,7 +25,8 @@ from gpucost.errors import ConfigError, GpucostError, SourceError, UsageError
 from gpucost.options import Names, Option, argument
 
 if TYPE_CHECKING:
-    pass
+    from gpucost.collect.prices import PriceResult
+    from gpucost.collect.spot import SpotResult
 
 SourcesOption = Annotated[
     Names, Option("Only this server, by name or URL; repeatable.", "NAME", flag="--source")
@@ -48,8 +49,7 @@ def collect_prometheus(call: SpanCall, source: SourcesOption = ()) -> None:
       gpucost collect prometheus --from 2026-10-01 --to 2026-11-01
       gpucost collect prometheus --source prod --from 2026-10-01T06:00Z
     """
-    period = call.named_period[0] if call.named_period else None
-    collect_metrics(call, source, period)
+    collect_metrics(call, source, call.given_period)
 
 
 @command()
@@ -104,41 +104,33 @@ def _ask(call: Call, names: Sequence[str]) -> bool:
     from gpucost.collect.progress.mlflow import collect_mlflow
     from gpucost.collect.progress.prometheus import collect_progress as collect
 
-    settings, store = call.settings, call.store
-    period = call.named_period[0] if call.named_period else None
+    settings, store, period = call.settings, call.store, call.given_period
     servers = {server.source: server for server in settings.prometheus}
-    known = [*servers, *([settings.mlflow.source] if settings.mlflow.url else [])]
-    if not known:
+    all_names = [*servers, *([settings.mlflow.source] if settings.mlflow.url else [])]
+    if not all_names:
         raise ConfigError(
             "no server is configured", "add [prometheus] or [mlflow] to gpucost.toml, or name files"
         )
-    check_sources(names, known)
+    check_sources(names, all_names)
     units = mappings(settings)
-    complete = True
-    for name in names or known:
+    is_complete = True
+    for name in names or all_names:
         try:
             if name in servers:
                 with call.progress_bar() as bar:
                     result = collect(servers[name], store, units, period, bar, timezone=settings.tz)
                 _print_progress(call, result)
-                complete = complete and result.ok
+                is_complete &= result.ok
             else:
                 _tell_mlflow(call, collect_mlflow(settings.mlflow, store, period, timezone=settings.tz))
         except SourceError as error:
             print_error(error.message, error.fix)
-            complete = False
-    return complete
+            is_complete = False
+    return is_complete
 
 
-class Provider(StrEnum):
-    """The clouds whose list prices can be asked for."""
-
-    aws = "aws"
-    gcp = "gcp"
-    azure = "azure"
-    oci = "oci"
-    runpod = "runpod"
-    vast = "vast"
+# The clouds whose list prices can be collected.
+Provider = StrEnum("Provider", "aws gcp azure oci runpod vast")
 
 
 @command()
@@ -167,11 +159,16 @@ def collect_prices(
       gpucost collect prices --provider aws --region us-east-1 --region eu-west-1
       gpucost collect prices --provider azure --region eastus
     """
-    results = collect_list_prices(call, _providers(provider or [], region or []), region or [])
+    results = collect_list_prices(call, _providers(provider, region), region)
+    _end(results, "prices", "add --provider azure, which needs no login")
+
+
+def _end(results: Sequence[PriceResult | SpotResult], what: str, otherwise: str) -> None:
+    """End with 1 if a cloud failed. Raises GpucostError if all were skipped."""
     if all(result.skipped for result in results):
         raise GpucostError(
-            "no prices were collected: there are credentials for none of the clouds asked",
-            "log in to one of them, or add --provider azure, which needs no login",
+            f"no {what} were collected: there are credentials for none of the clouds asked",
+            f"log in to one of them, or {otherwise}",
         )
     if any(result.error for result in results):
         raise typer.Exit(1)
@@ -222,11 +219,4 @@ def collect_spot(
         for result in spot.import_spot(call.store, paths):
             _print_spot(call, result)
         return
-    results = collect_spot_prices(call, spot.PROVIDERS)
-    if all(result.skipped for result in results):
-        raise GpucostError(
-            "no spot prices were collected: there are credentials for none of the clouds asked",
-            "log in to one of them, or name files of spot prices",
-        )
-    if any(result.error for result in results):
-        raise typer.Exit(1)
+    _end(collect_spot_prices(call, spot.PROVIDERS), "spot prices", "name files of spot prices")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
-from gpucost.cli.bill_runs import azure_queries, bigquery, gcp_queries, months_asked, run_bills
+from gpucost.cli.bill_runs import bigquery, months_asked, run_bills
 from gpucost.cli.command import Call, command
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument
-
-if TYPE_CHECKING:
-    pass
 
 MonthsOption = Annotated[
     Names,
@@ -52,11 +48,8 @@ def collect_aws(call: Call, paths: PathsArgument = (), force: ForceOption = Fals
     run_bills(call, "aws", paths, force=force)
 
 
-class CostType(StrEnum):
-    """What the query API is asked for."""
-
-    amortized = "amortized"
-    actual = "actual"
+# What the query API can be asked for.
+CostType = Literal["amortized", "actual"]
 
 
 @command()
@@ -66,7 +59,7 @@ def collect_azure(
     month: MonthsOption = (),
     cost_type: Annotated[
         CostType, Option("Costs to ask the query API for; of exports, their content tells.", is_shown=True)
-    ] = CostType.amortized,
+    ] = "amortized",
     force: ForceOption = False,
 ) -> None:
     """Load Azure cost exports, or ask the Cost Management query API where there is none.
@@ -82,8 +75,7 @@ def collect_azure(
       gpucost collect azure https://billing.blob.core.windows.net/exports/amortized
       gpucost collect azure --month 2026-10
     """
-
-    run_bills(call, "azure", paths, force=force, others=lambda: azure_queries(call, month, cost_type))
+    run_bills(call, "azure", paths, force=force, months=month, cost_type=cost_type)
 
 
 @command()
@@ -116,8 +108,7 @@ def collect_gcp(
         for name in months_asked(month, call.now):
             bigquery(call, name, max_gib).estimate(name)
         return
-
-    run_bills(call, "gcp", paths, force=force, others=lambda: gcp_queries(call, month, max_gib))
+    run_bills(call, "gcp", paths, force=force, months=month, max_gib=max_gib)
 
 
 @command()
@@ -136,4 +127,4 @@ def collect_focus(call: Call, paths: PathsArgument = (), force: ForceOption = Fa
       gpucost collect focus s3://my-bucket/focus
       gpucost collect focus openai-costs.json anthropic-cost-report.json
     """
-    run_bills(call, None, paths, force=force)
+    run_bills(call, "focus", paths, force=force)

@@ -79,8 +79,7 @@ def collect_slurm(
         cluster,
         _zone(timezone),
     )
-    period = call.named_period[0] if call.named_period else None
-    results, changed = import_files(call.store, paths, form, period, call.now)
+    results, changed = import_files(call.store, paths, form, call.given_period, call.now)
     for result in results:
         _print(call, result)
     if not changed:
@@ -91,13 +90,14 @@ def _ask(call: Call, sacct: str | None, slurmrestd: str | None, cluster: str | N
     from gpucost.collect.slurm.collector import collect
 
     settings = call.settings.slurm
-    given: dict[str, str | None] = {"sacct": sacct, "slurmrestd": slurmrestd} if sacct or slurmrestd else {}
-    settings = settings.model_copy(update={**given, **({"cluster": cluster} if cluster else {})})
     if sacct and slurmrestd:
         raise UsageError("--sacct and --slurmrestd are two ways to ask one Slurm", "leave out one")
-    period = call.named_period[0] if call.named_period else None
+    if sacct or slurmrestd:
+        settings = settings.model_copy(update={"sacct": sacct, "slurmrestd": slurmrestd})
+    if cluster:
+        settings = settings.model_copy(update={"cluster": cluster})
     with call.progress_bar() as progress:
-        result = collect(call.store, settings, period, call.tz, call.now, progress)
+        result = collect(call.store, settings, call.given_period, call.tz, call.now, progress)
     _print(call, result)
     if result.purged:
         call.note(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from gpucost.cli.command import Call, RowsCall, command
 from gpucost.errors import ConfigError
@@ -17,11 +16,8 @@ Url = Annotated[
 ]
 
 
-class EngineName(StrEnum):
-    """Where tasks run."""
-
-    local = "local"
-    spark = "spark"
+# Where tasks run.
+EngineName = Literal["local", "spark"]
 
 
 @command()

@@ -104,7 +104,7 @@ class Request:
         from gpucost.lake.reading import open_store
 
         folder = _ended.enter_context(disk.temporary())
-        period = self.named_period[0] if self.named_period else None
+        period = self.given_period
         with self.status() as tell:
             store, notes = open_store(
                 self.configured, url, folder, period, samples=self.with_samples, tell=tell
@@ -155,6 +155,11 @@ class Request:
         """The period that the options name, and its name for people; None if they name none."""
         names = {name: getattr(self, name, None) for name in ("month", "start", "end", "last")}
         return parse_period(self.tz, self.now, **names)
+
+    @property
+    def given_period(self) -> Period | None:
+        """The period that the options name; None if they name none."""
+        return self.named_period[0] if self.named_period else None
 
     @functools.cached_property
     def chosen(self) -> tuple[Period, str, str | None]:

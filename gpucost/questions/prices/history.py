@@ -46,7 +46,7 @@ def prices_history(
     """
     from gpucost.price.history import HistoryQuery, history
 
-    period = request.named_period[0] if request.named_period else None
+    period = request.given_period
     question = HistoryQuery(instance, zone, region, product, period, request.settings.prices.stale_after_days)
     with request.store.read() as con:
         zones = history(con, question, to_ms(request.now))
