@@ -24,6 +24,13 @@ from pydantic import (
 from gpucost.config.files import STORE_NAME
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
 
+Count = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Ratio = Annotated[Decimal, Field(ge=0, le=1)]
+OptionalRatio = Annotated[Decimal | None, Field(ge=0, le=1)]
+Text = Annotated[str, Field(min_length=1)]
+OptionalText = Annotated[str | None, Field(min_length=1)]
+Duration = Annotated[str, Field(pattern=r"^[1-9]\d{0,3}[hdw]$")]
 # One text stands for a list of one.
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
@@ -77,7 +84,7 @@ _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
 class Alerts(Section):
     """Thresholds of the alerting rules that `gpucost export alerts` prints. What may be spent stands in [[budgets]]."""
 
-    idle_minutes: int = setting("On-demand GPUs idle, or nodes held by nobody, for this long.", 60, ge=1)
+    idle_minutes: Count = setting("On-demand GPUs idle, or nodes held by nobody, for this long.", 60)
     idle_percent: float | None = setting(
         "Activity under which a GPU is idle to this alert; else that of [idle] threshold_percent.",
         gt=0,
@@ -86,20 +93,20 @@ class Alerts(Section):
     idle_ratio: Decimal | None = setting(
         "Largest idle share of a namespace's GPUs over idle_hours; else no alert.", gt=0, lt=1
     )
-    idle_hours: int = setting("Hours that the idle share is measured over.", 24, ge=1)
+    idle_hours: Count = setting("Hours that the idle share is measured over.", 24)
     activity_percent: float = setting(
         "Least average activity of a held GPU over activity_hours.", 10.0, gt=0, le=100
     )
-    activity_hours: int = setting("Hours that the average activity is measured over.", 24, ge=1)
+    activity_hours: Count = setting("Hours that the average activity is measured over.", 24)
     queue_wait_minutes: int = setting(
         "Nine in ten workloads of a Kueue queue should start sooner.", 30, ge=1, le=_LONGEST_WAIT_MINUTES
     )
     spot_ratio: Decimal | None = setting(
         "Least spot share of the GPUs held; else that of [targets].", gt=0, le=1
     )
-    spot_hours: int = setting("Hours that the spot ratio is measured over.", 24, ge=1)
-    telemetry_minutes: int = setting("Metrics missing for this long.", 15, ge=1)
-    collect_hours: int = setting("The newest data in the store is older than this.", 36, ge=1)
+    spot_hours: Count = setting("Hours that the spot ratio is measured over.", 24)
+    telemetry_minutes: Count = setting("Metrics missing for this long.", 15)
+    collect_hours: Count = setting("The newest data in the store is older than this.", 36)
     labels: dict[str, str] = setting(
         "Labels of every alert, for the routes of Alertmanager.", {"severity": "warning"}
     )
@@ -135,14 +142,14 @@ class Webhook(Section):
 class Email(Section):
     """A mail server that takes messages over SMTP."""
 
-    host: str | None = setting("Host of the mail server.", min_length=1)
+    host: OptionalText = setting("Host of the mail server.")
     port: int = setting("Its port.", 587, ge=1, le=65535)
     encryption: Literal["starttls", "tls", "none"] = setting(
         "`starttls`: on the open connection, as is usual on 587. `tls`: from the start, on 465.", "starttls"
     )
     sender: str | None = setting("Address that messages come from.")
     recipients: list[str] = setting("Addresses that they go to.", [])
-    username: str | None = setting("User name, where the server wants one.", min_length=1)
+    username: OptionalText = setting("User name, where the server wants one.")
     password_file: Path | None = setting("File that holds the password; it wins over the variable.")
     password_env: str | None = setting("Environment variable that holds the password.")
     ca_file: Path | None = setting("Certificate authority to trust, PEM; else the system's.")
@@ -181,8 +188,8 @@ class Notify(Section):
 class Budget(Section):
     """What a team, or all GPU nodes together, may cost a month, and the targets it is held to (docs/budgets.md)."""
 
-    name: str = Field(min_length=1, description="What it is called.")
-    team: str | None = setting("Whose it is; without it, all GPU nodes together.", min_length=1)
+    name: Text = Field(description="What it is called.")
+    team: OptionalText = setting("Whose it is; without it, all GPU nodes together.")
     amount: Decimal | None = setting(
         "Money a month: the team's cost, or what all GPU nodes cost.", gt=0, lt=Decimal(10) ** 15
     )
@@ -192,9 +199,9 @@ class Budget(Section):
     warn_at_percent: Decimal = setting(
         "Warn when this much of `amount` is spent, or a forecast is beyond it.", Decimal(80), gt=0, le=100
     )
-    efficiency: Decimal | None = setting("Least active share of measured GPU-hours.", ge=0, le=1)
-    spot_ratio: Decimal | None = setting("Least spot share of allocated GPU-hours.", ge=0, le=1)
-    idle_cost_share: Decimal | None = setting("Largest idle share of cost.", ge=0, le=1)
+    efficiency: OptionalRatio = setting("Least active share of measured GPU-hours.")
+    spot_ratio: OptionalRatio = setting("Least spot share of allocated GPU-hours.")
+    idle_cost_share: OptionalRatio = setting("Largest idle share of cost.")
 
     def _conflicts(self) -> dict[str, bool]:
         targets = (self.efficiency, self.spot_ratio, self.idle_cost_share)
@@ -244,8 +251,8 @@ class Gcp(Section):
         "Table of the detailed usage cost export in BigQuery: `project.dataset.table`."
     )
     billing_project: str | None = setting("Project that BigQuery queries run in; else the login's own.")
-    max_gib: float = setting(
-        "GiB that the BigQuery query of one month may read; more is refused.", 100.0, gt=0
+    max_gib: PositiveFloat = setting(
+        "GiB that the BigQuery query of one month may read; more is refused.", 100.0
     )
     bigquery_endpoint: str | None = setting("Base URL of another BigQuery endpoint.")
     storage_endpoint: str | None = setting("Base URL of another Cloud Storage endpoint.")
@@ -295,8 +302,6 @@ _EVER = (0, 9_223_372_036_854_775_807)
 _BEFORE, _AFTER = timedelta(days=40), timedelta(days=400)
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
-Moment = datetime | date
-
 
 def _read_moment(value: object) -> object:
     try:
@@ -313,7 +318,11 @@ def _read_moment(value: object) -> object:
     return value
 
 
-def _after_start(value: Moment | None, info: ValidationInfo) -> Moment | None:
+Moment = Annotated[datetime | date, BeforeValidator(_read_moment)]
+OptionalMoment = Annotated[datetime | date | None, BeforeValidator(_read_moment)]
+
+
+def _after_start(value: OptionalMoment, info: ValidationInfo) -> OptionalMoment:
     start = info.data.get("start")
     # the time zone of the settings is not known here
     if start and value and instant_ms(value, ZoneInfo("UTC")) <= instant_ms(start, ZoneInfo("UTC")):
@@ -327,10 +336,9 @@ class AcceptedGap(Section):
     start: Moment = Field(alias="from", description="From when, a date (local midnight) or a time.")
     end: Moment = Field(alias="to", description="To when, exclusive.")
     cluster: str | None = setting("Cluster; else all.")
-    who: str = Field(min_length=1, description="Who accepts it: stands on every report.")
-    why: str = Field(min_length=1, description="Why: stands on every report.")
+    who: Text = Field(description="Who accepts it: stands on every report.")
+    why: Text = Field(description="Why: stands on every report.")
 
-    _moments = field_validator("start", "end", mode="before")(_read_moment)
     _order = field_validator("end")(_after_start)
 
 
@@ -361,20 +369,14 @@ class CoverageSettings(Section):
 class ClusterHours(Section):
     """When a cluster runs that is not always on: outside of that nothing is missing."""
 
-    name: str = Field(min_length=1, description="Cluster.")
-    start: Moment | None = setting("When it was set up; else since ever.", alias="from")
-    until: Moment | None = setting("When it was taken down, exclusive; else it goes on.")
-    hours: list[str] = setting(
+    name: Text = Field(description="Cluster.")
+    start: OptionalMoment = setting("When it was set up; else since ever.", alias="from")
+    until: OptionalMoment = setting("When it was taken down, exclusive; else it goes on.")
+    hours: Names = setting(
         'Local hours in which it runs, such as `["Mon-Fri 07:00-21:00", "Sat 10:00-16:00"]`; else always.', []
     )
 
-    _moments = field_validator("start", "until", mode="before")(_read_moment)
     _order = field_validator("until")(_after_start)
-
-    @field_validator("hours", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: object) -> object:
-        return [value] if isinstance(value, str) else value
 
     @field_validator("hours")
     @classmethod
@@ -407,9 +409,7 @@ class ClusterHours(Section):
 class Host(Section):
     """Machines without Kubernetes or Slurm, by the host that their exporter names; the first match wins (docs/metrics.md)."""
 
-    name: str = Field(
-        min_length=1, description="Host, with `*` and `?`: `Hostname`, or `instance` without its port."
-    )
+    name: Text = Field(description="Host, with `*` and `?`: `Hostname`, or `instance` without its port.")
     cluster: str | None = setting("Only in this cluster, with `*` and `?`; else in all.")
     instance_type: str | None = setting("Instance type, as price books and bills spell it.")
     region: str | None = setting("Region.")
@@ -421,9 +421,8 @@ class Host(Section):
     gpus: int | None = setting(
         "GPUs that it has; else as its instance type has, else as many as were measured.", ge=1, le=1000
     )
-    user_label: str | None = setting(
-        "Label of activity metrics whose value names who uses the GPU; else its time is unallocated.",
-        min_length=1,
+    user_label: OptionalText = setting(
+        "Label of activity metrics whose value names who uses the GPU; else its time is unallocated."
     )
 
     @property
@@ -499,7 +498,7 @@ class Prices(Section):
     """Where prices come from besides the catalog inside gpucost, and how a node's price is shared."""
 
     book: Path | None = setting("Price book, a CSV file: contract prices and on-premises rates.")
-    stale_after_days: int = setting("A list price older than this is marked as stale.", 90, ge=1)
+    stale_after_days: Count = setting("A list price older than this is marked as stale.", 90)
     discounts: list[Discount] = []
     fx: dict[str, Decimal] = setting(
         "What one unit of another currency is worth in `currency`: `{ EUR = 1.08 }`.", {}
@@ -592,13 +591,13 @@ class PrometheusSource(Section):
     bearer_token_env: str | None = setting("Environment variable that holds a bearer token.")
     basic_auth: BasicAuth | None = None
     tls: Tls = Tls.model_construct()
-    timeout_seconds: float = setting("Longest wait for one answer.", 120.0, gt=0)
+    timeout_seconds: PositiveFloat = setting("Longest wait for one answer.", 120.0)
     concurrency: int = setting("Queries that run at once.", 2, ge=1, le=16)
     max_samples: int = setting("Samples that one query is sized for.", 2_000_000, ge=1_000)
-    max_response_mib: int = setting(
-        "Largest answer, decompressed; a larger one is asked for in parts.", 1024, ge=1
+    max_response_mib: Count = setting(
+        "Largest answer, decompressed; a larger one is asked for in parts.", 1024
     )
-    max_response_seconds: float = setting("Longest time for one whole answer.", 600.0, gt=0)
+    max_response_seconds: PositiveFloat = setting("Longest time for one whole answer.", 600.0)
     partial_response: Literal["refuse", "accept"] = setting(
         "What becomes of an answer that the server calls partial; accepted, its hours stay marked.", "refuse"
     )
@@ -636,7 +635,7 @@ class Team(Section):
     wins, of labels before namespaces, of namespaces before cost categories.
     """
 
-    name: str = Field(min_length=1, description="What reports call the team.")
+    name: Text = Field(description="What reports call the team.")
     namespaces: list[str] = setting("Namespaces, with `*` and `?`.", [])
     clusters: list[str] = setting("Only in these clusters, with `*` and `?`; none means all.", [])
     labels: dict[str, list[str]] = setting(
@@ -678,7 +677,7 @@ class WorkloadTypeRule(Section):
 class SharedCost(Section):
     """A cost that is not GPUs and is charged to teams, in a column of its own."""
 
-    name: str = Field(min_length=1, description="What reports call it.")
+    name: Text = Field(description="What reports call it.")
     of: Literal["storage", "network", "commitment_waste", "support", "namespaces"] = Field(
         description="`storage`, `network`: of GPU nodes, from the bill. `commitment_waste`: commitments and reservations that "
         "nothing used. `support`: support charges. `namespaces`: what the pods of `namespaces` cost."
@@ -686,7 +685,7 @@ class SharedCost(Section):
     split: Literal["proportional", "even", "owner"] = setting(
         "By cost of GPUs, evenly over the teams that used any, or all of it to `owner`.", "proportional"
     )
-    owner: str | None = setting('The team that pays for it, with `split = "owner"`.', min_length=1)
+    owner: OptionalText = setting('The team that pays for it, with `split = "owner"`.')
     namespaces: list[str] = setting("Namespaces whose cost goes to others, with `*` and `?`.", [])
     provider: str | None = setting("Only bills of this provider, such as `aws`.")
 
@@ -741,16 +740,16 @@ class Hami(Section):
         "MiB of a virtual GPU that names no memory, as HAMi's `scheduler.defaultMem` says; else the whole GPU.",
         gt=0,
     )
-    memory_scaling: float = setting(
-        "HAMi's `deviceMemoryScaling`: how often it hands out the memory of a GPU.", 1.0, gt=0
+    memory_scaling: PositiveFloat = setting(
+        "HAMi's `deviceMemoryScaling`: how often it hands out the memory of a GPU.", 1.0
     )
 
 
 class Targets(Section):
     """What the report measures teams against."""
 
-    efficiency: Decimal = setting("Least active share of measured GPU-hours.", Decimal("0.80"), ge=0, le=1)
-    spot_ratio: Decimal = setting("Least spot share of allocated GPU-hours.", Decimal("0.70"), ge=0, le=1)
+    efficiency: Ratio = setting("Least active share of measured GPU-hours.", Decimal("0.80"))
+    spot_ratio: Ratio = setting("Least spot share of allocated GPU-hours.", Decimal("0.70"))
 
 
 class WasteSettings(Section):
@@ -759,13 +758,9 @@ class WasteSettings(Section):
     target_utilization: float = setting(
         "How busy the replicas of a serving workload may be at its peak.", 0.7, gt=0, le=1
     )
-    forgotten_after: str = setting(
-        "Idle for longer, until its end, and a notebook is forgotten.", "24h", pattern=r"^[1-9]\d{0,3}[hdw]$"
-    )
-    empty_after: str = setting(
-        "A node that nobody holds for this long is empty, not between jobs.",
-        "1h",
-        pattern=r"^[1-9]\d{0,3}[hdw]$",
+    forgotten_after: Duration = setting("Idle for longer, until its end, and a notebook is forgotten.", "24h")
+    empty_after: Duration = setting(
+        "A node that nobody holds for this long is empty, not between jobs.", "1h"
     )
 
     @property
@@ -809,16 +804,14 @@ DEFAULT_PROMPT_WEIGHT = 0.25
 class UnitSettings(Section):
     """A metric that counts units of work, and what its labels mean."""
 
-    name: str = Field(
-        min_length=1, description="What it is called; the name of a ready-made one replaces that."
-    )
+    name: Text = Field(description="What it is called; the name of a ready-made one replaces that.")
     unit: str = Field(
         pattern="^[a-z][a-z0-9_]*$",
         description="What is counted: `epoch`, `request`, `batch_item`, `prompt_token`, `cached_token` (of these), "
         "`generation_token`, `prefill_second`, `decode_second`, or your own word.",
     )
     metric: str | None = setting("Name of the metric.", pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
-    query: str | None = setting("PromQL instead of a metric, evaluated once a minute.", min_length=1)
+    query: OptionalText = setting("PromQL instead of a metric, evaluated once a minute.")
     kind: Literal["counter", "gauge"] = setting(
         "`counter` rises, and falls to 0 at a restart. `gauge` is a level: the current epoch.", "counter"
     )
@@ -917,7 +910,7 @@ class Mlflow(Section):
         "Environment variable with a bearer token, in place of MLFLOW_TRACKING_TOKEN."
     )
     tls: Tls = Tls.model_construct()
-    timeout_seconds: float = setting("Longest wait for one answer.", 60.0, gt=0)
+    timeout_seconds: PositiveFloat = setting("Longest wait for one answer.", 60.0)
 
     _base = field_validator("url")(lambda url: None if url is None else base_url(url, _MLFLOW_LOGIN))
 
