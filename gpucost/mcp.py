@@ -35,11 +35,10 @@ def tools() -> dict[str, str]:
 
 def parameters_of(words: str) -> dict[str, Parameter]:
     """What a tool takes: the options and arguments of its question, but those that name a file or an address."""
-    found = {one.key: one for one in parameters(QUESTIONS[words].function)}
     return {
-        key: one
-        for key, one in found.items()
-        if one.option.metavar not in _OUTSIDE and key not in ("save", "strict")
+        each.key: each
+        for each in parameters(QUESTIONS[words].function)
+        if each.option.metavar not in _OUTSIDE and each.key not in ("save", "strict")
     }
 
 
