@@ -178,8 +178,6 @@ MODULES = {
     "report": "report",
     "policy_check": "policy",
     "chargeback": "bills",
-    **dict.fromkeys(("collect_aws", "collect_gcp", "collect_azure", "collect_focus"), "collect_bills"),
-    "collect_slurm": "collect_slurm",
     "whatif_plan": "whatif",
 }
 # What each group is for, and its commands, with their lines in its help.

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.bill_runs import has_bills, run_bills
 from gpucost.cli.command import Call, FocusVersion, RowsCall, command
 from gpucost.cli.output import print_error, write_page
-from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices
+from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices, has_bills, run_bills
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.options import LakeOption, MonthOption, Option
 from gpucost.periods import Period, parse_period
@@ -27,6 +26,9 @@ from gpucost.render.view import Page, Table, money, number, ratio, share, text
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from gpucost.collect.prices import PriceResult
+    from gpucost.collect.spot import SpotResult
 
     Run = Callable[[], None]
 
@@ -130,7 +132,7 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
     record = log.SealRecord(
         manifest["month"],
         manifest["state"],
-        _money(manifest["totals"]["charge"]),
+        Decimal(str(manifest["totals"]["charge"])),
         manifest["currency"],
         sealed["figures"],
         digest_of(target),
@@ -214,9 +216,7 @@ def _month(call: ChargebackCall | VerifyCall, now: datetime) -> tuple[str, Perio
         first = now.astimezone(call.tz).date().replace(day=1)
         month = f"{first - timedelta(days=1):%Y-%m}"
     chosen = parse_period(call.tz, now, month=month)
-    if chosen is None:
-        raise AssertionError("a month was given")
-    if chosen[0].start > now:
+    if chosen is None or chosen[0].start > now:
         raise UsageError(f"{month} has not begun", "without --month it is the last month that is over")
     return month, *chosen
 
@@ -242,22 +242,20 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
     columns = [
         text(itemgetter("team"), "Team"),
         number(itemgetter("allocated_gpu_hours"), "GPU-hours"),
-        money(lambda row: _money(row["charge"]), "Charged"),
+        money(itemgetter("charge"), "Charged"),
         share(lambda row: ratio(row["charge"], totals["charge"]), "Share", weight=1),
-        money(lambda row: _money(row["idle_cost"]), "Idle cost", weight=2),
+        money(itemgetter("idle_cost"), "Idle cost", weight=2),
     ]
     if totals.get("api_cost"):
-        columns.insert(3, money(lambda row: _money(row.get("api_cost", 0.0)), "Bought tokens", weight=1))
+        columns.insert(3, money(lambda row: row.get("api_cost", 0.0), "Bought tokens", weight=1))
     if replaces:
         adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]}
         of_all = replaces["totals"]["charge"]["adjustment"]
         columns.append(
-            money(
-                lambda row: _money(of_all if row is whole else adjusted.get(row["team"], 0.0)), "Adjustment"
-            )
+            money(lambda row: of_all if row is whole else adjusted.get(row["team"], 0.0), "Adjustment")
         )
     charged = "" if manifest["share_unallocated"] else ": charged to no team"
-    free = figure_text(_money(totals["unallocated_cost"]), "money", manifest["currency"], 2)
+    free = figure_text(totals["unallocated_cost"], "money", manifest["currency"], 2)
     note = f"Nobody held GPUs worth {free}{charged}."
     page = Page(
         title=f"GPU chargeback {manifest['month']}: {manifest['state']}",
@@ -272,10 +270,6 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
     write_page(page, None, markdown=False)
     # a path is never broken: it is there to be opened
     call.say(f"\nIndex: {target / 'index.html'}")
-
-
-def _money(value: float) -> Decimal:
-    return Decimal(str(value))
 
 
 def collect_missing(call: Call, month: str, period: Period, now: datetime) -> int:
@@ -327,10 +321,10 @@ def _prices(call: Call, period: Period, now: datetime) -> None:
     wanting = pipeline.read_attributed(
         call.settings, call.store, lambda con: price.missing_price_sources(con, period, now, days), period
     )
-    errors: list[GpucostError | None] = []
+    results: list[PriceResult | SpotResult] = []
     if spot := [provider for what, provider in wanting if what == "spot"]:
-        errors += [one.error for one in collect_spot_prices(call, spot)]
+        results += collect_spot_prices(call, spot)
     if listed := [provider for what, provider in wanting if what == "prices"]:
-        errors += [one.error for one in collect_list_prices(call, listed, ())]
-    if any(errors):
+        results += collect_list_prices(call, listed, ())
+    if any(result.error for result in results):
         raise typer.Exit(1)

@@ -40,17 +40,15 @@ from gpucost.options import (
     arguments,
     parameters,
 )
-from gpucost.periods import MS_PER_HOUR
 from gpucost.questions.request import Client, Request
 from gpucost.render.rows import RowFormat
 from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from rich.progress import TaskID
 
-    from gpucost.collect.base import ProgressState
     from gpucost.render.view import Answer
 
 
@@ -102,6 +100,12 @@ class Terminal(Client):
             yield lambda doing: line.update(plain(doing))
 
 
+def format_of(target: Path | None, formats: Collection[str]) -> str:
+    """The format, of these, that a file's suffix means; otherwise a table."""
+    meant = SUFFIXES.get(target.suffix.lower() if target else "", "table")
+    return meant if meant in formats else "table"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Call(Request):
     """One call of a command: what it reads, and where its answer goes. Subclasses add options that several commands share."""
@@ -122,9 +126,7 @@ class Call(Request):
     @property
     def row_format(self) -> RowFormat:
         """How rows are written: as --format says, otherwise by the suffix of -o."""
-        suffix = self.target.suffix.lower() if self.target else ""
-        meant = SUFFIXES.get(suffix, "table")
-        return RowFormat(self.format or (meant if meant in [*RowFormat] else "table"))
+        return RowFormat(self.format or format_of(self.target, [*RowFormat]))
 
     def say(self, text: str) -> None:
         """Print what a command without an answer did; nothing under -q."""
@@ -164,43 +166,35 @@ class Call(Request):
         if answer.exit_code:
             raise typer.Exit(answer.exit_code)
 
+    @property
+    def has_bars(self) -> bool:
+        """Whether a terminal is to show bars."""
+        return not self.quiet and sys.stderr.isatty()
+
     @contextmanager
-    def progress_bar(self) -> Iterator[Callable[[ProgressState], None] | None]:
-        """What to call with each state of a run, one bar for each source; None where stderr is no terminal."""
+    def progress_bars(self) -> Iterator[Callable[[str, int, int, str], None]]:
+        """Yield what to call with a task's name, how much of how much is done, and a remark; bars appear on a terminal only."""
         waiting.stop()
-        if self.quiet or not sys.stderr.isatty():
-            yield None
+        if not self.has_bars:
+            yield lambda *_: None
             return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
         console = Console(stderr=True)
-        wide = (
-            TextColumn("{task.completed:.0f} h"),
-            TextColumn("{task.fields[samples]:,} samples"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=max(10, min(40, console.width - _WORDS))),
-            TaskProgressColumn(),
-            *(wide if console.width > _WORDS else ()),
-        )
+        bar = BarColumn(bar_width=max(10, min(40, console.width - _WORDS)))
+        words = (TimeRemainingColumn(), TextColumn("{task.fields[note]}", markup=False))
+        columns = (TextColumn("{task.description}", markup=False), bar, TaskProgressColumn())
         tasks: dict[str, TaskID] = {}
-        with Progress(*columns, console=console, transient=True) as bars:
+        with Progress(
+            *columns, *(words if console.width > _WORDS else ()), console=console, transient=True
+        ) as bars:
 
-            def show(state: ProgressState) -> None:
+            def show(name: str, done: int, total: int, remark: str) -> None:
+                if name not in tasks:
+                    tasks[name] = bars.add_task(one_line(name), note="")
                 # a total of 0 is not known yet: the bar pulses
-                total, done = state.total_ms / MS_PER_HOUR or None, state.done_ms / MS_PER_HOUR
-                if state.source not in tasks:
-                    tasks[state.source] = bars.add_task(
-                        one_line(state.source), total=total, samples=0, note=""
-                    )
-                note = one_line(state.note)
-                bars.update(
-                    tasks[state.source], total=total, completed=done, samples=state.samples, note=note
-                )
+                bars.update(tasks[name], total=total or None, completed=done, note=one_line(remark)[-60:])
 
             yield show
 
