@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -39,14 +40,14 @@ class CommandTable(UserDict[str, Any]):
     def _function(self, name: str) -> Any:
         """The command's own function if `gpucost.cli` has one, otherwise the one that a question of the registry makes."""
         parts = [part for part in (self._group, name) if part not in ("", DEFAULT)]
-        function = "_".join(parts).replace("-", "_")
-        if " ".join(parts) in QUESTIONS and function not in MODULES:
+        words, group = " ".join(parts), parts[0]
+        module = TABLE[words]["module"] if words in TABLE else ""
+        if words in QUESTIONS and not module:
             from gpucost.cli.asking import question_command
 
-            return question_command(" ".join(parts))
-        group = self._group or name
-        module = import_module(f"gpucost.cli.{MODULES.get(function) or MODULES.get(group, group)}")
-        return getattr(module, function)
+            return question_command(words)
+        own = import_module(f"gpucost.cli.{module or TABLE[group]['module'] or group}")
+        return getattr(own, "_".join(parts).replace("-", "_"))
 
 
 class TextParams:
@@ -172,115 +173,35 @@ class DefaultCommandGroup(CommandGroup):
         self.format_commands(ctx, formatter)
 
 
-# The modules of commands and groups that lie in none of their name.
-MODULES = {
-    **dict.fromkeys(("init", "demo", "doctor", "config", "store", "schema", "sql"), "setup"),
-    "report": "report",
-    "policy_check": "policy",
-    "chargeback": "bills",
-    "whatif_plan": "whatif",
-}
-# What each group is for, and its commands, with their lines in its help.
-GROUPS: dict[str, tuple[str, dict[str, str]]] = {
-    "collect": (
-        "Pull data from a source into the store.",
-        {
-            "prometheus": "Metrics of kube-state-metrics and dcgm-exporter.",
-            "aws": "AWS billing exports: CUR, CUR 2.0, FOCUS.",
-            "gcp": "Google Cloud's detailed usage cost export.",
-            "azure": "Azure cost exports, or the Cost Management query API.",
-            "focus": "FOCUS files of any provider, and OCI's cost reports.",
-            "spot": "Spot price history of GPU instances.",
-            "prices": "List prices of AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai.",
-            "slurm": "Jobs, nodes and accounts of Slurm.",
-            "progress": "What workloads did: epochs, requests, tokens, units of your own.",
-        },
-    ),
-    "config": ("The configuration in force.", {"show": "Every setting in force, and where it comes from."}),
-    "store": (
-        "The store: one DuckDB file.",
-        {
-            "info": "What the store holds, by source, period and size.",
-            "check": "Read all of it, and hold it against what has to hold.",
-            "log": "What was done to it: loads, seals, restatements.",
-            "backup": "Write a copy of it, of one moment.",
-            "compact": "Make the file small again; drop samples that are old enough.",
-        },
-    ),
-    "lake": (
-        "Raw data and figures as Parquet files: many clusters, years, Spark.",
-        {
-            "export": "Write what the store holds into a lake.",
-            "attribute": "Price and attribute a lake, here or on Spark.",
-            "info": "What a lake holds, by cluster and writer.",
-        },
-    ),
-    "explain": ("Where a figure comes from.", {}),
-    "unit": ("What an epoch, an experiment, a request or a token costs.", {}),
-    "prices": ("What a GPU costs where, and how that is known.", {DEFAULT: ""}),
-    "whatif": ("What a change would save.", {}),
-    "notify": (
-        "Send the summary of a report to Slack, by mail or to a webhook.",
-        {
-            "slack": "To Slack.",
-            "webhook": "To a server that takes JSON, with the report itself.",
-            "email": "By mail.",
-        },
-    ),
-    "export": (
-        "Files for Prometheus, Grafana and Kubernetes.",
-        {
-            "alerts": "Alerting rules for Prometheus.",
-            "recording-rules": "Recording rules for Prometheus: GPUs by state, and their cost.",
-            "dashboard": "A Grafana dashboard.",
-            "openmetrics": "What teams cost, as metrics.",
-            "cronjob": "A Kubernetes CronJob, and the claim for its store.",
-            "chart": "A Helm chart: jobs that collect and charge, and what they need.",
-        },
-    ),
-    "policy": ("Rules that the fleet should keep.", {"rules": "Print the rules, to start from."}),
-    "chargeback": (
-        "A month's bundle for finance and teams.",
-        {DEFAULT: "", "verify": "Make a sealed month's figures again, or say what changed."},
-    ),
-    "budget": ("Budgets and targets of teams and of the fleet.", {}),
-}
-COMMANDS = {
-    "init": "Write a commented gpucost.toml to start from.",
-    "demo": "Try it out: two months of a sample fleet, metrics and bill.",
-    "doctor": "Check the whole set-up, and say how to mend it.",
-    "open": "The report as a page in your browser.",
-    "sql": "Ask the store anything in SQL, read-only.",
-    "mcp": "Read-only tools for agents (Model Context Protocol).",
-    "schema": "The JSON Schema of an answer.",
-}
-TOPICS = {
-    "Set up": ("init", "demo", "collect", "doctor", "config", "store", "lake"),
-    "See": ("report", "open", "explain", "waste", "queue", "unit", "prices", "diff", "sql"),
-    "Decide": ("findings", "whatif", "quote", "forecast"),
-    "Share": ("chargeback", "notify", "export", "mcp", "schema"),
-    "Check": ("reconcile", "budget", "policy", "anomalies"),
-}
+with Path(__file__).with_name("commands.csv").open(encoding="utf-8", newline="") as _file:
+    # Commands and groups: what they are for, the module if it has another name, and the line in the help.
+    TABLE = {row["command"]: row for row in csv.DictReader(_file)}
+_FIRST_WORDS = {words.split()[0] for words in (*TABLE, *QUESTIONS) if " " in words}
+GROUPS = [name for name in TABLE if name in _FIRST_WORDS]
 
 
 def _rows() -> dict[str, dict[str, str]]:
     """The commands of each group, and of none, with their lines in its help: with the questions of the registry."""
-    top = dict.fromkeys((name for names in _topics().values() for name in names if name not in GROUPS), "")
-    rows = {"": top | COMMANDS, **{group: dict(commands) for group, (_, commands) in GROUPS.items()}}
-    for words, question in QUESTIONS.items():
+    rows: dict[str, dict[str, str]] = {group: {} for group in ("", *GROUPS)}
+    summaries = {words: row["summary"] for words, row in TABLE.items() if row["summary"] or row["topic"]}
+    summaries |= {words: question.summary for words, question in QUESTIONS.items()}
+    for words, summary in summaries.items():
         first, _, rest = words.partition(" ")
-        group, name = (first, rest or DEFAULT) if first in GROUPS else ("", first)
-        rows[group][name] = question.summary
+        if first not in GROUPS:
+            rows[""][words] = summary
+        elif rest or words in QUESTIONS:
+            rows[first][rest or DEFAULT] = summary
     return rows
 
 
 def _topics() -> dict[str, list[str]]:
-    """The commands by what they are for; questions of the registry that are not named come last."""
-    topics = {topic: list(names) for topic, names in TOPICS.items()}
-    named = {name for names in TOPICS.values() for name in names}
-    for words, question in QUESTIONS.items():
-        if question.topic and words not in named:
-            topics[question.topic].append(words)
+    """The commands by what they are for; questions of the registry that the table lacks come last."""
+    found = {words: row["topic"] for words, row in TABLE.items()}
+    found |= {words: question.topic for words, question in QUESTIONS.items() if words not in TABLE}
+    topics: dict[str, list[str]] = {}
+    for words, topic in found.items():
+        if topic:
+            topics.setdefault(topic, []).append(words)
     return topics
 
 
@@ -305,8 +226,8 @@ def _version(wanted: bool) -> None:
 
 _ROWS = _rows()
 app = _group("", "What your GPUs cost, who used them, and what you could do about it.", _ROWS[""], _topics())
-for _name, (_help, _) in GROUPS.items():
-    app.add_typer(_group(_name, _help, _ROWS[_name], {}), name=_name)
+for _name in GROUPS:
+    app.add_typer(_group(_name, TABLE[_name]["summary"], _ROWS[_name], {}), name=_name)
 
 
 @app.callback(
