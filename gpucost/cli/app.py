@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections import UserDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
@@ -105,13 +105,11 @@ class PanelCommand(TextParams, TyperCommand):
 class CommandGroup(TextParams, TyperGroup):
     """A group whose help is written from the table, without importing its commands; `topics` order and head it."""
 
-    group: ClassVar[str] = ""
-    rows: ClassVar[Mapping[str, str]] = {}
-    topics: ClassVar[Mapping[str, Sequence[str]]] = {}
-
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = CommandTable(self.group, self.rows, self.commands)
+        group = self.name if self.name and self.name in GROUPS else ""
+        self.rows, self.topics = _rows()[group], {} if group else _topics()
+        self.commands = CommandTable(group, self.rows, self.commands)
 
     def list_commands(self, ctx: Any) -> list[str]:
         del ctx
@@ -205,11 +203,10 @@ def _topics() -> dict[str, list[str]]:
     return topics
 
 
-def _group(name: str, help: str, rows: Mapping[str, str], topics: Mapping[str, Sequence[str]]) -> typer.Typer:
-    base = DefaultCommandGroup if DEFAULT in rows else CommandGroup
+def _group(help: str, base: type[CommandGroup] = CommandGroup) -> typer.Typer:
     return typer.Typer(
         help=help,
-        cls=type(base.__name__, (base,), {"group": name, "rows": rows, "topics": topics}),
+        cls=base,
         no_args_is_help=True,
         # Plain help comes up in a third of the time that boxes take, and reads the same in a pipe.
         rich_markup_mode=None,
@@ -224,10 +221,10 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-_ROWS = _rows()
-app = _group("", "What your GPUs cost, who used them, and what you could do about it.", _ROWS[""], _topics())
+app = _group("What your GPUs cost, who used them, and what you could do about it.")
 for _name in GROUPS:
-    app.add_typer(_group(_name, TABLE[_name]["summary"], _ROWS[_name], {}), name=_name)
+    _base = DefaultCommandGroup if DEFAULT in _rows()[_name] else CommandGroup
+    app.add_typer(_group(TABLE[_name]["summary"], _base), name=_name)
 
 
 @app.callback(

@@ -30,6 +30,7 @@ Ratio = Annotated[Decimal, Field(ge=0, le=1)]
 OptionalRatio = Annotated[Decimal | None, Field(ge=0, le=1)]
 Text = Annotated[str, Field(min_length=1)]
 OptionalText = Annotated[str | None, Field(min_length=1)]
+OptionalCurrency = Annotated[str | None, Field(pattern=r"^[A-Z]{3}$")]
 Duration = Annotated[str, Field(pattern=r"^[1-9]\d{0,3}[hdw]$")]
 # One text stands for a list of one.
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
@@ -81,19 +82,19 @@ class Alerts(Section):
 
     idle_minutes: Count = 60
     """On-demand GPUs idle, or nodes held by nobody, for this long."""
-    idle_percent: float | None = Field(None, gt=0, le=100)
+    idle_percent: float | None = Field(default=None, gt=0, le=100)
     """Activity under which a GPU is idle to this alert; else that of [idle] threshold_percent."""
-    idle_ratio: Decimal | None = Field(None, gt=0, lt=1)
+    idle_ratio: Decimal | None = Field(default=None, gt=0, lt=1)
     """Largest idle share of a namespace's GPUs over idle_hours; else no alert."""
     idle_hours: Count = 24
     """Hours that the idle share is measured over."""
-    activity_percent: float = Field(10.0, gt=0, le=100)
+    activity_percent: float = Field(default=10.0, gt=0, le=100)
     """Least average activity of a held GPU over activity_hours."""
     activity_hours: Count = 24
     """Hours that the average activity is measured over."""
-    queue_wait_minutes: int = Field(30, ge=1, le=_LONGEST_WAIT_MINUTES)
+    queue_wait_minutes: int = Field(default=30, ge=1, le=_LONGEST_WAIT_MINUTES)
     """Nine in ten workloads of a Kueue queue should start sooner."""
-    spot_ratio: Decimal | None = Field(None, gt=0, le=1)
+    spot_ratio: Decimal | None = Field(default=None, gt=0, le=1)
     """Least spot share of the GPUs held; else that of [targets]."""
     spot_hours: Count = 24
     """Hours that the spot ratio is measured over."""
@@ -141,7 +142,7 @@ class Email(Section):
 
     host: OptionalText = None
     """Host of the mail server."""
-    port: int = Field(587, ge=1, le=65535)
+    port: int = Field(default=587, ge=1, le=65535)
     """Its port."""
     encryption: Literal["starttls", "tls", "none"] = "starttls"
     """`starttls`: on the open connection, as is usual on 587. `tls`: from the start, on 465."""
@@ -197,11 +198,11 @@ class Budget(Section):
     """What it is called."""
     team: OptionalText = None
     """Whose it is; without it, all GPU nodes together."""
-    amount: Decimal | None = Field(None, gt=0, lt=Decimal(10) ** 15)
+    amount: Decimal | None = Field(default=None, gt=0, lt=Decimal(10) ** 15)
     """Money a month: the team's cost, or what all GPU nodes cost."""
-    currency: str | None = Field(None, pattern=r"^[A-Z]{3}$")
+    currency: OptionalCurrency = None
     """Currency of `amount`, where it is not that of reports."""
-    warn_at_percent: Decimal = Field(Decimal(80), gt=0, le=100)
+    warn_at_percent: Decimal = Field(default=Decimal(80), gt=0, le=100)
     """Warn when this much of `amount` is spent, or a forecast is beyond it."""
     efficiency: OptionalRatio = None
     """Least active share of measured GPU-hours."""
@@ -222,7 +223,7 @@ class Budget(Section):
 class Bills(Section):
     """How billing exports are read."""
 
-    currency: str | None = Field(None, pattern=r"^[A-Z]{3}$")
+    currency: OptionalCurrency = None
     """Currency of rows that name none, ISO 4217; else such a row is refused."""
     spread_discounts: bool = True
     """Discounts that name neither a resource nor a commitment lower what they discount, by product and
@@ -382,7 +383,7 @@ class ClusterHours(Section):
 
     name: Text
     """Cluster."""
-    start: OptionalMoment = Field(None, alias="from")
+    start: OptionalMoment = Field(default=None, alias="from")
     """When it was set up; else since ever."""
     until: OptionalMoment = None
     """When it was taken down, exclusive; else it goes on."""
@@ -436,7 +437,7 @@ class Host(Section):
     """Cloud, such as `aws`."""
     capacity_type: Literal["on_demand", "spot", "reserved", "capacity_block", "flex_start"] = "on_demand"
     """How it is bought."""
-    gpus: int | None = Field(None, ge=1, le=1000)
+    gpus: int | None = Field(default=None, ge=1, le=1000)
     """GPUs that it has; else as its instance type has, else as many as were measured."""
     user_label: OptionalText = None
     """Label of activity metrics whose value names who uses the GPU; else its time is unallocated."""
@@ -499,7 +500,7 @@ class Discount(Section):
     """GPU model as `gpucost prices` spells it."""
     purchase_option: PurchaseOption | None = None
     """How the node is bought."""
-    price_sources: list[PriceSource] = Field(["price_book", "spot_history", "catalog"], min_length=1)
+    price_sources: list[PriceSource] = Field(default=["price_book", "spot_history", "catalog"], min_length=1)
     """Prices it is taken off; a bill, which has it already, is never one."""
     effective_start: date | None = None
     """First local day it holds; else since ever."""
@@ -621,9 +622,9 @@ class PrometheusSource(Section):
     tls: Tls = Tls.model_construct()
     timeout_seconds: PositiveFloat = 120.0
     """Longest wait for one answer."""
-    concurrency: int = Field(2, ge=1, le=16)
+    concurrency: int = Field(default=2, ge=1, le=16)
     """Queries that run at once."""
-    max_samples: int = Field(2_000_000, ge=1_000)
+    max_samples: int = Field(default=2_000_000, ge=1_000)
     """Samples that one query is sized for."""
     max_response_mib: Count = 1024
     """Largest answer, decompressed; a larger one is asked for in parts."""
@@ -631,7 +632,7 @@ class PrometheusSource(Section):
     """Longest time for one whole answer."""
     partial_response: Literal["refuse", "accept"] = "refuse"
     """What becomes of an answer that the server calls partial; accepted, its hours stay marked."""
-    late_hours: int = Field(72, ge=0, le=24 * 60)
+    late_hours: int = Field(default=72, ge=0, le=24 * 60)
     """For how long incomplete hours are asked for again, in hours."""
 
     _base = field_validator("url")(lambda url: base_url(url, "name it under [prometheus.basic_auth]"))
@@ -736,9 +737,9 @@ class SharedCost(Section):
 class Idle(Section):
     """When a held GPU counts as idle."""
 
-    threshold_percent: float = Field(5.0, ge=0, le=100)
+    threshold_percent: float = Field(default=5.0, ge=0, le=100)
     """A measured GPU under this activity is idle."""
-    min_measured: float = Field(0.8, ge=0, le=1)
+    min_measured: float = Field(default=0.8, ge=0, le=1)
     """Under this measured share of allocated GPU-hours, the efficiency target is unknown."""
 
 
@@ -748,11 +749,11 @@ class Activity(Section):
     device_metric: str = "DCGM_FI_DEV_GPU_UTIL"
     """Metric of whole devices; those that measure the same in other versions and of other vendors count,
     too."""
-    device_scale: float | None = Field(None, gt=0)
+    device_scale: float | None = Field(default=None, gt=0)
     """Factor that makes it a percentage; default: by its values."""
     mig_metric: str = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
     """Metric of MIG instances."""
-    mig_scale: float | None = Field(None, gt=0)
+    mig_scale: float | None = Field(default=None, gt=0)
     """Factor that makes it a percentage; default: by its values."""
     memory: bool = False
     """Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many samples again as of activity."""
@@ -769,7 +770,7 @@ class Mig(Section):
 class Hami(Section):
     """How HAMi shares GPUs."""
 
-    default_mem: int | None = Field(None, gt=0)
+    default_mem: int | None = Field(default=None, gt=0)
     """MiB of a virtual GPU that names no memory, as HAMi's `scheduler.defaultMem` says; else the whole
     GPU."""
     memory_scaling: PositiveFloat = 1.0
@@ -788,7 +789,7 @@ class Targets(Section):
 class WasteSettings(Section):
     """What counts as which kind of waste (docs/waste.md)."""
 
-    target_utilization: float = Field(0.7, gt=0, le=1)
+    target_utilization: float = Field(default=0.7, gt=0, le=1)
     """How busy the replicas of a serving workload may be at its peak."""
     forgotten_after: Duration = "24h"
     """Idle for longer, until its end, and a notebook is forgotten."""
@@ -809,7 +810,7 @@ class WasteSettings(Section):
 class FindingsSettings(Section):
     """What is worth saying (docs/findings.md)."""
 
-    minimum_per_month: Decimal = Field(Decimal(50), ge=0)
+    minimum_per_month: Decimal = Field(default=Decimal(50), ge=0)
     """Money a month under which a saving is left out of `gpucost findings`."""
 
 
@@ -838,7 +839,7 @@ class UnitSettings(Section):
     unit: str = Field(pattern="^[a-z][a-z0-9_]*$")
     """What is counted: `epoch`, `request`, `batch_item`, `prompt_token`, `cached_token` (of these),
     `generation_token`, `prefill_second`, `decode_second`, or your own word."""
-    metric: str | None = Field(None, pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
+    metric: str | None = Field(default=None, pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
     """Name of the metric."""
     query: OptionalText = None
     """PromQL instead of a metric, evaluated once a minute."""
@@ -854,7 +855,7 @@ class UnitSettings(Section):
     """Label that names the model that serves; of several the first that is there."""
     tenant_label: Names = []
     """Label that names whom work was done for; of several the first that is there."""
-    prompt_weight: float | None = Field(None, ge=0, le=100)
+    prompt_weight: float | None = Field(default=None, ge=0, le=100)
     """What a prompt token costs of what a generated one does. Default: 0.25."""
     run_label: str | None = None
     """Label that tells runs of one workload apart."""
@@ -948,7 +949,7 @@ class Slurm(Section):
     """How sacct is called: `sacct`, `ssh login sacct`, `ssh login /opt/slurm/bin/sacct`."""
     slurmrestd: str | None = None
     """Base URL of slurmrestd, asked in place of the commands. SLURM_JWT is its token."""
-    api_version: str | None = Field(None, pattern=r"^v\d+\.\d+\.\d+$")
+    api_version: str | None = Field(default=None, pattern=r"^v\d+\.\d+\.\d+$")
     """Of slurmrestd, such as `v0.0.40`; else the newest that it has."""
     user: str | None = None
     """Whose token it is; else SLURM_USER_NAME, or who runs gpucost."""
@@ -964,7 +965,7 @@ class Slurm(Section):
     in_kubernetes: list[str] = []
     """Globs of Slurm's nodes that are the pod, or the node, of Kubernetes of their name, where metrics do
     not prove it."""
-    late_days: int = Field(7, ge=0, le=400)
+    late_days: int = Field(default=7, ge=0, le=400)
     """So many days are asked again with each collection: accounting is corrected late."""
     tls: Tls = Tls.model_construct()
 
@@ -974,10 +975,10 @@ class StoreSettings(Section):
 
     path: Path = Path(STORE_NAME)
     """A DuckDB file."""
-    mode: str = Field("0600", pattern=r"^0?6[046][04]$")
+    mode: str = Field(default="0600", pattern=r"^0?6[046][04]$")
     """Who may read and write the store and bundles of chargeback, as `chmod` takes it; less what the umask
     takes away."""
-    raw_retention_days: int | None = Field(None, ge=1)
+    raw_retention_days: int | None = Field(default=None, ge=1)
     """After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md)."""
 
     @model_validator(mode="before")
@@ -1000,7 +1001,7 @@ class EngineSettings(Section):
 
     name: Literal["local", "spark"] = "local"
     """`local` or `spark`; `--engine` goes before it."""
-    memory: str = Field("900MB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$")
+    memory: str = Field(default="900MB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$")
     """Memory of DuckDB in each task; what needs more is spilled to disk."""
     spark_master: str | None = None
     """Where Spark runs, `spark://host:7077`; else as Spark itself is set up."""
@@ -1014,10 +1015,10 @@ _Named = PrometheusSource | SharedCost | Budget | UnitSettings | ClusterHours
 class Config(Section):
     """Everything a run depends on besides the store."""
 
-    store_settings: StoreSettings = Field(StoreSettings.model_construct(), alias="store")
+    store_settings: StoreSettings = Field(default=StoreSettings.model_construct(), alias="store")
     timezone: str = "UTC"
     """Where days and months begin: an IANA name such as `Europe/Berlin`."""
-    currency: str = Field("USD", pattern=r"^[A-Z]{3}$")
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
     """Currency of prices and reports, ISO 4217."""
     prometheus: list[PrometheusSource] = [PrometheusSource.model_construct()]
     coverage: CoverageSettings = CoverageSettings.model_construct()
