@@ -113,23 +113,19 @@ class CommandGroup(TextParams, TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         del ctx
-        listed = [name for names in self.topics.values() for name in names]
-        return [*listed, *(name for name in self.commands if name not in listed)]
+        return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for topic, names in (self.topics or {"Commands": self.list_commands(ctx)}).items():
             with formatter.section(topic):
-                formatter.write_dl([(name, self._summary(name)) for name in names if name != DEFAULT])
+                formatter.write_dl([(name, self.rows[name]) for name in names if name != DEFAULT])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         if incomplete.startswith("-"):
             options: list[Any] = super(TyperGroup, self).shell_complete(ctx, incomplete)
             return options
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete) and name != DEFAULT]
-        return [CompletionItem(name, help=self._summary(name)) for name in names]
-
-    def _summary(self, name: str) -> str:
-        return self.rows[name] if name in self.rows else str(self.commands[name].help)
+        return [CompletionItem(name, help=self.rows[name]) for name in names]
 
 
 # The name that a group's own command has: it is not listed.
@@ -185,10 +181,12 @@ def _rows() -> dict[str, dict[str, str]]:
     summaries |= {words: question.summary for words, question in QUESTIONS.items()}
     for words, summary in summaries.items():
         first, _, rest = words.partition(" ")
-        if first not in GROUPS:
-            rows[""][words] = summary
-        elif rest or words in QUESTIONS:
-            rows[first][rest or DEFAULT] = summary
+        if rest:
+            rows[first][rest] = summary
+            continue
+        rows[""][words] = summary
+        if words in GROUPS and words in QUESTIONS:
+            rows[words][DEFAULT] = summary
     return rows
 
 
