@@ -108,7 +108,7 @@ class CommandGroup(TextParams, TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         group = self.name if self.name and self.name in GROUPS else ""
-        self.rows, self.topics = _rows()[group], {} if group else _topics()
+        self.rows, self.topics = command_rows()[group], {} if group else _topics()
         self.commands = CommandTable(group, self.rows, self.commands)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -174,7 +174,7 @@ _FIRST_WORDS = {words.split()[0] for words in (*TABLE, *QUESTIONS) if " " in wor
 GROUPS = [name for name in TABLE if name in _FIRST_WORDS]
 
 
-def _rows() -> dict[str, dict[str, str]]:
+def command_rows() -> dict[str, dict[str, str]]:
     """The commands of each group, and of none, with their lines in its help: with the questions of the registry."""
     rows: dict[str, dict[str, str]] = {group: {} for group in ("", *GROUPS)}
     summaries = {words: row["summary"] for words, row in TABLE.items() if row["summary"] or row["topic"]}
@@ -221,7 +221,7 @@ def _version(wanted: bool) -> None:
 
 app = _group("What your GPUs cost, who used them, and what you could do about it.")
 for _name in GROUPS:
-    _base = DefaultCommandGroup if DEFAULT in _rows()[_name] else CommandGroup
+    _base = DefaultCommandGroup if DEFAULT in command_rows()[_name] else CommandGroup
     app.add_typer(_group(TABLE[_name]["summary"], _base), name=_name)
 
 

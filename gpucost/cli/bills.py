@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from operator import itemgetter
@@ -19,7 +18,7 @@ from gpucost.cli.output import print_error, write_page
 from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices, has_bills, run_bills
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.options import LakeOption, MonthOption, Option
-from gpucost.periods import Period, parse_period
+from gpucost.periods import Period, parse_period, previous_month
 from gpucost.questions.report import Sharing
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Page, Table, money, number, ratio, share, text
@@ -110,11 +109,19 @@ def chargeback(
     _record(call, manifest, target)
     _tell(call, manifest, target)
     if manifest["missing"]:
-        places = {"--config": call.config_file, "--store": call.store_file}
-        options = {"--month": name, "--out": out, "--share-unallocated": share_unallocated}
-        options["--focus-version"] = None if focus_version == "1.2" else focus_version
         # what --collect did not bring, it does not bring again
-        fix = _command("doctor", places) if collect else _command("chargeback --collect", options | places)
+        fix = (
+            _command(call, "doctor")
+            if collect
+            else _command(
+                call,
+                "chargeback --collect",
+                month=name,
+                out=out,
+                share_unallocated=share_unallocated,
+                focus_version=None if focus_version == "1.2" else focus_version,
+            )
+        )
         print_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
         raise typer.Exit(IncompleteError.exit_code)
     if failed:
@@ -156,12 +163,12 @@ def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, dict[str, An
 
     target = out.expanduser().resolve() / month
     manifest = read(target)
-    options = {"--month": month, "--out": out, "--config": call.config_file, "--store": call.store_file}
+    again = _command(call, "chargeback", month=month, out=out)
     if manifest is None:
-        raise GpucostError(f"there is no bundle of {month} in {out}", _command("chargeback", options))
+        raise GpucostError(f"there is no bundle of {month} in {out}", again)
     if not manifest.get("seal"):
         why = "the month was not over" if not manifest["is_over"] else "an earlier gpucost wrote it"
-        raise GpucostError(f"{target} was not sealed: {why}", _command("chargeback", options))
+        raise GpucostError(f"{target} was not sealed: {why}", again)
     if not is_whole(manifest):
         raise GpucostError(f"the bundle {target} is not what was sealed: {FILE}", "restore it from a copy")
     return target, manifest
@@ -200,10 +207,14 @@ def chargeback_verify(
     call.note(f"{name} is verified: the same figures, to the last digit{moved}")
 
 
-def _command(name: str, options: Mapping[str, object]) -> str:
-    """A command as it is typed, with those options that have a value."""
-    given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
-    return f"gpucost {name} {shlex.join(given)}".rstrip()
+def _command(call: Call, name: str, **options: object) -> str:
+    """A command as it is typed, with those options that have a value, for the same configuration and store."""
+    options |= {"config": call.config_file, "store": call.store_file}
+    words = [name]
+    for option, value in options.items():
+        if value is not None:
+            words += [f"--{option.replace('_', '-')}", shlex.quote(str(value))]
+    return f"gpucost {' '.join(words)}"
 
 
 def _month(call: ChargebackCall | VerifyCall, now: datetime) -> tuple[str, Period, str]:
@@ -213,8 +224,7 @@ def _month(call: ChargebackCall | VerifyCall, now: datetime) -> tuple[str, Perio
     """
     month = call.month
     if month is None:
-        first = now.astimezone(call.tz).date().replace(day=1)
-        month = f"{first - timedelta(days=1):%Y-%m}"
+        month = f"{previous_month(now, call.tz).start.astimezone(call.tz):%Y-%m}"
     chosen = parse_period(call.tz, now, month=month)
     if chosen is None or chosen[0].start > now:
         raise UsageError(f"{month} has not begun", "without --month it is the last month that is over")

@@ -138,11 +138,9 @@ def export_chart(
 
 def _words(run: str) -> list[str]:
     """The words of a command. Raises UsageError for one that gpucost does not have: better now than at 2:30."""
-    import typer.main
+    from gpucost.cli.app import command_rows
 
-    from gpucost.cli.app import app
-
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = command_rows()[""]
     try:
         words = shlex.split(run.removeprefix("gpucost "))
     except ValueError as error:

@@ -303,7 +303,7 @@ class FocusSettings(Section):
 
 
 _WEEKDAY, _CLOCK = "(mon|tue|wed|thu|fri|sat|sun)", r"(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00"
-_HOURS = re.compile(rf"(?:{_WEEKDAY}(?:-{_WEEKDAY})? )?(?P<start>{_CLOCK})-(?P<end>{_CLOCK})", re.IGNORECASE)
+_HOURS = re.compile(rf"(?:{_WEEKDAY}(?:-{_WEEKDAY})? )?({_CLOCK})-({_CLOCK})", re.IGNORECASE)
 _SPAN = re.compile(r"[0-9]{1,4}[mh]")
 _EVER = (0, 9_223_372_036_854_775_807)
 # How far before and after what was collected hours are told.
@@ -378,6 +378,22 @@ class CoverageSettings(Section):
         return _span_ms(self.max_bridge)
 
 
+def _week(text: str) -> tuple[frozenset[int], time, time]:
+    """The weekdays and the times that a text names. Raises ValueError for one that cannot be read."""
+    match = _HOURS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} should look like 07:00-21:00 or Mon-Fri 07:00-21:00")
+    first, last, start, end = match.groups()
+    if start == "24:00":
+        raise ValueError(f"{text!r} begins at 24:00: that is 00:00 of the next day")
+    if start == end:
+        raise ValueError(f"{text!r} ends when it begins: a whole day is 00:00-24:00")
+    begin = _DAYS.index(first.lower()) if first else 0
+    count = (_DAYS.index((last or first).lower()) - begin) % 7 + 1 if first else 7
+    days = frozenset(day % 7 for day in range(begin, begin + count))
+    return days, time.fromisoformat(start), time.fromisoformat(end.replace("24:", "00:"))
+
+
 class ClusterHours(Section):
     """When a cluster runs that is not always on: outside of that nothing is missing."""
 
@@ -392,32 +408,14 @@ class ClusterHours(Section):
 
     _order = field_validator("until")(_after_start)
 
-    @field_validator("hours")
-    @classmethod
-    def _readable(cls, value: list[str]) -> list[str]:
-        for text in value:
-            match = _HOURS.fullmatch(text)
-            if match is None:
-                raise ValueError(f"{text!r} should look like 07:00-21:00 or Mon-Fri 07:00-21:00")
-            if match["start"] == "24:00":
-                raise ValueError(f"{text!r} begins at 24:00: that is 00:00 of the next day")
-            if match["start"] == match["end"]:
-                raise ValueError(f"{text!r} ends when it begins: a whole day is 00:00-24:00")
-        return value
+    _readable = every("hours", _week, "{}")
 
     def _conflicts(self) -> dict[str, bool]:
         return {"needs one of from, until and hours": not (self.start or self.until or self.hours)}
 
     def weekly(self) -> list[tuple[frozenset[int], time, time]]:
         """The weekdays (0 is Monday) on which it starts, and from when to when; past midnight where the end is not later."""
-        spans = []
-        for text in self.hours:
-            first, last, start, end = _HOURS.findall(text)[0]
-            begin = _DAYS.index(first.lower()) if first else 0
-            count = (_DAYS.index((last or first).lower()) - begin) % 7 + 1 if first else 7
-            days = frozenset(day % 7 for day in range(begin, begin + count))
-            spans.append((days, time.fromisoformat(start), time.fromisoformat(end.replace("24:", "00:"))))
-        return spans
+        return [_week(text) for text in self.hours]
 
 
 class Host(Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from gpucost.errors import UsageError
@@ -52,9 +52,9 @@ class PlanRequest(PeriodOptions, Request):
 
     @functools.cached_property
     def chosen(self) -> tuple[Period, str, str | None]:
-        from gpucost.periods import month_period, name_of
+        from gpucost.periods import name_of, previous_month
 
-        last_month = month_period(self.today.replace(day=1) - timedelta(days=1), self.tz)
+        last_month = previous_month(self.now, self.tz)
         return *(self.named_period or (last_month, name_of(last_month, self.tz))), None
 
     @property
