@@ -253,16 +253,12 @@ PLAIN_WORDS = {
 
 def explain(error: ValidationError, settings: Settings) -> tuple[str, str]:
     """The message and the fix for all that `error` names in `settings`, one line for each wrong key."""
-    lines = []
-    for detail in sorted(
-        error.errors(include_url=False), key=lambda detail: settings.origin(detail["loc"])[0]
-    ):
+    details = sorted(error.errors(include_url=False), key=lambda detail: settings.origin(detail["loc"])[0])
+    lines = ["a wrong setting" if len(details) == 1 else f"{len(details)} wrong settings"]
+    for detail in details:
         place = settings.origin(detail["loc"])[1]
         lines.append(f"{dotted(detail['loc']) or 'config'}{f' ({place})' if place else ''}: {_wrong(detail)}")
-    count = "a wrong setting" if len(lines) == 1 else f"{len(lines)} wrong settings"
-    return "\n  ".join(
-        [count, *lines]
-    ), "docs/config.md lists every key; gpucost init writes a file to start from"
+    return "\n  ".join(lines), "docs/config.md lists every key; gpucost init writes a file to start from"
 
 
 def _wrong(detail: ErrorDetails) -> str:

@@ -19,7 +19,8 @@ class Question(NamedTuple):
     """A question: the words of its command, the module with its function, and its line in the help of the program.
 
     The function is called as the words are, with `_` between them. It takes a Request and options, and returns the answer.
-    `answer` is the class of its JSON, of this package if none is named. `reads_files`: it can read other files than the store.
+    `answer` is the class of its JSON, of this package if none is named. `topic` is its heading in the help if the table of
+    commands does not have it. `reads_files`: it can read other files than the store.
     """
 
     words: str
@@ -65,11 +66,11 @@ def _what_if(name: str, module: str, summary: str, *, reads_files: bool = False)
 
 _QUESTIONS = (
     Question("report", "report", "What GPUs cost, who used them, and how much sat idle.", "gpucost.render.view:ReportView",
-             "See", REPORT_FORMATS, takes_lake=True),
+             formats=REPORT_FORMATS, takes_lake=True),
     Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "findings.kinds:WasteAnswer",
-             "See", takes_lake=True),
-    Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues", "See"),
-    Question("findings", "findings", "What to do about waste, dearest first.", "findings.kinds:FindingsAnswer", "Decide",
+             takes_lake=True),
+    Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues"),
+    Question("findings", "findings", "What to do about waste, dearest first.", "findings.kinds:FindingsAnswer",
              takes_lake=True),
     Question("unit epoch", "units", "Each epoch of a training run: cost, trend, losses, what is still to come.",
              "units.work:Epochs"),
@@ -92,18 +93,18 @@ _QUESTIONS = (
              "gpucost.price.history:PriceHistory"),
     Question("prices tokens", "prices.tokens", "What a million tokens costs, of which model at whom.",
              "gpucost.price.tokens:TokenPricesAnswer", takes_store=False),
-    Question("quote", "quote", "What so many GPUs cost for so long, bought each way.", "gpucost.price.quote:Quote", "Decide"),
+    Question("quote", "quote", "What so many GPUs cost for so long, bought each way.", "gpucost.price.quote:Quote"),
     Question("budget check", "budget", "Hold the month against them; exit with 3 where one is missed.",
              "budget.states:BudgetAnswer", contract="budget"),
     Question("forecast", "budget.forecast", "What the month will come to, and within which range.",
-             "budget.answer:ForecastAnswer", "Decide"),
+             "budget.answer:ForecastAnswer"),
     Question("anomalies", "budget.anomalies", "Days that broke their own pattern, and what did it.",
-             "budget.patterns:AnomaliesAnswer", "Check"),
+             "budget.patterns:AnomaliesAnswer"),
     Question("policy check", "policy", "Hold the fleet against them; exit with 3 where one is broken.",
              "policy.rules:PolicyAnswer", contract="policy"),
     Question("reconcile", "reconcile", "Where each billed dollar of a month went.",
-             "reconcile.statement:Reconciliation", "Check"),
-    Question("diff", "diff", "What changed between two periods, and why.", "diff.parts:Diff", "See"),
+             "reconcile.statement:Reconciliation"),
+    Question("diff", "diff", "What changed between two periods, and why.", "diff.parts:Diff"),
     _what_if("spot", "spot", "Move on-demand usage to spot, interruptions counted."),
     _what_if("schedule", "schedule", "Release idle GPUs, remove empty nodes, keep office hours."),
     _what_if("share", "share", "Let pods share GPUs: time slicing, MPS or MIG."),
