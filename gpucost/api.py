@@ -8,14 +8,15 @@ gpucost.whatif.spot(team="research").json()
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import by_key
-from gpucost.questions import QUESTIONS, Question
+from gpucost.options import arguments, by_key
+from gpucost.questions import QUESTIONS
 from gpucost.questions.request import Client, Request
 from gpucost.suggest import did_you_mean
 
@@ -50,16 +51,23 @@ class Gpucost:
             "lake": lake,
         }
 
-    def ask(self, name: str, *arguments: Any, **options: Any) -> Answer:
+    def ask(self, name: str, *words: Any, **options: Any) -> Answer:
         """The answer to the question `name`, the words of its command: `ask("whatif spot", team="research")`.
 
         With format="html" a report's page can be HTML, with format="json" it has no page.
         """
-        question = _question(name)
-        client = Client()
+        if name not in QUESTIONS:
+            raise UsageError(
+                f"{name!r} is no command that answers",
+                did_you_mean(name, QUESTIONS, "gpucost --help lists them"),
+            )
+        client, function = Client(), QUESTIONS[name].function
         request = {**self._request, "client": client, "format": options.pop("format", "markdown")}
-        values = by_key(question.function, name, arguments, options)
-        return _with_notes(question.function(**question.arguments(values, **request)), client)
+        values = by_key(function, name, words, options)
+        answer = function(**arguments(function, values, request=request))
+        for text in (*answer.notes, *(error.message for error in answer.errors)):
+            client.note(text)
+        return replace(answer, notes=tuple(filter(None, client.notes)))
 
     def query(self, sql: str) -> pd.DataFrame:
         """The rows of one read-only SQL statement, as `gpucost sql` would print; docs/store.md describes tables and views.
@@ -116,22 +124,6 @@ def _names() -> list[str]:
     return sorted(words.replace(" ", "_") for words in QUESTIONS)
 
 
-def _question(name: str) -> Question:
-    if name not in QUESTIONS:
-        raise UsageError(
-            f"{name!r} is no command that answers", did_you_mean(name, QUESTIONS, "gpucost --help lists them")
-        )
-    return QUESTIONS[name]
-
-
-def _with_notes(answer: Answer, client: Client) -> Answer:
-    from dataclasses import replace
-
-    for text in (*answer.notes, *(error.message for error in answer.errors)):
-        client.note(text)
-    return replace(answer, notes=tuple(filter(None, client.notes)))
-
-
 def report(
     *,
     month: str | None = None,
@@ -166,10 +158,10 @@ def report(
         month=month,
         start=start,
         end=end,
-        by=_list(by),
-        team=_list(teams),
-        namespace=_list(namespaces),
-        cluster=_list(clusters),
+        by=by,
+        team=teams,
+        namespace=namespaces,
+        cluster=clusters,
         share_unallocated=share_unallocated,
     )
     columns, rows = flat_table(view)
@@ -213,7 +205,3 @@ def __getattr__(name: str) -> Callable[..., pd.DataFrame]:
     if words not in QUESTIONS:
         raise AttributeError(f"gpucost.api has no {name}: {', '.join(sorted({*_names(), *__all__}))}")
     return partial(answer, words)
-
-
-def _list(names: str | Iterable[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)

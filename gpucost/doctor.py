@@ -87,40 +87,31 @@ REFRESHED = {"catalog": "gpucost collect prices", "spot_history": "gpucost colle
 
 def check_store(config: Config, now: datetime) -> Iterator[Check]:
     """Does the store open, and is every server's data in it fresh?"""
-    store = Store.of(config)
+    store, path = Store.of(config), str(config.store)
     if not store.exists:
-        yield Check("store", str(store.path), WARN, "not there yet", "gpucost collect prometheus")
+        yield Check("store", path, WARN, "not there yet", "gpucost collect prometheus")
         return
     try:
         info = store.info()
     except GpucostError as error:
-        yield Check(
-            "store", str(store.path), FAIL, error.message, error.fix or "name another file with --store"
-        )
+        yield Check("store", path, FAIL, error.message, error.fix or "name another file with --store")
         return
-    yield Check(
-        "store",
-        str(store.path),
-        OK,
-        f"opens; schema {info.schema_version}, {info.samples:,} activity samples",
-    )
+    yield Check("store", path, OK, f"opens; schema {info.schema_version}, {info.samples:,} activity samples")
     has_slurm = any(known.kind == "slurm" for known in info.sources)
     periods = {known.source: (known.start, known.end) for known in info.sources}
-    for server in config.prometheus:
-        source = server.source
-        if source not in periods and has_slurm and "prometheus" not in config.model_fields_set:
-            continue  # the default server of a store that Slurm fills
-        if source not in periods:
+    for source in [server.source for server in config.prometheus]:
+        if source in periods:
+            start, end = periods[source]
+            text, age = f"holds {iso(start)} to {iso(end)}", now - end
+            if age > STALE_AFTER:
+                text += f", {age / timedelta(days=1):.1f} days old"
+                yield Check("store", source, WARN, text, "gpucost collect prometheus, daily")
+            else:
+                yield Check("store", source, OK, text)
+        # the default server of a store that Slurm fills is none to collect from
+        elif not has_slurm or "prometheus" in config.model_fields_set:
             fix = f"gpucost collect prometheus --source {shlex.quote(source)}"
             yield Check("store", source, WARN, "nothing collected yet", fix)
-            continue
-        start, end = periods[source]
-        text, age = f"holds {iso(start)} to {iso(end)}", now - end
-        if age > STALE_AFTER:
-            text += f", {age / timedelta(days=1):.1f} days old"
-            yield Check("store", source, WARN, text, "gpucost collect prometheus, daily")
-        else:
-            yield Check("store", source, OK, text)
 
 
 def check_slurm(config: Config) -> Iterator[Check]:
@@ -133,34 +124,21 @@ def check_slurm(config: Config) -> Iterator[Check]:
         return
     try:
         source = slurm_of(settings)
-        cluster, hidden, kept = source.cluster(), None, source.kept()
-        if isinstance(source, Commands):
-            hidden = source.hidden()
+        cluster = source.cluster() or settings.cluster or "a cluster without a name"
+        kept = source.kept()
+        hidden = source.hidden() if isinstance(source, Commands) else None
     except GpucostError as error:
-        yield Check(
-            "slurm",
-            settings.slurmrestd or settings.sacct or "",
-            FAIL,
-            error.message,
-            error.fix or "correct [slurm]",
-        )
+        place = settings.slurmrestd or settings.sacct or ""
+        yield Check("slurm", place, FAIL, error.message, error.fix or "correct [slurm]")
         return
     if hidden:
-        fix = "sacctmgr modify user NAME set adminlevel=operator"
-        yield Check(
-            "slurm",
-            source.name,
-            FAIL,
-            f"PrivateData hides others' {hidden}: their GPUs would look unallocated",
-            fix,
-        )
-    else:
-        text = f"answers for {cluster or settings.cluster or 'a cluster without a name'}"
-        yield Check(
-            "slurm", source.name, OK, text + (f", and keeps jobs for {kept.days} days" if kept else "")
-        )
-        yield Check("slurm", "sacct for what is billed", OK, sacct_command())
-        yield Check("slurm", "sacct with nodes and GPUs", OK, sacct_command(steps=True))
+        text = f"PrivateData hides others' {hidden}: their GPUs would look unallocated"
+        yield Check("slurm", source.name, FAIL, text, "sacctmgr modify user NAME set adminlevel=operator")
+        return
+    keeps = f", and keeps jobs for {kept.days} days" if kept else ""
+    yield Check("slurm", source.name, OK, f"answers for {cluster}{keeps}")
+    yield Check("slurm", "sacct for what is billed", OK, sacct_command())
+    yield Check("slurm", "sacct with nodes and GPUs", OK, sacct_command(steps=True))
 
 
 def check_prices(config: Config, now: datetime) -> Iterator[Check]:
@@ -168,17 +146,16 @@ def check_prices(config: Config, now: datetime) -> Iterator[Check]:
     from gpucost.price.book import read_book
     from gpucost.price.fx import rates
 
-    if config.prices.book is None:
+    book = config.prices.book
+    if book is None:
         yield Check("prices", "price book", OK, "none; list prices of the catalog are used")
     else:
         try:
-            rows = read_book(config.prices.book, config.currency, config.tz, rates(config))
-            yield Check("prices", str(config.prices.book), OK, f"{len(rows)} prices")
+            rows = read_book(book, config.currency, config.tz, rates(config))
         except GpucostError as error:
-            yield Check(
-                "prices", str(config.prices.book), FAIL, error.message, error.fix or "correct the file"
-            )
+            yield Check("prices", str(book), FAIL, error.message, error.fix or "correct the file")
             return
+        yield Check("prices", str(book), OK, f"{len(rows)} prices")
     store = Store.of(config)
     if not store.exists:
         return
@@ -237,6 +214,15 @@ LEFT JOIN LATERAL (
 ) AS g ON g.from_ms < g.to_ms
 GROUP BY ALL ORDER BY ALL"""
 
+# The clusters in the store, and whether Slurm accounts for them.
+_CLUSTERS = """
+SELECT name, bool_or(has_slurm)
+FROM (
+    SELECT cluster AS name, false AS has_slurm FROM series UNION ALL
+    SELECT source, true FROM loads WHERE kind = 'slurm')
+GROUP BY name
+ORDER BY name"""
+
 
 def check_coverage(config: Config) -> Iterator[Check]:
     """Until when each cluster is collected, and what of the month before that is missing. Attribution is up to date."""
@@ -246,17 +232,9 @@ def check_coverage(config: Config) -> Iterator[Check]:
     try:
         with store.read() as con:
             rows = con.execute(_COVERAGE, [COVERAGE_DAYS * 24 * MS_PER_HOUR]).fetchall()
-            known = [
-                name for (name,) in con.execute("SELECT DISTINCT cluster FROM series ORDER BY ALL").fetchall()
-            ]
-            accounted = {
-                name
-                for (name,) in con.execute(
-                    "SELECT DISTINCT source FROM loads WHERE kind = 'slurm'"
-                ).fetchall()
-            }
+            has_slurm = dict(con.execute(_CLUSTERS).fetchall())
     except GpucostError:
-        return  # said before
+        return  # an earlier check names it
     for cluster, end_ms, kind, count, missing_ms, from_ms_, to_ms_, families, reason in rows:
         text = f"collected until {iso(from_ms(end_ms))}"
         if not count:
@@ -268,10 +246,10 @@ def check_coverage(config: Config) -> Iterator[Check]:
         lacks = "from answers that were partial" if kind == "partial" else "missing"
         text += f"; {missing_ms / MS_PER_HOUR:.1f} h {lacks} in the {COVERAGE_DAYS} days before, in {count} gap(s)"
         text += f", the last {start} to {end} ({', '.join(families)}): {reason}"
-        source = "slurm" if cluster in accounted else "prometheus"
+        source = "slurm" if has_slurm.get(cluster) else "prometheus"
         fix = TRACK_GPUS if UNTRACKED in families else f"gpucost collect {source} --from {start} --to {end}"
         yield Check("coverage", cluster, WARN, text, fix)
-    yield from _unknown_clusters(config, sorted({*known, *accounted}))
+    yield from _unknown_clusters(config, list(has_slurm))
 
 
 def _unknown_clusters(config: Config, known: list[str]) -> Iterator[Check]:
@@ -281,13 +259,8 @@ def _unknown_clusters(config: Config, known: list[str]) -> Iterator[Check]:
     for where, name in dict.fromkeys(named):
         if known and name not in known:
             text = f"no cluster is called {name}; known: {', '.join(known)}"
-            yield Check(
-                "coverage",
-                where,
-                WARN,
-                text,
-                f"write a known name, or collect from the server that has {name}",
-            )
+            fix = f"write a known name, or collect from the server that has {name}"
+            yield Check("coverage", where, WARN, text, fix)
 
 
 # Prometheus looks back five minutes for a sample; a restart is no end.
@@ -310,30 +283,20 @@ def check_server(
     """Checks `source`; without an answer from it, that is the only one. `ask` replaces the connection, for tests."""
     try:
         # with the collector's credentials and its words for what goes wrong; impatient, since a user waits
-        with closing(
-            PrometheusClient(source, Retries(attempts=2, initial=0.2, longest=1.0, jitter=0.1))
-        ) as client:
+        retries = Retries(attempts=2, initial=0.2, longest=1.0, jitter=0.1)
+        with closing(PrometheusClient(source, retries)) as client:
             for finding in _server(source, config, now, ask or client.get):
                 yield Check(source.source, *finding)
     except SourceError as error:
-        yield Check(
-            source.source,
-            source.url,
-            FAIL,
-            error.message,
-            error.fix or "check [prometheus] url in gpucost.toml",
-        )
+        fix = error.fix or "check [prometheus] url in gpucost.toml"
+        yield Check(source.source, source.url, FAIL, error.message, fix)
 
 
 def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -> Iterator[Finding]:
     answer = ask("query", {"query": "vector(1)"})
     version, retention = status(ask, "buildinfo", "version"), status(ask, "runtimeinfo", "storageRetention")
-    about = (
-        "answers"
-        + (f", version {version}" if version else "")
-        + (f", keeps {retention}" if retention else "")
-    )
-    yield source.url, OK, about, None
+    about = "answers" + (f", version {version}" if version else "")
+    yield source.url, OK, about + (f", keeps {retention}" if retention else ""), None
     yield from _clock(answer)
     yield from _partial(source, ask)
     label, activity_metric = source.cluster_label, config.activity.device_metric
@@ -357,47 +320,40 @@ def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -
             text = f"silent since {iso(max(mine.values()))}, while others go on: {lost}"
             yield subject, FAIL, text, "see on its page of targets why it is scraped no more"
     yield from _late_clusters(states, config)
-    if activity and not states and config.hosts:
-        yield activity_metric, OK, "there, and [[hosts]] describes machines without Kubernetes", None
-        return
-    if activity and not states:
-        yield KSM, FAIL, "no sample of it: no pod and no node is known", KSM_FIX
-    else:
+    if states or not activity:
         yield from _states(Seen(ask, looked_at(states)), config)
         yield from _shards(ask, looked_at(states), label)
+    elif config.hosts:
+        yield activity_metric, OK, "there, and [[hosts]] describes machines without Kubernetes", None
+        return
+    else:
+        yield KSM, FAIL, "no sample of it: no pod and no node is known", KSM_FIX
     yield from _activity(Seen(ask, looked_at(activity)), config)
 
 
 def _end(last: datetime, now: datetime, *, has_data: bool) -> Iterator[Finding]:
-    if last < now:
-        days = (now - last) / timedelta(days=1)
-        ago = f"{days:.0f} days" if days > 2 else f"{days * 24:.0f} hours"
-        text = f"data ends at {iso(last)} ({ago} ago); the day before that was checked"
-        fix = "see its page of targets: kube-state-metrics and dcgm-exporter are scraped no more"
-        yield "time", FAIL if days > 1 else WARN, text, fix
-    else:
-        yield (
-            "time",
-            OK,
-            f"looked at {iso(last)} and the day before" + (", data until then" if has_data else ""),
-            None,
-        )
+    if last == now:
+        data = ", data until then" if has_data else ""
+        yield "time", OK, f"looked at {iso(last)} and the day before{data}", None
+        return
+    days = (now - last) / timedelta(days=1)
+    ago = f"{days:.0f} days" if days > 2 else f"{days * 24:.0f} hours"
+    text = f"data ends at {iso(last)} ({ago} ago); the day before that was checked"
+    fix = "see its page of targets: kube-state-metrics and dcgm-exporter are scraped no more"
+    yield "time", FAIL if days > 1 else WARN, text, fix
 
 
 def _late_clusters(states: Mapping[str, datetime], config: Config) -> Iterator[Finding]:
     """Clusters that fell silent before others, and are not declared."""
     declared = {cluster.name for cluster in config.clusters}
-    late = {
-        name: end
-        for name, end in states.items()
+    late = [
+        f"{name or 'no cluster label'}: nothing since {iso(end)}"
+        for name, end in sorted(states.items())
         if end < max(states.values()) - FRESH and name not in declared
-    }
+    ]
     if late:
-        text = "; ".join(
-            f"{name or 'no cluster label'}: nothing since {iso(end)}" for name, end in sorted(late.items())
-        )
         fix = "see its page of targets; a cluster that was taken down is declared: [[clusters]] name, until"
-        yield "clusters", WARN, text, fix
+        yield "clusters", WARN, "; ".join(late), fix
 
 
 def _clock(answer: Any) -> Iterator[Finding]:
@@ -408,8 +364,8 @@ def _clock(answer: Any) -> Iterator[Finding]:
         return
     if abs(skew) > _SKEW:
         where = "ahead of" if skew > timedelta() else "behind"
-        minutes = abs(skew) / _MINUTE
-        text = f"its clock is {minutes:.0f} minutes {where} this machine's: hours are collected too late, or asked for twice"
+        minutes = f"{abs(skew) / _MINUTE:.0f} minutes {where} this machine's"
+        text = f"its clock is {minutes}: hours are collected too late, or asked for twice"
         yield "clock", WARN, text, "let both follow a time server: chronyc tracking shows by how much they do"
 
 
@@ -468,20 +424,12 @@ def _partial(source: PrometheusSource, ask: Ask) -> Iterator[Finding]:
     except _UNREADABLE:
         down = []
     if down:
-        yield (
-            "stores",
-            FAIL,
-            f"no answer from {', '.join(down)}: what they hold is missing",
-            "start them; their page is /stores",
-        )
+        text = f"no answer from {', '.join(down)}: what they hold is missing"
+        yield "stores", FAIL, text, "start them; their page is /stores"
     if source.partial_response == "accept":
         text = "partial answers are accepted: their hours are loaded, and marked"
-        yield (
-            "partial_response",
-            WARN,
-            text,
-            'partial_response = "refuse" in [prometheus], once all stores answer',
-        )
+        fix = 'partial_response = "refuse" in [prometheus], once all stores answer'
+        yield "partial_response", WARN, text, fix
 
 
 def _shards(ask: Ask, at: datetime, label: str) -> Iterator[Finding]:
@@ -504,12 +452,8 @@ def _shards(ask: Ask, at: datetime, label: str) -> Iterator[Finding]:
         if count > 1 and cluster not in totals:
             pods = f"not there, though {count:.0f} {KSM} report pods{_of(cluster)}"
             text = f"{pods}: if they are shards, nobody notices one that dies"
-            yield (
-                subject,
-                WARN,
-                text,
-                f"scrape the telemetry port of {KSM}, too (8081; selfMonitor.enabled in its Helm chart)",
-            )
+            fix = f"scrape the telemetry port of {KSM}, too (8081; selfMonitor.enabled in its Helm chart)"
+            yield subject, WARN, text, fix
 
 
 def _of(cluster: str) -> str:
@@ -611,29 +555,26 @@ def _team_labels(seen: Seen, config: Config) -> Iterator[Finding]:
 def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
     listed = activity_metrics(config.activity)
     devices = {
-        one: labels
-        for one in listed
-        if one.part == "device"
-        and (labels := seen.labels(one.metric + (f"{{{one.only}}}" if one.only else "")))
+        each: labels
+        for each in listed
+        if each.part == "device"
+        and (labels := seen.labels(f"{each.metric}{{{each.only}}}" if each.only else each.metric))
     }
     metric, mig = config.activity.device_metric, config.activity.mig_metric
     fix = "dcgm-exporter: set DCGM_EXPORTER_KUBERNETES=true"
     if not devices:
         is_running = seen.values(_DCGM, "__name__")
         yield metric, FAIL, f"not there: {ACTIVITY_LOST}", activity_fix(metric) if is_running else DCGM_FIX
-    for one, labels in devices.items():
+    for each, labels in devices.items():
         if not labels & {"pod", "exported_pod"}:
-            named = (
-                fix
-                if one.exporter == "dcgm-exporter"
-                else f"let {one.exporter or 'the exporter'} label its series with namespace and pod"
-            )
-            yield one.metric, WARN, "names no pod: only nodes with one holder can be measured", named
-        elif "exported_pod" not in labels and all("dcgm" in pod for pod in seen.values(one.metric, "pod")):
+            other = f"let {each.exporter or 'the exporter'} label its series with namespace and pod"
+            text = "names no pod: only nodes with one holder can be measured"
+            yield each.metric, WARN, text, fix if each.exporter == "dcgm-exporter" else other
+        elif "exported_pod" not in labels and all("dcgm" in pod for pod in seen.values(each.metric, "pod")):
             text = "names only the exporter's own pod, or no GPU is held"
-            yield one.metric, WARN, text, f"{fix}; scrape it with honor_labels: true"
+            yield each.metric, WARN, text, f"{fix}; scrape it with honor_labels: true"
         else:
-            yield one.metric, OK, "there, and names pods", None
+            yield each.metric, OK, "there, and names pods", None
     yield from _exporters(seen, devices)
     if any("GPU_I_ID" in labels for labels in devices.values()) or seen.values(MIG_REQUESTS, "resource"):
         there = [one.metric for one in listed if one.part == "mig" and "GPU_I_ID" in seen.labels(one.metric)]
@@ -674,10 +615,8 @@ def examine(
     if config.path:
         yield Check("config", str(config.path), OK, f"read; {len(config.prometheus)} server(s)")
     else:
-        looked = ", ".join(str(place) for place in places(environ, Path.cwd()))
-        yield Check(
-            "config", "file", WARN, f"none; defaults are in force. Looked for {looked}", "gpucost init"
-        )
+        text = "none; defaults are in force. Looked for " + ", ".join(map(str, places(environ, Path.cwd())))
+        yield Check("config", "file", WARN, text, "gpucost init")
     yield from check_store(config, now)
     for source in config.prometheus:
         yield from check_server(source, config, now)

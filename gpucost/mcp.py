@@ -35,11 +35,10 @@ def tools() -> dict[str, str]:
 
 def parameters_of(words: str) -> dict[str, Parameter]:
     """What a tool takes: the options and arguments of its question, but those that name a file or an address."""
-    found = {one.key: one for one in parameters(QUESTIONS[words].function)}
     return {
-        key: one
-        for key, one in found.items()
-        if one.option.metavar not in _OUTSIDE and key not in ("save", "strict")
+        each.key: each
+        for each in parameters(QUESTIONS[words].function)
+        if each.option.metavar not in _OUTSIDE and each.key not in ("save", "strict")
     }
 
 
@@ -146,15 +145,14 @@ def _server(config: str | None, store: str | None) -> Server[Any]:
         return types.ListToolsResult(tools=offered)
 
     async def call_tool(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
+        is_error = False
         try:
-            answer = await anyio.to_thread.run_sync(
-                use, asked.name, dict(asked.arguments or {}), config, store
+            text = readable_json(
+                await anyio.to_thread.run_sync(use, asked.name, dict(asked.arguments or {}), config, store)
             )
         except GpucostError as error:
-            text = visible(error.message + (f"\nfix: {error.fix}" if error.fix else ""))
-            return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
-        text = readable_json(answer)
-        return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+            text, is_error = visible(error.message + (f"\nfix: {error.fix}" if error.fix else "")), True
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
 
     return Server(
         "gpucost",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -23,8 +24,9 @@ from gpucost.records import record
 N = TypeVar("N", float, Decimal)
 
 _SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
-# Headings in the help of a command; its own options have none.
-WHOSE, WRITTEN, RARE, EVERYWHERE = "Whose and when", "Output", "Rarely used", "Everywhere"
+# Headings in the help of a command, in order.
+PANELS = ("Arguments", "Options", "Whose and when", "Output", "Rarely used", "Everywhere")
+ARGUMENTS, OPTIONS, WHOSE, WRITTEN, RARE, EVERYWHERE = PANELS
 # `from` is a word of Python's own
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
 
@@ -46,7 +48,7 @@ class Option:
     above: bool = False
     flag: str = ""
     is_shown: bool = False
-    panel: str | None = None
+    panel: str = OPTIONS
     says: str = ""
     unit: str = ""
     source: str = "default"
@@ -62,9 +64,14 @@ def count(help: str, least: int = 0, most: int | None = None) -> Option:
     return Option(help, "COUNT", least, most, is_shown=True)
 
 
+def only(name: str, help: str) -> Option:
+    """A part of the fleet, by names of one kind."""
+    return Option(help, "NAME", flag=f"--{name}", panel=WHOSE, completes=name)
+
+
 def argument(metavar: str, help: str) -> Option:
     """A word without a flag before it."""
-    return Option(help, metavar, is_argument=True)
+    return Option(help, metavar, panel=ARGUMENTS, is_argument=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,31 +88,21 @@ Names = tuple[str, ...]
 class ClusterOption:
     """Some clusters; empty means all."""
 
-    clusters: Annotated[
-        Names,
-        Option("Only this cluster; repeatable.", "NAME", flag="--cluster", panel=WHOSE, completes="cluster"),
-    ] = ()
+    clusters: Annotated[Names, only("cluster", "Only this cluster; repeatable.")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TeamOption:
     """Some teams; empty means all."""
 
-    teams: Annotated[
-        Names, Option("Only this team; repeatable.", "NAME", flag="--team", panel=WHOSE, completes="team")
-    ] = ()
+    teams: Annotated[Names, only("team", "Only this team; repeatable.")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection(ClusterOption, TeamOption):
     """A part of the fleet. Empty fields take everything; values of one field are alternatives, fields add up."""
 
-    namespaces: Annotated[
-        Names,
-        Option(
-            "Only this namespace; repeatable.", "NAME", flag="--namespace", panel=WHOSE, completes="namespace"
-        ),
-    ] = ()
+    namespaces: Annotated[Names, only("namespace", "Only this namespace; repeatable.")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,19 +110,9 @@ class WorkloadSelection(Selection):
     """A part of the fleet, down to workloads and people."""
 
     workloads: Annotated[
-        Names,
-        Option(
-            "Only this workload, as Kind/name or by its name; repeatable.",
-            "NAME",
-            flag="--workload",
-            panel=WHOSE,
-            completes="workload",
-        ),
+        Names, only("workload", "Only this workload, as Kind/name or by its name; repeatable.")
     ] = ()
-    users: Annotated[
-        Names,
-        Option("Only this user of Slurm; repeatable.", "NAME", flag="--user", panel=WHOSE, completes="user"),
-    ] = ()
+    users: Annotated[Names, only("user", "Only this user of Slurm; repeatable.")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,60 +246,43 @@ def flag_of(name: str, option: Option) -> str:
     return option.flag or f"--{name.replace('_', '-')}"
 
 
-def typed_option(hint: Any) -> tuple[Any, Option | None]:
-    """The type and the Option of Annotated[type, Option], which may be that or None; any other type, and None."""
-    hint = hint if hasattr(hint, "__metadata__") else next(iter(get_args(hint)), hint)
-    how = next((part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Option)), None)
-    return (get_args(hint)[0] if how else hint), how
-
-
-def options_in(kind: type) -> dict[str, Option]:
-    """The fields of a class that are options, by name, in order."""
-    hints = get_type_hints(kind, include_extras=True)
-    return {name: how for name, hint in hints.items() if (how := typed_option(hint)[1])}
-
-
 @cache
-def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+def parameters(function: Callable[..., Any], group: str = "") -> tuple[Parameter, ...]:
     """The options of a function or dataclass, in order: parameters, and fields of those that are dataclasses."""
-    if isinstance(function, type):
-        return tuple(_fields(function, ""))
     found: list[Parameter] = []
     for each in _declared(function):
-        if is_dataclass(each.annotation):
-            found += _fields(each.annotation, each.name)
-        else:
-            found += _parameter(each, "")
+        hint: Any = each.annotation
+        if not hasattr(hint, "__metadata__"):  # it may be that or None
+            hint = next(iter(get_args(hint)), hint)
+        metadata = getattr(hint, "__metadata__", ())
+        option = next((part for part in metadata if isinstance(part, Option)), None)
+        if is_dataclass(hint):
+            found += parameters(hint, each.name)  # type: ignore[arg-type]
+        elif option:
+            kind = get_args(hint)[0]
+            is_repeated = get_origin(kind) is tuple
+            if get_origin(kind) is not Literal and get_args(kind):  # of several, or None
+                kind = get_args(kind)[0]
+            found.append(Parameter(each.name, group, kind, is_repeated, each.default, option))
     return tuple(found)
 
 
+def options_in(kind: type) -> dict[str, Option]:
+    """The fields of a dataclass that are options, by name, in order."""
+    return {field.name: field.option for field in parameters(kind)}
+
+
 def _declared(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The function's parameters with their types. What it returns may be known to type checkers alone."""
-    texts = {name: text for name, text in function.__annotations__.items() if name != "return"}
-    space = vars(inspect.getmodule(function))
-    hints = get_type_hints(SimpleNamespace(__annotations__=texts), space, include_extras=True)
+    """The parameters with their types. What a function returns may be known to type checkers alone."""
+    if isinstance(function, type):
+        hints = get_type_hints(function, include_extras=True)
+    else:
+        texts = {name: text for name, text in function.__annotations__.items() if name != "return"}
+        space = vars(inspect.getmodule(function))
+        hints = get_type_hints(SimpleNamespace(__annotations__=texts), space, include_extras=True)
     return [
-        one.replace(annotation=hints[one.name]) for one in inspect.signature(function).parameters.values()
+        each.replace(annotation=hints[each.name]) for each in inspect.signature(function).parameters.values()
     ]
-
-
-def _fields(kind: Any, group: str) -> list[Parameter]:
-    fields, hints = inspect.signature(kind).parameters, get_type_hints(kind, include_extras=True)
-    return [
-        parameter
-        for name in options_in(kind)
-        for parameter in _parameter(fields[name].replace(annotation=hints[name]), group)
-    ]
-
-
-def _parameter(one: inspect.Parameter, group: str) -> list[Parameter]:
-    kind, option = typed_option(one.annotation)
-    if option is None:
-        return []
-    is_repeated = get_origin(kind) is tuple
-    if get_origin(kind) is not Literal and get_args(kind):  # of several, or None
-        kind = get_args(kind)[0]
-    return [Parameter(one.name, group, kind, is_repeated, one.default, option)]
 
 
 def arguments(
@@ -322,20 +292,20 @@ def arguments(
 
     None and False stand for the default. Raises UsageError for a value that an option does not take.
     """
-    given: dict[str, dict[str, Any]] = {"": {}}
-    for one in parameters(function):
-        value = values.get(one.key)
+    given: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for option in parameters(function):
+        value = values.get(option.key)
         if value is None or value is False or value == ():
             continue
-        value = parsed(one, value)
+        value = parsed(option, value)
         # a default that help shows comes from the command line, too, if no one gave it
-        if not (one.option.is_shown and value == one.default):
-            given.setdefault(one.group, {})[one.name] = value
+        if not (option.option.is_shown and value == option.default):
+            given[option.group][option.name] = value
     found = given[""]
     for each in _declared(function):
         if is_dataclass(each.annotation):
             kind: Any = each.annotation
-            fields = given.get(each.name, {})
+            fields = given[each.name]
             names = {"given": tuple(fields)} if issubclass(kind, OptionGroup) else {}
             found[each.name] = kind(**fields, **names, **groups.get(each.name, {}))
     return found
@@ -349,25 +319,22 @@ def by_key(
     Raises UsageError for one that there is not, for one argument too many, or too few.
     """
     fix = f"gpucost {command} --help"
-    known = {one.key: one for one in parameters(function)}
-    second = {key_of(one.option.also): one.key for one in known.values()}
-    positional = [one for one in known.values() if one.option.is_argument]
-    values: dict[str, Any] = {}
+    takes = parameters(function)
+    known = {key_of(each.option.also): each for each in takes} | {each.key: each for each in takes}
+    positional = [each for each in takes if each.option.is_argument]
     if len(words) > len(positional):
         raise UsageError(f"{command} takes {len(positional)} arguments, and got {len(words)}", fix)
-    for one, word in zip(positional, words, strict=False):
-        values[one.key] = word
+    values = {each.key: word for each, word in zip(positional, words, strict=False)}
     for name, value in options.items():
         key = _ALIASES.get(name, name)
-        key = key if key in known else second.get(key, key)
         if key not in known:
             raise UsageError(f"No such option: --{key.replace('_', '-')}", fix)
         if value is True and known[key].kind is not bool:
             raise UsageError(f"{name} takes a value, not True", fix)
-        values[key] = value
-    for one in positional:
-        if one.is_required and values.get(one.key) is None:
-            raise UsageError(f"Missing argument {one.option.metavar}", fix)
+        values[known[key].key] = value
+    for each in positional:
+        if each.is_required and values.get(each.key) is None:
+            raise UsageError(f"Missing argument {each.option.metavar}", fix)
     return values
 
 
@@ -375,7 +342,7 @@ def parsed(one: Parameter, value: Any) -> Any:
     """The value that an option has, from texts or values. Raises UsageError for one that it does not take."""
     if not one.is_repeated:
         return _parsed(one, value)
-    several = value if isinstance(value, list | tuple | set) else [value]
+    several = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
     if one.option.is_split:
         several = [part for text in several for part in str(text).split(",")]
         several = [part.strip() for part in several if part.strip()]
@@ -383,27 +350,21 @@ def parsed(one: Parameter, value: Any) -> Any:
 
 
 def _parsed(one: Parameter, value: Any) -> Any:
-    try:
-        return _of_kind(one, value)
-    except ValueError as error:
-        name = one.option.metavar if one.option.is_argument else one.flag
-        raise UsageError(f"Invalid value for {name}: {error}") from None
-
-
-def _of_kind(one: Parameter, value: Any) -> Any:
     kind: Any = one.kind
     if kind is bool:
         return bool(value)
     text = value.isoformat() if isinstance(value, date) else str(value)
-    if choices := one.choices:
-        if text not in choices:
-            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
-        return text if get_origin(kind) is Literal else kind(text)
-    if kind is int:
-        return _whole(text, one.option)
-    if kind in (float, Decimal):
-        return number(kind, one.option, text)
-    return Path(text) if kind is Path else text
+    try:
+        if one.choices and text not in one.choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(one.choices)}")
+        if kind is int:
+            return _whole(text, one.option)
+        if kind in (float, Decimal):
+            return number(kind, one.option, text)
+    except ValueError as error:
+        name = one.option.metavar if one.option.is_argument else one.flag
+        raise UsageError(f"Invalid value for {name}: {error}") from None
+    return text if get_origin(kind) is Literal else kind(text)
 
 
 def _whole(text: str, how: Option) -> int:

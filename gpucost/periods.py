@@ -101,6 +101,11 @@ def month_period(day: date, tz: ZoneInfo) -> Period:
     return Period(local_midnight(first, tz), local_midnight(following, tz))
 
 
+def previous_month(moment: datetime, tz: ZoneInfo) -> Period:
+    """The last local month that is over at the moment."""
+    return month_period(moment.astimezone(tz).date().replace(day=1) - timedelta(days=1), tz)
+
+
 def is_month(period: Period, tz: ZoneInfo) -> bool:
     """Whether the period is one whole local month."""
     return month_period(period.start.astimezone(tz).date(), tz) == period

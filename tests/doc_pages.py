@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -118,12 +119,24 @@ def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[B
 
 
 def _table(model: type[BaseModel]) -> list[str]:
+    texts = _descriptions(model)
     rows = [
-        f"| `{name}` | {_type(name, info)} | {_default(info)} | {_escaped(info.description or '')} |"
-        for name, info in fields_of(model).items()
+        f"| `{info.alias or name}` | {_type(name, info)} | {_default(info)} | {_escaped(texts[name])} |"
+        for name, info in model.model_fields.items()
         if section_of(info.annotation) is None
     ]
     return ["| key | type | default | meaning |\n|:--|:--|:--|:--|", *rows, ""]
+
+
+def _descriptions(model: type[BaseModel]) -> dict[str, str]:
+    """The texts below the fields of a class."""
+    (kind,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(kind, ast.ClassDef)
+    texts = {}
+    for field, below in zip(kind.body, kind.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+            texts[ast.unparse(field.target)] = ast.literal_eval(below.value)
+    return texts
 
 
 def _type(name: str, info: FieldInfo) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import csv
+from collections import UserDict
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
@@ -16,8 +18,8 @@ from gpucost import __version__
 from gpucost.questions import QUESTIONS
 
 
-class CommandTable(dict[str, Any]):
-    """Commands by name, those of `rows` imported when they are asked for: as group_name from the module of `gpucost.cli`."""
+class CommandTable(UserDict[str, Any]):
+    """Commands by name, those of `rows` imported when they are needed: as group_name from the module of `gpucost.cli`."""
 
     def __init__(self, group: str, rows: Mapping[str, str], others: Mapping[str, Any]) -> None:
         super().__init__({**dict.fromkeys(rows), **others})
@@ -30,28 +32,22 @@ class CommandTable(dict[str, Any]):
             program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
             program.command(name, cls=PanelCommand, hidden=name == DEFAULT)(function)
             command = self[name] = typer.main.get_command(program)
-            for one in command.params:
-                if one.param_type_name == "argument":  # its help would have Python's type behind its name
-                    vars(one)["display_type_rich"] = lambda **_: None
+            for param in command.params:
+                if param.param_type_name == "argument":  # its help would have Python's type behind its name
+                    vars(param)["display_type_rich"] = lambda **_: None
         return command
 
     def _function(self, name: str) -> Any:
         """The command's own function if `gpucost.cli` has one, otherwise the one that a question of the registry makes."""
         parts = [part for part in (self._group, name) if part not in ("", DEFAULT)]
-        function = "_".join(parts).replace("-", "_")
-        if " ".join(parts) in QUESTIONS and function not in MODULES:
+        words, group = " ".join(parts), parts[0]
+        module = TABLE[words]["module"] if words in TABLE else ""
+        if words in QUESTIONS and not module:
             from gpucost.cli.asking import question_command
 
-            return question_command(" ".join(parts))
-        group = self._group or name
-        module = import_module(f"gpucost.cli.{MODULES.get(function) or MODULES.get(group, group)}")
-        return getattr(module, function)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401  (it is what `get` is here)
-
-    def items(self) -> Any:
-        return [(name, self[name]) for name in self]
+            return question_command(words)
+        own = import_module(f"gpucost.cli.{module or TABLE[group]['module'] or group}")
+        return getattr(own, "_".join(parts).replace("-", "_"))
 
 
 class TextParams:
@@ -94,54 +90,42 @@ class PanelCommand(TextParams, TyperCommand):
     context_class = NamedContext
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        from gpucost.options import EVERYWHERE, RARE, WHOSE, WRITTEN
+        from gpucost.options import EVERYWHERE, PANELS
 
-        parts = ("Arguments", "Options", WHOSE, WRITTEN, RARE, EVERYWHERE)
-        panels: dict[str, list[tuple[str, str]]] = {part: [] for part in parts}
-        for one in self.get_params(ctx):
-            panel = (
-                "Arguments"
-                if one.param_type_name == "argument"
-                else getattr(one, "rich_help_panel", None) or "Options"
-            )
-            if row := one.get_help_record(ctx):
-                panels[EVERYWHERE if one.name == "help" else panel].append(row)
-        for panel, rows in panels.items():
-            if rows:
+        rows = [
+            (param.rich_help_panel or EVERYWHERE, param.get_help_record(ctx))
+            for param in self.get_params(ctx)
+        ]
+        for panel in PANELS:
+            if within := [row for place, row in rows if row and place == panel]:
                 with formatter.section(panel):
-                    formatter.write_dl(rows)
+                    formatter.write_dl(within)
 
 
 class CommandGroup(TextParams, TyperGroup):
     """A group whose help is written from the table, without importing its commands; `topics` order and head it."""
 
-    group: ClassVar[str] = ""
-    rows: ClassVar[Mapping[str, str]] = {}
-    topics: ClassVar[Mapping[str, Sequence[str]]] = {}
-
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = CommandTable(self.group, self.rows, self.commands)
+        group = self.name if self.name and self.name in GROUPS else ""
+        self.rows, self.topics = command_rows()[group], {} if group else _topics()
+        self.commands = CommandTable(group, self.rows, self.commands)
 
     def list_commands(self, ctx: Any) -> list[str]:
         del ctx
-        listed = [name for names in self.topics.values() for name in names]
-        return [*listed, *(name for name in self.commands if name not in listed)]
+        return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for topic, names in (self.topics or {"Commands": self.list_commands(ctx)}).items():
             with formatter.section(topic):
-                formatter.write_dl([(name, self._summary(name)) for name in names if name != DEFAULT])
+                formatter.write_dl([(name, self.rows[name]) for name in names if name != DEFAULT])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         if incomplete.startswith("-"):
             options: list[Any] = super(TyperGroup, self).shell_complete(ctx, incomplete)
             return options
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete) and name != DEFAULT]
-        return [CompletionItem(name, help=self._summary(name)) for name in names]
-
-    def _summary(self, name: str) -> str:
-        return self.rows[name] if name in self.rows else str(self.commands[name].help)
+        return [CompletionItem(name, help=self.rows[name]) for name in names]
 
 
 # The name that a group's own command has: it is not listed.
@@ -183,129 +167,44 @@ class DefaultCommandGroup(CommandGroup):
         self.format_commands(ctx, formatter)
 
 
-# The modules of commands and groups that lie in none of their name.
-MODULES = {
-    **dict.fromkeys(("init", "demo", "doctor", "config", "store", "schema", "sql"), "setup"),
-    "report": "report",
-    "policy_check": "policy",
-    "chargeback": "bills",
-    **dict.fromkeys(("collect_aws", "collect_gcp", "collect_azure", "collect_focus"), "collect_bills"),
-    "collect_slurm": "collect_slurm",
-    "whatif_plan": "whatif",
-}
-# What each group is for, and its commands, with their lines in its help.
-GROUPS: dict[str, tuple[str, dict[str, str]]] = {
-    "collect": (
-        "Pull data from a source into the store.",
-        {
-            "prometheus": "Metrics of kube-state-metrics and dcgm-exporter.",
-            "aws": "AWS billing exports: CUR, CUR 2.0, FOCUS.",
-            "gcp": "Google Cloud's detailed usage cost export.",
-            "azure": "Azure cost exports, or the Cost Management query API.",
-            "focus": "FOCUS files of any provider, and OCI's cost reports.",
-            "spot": "Spot price history of GPU instances.",
-            "prices": "List prices of AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai.",
-            "slurm": "Jobs, nodes and accounts of Slurm.",
-            "progress": "What workloads did: epochs, requests, tokens, units of your own.",
-        },
-    ),
-    "config": ("The configuration in force.", {"show": "Every setting in force, and where it comes from."}),
-    "store": (
-        "The store: one DuckDB file.",
-        {
-            "info": "What the store holds, by source, period and size.",
-            "check": "Read all of it, and hold it against what has to hold.",
-            "log": "What was done to it: loads, seals, restatements.",
-            "backup": "Write a copy of it, of one moment.",
-            "compact": "Make the file small again; drop samples that are old enough.",
-        },
-    ),
-    "lake": (
-        "Raw data and figures as Parquet files: many clusters, years, Spark.",
-        {
-            "export": "Write what the store holds into a lake.",
-            "attribute": "Price and attribute a lake, here or on Spark.",
-            "info": "What a lake holds, by cluster and writer.",
-        },
-    ),
-    "explain": ("Where a figure comes from.", {}),
-    "unit": ("What an epoch, an experiment, a request or a token costs.", {}),
-    "prices": ("What a GPU costs where, and how that is known.", {DEFAULT: ""}),
-    "whatif": ("What a change would save.", {}),
-    "notify": (
-        "Send the summary of a report to Slack, by mail or to a webhook.",
-        {
-            "slack": "To Slack.",
-            "webhook": "To a server that takes JSON, with the report itself.",
-            "email": "By mail.",
-        },
-    ),
-    "export": (
-        "Files for Prometheus, Grafana and Kubernetes.",
-        {
-            "alerts": "Alerting rules for Prometheus.",
-            "recording-rules": "Recording rules for Prometheus: GPUs by state, and their cost.",
-            "dashboard": "A Grafana dashboard.",
-            "openmetrics": "What teams cost, as metrics.",
-            "cronjob": "A Kubernetes CronJob, and the claim for its store.",
-            "chart": "A Helm chart: jobs that collect and charge, and what they need.",
-        },
-    ),
-    "policy": ("Rules that the fleet should keep.", {"rules": "Print the rules, to start from."}),
-    "chargeback": (
-        "A month's bundle for finance and teams.",
-        {DEFAULT: "", "verify": "Make a sealed month's figures again, or say what changed."},
-    ),
-    "budget": ("Budgets and targets of teams and of the fleet.", {}),
-}
-COMMANDS = {
-    "init": "Write a commented gpucost.toml to start from.",
-    "demo": "Try it out: two months of a sample fleet, metrics and bill.",
-    "doctor": "Check the whole set-up, and say how to mend it.",
-    "open": "The report as a page in your browser.",
-    "sql": "Ask the store anything in SQL, read-only.",
-    "mcp": "Read-only tools for agents (Model Context Protocol).",
-    "schema": "The JSON Schema of an answer.",
-}
-TOPICS = {
-    "Set up": ("init", "demo", "collect", "doctor", "config", "store", "lake"),
-    "See": ("report", "open", "explain", "waste", "queue", "unit", "prices", "diff", "sql"),
-    "Decide": ("findings", "whatif", "quote", "forecast"),
-    "Share": ("chargeback", "notify", "export", "mcp", "schema"),
-    "Check": ("reconcile", "budget", "policy", "anomalies"),
-}
+with Path(__file__).with_name("commands.csv").open(encoding="utf-8", newline="") as _file:
+    # Commands and groups: what they are for, the module if it has another name, and the line in the help.
+    TABLE = {row["command"]: row for row in csv.DictReader(_file)}
+_FIRST_WORDS = {words.split()[0] for words in (*TABLE, *QUESTIONS) if " " in words}
+GROUPS = [name for name in TABLE if name in _FIRST_WORDS]
 
 
-def _rows(group: str, rows: Mapping[str, str]) -> dict[str, str]:
-    """The commands of a group with their lines in its help: `rows`, and the questions of the registry."""
-    found = dict(rows)
-    for words, question in QUESTIONS.items():
+def command_rows() -> dict[str, dict[str, str]]:
+    """The commands of each group, and of none, with their lines in its help: with the questions of the registry."""
+    rows: dict[str, dict[str, str]] = {group: {} for group in ("", *GROUPS)}
+    summaries = {words: row["summary"] for words, row in TABLE.items() if row["summary"] or row["topic"]}
+    summaries |= {words: question.summary for words, question in QUESTIONS.items()}
+    for words, summary in summaries.items():
         first, _, rest = words.partition(" ")
-        if not rest and first not in GROUPS and not group:
-            found[first] = question.summary
-        elif first == group:
-            found[rest or DEFAULT] = question.summary if rest else ""
-    order = [name for names in _topics().values() for name in names]
-    return found if group else {name: found[name] for name in order if name in found}
+        if rest:
+            rows[first][rest] = summary
+            continue
+        rows[""][words] = summary
+        if words in GROUPS and words in QUESTIONS:
+            rows[words][DEFAULT] = summary
+    return rows
 
 
 def _topics() -> dict[str, list[str]]:
-    """The commands by what they are for; questions of the registry that are not named come last."""
-    topics = {topic: list(names) for topic, names in TOPICS.items()}
-    named = {name for names in TOPICS.values() for name in names}
-    for words, question in QUESTIONS.items():
-        if question.topic and words not in named:
-            topics[question.topic].append(words)
+    """The commands by what they are for; questions of the registry that the table lacks come last."""
+    found = {words: row["topic"] for words, row in TABLE.items()}
+    found |= {words: question.topic for words, question in QUESTIONS.items() if words not in TABLE}
+    topics: dict[str, list[str]] = {}
+    for words, topic in found.items():
+        if topic:
+            topics.setdefault(topic, []).append(words)
     return topics
 
 
-def _group(
-    name: str, help: str, rows: Mapping[str, str], topics: Mapping[str, Sequence[str]] | None = None
-) -> typer.Typer:
-    base = DefaultCommandGroup if DEFAULT in rows else CommandGroup
+def _group(help: str, base: type[CommandGroup] = CommandGroup) -> typer.Typer:
     return typer.Typer(
         help=help,
-        cls=type(base.__name__, (base,), {"group": name, "rows": rows, "topics": topics or {}}),
+        cls=base,
         no_args_is_help=True,
         # Plain help comes up in a third of the time that boxes take, and reads the same in a pipe.
         rich_markup_mode=None,
@@ -320,11 +219,10 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = _group(
-    "", "What your GPUs cost, who used them, and what you could do about it.", _rows("", COMMANDS), _topics()
-)
-for _name, (_help, _own) in GROUPS.items():
-    app.add_typer(_group(_name, _help, _rows(_name, _own)), name=_name)
+app = _group("What your GPUs cost, who used them, and what you could do about it.")
+for _name in GROUPS:
+    _base = DefaultCommandGroup if DEFAULT in command_rows()[_name] else CommandGroup
+    app.add_typer(_group(TABLE[_name]["summary"], _base), name=_name)
 
 
 @app.callback(

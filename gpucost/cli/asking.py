@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from gpucost.cli.command import SUFFIXES, Call, registered
-from gpucost.cli.output import is_drawn
+from gpucost.cli.command import SUFFIXES, Call, format_of, registered
+from gpucost.cli.output import is_drawn, made_folder
 from gpucost.disk import write_text
-from gpucost.errors import GpucostError, UsageError
-from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, parameters, parsed
+from gpucost.errors import UsageError
+from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, arguments, parameters
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
 
-_METAVARS = {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}
+if TYPE_CHECKING:
+    from gpucost.render.view import Answer
+
 _SHORT = "How to write it."
 _HELP = {
     FORMATS: f"{_SHORT} Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
@@ -24,24 +27,34 @@ _HELP = {
 }
 
 
-class Ask:
-    """A question with the options that were given; calling it answers."""
-
-    def __init__(self, question: Question, values: Mapping[str, Any], request: Mapping[str, Any]) -> None:
-        self.question = question
-        self.arguments = question.arguments(values, **request)
-
-    def __call__(self) -> Any:
-        """The answer."""
-        return self.question.function(**self.arguments)
+# Answers a question with the options that were given.
+Ask = partial[Any]
 
 
-Save = Annotated[
-    str | None,
-    Option(
-        "Keep the answer beside the store, for gpucost whatif compare.", "NAME", flag="--save", panel=WRITTEN
-    ),
-]
+@dataclass(frozen=True, kw_only=True)
+class ScenarioCall(Call):
+    """A what-if, whose answer can be kept. Raises UsageError for a name that is no file's."""
+
+    save: Annotated[
+        str | None,
+        Option("Keep the answer beside the store, for gpucost whatif compare.", "NAME", panel=WRITTEN),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.save is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.save):
+            raise UsageError(
+                f"--save cannot call an answer {self.save!r}",
+                "letters, digits, dots, dashes and underscores make a name",
+            )
+
+    def answer(self, answer: Answer) -> None:
+        """Write the answer, and keep it under its name if there is one."""
+        if self.save is not None:
+            from gpucost.questions.whatif.request import saved_answers
+
+            folder = made_folder(saved_answers(self.configured), "--store names a store elsewhere")
+            write_text(answer.json(), folder / f"{self.save}.json")
+        super().answer(answer)
 
 
 def question_command(words: str) -> Callable[..., None]:
@@ -50,54 +63,29 @@ def question_command(words: str) -> Callable[..., None]:
     def write(call: Call, ask: Ask) -> None:
         call.answer(ask())
 
-    def keep(call: Call, ask: Ask, save: Save = None) -> None:
-        write_and_keep(call, ask, save)
+    def write_scenario(call: ScenarioCall, ask: Ask) -> None:
+        call.answer(ask())
 
-    return asking(words)(keep if QUESTIONS[words].is_scenario else write)
-
-
-def write_and_keep(call: Call, ask: Ask, name: str | None) -> None:
-    """Write an answer, and keep it under a name if there is one. Raises UsageError for a name that is no file's."""
-    if name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-        raise UsageError(
-            f"--save cannot call an answer {name!r}",
-            "letters, digits, dots, dashes and underscores make a name",
-        )
-    answer = ask()
-    if name is not None:
-        from gpucost.questions.whatif.request import saved_answers
-
-        folder = saved_answers(call.configured)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise GpucostError(
-                f"cannot make {folder}: {error.strerror or error}", "--store names a store elsewhere"
-            ) from None
-        write_text(answer.json(), folder / f"{name}.json")
-    call.answer(answer)
+    return asking(words)(write_scenario if QUESTIONS[words].is_scenario else write)
 
 
 def asking(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command about the question `words`: called with the call, what asks the question, and options of its own."""
     question = QUESTIONS[words]
-    asked = parameters(question.function)
+    function = question.function
 
     def decorate(run: Callable[..., None]) -> Callable[..., None]:
-        own = parameters(run)
-        shared = (*(parameters(LakeOption) if question.takes_lake else ()), *_written(question))
+        def answered(values: Mapping[str, Any], **places: Any) -> None:
+            target = values["output"]
+            places["format"] = values["format"] or _format_of(question, target)
+            places["lake"] = values.get("lake")
+            request = places | {"is_drawn": is_drawn(target)}
+            ask = partial(function, **arguments(function, values, request=request))
+            run(ask=ask, **arguments(run, values, call=places | {"target": target}))
 
-        def answered(values: Mapping[str, Any], **place: Any) -> None:
-            target = values.get("output")
-            chosen = values["format"] or _format_of(question, target)
-            call = Call(**place, target=target, format=chosen, lake=values.get("lake"))
-            request = {name: place[name] for name in ("config_file", "store_file", "client")}
-            request |= {"lake": call.lake, "format": chosen, "is_drawn": is_drawn(target)}
-            mine = {one.name: parsed(one, values[one.key]) for one in own if values[one.key] is not None}
-            run(call, Ask(question, values, request), **mine)
-
-        without = "" if question.takes_store else "store"
-        return registered(answered, (*asked, *own, *shared), question.function, without=without)
+        lake = parameters(LakeOption) if question.takes_lake else ()
+        takes = (*parameters(function), *parameters(run), *lake, *_written(question))
+        return registered(answered, takes, function, without="" if question.takes_store else "store")
 
     return decorate
 
@@ -118,5 +106,4 @@ def _format_of(question: Question, target: Path | None) -> str:
             f"no format belongs to the suffix of {target}",
             f"-o knows {', '.join(SUFFIXES)}; with any other, --format says how to write it",
         )
-    meant = SUFFIXES.get(suffix, "table")
-    return meant if meant in question.formats else "table"
+    return format_of(target, question.formats)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from operator import itemgetter
@@ -14,19 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpucost.cli.bill_runs import azure_queries, gcp_queries, run_bills
 from gpucost.cli.command import Call, FocusVersion, RowsCall, command
 from gpucost.cli.output import print_error, write_page
-from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices
+from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices, has_bills, run_bills
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.options import LakeOption, MonthOption, Option
-from gpucost.periods import Period, parse_period
+from gpucost.periods import Period, parse_period, previous_month
 from gpucost.questions.report import Sharing
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Page, Table, money, number, ratio, share, text
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from gpucost.collect.prices import PriceResult
+    from gpucost.collect.spot import SpotResult
 
     Run = Callable[[], None]
 
@@ -108,11 +109,19 @@ def chargeback(
     _record(call, manifest, target)
     _tell(call, manifest, target)
     if manifest["missing"]:
-        places = {"--config": call.config_file, "--store": call.store_file}
-        options = {"--month": name, "--out": out, "--share-unallocated": share_unallocated}
-        options["--focus-version"] = None if focus_version == "1.2" else focus_version
         # what --collect did not bring, it does not bring again
-        fix = _command("doctor", places) if collect else _command("chargeback --collect", options | places)
+        fix = (
+            _command(call, "doctor")
+            if collect
+            else _command(
+                call,
+                "chargeback --collect",
+                month=name,
+                out=out,
+                share_unallocated=share_unallocated,
+                focus_version=None if focus_version == "1.2" else focus_version,
+            )
+        )
         print_error(f"{name} is incomplete: {'; '.join(manifest['missing'])}", fix)
         raise typer.Exit(IncompleteError.exit_code)
     if failed:
@@ -130,7 +139,7 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
     record = log.SealRecord(
         manifest["month"],
         manifest["state"],
-        _money(manifest["totals"]["charge"]),
+        Decimal(str(manifest["totals"]["charge"])),
         manifest["currency"],
         sealed["figures"],
         digest_of(target),
@@ -154,12 +163,12 @@ def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, dict[str, An
 
     target = out.expanduser().resolve() / month
     manifest = read(target)
-    options = {"--month": month, "--out": out, "--config": call.config_file, "--store": call.store_file}
+    again = _command(call, "chargeback", month=month, out=out)
     if manifest is None:
-        raise GpucostError(f"there is no bundle of {month} in {out}", _command("chargeback", options))
+        raise GpucostError(f"there is no bundle of {month} in {out}", again)
     if not manifest.get("seal"):
         why = "the month was not over" if not manifest["is_over"] else "an earlier gpucost wrote it"
-        raise GpucostError(f"{target} was not sealed: {why}", _command("chargeback", options))
+        raise GpucostError(f"{target} was not sealed: {why}", again)
     if not is_whole(manifest):
         raise GpucostError(f"the bundle {target} is not what was sealed: {FILE}", "restore it from a copy")
     return target, manifest
@@ -198,10 +207,14 @@ def chargeback_verify(
     call.note(f"{name} is verified: the same figures, to the last digit{moved}")
 
 
-def _command(name: str, options: Mapping[str, object]) -> str:
-    """A command as it is typed, with those options that have a value."""
-    given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
-    return f"gpucost {name} {shlex.join(given)}".rstrip()
+def _command(call: Call, name: str, **options: object) -> str:
+    """A command as it is typed, with those options that have a value, for the same configuration and store."""
+    options |= {"config": call.config_file, "store": call.store_file}
+    words = [name]
+    for option, value in options.items():
+        if value is not None:
+            words += [f"--{option.replace('_', '-')}", shlex.quote(str(value))]
+    return f"gpucost {' '.join(words)}"
 
 
 def _month(call: ChargebackCall | VerifyCall, now: datetime) -> tuple[str, Period, str]:
@@ -211,12 +224,9 @@ def _month(call: ChargebackCall | VerifyCall, now: datetime) -> tuple[str, Perio
     """
     month = call.month
     if month is None:
-        first = now.astimezone(call.tz).date().replace(day=1)
-        month = f"{first - timedelta(days=1):%Y-%m}"
+        month = f"{previous_month(now, call.tz).start.astimezone(call.tz):%Y-%m}"
     chosen = parse_period(call.tz, now, month=month)
-    if chosen is None:
-        raise AssertionError("a month was given")
-    if chosen[0].start > now:
+    if chosen is None or chosen[0].start > now:
         raise UsageError(f"{month} has not begun", "without --month it is the last month that is over")
     return month, *chosen
 
@@ -242,22 +252,20 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
     columns = [
         text(itemgetter("team"), "Team"),
         number(itemgetter("allocated_gpu_hours"), "GPU-hours"),
-        money(lambda row: _money(row["charge"]), "Charged"),
+        money(itemgetter("charge"), "Charged"),
         share(lambda row: ratio(row["charge"], totals["charge"]), "Share", weight=1),
-        money(lambda row: _money(row["idle_cost"]), "Idle cost", weight=2),
+        money(itemgetter("idle_cost"), "Idle cost", weight=2),
     ]
     if totals.get("api_cost"):
-        columns.insert(3, money(lambda row: _money(row.get("api_cost", 0.0)), "Bought tokens", weight=1))
+        columns.insert(3, money(lambda row: row.get("api_cost", 0.0), "Bought tokens", weight=1))
     if replaces:
         adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]}
         of_all = replaces["totals"]["charge"]["adjustment"]
         columns.append(
-            money(
-                lambda row: _money(of_all if row is whole else adjusted.get(row["team"], 0.0)), "Adjustment"
-            )
+            money(lambda row: of_all if row is whole else adjusted.get(row["team"], 0.0), "Adjustment")
         )
     charged = "" if manifest["share_unallocated"] else ": charged to no team"
-    free = figure_text(_money(totals["unallocated_cost"]), "money", manifest["currency"], 2)
+    free = figure_text(totals["unallocated_cost"], "money", manifest["currency"], 2)
     note = f"Nobody held GPUs worth {free}{charged}."
     page = Page(
         title=f"GPU chargeback {manifest['month']}: {manifest['state']}",
@@ -274,10 +282,6 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
     call.say(f"\nIndex: {target / 'index.html'}")
 
 
-def _money(value: float) -> Decimal:
-    return Decimal(str(value))
-
-
 def collect_missing(call: Call, month: str, period: Period, now: datetime) -> int:
     """Collect what the store lacks of the month; returns how many sources failed, each reported on stderr.
 
@@ -286,7 +290,11 @@ def collect_missing(call: Call, month: str, period: Period, now: datetime) -> in
     # prices last: metrics and bills decide whose prices are needed
     runs: list[Run] = [
         *_metrics(call, period, now),
-        *_bills(call, month),
+        *(
+            partial(run_bills, call, section, months=[month])
+            for section in ("aws", "gcp", "azure", "focus")
+            if has_bills(call.settings, section)
+        ),
         partial(_prices, call, period, now),
     ]
     failed = 0
@@ -313,18 +321,6 @@ def _metrics(call: Call, period: Period, now: datetime) -> Iterator[Run]:
             yield partial(collect_metrics, call, [source], gap)
 
 
-def _bills(call: Call, month: str) -> Iterator[Run]:
-    settings = call.settings
-    if settings.aws.exports:
-        yield partial(run_bills, call, "aws")
-    if settings.gcp.exports or settings.gcp.billing_table:
-        yield partial(run_bills, call, "gcp", others=lambda: gcp_queries(call, [month]))
-    if settings.azure.exports or settings.azure.cost_scope:
-        yield partial(run_bills, call, "azure", others=lambda: azure_queries(call, [month]))
-    if settings.focus.exports:
-        yield partial(run_bills, call, None)
-
-
 def _prices(call: Call, period: Period, now: datetime) -> None:
     """Of clouds whose nodes no bill and no price book prices: the spot history, and list prices that are old or not there."""
     from gpucost import pipeline, price
@@ -335,10 +331,10 @@ def _prices(call: Call, period: Period, now: datetime) -> None:
     wanting = pipeline.read_attributed(
         call.settings, call.store, lambda con: price.missing_price_sources(con, period, now, days), period
     )
-    errors: list[GpucostError | None] = []
+    results: list[PriceResult | SpotResult] = []
     if spot := [provider for what, provider in wanting if what == "spot"]:
-        errors += [one.error for one in collect_spot_prices(call, spot)]
+        results += collect_spot_prices(call, spot)
     if listed := [provider for what, provider in wanting if what == "prices"]:
-        errors += [one.error for one in collect_list_prices(call, listed, ())]
-    if any(errors):
+        results += collect_list_prices(call, listed, ())
+    if any(result.error for result in results):
         raise typer.Exit(1)

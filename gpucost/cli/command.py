@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,9 +23,9 @@ from gpucost.cli.output import (
     put,
     to_stdout,
     waiting,
-    write_flat,
     write_output,
     write_page,
+    write_parquet,
     write_rows,
 )
 from gpucost.cli.parameters import typer_parameter
@@ -40,17 +40,15 @@ from gpucost.options import (
     arguments,
     parameters,
 )
-from gpucost.periods import MS_PER_HOUR
 from gpucost.questions.request import Client, Request
 from gpucost.render.rows import RowFormat
 from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from rich.progress import TaskID
 
-    from gpucost.collect.base import ProgressState
     from gpucost.render.view import Answer
 
 
@@ -67,8 +65,6 @@ SUFFIXES = {
 BriefFormat = Literal["table", "json"]
 # The versions of FOCUS that files follow.
 FocusVersion = Literal["1.2", "1.3"]
-P = ParamSpec("P")
-R = TypeVar("R")
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -78,10 +74,6 @@ _WORDS = 80
 
 class Terminal(Client):
     """Notes go to stderr, and progress to a terminal; `quiet` wants neither, `verbose` lines in place of progress."""
-
-    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
-        super().__init__()
-        self.quiet, self.verbose = quiet, verbose
 
     def note(self, text: str) -> None:
         """Say something beside the data, on stderr; nothing under -q."""
@@ -108,21 +100,33 @@ class Terminal(Client):
             yield lambda doing: line.update(plain(doing))
 
 
+def format_of(target: Path | None, formats: Collection[str]) -> str:
+    """The format, of these, that a file's suffix means; otherwise a table."""
+    meant = SUFFIXES.get(target.suffix.lower() if target else "", "table")
+    return meant if meant in formats else "table"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Call(Request):
     """One call of a command: what it reads, and where its answer goes. Subclasses add options that several commands share."""
 
-    quiet: bool = False
-    verbose: bool = False
     target: Path | None = None
     format: str = "table"
 
     @property
+    def quiet(self) -> bool:
+        """Whether only data and errors are wanted."""
+        return self.client.quiet
+
+    @property
+    def verbose(self) -> bool:
+        """Whether more is wanted than usual."""
+        return self.client.verbose
+
+    @property
     def row_format(self) -> RowFormat:
         """How rows are written: as --format says, otherwise by the suffix of -o."""
-        suffix = self.target.suffix.lower() if self.target else ""
-        meant = SUFFIXES.get(suffix, "table")
-        return RowFormat(self.format or (meant if meant in [*RowFormat] else "table"))
+        return RowFormat(self.format or format_of(self.target, [*RowFormat]))
 
     def say(self, text: str) -> None:
         """Print what a command without an answer did; nothing under -q."""
@@ -142,19 +146,19 @@ class Call(Request):
 
         Raises GpucostError where it cannot be written.
         """
-        if self.is_flat:
-            write_flat(answer, self.format, self.target)
-        elif self.format == "json":
-            self.write(answer.json())
-        elif self.format == "html":
-            self.write(answer.html())
+        texts = {"json": answer.json, "html": answer.html, "csv": answer.csv}
+        if self.format == "parquet":
+            write_parquet(answer.save_parquet, self.target)
+        elif self.format in texts:
+            self.write(texts[self.format]())
         else:
             write_page(answer, self.target, markdown=self.format == "markdown")
         self.conclude(answer)
 
     def conclude(self, answer: Answer) -> None:
         """Report what stands beside an answer that is written, and end as it says."""
-        self.note_written(answer.title)
+        if self.target:
+            self.note(f"{answer.title}: written to {self.target}")
         for text in answer.notes:
             self.note(text)
         for error in answer.errors:
@@ -162,43 +166,35 @@ class Call(Request):
         if answer.exit_code:
             raise typer.Exit(answer.exit_code)
 
+    @property
+    def has_bars(self) -> bool:
+        """Whether a terminal is to show bars."""
+        return not self.quiet and sys.stderr.isatty()
+
     @contextmanager
-    def progress_bar(self) -> Iterator[Callable[[ProgressState], None] | None]:
-        """What to call with each state of a run, one bar for each source; None where stderr is no terminal."""
+    def progress_bars(self) -> Iterator[Callable[[str, int, int, str], None]]:
+        """Yield what to call with a task's name, how much of how much is done, and a remark; bars appear on a terminal only."""
         waiting.stop()
-        if self.quiet or not sys.stderr.isatty():
-            yield None
+        if not self.has_bars:
+            yield lambda *_: None
             return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
         console = Console(stderr=True)
-        wide = (
-            TextColumn("{task.completed:.0f} h"),
-            TextColumn("{task.fields[samples]:,} samples"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=max(10, min(40, console.width - _WORDS))),
-            TaskProgressColumn(),
-            *(wide if console.width > _WORDS else ()),
-        )
+        bar = BarColumn(bar_width=max(10, min(40, console.width - _WORDS)))
+        words = (TimeRemainingColumn(), TextColumn("{task.fields[note]}", markup=False))
+        columns = (TextColumn("{task.description}", markup=False), bar, TaskProgressColumn())
         tasks: dict[str, TaskID] = {}
-        with Progress(*columns, console=console, transient=True) as bars:
+        with Progress(
+            *columns, *(words if console.width > _WORDS else ()), console=console, transient=True
+        ) as bars:
 
-            def show(state: ProgressState) -> None:
+            def show(name: str, done: int, total: int, remark: str) -> None:
+                if name not in tasks:
+                    tasks[name] = bars.add_task(one_line(name), note="")
                 # a total of 0 is not known yet: the bar pulses
-                total, done = state.total_ms / MS_PER_HOUR or None, state.done_ms / MS_PER_HOUR
-                if state.source not in tasks:
-                    tasks[state.source] = bars.add_task(
-                        one_line(state.source), total=total, samples=0, note=""
-                    )
-                note = one_line(state.note)
-                bars.update(
-                    tasks[state.source], total=total, completed=done, samples=state.samples, note=note
-                )
+                bars.update(tasks[name], total=total or None, completed=done, note=one_line(remark)[-60:])
 
             yield show
 
@@ -208,11 +204,6 @@ class Call(Request):
         self.write(visible(text) if self.target is None and sys.stdout.isatty() else text)
         if self.target:
             self.note(f"{what} written to {self.target}")
-
-    def note_written(self, title: str) -> None:
-        """Say that what is called `title` was written into a file, where it was."""
-        if self.target:
-            self.note(f"{title}: written to {self.target}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,35 +263,26 @@ def registered(
 
     `run` is called with the values of options by their keys, and the fields of a Call.
     """
-    everywhere = [one for one in parameters(Everywhere) if one.name not in without.split()]
-
-    @handle_errors
-    def answered(
-        above: Mapping[str, Any], values: dict[str, Any], verbose: bool, quiet: bool, **places: Any
-    ) -> None:
-        for name in ("config", "store"):
-            if above.get(name) and name in without.split():
-                raise UsageError(f"this command takes no --{name}", f"leave --{name} out")
-        if "output" in values:
-            values["output"] = output_file(values["output"])
-        terminal = Terminal(quiet=quiet, verbose=verbose)
-        call = {"client": terminal, "quiet": quiet, "verbose": verbose}
-        call |= {"config_file": places.get("config"), "store_file": places.get("store")}
-        with _profile() if places.get("profile") else nullcontext(), _waiting(terminal):
-            run(values, **call)
+    everywhere = [option for option in parameters(Everywhere) if option.name not in without.split()]
 
     @functools.wraps(described)
     def called(context: typer.Context | None = None, **given: Any) -> None:
         above = context.find_root().params if context else {}
-        places = {one.name: given.get(one.name) or above.get(one.name) for one in everywhere}
-        values = {one.key: given.get(one.name) for one in takes}
-        answered(above=above, values=values, verbose=bool(places.pop("verbose", False)),
-                 quiet=bool(places.pop("quiet", False)), **places)  # fmt: skip
+        shared = {option.name: given.get(option.name) or above.get(option.name) for option in everywhere}
+        terminal = Terminal(quiet=bool(shared.get("quiet")), verbose=bool(shared.get("verbose")))
+        with handle_errors(quiet=terminal.quiet, verbose=terminal.verbose):
+            for name in without.split():
+                if above.get(name):
+                    raise UsageError(f"this command takes no --{name}", f"leave --{name} out")
+            values = {option.key: given.get(option.name) for option in takes}
+            values["output"] = output_file(values.get("output"))
+            with _profile() if shared.get("profile") else nullcontext(), _waiting(terminal):
+                run(values, client=terminal, config_file=shared.get("config"), store_file=shared.get("store"))
 
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     typed = [context, *map(typer_parameter, (*takes, *everywhere))]
     called.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
-    called.__annotations__ = {one.name: one.annotation for one in typed}
+    called.__annotations__ = {each.name: each.annotation for each in typed}
     return called
 
 
@@ -354,55 +336,53 @@ def _profile() -> Iterator[None]:
             )
 
 
-def handle_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Let `command` fail in words: one message and one fix on stderr, and the exit code that belongs to it.
+@contextmanager
+def handle_errors(*, verbose: bool = False, quiet: bool = False) -> Iterator[None]:
+    """Let the block fail in words: one message and one fix on stderr, and the exit code that belongs to it.
 
-    The command's own `verbose` argument, where it has one, shows the traceback
-    of unexpected errors.
+    `verbose` shows the traceback of unexpected errors.
     """
+    _set_up_logging(verbose=verbose, quiet=quiet)
+    try:
+        yield
+        with to_stdout():
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # `gpucost … | head`: end quietly
+        drop_stdout()
+        raise typer.Exit(BROKEN_PIPE) from None
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        if _is_interrupt(error):
+            print_error("interrupted; what was saved before is kept", None)
+            raise typer.Exit(INTERRUPTED) from None
+        if verbose and not isinstance(error, GpucostError):
+            import traceback
 
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        _set_up_logging(verbose=bool(kwargs.get("verbose")), quiet=bool(kwargs.get("quiet")))
-        try:
-            result = command(*args, **kwargs)
-            with to_stdout():
-                sys.stdout.flush()
-            return result
-        except BrokenPipeError:
-            # `gpucost … | head`: end quietly
-            drop_stdout()
-            raise typer.Exit(BROKEN_PIPE) from None
-        except (typer.Exit, typer.Abort, typer.BadParameter):
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            if _is_interrupt(error):
-                fail("interrupted; what was saved before is kept", None, INTERRUPTED)
-            if isinstance(error, GpucostError):
-                fail(error.message, error.fix, error.exit_code)
-            if kwargs.get("verbose"):
-                import traceback
+            note(traceback.format_exc().removesuffix("\n"))
+        failure = _failure(error)
+        print_error(failure.message, failure.fix)
+        raise typer.Exit(failure.exit_code) from None
 
-                note(traceback.format_exc().removesuffix("\n"))
-            if isinstance(error, RuntimeError) and "home directory" in str(error):  # pathlib's, for ~
-                fail(
-                    "a path begins with ~, and this user has no home directory",
-                    "set HOME, or name the whole path",
-                    1,
-                )
-            if isinstance(error, OSError) and error.filename:
-                fail(
-                    f"{error.filename}: {error.strerror}",
-                    "look after that file, its folder and disk; then run it again",
-                    1,
-                )
-            fail(
-                f"unexpected {type(error).__name__}: {error or 'no message'}",
-                "this is a defect in gpucost; please report it with the traceback, which the option -v shows",
-                1,
-            )
 
-    return run
+def _failure(error: BaseException) -> GpucostError:
+    """The error in words."""
+    if isinstance(error, GpucostError):
+        return error
+    if isinstance(error, RuntimeError) and "home directory" in str(error):  # pathlib's, for ~
+        return GpucostError(
+            "a path begins with ~, and this user has no home directory", "set HOME, or name the whole path"
+        )
+    if isinstance(error, OSError) and error.filename:
+        return GpucostError(
+            f"{error.filename}: {error.strerror}",
+            "look after that file, its folder and disk; then run it again",
+        )
+    return GpucostError(
+        f"unexpected {type(error).__name__}: {error or 'no message'}",
+        "this is a defect in gpucost; please report it with the traceback, which the option -v shows",
+    )
 
 
 def _is_interrupt(error: BaseException) -> bool:
@@ -415,12 +395,6 @@ def _is_interrupt(error: BaseException) -> bool:
             return True
         cause = cause.__cause__ or cause.__context__
     return False
-
-
-def fail(message: str, fix: str | None, exit_code: int) -> NoReturn:
-    """End the command with one message."""
-    print_error(message, fix)
-    raise typer.Exit(exit_code)
 
 
 def _set_up_logging(*, verbose: bool, quiet: bool) -> None:

@@ -138,11 +138,9 @@ def export_chart(
 
 def _words(run: str) -> list[str]:
     """The words of a command. Raises UsageError for one that gpucost does not have: better now than at 2:30."""
-    import typer.main
+    from gpucost.cli.app import command_rows
 
-    from gpucost.cli.app import app
-
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = command_rows()[""]
     try:
         words = shlex.split(run.removeprefix("gpucost "))
     except ValueError as error:
@@ -214,8 +212,8 @@ def _periods(call: Call) -> list[PeriodViews]:
     Raises NoDataError if neither has data, or if the month of --month has none.
     """
     tz = call.tz
-    month = call.named_period[0] if call.named_period else month_period(call.now.astimezone(tz).date(), tz)
-    views = _views(call, "month_to_date", month, must_have_data=call.named_period is not None)
+    month = call.given_period or month_period(call.now.astimezone(tz).date(), tz)
+    views = _views(call, "month_to_date", month, must_have_data=call.given_period is not None)
     end = min(call.now, month.end, *(view.end for view in views))
     last = local_midnight(end.astimezone(tz).date(), tz)
     first = local_midnight((last - timedelta(hours=1)).astimezone(tz).date(), tz)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from gpucost.cli.command import Call, RowsCall, command
 from gpucost.errors import ConfigError
@@ -17,11 +16,8 @@ Url = Annotated[
 ]
 
 
-class EngineName(StrEnum):
-    """Where tasks run."""
-
-    local = "local"
-    spark = "spark"
+# Where tasks run.
+EngineName = Literal["local", "spark"]
 
 
 @command()
@@ -106,8 +102,8 @@ def lake_info(call: RowsCall, url: Url = None) -> None:
         raise manifest.no_lake(files)
     rows = []
     for one in manifests:
-        days = sorted(day for day in one.days if day)
-        first, last = (days[0], days[-1]) if days else (None, None)
+        days = [day for day in one.days if day]
+        first, last = min(days, default=None), max(days, default=None)
         size, lines = sum(file.size for file in one.files), sum(file.rows for file in one.files)
         rows.append((one.cluster or "(bills and prices)", one.writer, first, last, len(days), lines, size))
     rows.sort(key=lambda row: row[:2])

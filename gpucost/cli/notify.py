@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.cli.command import Call, command
 from gpucost.cli.output import put
 from gpucost.errors import UsageError
 from gpucost.options import Option, PeriodOptions, TeamOption, count
+from gpucost.periods import previous_month
 from gpucost.texts import readable_json, visible
 
 if TYPE_CHECKING:
@@ -42,9 +42,8 @@ def summary(call: NotifyCall) -> tuple[Message, ReportView]:
     if call.last_month:
         if call.month or call.start or call.end or call.last:
             raise UsageError("--last-month and another period exclude each other", "give one of them")
-        call = replace(
-            call, month=f"{call.now.astimezone(call.tz).date().replace(day=1) - timedelta(days=1):%Y-%m}"
-        )
+        month = previous_month(call.now, call.tz).start.astimezone(call.tz)
+        call = replace(call, month=f"{month:%Y-%m}")
     view = call.report()
     return message_of(view, link or call.settings.notify.link, call.top), view
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Annotated
 
 from gpucost.cli.command import TargetCall, command
-from gpucost.cli.output import note, put
+from gpucost.cli.output import made_folder, put
 from gpucost.disk import PRIVATE, atomic_write
-from gpucost.errors import GpucostError
 from gpucost.options import Names, Option, PeriodOptions, WorkloadSelection
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -59,7 +58,7 @@ def open(  # noqa: A001 - its name on the command line
     # a browser of a terminal would take its place
     has_screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
     if not no_browser and has_screen and webbrowser.open(path.as_uri()):
-        note(f"{view.title}: opened in your browser", quiet=call.quiet)
+        call.note(f"{view.title}: opened in your browser")
     put(str(path))
 
 
@@ -69,11 +68,4 @@ def _private_page() -> Path:
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError:  # a user without a home directory
         cache = tempfile.mkdtemp()
-    folder = Path(cache) / "gpucost"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise GpucostError(
-            f"cannot make {folder}: {error.strerror or error}", "-o names a file elsewhere"
-        ) from None
-    return folder / "report.html"
+    return made_folder(Path(cache) / "gpucost", "-o names a file elsewhere", 0o700) / "report.html"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Timer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.status import Status
     from rich.text import Text
 
-    from gpucost.render.view import Answer, Page
+    from gpucost.render.view import Page
 
 
 class Waiting:
@@ -115,6 +115,15 @@ def output_file(output: Path | None) -> Path | None:
     return output
 
 
+def made_folder(folder: Path, fix: str, mode: int = 0o777) -> Path:
+    """The folder, which is made if it is not there. Raises GpucostError with `fix` if it cannot be."""
+    try:
+        folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise GpucostError(f"cannot make {folder}: {error.strerror or error}", fix) from None
+    return folder
+
+
 def note(text: str = "", *, quiet: bool = False) -> None:
     """Say something beside the data, without secrets: to stderr, and not at all under -q."""
     if quiet:
@@ -158,22 +167,17 @@ def write_rows(
     Raises GpucostError where the file cannot be written, UsageError for Parquet without a file.
     """
     if format is RowFormat.parquet:
-        with atomic_write(file_needed(output)) as part:
-            save_parquet(columns, rows, part)
+        write_parquet(lambda part: save_parquet(columns, rows, part), output)
     else:
         write_output(render_rows(columns, rows, format), output)
 
 
-def write_flat(answer: Answer, format: str, output: Path | None) -> None:
-    """Write the main rows of an answer as CSV or Parquet to `output`, or to stdout where it is None.
-
-    Raises GpucostError where the file cannot be written, UsageError for Parquet without a file.
-    """
-    if format == "parquet":
-        with atomic_write(file_needed(output)) as part:
-            answer.save_parquet(part)
-    else:
-        write_output(answer.csv(), output)
+def write_parquet(save: Callable[[Path], None], output: Path | None) -> None:
+    """Write the file that `save` makes. Raises GpucostError if it cannot be written, UsageError without a file."""
+    if output is None:
+        raise UsageError("parquet is no text: it needs a file", "-o report.parquet")
+    with atomic_write(output) as part:
+        save(part)
 
 
 _NARROWEST = 60
@@ -207,23 +211,12 @@ def _can_spell(text: str) -> bool:
     return text.encode(encoding := sys.stdout.encoding or "utf-8", "replace").decode(encoding) == text
 
 
-def file_needed(output: Path | None) -> Path:
-    """The file that Parquet goes to. Raises UsageError where there is none."""
-    if output is None:
-        raise UsageError("parquet is no text: it needs a file", "-o report.parquet")
-    return output
-
-
 def line_width(output: Path | None = None) -> int | None:
     """How many characters a line may have: COLUMNS where it is set, else the terminal's; None into a file or a pipe."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)
-    try:
-        return (
-            os.get_terminal_size(sys.stdout.fileno()).columns
-            if output is None and sys.stdout.isatty()
-            else None
-        )
-    except (OSError, ValueError):  # a stdout that is no file has no descriptor
-        return None
+    with suppress(OSError, ValueError):  # a stdout that is no file has no descriptor
+        if output is None and sys.stdout.isatty():
+            return os.get_terminal_size(sys.stdout.fileno()).columns
+    return None

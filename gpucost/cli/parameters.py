@@ -19,26 +19,25 @@ def typer_parameter(one: Parameter) -> inspect.Parameter:
     """An option as typer takes it. None stands for a default that help does not show."""
     how, annotated, several = one.option, Annotated, list
     value: Any = one.kind
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"help": how.help, "rich_help_panel": how.panel}
     if value is int:
-        more = {"min": how.least, "max": how.most}
+        more |= {"min": how.least, "max": how.most}
     elif value in (float, Decimal):
-        more = {"parser": number_parser(value, how)}
+        more |= {"parser": number_parser(value, how)}
     if how.completes:
         more |= {"autocompletion": dimensions if how.completes == "dimensions" else stored(how.completes)}
     kind: Any = several[value] if one.is_repeated else value
+    is_shown = how.is_shown or value is bool
     metavar = how.metavar or _METAVARS.get(value)
     declared: Any
     if how.is_argument:
-        declared = typer.Argument(metavar=metavar, help=how.help, show_default=False, **more)
+        declared = typer.Argument(metavar=metavar, show_default=False, **more)
     else:
-        more |= {"show_default": how.is_shown or value is bool, "rich_help_panel": how.panel}
         flags = [one.flag, how.also] if how.also else [one.flag]
-        declared = typer.Option(
-            *flags, metavar=how.metavar if one.choices else metavar, help=how.help, **more
-        )
+        more["show_default"] = is_shown
+        declared = typer.Option(*flags, metavar=metavar, **more)
     parameter = inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
-    if how.is_shown or value is bool or one.is_required:
+    if is_shown or one.is_required:
         return parameter.replace(annotation=annotated[kind, declared])
     return parameter.replace(default=None, annotation=annotated[kind | None, declared])
 

@@ -34,7 +34,7 @@ def report(
     if brief and call.format != "markdown":
         raise UsageError("--brief is of Markdown only", "add --format markdown")
     if call.format == "focus":
-        write_focus(call, focus_version, **ask.arguments)
+        write_focus(call, focus_version, **ask.keywords)
         return
     answer = ask()
     if brief:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,16 +16,22 @@ import typer
 from gpucost.cli.command import Call
 from gpucost.cli.output import note, print_error
 from gpucost.errors import ConfigError, IncompleteError, StoreError, UsageError
+from gpucost.periods import MS_PER_HOUR
 from gpucost.texts import bytes_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterator
 
-    from gpucost.collect.base import CollectResult
+    from gpucost.collect.base import CollectResult, ProgressState
+    from gpucost.collect.bill.gcp import BigQueryTree
+    from gpucost.collect.bill.load import BillProgress
+    from gpucost.collect.bill.opening import Tree
     from gpucost.collect.prices import PriceResult, ReplacedPrices
     from gpucost.collect.progress.mlflow import MlflowResult
     from gpucost.collect.spot import SpotResult
+    from gpucost.config.model import Config
     from gpucost.periods import Period
+    from gpucost.store.charges import BillResult
 
 
 SHOWN_OF_A_KIND = 5
@@ -225,7 +235,7 @@ def collect_metrics(call: Call, source: Sequence[str], period: Period | None) ->
     check_sources(source, servers)
     if source:
         settings = settings.model_copy(update={"prometheus": [servers[name] for name in source]})
-    with call.progress_bar() as progress:
+    with collector_bars(call) as progress:
         results, errors = pipeline.collect(settings, call.store, period, progress)
     for result in results:
         _print_run(call, result)
@@ -244,6 +254,18 @@ def collect_metrics(call: Call, source: Sequence[str], period: Period | None) ->
         raise typer.Exit(IncompleteError.exit_code)
 
 
+@contextmanager
+def collector_bars(call: Call) -> Iterator[Callable[[ProgressState], None] | None]:
+    """Yield what to call with each state of a run, a bar for each source; None if stderr is no terminal."""
+    with call.progress_bars() as show:
+
+        def progress(state: ProgressState) -> None:
+            note = f"{state.done_ms / MS_PER_HOUR:.0f} h, {state.samples:,} samples {state.note}"
+            show(state.source, state.done_ms, state.total_ms, note)
+
+        yield progress if call.has_bars else None
+
+
 def check_sources(names: Sequence[str], known: Collection[str]) -> None:
     """Raises UsageError for a name that is none of the `known` servers'."""
     from gpucost.config.model import shown_url
@@ -253,3 +275,140 @@ def check_sources(names: Sequence[str], known: Collection[str]) -> None:
             raise UsageError(
                 f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}"
             )
+
+
+def run_bills(
+    call: Call,
+    section: str,
+    paths: Sequence[str] = (),
+    *,
+    force: bool = False,
+    months: Sequence[str] = (),
+    max_gib: float | None = None,
+    cost_type: str = "amortized",
+) -> None:
+    """Load the exports at `paths`, by default those of a section of the settings and what its service answers for the months.
+
+    Raises UsageError if no export is named, GpucostError if one cannot be used.
+    """
+    from gpucost.collect.bill.load import collect_bills
+
+    settings = call.settings
+    if not paths and not has_bills(settings, section):
+        also = {"gcp": " or billing_table", "azure": " or cost_scope"}.get(section, "")
+        raise UsageError(
+            f"no export is named: gpucost collect {section} PATH",
+            f'or set exports = ["…"]{also} under [{section}] in gpucost.toml',
+        )
+    answers = [] if paths else queries(call, section, months, max_gib, cost_type)
+    provider = None if section == "focus" else section
+    with call.progress_bars() as show:
+
+        def progress(state: BillProgress) -> None:
+            note = f"{bytes_text(state.done)} of {bytes_text(state.total)}: {state.note}"
+            show("bills", state.done, state.total, note)
+
+        trees = [*(tree_of(name, settings) for name in paths or _exports(settings, section)), *answers]
+        run = collect_bills(
+            call.store, trees, provider, currency=settings.bills.currency, force=force, progress=progress
+        )
+    for result in run.results:
+        call.say(_line(result))
+    note_findings(
+        call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=": -v shows them"
+    )
+    for error in run.errors:
+        print_error(error.message, error.fix)
+    if run.errors:
+        raise typer.Exit(1)
+
+
+def has_bills(settings: Config, section: str) -> bool:
+    """Whether the section of the settings names exports, or a service to query."""
+    service = {"gcp": settings.gcp.billing_table, "azure": settings.azure.cost_scope}.get(section)
+    return bool(_exports(settings, section) or service)
+
+
+def _exports(settings: Config, section: str) -> list[str]:
+    exports = {
+        "aws": settings.aws.exports,
+        "gcp": settings.gcp.exports,
+        "azure": settings.azure.exports,
+        "focus": settings.focus.exports,
+    }
+    return exports[section]
+
+
+def tree_of(name: str, settings: Config) -> Tree:
+    """Where `name` lies: an address of an object store, or a path. Raises UsageError where there is nothing of that name."""
+    from gpucost.collect.bill.opening import BucketTree, LocalTree
+
+    if "://" in name:
+        return BucketTree(name, settings)
+    return LocalTree(Path(name).expanduser())
+
+
+def months_asked(months: Sequence[str], now: datetime) -> list[str]:
+    """Billing periods to ask a service for: those named, else the last and the current one. Raises UsageError."""
+    for month in months:
+        if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
+            raise UsageError(f"{month} is no month", "--month 2026-10")
+    if months:
+        return sorted(set(months))
+    current = now.replace(day=1)
+    return [f"{current - timedelta(days=1):%Y-%m}", f"{current:%Y-%m}"]
+
+
+def _line(result: BillResult) -> str:
+    from gpucost.store.charges import KEPT
+
+    final = {True: "final", False: "not final", None: "finality unknown"}[result.is_final]
+    sums = "; ".join(
+        f"billed {billed:,.2f}, effective {effective:,.2f} {currency}"
+        for currency, billed, effective in result.amounts
+    )
+    line = f"{result.source} {result.billing_period}: {result.rows:,} rows, {sums}, {final}"
+    if result.verdict == "unchanged":
+        return f"{line}; already loaded, unchanged"
+    if not result.loaded:
+        return f"{line}; NOT loaded: {KEPT[result.verdict]} (--replace loads it)"
+    if result.replaced:
+        return f"{line}; replaces the same bill from {', '.join(sorted(set(result.replaced)))}"
+    return f"{line}; replaces what was there" if result.verdict == "replace" else line
+
+
+def bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
+    from gpucost.collect.bill.gcp import BigQueryTree
+
+    gcp = call.settings.gcp
+    return BigQueryTree(
+        gcp.billing_table or "",
+        [month],
+        max_gib=max_gib or gcp.max_gib,
+        tell=call.note,
+        project=gcp.billing_project,
+        endpoint=gcp.bigquery_endpoint,
+    )
+
+
+def queries(
+    call: Call, section: str, months: Sequence[str], max_gib: float | None, cost_type: str
+) -> list[Tree]:
+    """A query of a cloud's service for each month, by itself: one that is refused keeps none of the others."""
+    azure = call.settings.azure
+    if section == "gcp" and call.settings.gcp.billing_table:
+        return [bigquery(call, month, max_gib) for month in months_asked(months, call.now)]
+    if section != "azure" or not azure.cost_scope:
+        return []
+    from gpucost.collect.bill.azure import QueryTree
+
+    return [
+        QueryTree(
+            azure.cost_scope,
+            [month],
+            "ActualCost" if cost_type == "actual" else "AmortizedCost",
+            management_url=azure.management_url,
+            tell=call.note,
+        )
+        for month in months_asked(months, call.now)
+    ]

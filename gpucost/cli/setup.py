@@ -7,10 +7,12 @@ import os
 import shlex
 import shutil
 import sys
+from collections import Counter
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from importlib.resources import files
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -144,7 +146,7 @@ def doctor(call: BriefCall) -> None:
                 area = check.area
                 put(("\n" if len(checks) > 1 else "") + area)
             _print(check)
-    count = {status: sum(check.status is status for check in checks) for status in Status}
+    count = Counter(check.status for check in checks)
     if call.format == "json":
         put(readable_json([asdict(check) for check in checks], indent=2))
     elif not call.quiet:
@@ -200,35 +202,32 @@ def init(
     server = (
         discover.probe(url.rstrip("/")) if url else discover.first_server(discover.candidates(os.environ))
     )
-    chosen = url or (server.url if server else None)
-    if chosen is None:
+    if server and not url:
+        url = server.url
+    if not url:
         may_ask = not yes and sys.stdin.isatty()
         call.note("found no Prometheus on this machine" + ("" if may_ask else f"; taking {discover.LOCAL}"))
         waiting.stop()
-        chosen = (
-            typer.prompt("URL of your Prometheus", default=discover.LOCAL, err=True)
-            if may_ask
-            else discover.LOCAL
-        )
-        server = discover.probe(chosen.rstrip("/"))
+        url = discover.LOCAL
+        if may_ask:
+            url = typer.prompt("URL of your Prometheus", default=url, err=True)
+        server = discover.probe(url.rstrip("/"))
     try:
-        chosen = PrometheusSource(url=chosen).url
+        url = PrometheusSource(url=url).url
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ConfigError(
-            f"{shown_url(chosen)} cannot be used: {reason}", "give --url http://HOST:PORT"
+            f"{shown_url(url)} cannot be used: {reason}", "give --url http://HOST:PORT"
         ) from None
-    _write(
-        target,
-        {"url": chosen, "timezone": discover.timezone(), "store": str(call.store_file or "gpucost.duckdb")},
-    )
+    store = str(call.store_file or "gpucost.duckdb")
+    _write(target, {"url": url, "timezone": discover.timezone(), "store": store})
     put(visible(f"wrote {target}"))
     if server is None:
-        call.note(f"note: nothing that speaks Prometheus' API answers at {chosen} yet")
+        call.note(f"note: nothing that speaks Prometheus' API answers at {url} yet")
     elif server.needs_login:
-        call.note(f"note: {chosen} wants a login; name a token file or password under [prometheus]")
+        call.note(f"note: {url} wants a login; name a token file or password under [prometheus]")
     else:
-        call.note(f"found {chosen}" + (f", version {server.version}" if server.version else ""))
+        call.note(f"found {url}" + (f", version {server.version}" if server.version else ""))
     forgets = f" after {server.retention}" if server and server.retention else ", by default after 15 days"
     cron = f"15 2 * * *  {shutil.which('gpucost') or 'gpucost'} collect prometheus -q --config {target.resolve()}"
     call.note(
@@ -324,19 +323,8 @@ def store_info(call: RowsCall) -> None:
     from gpucost.render.schema import table, to_json
 
     answer = call.store.info()
-    sources = [
-        (
-            s.source,
-            s.kind,
-            s.start,
-            s.end,
-            s.loads,
-            s.rows,
-            s.dropped,
-            s.last_loaded_at.replace(microsecond=0),
-        )
-        for s in answer.sources
-    ]
+    fields = attrgetter("source", "kind", "start", "end", "loads", "rows", "dropped", "last_loaded_at")
+    sources = [(*rest, loaded_at.replace(microsecond=0)) for *rest, loaded_at in map(fields, answer.sources)]
     columns = ("source", "kind", "from", "to", "loads", "samples", "dropped")
     if call.row_format is RowFormat.json:
         call.write(to_json(answer, "store"))
@@ -359,7 +347,7 @@ def store_info(call: RowsCall) -> None:
     if answer.dropped:
         text += "\nleft out as impossible:\n" + render_rows(*table(answer.dropped), RowFormat.table)
     if call.verbose:
-        tables = [(one.name, one.rows) for one in answer.tables]
+        tables = [(each.name, each.rows) for each in answer.tables]
         text += "\n" + render_rows(("table", "rows"), tables, RowFormat.table)
     call.write(text)
 
@@ -415,9 +403,8 @@ def store_log(call: RowsCall) -> None:
 
     with call.store.read() as con:
         entries = log.entries(con)
-    call.write_rows(
-        ("at", "what", "subject", "detail"), [(one.at, one.what, one.subject, one.detail) for one in entries]
-    )
+    columns = ("at", "what", "subject", "detail")
+    call.write_rows(columns, [attrgetter(*columns)(entry) for entry in entries])
 
 
 @command()
@@ -434,11 +421,16 @@ def store_check(call: RowsCall) -> None:
     from gpucost import pipeline
 
     checks = pipeline.check(call.settings, call.store)
-    wrong = [one for one in checks if one.wrong]
-    shown = [one for one in checks if one.wrong or not one.is_made or not call.quiet]
+    wrong = [each for each in checks if each.wrong]
     rows = [
-        (one.what, "wrong" if one.wrong else "ok" if one.is_made else "not checked", one.wrong, one.example)
-        for one in shown
+        (
+            each.what,
+            "wrong" if each.wrong else "ok" if each.is_made else "not checked",
+            each.wrong,
+            each.example,
+        )
+        for each in checks
+        if each.wrong or not each.is_made or not call.quiet
     ]
     if rows:
         call.write_rows(("check", "result", "wrong_rows", "first"), rows)

@@ -5,23 +5,19 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Annotated
 
-from gpucost.cli.asking import Ask, Save, asking, write_and_keep
-from gpucost.cli.command import Call
+from gpucost.cli.asking import Ask, ScenarioCall, asking
 from gpucost.errors import UsageError
 from gpucost.options import Option
 
 
 @asking("whatif plan")
 def whatif_plan(
-    call: Call,
-    ask: Ask,
-    example: Annotated[bool, Option("Print a plan to start from.")] = False,
-    save: Save = None,
+    call: ScenarioCall, ask: Ask, example: Annotated[bool, Option("Print a plan to start from.")] = False
 ) -> None:
     """Write the plan's answer, or a plan to start from."""
     if not example:
-        write_and_keep(call, ask, save)
-    elif "file" in ask.arguments:
+        call.answer(ask())
+    elif "file" in ask.keywords:
         raise UsageError(
             "--example prints a plan, FILE runs one",
             "gpucost whatif plan --example > plan.toml makes one to start from",

@@ -172,7 +172,7 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
         return
     key: Key = tuple(name.removeprefix(PREFIX).lower().split("__"))
     if key[0] not in fields_of(Config):
-        if (removed := _removed(key[:1])) is not None:
+        if removed := _removed(key[:1]):
             raise ConfigError(f"variable {name} is for a setting that was removed", removed)
         hint = did_you_mean(
             str(key[0]), fields_of(Config), cutoff=0.79, shown=lambda known: PREFIX + known.upper()
@@ -253,16 +253,12 @@ PLAIN_WORDS = {
 
 def explain(error: ValidationError, settings: Settings) -> tuple[str, str]:
     """The message and the fix for all that `error` names in `settings`, one line for each wrong key."""
-    lines = []
-    for detail in sorted(
-        error.errors(include_url=False), key=lambda detail: settings.origin(detail["loc"])[0]
-    ):
+    details = sorted(error.errors(include_url=False), key=lambda detail: settings.origin(detail["loc"])[0])
+    lines = ["a wrong setting" if len(details) == 1 else f"{len(details)} wrong settings"]
+    for detail in details:
         place = settings.origin(detail["loc"])[1]
         lines.append(f"{dotted(detail['loc']) or 'config'}{f' ({place})' if place else ''}: {_wrong(detail)}")
-    count = "a wrong setting" if len(lines) == 1 else f"{len(lines)} wrong settings"
-    return "\n  ".join(
-        [count, *lines]
-    ), "docs/config.md lists every key; gpucost init writes a file to start from"
+    return "\n  ".join(lines), "docs/config.md lists every key; gpucost init writes a file to start from"
 
 
 def _wrong(detail: ErrorDetails) -> str:
@@ -273,7 +269,7 @@ def _wrong(detail: ErrorDetails) -> str:
         return f"write [[{'.'.join(str(part) for part in loc if isinstance(part, str))}]]"
     if kind in PLAIN_WORDS:
         return PLAIN_WORDS[kind]
-    if (removed := REMOVED_VALUES.get((dotted(loc), str(value)))) is not None:
+    if removed := REMOVED_VALUES.get((dotted(loc), str(value))):
         return f"the value {value!r} was removed; {removed}"
     message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
     # what could hold a credential by mistake is not shown
@@ -285,7 +281,7 @@ def _wrong(detail: ErrorDetails) -> str:
 
 def _unknown(loc: Key) -> str:
     name = str(loc[-1])
-    if (removed := _removed(loc)) is not None:
+    if removed := _removed(loc):
         return f"was removed; {removed}"
     if name.lower() in SECRET_KEYS:
         return f"secrets are not written here; use {SECRET_KEYS[name.lower()]}"
@@ -308,12 +304,9 @@ def _removed(loc: Key) -> str | None:
 
 def keys_at(loc: Key) -> list[str]:
     """The keys that the table at `loc` may hold."""
-    section: type[BaseModel] | None = Config
-    for part in loc:
-        if isinstance(part, str):
-            known = fields_of(section) if section else {}
-            section = section_of(known[part].annotation) if part in known else None
-    return list(fields_of(section)) if section else []
+    table = "".join(f"{part}." for part in loc if isinstance(part, str))
+    below = [key.removeprefix(table) for key in all_keys(Config) if key.startswith(table)]
+    return list(dict.fromkeys(key.partition(".")[0] for key in below))
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:

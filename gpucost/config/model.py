@@ -24,6 +24,14 @@ from pydantic import (
 from gpucost.config.files import STORE_NAME
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
 
+Count = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Ratio = Annotated[Decimal, Field(ge=0, le=1)]
+OptionalRatio = Annotated[Decimal | None, Field(ge=0, le=1)]
+Text = Annotated[str, Field(min_length=1)]
+OptionalText = Annotated[str | None, Field(min_length=1)]
+OptionalCurrency = Annotated[str | None, Field(pattern=r"^[A-Z]{3}$")]
+Duration = Annotated[str, Field(pattern=r"^[1-9]\d{0,3}[hdw]$")]
 # One text stands for a list of one.
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
@@ -46,11 +54,6 @@ class Section(BaseModel):
             if is_wrong:
                 raise ValueError(message)
         return self
-
-
-def setting(description: str, default: Any = None, **limits: Any) -> Any:
-    """A key that may be left out, and what docs/config.md says of it."""
-    return Field(default=default, description=description, **limits)
 
 
 def every(field: str, is_good: Callable[[str], object], message: str) -> Any:
@@ -77,32 +80,30 @@ _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
 class Alerts(Section):
     """Thresholds of the alerting rules that `gpucost export alerts` prints. What may be spent stands in [[budgets]]."""
 
-    idle_minutes: int = setting("On-demand GPUs idle, or nodes held by nobody, for this long.", 60, ge=1)
-    idle_percent: float | None = setting(
-        "Activity under which a GPU is idle to this alert; else that of [idle] threshold_percent.",
-        gt=0,
-        le=100,
-    )
-    idle_ratio: Decimal | None = setting(
-        "Largest idle share of a namespace's GPUs over idle_hours; else no alert.", gt=0, lt=1
-    )
-    idle_hours: int = setting("Hours that the idle share is measured over.", 24, ge=1)
-    activity_percent: float = setting(
-        "Least average activity of a held GPU over activity_hours.", 10.0, gt=0, le=100
-    )
-    activity_hours: int = setting("Hours that the average activity is measured over.", 24, ge=1)
-    queue_wait_minutes: int = setting(
-        "Nine in ten workloads of a Kueue queue should start sooner.", 30, ge=1, le=_LONGEST_WAIT_MINUTES
-    )
-    spot_ratio: Decimal | None = setting(
-        "Least spot share of the GPUs held; else that of [targets].", gt=0, le=1
-    )
-    spot_hours: int = setting("Hours that the spot ratio is measured over.", 24, ge=1)
-    telemetry_minutes: int = setting("Metrics missing for this long.", 15, ge=1)
-    collect_hours: int = setting("The newest data in the store is older than this.", 36, ge=1)
-    labels: dict[str, str] = setting(
-        "Labels of every alert, for the routes of Alertmanager.", {"severity": "warning"}
-    )
+    idle_minutes: Count = 60
+    """On-demand GPUs idle, or nodes held by nobody, for this long."""
+    idle_percent: float | None = Field(default=None, gt=0, le=100)
+    """Activity under which a GPU is idle to this alert; else that of [idle] threshold_percent."""
+    idle_ratio: Decimal | None = Field(default=None, gt=0, lt=1)
+    """Largest idle share of a namespace's GPUs over idle_hours; else no alert."""
+    idle_hours: Count = 24
+    """Hours that the idle share is measured over."""
+    activity_percent: float = Field(default=10.0, gt=0, le=100)
+    """Least average activity of a held GPU over activity_hours."""
+    activity_hours: Count = 24
+    """Hours that the average activity is measured over."""
+    queue_wait_minutes: int = Field(default=30, ge=1, le=_LONGEST_WAIT_MINUTES)
+    """Nine in ten workloads of a Kueue queue should start sooner."""
+    spot_ratio: Decimal | None = Field(default=None, gt=0, le=1)
+    """Least spot share of the GPUs held; else that of [targets]."""
+    spot_hours: Count = 24
+    """Hours that the spot ratio is measured over."""
+    telemetry_minutes: Count = 15
+    """Metrics missing for this long."""
+    collect_hours: Count = 36
+    """The newest data in the store is older than this."""
+    labels: dict[str, str] = {"severity": "warning"}
+    """Labels of every alert, for the routes of Alertmanager."""
 
     _names = every("labels", _LABEL_NAME.fullmatch, "{} is no label name: letters, digits and underscores")
 
@@ -110,19 +111,23 @@ class Alerts(Section):
 class Slack(Section):
     """An incoming webhook of Slack, or of what understands the same; its URL is a secret. The file wins over the variable."""
 
-    webhook_url_file: Path | None = setting("File that holds the webhook's URL.")
-    webhook_url_env: str | None = setting("Environment variable that holds the webhook's URL.")
+    webhook_url_file: Path | None = None
+    """File that holds the webhook's URL."""
+    webhook_url_env: str | None = None
+    """Environment variable that holds the webhook's URL."""
 
 
 class Webhook(Section):
     """Any server that takes JSON over HTTP."""
 
-    url: str | None = setting("Where to POST, where the URL is no secret.")
-    url_file: Path | None = setting("File that holds the URL, where it is one.")
-    url_env: str | None = setting("Environment variable that holds it.")
-    headers_env: dict[str, str] = setting(
-        'Headers with secret values: `{ Authorization = "NAME_OF_VARIABLE" }`.', {}
-    )
+    url: str | None = None
+    """Where to POST, where the URL is no secret."""
+    url_file: Path | None = None
+    """File that holds the URL, where it is one."""
+    url_env: str | None = None
+    """Environment variable that holds it."""
+    headers_env: dict[str, str] = {}
+    """Headers with secret values: `{ Authorization = "NAME_OF_VARIABLE" }`."""
 
     _http = every("url", lambda url: url.startswith(_HTTP), "should begin with http:// or https://")
     _no_password = every(
@@ -135,17 +140,24 @@ class Webhook(Section):
 class Email(Section):
     """A mail server that takes messages over SMTP."""
 
-    host: str | None = setting("Host of the mail server.", min_length=1)
-    port: int = setting("Its port.", 587, ge=1, le=65535)
-    encryption: Literal["starttls", "tls", "none"] = setting(
-        "`starttls`: on the open connection, as is usual on 587. `tls`: from the start, on 465.", "starttls"
-    )
-    sender: str | None = setting("Address that messages come from.")
-    recipients: list[str] = setting("Addresses that they go to.", [])
-    username: str | None = setting("User name, where the server wants one.", min_length=1)
-    password_file: Path | None = setting("File that holds the password; it wins over the variable.")
-    password_env: str | None = setting("Environment variable that holds the password.")
-    ca_file: Path | None = setting("Certificate authority to trust, PEM; else the system's.")
+    host: OptionalText = None
+    """Host of the mail server."""
+    port: int = Field(default=587, ge=1, le=65535)
+    """Its port."""
+    encryption: Literal["starttls", "tls", "none"] = "starttls"
+    """`starttls`: on the open connection, as is usual on 587. `tls`: from the start, on 465."""
+    sender: str | None = None
+    """Address that messages come from."""
+    recipients: list[str] = []
+    """Addresses that they go to."""
+    username: OptionalText = None
+    """User name, where the server wants one."""
+    password_file: Path | None = None
+    """File that holds the password; it wins over the variable."""
+    password_env: str | None = None
+    """Environment variable that holds the password."""
+    ca_file: Path | None = None
+    """Certificate authority to trust, PEM; else the system's."""
 
     # an address that held a line break would be a header of its own
     _sender = every("sender", _ADDRESS.fullmatch, "{!r} should be an address such as finops@example.com")
@@ -170,7 +182,8 @@ def is_link(text: str) -> bool:
 class Notify(Section):
     """Where `gpucost notify` sends the summary of a report. Secrets are named (file, variable, keyring), never written here."""
 
-    link: str | None = setting("Link to the whole report, shown below the summary; --link wins.")
+    link: str | None = None
+    """Link to the whole report, shown below the summary; --link wins."""
     slack: Slack = Slack.model_construct()
     webhook: Webhook = Webhook.model_construct()
     email: Email = Email.model_construct()
@@ -181,20 +194,22 @@ class Notify(Section):
 class Budget(Section):
     """What a team, or all GPU nodes together, may cost a month, and the targets it is held to (docs/budgets.md)."""
 
-    name: str = Field(min_length=1, description="What it is called.")
-    team: str | None = setting("Whose it is; without it, all GPU nodes together.", min_length=1)
-    amount: Decimal | None = setting(
-        "Money a month: the team's cost, or what all GPU nodes cost.", gt=0, lt=Decimal(10) ** 15
-    )
-    currency: str | None = setting(
-        "Currency of `amount`, where it is not that of reports.", pattern=r"^[A-Z]{3}$"
-    )
-    warn_at_percent: Decimal = setting(
-        "Warn when this much of `amount` is spent, or a forecast is beyond it.", Decimal(80), gt=0, le=100
-    )
-    efficiency: Decimal | None = setting("Least active share of measured GPU-hours.", ge=0, le=1)
-    spot_ratio: Decimal | None = setting("Least spot share of allocated GPU-hours.", ge=0, le=1)
-    idle_cost_share: Decimal | None = setting("Largest idle share of cost.", ge=0, le=1)
+    name: Text
+    """What it is called."""
+    team: OptionalText = None
+    """Whose it is; without it, all GPU nodes together."""
+    amount: Decimal | None = Field(default=None, gt=0, lt=Decimal(10) ** 15)
+    """Money a month: the team's cost, or what all GPU nodes cost."""
+    currency: OptionalCurrency = None
+    """Currency of `amount`, where it is not that of reports."""
+    warn_at_percent: Decimal = Field(default=Decimal(80), gt=0, le=100)
+    """Warn when this much of `amount` is spent, or a forecast is beyond it."""
+    efficiency: OptionalRatio = None
+    """Least active share of measured GPU-hours."""
+    spot_ratio: OptionalRatio = None
+    """Least spot share of allocated GPU-hours."""
+    idle_cost_share: OptionalRatio = None
+    """Largest idle share of cost."""
 
     def _conflicts(self) -> dict[str, bool]:
         targets = (self.efficiency, self.spot_ratio, self.idle_cost_share)
@@ -208,94 +223,92 @@ class Budget(Section):
 class Bills(Section):
     """How billing exports are read."""
 
-    currency: str | None = setting(
-        "Currency of rows that name none, ISO 4217; else such a row is refused.", pattern=r"^[A-Z]{3}$"
-    )
-    spread_discounts: bool = setting(
-        "Discounts that name neither a resource nor a commitment lower what they discount, by product and account; "
-        "`false`: only those that name one lower a price.",
-        True,
-    )
+    currency: OptionalCurrency = None
+    """Currency of rows that name none, ISO 4217; else such a row is refused."""
+    spread_discounts: bool = True
+    """Discounts that name neither a resource nor a commitment lower what they discount, by product and
+    account; `false`: only those that name one lower a price."""
 
 
 class Aws(Section):
     """How AWS is asked: credentials are those that boto3 finds."""
 
-    profile: str | None = setting("Profile of the AWS configuration; else boto3's default.")
-    regions: list[str] = setting("Regions to ask; else those where GPU nodes were seen, else us-east-1.", [])
-    endpoint_url: str | None = setting("Base URL of another endpoint for all AWS services.")
-    price_list_url: str | None = setting(
-        "Base URL of a mirror of AWS' public price lists, which are read where nobody is logged in."
-    )
-    exports: list[str] = setting(
-        "Where billing exports lie, for `gpucost collect aws`: paths or bucket addresses.", []
-    )
+    profile: str | None = None
+    """Profile of the AWS configuration; else boto3's default."""
+    regions: list[str] = []
+    """Regions to ask; else those where GPU nodes were seen, else us-east-1."""
+    endpoint_url: str | None = None
+    """Base URL of another endpoint for all AWS services."""
+    price_list_url: str | None = None
+    """Base URL of a mirror of AWS' public price lists, which are read where nobody is logged in."""
+    exports: list[str] = []
+    """Where billing exports lie, for `gpucost collect aws`: paths or bucket addresses."""
 
 
 class Gcp(Section):
     """How Google Cloud is asked: credentials are the application default ones."""
 
-    regions: list[str] = setting("Regions whose prices are kept; else all.", [])
-    endpoint: str | None = setting("`host:port` of another Cloud Billing endpoint.")
-    exports: list[str] = setting(
-        "Where billing exports lie, for `gpucost collect gcp`: paths or bucket addresses.", []
-    )
-    billing_table: str | None = setting(
-        "Table of the detailed usage cost export in BigQuery: `project.dataset.table`."
-    )
-    billing_project: str | None = setting("Project that BigQuery queries run in; else the login's own.")
-    max_gib: float = setting(
-        "GiB that the BigQuery query of one month may read; more is refused.", 100.0, gt=0
-    )
-    bigquery_endpoint: str | None = setting("Base URL of another BigQuery endpoint.")
-    storage_endpoint: str | None = setting("Base URL of another Cloud Storage endpoint.")
+    regions: list[str] = []
+    """Regions whose prices are kept; else all."""
+    endpoint: str | None = None
+    """`host:port` of another Cloud Billing endpoint."""
+    exports: list[str] = []
+    """Where billing exports lie, for `gpucost collect gcp`: paths or bucket addresses."""
+    billing_table: str | None = None
+    """Table of the detailed usage cost export in BigQuery: `project.dataset.table`."""
+    billing_project: str | None = None
+    """Project that BigQuery queries run in; else the login's own."""
+    max_gib: PositiveFloat = 100.0
+    """GiB that the BigQuery query of one month may read; more is refused."""
+    bigquery_endpoint: str | None = None
+    """Base URL of another BigQuery endpoint."""
+    storage_endpoint: str | None = None
+    """Base URL of another Cloud Storage endpoint."""
 
 
 class Azure(Section):
     """How Azure is asked: retail prices need no credentials, everything else those that azure-identity finds."""
 
-    regions: list[str] = setting("Regions whose prices are kept; else all.", [])
-    subscriptions: list[str] = setting("Subscriptions to ask for spot price history.", [])
-    retail_prices_url: str = setting(
-        "Where the retail prices are served.", "https://prices.azure.com/api/retail/prices"
-    )
-    management_url: str = setting("Where Azure Resource Manager is served.", "https://management.azure.com")
-    exports: list[str] = setting(
-        "Where billing exports lie, for `gpucost collect azure`: paths or container URLs.", []
-    )
-    cost_scope: str | None = setting(
-        "Scope to ask the Cost Management query API for, where there is no export: `/subscriptions/<id>`, or a billing scope."
-    )
+    regions: list[str] = []
+    """Regions whose prices are kept; else all."""
+    subscriptions: list[str] = []
+    """Subscriptions to ask for spot price history."""
+    retail_prices_url: str = "https://prices.azure.com/api/retail/prices"
+    """Where the retail prices are served."""
+    management_url: str = "https://management.azure.com"
+    """Where Azure Resource Manager is served."""
+    exports: list[str] = []
+    """Where billing exports lie, for `gpucost collect azure`: paths or container URLs."""
+    cost_scope: str | None = None
+    """Scope to ask the Cost Management query API for, where there is no export: `/subscriptions/<id>`, or
+    a billing scope."""
 
 
 class PriceLists(Section):
     """Where the price lists are that need no login, but for AWS' and Azure's, which their own sections name."""
 
-    oci: str = setting(
-        "Folder of the files of Oracle's cost estimator.",
-        "https://www.oracle.com/a/ocom/docs/cloudestimator2/data",
-    )
-    runpod: str = setting("RunPod's GraphQL API.", "https://api.runpod.io/graphql")
-    vast: str = setting("Vast.ai's search for offers.", "https://console.vast.ai/api/v0/bundles/")
+    oci: str = "https://www.oracle.com/a/ocom/docs/cloudestimator2/data"
+    """Folder of the files of Oracle's cost estimator."""
+    runpod: str = "https://api.runpod.io/graphql"
+    """RunPod's GraphQL API."""
+    vast: str = "https://console.vast.ai/api/v0/bundles/"
+    """Vast.ai's search for offers."""
 
 
 class FocusSettings(Section):
     """FOCUS files of any provider."""
 
-    exports: list[str] = setting(
-        "Where billing exports lie, for `gpucost collect focus`: paths or bucket addresses.", []
-    )
+    exports: list[str] = []
+    """Where billing exports lie, for `gpucost collect focus`: paths or bucket addresses."""
 
 
 _WEEKDAY, _CLOCK = "(mon|tue|wed|thu|fri|sat|sun)", r"(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00"
-_HOURS = re.compile(rf"(?:{_WEEKDAY}(?:-{_WEEKDAY})? )?(?P<start>{_CLOCK})-(?P<end>{_CLOCK})", re.IGNORECASE)
+_HOURS = re.compile(rf"(?:{_WEEKDAY}(?:-{_WEEKDAY})? )?({_CLOCK})-({_CLOCK})", re.IGNORECASE)
 _SPAN = re.compile(r"[0-9]{1,4}[mh]")
 _EVER = (0, 9_223_372_036_854_775_807)
 # How far before and after what was collected hours are told.
 _BEFORE, _AFTER = timedelta(days=40), timedelta(days=400)
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-
-Moment = datetime | date
 
 
 def _read_moment(value: object) -> object:
@@ -313,7 +326,11 @@ def _read_moment(value: object) -> object:
     return value
 
 
-def _after_start(value: Moment | None, info: ValidationInfo) -> Moment | None:
+Moment = Annotated[datetime | date, BeforeValidator(_read_moment)]
+OptionalMoment = Annotated[datetime | date | None, BeforeValidator(_read_moment)]
+
+
+def _after_start(value: OptionalMoment, info: ValidationInfo) -> OptionalMoment:
     start = info.data.get("start")
     # the time zone of the settings is not known here
     if start and value and instant_ms(value, ZoneInfo("UTC")) <= instant_ms(start, ZoneInfo("UTC")):
@@ -324,22 +341,25 @@ def _after_start(value: Moment | None, info: ValidationInfo) -> Moment | None:
 class AcceptedGap(Section):
     """Time of which somebody says that its figures may stand as they are."""
 
-    start: Moment = Field(alias="from", description="From when, a date (local midnight) or a time.")
-    end: Moment = Field(alias="to", description="To when, exclusive.")
-    cluster: str | None = setting("Cluster; else all.")
-    who: str = Field(min_length=1, description="Who accepts it: stands on every report.")
-    why: str = Field(min_length=1, description="Why: stands on every report.")
+    start: Moment = Field(alias="from")
+    """From when, a date (local midnight) or a time."""
+    end: Moment = Field(alias="to")
+    """To when, exclusive."""
+    cluster: str | None = None
+    """Cluster; else all."""
+    who: Text
+    """Who accepts it: stands on every report."""
+    why: Text
+    """Why: stands on every report."""
 
-    _moments = field_validator("start", "end", mode="before")(_read_moment)
     _order = field_validator("end")(_after_start)
 
 
 class CoverageSettings(Section):
     """What of the time that was not seen counts, and what is accepted (docs/coverage.md)."""
 
-    max_bridge: str = setting(
-        "Longest silence across which who stands at both ends held on: `10m` to `24h`.", "2h"
-    )
+    max_bridge: str = "2h"
+    """Longest silence across which who stands at both ends held on: `10m` to `24h`."""
     accept: list[AcceptedGap] = []
 
     @field_validator("max_bridge", mode="before")
@@ -358,73 +378,67 @@ class CoverageSettings(Section):
         return _span_ms(self.max_bridge)
 
 
+def _week(text: str) -> tuple[frozenset[int], time, time]:
+    """The weekdays and the times that a text names. Raises ValueError for one that cannot be read."""
+    match = _HOURS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} should look like 07:00-21:00 or Mon-Fri 07:00-21:00")
+    first, last, start, end = match.groups()
+    if start == "24:00":
+        raise ValueError(f"{text!r} begins at 24:00: that is 00:00 of the next day")
+    if start == end:
+        raise ValueError(f"{text!r} ends when it begins: a whole day is 00:00-24:00")
+    begin = _DAYS.index(first.lower()) if first else 0
+    count = (_DAYS.index((last or first).lower()) - begin) % 7 + 1 if first else 7
+    days = frozenset(day % 7 for day in range(begin, begin + count))
+    return days, time.fromisoformat(start), time.fromisoformat(end.replace("24:", "00:"))
+
+
 class ClusterHours(Section):
     """When a cluster runs that is not always on: outside of that nothing is missing."""
 
-    name: str = Field(min_length=1, description="Cluster.")
-    start: Moment | None = setting("When it was set up; else since ever.", alias="from")
-    until: Moment | None = setting("When it was taken down, exclusive; else it goes on.")
-    hours: list[str] = setting(
-        'Local hours in which it runs, such as `["Mon-Fri 07:00-21:00", "Sat 10:00-16:00"]`; else always.', []
-    )
+    name: Text
+    """Cluster."""
+    start: OptionalMoment = Field(default=None, alias="from")
+    """When it was set up; else since ever."""
+    until: OptionalMoment = None
+    """When it was taken down, exclusive; else it goes on."""
+    hours: Names = []
+    """Local hours in which it runs, such as `["Mon-Fri 07:00-21:00", "Sat 10:00-16:00"]`; else always."""
 
-    _moments = field_validator("start", "until", mode="before")(_read_moment)
     _order = field_validator("until")(_after_start)
 
-    @field_validator("hours", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: object) -> object:
-        return [value] if isinstance(value, str) else value
-
-    @field_validator("hours")
-    @classmethod
-    def _readable(cls, value: list[str]) -> list[str]:
-        for text in value:
-            match = _HOURS.fullmatch(text)
-            if match is None:
-                raise ValueError(f"{text!r} should look like 07:00-21:00 or Mon-Fri 07:00-21:00")
-            if match["start"] == "24:00":
-                raise ValueError(f"{text!r} begins at 24:00: that is 00:00 of the next day")
-            if match["start"] == match["end"]:
-                raise ValueError(f"{text!r} ends when it begins: a whole day is 00:00-24:00")
-        return value
+    _readable = every("hours", _week, "{}")
 
     def _conflicts(self) -> dict[str, bool]:
         return {"needs one of from, until and hours": not (self.start or self.until or self.hours)}
 
     def weekly(self) -> list[tuple[frozenset[int], time, time]]:
         """The weekdays (0 is Monday) on which it starts, and from when to when; past midnight where the end is not later."""
-        spans = []
-        for text in self.hours:
-            first, last, start, end = _HOURS.findall(text)[0]
-            begin = _DAYS.index(first.lower()) if first else 0
-            count = (_DAYS.index((last or first).lower()) - begin) % 7 + 1 if first else 7
-            days = frozenset(day % 7 for day in range(begin, begin + count))
-            spans.append((days, time.fromisoformat(start), time.fromisoformat(end.replace("24:", "00:"))))
-        return spans
+        return [_week(text) for text in self.hours]
 
 
 class Host(Section):
     """Machines without Kubernetes or Slurm, by the host that their exporter names; the first match wins (docs/metrics.md)."""
 
-    name: str = Field(
-        min_length=1, description="Host, with `*` and `?`: `Hostname`, or `instance` without its port."
-    )
-    cluster: str | None = setting("Only in this cluster, with `*` and `?`; else in all.")
-    instance_type: str | None = setting("Instance type, as price books and bills spell it.")
-    region: str | None = setting("Region.")
-    zone: str | None = setting("Zone.")
-    provider: str | None = setting("Cloud, such as `aws`.")
-    capacity_type: Literal["on_demand", "spot", "reserved", "capacity_block", "flex_start"] = setting(
-        "How it is bought.", "on_demand"
-    )
-    gpus: int | None = setting(
-        "GPUs that it has; else as its instance type has, else as many as were measured.", ge=1, le=1000
-    )
-    user_label: str | None = setting(
-        "Label of activity metrics whose value names who uses the GPU; else its time is unallocated.",
-        min_length=1,
-    )
+    name: Text
+    """Host, with `*` and `?`: `Hostname`, or `instance` without its port."""
+    cluster: str | None = None
+    """Only in this cluster, with `*` and `?`; else in all."""
+    instance_type: str | None = None
+    """Instance type, as price books and bills spell it."""
+    region: str | None = None
+    """Region."""
+    zone: str | None = None
+    """Zone."""
+    provider: str | None = None
+    """Cloud, such as `aws`."""
+    capacity_type: Literal["on_demand", "spot", "reserved", "capacity_block", "flex_start"] = "on_demand"
+    """How it is bought."""
+    gpus: int | None = Field(default=None, ge=1, le=1000)
+    """GPUs that it has; else as its instance type has, else as many as were measured."""
+    user_label: OptionalText = None
+    """Label of activity metrics whose value names who uses the GPU; else its time is unallocated."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -465,30 +479,31 @@ def hours_off(cluster: ClusterHours, tz: ZoneInfo, seen: tuple[int, int]) -> lis
     return off
 
 
+PurchaseOption = Literal[
+    "on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block", "flex_start", "calendar"
+]
+PriceSource = Literal["price_book", "spot_history", "catalog"]
+
+
 class Discount(Section):
     """A negotiated discount on the whole price of the nodes that match; what is left out matches anything."""
 
-    percent: Decimal = Field(
-        gt=0, lt=100, description="Percent off the price of the whole node, its GPUs included."
-    )
-    provider: str | None = setting("Cloud, such as `aws`.")
-    instance_family: str | None = setting(
-        "Family of instance types, such as `p5` or `Standard_ND`: what they begin with."
-    )
-    gpu_model: str | None = setting("GPU model as `gpucost prices` spells it.")
-    purchase_option: (
-        Literal[
-            "on_demand", "spot", "reserved", "savings_plan", "cud", "capacity_block", "flex_start", "calendar"
-        ]
-        | None
-    ) = setting("How the node is bought.")
-    price_sources: list[Literal["price_book", "spot_history", "catalog"]] = setting(
-        "Prices it is taken off; a bill, which has it already, is never one.",
-        ["price_book", "spot_history", "catalog"],
-        min_length=1,
-    )
-    effective_start: date | None = setting("First local day it holds; else since ever.")
-    effective_end: date | None = setting("First local day it no longer holds; else for good.")
+    percent: Decimal = Field(gt=0, lt=100)
+    """Percent off the price of the whole node, its GPUs included."""
+    provider: str | None = None
+    """Cloud, such as `aws`."""
+    instance_family: str | None = None
+    """Family of instance types, such as `p5` or `Standard_ND`: what they begin with."""
+    gpu_model: str | None = None
+    """GPU model as `gpucost prices` spells it."""
+    purchase_option: PurchaseOption | None = None
+    """How the node is bought."""
+    price_sources: list[PriceSource] = Field(default=["price_book", "spot_history", "catalog"], min_length=1)
+    """Prices it is taken off; a bill, which has it already, is never one."""
+    effective_start: date | None = None
+    """First local day it holds; else since ever."""
+    effective_end: date | None = None
+    """First local day it no longer holds; else for good."""
 
     def _conflicts(self) -> dict[str, bool]:
         start, end = self.effective_start, self.effective_end
@@ -498,25 +513,22 @@ class Discount(Section):
 class Prices(Section):
     """Where prices come from besides the catalog inside gpucost, and how a node's price is shared."""
 
-    book: Path | None = setting("Price book, a CSV file: contract prices and on-premises rates.")
-    stale_after_days: int = setting("A list price older than this is marked as stale.", 90, ge=1)
+    book: Path | None = None
+    """Price book, a CSV file: contract prices and on-premises rates."""
+    stale_after_days: Count = 90
+    """A list price older than this is marked as stale."""
     discounts: list[Discount] = []
-    fx: dict[str, Decimal] = setting(
-        "What one unit of another currency is worth in `currency`: `{ EUR = 1.08 }`.", {}
-    )
-    fx_rates: Path | None = setting(
-        "CSV file of rates by day: `date,currency,rate`; a rate holds until the next one."
-    )
-    commitment_sharing: Literal["pooled", "as_billed"] = setting(
-        "`pooled`: nodes of one account, region, instance type, operating system, tenancy, capacity type and hour "
-        "share what the bill says, because clouds assign discounts to instances by lot. `as_billed`: each keeps its own.",
-        "pooled",
-    )
-    cost_basis: Literal["node", "sku", "opencost", "scad"] = setting(
-        "`node`: a node's whole price rides on its GPUs. The others split it into GPU, CPU and memory, "
-        "and charge CPU and memory by request.",
-        "node",
-    )
+    fx: dict[str, Decimal] = {}
+    """What one unit of another currency is worth in `currency`: `{ EUR = 1.08 }`."""
+    fx_rates: Path | None = None
+    """CSV file of rates by day: `date,currency,rate`; a rate holds until the next one."""
+    commitment_sharing: Literal["pooled", "as_billed"] = "pooled"
+    """`pooled`: nodes of one account, region, instance type, operating system, tenancy, capacity type and
+    hour share what the bill says, because clouds assign discounts to instances by lot. `as_billed`:
+    each keeps its own."""
+    cost_basis: Literal["node", "sku", "opencost", "scad"] = "node"
+    """`node`: a node's whole price rides on its GPUs. The others split it into GPU, CPU and memory, and
+    charge CPU and memory by request."""
 
     _currencies = every("fx", _CURRENCY.fullmatch, "{} should be a currency such as EUR")
 
@@ -553,9 +565,12 @@ def base_url(value: str, password_goes: str) -> str:
 class BasicAuth(Section):
     """User name and password; the password is named by file, by variable, or in the keyring."""
 
-    username: str = Field(description="User name.")
-    password_file: Path | None = setting("File that holds the password.")
-    password_env: str | None = setting("Environment variable that holds the password.")
+    username: str
+    """User name."""
+    password_file: Path | None = None
+    """File that holds the password."""
+    password_env: str | None = None
+    """Environment variable that holds the password."""
 
     def _conflicts(self) -> dict[str, bool]:
         return {
@@ -567,10 +582,14 @@ class BasicAuth(Section):
 class Tls(Section):
     """Certificates for https."""
 
-    ca_file: Path | None = setting("Certificate authority to trust, PEM; else the system's.")
-    cert_file: Path | None = setting("Client certificate, PEM.")
-    key_file: Path | None = setting("Key of the client certificate, where it is not in `cert_file`.")
-    insecure_skip_verify: bool = setting("Do not check the server's certificate.", False)
+    ca_file: Path | None = None
+    """Certificate authority to trust, PEM; else the system's."""
+    cert_file: Path | None = None
+    """Client certificate, PEM."""
+    key_file: Path | None = None
+    """Key of the client certificate, where it is not in `cert_file`."""
+    insecure_skip_verify: bool = False
+    """Do not check the server's certificate."""
 
     def _conflicts(self) -> dict[str, bool]:
         return {"key_file needs cert_file beside it": bool(self.key_file and not self.cert_file)}
@@ -579,32 +598,40 @@ class Tls(Section):
 class PrometheusSource(Section):
     """One server that speaks Prometheus' HTTP API. Secrets are named (file, variable, keyring), never written here."""
 
-    url: str = setting("Base URL: what stands before `/api/v1`.", "http://127.0.0.1:9090")
-    name: str | None = setting("What the store calls this server; else its URL.")
-    cluster: str | None = setting("Cluster of series without `cluster_label`; else `default`.")
-    cluster_label: str = setting("Label that names a series' cluster.", "cluster")
-    tenant: str | None = setting("Tenant of Mimir, Cortex or Thanos, sent as `X-Scope-OrgID`.")
-    headers: dict[str, str] = setting('Further headers, such as `{ X-Team = "finops" }`.', {})
-    headers_env: dict[str, str] = setting(
-        'Headers with secret values: `{ X-Api-Key = "NAME_OF_VARIABLE" }`.', {}
-    )
-    bearer_token_file: Path | None = setting("File that holds a bearer token; read anew for each run.")
-    bearer_token_env: str | None = setting("Environment variable that holds a bearer token.")
+    url: str = "http://127.0.0.1:9090"
+    """Base URL: what stands before `/api/v1`."""
+    name: str | None = None
+    """What the store calls this server; else its URL."""
+    cluster: str | None = None
+    """Cluster of series without `cluster_label`; else `default`."""
+    cluster_label: str = "cluster"
+    """Label that names a series' cluster."""
+    tenant: str | None = None
+    """Tenant of Mimir, Cortex or Thanos, sent as `X-Scope-OrgID`."""
+    headers: dict[str, str] = {}
+    """Further headers, such as `{ X-Team = "finops" }`."""
+    headers_env: dict[str, str] = {}
+    """Headers with secret values: `{ X-Api-Key = "NAME_OF_VARIABLE" }`."""
+    bearer_token_file: Path | None = None
+    """File that holds a bearer token; read anew for each run."""
+    bearer_token_env: str | None = None
+    """Environment variable that holds a bearer token."""
     basic_auth: BasicAuth | None = None
     tls: Tls = Tls.model_construct()
-    timeout_seconds: float = setting("Longest wait for one answer.", 120.0, gt=0)
-    concurrency: int = setting("Queries that run at once.", 2, ge=1, le=16)
-    max_samples: int = setting("Samples that one query is sized for.", 2_000_000, ge=1_000)
-    max_response_mib: int = setting(
-        "Largest answer, decompressed; a larger one is asked for in parts.", 1024, ge=1
-    )
-    max_response_seconds: float = setting("Longest time for one whole answer.", 600.0, gt=0)
-    partial_response: Literal["refuse", "accept"] = setting(
-        "What becomes of an answer that the server calls partial; accepted, its hours stay marked.", "refuse"
-    )
-    late_hours: int = setting(
-        "For how long incomplete hours are asked for again, in hours.", 72, ge=0, le=24 * 60
-    )
+    timeout_seconds: PositiveFloat = 120.0
+    """Longest wait for one answer."""
+    concurrency: int = Field(default=2, ge=1, le=16)
+    """Queries that run at once."""
+    max_samples: int = Field(default=2_000_000, ge=1_000)
+    """Samples that one query is sized for."""
+    max_response_mib: Count = 1024
+    """Largest answer, decompressed; a larger one is asked for in parts."""
+    max_response_seconds: PositiveFloat = 600.0
+    """Longest time for one whole answer."""
+    partial_response: Literal["refuse", "accept"] = "refuse"
+    """What becomes of an answer that the server calls partial; accepted, its hours stay marked."""
+    late_hours: int = Field(default=72, ge=0, le=24 * 60)
+    """For how long incomplete hours are asked for again, in hours."""
 
     _base = field_validator("url")(lambda url: base_url(url, "name it under [prometheus.basic_auth]"))
     _no_secrets = every(
@@ -627,8 +654,10 @@ class PrometheusSource(Section):
 class TeamLabels(Section):
     """Labels whose value is the team; the pod's label wins over the namespace's."""
 
-    namespace: str | None = setting("Namespace label, such as `team`.")
-    pod: str | None = setting("Pod label, such as `team`.")
+    namespace: str | None = None
+    """Namespace label, such as `team`."""
+    pod: str | None = None
+    """Pod label, such as `team`."""
 
 
 class Team(Section):
@@ -636,21 +665,20 @@ class Team(Section):
     wins, of labels before namespaces, of namespaces before cost categories.
     """
 
-    name: str = Field(min_length=1, description="What reports call the team.")
-    namespaces: list[str] = setting("Namespaces, with `*` and `?`.", [])
-    clusters: list[str] = setting("Only in these clusters, with `*` and `?`; none means all.", [])
-    labels: dict[str, list[str]] = setting(
-        'Values of a label that belong to this team: `{ team = ["nlp", "vision"] }`.', {}
-    )
+    name: Text
+    """What reports call the team."""
+    namespaces: list[str] = []
+    """Namespaces, with `*` and `?`."""
+    clusters: list[str] = []
+    """Only in these clusters, with `*` and `?`; none means all."""
+    labels: dict[str, list[str]] = {}
+    """Values of a label that belong to this team: `{ team = ["nlp", "vision"] }`."""
 
-    cost_categories: dict[str, list[str]] = setting(
-        "Values of an AWS cost category, as the bill has it of the node, that belong to this team: "
-        '`{ Department = ["Research"] }`.',
-        {},
-    )
-    api: list[str] = setting(
-        "What bills of bought tokens call it, with `*` and `?`: projects, accounts, workspaces, keys.", []
-    )
+    cost_categories: dict[str, list[str]] = {}
+    """Values of an AWS cost category, as the bill has it of the node, that belong to this team: `{
+    Department = ["Research"] }`."""
+    api: list[str] = []
+    """What bills of bought tokens call it, with `*` and `?`: projects, accounts, workspaces, keys."""
 
     def _conflicts(self) -> dict[str, bool]:
         known = self.namespaces or self.labels or self.cost_categories or self.api
@@ -660,15 +688,16 @@ class Team(Section):
 class WorkloadTypeRule(Section):
     """What some workloads are for, where it is not as labels and owners tell; the first match wins."""
 
-    type: Literal["training", "inference", "development", "batch", "other"] = Field(
-        description="What they are for."
-    )
-    namespaces: list[str] = setting("Namespaces, with `*` and `?`.", [])
-    names: list[str] = setting("Names of workloads or pods, with `*` and `?`.", [])
-    kinds: list[str] = setting("Kinds of the topmost owner, such as `StatefulSet`.", [])
-    labels: dict[str, list[str]] = setting(
-        'Pod labels of which one has one of these values: `{ app = ["vllm", "triton"] }`.', {}
-    )
+    type: Literal["training", "inference", "development", "batch", "other"]
+    """What they are for."""
+    namespaces: list[str] = []
+    """Namespaces, with `*` and `?`."""
+    names: list[str] = []
+    """Names of workloads or pods, with `*` and `?`."""
+    kinds: list[str] = []
+    """Kinds of the topmost owner, such as `StatefulSet`."""
+    labels: dict[str, list[str]] = {}
+    """Pod labels of which one has one of these values: `{ app = ["vllm", "triton"] }`."""
 
     def _conflicts(self) -> dict[str, bool]:
         matches = self.namespaces or self.names or self.kinds or self.labels
@@ -678,17 +707,19 @@ class WorkloadTypeRule(Section):
 class SharedCost(Section):
     """A cost that is not GPUs and is charged to teams, in a column of its own."""
 
-    name: str = Field(min_length=1, description="What reports call it.")
-    of: Literal["storage", "network", "commitment_waste", "support", "namespaces"] = Field(
-        description="`storage`, `network`: of GPU nodes, from the bill. `commitment_waste`: commitments and reservations that "
-        "nothing used. `support`: support charges. `namespaces`: what the pods of `namespaces` cost."
-    )
-    split: Literal["proportional", "even", "owner"] = setting(
-        "By cost of GPUs, evenly over the teams that used any, or all of it to `owner`.", "proportional"
-    )
-    owner: str | None = setting('The team that pays for it, with `split = "owner"`.', min_length=1)
-    namespaces: list[str] = setting("Namespaces whose cost goes to others, with `*` and `?`.", [])
-    provider: str | None = setting("Only bills of this provider, such as `aws`.")
+    name: Text
+    """What reports call it."""
+    of: Literal["storage", "network", "commitment_waste", "support", "namespaces"]
+    """`storage`, `network`: of GPU nodes, from the bill. `commitment_waste`: commitments and reservations
+    that nothing used. `support`: support charges. `namespaces`: what the pods of `namespaces` cost."""
+    split: Literal["proportional", "even", "owner"] = "proportional"
+    """By cost of GPUs, evenly over the teams that used any, or all of it to `owner`."""
+    owner: OptionalText = None
+    """The team that pays for it, with `split = "owner"`."""
+    namespaces: list[str] = []
+    """Namespaces whose cost goes to others, with `*` and `?`."""
+    provider: str | None = None
+    """Only bills of this provider, such as `aws`."""
 
     def _conflicts(self) -> dict[str, bool]:
         by_owner, of_namespaces = self.split == "owner", self.of == "namespaces"
@@ -704,69 +735,64 @@ class SharedCost(Section):
 class Idle(Section):
     """When a held GPU counts as idle."""
 
-    threshold_percent: float = setting("A measured GPU under this activity is idle.", 5.0, ge=0, le=100)
-    min_measured: float = setting(
-        "Under this measured share of allocated GPU-hours, the efficiency target is unknown.", 0.8, ge=0, le=1
-    )
+    threshold_percent: float = Field(default=5.0, ge=0, le=100)
+    """A measured GPU under this activity is idle."""
+    min_measured: float = Field(default=0.8, ge=0, le=1)
+    """Under this measured share of allocated GPU-hours, the efficiency target is unknown."""
 
 
 class Activity(Section):
     """What measures a GPU's activity."""
 
-    device_metric: str = setting(
-        "Metric of whole devices; those that measure the same in other versions and of other vendors count, too.",
-        "DCGM_FI_DEV_GPU_UTIL",
-    )
-    device_scale: float | None = setting("Factor that makes it a percentage; default: by its values.", gt=0)
-    mig_metric: str = setting("Metric of MIG instances.", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
-    mig_scale: float | None = setting("Factor that makes it a percentage; default: by its values.", gt=0)
-    memory: bool = setting(
-        "Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many samples again as of activity.", False
-    )
+    device_metric: str = "DCGM_FI_DEV_GPU_UTIL"
+    """Metric of whole devices; those that measure the same in other versions and of other vendors count,
+    too."""
+    device_scale: float | None = Field(default=None, gt=0)
+    """Factor that makes it a percentage; default: by its values."""
+    mig_metric: str = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+    """Metric of MIG instances."""
+    mig_scale: float | None = Field(default=None, gt=0)
+    """Factor that makes it a percentage; default: by its values."""
+    memory: bool = False
+    """Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many samples again as of activity."""
 
 
 class Mig(Section):
     """How MIG slices share a GPU."""
 
-    share: Literal["compute", "max_compute_memory"] = setting(
-        "What a slice is of its GPU: its share of compute slices, or the larger of its compute and memory shares.",
-        "compute",
-    )
+    share: Literal["compute", "max_compute_memory"] = "compute"
+    """What a slice is of its GPU: its share of compute slices, or the larger of its compute and memory
+    shares."""
 
 
 class Hami(Section):
     """How HAMi shares GPUs."""
 
-    default_mem: int | None = setting(
-        "MiB of a virtual GPU that names no memory, as HAMi's `scheduler.defaultMem` says; else the whole GPU.",
-        gt=0,
-    )
-    memory_scaling: float = setting(
-        "HAMi's `deviceMemoryScaling`: how often it hands out the memory of a GPU.", 1.0, gt=0
-    )
+    default_mem: int | None = Field(default=None, gt=0)
+    """MiB of a virtual GPU that names no memory, as HAMi's `scheduler.defaultMem` says; else the whole
+    GPU."""
+    memory_scaling: PositiveFloat = 1.0
+    """HAMi's `deviceMemoryScaling`: how often it hands out the memory of a GPU."""
 
 
 class Targets(Section):
     """What the report measures teams against."""
 
-    efficiency: Decimal = setting("Least active share of measured GPU-hours.", Decimal("0.80"), ge=0, le=1)
-    spot_ratio: Decimal = setting("Least spot share of allocated GPU-hours.", Decimal("0.70"), ge=0, le=1)
+    efficiency: Ratio = Decimal("0.80")
+    """Least active share of measured GPU-hours."""
+    spot_ratio: Ratio = Decimal("0.70")
+    """Least spot share of allocated GPU-hours."""
 
 
 class WasteSettings(Section):
     """What counts as which kind of waste (docs/waste.md)."""
 
-    target_utilization: float = setting(
-        "How busy the replicas of a serving workload may be at its peak.", 0.7, gt=0, le=1
-    )
-    forgotten_after: str = setting(
-        "Idle for longer, until its end, and a notebook is forgotten.", "24h", pattern=r"^[1-9]\d{0,3}[hdw]$"
-    )
-    empty_after: str = setting(
-        "A node that nobody holds for this long is empty, not between jobs.",
-        "1h",
-        pattern=r"^[1-9]\d{0,3}[hdw]$",
-    )
+    target_utilization: float = Field(default=0.7, gt=0, le=1)
+    """How busy the replicas of a serving workload may be at its peak."""
+    forgotten_after: Duration = "24h"
+    """Idle for longer, until its end, and a notebook is forgotten."""
+    empty_after: Duration = "1h"
+    """A node that nobody holds for this long is empty, not between jobs."""
 
     @property
     def forgotten_after_ms(self) -> int:
@@ -782,19 +808,16 @@ class WasteSettings(Section):
 class FindingsSettings(Section):
     """What is worth saying (docs/findings.md)."""
 
-    minimum_per_month: Decimal = setting(
-        "Money a month under which a saving is left out of `gpucost findings`.", Decimal(50), ge=0
-    )
+    minimum_per_month: Decimal = Field(default=Decimal(50), ge=0)
+    """Money a month under which a saving is left out of `gpucost findings`."""
 
 
 class SpotSettings(Section):
     """What `gpucost whatif spot` cannot see."""
 
-    interruptible: list[str] = setting(
-        "Workloads that go on after an interruption: training that writes checkpoints, serving with replicas to spare. "
-        "Globs of `Kind/name`, or of the name.",
-        [],
-    )
+    interruptible: list[str] = []
+    """Workloads that go on after an interruption: training that writes checkpoints, serving with replicas
+    to spare. Globs of `Kind/name`, or of the name."""
 
 
 def _span_ms(span: str) -> int:
@@ -809,46 +832,35 @@ DEFAULT_PROMPT_WEIGHT = 0.25
 class UnitSettings(Section):
     """A metric that counts units of work, and what its labels mean."""
 
-    name: str = Field(
-        min_length=1, description="What it is called; the name of a ready-made one replaces that."
-    )
-    unit: str = Field(
-        pattern="^[a-z][a-z0-9_]*$",
-        description="What is counted: `epoch`, `request`, `batch_item`, `prompt_token`, `cached_token` (of these), "
-        "`generation_token`, `prefill_second`, `decode_second`, or your own word.",
-    )
-    metric: str | None = setting("Name of the metric.", pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
-    query: str | None = setting("PromQL instead of a metric, evaluated once a minute.", min_length=1)
-    kind: Literal["counter", "gauge"] = setting(
-        "`counter` rises, and falls to 0 at a restart. `gauge` is a level: the current epoch.", "counter"
-    )
-    marks: Literal["begin", "end"] | None = setting(
-        "An epoch's number: `end`, so many are done (default of counters); `begin`, it has begun (of gauges)."
-    )
-    resumes: bool = setting(
-        "A restarted process counts epochs from 0 although it goes on from a checkpoint.", False
-    )
-    workload_label: str | None = setting(
-        "Label that names the workload, as `Kind/name` or a name; else the labels of the pod do."
-    )
-    model_label: Names = setting(
-        "Label that names the model that serves; of several the first that is there.", []
-    )
-    tenant_label: Names = setting(
-        "Label that names whom work was done for; of several the first that is there.", []
-    )
-    prompt_weight: float | None = setting(
-        f"What a prompt token costs of what a generated one does. Default: {DEFAULT_PROMPT_WEIGHT:g}.",
-        ge=0,
-        le=100,
-    )
-    run_label: str | None = setting("Label that tells runs of one workload apart.")
-    match: dict[str, list[str]] = setting(
-        'Only series with one of these values of a label: `{ job = ["trainer"] }`.', {}
-    )
-    failure: dict[str, list[str]] = setting(
-        'Values of a label that say that the work came to nothing: `{ status = ["error"] }`.', {}
-    )
+    name: Text
+    """What it is called; the name of a ready-made one replaces that."""
+    unit: str = Field(pattern="^[a-z][a-z0-9_]*$")
+    """What is counted: `epoch`, `request`, `batch_item`, `prompt_token`, `cached_token` (of these),
+    `generation_token`, `prefill_second`, `decode_second`, or your own word."""
+    metric: str | None = Field(default=None, pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
+    """Name of the metric."""
+    query: OptionalText = None
+    """PromQL instead of a metric, evaluated once a minute."""
+    kind: Literal["counter", "gauge"] = "counter"
+    """`counter` rises, and falls to 0 at a restart. `gauge` is a level: the current epoch."""
+    marks: Literal["begin", "end"] | None = None
+    """An epoch's number: `end`, so many are done (default of counters); `begin`, it has begun (of gauges)."""
+    resumes: bool = False
+    """A restarted process counts epochs from 0 although it goes on from a checkpoint."""
+    workload_label: str | None = None
+    """Label that names the workload, as `Kind/name` or a name; else the labels of the pod do."""
+    model_label: Names = []
+    """Label that names the model that serves; of several the first that is there."""
+    tenant_label: Names = []
+    """Label that names whom work was done for; of several the first that is there."""
+    prompt_weight: float | None = Field(default=None, ge=0, le=100)
+    """What a prompt token costs of what a generated one does. Default: 0.25."""
+    run_label: str | None = None
+    """Label that tells runs of one workload apart."""
+    match: dict[str, list[str]] = {}
+    """Only series with one of these values of a label: `{ job = ["trainer"] }`."""
+    failure: dict[str, list[str]] = {}
+    """Values of a label that say that the work came to nothing: `{ status = ["error"] }`."""
 
     _not_of_logs = every(
         "name",
@@ -872,12 +884,10 @@ class UnitSettings(Section):
 class Serving(Section):
     """Models whose prompts are computed by one workload and whose answers are generated by another."""
 
-    prefill: list[str] = setting(
-        "Globs of workloads that compute prompts, `Kind/name` or names: `*-prefill`.", []
-    )
-    decode: list[str] = setting(
-        "Globs of those that generate. Both of one model and namespace are one in `unit tokens`.", []
-    )
+    prefill: list[str] = []
+    """Globs of workloads that compute prompts, `Kind/name` or names: `*-prefill`."""
+    decode: list[str] = []
+    """Globs of those that generate. Both of one model and namespace are one in `unit tokens`."""
 
     def _conflicts(self) -> dict[str, bool]:
         return {"prefill and decode belong together": bool(self.prefill) != bool(self.decode)}
@@ -889,35 +899,38 @@ _MLFLOW_LOGIN = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
 class Mlflow(Section):
     """An MLflow tracking server. MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD, are sent to it."""
 
-    url: str | None = setting("Base URL of the server: what stands before `/api/2.0`.")
-    name: str | None = setting("What the store calls this server; else its URL.")
-    experiments: list[str] = setting("Names of experiments, with `*` and `?`; none means all.", [])
-    epoch_metric: str = setting("Metric whose value is the number of the epoch.", "epoch")
-    step_metric: str | None = setting(
-        "Metric whose step is the number of the epoch, for runs without `epoch_metric`."
-    )
-    marks: Literal["begin", "end"] = setting(
-        "`end`: a number is logged when the epoch is done; `begin`: when it begins.", "end"
-    )
-    cluster_tags: list[str] = setting("Tags that name the cluster.", ["gpucost.cluster", "k8s.cluster.name"])
-    namespace_tags: list[str] = setting(
-        "Tags that name the namespace; the first that is there is taken.",
-        ["gpucost.namespace", "kubernetes.namespace", "k8s.namespace.name", "namespace"],
-    )
-    pod_tags: list[str] = setting(
-        "Tags that name the pod; several with commas.",
-        ["gpucost.pod", "kubernetes.pod", "k8s.pod.name", "pod"],
-    )
-    workload_tags: list[str] = setting(
-        "Tags that name the workload, as `Kind/name` or a name; they win over the pod's.",
-        ["gpucost.workload", "kubernetes.job", "k8s.job.name", "job"],
-    )
-    token_file: Path | None = setting("File with a bearer token, in place of MLFLOW_TRACKING_TOKEN.")
-    token_env: str | None = setting(
-        "Environment variable with a bearer token, in place of MLFLOW_TRACKING_TOKEN."
-    )
+    url: str | None = None
+    """Base URL of the server: what stands before `/api/2.0`."""
+    name: str | None = None
+    """What the store calls this server; else its URL."""
+    experiments: list[str] = []
+    """Names of experiments, with `*` and `?`; none means all."""
+    epoch_metric: str = "epoch"
+    """Metric whose value is the number of the epoch."""
+    step_metric: str | None = None
+    """Metric whose step is the number of the epoch, for runs without `epoch_metric`."""
+    marks: Literal["begin", "end"] = "end"
+    """`end`: a number is logged when the epoch is done; `begin`: when it begins."""
+    cluster_tags: list[str] = ["gpucost.cluster", "k8s.cluster.name"]
+    """Tags that name the cluster."""
+    namespace_tags: list[str] = [
+        "gpucost.namespace",
+        "kubernetes.namespace",
+        "k8s.namespace.name",
+        "namespace",
+    ]
+    """Tags that name the namespace; the first that is there is taken."""
+    pod_tags: list[str] = ["gpucost.pod", "kubernetes.pod", "k8s.pod.name", "pod"]
+    """Tags that name the pod; several with commas."""
+    workload_tags: list[str] = ["gpucost.workload", "kubernetes.job", "k8s.job.name", "job"]
+    """Tags that name the workload, as `Kind/name` or a name; they win over the pod's."""
+    token_file: Path | None = None
+    """File with a bearer token, in place of MLFLOW_TRACKING_TOKEN."""
+    token_env: str | None = None
+    """Environment variable with a bearer token, in place of MLFLOW_TRACKING_TOKEN."""
     tls: Tls = Tls.model_construct()
-    timeout_seconds: float = setting("Longest wait for one answer.", 60.0, gt=0)
+    timeout_seconds: PositiveFloat = 60.0
+    """Longest wait for one answer."""
 
     _base = field_validator("url")(lambda url: None if url is None else base_url(url, _MLFLOW_LOGIN))
 
@@ -930,47 +943,41 @@ class Mlflow(Section):
 class Slurm(Section):
     """A Slurm cluster that `gpucost collect slurm` asks, by its commands or through slurmrestd; files need none of it."""
 
-    sacct: str | None = setting(
-        "How sacct is called: `sacct`, `ssh login sacct`, `ssh login /opt/slurm/bin/sacct`."
-    )
-    slurmrestd: str | None = setting(
-        "Base URL of slurmrestd, asked in place of the commands. SLURM_JWT is its token."
-    )
-    api_version: str | None = setting(
-        "Of slurmrestd, such as `v0.0.40`; else the newest that it has.", None, pattern=r"^v\d+\.\d+\.\d+$"
-    )
-    user: str | None = setting("Whose token it is; else SLURM_USER_NAME, or who runs gpucost.")
-    token_file: Path | None = setting("File with the token, in place of SLURM_JWT.")
-    token_env: str | None = setting("Environment variable with the token, in place of SLURM_JWT.")
-    cluster: str | None = setting("What the cluster is called where its answers do not say.")
-    charge_reservations: bool = setting(
-        "Idle time of a reservation is charged to its accounts, evenly; else nobody pays for it, and reports show it.",
-        False,
-    )
-    in_kubernetes: list[str] = setting(
-        "Globs of Slurm's nodes that are the pod, or the node, of Kubernetes of their name, where metrics do not prove it.",
-        [],
-    )
-    late_days: int = setting(
-        "So many days are asked again with each collection: accounting is corrected late.", 7, ge=0, le=400
-    )
+    sacct: str | None = None
+    """How sacct is called: `sacct`, `ssh login sacct`, `ssh login /opt/slurm/bin/sacct`."""
+    slurmrestd: str | None = None
+    """Base URL of slurmrestd, asked in place of the commands. SLURM_JWT is its token."""
+    api_version: str | None = Field(default=None, pattern=r"^v\d+\.\d+\.\d+$")
+    """Of slurmrestd, such as `v0.0.40`; else the newest that it has."""
+    user: str | None = None
+    """Whose token it is; else SLURM_USER_NAME, or who runs gpucost."""
+    token_file: Path | None = None
+    """File with the token, in place of SLURM_JWT."""
+    token_env: str | None = None
+    """Environment variable with the token, in place of SLURM_JWT."""
+    cluster: str | None = None
+    """What the cluster is called where its answers do not say."""
+    charge_reservations: bool = False
+    """Idle time of a reservation is charged to its accounts, evenly; else nobody pays for it, and reports
+    show it."""
+    in_kubernetes: list[str] = []
+    """Globs of Slurm's nodes that are the pod, or the node, of Kubernetes of their name, where metrics do
+    not prove it."""
+    late_days: int = Field(default=7, ge=0, le=400)
+    """So many days are asked again with each collection: accounting is corrected late."""
     tls: Tls = Tls.model_construct()
 
 
 class StoreSettings(Section):
     """The store. `store = "FILE"` is short for its `path`."""
 
-    path: Path = setting("A DuckDB file.", Path(STORE_NAME))
-    mode: str = setting(
-        "Who may read and write the store and bundles of chargeback, as `chmod` takes it; less what the umask takes away.",
-        "0600",
-        pattern=r"^0?6[046][04]$",
-    )
-    raw_retention_days: int | None = setting(
-        "After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md).",
-        None,
-        ge=1,
-    )
+    path: Path = Path(STORE_NAME)
+    """A DuckDB file."""
+    mode: str = Field(default="0600", pattern=r"^0?6[046][04]$")
+    """Who may read and write the store and bundles of chargeback, as `chmod` takes it; less what the umask
+    takes away."""
+    raw_retention_days: int | None = Field(default=None, ge=1)
+    """After so many days `gpucost store compact` drops samples that no figure needs (docs/store.md)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -981,27 +988,23 @@ class StoreSettings(Section):
 class LakeSettings(Section):
     """Raw data and figures as Parquet files in a folder or a bucket (docs/lake.md)."""
 
-    url: str | None = setting("The lake of `gpucost lake` commands that name none.")
-    writer: str | None = setting(
-        "Name of this store as a writer of the lake. Default: this machine and the store's path."
-    )
+    url: str | None = None
+    """The lake of `gpucost lake` commands that name none."""
+    writer: str | None = None
+    """Name of this store as a writer of the lake. Default: this machine and the store's path."""
 
 
 class EngineSettings(Section):
     """Where a lake is attributed: in this process, or on a Spark cluster."""
 
-    name: Literal["local", "spark"] = setting("`local` or `spark`; `--engine` goes before it.", "local")
-    memory: str = setting(
-        "Memory of DuckDB in each task; what needs more is spilled to disk.",
-        "900MB",
-        pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$",
-    )
-    spark_master: str | None = setting(
-        "Where Spark runs, `spark://host:7077`; else as Spark itself is set up."
-    )
-    spark_options: dict[str, str] = setting(
-        "Further settings of the Spark session, such as `spark.executor.memory`.", {}
-    )
+    name: Literal["local", "spark"] = "local"
+    """`local` or `spark`; `--engine` goes before it."""
+    memory: str = Field(default="900MB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$")
+    """Memory of DuckDB in each task; what needs more is spilled to disk."""
+    spark_master: str | None = None
+    """Where Spark runs, `spark://host:7077`; else as Spark itself is set up."""
+    spark_options: dict[str, str] = {}
+    """Further settings of the Spark session, such as `spark.executor.memory`."""
 
 
 _Named = PrometheusSource | SharedCost | Budget | UnitSettings | ClusterHours
@@ -1010,9 +1013,11 @@ _Named = PrometheusSource | SharedCost | Budget | UnitSettings | ClusterHours
 class Config(Section):
     """Everything a run depends on besides the store."""
 
-    store_settings: StoreSettings = Field(StoreSettings.model_construct(), alias="store")
-    timezone: str = setting("Where days and months begin: an IANA name such as `Europe/Berlin`.", "UTC")
-    currency: str = setting("Currency of prices and reports, ISO 4217.", "USD", pattern=r"^[A-Z]{3}$")
+    store_settings: StoreSettings = Field(default=StoreSettings.model_construct(), alias="store")
+    timezone: str = "UTC"
+    """Where days and months begin: an IANA name such as `Europe/Berlin`."""
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
+    """Currency of prices and reports, ISO 4217."""
     prometheus: list[PrometheusSource] = [PrometheusSource.model_construct()]
     coverage: CoverageSettings = CoverageSettings.model_construct()
     clusters: list[ClusterHours] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
-from gpucost.collect.base import month_start_ms
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.collect.prometheus.collector import thresholds
@@ -14,7 +14,7 @@ from gpucost.collect.slurm.sacct import SacctFormat
 from gpucost.config.load import load_config
 from gpucost.demo import fixture
 from gpucost.errors import UsageError
-from gpucost.periods import Period, from_ms, iso
+from gpucost.periods import Period, iso, previous_month
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
@@ -125,9 +125,8 @@ def prepare(folder: Path) -> None:
 
 def last_months(now: datetime) -> tuple[Period, Period]:
     """The last two calendar months (UTC) that are over at `now`."""
-    end = from_ms(month_start_ms(now, None))
-    start = (end - timedelta(days=1)).replace(day=1)
-    return Period((start - timedelta(days=1)).replace(day=1), start), Period(start, end)
+    last = previous_month(now, ZoneInfo("UTC"))
+    return previous_month(last.start, ZoneInfo("UTC")), last
 
 
 def build(folder: Path, billed: Period, estimated: Period, progress: Callable[[str], None]) -> Config:

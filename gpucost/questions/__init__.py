@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from gpucost.render.view import Answer
 
@@ -19,8 +19,8 @@ class Question(NamedTuple):
     """A question: the words of its command, the module with its function, and its line in the help of the program.
 
     The function is called as the words are, with `_` between them. It takes a Request and options, and returns the answer.
-    `answer` is the class of its JSON, of this package if none is named. `reads_files`: it can read other files than the store.
-    `is_scenario`: its answers can be kept, and compared later.
+    `answer` is the class of its JSON, of this package if none is named. `topic` is its heading in the help if the table of
+    commands does not have it. `reads_files`: it can read other files than the store.
     """
 
     words: str
@@ -33,12 +33,16 @@ class Question(NamedTuple):
     takes_store: bool = True
     reads_files: bool = False
     contract: str = ""
-    is_scenario: bool = False
 
     @property
     def schema(self) -> str:
         """The name of its JSON contract: gpucost.NAME/1."""
         return self.contract or self.words.replace(" ", ".")
+
+    @property
+    def is_scenario(self) -> bool:
+        """Whether its answers can be kept, and compared later."""
+        return self.contract == "whatif"
 
     @property
     def function(self) -> Callable[..., Answer]:
@@ -48,22 +52,25 @@ class Question(NamedTuple):
         )
         return function
 
-    def arguments(self, values: Mapping[str, Any], **request: Any) -> dict[str, Any]:
-        """What to call its function with, from options by their keys and fields of the Request. Raises UsageError."""
-        from gpucost.options import arguments
 
-        function = self.function
-        return arguments(function, values, request=request)
+def _what_if(name: str, module: str, summary: str, *, reads_files: bool = False) -> Question:
+    return Question(
+        f"whatif {name}",
+        f"whatif.{module}",
+        summary,
+        "whatif.view:WhatIfAnswer",
+        contract="whatif",
+        reads_files=reads_files,
+    )
 
 
-_WHAT_IF = "whatif.view:WhatIfAnswer"
 _QUESTIONS = (
     Question("report", "report", "What GPUs cost, who used them, and how much sat idle.", "gpucost.render.view:ReportView",
-             "See", REPORT_FORMATS, takes_lake=True),
+             formats=REPORT_FORMATS, takes_lake=True),
     Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "findings.kinds:WasteAnswer",
-             "See", takes_lake=True),
-    Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues", "See"),
-    Question("findings", "findings", "What to do about waste, dearest first.", "findings.kinds:FindingsAnswer", "Decide",
+             takes_lake=True),
+    Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues"),
+    Question("findings", "findings", "What to do about waste, dearest first.", "findings.kinds:FindingsAnswer",
              takes_lake=True),
     Question("unit epoch", "units", "Each epoch of a training run: cost, trend, losses, what is still to come.",
              "units.work:Epochs"),
@@ -86,38 +93,29 @@ _QUESTIONS = (
              "gpucost.price.history:PriceHistory"),
     Question("prices tokens", "prices.tokens", "What a million tokens costs, of which model at whom.",
              "gpucost.price.tokens:TokenPricesAnswer", takes_store=False),
-    Question("quote", "quote", "What so many GPUs cost for so long, bought each way.", "gpucost.price.quote:Quote", "Decide"),
+    Question("quote", "quote", "What so many GPUs cost for so long, bought each way.", "gpucost.price.quote:Quote"),
     Question("budget check", "budget", "Hold the month against them; exit with 3 where one is missed.",
              "budget.states:BudgetAnswer", contract="budget"),
     Question("forecast", "budget.forecast", "What the month will come to, and within which range.",
-             "budget.forecast:ForecastAnswer", "Decide"),
+             "budget.forecast:ForecastAnswer"),
     Question("anomalies", "budget.anomalies", "Days that broke their own pattern, and what did it.",
-             "budget.patterns:AnomaliesAnswer", "Check"),
+             "budget.patterns:AnomaliesAnswer"),
     Question("policy check", "policy", "Hold the fleet against them; exit with 3 where one is broken.",
              "policy.rules:PolicyAnswer", contract="policy"),
     Question("reconcile", "reconcile", "Where each billed dollar of a month went.",
-             "reconcile.statement:Reconciliation", "Check"),
-    Question("diff", "diff", "What changed between two periods, and why.", "diff.parts:Diff", "See"),
-    Question("whatif spot", "whatif.spot", "Move on-demand usage to spot, interruptions counted.", _WHAT_IF,
-             contract="whatif", is_scenario=True),
-    Question("whatif schedule", "whatif.schedule", "Release idle GPUs, remove empty nodes, keep office hours.", _WHAT_IF,
-             contract="whatif", is_scenario=True),
-    Question("whatif share", "whatif.share", "Let pods share GPUs: time slicing, MPS or MIG.", _WHAT_IF,
-             contract="whatif", is_scenario=True),
-    Question("whatif rightsize", "whatif.rightsize", "Fewer GPUs for the same work, a slice of one, or others.", _WHAT_IF,
-             contract="whatif", is_scenario=True),
-    Question("whatif plan", "whatif.plan", "Several changes together, none counted twice.", _WHAT_IF,
-             contract="whatif", is_scenario=True, reads_files=True),
+             "reconcile.statement:Reconciliation"),
+    Question("diff", "diff", "What changed between two periods, and why.", "diff.parts:Diff"),
+    _what_if("spot", "spot", "Move on-demand usage to spot, interruptions counted."),
+    _what_if("schedule", "schedule", "Release idle GPUs, remove empty nodes, keep office hours."),
+    _what_if("share", "share", "Let pods share GPUs: time slicing, MPS or MIG."),
+    _what_if("rightsize", "rightsize", "Fewer GPUs for the same work, a slice of one, or others."),
+    _what_if("plan", "plan", "Several changes together, none counted twice.", reads_files=True),
     Question("whatif compare", "whatif.compare", "Two saved answers side by side.",
              "whatif.view:ComparedAnswer", contract="whatif-compare", reads_files=True),
-    Question("whatif reserve", "whatif.commitments", "Commit: how many instances, for how long, paid how.", _WHAT_IF,
-             contract="whatif", is_scenario=True),
-    Question("whatif buy", "whatif.commitments", "Own nodes beside the cloud: whether they pay, and from when on.", _WHAT_IF,
-             contract="whatif", is_scenario=True),
-    Question("whatif move", "whatif.move", "Run work elsewhere, or keep its data near: waiting, transfer and price.", _WHAT_IF,
-             contract="whatif", is_scenario=True),
-    Question("whatif tokens", "whatif.tokens", "A model's tokens from own GPUs, or bought.", _WHAT_IF,
-             contract="whatif", is_scenario=True),
+    _what_if("reserve", "commitments", "Commit: how many instances, for how long, paid how."),
+    _what_if("buy", "commitments", "Own nodes beside the cloud: whether they pay, and from when on."),
+    _what_if("move", "move", "Run work elsewhere, or keep its data near: waiting, transfer and price."),
+    _what_if("tokens", "tokens", "A model's tokens from own GPUs, or bought."),
 )  # fmt: skip
 QUESTIONS = {question.words: question for question in _QUESTIONS}
 #: The classes of all JSON answers that have a schema, by its name.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,9 +51,9 @@ DIMENSION_NAMES = (
 class Client:
     """Takes what a question reports besides its answer. This one keeps the notes and shows no progress."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self.notes: list[str] = []
-        self.quiet = False
+        self.quiet, self.verbose = quiet, verbose
 
     def note(self, text: str) -> None:
         """Report something besides the answer, without secrets."""
@@ -104,7 +104,7 @@ class Request:
         from gpucost.lake.reading import open_store
 
         folder = _ended.enter_context(disk.temporary())
-        period = self.named_period[0] if self.named_period else None
+        period = self.given_period
         with self.status() as tell:
             store, notes = open_store(
                 self.configured, url, folder, period, samples=self.with_samples, tell=tell
@@ -146,17 +146,20 @@ class Request:
         """Report something besides the answer."""
         self.client.note(text)
 
-    @contextmanager
-    def status(self) -> Iterator[Callable[[str], None]]:
+    def status(self) -> AbstractContextManager[Callable[[str], None]]:
         """Yield what to call with what is being done."""
-        with self.client.status() as tell:
-            yield tell
+        return self.client.status()
 
     @functools.cached_property
     def named_period(self) -> tuple[Period, str] | None:
         """The period that the options name, and its name for people; None if they name none."""
         names = {name: getattr(self, name, None) for name in ("month", "start", "end", "last")}
         return parse_period(self.tz, self.now, **names)
+
+    @property
+    def given_period(self) -> Period | None:
+        """The period that the options name; None if they name none."""
+        return self.named_period[0] if self.named_period else None
 
     @functools.cached_property
     def chosen(self) -> tuple[Period, str, str | None]:

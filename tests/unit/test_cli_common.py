@@ -249,7 +249,7 @@ def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text(
         "import typer\nfrom gpucost.cli.command import handle_errors\n"
-        "@handle_errors\ndef many() -> None:\n    for i in range(100_000): print(i)\n"
+        "@handle_errors()\ndef many() -> None:\n    for i in range(100_000): print(i)\n"
         "typer.run(many)\n"
     )
     with subprocess.Popen(

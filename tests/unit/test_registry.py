@@ -81,7 +81,7 @@ def test_a_line_of_the_registry_is_a_command_a_method_a_tool_and_a_schema() -> N
     printed = json.loads(CliRunner().invoke(app, ["--kind", "hot", "--top", "1", "--format", "json"]).stdout)
     assert printed == {"schema": "gpucost.menu/1", "dishes": [{"name": "hot soup", "cost": 3.0}]}
     assert "How many dishes to list." in CliRunner().invoke(app, ["--help"]).stdout
-    assert "menu" in program._rows("", {}) and "menu" in program._topics()["See"]
+    assert "menu" in program.command_rows()[""] and "menu" in program._topics()["See"]
 
     answer = Gpucost().menu(kind="hot", top=1)
     assert json.loads(answer.json()) == printed

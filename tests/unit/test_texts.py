@@ -239,13 +239,11 @@ def test_logs_and_tracebacks_show_hidden_characters() -> None:
     done = run(f"""
 import logging, typer
 from gpucost.cli.command import handle_errors
-@handle_errors
-def command(verbose):
-    logging.getLogger("urllib3").warning("%s", {HOSTILE!r})
-    logging.getLogger("urllib3").error("failed", exc_info=ValueError({HOSTILE!r}))
-    raise ValueError({HOSTILE!r})
 try:
-    command(verbose=True)
+    with handle_errors(verbose=True):
+        logging.getLogger("urllib3").warning("%s", {HOSTILE!r})
+        logging.getLogger("urllib3").error("failed", exc_info=ValueError({HOSTILE!r}))
+        raise ValueError({HOSTILE!r})
 except typer.Exit:
     pass
 """)

@@ -43,7 +43,7 @@ def prices_history(
       gpucost prices history p5.48xlarge --region us-east-1 --from 2026-10-01
       gpucost prices history p3.2xlarge --zone us-east-1c --format json
     """
-    period = request.named_period[0] if request.named_period else None
+    period = request.given_period
     which = {"instance_type": instance, "zone": zone, "region": region, "product": product}
     days = request.settings.prices.stale_after_days
     with request.store.read() as con:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -13,7 +13,7 @@ from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option, PeriodOptions, Selection, flag_of, options_in
-from gpucost.periods import Period, month_period, name_of
+from gpucost.periods import Period, name_of, previous_month
 from gpucost.questions.request import Request
 from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
@@ -53,7 +53,7 @@ class PlanRequest(PeriodOptions, Request):
 
     @functools.cached_property
     def chosen(self) -> tuple[Period, str, str | None]:
-        last_month = month_period(self.today.replace(day=1) - timedelta(days=1), self.tz)
+        last_month = previous_month(self.now, self.tz)
         return *(self.named_period or (last_month, name_of(last_month, self.tz))), None
 
     @property
