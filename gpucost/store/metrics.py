@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     import duckdb
     from numpy.typing import NDArray
+
+    from gpucost.store.sqlfiles import Columns
 
 # A metric of our own: label `family` ('nodes', 'pods', 'requests', 'phases') has samples of objects that are not collected.
 FAMILY_SAMPLES = "kube_family_samples"
@@ -38,7 +41,7 @@ class Samples(NamedTuple):
     left_out: NDArray[np.int32]
 
 
-def _begins(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+def begins(*columns: NDArray[Any]) -> NDArray[np.bool_]:
     """Where something new begins: the first element, and each that differs in any column from the one before."""
     begins = np.zeros(len(columns[0]), dtype=np.bool_)
     begins[:1] = True
@@ -54,7 +57,7 @@ def ordered(parts: Sequence[Samples]) -> Samples:
         if len(parts) == 1
         else Samples(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     )
-    new = _begins(joined.series_id)
+    new = begins(joined.series_id)
     starts = np.flatnonzero(new)
     in_order = bool((new[1:] | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
     if in_order and len(np.unique(joined.series_id[starts])) == len(starts):
@@ -62,7 +65,7 @@ def ordered(parts: Sequence[Samples]) -> Samples:
     order = np.lexsort(
         (joined.ts_ms, joined.series_id)
     )  # stable: of equal moments the last part's comes last
-    order = order[np.append(_begins(joined.series_id[order], joined.ts_ms[order])[1:], True)]
+    order = order[np.append(begins(joined.series_id[order], joined.ts_ms[order])[1:], True)]
     return Samples._make(column[order] if len(column) else column for column in joined)
 
 
@@ -82,18 +85,17 @@ def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_m
         return 0
     samples = ordered(parts)
     hours = {"from_hour": from_ms // MS_PER_HOUR, "to_hour": (to_ms - 1) // MS_PER_HOUR}
-    window, offsets = build(samples)
-    with sqlfiles.frames(con, window_blocks=window, window_offsets=offsets):
+    with sqlfiles.frames(con, window_blocks=build(samples)):
         sqlfiles.run(con, "blocks_incoming", hours)
         con.execute(_BLOCKS_REPLACE)
     return len(samples.ts_ms)
 
 
-def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    """Columns of blocks, one element per (series, hour), ordered so; and the offsets of those without a constant step."""
+def build(samples: Samples) -> Columns:
+    """Columns of blocks, one element per (series, hour), ordered so; offsets only of those without a constant step."""
     series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
-    new = _begins(series_id, hour)
+    new = begins(series_id, hour)
     starts = np.flatnonzero(new)
     ends = np.append(starts[1:], len(ts_ms))
     counts = ends - starts
@@ -112,9 +114,10 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
     gaps[irregular_blocks] = medians
     offset = (ts_ms - hour * MS_PER_HOUR).astype(np.int32)
     order = np.lexsort((hour[starts], series_id[starts]))
-    bounds = list(zip(starts[order].tolist(), ends[order].tolist(), strict=True))
     first, last = starts[order], ends[order] - 1
-    window: dict[str, NDArray[Any]] = {
+    bounds = list(map(slice, starts[order].tolist(), ends[order].tolist()))
+    offsets = [offset[:0] if even else offset[place] for place, even in zip(bounds, constant[order], strict=True)]
+    return {
         "series_id": series_id[first],
         "hour": hour[first].astype(np.int32),
         "samples": counts[order].astype(np.int32),
@@ -126,21 +129,9 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
         "gap_ms": gaps[order].astype(np.int32),
         "step_ms": np.where(constant, shortest, NONE)[order].astype(np.int32),
         "last_value": values[last],
-        "vals": sqlfiles.objects([values[start:end] for start, end in bounds]),
+        "vals": [values[place] for place in bounds],
+        "offsets_ms": offsets,
     }
-    uneven = np.flatnonzero(~constant[order])
-    offsets: dict[str, NDArray[Any]] = {
-        "series_id": window["series_id"][uneven],
-        "hour": window["hour"][uneven],
-        "offsets_ms": sqlfiles.objects([offset[slice(*bounds[position])] for position in uneven.tolist()]),
-    }
-    if not len(uneven):  # DuckDB reads a column's type from its first element, so there is always one
-        offsets = {
-            "series_id": np.array([NONE]),
-            "hour": np.zeros(1),
-            "offsets_ms": sqlfiles.objects([np.zeros(1, np.int32)]),
-        }
-    return window, offsets
 
 
 def lower_medians(
@@ -185,7 +176,6 @@ def hash64(parts: Iterable[str]) -> int:
 
 
 _SERIES_KNOWN = "SELECT w.position, s.series_id FROM wanted_keys AS w JOIN series AS s USING (key)"
-# labels hold neither __name__ nor empty values
 _SERIES_INSERT = """
 INSERT INTO series
 SELECT series_id, key, $source, cluster, metric, labels::JSON::MAP(VARCHAR, VARCHAR)
@@ -197,41 +187,38 @@ def identify(
     con: duckdb.DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
 ) -> tuple[list[NDArray[np.int32]], int]:
     """The numbers of all series, by answer and position (NONE where one had no sample), and how many were entered anew."""
-    position_of: dict[int, int] = {}
-    labels: list[Mapping[str, str]] = []
-    positions: list[NDArray[np.int32]] = []
-    for _, answer, seen in answers:
-        of_answer = np.full(len(answer.series), NONE, dtype=np.int32)
-        for i in np.flatnonzero(seen).tolist():
-            of_answer[i] = position = position_of.setdefault(
-                series_key(window.source, answer.series[i]), len(labels)
-            )
-            if position == len(labels):
-                labels.append(answer.series[i])
-        positions.append(of_answer)
-    keys = np.fromiter(position_of, dtype=np.uint64, count=len(position_of))
-    with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
+    seen = np.concatenate([valid.seen for valid in answers] or [np.empty(0, np.bool_)])
+    labels = list(compress(chain.from_iterable(valid.answer.series for valid in answers), seen))
+    hashes = np.array([series_key(window.source, series) for series in labels], dtype=np.uint64)
+    keys, first, places = np.unique(hashes, return_index=True, return_inverse=True)
+    with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys))}):
         rows = con.execute(_SERIES_KNOWN).fetchnumpy()
-    numbers = np.full(len(keys) + 1, NONE, dtype=np.int32)  # the last one is of series that were not seen
+    numbers = np.full(len(keys), NONE, dtype=np.int32)
     numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
-    missing = np.flatnonzero(numbers[:-1] == NONE)
-    first = 1 + sqlfiles.value(con, "SELECT coalesce(max(series_id), 0) FROM series")
-    numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
-    new = [labels[position] for position in missing.tolist()]
-    if new:
-        shown = [{name: one[name] for name in sorted(one) if one[name] and name != "__name__"} for one in new]
-        new_series: dict[str, NDArray[Any]] = {
+    missing = np.flatnonzero(numbers == NONE)
+    missing = missing[np.argsort(first[missing])]  # numbered as they come
+    newest = sqlfiles.value(con, "SELECT coalesce(max(series_id), 0) FROM series")
+    numbers[missing] = np.arange(newest + 1, newest + 1 + len(missing), dtype=np.int32)
+    if len(missing):
+        new = [labels[at] for at in first[missing].tolist()]
+        new_series = {
             "series_id": numbers[missing],
             "key": keys[missing],
-            "cluster": sqlfiles.objects(
-                [one.get(window.cluster_label) or window.default_cluster for one in new]
-            ),
-            "metric": sqlfiles.objects([one["__name__"] for one in new]),
-            "labels": sqlfiles.objects([json.dumps(one) for one in shown]),
+            "cluster": [series.get(window.cluster_label) or window.default_cluster for series in new],
+            "metric": [series["__name__"] for series in new],
+            "labels": list(map(_stored_labels, new)),
         }
         with sqlfiles.frames(con, new_series=new_series):
             con.execute(_SERIES_INSERT, {"source": window.source})
-    return [numbers[places] for places in positions], len(new)
+    found = np.full(len(seen), NONE, dtype=np.int32)
+    found[seen] = numbers[places]
+    ends = np.cumsum([len(valid.seen) for valid in answers])
+    return np.split(found, ends)[:-1], len(missing)
+
+
+def _stored_labels(labels: Mapping[str, str]) -> str:
+    """Labels as JSON, without the metric's name and empty values."""
+    return json.dumps({name: labels[name] for name in sorted(labels) if labels[name] and name != "__name__"})
 
 
 # A silence longer than this ends a run: the source may have said something else meanwhile, and coverage has a gap there.
@@ -299,7 +286,7 @@ def load_presence(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> None:
 def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
     """Runs of equal value without a long silence inside: series, value, first and last moment."""
     series_id, ts_ms, values, _, left_out = samples
-    new = _begins(series_id, values)
+    new = begins(series_id, values)
     new[1:] |= np.diff(ts_ms) > LONGEST_SILENCE_MS * (left_out[1:] + 1)
     starts = np.flatnonzero(new)
     ends = np.append(starts[1:], len(ts_ms)) - 1
@@ -332,8 +319,8 @@ def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, window: SampleW
     """Writes the lower median of the distances between samples, per scrape target and hour."""
     series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR
-    inside = np.flatnonzero(~_begins(series_id, hour)[1:])
-    starts = np.flatnonzero(_begins(series_id))
+    inside = np.flatnonzero(~begins(series_id, hour)[1:])
+    starts = np.flatnonzero(begins(series_id))
     clusters = {"cluster_label": window.cluster_label, "default_cluster": window.default_cluster}
     with sqlfiles.frames(con, window_series={"series_id": series_id[starts]}):
         rows = con.execute(_TARGETS, clusters).fetchnumpy()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -37,27 +35,9 @@ def stage(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequ
     # beyond it DuckDB spills beside the store
     con.execute("SET memory_limit = '900MB'")
     con.execute(f"CREATE TEMP TABLE IF NOT EXISTS incoming_{table} AS FROM {table} LIMIT 0")
-    if not columns or not next(iter(columns.values())):
-        return
-    types = dict(
-        con.execute(
-            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1", [table]
-        ).fetchall()
-    )
-    with sqlfiles.frames(
-        con, slurm_batch={name: _column(values, types[name]) for name, values in columns.items()}
-    ):
-        chosen = ", ".join(f'"{name}"::{types[name]} AS "{name}"' for name in columns)
-        con.execute(f"INSERT INTO incoming_{table} BY NAME SELECT {chosen} FROM slurm_batch")  # noqa: S608 - names of our own
-
-
-def _column(values: Sequence[Any], kind: str) -> Any:
-    """A column as DuckDB reads it without guessing at the types of its values."""
-    if kind in ("BIGINT", "UBIGINT", "DOUBLE"):
-        number: Any = np.float64 if kind == "DOUBLE" else np.int64
-        missing = np.fromiter((value is None for value in values), bool, len(values))
-        return np.ma.array(np.fromiter((value or 0 for value in values), number, len(values)), mask=missing)
-    return sqlfiles.objects(values)
+    if columns and next(iter(columns.values())):
+        with sqlfiles.frames(con, slurm_batch=columns):
+            con.execute(f"INSERT INTO incoming_{table} BY NAME FROM slurm_batch")  # noqa: S608 - names of our own
 
 
 # A node that is described as it was is nothing new, and neither are shares.
