@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
-    from gpucost.store.sqlfiles import Columns
-
 # A metric of our own: label `family` ('nodes', 'pods', 'requests', 'phases') has samples of objects that are not collected.
 FAMILY_SAMPLES = "kube_family_samples"
 
@@ -91,7 +89,7 @@ def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_m
     return len(samples.ts_ms)
 
 
-def build(samples: Samples) -> Columns:
+def build(samples: Samples) -> dict[str, Any]:
     """Columns of blocks, one element per (series, hour), ordered so; offsets only of those without a constant step."""
     series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
@@ -116,7 +114,9 @@ def build(samples: Samples) -> Columns:
     order = np.lexsort((hour[starts], series_id[starts]))
     first, last = starts[order], ends[order] - 1
     bounds = list(map(slice, starts[order].tolist(), ends[order].tolist()))
-    offsets = [offset[:0] if even else offset[place] for place, even in zip(bounds, constant[order], strict=True)]
+    offsets = [
+        offset[:0] if even else offset[place] for place, even in zip(bounds, constant[order], strict=True)
+    ]
     return {
         "series_id": series_id[first],
         "hour": hour[first].astype(np.int32),
@@ -201,7 +201,7 @@ def identify(
     numbers[missing] = np.arange(newest + 1, newest + 1 + len(missing), dtype=np.int32)
     if len(missing):
         new = [labels[at] for at in first[missing].tolist()]
-        new_series = {
+        new_series: dict[str, Any] = {
             "series_id": numbers[missing],
             "key": keys[missing],
             "cluster": [series.get(window.cluster_label) or window.default_cluster for series in new],

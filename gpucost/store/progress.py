@@ -153,7 +153,8 @@ def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: Prog
     }
     # the same series may come in several parts
     keys, first, number = np.unique(key, return_index=True, return_inverse=True)
-    index, at_ms, values = map(np.concatenate, (batch.index, batch.at_ms, batch.values))
+    index, at_ms = np.concatenate(batch.index), np.concatenate(batch.at_ms)
+    values = np.concatenate(batch.values)
     inside = (at_ms >= span[0]) & (at_ms < span[1])
     valid = inside & np.isfinite(values)
     is_event = np.array([series.kind == "event" for series in batch.series])[first]

@@ -35,9 +35,9 @@ def stage(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequ
     # beyond it DuckDB spills beside the store
     con.execute("SET memory_limit = '900MB'")
     con.execute(f"CREATE TEMP TABLE IF NOT EXISTS incoming_{table} AS FROM {table} LIMIT 0")
-    if columns and next(iter(columns.values())):
+    if any(columns.values()):
         with sqlfiles.frames(con, slurm_batch=columns):
-            con.execute(f"INSERT INTO incoming_{table} BY NAME FROM slurm_batch")  # noqa: S608 - names of our own
+            con.execute(f"INSERT INTO incoming_{table} BY NAME FROM slurm_batch")
 
 
 # A node that is described as it was is nothing new, and neither are shares.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
-    Columns = Mapping[str, Sequence[Any] | NDArray[Any]]
-
 
 def run(
     con: duckdb.DuckDBPyConnection, name: str, params: Mapping[str, object] | None = None
@@ -35,7 +33,7 @@ def column(con: duckdb.DuckDBPyConnection, sql: str, params: object = None) -> l
 
 
 @contextmanager
-def frames(con: duckdb.DuckDBPyConnection, **tables: Columns) -> Iterator[None]:
+def frames(con: duckdb.DuckDBPyConnection, **tables: Mapping[str, Any]) -> Iterator[None]:
     """Make columns readable as tables of these names while the block lasts."""
     import duckdb
 
