@@ -8,9 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from gpucost import attribute as stages
 from gpucost import pipeline
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 _CURRENT = "_gpucost/current.json"
-_TASKS = "_gpucost/tasks"
 # A task attributes adjoining days of up to so many (GPU, hour) pairs, and at least one day.
 _PAIRS_AT_ONCE = 1_200_000
 
@@ -115,7 +112,7 @@ class _Run:
         # A task keeps an existing marker, so a broken one has to go.
         self.files.delete(place for place in places if place not in self.written)
         named = {file.name for tables in self.written.values() for file in tables.values()}
-        for folder, kept in (("attributed", named), (_TASKS, ()), (PARTS, ())):
+        for folder, kept in (("attributed", named), (PARTS, ())):
             self.files.remove_abandoned(folder, kept)
 
     def task(self, step: str, clusters: list[str], **parts: Any) -> Task:
@@ -154,7 +151,7 @@ class _Run:
     def price_task(self, inventories: Sequence[Task]) -> Task:
         """The task that prices all nodes."""
         paths = {"book": self.config.prices.book, "fx_rates": self.config.prices.fx_rates}
-        prices = {key: (str(path), Path(path).read_text("utf-8")) for key, path in paths.items() if path}
+        prices = {key: (path, path.read_text("utf-8")) for key, path in paths.items() if path}
         raw = {"": self._raw(None, STEPS["price"].reads)}
         return self.task(
             "price", self.lake.clusters, raw=raw, made=self.made("price", inventories), prices=prices
@@ -211,13 +208,8 @@ class _Run:
         """Run tasks and return their replies in order."""
         if not tasks:
             return []
-        folder = f"{_TASKS}/{uuid4().hex}"
-        places = [f"{folder}/{number}.json" for number in range(len(tasks))]
-        self.files.each(
-            lambda item: self.files.write(item[0], TASK.dump_json(item[1])), zip(places, tasks, strict=True)
-        )
         threads = spark.cpus(self.session) if self.session else None
-        work = partial(steps.run, self.url, self.config.model_dump_json(by_alias=True), threads, folder)
+        work = partial(steps.run, self.url, self.config, threads, tasks)
         if self.session:
             results = spark.run(self.session, work, [task.name for task in tasks])
         else:
@@ -229,7 +221,6 @@ class _Run:
             self.written |= replies[number].written
             self.tell(f"{tasks[number].name} ({count} of {len(tasks)})")
         self.result.done[tasks[0].step] += len(tasks)
-        self.files.delete(places)
         return replies
 
     def _raw(self, cluster: str | None, reads: Iterable[str], days: Iterable[str] | None = None) -> Tables:

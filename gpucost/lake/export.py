@@ -18,6 +18,7 @@ from gpucost.lake.tables import RAW, RawTable, parquet
 from gpucost.periods import MS_PER_DAY
 from gpucost.records import record
 from gpucost.store.schema import latest_version
+from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +92,7 @@ def writer_name(con: DuckDBPyConnection, config: Config, store: Store) -> str:
     """The writer of a store's data: `[lake] writer`, otherwise this machine, the store's file and when it was made."""
     if config.lake.writer:
         return config.lake.writer
-    made = con.execute("SELECT min(applied_at) FROM schema_version").fetchall()[0][0]
+    made = value(con, "SELECT min(applied_at) FROM schema_version")
     return f"{socket.gethostname()}:{store.path.resolve()} of {made:%Y-%m-%dT%H:%M:%S}"
 
 
@@ -183,7 +184,7 @@ class _Export:
         file = LakeFile(
             f"{folder}/{_short(self.before.writer)}-{sha256[:16]}.parquet", count, size, sha256, digest
         )
-        self.files.put(file.name, part)
+        self.files.write(file.name, part)
         self.result.files.append(file)
         return file
 

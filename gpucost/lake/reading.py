@@ -117,9 +117,8 @@ def _days_to_read(config: Config, period: Period | None, known: list[str]) -> tu
         return "", ""
     if period is None:
         newest = date.fromisoformat(known[-1]).replace(day=1)
-        return str(((newest - timedelta(days=1)).replace(day=1) - timedelta(days=1)).replace(day=1)), known[
-            -1
-        ]
+        # so many days before a month begin in the second month before it
+        return str((newest - timedelta(days=32)).replace(day=1)), known[-1]
     begin = period.start.astimezone(config.tz).date()
     length = max(timedelta(days=_BEFORE_DAYS), period.end - period.start)
     last = (period.end - timedelta(milliseconds=1)).astimezone(config.tz).date()

@@ -7,7 +7,6 @@ writes the same rows.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,9 +16,8 @@ from uuid import uuid4
 from pydantic import TypeAdapter
 
 from gpucost import attribute, disk, inventory, price
-from gpucost.config.model import Config
 from gpucost.engine import run_stage
-from gpucost.errors import GpucostError, StoreError
+from gpucost.errors import GpucostError
 from gpucost.lake import tables
 from gpucost.lake.files import LakeFiles, checksum, open_files
 from gpucost.lake.manifest import LakeFile, Tables, partition
@@ -27,11 +25,14 @@ from gpucost.lake.tables import BY_NAME, STITCHED, parquet, quoted
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.store.connection import Store
+from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
 
 # Rises when a step makes other files of the same inputs than before.
 STEPS_VERSION = 2
@@ -150,7 +151,7 @@ class Task:
     raw: dict[str, Tables] = field(default_factory=dict)
     made: Tables = field(default_factory=dict)
     days: list[Day] = field(default_factory=list)
-    prices: dict[str, tuple[str, str]] = field(default_factory=dict)
+    prices: dict[str, tuple[Path, str]] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
 
     @property
@@ -210,19 +211,13 @@ class TaskError(GpucostError):
     """A task failed; the message begins with its name."""
 
 
-def run(url: str, config_json: str, threads: int | None, folder: str, number: int) -> str:
-    """Run a task from a folder of the lake, here or on another machine, and return its Reply as JSON. Raises TaskError."""
-    files = open_files(url, Config.model_validate_json(config_json))
-    if (content := files.read(f"{folder}/{number}.json")) is None:
-        raise StoreError(
-            f"{files.shown(folder)} lacks task {number}",
-            "give workers the same view of the lake as this machine",
-        )
-    task = TASK.validate_json(content)
-    copies: dict[str, str] = {}
+def run(url: str, config: Config, threads: int | None, tasks: Sequence[Task], number: int) -> str:
+    """Run one of the tasks, here or on another machine, and return its Reply as JSON. Raises TaskError."""
+    task, copies = tasks[number], dict[str, str]()
+    files = open_files(url, config)
     try:
         with disk.temporary() as near:
-            config = _local_config(config_json, task, near, copies)
+            config = _local_config(config, task, near, copies)
             store = Store(near / "store.duckdb", mode=config.file_mode)
             store.path.write_bytes(_empty_store())
             with store.write(near, *files.folders()) as con:
@@ -243,15 +238,14 @@ def run(url: str, config_json: str, threads: int | None, folder: str, number: in
         ) from error
 
 
-def _local_config(config_json: str, task: Task, folder: Path, copies: dict[str, str]) -> Config:
+def _local_config(config: Config, task: Task, folder: Path, copies: dict[str, str]) -> Config:
     """The configuration with price files copied into `folder`: a worker may not see the originals. `copies` maps their paths."""
-    fields = json.loads(config_json)
+    local = {}
     for key, (path, content) in task.prices.items():
-        copy = folder / f"{key}{Path(path).suffix}"
+        local[key] = copy = folder / f"{key}{path.suffix}"
         copy.write_text(content, encoding="utf-8")
-        fields["prices"][key] = str(copy)
-        copies[str(copy)] = path
-    return Config.model_validate(fields)
+        copies[str(copy)] = str(path)
+    return config.model_copy(update={"prices": config.prices.model_copy(update=local)})
 
 
 def _original(text: str, copies: dict[str, str]) -> str:
@@ -315,9 +309,7 @@ class _Work:
         written = {}
         for name, statement in statements.items():
             part = self.folder / f"{name}-{uuid4().hex}.parquet"
-            rows = self.con.execute(
-                f"COPY ({statement}) TO '{part}' (FORMAT parquet, COMPRESSION zstd)"
-            ).fetchall()[0][0]
+            rows = value(self.con, f"COPY ({statement}) TO '{part}' (FORMAT parquet, COMPRESSION zstd)")
             table = name if step == "attribute" else f"{step}/{name}"
             # Two runs of one task write different files.
             place = "/".join(
@@ -325,7 +317,7 @@ class _Work:
             )
             if rows:
                 written[name] = LakeFile(place, rows, part.stat().st_size, checksum(part), "")
-                self.files.put(place, part)
+                self.files.write(place, part)
         marker = f"{MARKERS}/{step}/{key}.json"
         if content := self.files.read(marker):
             # Another run of this task was faster; its files may be in use.
@@ -476,7 +468,7 @@ def _days(work: _Work) -> None:
     work.reply.days = con.execute(
         "SELECT from_ms, to_ms, fingerprint::VARCHAR FROM day_fingerprints ORDER BY from_ms"
     ).fetchall()
-    work.reply.gpus = con.execute("SELECT coalesce(sum(gpu_count), 0) FROM nodes").fetchall()[0][0]
+    work.reply.gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
 
 
 # The sums of all hours. Lists of samples are read only for hours that need them, or to count idle samples again.
@@ -513,7 +505,7 @@ def _attribute(work: _Work) -> None:
     with_lists = True
     if rows := _rows_of(work, "blocks", "* EXCLUDE (series_key)"):
         con.execute(f"CREATE TEMP VIEW lake_blocks AS {rows}")
-        with_lists = con.execute(_OTHER_THRESHOLD, hours).fetchall()[0][0]
+        with_lists = value(con, _OTHER_THRESHOLD, hours)
         # Stages find neighboring hours by the order of rows.
         con.execute("SET preserve_insertion_order = true; DROP TABLE blocks")
         con.execute(_SUMS, {**hours, "with_lists": with_lists})

@@ -289,8 +289,8 @@ def view_rows(con: DuckDBPyConnection, files: LakeFiles, folder: Path, found: It
 
 def parquet(files: LakeFiles, folder: Path, found: Iterable[LakeFile]) -> str:
     """A statement that reads these files, fetched into `folder` from a bucket; '' without files."""
-    paths = files.each(lambda file: str(files.local(file.name, folder, file.size, file.sha256)), found)
-    listed = ", ".join(map(quoted, paths))
+    paths = files.each(lambda file: quoted(str(files.local(file, folder))), found)
+    listed = ", ".join(paths)
     return f"FROM read_parquet([{listed}], hive_partitioning = false, union_by_name = true)" if paths else ""
 
 

@@ -17,8 +17,13 @@ from gpucost.store import runs, sqlfiles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
+
+    Bools = NDArray[np.bool_]
+    Floats = NDArray[np.float64]
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
 
 # A metric of our own: label `family` ('nodes', 'pods', 'requests', 'phases') has samples of objects that are not collected.
 FAMILY_SAMPLES = "kube_family_samples"
@@ -32,14 +37,14 @@ class Samples(NamedTuple):
     `left_out` counts the samples between the one before and this, as far from each other, of the same value and hour.
     """
 
-    series_id: NDArray[np.int32]
-    ts_ms: NDArray[np.int64]
-    values: NDArray[np.float64]
-    thresholds: NDArray[np.float64]
-    left_out: NDArray[np.int32]
+    series_id: Int32s
+    ts_ms: Int64s
+    values: Floats
+    thresholds: Floats
+    left_out: Int32s
 
 
-def begins(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+def begins(*columns: NDArray[Any]) -> Bools:
     """Where something new begins: the first element, and each that differs in any column from the one before."""
     begins = np.zeros(len(columns[0]), dtype=np.bool_)
     begins[:1] = True
@@ -50,19 +55,14 @@ def begins(*columns: NDArray[Any]) -> NDArray[np.bool_]:
 
 def ordered(parts: Sequence[Samples]) -> Samples:
     """All parts as one: each series' samples together and in order of time, each moment once (the last part's wins)."""
-    joined = (
-        parts[0]
-        if len(parts) == 1
-        else Samples(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    )
+    joined = Samples(*map(np.concatenate, zip(*parts, strict=True)))
     new = begins(joined.series_id)
     starts = np.flatnonzero(new)
     in_order = bool((new[1:] | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
     if in_order and len(np.unique(joined.series_id[starts])) == len(starts):
         return joined
-    order = np.lexsort(
-        (joined.ts_ms, joined.series_id)
-    )  # stable: of equal moments the last part's comes last
+    # stable: of equal moments the last part's comes last
+    order = np.lexsort((joined.ts_ms, joined.series_id))
     order = order[np.append(begins(joined.series_id[order], joined.ts_ms[order])[1:], True)]
     return Samples._make(column[order] if len(column) else column for column in joined)
 
@@ -77,7 +77,7 @@ FROM incoming
 ORDER BY series_id, hour"""
 
 
-def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_ms: int, to_ms: int) -> int:
+def load_blocks(con: DuckDBPyConnection, parts: Sequence[Samples], from_ms: int, to_ms: int) -> int:
     """Writes the window's blocks; returns the number of samples taken in."""
     if not parts:
         return 0
@@ -134,9 +134,7 @@ def build(samples: Samples) -> dict[str, Any]:
     }
 
 
-def lower_medians(
-    group: NDArray[np.int64], distance: NDArray[np.int64], times: NDArray[np.int32] | int = 1
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def lower_medians(group: Int64s, distance: Int64s, times: Int32s | int = 1) -> tuple[Int64s, Int64s]:
     """Each group that occurs, and the lower median of its distances (milliseconds, under one hour), each there so many times."""
     # One sort of one integer per distance orders by group and distance; a median is then a position.
     keys = group * MS_PER_HOUR + distance
@@ -184,8 +182,8 @@ ORDER BY series_id"""
 
 
 def identify(
-    con: duckdb.DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
-) -> tuple[list[NDArray[np.int32]], int]:
+    con: DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
+) -> tuple[list[Int32s], int]:
     """The numbers of all series, by answer and position (NONE where one had no sample), and how many were entered anew."""
     seen = np.concatenate([valid.seen for valid in answers] or [np.empty(0, np.bool_)])
     labels = list(compress(chain.from_iterable(valid.answer.series for valid in answers), seen))
@@ -249,7 +247,7 @@ FROM merged m ANTI JOIN touched t ON t.series_id = m.series_id AND t.first_ms = 
 ORDER BY m.series_id, m.first_ms"""
 
 
-def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window: SampleWindow) -> int:
+def load_states(con: DuckDBPyConnection, parts: Sequence[Samples], window: SampleWindow) -> int:
     """Merges the window's runs into the stored ones; returns the number of samples."""
     if not parts:
         return 0
@@ -259,25 +257,24 @@ def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window
     return len(samples.ts_ms) + int(samples.left_out.sum())
 
 
-def _merge_runs(con: duckdb.DuckDBPyConnection, samples: Samples) -> None:
+def _merge_runs(con: DuckDBPyConnection, samples: Samples) -> None:
     with sqlfiles.frames(con, window_runs=runs_of(samples)):
         con.execute(_STATES_TOUCHED, {"silence": LONGEST_SILENCE_MS})
         sqlfiles.run(con, "states_merged", {"silence": LONGEST_SILENCE_MS})
         con.execute(_STATES_REPLACE)
 
 
-def load_presence(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> None:
+def load_presence(con: DuckDBPyConnection, window: SampleWindow) -> None:
     """Load the moments at which a server has samples of a family, each as a sample of FAMILY_SAMPLES.
 
     They are fewer than the scrapes, so no scrape interval follows from them; no load is logged.
     """
     answers = [_valid(FAMILY_SAMPLES, answer, window, Counter()) for answer in window.answers]
     ids, _ = identify(con, window, answers)
-    none = np.empty(0)
     parts = [
-        Samples(numbers[a.series_index], a.ts_ms, a.values, none, a.weights - 1)
-        for (_, a, _), numbers in zip(answers, ids, strict=True)
-        if len(a.ts_ms)
+        _samples(valid.answer, numbers)
+        for valid, numbers in zip(answers, ids, strict=True)
+        if len(valid.answer.ts_ms)
     ]
     if parts:
         _merge_runs(con, ordered(parts))
@@ -315,7 +312,7 @@ WHEN MATCHED THEN UPDATE SET gap_ms = w.gap_ms
 WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.hour, w.gap_ms)"""
 
 
-def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
+def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
     """Writes the lower median of the distances between samples, per scrape target and hour."""
     series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR
@@ -373,18 +370,18 @@ class ReadAnswer:
     """
 
     series: Sequence[Mapping[str, str]]
-    series_index: NDArray[np.int32]
-    ts_ms: NDArray[np.int64]
-    values: NDArray[np.float64]
+    series_index: Int32s
+    ts_ms: Int64s
+    values: Floats
     is_partial: bool = False
-    left_out: NDArray[np.int32] | None = None
+    left_out: Int32s | None = None
 
     @property
-    def weights(self) -> NDArray[np.int32]:
+    def weights(self) -> Int32s:
         """How many samples each one stands for."""
         return np.ones(len(self.ts_ms), np.int32) if self.left_out is None else self.left_out + 1
 
-    def only(self, keep: NDArray[np.bool_]) -> ReadAnswer:
+    def only(self, keep: Bools) -> ReadAnswer:
         """The same without some samples."""
         if keep.all():
             return self
@@ -441,7 +438,7 @@ class LoadResult:
     size: int = 0
 
 
-def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadResult:
+def load_window(con: DuckDBPyConnection, window: SampleWindow) -> LoadResult:
     """Loads one window inside the caller's transaction; loading it twice changes nothing but the log of loads.
 
     Samples outside the window are left out, as are duplicates of (series, moment) and impossible values (counted).
@@ -461,10 +458,7 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
         seen = MetricSamples(int(answer.weights.sum()), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
         metrics[metric] = metrics[metric] + seen if metric in metrics else seen
         limits = window.activity.get(metric)
-        thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
-        left_out = np.empty(0, np.int32) if limits else answer.weights - 1
-        samples = Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds, left_out)
-        (activity if limits else states).append(samples)
+        (activity if limits else states).append(_samples(answer, numbers, limits))
     rows = load_blocks(con, activity, window.from_ms, window.to_ms) + load_states(con, states, window)
     hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
     con.execute(
@@ -483,6 +477,13 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
     return LoadResult(rows, new, by_metric, metrics, size)
 
 
+def _samples(answer: ReadAnswer, numbers: Int32s, limits: Threshold | None = None) -> Samples:
+    """An answer's samples with the numbers of their series; of an activity with its threshold."""
+    thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
+    left_out = np.empty(0, np.int32) if limits else answer.weights - 1
+    return Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds, left_out)
+
+
 def _by_metric(answer: ReadAnswer) -> Iterator[tuple[str, ReadAnswer]]:
     """An answer's samples by metric; servers answer for one."""
     names = [labels["__name__"] for labels in answer.series]
@@ -497,7 +498,7 @@ class Valid(NamedTuple):
 
     metric: str
     answer: ReadAnswer
-    seen: NDArray[np.bool_]
+    seen: Bools
 
 
 def _valid(

@@ -13,7 +13,7 @@ from gpucost.store import runs, sqlfiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
     from gpucost.periods import Span
     from gpucost.store.connection import Store
@@ -225,7 +225,7 @@ ORDER BY i.provider, i.region, i.zone, i.instance_type, i.product, i.instance_id
 
 
 def load(
-    con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: dict[str, Span] | None = None
+    con: DuckDBPyConnection, prices: Sequence[SpotPrice], covered: dict[str, Span] | None = None
 ) -> SpotLoad:
     """Loads a batch inside the caller's transaction. Of rows with the same key, the last one stands.
 
@@ -257,13 +257,13 @@ DELETE FROM spot_eviction_rates WHERE seen_on = $day AND provider IN (SELECT pro
 _EVICTION_RATES_INSERT = "INSERT INTO spot_eviction_rates BY NAME SELECT $day AS seen_on, * FROM new_rates"
 
 
-def load_eviction_rates(con: duckdb.DuckDBPyConnection, rates: Sequence[EvictionRate], day: date) -> None:
+def load_eviction_rates(con: DuckDBPyConnection, rates: Sequence[EvictionRate], day: date) -> None:
     """Loads a cloud's eviction rates of a day, in place of those that the day had, inside the caller's transaction."""
     with sqlfiles.frames(con, new_rates=sqlfiles.columns_of(EvictionRate, rates)):
         con.execute(_EVICTION_RATES_DELETE, {"day": day})
         con.execute(_EVICTION_RATES_INSERT, {"day": day})
 
 
-def loaded(con: duckdb.DuckDBPyConnection, source: str) -> list[Span]:
+def loaded(con: DuckDBPyConnection, source: str) -> list[Span]:
     """The spans of spot prices that were loaded from a source."""
     return runs.loaded(con, _SPOT, source)

@@ -15,10 +15,10 @@ from gpucost.store.metrics import begins, hash64
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import duckdb
-    from numpy.typing import NDArray
+    from duckdb import DuckDBPyConnection
 
     from gpucost.periods import Span
+    from gpucost.store.metrics import Bools, Floats, Int64s
 
 # Labels in which replicas of a Prometheus differ.
 _REPLICAS = frozenset(
@@ -71,11 +71,11 @@ class ProgressBatch:
     """Values: `series[index[i]]` had `values[i]` at `at_ms[i]`."""
 
     series: list[ProgressSeries] = field(default_factory=list)
-    index: list[NDArray[np.int64]] = field(default_factory=list)
-    at_ms: list[NDArray[np.int64]] = field(default_factory=list)
-    values: list[NDArray[np.float64]] = field(default_factory=list)
+    index: list[Int64s] = field(default_factory=list)
+    at_ms: list[Int64s] = field(default_factory=list)
+    values: list[Floats] = field(default_factory=list)
 
-    def add(self, series: ProgressSeries, at_ms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+    def add(self, series: ProgressSeries, at_ms: Int64s, values: Floats) -> None:
         """Takes in the values of one more series."""
         self.index.append(np.full(len(at_ms), len(self.series), dtype=np.int64))
         self.series.append(series)
@@ -117,9 +117,7 @@ WHERE at_ms >= $from_ms AND at_ms < $to_ms
     AND series_id IN (SELECT series_id FROM progress_series WHERE source = $source)"""
 
 
-def load_values(
-    con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch
-) -> ProgressLoad:
+def load_values(con: DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
     """Replaces a source's values in [span) inside the caller's transaction; what lies outside is left out."""
     con.execute(_VALUES_DELETE, {"source": source, "from_ms": span[0], "to_ms": span[1]})
     return _insert(con, source, span, batch)
@@ -141,7 +139,7 @@ INSERT INTO progress_values
 SELECT s.series_id, b.at_ms, b.value FROM progress_batch AS b JOIN progress_series AS s USING (key) ORDER BY ALL"""
 
 
-def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
+def _insert(con: DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
     if not batch.series:
         return ProgressLoad(0, 0, 0, 0)
     key = np.array([series.key(source) for series in batch.series], dtype=np.uint64)
@@ -166,12 +164,7 @@ def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: Prog
     return ProgressLoad(int(inside.sum()), len(at_ms), new, int(inside.sum() - valid.sum()))
 
 
-def _changes(
-    index: NDArray[np.int64],
-    at_ms: NDArray[np.int64],
-    values: NDArray[np.float64],
-    is_event: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+def _changes(index: Int64s, at_ms: Int64s, values: Floats, is_event: Bools) -> tuple[Int64s, Int64s, Floats]:
     """Of levels and counters the first and last value of each series, and those that differ from the former; events summed."""
     if not len(index):
         return index, at_ms, values
@@ -210,7 +203,7 @@ FROM progress_runs_batch"""
 
 
 def load_runs(
-    con: duckdb.DuckDBPyConnection, source: str, span: Span, runs: Sequence[ProgressRun], batch: ProgressBatch
+    con: DuckDBPyConnection, source: str, span: Span, runs: Sequence[ProgressRun], batch: ProgressBatch
 ) -> ProgressLoad:
     """Replaces a source's runs that were alive in [span), and all values of them and of `runs`."""
     params = {"source": source, "from_ms": span[0], "to_ms": span[1], "run_ids": [run.run_id for run in runs]}

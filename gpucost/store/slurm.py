@@ -9,7 +9,7 @@ from gpucost.store import sqlfiles
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
 # Each table of facts, and what names a row of it.
 _KEYS = {
@@ -30,7 +30,7 @@ _RANKS = {
 }
 
 
-def stage(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
+def stage(con: DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
     """Take in rows of `table`, a column each, None where nothing is known; `merge` enters them."""
     # beyond it DuckDB spills beside the store
     con.execute("SET memory_limit = '900MB'")
@@ -86,7 +86,7 @@ WHERE t.submit_ms = t.start_ms AND n.submit_ms < n.start_ms
 GROUP BY ALL"""
 
 
-def _identify(con: duckdb.DuckDBPyConnection) -> None:
+def _identify(con: DuckDBPyConnection) -> None:
     """Give runs their own number and submission, where any answer says them."""
     if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'incoming_slurm_runs'").fetchall():
         return
@@ -109,7 +109,7 @@ def _identify(con: duckdb.DuckDBPyConnection) -> None:
             )
 
 
-def merge(con: duckdb.DuckDBPyConnection) -> int:
+def merge(con: DuckDBPyConnection) -> int:
     """Enter what was taken in, each row where it says more than the stored one of its name; returns how many rows changed."""
     changed = 0
     _identify(con)

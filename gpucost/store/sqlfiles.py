@@ -11,29 +11,27 @@ from gpucost import engine
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
 
 
-def run(
-    con: duckdb.DuckDBPyConnection, name: str, params: Mapping[str, object] | None = None
-) -> duckdb.DuckDBPyConnection:
+def run(con: DuckDBPyConnection, name: str, params: Mapping[str, object] | None = None) -> DuckDBPyConnection:
     """Runs `store/sql/<name>.sql` as engine.run_stage does."""
     return engine.run_stage(con, "gpucost.store", f"sql/{name}", params)
 
 
-def value(con: duckdb.DuckDBPyConnection, sql: str, params: object = None) -> Any:
+def value(con: DuckDBPyConnection, sql: str, params: object = None) -> Any:
     """The one value that a statement answers."""
     return con.execute(sql, params).fetchall()[0][0]
 
 
-def column(con: duckdb.DuckDBPyConnection, sql: str, params: object = None) -> list[Any]:
+def column(con: DuckDBPyConnection, sql: str, params: object = None) -> list[Any]:
     """The first value of each row that a statement answers."""
     return [row[0] for row in con.execute(sql, params).fetchall()]
 
 
 @contextmanager
-def frames(con: duckdb.DuckDBPyConnection, **tables: Mapping[str, Any]) -> Iterator[None]:
+def frames(con: DuckDBPyConnection, **tables: Mapping[str, Any]) -> Iterator[None]:
     """Make columns readable as tables of these names while the block lasts."""
     import duckdb
 

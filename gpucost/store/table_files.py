@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import duckdb
+    from duckdb import DuckDBPyConnection
 
 FileKind = Literal["csv", "parquet"]
 
@@ -60,7 +61,7 @@ def _cell(text: str) -> str:
 
 
 def save_table(
-    con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path
+    con: DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path
 ) -> None:
     """Write columns of a table to a file: `columns` says, in order, what a column of the file is called in the table.
 
