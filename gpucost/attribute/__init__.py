@@ -109,7 +109,9 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), $1)", [seal_until_ms])
     sealed_ms = value(con, "SELECT coalesce(max(sealed_until_ms), 0) FROM compactions")
     changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
-    spans = spans_of(changed, _days_at_once(con), seal_until_ms)
+    gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
+    at_once = max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
+    spans = spans_of(changed, at_once, seal_until_ms)
     for number, (start, end) in enumerate(spans, 1):
         announce(f"attributing {len(changed):,} days: part {number:,} of {len(spans):,}")
         _clear(con, start, end)
@@ -226,11 +228,6 @@ def load_local_days(
         {"froms": midnights[:-1], "tos": midnights[1:]},
     )
     return (midnights[0], midnights[-1]) if midnights else (0, 0)
-
-
-def _days_at_once(con: DuckDBPyConnection) -> int:
-    gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
-    return max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
 
 
 def spans_of(days: list[tuple[int, int]], at_most: int, seal_until_ms: int) -> list[tuple[int, int]]:

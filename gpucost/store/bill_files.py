@@ -202,7 +202,7 @@ def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]
 
     Raises DataError for dates and numbers that can be read in two ways.
     """
-    kinds = _kinds(_read(con, [file])[0])
+    _, _, kinds = _read(con, [file])
     texts = {
         name
         for name, at in file.columns.items()
@@ -336,11 +336,11 @@ def _as_map(entries: Mapping[str, Expression]) -> Expression:
     return chosen.otherwise(FunctionExpression("map_from_entries", some))
 
 
-def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRelation, list[str]]:
-    """The rows of files that are alike in columns and types, several only of Parquet, and their columns' names there."""
-    file = files[0]
+def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRelation, list[str], list[str]]:
+    """The rows of files that are alike, several only of Parquet; the names of their columns there, and what kind each holds."""
+    file, names = files[0], list(files[0].header)
     if file.kind == "csv":
-        names = [f"c{i}" for i in range(len(file.header))]
+        names = [f"c{i}" for i in range(len(names))]
         relation = con.read_csv(
             pattern(file.path),
             header=True,
@@ -355,24 +355,18 @@ def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRe
             strict_mode=True,
             na_values=list(BLANK),
         )
-        return relation, names
-    if file.kind == "parquet":
-        relation = con.read_parquet(
-            [pattern(one.path) for one in files], file_row_number=True, filename=len(files) > 1
+    elif file.kind == "parquet":
+        paths = [pattern(one.path) for one in files]
+        relation = con.read_parquet(paths, file_row_number=True, filename=len(files) > 1)
+        names = relation.columns[: len(names)]
+    else:
+        relation = con.read_json(
+            pattern(file.path),
+            format="newline_delimited",
+            columns=dict.fromkeys(names, "VARCHAR"),
+            compression="none",
         )
-        return relation, relation.columns[: len(file.header)]
-    relation = con.read_json(
-        pattern(file.path),
-        format="newline_delimited",
-        columns=dict.fromkeys(file.header, "VARCHAR"),
-        compression="none",
-    )
-    return relation, list(file.header)
-
-
-def _kinds(relation: DuckDBPyRelation) -> list[str]:
-    """What kind of value each column holds."""
-    return [str(kind.id) for kind in relation.types]
+    return relation, names, [str(kind.id) for kind in relation.types]
 
 
 def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
@@ -380,8 +374,7 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
 
     Reads all that is wanted of a Parquet file, so that one that is damaged is known before the store is locked.
     """
-    relation, names = _read(con, [file])
-    kinds = _kinds(relation)
+    relation, names, kinds = _read(con, [file])
     wanted = sorted({at for at in file.columns.values() if at is not None})
     texts = [at for at in wanted if kinds[at] in _TEXTS]
     nested = [at for at in wanted if kinds[at] in _NESTED]
@@ -393,10 +386,9 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
     seen = [FunctionExpression("hash", ConstantExpression(0), *(ColumnExpression(names[at]) for at in typed))]
     shortest = [FunctionExpression("min", FunctionExpression("strlen", columns[at])) for at in texts]
     lengths = relation.aggregate([*shortest, FunctionExpression("max", *seen)]).fetchall()[0]
+    longest = max(map(len, BLANK))
     short = [
-        at
-        for at, length in zip(texts, lengths, strict=False)
-        if length is not None and length <= max(map(len, BLANK))
+        at for at, length in zip(texts, lengths, strict=False) if length is not None and length <= longest
     ]
     is_any = [
         FunctionExpression("bool_or", columns[at].isin(*map(ConstantExpression, BLANK))) for at in short
@@ -407,7 +399,7 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
 
 def _whole_rows(con: DuckDBPyConnection, file: RawFile) -> DuckDBPyRelation:
     """The numbers of a file's rows, and a digest of all their columns."""
-    relation, names = _read(con, [file])
+    relation, names, _ = _read(con, [file])
     digest = FunctionExpression("hash", *(ColumnExpression(name) for name in names)).alias("whole_digest")
     if file.kind == "parquet":
         return relation.select(ColumnExpression("file_row_number"), digest)
@@ -418,8 +410,7 @@ def _whole_rows(con: DuckDBPyConnection, file: RawFile) -> DuckDBPyRelation:
 def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRelation:
     """The wanted columns as text, entries of maps each as `_entry` calls them, and a digest of all."""
     file = files[0]
-    relation, names = _read(con, files)
-    kinds = _kinds(relation)
+    relation, names, kinds = _read(con, files)
 
     def as_text(position: int) -> Expression:
         """The column as text; what is nested as JSON."""

@@ -24,6 +24,7 @@ from gpucost.errors import StoreError, UsageError
 from gpucost.records import record
 from gpucost.resources import pricing_dir
 from gpucost.store import schema
+from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -435,20 +436,19 @@ def check_length(con: DuckDBPyConnection, path: Path) -> None:
     says is looked at closely, for blocks in use beyond its end.
     """
     # functions by their whole names: these are not the store's own
-    block, blocks = con.execute(
-        "SELECT block_size, total_blocks FROM system.main.pragma_database_size()"
-    ).fetchall()[0]
+    sizes = con.execute("SELECT block_size, total_blocks FROM system.main.pragma_database_size()")
+    ((block, blocks),) = sizes.fetchall()
     size = path.stat().st_size
     if size >= _HEADER_BYTES + block * blocks:
         return
-    for (table,) in con.execute(
-        "SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary"
-    ).fetchall():
-        last = con.execute(
+    tables = "SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary"
+    for table in column(con, tables):
+        last = value(
+            con,
             "SELECT system.main.max(system.main.greatest(block_id, coalesce(system.main.list_max(additional_block_ids), -1))) "
             "FROM system.main.pragma_storage_info($1)",
             [table],
-        ).fetchall()[0][0]
+        )
         if last is not None and _HEADER_BYTES + block * (last + 1) > size:
             raise _damaged(path, f"it ends after {size:,} bytes, in the middle of the table {table}")
 

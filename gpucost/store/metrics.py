@@ -77,18 +77,6 @@ FROM incoming
 ORDER BY series_id, hour"""
 
 
-def load_blocks(con: DuckDBPyConnection, parts: Sequence[Samples], from_ms: int, to_ms: int) -> int:
-    """Writes the window's blocks; returns the number of samples taken in."""
-    if not parts:
-        return 0
-    samples = ordered(parts)
-    hours = {"from_hour": from_ms // MS_PER_HOUR, "to_hour": (to_ms - 1) // MS_PER_HOUR}
-    with sqlfiles.frames(con, window_blocks=build(samples)):
-        sqlfiles.run(con, "blocks_incoming", hours)
-        con.execute(_BLOCKS_REPLACE)
-    return len(samples.ts_ms)
-
-
 def build(samples: Samples) -> dict[str, Any]:
     """Columns of blocks, one element per (series, hour), ordered so; offsets only of those without a constant step."""
     series_id, ts_ms, values, thresholds, _ = samples
@@ -245,16 +233,6 @@ INSERT INTO states
 SELECT m.series_id, m.value, m.first_ms, m.last_ms
 FROM merged m ANTI JOIN touched t ON t.series_id = m.series_id AND t.first_ms = m.first_ms AND t.value = m.value
 ORDER BY m.series_id, m.first_ms"""
-
-
-def load_states(con: DuckDBPyConnection, parts: Sequence[Samples], window: SampleWindow) -> int:
-    """Merges the window's runs into the stored ones; returns the number of samples."""
-    if not parts:
-        return 0
-    samples = ordered(parts)
-    _merge_runs(con, samples)
-    _load_gaps(con, samples, window)
-    return len(samples.ts_ms) + int(samples.left_out.sum())
 
 
 def _merge_runs(con: DuckDBPyConnection, samples: Samples) -> None:
@@ -459,8 +437,18 @@ def load_window(con: DuckDBPyConnection, window: SampleWindow) -> LoadResult:
         metrics[metric] = metrics[metric] + seen if metric in metrics else seen
         limits = window.activity.get(metric)
         (activity if limits else states).append(_samples(answer, numbers, limits))
-    rows = load_blocks(con, activity, window.from_ms, window.to_ms) + load_states(con, states, window)
-    hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
+    rows, hours = 0, {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
+    if activity:
+        samples = ordered(activity)
+        rows += len(samples.ts_ms)
+        with sqlfiles.frames(con, window_blocks=build(samples)):
+            sqlfiles.run(con, "blocks_incoming", hours)
+            con.execute(_BLOCKS_REPLACE)
+    if states:
+        samples = ordered(states)
+        rows += len(samples.ts_ms) + int(samples.left_out.sum())
+        _merge_runs(con, samples)
+        _load_gaps(con, samples, window)
     con.execute(
         _DROPPED_DELETE, {"source": window.source, "metrics": [metric for metric, _, _ in answers], **hours}
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
-from gpucost.periods import from_ms
 from gpucost.records import record
 from gpucost.store.sqlfiles import column, value
 
@@ -321,8 +320,8 @@ _STORAGE_VERSION = """
 SELECT coalesce(any_value(tags['storage_version']), 'unknown') FROM duckdb_databases() WHERE database_name = current_database()"""
 # the period begins with data, where there ever was any
 _SOURCES = """
-SELECT kind, source, count(*), coalesce(min(from_ms) FILTER (rows + dropped > 0), min(from_ms)), max(to_ms),
-    sum(rows)::BIGINT, sum(dropped)::BIGINT, max(loaded_at)::TIMESTAMPTZ
+SELECT kind, source, count(*), epoch_ms(coalesce(min(from_ms) FILTER (rows + dropped > 0), min(from_ms)))::TIMESTAMPTZ,
+    epoch_ms(max(to_ms))::TIMESTAMPTZ, sum(rows)::BIGINT, sum(dropped)::BIGINT, max(loaded_at)::TIMESTAMPTZ
 FROM loads
 GROUP BY kind, source
 ORDER BY kind, source"""
@@ -345,9 +344,6 @@ def read(con: DuckDBPyConnection, path: Path) -> StoreInfo:
         samples=value(con, "SELECT coalesce(sum(samples), 0)::BIGINT FROM blocks"),
         states=rows["states"],
         tables=[TableInfo(*table) for table in rows.items()],
-        sources=[
-            SourceInfo(kind, source, loads, from_ms(start), from_ms(end), *counts)
-            for kind, source, loads, start, end, *counts in con.execute(_SOURCES).fetchall()
-        ],
+        sources=[SourceInfo(*row) for row in con.execute(_SOURCES).fetchall()],
         dropped=[DroppedInfo(*row) for row in con.execute(_DROPPED).fetchall()],
     )
