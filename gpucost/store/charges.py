@@ -112,8 +112,7 @@ def loads(con: DuckDBPyConnection, digests: Iterable[str]) -> list[BillLoad]:
 def unchanged(con: DuckDBPyConnection, digest: str) -> list[BillResult]:
     """The stored bills of a load, as the results of loading it again."""
     bills = dicts(con.execute("FROM bills WHERE digest = $1 ORDER BY bill_id", [digest]))
-    amounts = _amounts(con, [bill["bill_id"] for bill in bills])
-    return [_result(bill, amounts, "unchanged") for bill in bills]
+    return list(_results(con, bills, "unchanged").values())
 
 
 def stamped(con: DuckDBPyConnection) -> dict[str, str]:
@@ -242,9 +241,7 @@ def providers(con: DuckDBPyConnection) -> set[str]:
 
 def replace(con: DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
     """Lets the bills that were written last stand, and removes those that they replace, or the other way; one result per bill."""
-    new = dicts(con.execute("FROM incoming_bills ORDER BY bill_id"))
-    amounts = _amounts(con, [bill["bill_id"] for bill in new])
-    results = {bill["bill_id"]: _result(bill, amounts) for bill in new}
+    results = _results(con, dicts(con.execute("FROM incoming_bills ORDER BY bill_id")), "beside")
     replaced: list[tuple[int, int]] = []
     same_period: set[int] = set()
     parts: set[tuple[int, int]] = set()
@@ -363,9 +360,13 @@ def _load_of(files: BillFiles) -> dict[str, Any]:
 _RESULT = ("provider", "source", "format", "billing_account_id", "billing_period", "is_final", "rows")
 
 
-def _result(
-    bill: dict[str, Any], amounts: dict[int, list[tuple[str, Decimal, Decimal]]], decision: Verdict = "beside"
-) -> BillResult:
-    return BillResult(
-        **{name: bill[name] for name in _RESULT}, amounts=amounts[bill["bill_id"]], verdict=decision
-    )
+def _results(
+    con: DuckDBPyConnection, bills: list[dict[str, Any]], decision: Verdict
+) -> dict[int, BillResult]:
+    """The results of bills by their numbers."""
+    amounts = _amounts(con, [bill["bill_id"] for bill in bills])
+    results = {}
+    for bill in bills:
+        columns = {name: bill[name] for name in _RESULT}
+        results[bill["bill_id"]] = BillResult(**columns, amounts=amounts[bill["bill_id"]], verdict=decision)
+    return results
