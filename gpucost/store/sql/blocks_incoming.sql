@@ -9,7 +9,7 @@ WITH arrived AS (
 )
 SELECT a.*
 FROM arrived a
-LEFT JOIN (SELECT * FROM blocks WHERE hour >= $from_hour AND hour < $to_hour) b USING (series_id, hour)
+LEFT JOIN (SELECT * FROM blocks WHERE hour BETWEEN $from_hour AND $to_hour) b USING (series_id, hour)
 WHERE b.series_id IS NULL
    OR (a.samples >= b.samples
        AND (a.samples <> b.samples OR a.idle_threshold <> b.idle_threshold OR a.first_offset_ms <> b.first_offset_ms
