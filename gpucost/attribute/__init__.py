@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from gpucost.catalog import load_components
 from gpucost.engine import announce, run_stage, run_stages
 from gpucost.errors import StoreError
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, merge, to_ms
 from gpucost.records import record
 from gpucost.store.sqlfiles import column, value
 
@@ -180,15 +180,12 @@ def _refuse_lost(
     con: DuckDBPyConnection, query: str, tz: ZoneInfo, reason: str, params: dict[str, list[int]] | None = None
 ) -> None:
     """Raise StoreError where `query` answers hours whose samples are gone though they are needed."""
-    spans: list[tuple[date, date]] = []
-    for hour in column(con, query, params):
-        day = from_ms(hour * MS_PER_HOUR).astimezone(tz).date()
-        if spans and day - spans[-1][1] <= timedelta(days=1):
-            spans[-1] = (spans[-1][0], day)
-        else:
-            spans.append((day, day))
+    hours = column(con, query, params)
+    numbers = (from_ms(hour * MS_PER_HOUR).astimezone(tz).toordinal() for hour in hours)
+    spans = merge((number, number + 1) for number in numbers)
     if spans:
-        days = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in spans)
+        ends = ((date.fromordinal(start), date.fromordinal(end - 1)) for start, end in spans)
+        days = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in ends)
         raise StoreError(
             f"the samples of {days} are gone (store.raw_retention_days), so {reason}",
             "undo the change (a scale: [activity] device_scale or mig_scale), or go back to a copy of the store that has them",

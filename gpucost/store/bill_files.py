@@ -91,14 +91,11 @@ class Staged:
 @contextmanager
 def workspace(directory: Path, *others: Path) -> Iterator[DuckDBPyConnection]:
     """A connection of its own, outside any store, that sees `directory`, to which it spills, and other folders."""
-    con = duckdb.connect(":memory:", config=OFFLINE)
-    try:
+    with duckdb.connect(":memory:", config=OFFLINE) as con:
         con.execute("SET TimeZone = 'UTC'")
         bound(con)
         confine(con, directory, *others)
         yield con
-    finally:
-        con.close()
 
 
 def bound(con: DuckDBPyConnection) -> None:

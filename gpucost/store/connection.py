@@ -41,6 +41,7 @@ STORAGE_VERSION = "v1.4.0"
 
 # Nothing is fetched from the network: all that the SQL here needs is inside DuckDB.
 OFFLINE: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+STORED = OFFLINE | {"storage_compatibility_version": STORAGE_VERSION}
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
@@ -249,9 +250,8 @@ class Store:
         """A connection; confined to the folders, unless an earlier one was that this process still has open."""
         import duckdb
 
-        config = OFFLINE | {"storage_compatibility_version": STORAGE_VERSION}
         before = self.exists and self.path.stat().st_ino
-        con = duckdb.connect(str(self.path), read_only=read_only, config=config)
+        con = duckdb.connect(str(self.path), read_only=read_only, config=STORED)
         try:
             if before not in (False, self.path.stat().st_ino):
                 # locked once it was free, but no longer the store: `store compact` put another file there

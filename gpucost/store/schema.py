@@ -201,12 +201,9 @@ def _refuse_others(con: DuckDBPyConnection, path: Path, version: int) -> None:
     """Raises StoreError where objects differ from what the migrations make, of which another DuckDB may spell the definitions."""
     import duckdb
 
-    own = duckdb.connect(":memory:")
-    try:
+    with duckdb.connect(":memory:") as own:
         migrate(own, until=version)
         due = _objects(own)
-    finally:
-        own.close()
     there = _objects(con)
     for kind, name in sorted(there.keys() | due.keys()):
         if there.get((kind, name)) != due.get((kind, name)):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.records import record
-from gpucost.store.connection import STORAGE_VERSION, check_room, confine
+from gpucost.store.connection import STORED, check_room, confine
 from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
@@ -95,12 +95,9 @@ def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[DuckDBPyConne
         check_room(path, target.parent, f"cannot {verb} the store {path}")
         with disk.workplace(target.parent) as folder:
             part = folder / "store"
-            con = duckdb.connect(str(part), config={"storage_compatibility_version": STORAGE_VERSION})
-            try:
+            with duckdb.connect(str(part), config=STORED) as con:
                 confine(con, folder, path.parent)
                 yield con, part, _copy(con, path)
-            finally:
-                con.close()
     except OSError as error:
         raise StoreError(
             f"cannot {verb} the store {path}: {target.parent}: {error.strerror or error}"
