@@ -68,16 +68,14 @@ class ProgressSeries(NamedTuple):
 
 @dataclass(slots=True)
 class ProgressBatch:
-    """Values: `series[index[i]]` had `values[i]` at `at_ms[i]`."""
+    """Values: `series[i]` had `values[i]` at `at_ms[i]`."""
 
     series: list[ProgressSeries] = field(default_factory=list)
-    index: list[Int64s] = field(default_factory=list)
     at_ms: list[Int64s] = field(default_factory=list)
     values: list[Floats] = field(default_factory=list)
 
     def add(self, series: ProgressSeries, at_ms: Int64s, values: Floats) -> None:
         """Takes in the values of one more series."""
-        self.index.append(np.full(len(at_ms), len(self.series), dtype=np.int64))
         self.series.append(series)
         self.at_ms.append(at_ms)
         self.values.append(values)
@@ -151,12 +149,12 @@ def _insert(con: DuckDBPyConnection, source: str, span: Span, batch: ProgressBat
     }
     # the same series may come in several parts
     keys, first, number = np.unique(key, return_index=True, return_inverse=True)
-    index, at_ms = np.concatenate(batch.index), np.concatenate(batch.at_ms)
-    values = np.concatenate(batch.values)
+    index = np.repeat(number, list(map(len, batch.at_ms)))
+    at_ms, values = np.concatenate(batch.at_ms), np.concatenate(batch.values)
     inside = (at_ms >= span[0]) & (at_ms < span[1])
     valid = inside & np.isfinite(values)
     is_event = np.array([series.kind == "event" for series in batch.series])[first]
-    index, at_ms, values = _changes(number[index[valid]], at_ms[valid], values[valid], is_event)
+    index, at_ms, values = _changes(index[valid], at_ms[valid], values[valid], is_event)
     rows = {"key": keys[index], "at_ms": at_ms, "value": values}
     with sqlfiles.frames(con, progress_batch=rows, progress_batch_series=columns):
         ((new,),) = con.execute(_SERIES_INSERT, {"source": source}).fetchall()

@@ -101,12 +101,11 @@ def _identify(con: DuckDBPyConnection) -> None:
                 "WHERE n.cluster = t.cluster AND n.made_up = t.job_id"
             )
     con.execute(_SUBMISSIONS)
-    if con.execute("SELECT 1 FROM submissions LIMIT 1").fetchall():
-        for table in ("slurm_runs", "incoming_slurm_runs"):
-            con.execute(
-                f"UPDATE {table} AS t SET submit_ms = s.submit_ms FROM submissions AS s "  # noqa: S608 - names of our own
-                "WHERE s.cluster = t.cluster AND s.job_id = t.job_id AND s.start_ms = t.start_ms AND t.submit_ms = t.start_ms"
-            )
+    for table in ("slurm_runs", "incoming_slurm_runs"):
+        con.execute(
+            f"UPDATE {table} AS t SET submit_ms = s.submit_ms FROM submissions AS s "  # noqa: S608 - names of our own
+            "WHERE s.cluster = t.cluster AND s.job_id = t.job_id AND s.start_ms = t.start_ms AND t.submit_ms = t.start_ms"
+        )
 
 
 def merge(con: DuckDBPyConnection) -> int:
