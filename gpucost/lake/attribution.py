@@ -116,11 +116,11 @@ class _Run:
     def task(self, step: str, clusters: list[str], earlier: Iterable[Task] = (), **parts: Any) -> Task:
         """A task that reads what earlier ones wrote. Its key is a digest of its files and of the configuration."""
         task = Task(step, "", clusters, self.heard, **parts)
-        for one in earlier:
-            for marker in one.markers:
+        for former in earlier:
+            for marker in former.markers:
                 for name, file in self.written[marker].items():
-                    if f"{one.step}/{name}" in STEPS[step].reads:
-                        task.made.setdefault(f"{one.step}/{name}", []).append(file)
+                    if f"{former.step}/{name}" in STEPS[step].reads:
+                        task.made.setdefault(f"{former.step}/{name}", []).append(file)
         task.key = _digest(self.inputs.all, TASK.dump_python(task))
         return task
 
