@@ -37,8 +37,8 @@ def require(cloud: str, *others: str) -> None:
     raise NoCredentials(f"{cloud}: its libraries are not installed", f"pip install 'gpucost[{cloud}]'")
 
 
-# Kinds of exceptions; what they mean, {} being the library's own words; and what helps.
-Failure = tuple[tuple[type[Exception], ...], str, str]
+# A kind of exceptions, or several; what they mean, {} being the library's own words; and what helps.
+Failure = tuple[type[Exception] | tuple[type[Exception], ...], str, str]
 
 
 def line(error: BaseException) -> str:
@@ -55,9 +55,11 @@ def in_words(who: str, failures: Iterable[Failure]) -> Iterator[None]:
     """Turns what a library raises into SourceError, by the first of `failures` that fits; `who` is named first."""
     try:
         yield
-    except tuple(kind for kinds, _, _ in failures for kind in kinds) as error:
-        words, fix = next((words, fix) for kinds, words, fix in failures if isinstance(error, kinds))
-        raise SourceError(f"{who}: {words.format(line(error))}", fix) from error
+    except Exception as error:
+        for kinds, words, fix in failures:
+            if isinstance(error, kinds):
+                raise SourceError(f"{who}: {words.format(line(error))}", fix) from error
+        raise
 
 
 def is_loopback(url: str | None) -> bool:
@@ -72,44 +74,28 @@ AWS_LOGIN = "aws sso login, or renew the credentials that AWS_PROFILE names"
 # What AWS refuses for, by the codes of its errors: {0} is the operation, {1} the code.
 _AWS_REFUSALS = (
     (
-        ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"),
+        "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired",
         "the credentials have expired ({0}: {1})",
         AWS_LOGIN,
     ),
     (
-        (
-            "AuthFailure",
-            "IncompleteSignature",
-            "InvalidAccessKeyId",
-            "InvalidClientTokenId",
-            "InvalidSignatureException",
-            "SignatureDoesNotMatch",
-            "UnrecognizedClientException",
-        ),
+        "AuthFailure IncompleteSignature InvalidAccessKeyId InvalidClientTokenId InvalidSignatureException "
+        "SignatureDoesNotMatch UnrecognizedClientException",
         "the credentials are refused ({0}: {1})",
         "check the credentials, the clock, and whether the account has this region enabled",
     ),
     (
-        ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation"),
+        "AccessDenied AccessDeniedException UnauthorizedOperation",
         "{0} is not allowed ({1})",
         "allow {permissions}",
     ),
     (
-        ("OptInRequired",),
+        "OptInRequired",
         "the account has not enabled this region ({1})",
         "enable it, or leave it out of [aws] regions",
     ),
     (
-        (
-            "Throttling",
-            "ThrottlingException",
-            "ThrottledException",
-            "RequestThrottled",
-            "RequestThrottledException",
-            "RequestLimitExceeded",
-            "TooManyRequestsException",
-            "SlowDown",
-        ),
+        "Throttling RequestLimitExceeded TooManyRequestsException SlowDown",
         "{0} is throttled, again and again ({1})",
         "wait a while, then {again}",
     ),
@@ -172,9 +158,9 @@ def aws_in_words(who: str, again: str, permissions: str) -> Iterator[None]:
             "cannot be reached: {}",
             network,
         ),
-        ((ResponseParserError,), HALF, again),
+        (ResponseParserError, HALF, again),
         ((its.HTTPClientError, its.IncompleteReadError), "the connection broke off: {}", again),
-        ((its.BotoCoreError,), "{}", again),
+        (its.BotoCoreError, "{}", again),
     )
     with in_words(who, failures):
         try:
@@ -184,13 +170,10 @@ def aws_in_words(who: str, again: str, permissions: str) -> Iterator[None]:
         except its.ClientError as error:
             code, text = (str(error.response["Error"].get(key, "")) for key in ("Code", "Message"))
             kind = "Throttling" if "Throttl" in code else code
-            _, words, fix = next(
-                (refusal for refusal in _AWS_REFUSALS if kind in refusal[0]), ((), "", again)
-            )
-            words = (
-                words.format(error.operation_name, code)
-                or f"{error.operation_name} failed: {code} {text}".rstrip()
-            )
+            words, fix = f"{error.operation_name} failed: {code} {text}".rstrip(), again
+            for codes, meaning, remedy in _AWS_REFUSALS:
+                if kind in codes.split():
+                    words, fix = meaning.format(error.operation_name, code), remedy
             raise SourceError(f"{who}: {words}", fix.format(again=again, permissions=permissions)) from None
 
 
@@ -230,14 +213,14 @@ def google_in_words(who: str, again: str, forbidden: tuple[str, str], other: str
 
     failures: tuple[Failure, ...] = (
         # refused, and nothing to renew
-        ((auth.InvalidOperation,), "the credentials have expired or are refused", GOOGLE_LOGIN),
-        ((auth.GoogleAuthError,), "the login has expired or is refused: {}", GOOGLE_LOGIN),
-        ((its.Unauthorized,), "the credentials have expired or are refused: {}", GOOGLE_LOGIN),
-        ((its.Forbidden,), f"{forbidden[0]}not allowed: {{}}", forbidden[1]),
-        ((its.NotFound,), "not there: {}", "check the name; see docs/billing-gcp.md"),
-        ((its.TooManyRequests,), "throttled, again and again: {}", f"wait a while, then {again}"),
-        ((its.ServiceUnavailable,), "cannot be reached: {}", again),
-        ((its.RetryError,), "no answer in time: {}", again),
+        (auth.InvalidOperation, "the credentials have expired or are refused", GOOGLE_LOGIN),
+        (auth.GoogleAuthError, "the login has expired or is refused: {}", GOOGLE_LOGIN),
+        (its.Unauthorized, "the credentials have expired or are refused: {}", GOOGLE_LOGIN),
+        (its.Forbidden, f"{forbidden[0]}not allowed: {{}}", forbidden[1]),
+        (its.NotFound, "not there: {}", "check the name; see docs/billing-gcp.md"),
+        (its.TooManyRequests, "throttled, again and again: {}", f"wait a while, then {again}"),
+        (its.ServiceUnavailable, "cannot be reached: {}", again),
+        (its.RetryError, "no answer in time: {}", again),
         ((its.GoogleAPIError, requests.RequestException), f"{other}{{}}", again),
     )
     with in_words(who, failures):
@@ -278,9 +261,9 @@ def azure_in_words(who: str) -> Iterator[None]:
     from azure.core import exceptions as its
 
     failures: tuple[Failure, ...] = (
-        ((its.ClientAuthenticationError,), "the credentials have expired or are refused: {}", AZURE_LOGIN),
-        ((its.ResourceNotFoundError,), "not there: {}", "check the name; see docs/billing-azure.md"),
-        ((its.AzureError,), "{}", "try again later; nothing of it was loaded"),
+        (its.ClientAuthenticationError, "the credentials have expired or are refused: {}", AZURE_LOGIN),
+        (its.ResourceNotFoundError, "not there: {}", "check the name; see docs/billing-azure.md"),
+        (its.AzureError, "{}", "try again later; nothing of it was loaded"),
     )
     with in_words(who, failures):
         try:

@@ -44,7 +44,7 @@ _AGAIN = "run the command again"
 _CHUNK = 8 * 2**20
 # An answer may pause for two minutes; a transfer ends after two hours in any case.
 _TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "120s", "timeout": "2h"}
-_RETRIES = {
+_RETRIES: Any = {
     "max_retries": 5,
     "retry_timeout": timedelta(seconds=30),
     "backoff": {"init_backoff": timedelta(seconds=0.5), "max_backoff": timedelta(seconds=5), "base": 2},
@@ -58,15 +58,14 @@ _MESSAGE = re.compile(r"<Message>([^<\n]+)")
 _KEY = re.compile('Path "(.*?)"', re.DOTALL)
 _CAUSE = re.compile(r'(?:message|error): "([^"]+)"')
 # The codes of S3, Cloud Storage and Blob Storage for credentials that are not valid, or no longer.
-_REFUSED = (
-    "AuthFailure", "AuthenticationFailed", "AuthenticationRequired", "ExpiredToken", "IncompleteSignature", "InvalidAccessKeyId",
-    "InvalidAuthenticationInfo", "InvalidSecurity", "InvalidToken", "NoAuthenticationInformation", "RequestExpired",
-    "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired",
-)  # fmt: skip
+_REFUSED = """
+    AuthFailure AuthenticationFailed AuthenticationRequired ExpiredToken IncompleteSignature InvalidAccessKeyId
+    InvalidAuthenticationInfo InvalidSecurity InvalidToken NoAuthenticationInformation RequestExpired RequestTimeTooSkewed
+    SignatureDoesNotMatch TokenRefreshRequired"""
 
 
 Made = TypeVar("Made")
-_Login = tuple[str | None, dict[str, str], Any]
+_Login = tuple[str | None, Any, Any]
 
 
 class _Cloud(NamedTuple):
@@ -188,14 +187,14 @@ class Bucket:
         if endpoint:
             options["base_url" if self.cloud is _GCP else "endpoint"] = endpoint
         allow_http = (endpoint or "").startswith("http://")
-        client = _TIMEOUTS | {"allow_http": allow_http, "root_certificate": _roots()}
-        settings: Any = {
-            "config": options,
-            "client_options": client,
-            "retry_config": _RETRIES,
-            "credential_provider": login,
-        }
-        return from_url(f"{self.cloud.scheme}://{self.name}", **settings)
+        client: Any = _TIMEOUTS | {"allow_http": allow_http, "root_certificate": _roots()}
+        return from_url(
+            f"{self.cloud.scheme}://{self.name}",
+            config=options,
+            client_options=client,
+            retry_config=_RETRIES,
+            credential_provider=login,
+        )
 
     def _run(self, key: str, work: Callable[[Any], Made]) -> Made:
         """What `work` makes of the store; errors of the store and of the login become GpucostErrors, but for FileNotFoundError.
@@ -232,12 +231,8 @@ class Bucket:
             return self.missing()
         if isinstance(error, FileNotFoundError):
             return FileNotFoundError(what)
-        if (
-            code in _REFUSED
-            or status == "401"
-            or "failed to authenticate" in message
-            or "credential provider" in text
-        ):
+        is_refused = code in _REFUSED.split() or status == "401"
+        if is_refused or "failed to authenticate" in message or "credential provider" in text:
             words, fix = f"the credentials are refused or have expired: {words}", self.cloud.login
         elif status == "403":
             words, fix = f"not allowed: {words}", self.cloud.needs
@@ -307,11 +302,8 @@ def _gcs(name: str, endpoint: str | None) -> Bucket:
         from obstore.auth.google import GoogleCredentialProvider
 
         anonymous = {"token": "none", "expires_at": None}
-        return (
-            endpoint,
-            {},
-            (lambda: anonymous) if clouds.is_loopback(endpoint) else GoogleCredentialProvider(who),
-        )
+        is_emulator = clouds.is_loopback(endpoint)
+        return endpoint, {}, (lambda: anonymous) if is_emulator else GoogleCredentialProvider(who)
 
     return Bucket(_GCP, name, f"gs://{name}", f"gcloud storage buckets create gs://{name}", log_in)
 
@@ -321,22 +313,20 @@ def _azure(url: str, endpoint: str, account: str, name: str, sas: str) -> Bucket
 
     def log_in() -> _Login:
         options = {"account_name": account}
-        given = dict(part.split("=", 1) for part in os.environ.get(CONNECTION, "").split(";") if "=" in part)
+        existing = dict(
+            part.split("=", 1) for part in os.environ.get(CONNECTION, "").split(";") if "=" in part
+        )
         if sas:
             for secret in (sas, *sas.split("&")):
                 conceal(secret)
             return endpoint, options | {"sas_key": sas}, None
-        if given.get("AccountName") == account:
-            domain = f"{account}.blob.{given.get('EndpointSuffix', 'core.windows.net')}"
-            server = (
-                given.get("BlobEndpoint") or f"{given.get('DefaultEndpointsProtocol', 'https')}://{domain}"
-            )
-            names = {"AccountKey": "account_key", "SharedAccessSignature": "sas_key"}
-            return (
-                server,
-                options | {option: given[name] for name, option in names.items() if name in given},
-                None,
-            )
+        if existing.get("AccountName") == account:
+            domain = f"{account}.blob.{existing.get('EndpointSuffix', 'core.windows.net')}"
+            protocol = existing.get("DefaultEndpointsProtocol", "https")
+            for name, option in (("AccountKey", "account_key"), ("SharedAccessSignature", "sas_key")):
+                if name in existing:
+                    options[option] = existing[name]
+            return existing.get("BlobEndpoint") or f"{protocol}://{domain}", options, None
         from obstore.auth.azure import AzureCredentialProvider
 
         _refuse_plain(endpoint)

@@ -119,22 +119,17 @@ def check(config: Config, store: Store) -> list[Check]:
     if is_current and os.access(store.path, os.W_OK):
         what = "days were attributed from what the store holds"
         try:
-            days = _days_of_other_inputs(config, store)
+            with store.write() as con:
+                con.execute("SET preserve_insertion_order = false")
+                _stage(con, config)
+                days = attribution.days_of_other_inputs(con, config.tz)
+                con.rollback()
+                con.begin()
         except StoreError as error:
             return [*checks, upkeep.Check(what, 0, error.message, is_made=False)]
         first = from_ms(days[0]).astimezone(config.tz).date().isoformat() if days else None
         checks.append(upkeep.Check(what, len(days), first))
     return checks
-
-
-def _days_of_other_inputs(config: Config, store: Store) -> list[int]:
-    with store.write() as con:
-        con.execute("SET preserve_insertion_order = false")
-        _stage(con, config)
-        days = attribution.days_of_other_inputs(con, config.tz)
-        con.rollback()
-        con.begin()
-    return days
 
 
 def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from gpucost.catalog import load_components
 from gpucost.engine import announce, run_stage, run_stages
 from gpucost.errors import StoreError
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, merge, to_ms
 from gpucost.records import record
 from gpucost.store.sqlfiles import column, value
 
@@ -109,7 +109,9 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), $1)", [seal_until_ms])
     sealed_ms = value(con, "SELECT coalesce(max(sealed_until_ms), 0) FROM compactions")
     changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
-    spans = spans_of(changed, _days_at_once(con), seal_until_ms)
+    gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
+    at_once = max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
+    spans = spans_of(changed, at_once, seal_until_ms)
     for number, (start, end) in enumerate(spans, 1):
         announce(f"attributing {len(changed):,} days: part {number:,} of {len(spans):,}")
         _clear(con, start, end)
@@ -178,15 +180,12 @@ def _refuse_lost(
     con: DuckDBPyConnection, query: str, tz: ZoneInfo, reason: str, params: dict[str, list[int]] | None = None
 ) -> None:
     """Raise StoreError where `query` answers hours whose samples are gone though they are needed."""
-    spans: list[tuple[date, date]] = []
-    for hour in column(con, query, params):
-        day = from_ms(hour * MS_PER_HOUR).astimezone(tz).date()
-        if spans and day - spans[-1][1] <= timedelta(days=1):
-            spans[-1] = (spans[-1][0], day)
-        else:
-            spans.append((day, day))
+    hours = column(con, query, params)
+    numbers = (from_ms(hour * MS_PER_HOUR).astimezone(tz).toordinal() for hour in hours)
+    spans = merge((number, number + 1) for number in numbers)
     if spans:
-        days = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in spans)
+        ends = ((date.fromordinal(start), date.fromordinal(end - 1)) for start, end in spans)
+        days = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in ends)
         raise StoreError(
             f"the samples of {days} are gone (store.raw_retention_days), so {reason}",
             "undo the change (a scale: [activity] device_scale or mig_scale), or go back to a copy of the store that has them",
@@ -226,11 +225,6 @@ def load_local_days(
         {"froms": midnights[:-1], "tos": midnights[1:]},
     )
     return (midnights[0], midnights[-1]) if midnights else (0, 0)
-
-
-def _days_at_once(con: DuckDBPyConnection) -> int:
-    gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
-    return max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
 
 
 def spans_of(days: list[tuple[int, int]], at_most: int, seal_until_ms: int) -> list[tuple[int, int]]:

@@ -96,14 +96,11 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
         yield active
         return
     # bars only on a terminal
-    builder = SparkSession.builder.appName("gpucost").config(
-        "spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower()
-    )
+    settings = {"spark.app.name": "gpucost", "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
     if master:
-        builder = builder.master(master)
-    builder = builder.config(map=dict(options))
+        settings["spark.master"] = master
     try:
-        new = builder.getOrCreate()
+        new = SparkSession.builder.config(map=settings | dict(options)).getOrCreate()
     except Exception as error:
         where = f" at {master}" if master else ""
         raise GpucostError(

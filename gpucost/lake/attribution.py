@@ -8,9 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from gpucost import attribute as stages
 from gpucost import pipeline
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 _CURRENT = "_gpucost/current.json"
-_TASKS = "_gpucost/tasks"
 # A task attributes adjoining days of up to so many (GPU, hour) pairs, and at least one day.
 _PAIRS_AT_ONCE = 1_200_000
 
@@ -67,9 +64,7 @@ def attribute(
     price = run.price_task(inventories)
     run.finish([price])
     days = run.attribute_days([task for task in inventories if task.clusters], price)
-    warnings = run.task(
-        "warnings", run.lake.clusters, made=run.made("warnings", (*inventories, price, *days))
-    )
+    warnings = run.task("warnings", run.lake.clusters, (*inventories, price, *days))
     run.finish([warnings])
     by_day: dict[str, list[str]] = defaultdict(list)
     for task in days:
@@ -94,7 +89,7 @@ class _Run:
         self.lake = manifest.read(self.files)
         self.inputs = pipeline.inputs_of(config)
         heard = [one.heard for one in self.lake.manifests if one.heard] or [(0, 0)]
-        self.heard = min(first for first, _ in heard), max(last for _, last in heard)
+        self.heard = min(heard)[0], max(last for _, last in heard)
         # The files of finished tasks, by marker and table.
         self.written: dict[str, dict[str, LakeFile]] = {}
         self.result = Attributed()
@@ -115,12 +110,17 @@ class _Run:
         # A task keeps an existing marker, so a broken one has to go.
         self.files.delete(place for place in places if place not in self.written)
         named = {file.name for tables in self.written.values() for file in tables.values()}
-        for folder, kept in (("attributed", named), (_TASKS, ()), (PARTS, ())):
-            self.files.remove_abandoned(folder, kept)
+        self.files.remove_abandoned("attributed", named)
+        self.files.remove_abandoned(PARTS, ())
 
-    def task(self, step: str, clusters: list[str], **parts: Any) -> Task:
-        """A task whose key is a digest of its files and of the configuration."""
+    def task(self, step: str, clusters: list[str], earlier: Iterable[Task] = (), **parts: Any) -> Task:
+        """A task that reads what earlier ones wrote. Its key is a digest of its files and of the configuration."""
         task = Task(step, "", clusters, self.heard, **parts)
+        for former in earlier:
+            for marker in former.markers:
+                for name, file in self.written[marker].items():
+                    if f"{former.step}/{name}" in STEPS[step].reads:
+                        task.made.setdefault(f"{former.step}/{name}", []).append(file)
         task.key = _digest(self.inputs.all, TASK.dump_python(task))
         return task
 
@@ -154,19 +154,17 @@ class _Run:
     def price_task(self, inventories: Sequence[Task]) -> Task:
         """The task that prices all nodes."""
         paths = {"book": self.config.prices.book, "fx_rates": self.config.prices.fx_rates}
-        prices = {key: (str(path), Path(path).read_text("utf-8")) for key, path in paths.items() if path}
+        prices = {key: (path, path.read_text("utf-8")) for key, path in paths.items() if path}
         raw = {"": self._raw(None, STEPS["price"].reads)}
-        return self.task(
-            "price", self.lake.clusters, raw=raw, made=self.made("price", inventories), prices=prices
-        )
+        return self.task("price", self.lake.clusters, inventories, raw=raw, prices=prices)
 
     def attribute_days(self, inventories: Sequence[Task], price: Task) -> list[Task]:
         """Attribute the days that changed; returns a task for each group with all of its days."""
-        tasks = [self.task("days", one.clusters, made=self.made("days", (one, price))) for one in inventories]
+        tasks = [self.task("days", one.clusters, (one, price)) for one in inventories]
         finished: list[Task] = []
         waiting: list[Task] = []
-        for inventory, reply in zip(inventories, self._run(tasks), strict=True):
-            task = self.task("attribute", inventory.clusters, made=self.made("attribute", (inventory, price)))
+        for inventory, reply in zip(inventories, self.finish(tasks), strict=True):
+            task = self.task("attribute", inventory.clusters, (inventory, price))
             stamps = self._sample_stamps(task.clusters)
             for start, end, fingerprint in reply.days:
                 name = f"{from_ms(start).astimezone(self.config.tz):%Y-%m-%d}"
@@ -175,7 +173,7 @@ class _Run:
                 task.days.append(Day(name, start, end, key))
             finished.append(task)
             waiting += self._spans(task, reply.gpus)
-        replies = self._run(waiting)
+        replies = self.finish(waiting)
         self.result.days = sum(len(task.days) for task in waiting)
         self.result.unchanged = sum(len(task.days) for task in finished) - self.result.days
         self.result.rows = sum(reply.rows for reply in replies)
@@ -203,21 +201,13 @@ class _Run:
                 found[day] += [f"{name} {tables[name].digest}" for name in names]
         return {day: _digest(sorted(parts)) for day, parts in found.items()}
 
-    def finish(self, tasks: Sequence[Task]) -> None:
-        """Run the tasks that are not finished."""
-        self._run([task for task in tasks if task.markers[0] not in self.written])
-
-    def _run(self, tasks: Sequence[Task]) -> list[Reply]:
-        """Run tasks and return their replies in order."""
+    def finish(self, tasks: Iterable[Task]) -> list[Reply]:
+        """Run the tasks that are not finished, and return their replies in order."""
+        tasks = [task for task in tasks if task.markers[0] not in self.written]
         if not tasks:
             return []
-        folder = f"{_TASKS}/{uuid4().hex}"
-        places = [f"{folder}/{number}.json" for number in range(len(tasks))]
-        self.files.each(
-            lambda item: self.files.write(item[0], TASK.dump_json(item[1])), zip(places, tasks, strict=True)
-        )
         threads = spark.cpus(self.session) if self.session else None
-        work = partial(steps.run, self.url, self.config.model_dump_json(by_alias=True), threads, folder)
+        work = partial(steps.run, self.url, self.config, threads, tasks)
         if self.session:
             results = spark.run(self.session, work, [task.name for task in tasks])
         else:
@@ -229,7 +219,6 @@ class _Run:
             self.written |= replies[number].written
             self.tell(f"{tasks[number].name} ({count} of {len(tasks)})")
         self.result.done[tasks[0].step] += len(tasks)
-        self.files.delete(places)
         return replies
 
     def _raw(self, cluster: str | None, reads: Iterable[str], days: Iterable[str] | None = None) -> Tables:
@@ -237,16 +226,6 @@ class _Run:
         return {
             name: files for name, files in self.lake.tables(cluster, days).items() if f"raw/{name}" in reads
         }
-
-    def made(self, step: str, tasks: Iterable[Task]) -> Tables:
-        """The files of these tasks that the step reads."""
-        found: Tables = defaultdict(list)
-        for task in tasks:
-            for marker in task.markers:
-                for name, file in self.written[marker].items():
-                    if f"{task.step}/{name}" in STEPS[step].reads:
-                        found[f"{task.step}/{name}"].append(file)
-        return found
 
 
 def raw_digest(lake: Lake) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import socket
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,10 @@ from gpucost.lake import manifest
 from gpucost.lake.files import PARTS, LakeFiles, checksum
 from gpucost.lake.manifest import LakeFile, Manifest, partition
 from gpucost.lake.tables import RAW, RawTable, parquet
-from gpucost.periods import MS_PER_DAY
+from gpucost.periods import MS_PER_DAY, to_ms
 from gpucost.records import record
 from gpucost.store.schema import latest_version
+from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,25 +58,27 @@ def export(
     lake, result = manifest.load(files), Exported()
     with disk.temporary() as folder, store.read(folder, *files.folders()) as con:
         con.execute(_MEMORY)
-        writer, digests, stamps = writer_name(con, config, store), _digests(con), _stamps(con)
-        clusters = sorted({*digests, *stamps}, key=lambda name: (name is None, name or ""))
+        writer, digests = writer_name(con, config, store), _digests(con)
         existing = {one.cluster: one for one in lake.manifests if one.writer == writer}
-        for cluster in clusters:
+        for cluster in sorted(digests, key=lambda name: (name is None, name or "")):
             before = existing.get(cluster) or Manifest(cluster, writer)
             run = _Export(con, files, folder, before, result, everything)
-            days = sorted({*digests[cluster], *stamps[cluster]})
+            days = sorted(digests[cluster])
             others = [one for one in lake.of(cluster) if one is not before]
             manifest.refuse_clash(files, [*others, replace(before, days={day: {} for day in days})])
             after = replace(
-                before,
-                schema=latest_version(),
-                days=dict(before.days),
-                stamps=before.stamps | stamps[cluster],
+                before, schema=latest_version(), days=dict(before.days), stamps=dict(before.stamps)
             )
-            _note_sources(con, after)
+            sources, first, last = con.execute(_HEARD, {"cluster": cluster}).fetchall()[0]
+            after.sources = sorted({*before.sources, *(sources or ())})
+            if first is not None:
+                since, until = before.heard or (first, last)
+                after.heard = min(first, since), max(last, until)
             for number, day in enumerate(days, 1):
                 tell(f"{cluster or 'bills and prices'} {day} ({number} of {len(days)})")
-                tables = run.day(day, digests[cluster].get(day, {}), stamps[cluster].get(day))
+                tables = run.day(day, digests[cluster][day])
+                if stamp := digests[cluster][day].get(_STAMP):
+                    after.stamps[day] = stamp
                 is_same = tables == before.days.get(day, {})
                 result.unchanged += is_same
                 result.partitions += not is_same
@@ -83,7 +86,13 @@ def export(
             if after != before:
                 after.save(files)
                 files.delete({file.name for file in before.files} - {file.name for file in after.files})
-            _remove_leftovers(files, after)
+            # An interrupted export leaves files of this writer that its manifest does not name; they go a day later.
+            named = {file.name for file in after.files}
+            for table in RAW:
+                folder_of = f"raw/{table.name}/{partition('cluster', cluster)}"
+                files.remove_abandoned(folder_of, named, begins=f"{_short(writer)}-")
+        if files.is_local:
+            files.remove_abandoned(PARTS, ())
     return result
 
 
@@ -91,16 +100,8 @@ def writer_name(con: DuckDBPyConnection, config: Config, store: Store) -> str:
     """The writer of a store's data: `[lake] writer`, otherwise this machine, the store's file and when it was made."""
     if config.lake.writer:
         return config.lake.writer
-    made = con.execute("SELECT min(applied_at) FROM schema_version").fetchall()[0][0]
+    made = value(con, "SELECT min(applied_at) FROM schema_version")
     return f"{socket.gethostname()}:{store.path.resolve()} of {made:%Y-%m-%dT%H:%M:%S}"
-
-
-def _note_sources(con: DuckDBPyConnection, own: Manifest) -> None:
-    """Add the servers of the cluster, and the first and last moment of its data."""
-    sources, first, last = con.execute(_HEARD, {"cluster": own.cluster}).fetchall()[0]
-    own.sources = sorted({*own.sources, *(sources or ())})
-    if first is not None:
-        own.heard = (min(first, own.heard[0]), max(last, own.heard[1])) if own.heard else (first, last)
 
 
 _HEARD = """
@@ -110,15 +111,6 @@ FROM (
     FROM series AS s LEFT JOIN states AS t USING (series_id) WHERE s.cluster = $cluster GROUP BY s.source
     UNION ALL SELECT source, min(from_ms), max(to_ms) FROM loads WHERE kind = 'slurm' AND source = $cluster GROUP BY source
 )"""
-
-
-def _remove_leftovers(files: LakeFiles, own: Manifest) -> None:
-    """Remove files of this writer that its manifest does not name, a day later: an interrupted export leaves some."""
-    named, begins = {file.name for file in own.files}, f"{_short(own.writer)}-"
-    for table in RAW:
-        files.remove_abandoned(f"raw/{table.name}/{partition('cluster', own.cluster)}", named, begins=begins)
-    if files.is_local:
-        files.remove_abandoned(PARTS, ())
 
 
 # A store drops lists of samples that its figures do not need (store compact): the lake keeps them.
@@ -139,30 +131,33 @@ class _Export:
     result: Exported
     everything: bool
 
-    def day(self, day: str, digests: dict[str, str], stamp: str | None) -> dict[str, LakeFile]:
+    def day(self, day: str, digests: dict[str, str]) -> dict[str, LakeFile]:
         """The files of a day by table: those in the lake, if their rows are the same, otherwise new ones."""
+        existing, stamp = self.before.days.get(day, {}), digests.get(_STAMP)
         tables = {}
         for table in RAW:
-            file = self.before.days.get(day, {}).get(table.name)
-            is_new = False
-            if not table.by_stamp:
-                is_new = digests.get(table.name) != (file.digest if file else None)
-            elif stamp:
-                is_new = stamp != self.before.stamps.get(day)
-            if self.everything and (stamp or not table.by_stamp):
-                is_new, file = True, file if file and self.files.is_whole(file) else None
+            file = existing.get(table.name)
+            if table.by_stamp:
+                is_new = stamp is not None and (self.everything or stamp != self.before.stamps.get(day))
+            else:
+                is_new = self.everything or digests.get(table.name) != (file.digest if file else None)
             if is_new:
-                file = self._write(table, day, file)
+                is_lost = self.everything and file and not self.files.is_whole(file)
+                file = self._write(table, day, None if is_lost else file)
             if file:
                 tables[table.name] = file
         return tables
 
     def _write(self, table: RawTable, day: str, before: LakeFile | None) -> LakeFile | None:
         """Write a day of a table; `before`, if that has the same rows; None without rows."""
-        con, params = self.con, self._params(table, day)
+        con, params = self.con, dict[str, Any](cluster=self.before.cluster)
         rows = f"SELECT * EXCLUDE (cluster, day) FROM ({table.rows})"  # noqa: S608 - statements of our own
-        if not table.by_stamp:
+        if table.by_stamp:
+            start = to_ms(datetime.fromisoformat(f"{day}T00:00Z"))
+            params |= {"from_ms": start, "to_ms": start + MS_PER_DAY}
+        else:
             rows += " WHERE cluster IS NOT DISTINCT FROM $cluster AND day IS NOT DISTINCT FROM $day"
+            params["day"] = day or None
         con.execute(f"CREATE OR REPLACE TEMP TABLE lake_part AS {rows}", params)
         if table.name == "blocks" and before:
             con.execute(_KEPT_LISTS.format(parquet(self.files, self.folder, [before])))
@@ -183,33 +178,13 @@ class _Export:
         file = LakeFile(
             f"{folder}/{_short(self.before.writer)}-{sha256[:16]}.parquet", count, size, sha256, digest
         )
-        self.files.put(file.name, part)
+        self.files.write(file.name, part)
         self.result.files.append(file)
         return file
-
-    def _params(self, table: RawTable, day: str) -> dict[str, Any]:
-        if not table.by_stamp:
-            return {"cluster": self.before.cluster, "day": day or None}
-        start = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
-        return {"cluster": self.before.cluster, "from_ms": start, "to_ms": start + MS_PER_DAY}
 
 
 def _short(writer: str) -> str:
     return hashlib.sha256(writer.encode()).hexdigest()[:8]
-
-
-def _digests(con: DuckDBPyConnection) -> dict[str | None, dict[str, dict[str, str]]]:
-    """The digest of each table's rows by cluster and day, except for tables of samples."""
-    found: dict[str | None, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
-    for table in RAW:
-        if not table.by_stamp:
-            con.execute(
-                "SELECT cluster, coalesce(day, ''), sum(hash(*COLUMNS(* EXCLUDE (cluster, day))))::VARCHAR "  # noqa: S608
-                f"FROM ({table.rows}) GROUP BY ALL"
-            )
-            for cluster, day, digest in con.fetchall():
-                found[cluster][day][table.name] = digest
-    return found
 
 
 # A day's samples change only with a load that touches it; runs of equal values reach into the neighboring days.
@@ -233,11 +208,21 @@ FROM days AS d
 LEFT JOIN (FROM owners JOIN loads USING (source)) AS l
     ON l.cluster = d.cluster AND l.kind = 'prometheus' AND l.from_ms < d.day_ms + 172800000 AND d.day_ms - 86400000 < l.to_ms
 GROUP BY ALL"""
+# Stands for the tables of samples among the digests of a day.
+_STAMP = "stamp"
 
 
-def _stamps(con: DuckDBPyConnection) -> dict[str | None, dict[str, str]]:
-    """By cluster and day, a digest of the loads that can have changed the day's samples."""
-    found: dict[str | None, dict[str, str]] = defaultdict(dict)
+def _digests(con: DuckDBPyConnection) -> dict[str | None, dict[str, dict[str, str]]]:
+    """The digest of each table's rows by cluster and day; of tables of samples that of the loads that can have changed them."""
+    found: dict[str | None, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for cluster, day, stamp in con.execute(_STAMPS).fetchall():
-        found[cluster][day] = stamp
+        found[cluster][day][_STAMP] = stamp
+    for table in RAW:
+        if not table.by_stamp:
+            con.execute(
+                "SELECT cluster, coalesce(day, ''), sum(hash(*COLUMNS(* EXCLUDE (cluster, day))))::VARCHAR "  # noqa: S608
+                f"FROM ({table.rows}) GROUP BY ALL"
+            )
+            for cluster, day, digest in con.fetchall():
+                found[cluster][day][table.name] = digest
     return found

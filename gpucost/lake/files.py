@@ -56,25 +56,23 @@ class LakeFiles:
     def found(self, below: str = "") -> dict[str, Entry]:
         """The files below a folder by their names, sorted; none where it is not there."""
         cut = len(self._root) + 1 if self._root else 0
-        return {one.key[cut:]: one for one in self._bucket.found(self._key(below))}
+        return {entry.key[cut:]: entry for entry in self._bucket.found(self._key(below))}
 
     def names(self, below: str = "") -> list[str]:
         """The files below a folder, sorted; none where it is not there."""
         return list(self.found(below))
 
-    def remove_abandoned(self, below: str, kept: Container[str], *, begins: str = "") -> bool:
-        """Remove files below a folder that are not `kept`, of those whose names begin so; whether none of them is left.
+    def remove_abandoned(self, below: str, kept: Container[str], *, begins: str = "") -> None:
+        """Remove files below a folder that are not `kept`, of those whose names begin so.
 
         Young ones stay: another run may be writing them, and will name them when it is done.
         """
-        files = {
-            name: one
-            for name, one in self.found(below).items()
+        left = {
+            name: file.written
+            for name, file in self.found(below).items()
             if name not in kept and name.rpartition("/")[2].startswith(begins)
         }
-        old = [name for name, one in files.items() if one.written < time.time() - YOUNG_SECONDS]
-        self.delete(old)
-        return len(old) == len(files)
+        self.delete(name for name, written in left.items() if written < time.time() - YOUNG_SECONDS)
 
     def read(self, name: str) -> bytes | None:
         """What a small file holds; None where it is not there."""
@@ -82,61 +80,56 @@ class LakeFiles:
             return self._bucket.read(self._key(name))
         return None
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a small file: others see what it held before, or all of this."""
-        self._put(name, content)
-
-    def put(self, name: str, source: Path) -> None:
-        """Move a file of this machine into the lake."""
-        self._put(name, source)
-        source.unlink()
+    def write(self, name: str, source: bytes | Path) -> None:
+        """Write a file, by its content or a file of this machine: others see what it held before, or all of this."""
+        try:
+            self._bucket.put(self._key(name), source)
+        except FileNotFoundError:
+            raise StoreError(
+                f"{self.shown(name)}: its folder is gone", "run it again once that is back"
+            ) from None
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove files, those that are there."""
 
-        def one(name: str) -> None:
+        def delete(name: str) -> None:
             with suppress(FileNotFoundError):
                 self._bucket.delete(self._key(name))
 
-        self.each(one, names)
+        self.each(delete, names)
 
-    def local(self, name: str, folder: Path, size: int, sha256: str) -> Path:
+    def local(self, file: LakeFile, folder: Path) -> Path:
         """A file of the lake on this machine, fetched into `folder` where it lies elsewhere.
 
         Raises StoreError where it is missing, or is not what the manifest says.
         """
-        path = (
-            Path(self._key(name))
-            if self.is_local
-            else folder / hashlib.sha256(name.encode()).hexdigest()[:32]
-        )
+        key = self._key(file.name)
+        path = Path(key) if self.is_local else folder / hashlib.sha256(key.encode()).hexdigest()[:32]
         if not self.is_local and not path.exists():
             part = path.with_name(f"{path.name}.{os.getpid()}.part")
             with suppress(FileNotFoundError):
-                self._bucket.fetch(self._key(name), part)
+                self._bucket.fetch(key, part)
                 part.replace(path)
-        try:
+        what = "is missing"
+        with suppress(FileNotFoundError):
             state = path.stat()
-        except FileNotFoundError:
-            what = "is missing"
-        else:
-            if state.st_size == size and _checksum(path, size, state.st_mtime_ns) == sha256:
+            if state.st_size == file.size and _checksum(path, file.size, state.st_mtime_ns) == file.sha256:
                 return path
             what = "is not what its manifest says"
             if not self.is_local:
                 path.unlink()
+        step = "export --all" if file.name.startswith("raw/") else "attribute"
         raise StoreError(
-            f"{self.shown(name)} {what}", f"run it again; if it stays so, {_anew(name)} writes it anew"
+            f"{self.shown(file.name)} {what}",
+            f"run it again; if it stays so, gpucost lake {step} writes it anew",
         )
 
     def is_whole(self, file: LakeFile) -> bool:
         """Whether a file is there as its manifest says; it is read for that."""
-        with NamedTemporaryFile() as out:
-            try:
-                self._bucket.fetch(self._key(file.name), Path(out.name))
-            except FileNotFoundError:
-                return False
+        with NamedTemporaryFile() as out, suppress(FileNotFoundError):
+            self._bucket.fetch(self._key(file.name), Path(out.name))
             return checksum(Path(out.name)) == file.sha256
+        return False
 
     def each(self, work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
         """What `work` makes of each; several at a time where each is a request to a server."""
@@ -159,18 +152,6 @@ class LakeFiles:
                 "look at its manifests: gpucost wrote no such name",
             )
         return "/".join(part for part in (self._root, name) if part)
-
-    def _put(self, name: str, source: bytes | Path) -> None:
-        try:
-            self._bucket.put(self._key(name), source)
-        except FileNotFoundError:
-            raise StoreError(
-                f"{self.shown(name)}: its folder is gone", "run it again once that is back"
-            ) from None
-
-
-def _anew(name: str) -> str:
-    return "gpucost lake export --all" if name.startswith("raw/") else "gpucost lake attribute"
 
 
 @lru_cache(4096)
@@ -222,9 +203,8 @@ class _Folder:
                 else:
                     shutil.copyfile(source, part)
                 disk.put(part, place)
-            except BaseException:
+            finally:
                 part.unlink(missing_ok=True)
-                raise
 
     def delete(self, key: str) -> None:
         path = Path(key)

@@ -102,10 +102,12 @@ class Lake(NamedTuple):
         """The manifests of one cluster, or of bills and prices."""
         return [manifest for manifest in self.manifests if manifest.cluster == cluster]
 
-    def tables(self, cluster: str | None, days: Iterable[str] | None = None) -> Tables:
+    def tables(
+        self, cluster: str | None, days: Iterable[str] | None = None
+    ) -> defaultdict[str, list[LakeFile]]:
         """The files of a cluster by table: of these days and of no day (default: all)."""
         wanted = None if days is None else {"", *days}
-        found: Tables = defaultdict(list)
+        found = defaultdict[str, list[LakeFile]](list)
         for manifest in self.of(cluster):
             for day, tables in sorted(manifest.days.items()):
                 if wanted is None or day in wanted:

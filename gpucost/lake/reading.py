@@ -40,10 +40,7 @@ SELECT cluster, greatest(from_ms, part_from_ms) AS from_ms, least(to_ms, part_to
 FROM collected CROSS JOIN (VALUES (0, $from_ms), ($to_ms, 9223372036854775807)) AS parts (part_from_ms, part_to_ms)
 WHERE from_ms < part_to_ms AND part_from_ms < to_ms;
 """
-_READ = """
-CREATE OR REPLACE TEMP TABLE read_time AS
-SELECT cluster, greatest(from_ms, $from_ms) AS from_ms, least(to_ms, $to_ms) AS to_ms
-FROM collected WHERE from_ms < $to_ms AND $from_ms < to_ms"""
+_CUT = "UPDATE collected SET from_ms = greatest(from_ms, $from_ms), to_ms = least(to_ms, $to_ms)"
 # Only the days that are read matter for these; other tables are read whole.
 _BY_DAY = ("states", "blocks", "scrape_gaps", "asked_hours", "dropped_samples", "progress_values")
 # So much before a period is read with it, for comparisons and for what changes slowly.
@@ -99,9 +96,9 @@ def open_store(
                 con.execute(f"INSERT INTO {name} BY NAME FROM lake_rows")
         start, end = _midnight(config, first), _midnight(config, last, 1)
         if known and (first > known[0] or last < known[-1]):
-            con.execute(_UNREAD, {"from_ms": start, "to_ms": end})
-            con.execute(_READ, {"from_ms": start, "to_ms": end})
-            con.execute("DELETE FROM collected; INSERT INTO collected FROM read_time")
+            for statement in (_UNREAD, _CUT):
+                con.execute(statement, {"from_ms": start, "to_ms": end})
+            con.execute("DELETE FROM collected WHERE from_ms >= to_ms")
         for cluster in (*lake.clusters, None):
             _enter_raw(con, lake, cluster, near, utc_days(start, end), samples=samples)
         con.execute(
@@ -117,9 +114,8 @@ def _days_to_read(config: Config, period: Period | None, known: list[str]) -> tu
         return "", ""
     if period is None:
         newest = date.fromisoformat(known[-1]).replace(day=1)
-        return str(((newest - timedelta(days=1)).replace(day=1) - timedelta(days=1)).replace(day=1)), known[
-            -1
-        ]
+        # so many days before a month begin in the second month before it
+        return str((newest - timedelta(days=32)).replace(day=1)), known[-1]
     begin = period.start.astimezone(config.tz).date()
     length = max(timedelta(days=_BEFORE_DAYS), period.end - period.start)
     last = (period.end - timedelta(milliseconds=1)).astimezone(config.tz).date()
@@ -142,15 +138,13 @@ def _enter_raw(
     samples: bool,
 ) -> None:
     """Enter the raw rows of a cluster: of these days or all, and the series of these days' months."""
-    found = dict(lake.tables(cluster))
+    found = lake.tables(cluster)
     if cluster is not None:
         months = {day[:7] for day in days}
         near = lake.tables(cluster, days)
-        found |= {name: near.get(name, []) for name in _BY_DAY}
-        found["series"] = lake.tables(cluster, [day for day in lake.days(cluster) if day[:7] in months]).get(
-            "series", []
-        )
+        found |= {name: near[name] for name in _BY_DAY}
+        whole_months = [day for day in lake.days(cluster) if day[:7] in months]
+        found["series"] = lake.tables(cluster, whole_months)["series"]
     for table in RAW:
-        is_wanted = samples or table.name != "blocks"
-        if is_wanted and tables.view_rows(con, lake.files, folder, found.get(table.name, ())):
-            tables.enter(con, table, cluster, lake.files.shown())
+        if samples or table.name != "blocks":
+            tables.enter(con, table, cluster, lake.files, folder, found[table.name])

@@ -7,7 +7,6 @@ writes the same rows.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,9 +16,8 @@ from uuid import uuid4
 from pydantic import TypeAdapter
 
 from gpucost import attribute, disk, inventory, price
-from gpucost.config.model import Config
 from gpucost.engine import run_stage
-from gpucost.errors import GpucostError, StoreError
+from gpucost.errors import GpucostError
 from gpucost.lake import tables
 from gpucost.lake.files import LakeFiles, checksum, open_files
 from gpucost.lake.manifest import LakeFile, Tables, partition
@@ -27,11 +25,14 @@ from gpucost.lake.tables import BY_NAME, STITCHED, parquet, quoted
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.store.connection import Store
+from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
+
+    from gpucost.config.model import Config
 
 # Rises when a step makes other files of the same inputs than before.
 STEPS_VERSION = 2
@@ -56,7 +57,7 @@ def _tables(step: str, names: str) -> tuple[str, ...]:
 _PRICES = _tables("price", "nodes collected node_stops node_prices unseen_time basis_spans")
 _HOLDINGS = _tables(
     "inventory",
-    "allocations absences allocation_devices told_activity allocation_teams allocation_hosts node_hosts",
+    "allocations absences allocation_devices told_activity allocation_teams allocation_hosts node_hosts node_devices",
 )
 STEPS = {
     "inventory": Step(
@@ -88,16 +89,11 @@ STEPS = {
             "amortized_discounts unseen_time basis_spans",
         ),
     ),
-    "days": Step(
-        "cluster",
-        "attribute/days/20_day_fingerprints.sql",
-        (*_PRICES, *_HOLDINGS, "inventory/node_devices"),
-        (),
-    ),
+    "days": Step("cluster", "attribute/days/20_day_fingerprints.sql", (*_PRICES, *_HOLDINGS), ()),
     "attribute": Step(
         "cluster, days",
         "attribute/*.sql",
-        ("raw/blocks", *_PRICES, *_HOLDINGS, "inventory/node_devices"),
+        ("raw/blocks", *_PRICES, *_HOLDINGS),
         _tables("attribute", "cost_runs node_runs activity_hours cost_daily node_daily"),
     ),
     "warnings": Step(
@@ -150,7 +146,7 @@ class Task:
     raw: dict[str, Tables] = field(default_factory=dict)
     made: Tables = field(default_factory=dict)
     days: list[Day] = field(default_factory=list)
-    prices: dict[str, tuple[str, str]] = field(default_factory=dict)
+    prices: dict[str, tuple[Path, str]] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
 
     @property
@@ -170,14 +166,10 @@ class Task:
         return ", ".join(parts)
 
     @property
-    def keys(self) -> list[str]:
-        """The keys of what it writes: of each day, if its step is attribute."""
-        return [day.key for day in self.days] if self.step == "attribute" else [self.key]
-
-    @property
     def markers(self) -> list[str]:
-        """The files that list what it wrote, by key."""
-        return [f"{MARKERS}/{self.step}/{key}.json" for key in self.keys]
+        """The files that list what it wrote, by key: of each day, if its step is attribute."""
+        keys = [day.key for day in self.days] if self.step == "attribute" else [self.key]
+        return [f"{MARKERS}/{self.step}/{key}.json" for key in keys]
 
     def folders(self, day: Day | None) -> list[str]:
         """The Hive partitions of what it writes."""
@@ -210,19 +202,18 @@ class TaskError(GpucostError):
     """A task failed; the message begins with its name."""
 
 
-def run(url: str, config_json: str, threads: int | None, folder: str, number: int) -> str:
-    """Run a task from a folder of the lake, here or on another machine, and return its Reply as JSON. Raises TaskError."""
-    files = open_files(url, Config.model_validate_json(config_json))
-    if (content := files.read(f"{folder}/{number}.json")) is None:
-        raise StoreError(
-            f"{files.shown(folder)} lacks task {number}",
-            "give workers the same view of the lake as this machine",
-        )
-    task = TASK.validate_json(content)
-    copies: dict[str, str] = {}
+def run(url: str, config: Config, threads: int | None, tasks: Sequence[Task], number: int) -> str:
+    """Run one of the tasks, here or on another machine, and return its Reply as JSON. Raises TaskError."""
+    task, copies = tasks[number], dict[str, str]()
+    files = open_files(url, config)
     try:
         with disk.temporary() as near:
-            config = _local_config(config_json, task, near, copies)
+            local = {}  # price files: a worker may not see the originals
+            for key, (path, content) in task.prices.items():
+                local[key] = near / f"{key}{path.suffix}"
+                local[key].write_text(content, encoding="utf-8")
+                copies[str(local[key])] = str(path)
+            config = config.model_copy(update={"prices": config.prices.model_copy(update=local)})
             store = Store(near / "store.duckdb", mode=config.file_mode)
             store.path.write_bytes(_empty_store())
             with store.write(near, *files.folders()) as con:
@@ -235,30 +226,12 @@ def run(url: str, config_json: str, threads: int | None, folder: str, number: in
                 return REPLY.dump_json(work.reply).decode()
     except Exception as error:
         words = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        fix: str | None = "run it again: finished tasks stay; [engine] memory gives a task more"
+        fix = "run it again: finished tasks stay; [engine] memory gives a task more"
         if isinstance(error, GpucostError):
-            words, fix = error.message, error.fix
-        raise TaskError(
-            f"{task.name}: {_original(words, copies)}", _original(fix or "", copies) or None
-        ) from error
-
-
-def _local_config(config_json: str, task: Task, folder: Path, copies: dict[str, str]) -> Config:
-    """The configuration with price files copied into `folder`: a worker may not see the originals. `copies` maps their paths."""
-    fields = json.loads(config_json)
-    for key, (path, content) in task.prices.items():
-        copy = folder / f"{key}{Path(path).suffix}"
-        copy.write_text(content, encoding="utf-8")
-        fields["prices"][key] = str(copy)
-        copies[str(copy)] = path
-    return Config.model_validate(fields)
-
-
-def _original(text: str, copies: dict[str, str]) -> str:
-    """A message with the user's own paths of price files."""
-    for copy, path in copies.items():
-        text = text.replace(copy, path)
-    return text
+            words, fix = error.message, error.fix or ""
+        for copy, original in copies.items():
+            words, fix = words.replace(copy, original), fix.replace(copy, original)
+        raise TaskError(f"{task.name}: {words}", fix or None) from error
 
 
 @cache
@@ -283,31 +256,27 @@ class _Work:
     copies: dict[str, str]
     reply: Reply = field(default_factory=Reply)
 
-    def view(self, found: Iterable[LakeFile]) -> bool:
-        """Make the view lake_rows of these files; False without files."""
-        return tables.view_rows(self.con, self.files, self.folder, found)
-
     def enter_raw(self, names: Iterable[str], cluster: str | None) -> None:
         """Fill raw tables with the rows of one cluster, or of none."""
+        raw = self.task.raw[cluster or ""]
         for name in names:
-            if self.view(self.task.raw[cluster or ""].get(name, ())):
-                tables.enter(self.con, BY_NAME[name], cluster, self.files.shown())
+            tables.enter(self.con, BY_NAME[name], cluster, self.files, self.folder, raw.get(name, ()))
 
     def prepare(self) -> None:
         """Make the tables that stages share, and the settings."""
         inventory.declare(self.con)
         inventory.load_settings(self.con, self.config, self.task.heard)
+        # the number of a series is its key here
+        self.con.execute("ALTER TABLE node_devices ALTER series_id TYPE UBIGINT")
 
     def fill(self, step: str, *names: str, where: str = "true") -> None:
-        """Fill tables with the rows of an earlier step."""
+        """Fill tables with the rows of an earlier step; those that stages make themselves are made first."""
         for name in names:
-            if self.view(self.task.made.get(f"{step}/{name}", ())):
+            if name in _MADE:
+                self.con.execute(_MADE[name])
+            found = self.task.made.get(f"{step}/{name}", ())
+            if tables.view_rows(self.con, self.files, self.folder, found):
                 self.con.execute(f"INSERT INTO {name} BY NAME SELECT * FROM lake_rows WHERE {where}")  # noqa: S608 - our own names
-
-    def make(self, step: str, name: str, columns: str, where: str = "true") -> None:
-        """Make a temporary table of these columns with the rows of an earlier step."""
-        self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
-        self.fill(step, name, where=where)
 
     def write(self, statements: Mapping[str, str], day: Day | None = None) -> None:
         """Write a Parquet file for each statement that has rows, then the marker that names them."""
@@ -315,9 +284,7 @@ class _Work:
         written = {}
         for name, statement in statements.items():
             part = self.folder / f"{name}-{uuid4().hex}.parquet"
-            rows = self.con.execute(
-                f"COPY ({statement}) TO '{part}' (FORMAT parquet, COMPRESSION zstd)"
-            ).fetchall()[0][0]
+            rows = value(self.con, f"COPY ({statement}) TO '{part}' (FORMAT parquet, COMPRESSION zstd)")
             table = name if step == "attribute" else f"{step}/{name}"
             # Two runs of one task write different files.
             place = "/".join(
@@ -325,7 +292,7 @@ class _Work:
             )
             if rows:
                 written[name] = LakeFile(place, rows, part.stat().st_size, checksum(part), "")
-                self.files.put(place, part)
+                self.files.write(place, part)
         marker = f"{MARKERS}/{step}/{key}.json"
         if content := self.files.read(marker):
             # Another run of this task was faster; its files may be in use.
@@ -362,7 +329,7 @@ def _inventory(work: _Work) -> None:
     inventory.stage(con, own, stored_needs(config.activity), work.task.heard)
     run_stage(con, attribute.DAYS, "17_absences")
     if config.prices.cost_basis == "node":
-        con.execute(f"CREATE OR REPLACE TEMP TABLE request_gaps ({_REQUEST_GAPS})")
+        con.execute(_MADE["request_gaps"])
     else:
         run_stage(con, attribute.BASIS, "40_request_gaps")
     order = {"allocations": "held_from_ms, allocation_id", "node_devices": "node_id, series_id"}
@@ -377,10 +344,16 @@ def _ordered(names: Iterable[str], order: Mapping[str, str], where: str = "true"
     }
 
 
-_REQUEST_GAPS = "cluster VARCHAR, from_ms BIGINT, to_ms BIGINT"
-_UNSEEN_TIME = "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9), price_as_of DATE, up_ratio DOUBLE"
-_BASIS_SPANS = "node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, gpu_fraction DOUBLE, cpu_fraction DOUBLE"
-_ABSENCES = "node_id UBIGINT, cause VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms BIGINT"
+# Tables that stages make, and hand on.
+_MADE = {
+    "request_gaps": "CREATE OR REPLACE TEMP TABLE request_gaps (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT)",
+    "unseen_time": """CREATE OR REPLACE TEMP TABLE unseen_time (
+        node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9), price_as_of DATE, up_ratio DOUBLE)""",
+    "basis_spans": """CREATE OR REPLACE TEMP TABLE basis_spans (
+        node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, gpu_fraction DOUBLE, cpu_fraction DOUBLE)""",
+    "absences": """CREATE OR REPLACE TEMP TABLE absences (
+        node_id UBIGINT, cause VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms BIGINT)""",
+}
 # A lake has a series once for each month.
 _SERIES = "CREATE TABLE first_series AS FROM ({}) QUALIFY row_number() OVER (PARTITION BY series_id) = 1"
 
@@ -422,7 +395,6 @@ def _price(work: _Work) -> None:
     con, config = work.con, work.config
     work.enter_raw(read_tables("price", "raw"), None)
     work.prepare()
-    con.execute(f"CREATE TEMP TABLE request_gaps ({_REQUEST_GAPS})")
     work.fill("inventory", *read_tables("price", "inventory"))
     price.stage(con, config)
     price.warn_of_unlisted(con, config)
@@ -446,11 +418,9 @@ def _prepare_days(work: _Work, span: tuple[int, int] | None = None) -> None:
     of_nodes = "node_id IN (SELECT node_id FROM nodes)"
     work.fill("price", "nodes", "collected", where=of_clusters)
     work.fill("price", "node_stops", where=of_nodes)
-    work.fill("price", "node_prices", where=f"{of_nodes} AND {lasts}")
-    work.make("price", "unseen_time", _UNSEEN_TIME, f"{of_nodes} AND {lasts}")
-    work.make("price", "basis_spans", _BASIS_SPANS, f"{of_nodes} AND {lasts}")
+    work.fill("price", "node_prices", "unseen_time", "basis_spans", where=f"{of_nodes} AND {lasts}")
     work.fill("inventory", "allocations", where=f"{of_nodes} AND {held}")
-    work.make("inventory", "absences", _ABSENCES, f"{of_nodes} AND {lasts}")
+    work.fill("inventory", "absences", where=f"{of_nodes} AND {lasts}")
     work.fill("inventory", "node_hosts", where=of_nodes)
     of_allocations = "allocation_id IN (SELECT allocation_id FROM allocations)"
     work.fill(
@@ -463,20 +433,16 @@ def _prepare_days(work: _Work, span: tuple[int, int] | None = None) -> None:
     )
 
 
-_WIDE_SERIES = "ALTER TABLE node_devices ALTER series_id TYPE UBIGINT"
-
-
 def _days(work: _Work) -> None:
     _prepare_days(work)
     con = work.con
-    con.execute(_WIDE_SERIES)
     work.fill("inventory", "node_devices", where="scale IS DISTINCT FROM usual_scale")
     attribute.load_local_days(con, work.config.tz, *con.execute(attribute.COVERED).fetchall()[0])
     run_stage(con, attribute.DAYS, "20_day_fingerprints")
     work.reply.days = con.execute(
         "SELECT from_ms, to_ms, fingerprint::VARCHAR FROM day_fingerprints ORDER BY from_ms"
     ).fetchall()
-    work.reply.gpus = con.execute("SELECT coalesce(sum(gpu_count), 0) FROM nodes").fetchall()[0][0]
+    work.reply.gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
 
 
 # The sums of all hours. Lists of samples are read only for hours that need them, or to count idle samples again.
@@ -507,13 +473,12 @@ def _attribute(work: _Work) -> None:
     span = days[0].start, days[-1].end
     start, end = span[0] - NEIGHBOR_MS, span[1] + NEIGHBOR_MS
     _prepare_days(work, span)
-    con.execute(_WIDE_SERIES)
     work.fill("inventory", "node_devices", where=f"first_ms < {end} AND end_ms > {start}")
     hours = {"from_hour": start // MS_PER_HOUR, "to_hour": end // MS_PER_HOUR}
     with_lists = True
     if rows := _rows_of(work, "blocks", "* EXCLUDE (series_key)"):
         con.execute(f"CREATE TEMP VIEW lake_blocks AS {rows}")
-        with_lists = con.execute(_OTHER_THRESHOLD, hours).fetchall()[0][0]
+        with_lists = value(con, _OTHER_THRESHOLD, hours)
         # Stages find neighboring hours by the order of rows.
         con.execute("SET preserve_insertion_order = true; DROP TABLE blocks")
         con.execute(_SUMS, {**hours, "with_lists": with_lists})
@@ -542,12 +507,10 @@ def _attribute(work: _Work) -> None:
 
 def _warnings(work: _Work) -> None:
     work.prepare()
-    work.fill("price", "nodes", "node_stops", "coverage_gaps", "billed_hours", "billed_nodes", "warnings")
-    work.make("price", "unseen_time", _UNSEEN_TIME)
+    work.fill("price", *read_tables("warnings", "price"))
     work.fill("inventory", "unproven_ends")
     of_slurm = "FROM nodes WHERE machine_id IS NULL AND labels['label_node'] = node"
     work.fill("inventory", "allocations", where=f"pod IN (SELECT node {of_slurm})")
-    work.con.execute("ALTER TABLE node_devices ALTER series_id TYPE UBIGINT")
     alike = f"node_id IN (SELECT node_id FROM nodes WHERE node IN (SELECT node {of_slurm}))"  # noqa: S608 - names of our own
     work.fill("inventory", "node_devices", where=alike)
     work.fill("attribute", "node_runs", where=f"node_id IN (SELECT node_id {of_slurm})")

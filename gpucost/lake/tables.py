@@ -265,14 +265,23 @@ SELECT any_value(source), billing_period FROM lake_rows
 GROUP BY provider, source, billing_account_id, billing_period HAVING count(*) > 1 LIMIT 1"""
 
 
-def enter(con: DuckDBPyConnection, table: RawTable, cluster: str | None, shown: str) -> None:
-    """Enter the rows of the view lake_rows, all of one cluster or of none, into the table.
+def enter(
+    con: DuckDBPyConnection,
+    table: RawTable,
+    cluster: str | None,
+    files: LakeFiles,
+    folder: Path,
+    found: Iterable[LakeFile],
+) -> None:
+    """Enter the rows of files, all of one cluster or of none, into the table. Makes the view lake_rows.
 
-    Raises StoreError for a bill that two writers wrote into the lake; `shown` is its address.
+    Raises StoreError for a bill that two writers wrote into the lake.
     """
+    if not view_rows(con, files, folder, found):
+        return
     if table.name == "bills" and (twice := con.execute(_TWICE).fetchone()):
         raise StoreError(
-            f"two writers hold the bill {twice[0]} of {twice[1]} in {shown}",
+            f"two writers hold the bill {twice[0]} of {twice[1]} in {files.shown()}",
             "gpucost lake info names the writers: let only one of them load this bill",
         )
     for statement in table.load.split(";\n"):
@@ -289,8 +298,8 @@ def view_rows(con: DuckDBPyConnection, files: LakeFiles, folder: Path, found: It
 
 def parquet(files: LakeFiles, folder: Path, found: Iterable[LakeFile]) -> str:
     """A statement that reads these files, fetched into `folder` from a bucket; '' without files."""
-    paths = files.each(lambda file: str(files.local(file.name, folder, file.size, file.sha256)), found)
-    listed = ", ".join(map(quoted, paths))
+    paths = files.each(lambda file: quoted(str(files.local(file, folder))), found)
+    listed = ", ".join(paths)
     return f"FROM read_parquet([{listed}], hive_partitioning = false, union_by_name = true)" if paths else ""
 
 

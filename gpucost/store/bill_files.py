@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import operator
 import re
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import reduce
@@ -29,7 +30,7 @@ from gpucost import inputs
 from gpucost.errors import DataError
 from gpucost.records import record
 from gpucost.store import sqlfiles
-from gpucost.store.connection import confine
+from gpucost.store.connection import OFFLINE, confine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ class Staged:
     """A file that can be read as text columns, and what it is called for the user.
 
     `path` is a copy of the wanted columns, or where `raw` is given the Parquet file itself. `maps` are the keys of maps whose
-    entries are columns of the copy, in their order. `repeats`: some of its rows agree in `row_digest`. `readings`: columns whose
+    entries are columns, in their order. `repeats`: some of its rows agree in `row_digest`. `readings`: columns whose
     texts are not as SQL reads them, each with the macro that makes them so, and its argument.
     """
 
@@ -90,18 +91,11 @@ class Staged:
 @contextmanager
 def workspace(directory: Path, *others: Path) -> Iterator[DuckDBPyConnection]:
     """A connection of its own, outside any store, that sees `directory`, to which it spills, and other folders."""
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
-    con = duckdb.connect(":memory:", config=config)
-    try:
+    with duckdb.connect(":memory:", config=OFFLINE) as con:
         con.execute("SET TimeZone = 'UTC'")
         bound(con)
         confine(con, directory, *others)
         yield con
-    finally:
-        con.close()
 
 
 def bound(con: DuckDBPyConnection) -> None:
@@ -166,11 +160,12 @@ _APART = """(SELECT * EXCLUDE (file_row_number, place)
 def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
     if file.kind != "csv":  # read_csv sees to blanks itself
         file = replace(file, blanks=_blanks(con, file))
-    staged = Staged(file.path, file.name, file)
+    maps = {name: list(entries) for name, entries in file.maps.items()}
+    staged = Staged(file.path, file.name, file, maps)
     if file.kind != "parquet":
         _view(con, "rows_staged", _relation(con, [file]))
         con.execute(_COPY.format("rows_staged"), [str(target)])
-        staged = Staged(target, file.name, maps={name: list(entries) for name, entries in file.maps.items()})
+        staged = Staged(target, file.name, maps=maps)
     staged_view(con, [staged], file.columns, file.maps)
     readings = _readings(con, file)
     staged = replace(staged, readings=readings)
@@ -204,7 +199,7 @@ def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]
 
     Raises DataError for dates and numbers that can be read in two ways.
     """
-    kinds = _kinds(_read(con, [file])[0])
+    _, _, kinds = _read(con, [file])
     texts = {
         name
         for name, at in file.columns.items()
@@ -260,48 +255,46 @@ def staged_view(
         "file_row_number": "BIGINT",
     }
 
-    def complete(
-        relation: DuckDBPyRelation, keys: Mapping[str, Sequence[str]], file: Staged
-    ) -> DuckDBPyRelation:
-        there: dict[str, Expression] = {name: ColumnExpression(name) for name in relation.columns}
+    def complete(relation: DuckDBPyRelation, file: Staged) -> DuckDBPyRelation:
+        found: dict[str, Expression] = {name: ColumnExpression(name) for name in relation.columns}
         for name, (macro, way) in file.readings.items():
-            there[name] = FunctionExpression(macro, there[name], ConstantExpression(way))
-        labels = {name: [there[_entry(name, at)] for at in range(len(of))] for name, of in keys.items() if of}
-        made = {name: _as_map(dict(zip(keys[name], values, strict=True))) for name, values in labels.items()}
+            found[name] = FunctionExpression(macro, found[name], ConstantExpression(way))
+        labels: list[Expression] = []
+        for name, keys in file.maps.items():
+            if keys:
+                entries = [found[_entry(name, at)] for at in range(len(keys))]
+                labels += entries
+                found[name] = _as_map(dict(zip(keys, entries, strict=True)))
         if labels:
-            made["label_digest"] = FunctionExpression(
-                "hash", *(value for values in labels.values() for value in values)
-            )
-        known = there | made
+            found["label_digest"] = FunctionExpression("hash", *labels)
         null = ConstantExpression(None)
         return relation.select(
-            *(known.get(name, null).cast(kind).alias(name) for name, kind in kinds.items())
+            *(found.get(name, null).cast(kind).alias(name) for name, kind in kinds.items())
         )
 
-    alike: dict[tuple[str, ...], list[tuple[Staged, RawFile]]] = {}
-    for file, raw in ((file, file.raw) for file in staged if file.raw is not None):
-        types = con.read_parquet(pattern(raw.path)).types
-        # A column that is called as DuckDB calls the file's own name leaves no room for that.
-        own = str(raw.path) if "filename" in raw.header else ""
-        alike.setdefault((*raw.header, *map(str, types), own, repr(file.readings)), []).append((file, raw))
-    relations = [
-        complete(
-            _relation(con, [raw for _, raw in some]),
-            {name: list(of) for name, of in some[0][1].maps.items()},
-            some[0][0],
-        )
-        for some in alike.values()
-    ]
-    copies: dict[str, list[Staged]] = {}
-    for file in staged:
-        if file.raw is None:
-            copies.setdefault(repr((file.maps, file.readings)), []).append(file)
-    for files in copies.values():
-        read = con.read_parquet(
-            [pattern(file.path) for file in files], file_row_number=True, union_by_name=True
-        )
-        relations.append(complete(read, files[0].maps, files[0]))
+    alike: defaultdict[str, list[Staged]] = defaultdict(list)
+    for file in sorted(staged, key=lambda file: file.raw is None):
+        alike[_likeness(con, file)].append(file)
+    relations = [complete(_rows(con, files), files[0]) for files in alike.values()]
     _view(con, "staged", reduce(DuckDBPyRelation.union, relations))
+
+
+def _likeness(con: DuckDBPyConnection, file: Staged) -> str:
+    """The same text for files that can be read together."""
+    if file.raw is None:
+        return repr((file.maps, file.readings))
+    types = con.read_parquet(pattern(file.path)).types
+    # A column that is called as DuckDB calls the file's own name leaves no room for that.
+    path = file.path if "filename" in file.raw.header else ""
+    return repr((list(file.raw.header), list(map(str, types)), path, file.readings))
+
+
+def _rows(con: DuckDBPyConnection, files: Sequence[Staged]) -> DuckDBPyRelation:
+    """The rows of files that are alike."""
+    if raw := [file.raw for file in files if file.raw is not None]:
+        return _relation(con, raw)
+    paths = [pattern(file.path) for file in files]
+    return con.read_parquet(paths, file_row_number=True, union_by_name=True)
 
 
 def _view(con: DuckDBPyConnection, name: str, relation: DuckDBPyRelation) -> None:
@@ -340,11 +333,11 @@ def _as_map(entries: Mapping[str, Expression]) -> Expression:
     return chosen.otherwise(FunctionExpression("map_from_entries", some))
 
 
-def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRelation, list[str]]:
-    """The rows of files that are alike in columns and types, several only of Parquet, and their columns' names there."""
-    file = files[0]
+def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRelation, list[str], list[str]]:
+    """The rows of files that are alike, several only of Parquet; the names of their columns there, and what kind each holds."""
+    file, names = files[0], list(files[0].header)
     if file.kind == "csv":
-        names = [f"c{i}" for i in range(len(file.header))]
+        names = [f"c{i}" for i in range(len(names))]
         relation = con.read_csv(
             pattern(file.path),
             header=True,
@@ -359,24 +352,18 @@ def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRe
             strict_mode=True,
             na_values=list(BLANK),
         )
-        return relation, names
-    if file.kind == "parquet":
-        relation = con.read_parquet(
-            [pattern(one.path) for one in files], file_row_number=True, filename=len(files) > 1
+    elif file.kind == "parquet":
+        paths = [pattern(one.path) for one in files]
+        relation = con.read_parquet(paths, file_row_number=True, filename=len(files) > 1)
+        names = relation.columns[: len(names)]
+    else:
+        relation = con.read_json(
+            pattern(file.path),
+            format="newline_delimited",
+            columns=dict.fromkeys(names, "VARCHAR"),
+            compression="none",
         )
-        return relation, relation.columns[: len(file.header)]
-    relation = con.read_json(
-        pattern(file.path),
-        format="newline_delimited",
-        columns=dict.fromkeys(file.header, "VARCHAR"),
-        compression="none",
-    )
-    return relation, list(file.header)
-
-
-def _kinds(relation: DuckDBPyRelation) -> list[str]:
-    """What kind of value each column holds."""
-    return [str(kind.id) for kind in relation.types]
+    return relation, names, [str(kind.id) for kind in relation.types]
 
 
 def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
@@ -384,8 +371,7 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
 
     Reads all that is wanted of a Parquet file, so that one that is damaged is known before the store is locked.
     """
-    relation, names = _read(con, [file])
-    kinds = _kinds(relation)
+    relation, names, kinds = _read(con, [file])
     wanted = sorted({at for at in file.columns.values() if at is not None})
     texts = [at for at in wanted if kinds[at] in _TEXTS]
     nested = [at for at in wanted if kinds[at] in _NESTED]
@@ -397,10 +383,9 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
     seen = [FunctionExpression("hash", ConstantExpression(0), *(ColumnExpression(names[at]) for at in typed))]
     shortest = [FunctionExpression("min", FunctionExpression("strlen", columns[at])) for at in texts]
     lengths = relation.aggregate([*shortest, FunctionExpression("max", *seen)]).fetchall()[0]
+    longest = max(map(len, BLANK))
     short = [
-        at
-        for at, length in zip(texts, lengths, strict=False)
-        if length is not None and length <= max(map(len, BLANK))
+        at for at, length in zip(texts, lengths, strict=False) if length is not None and length <= longest
     ]
     is_any = [
         FunctionExpression("bool_or", columns[at].isin(*map(ConstantExpression, BLANK))) for at in short
@@ -411,7 +396,7 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
 
 def _whole_rows(con: DuckDBPyConnection, file: RawFile) -> DuckDBPyRelation:
     """The numbers of a file's rows, and a digest of all their columns."""
-    relation, names = _read(con, [file])
+    relation, names, _ = _read(con, [file])
     digest = FunctionExpression("hash", *(ColumnExpression(name) for name in names)).alias("whole_digest")
     if file.kind == "parquet":
         return relation.select(ColumnExpression("file_row_number"), digest)
@@ -422,8 +407,7 @@ def _whole_rows(con: DuckDBPyConnection, file: RawFile) -> DuckDBPyRelation:
 def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRelation:
     """The wanted columns as text, entries of maps each as `_entry` calls them, and a digest of all."""
     file = files[0]
-    relation, names = _read(con, files)
-    kinds = _kinds(relation)
+    relation, names, kinds = _read(con, files)
 
     def as_text(position: int) -> Expression:
         """The column as text; what is nested as JSON."""
@@ -449,12 +433,9 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
         row_digest = CaseExpression(wanted[file.line_item[0]].isnotnull(), hashed)
     source: Expression = ConstantExpression(file.name)
     if len(files) > 1:
-        paths, shown = (
-            FunctionExpression("list_value", *map(ConstantExpression, values))
-            for values in zip(*((str(one.path), one.name) for one in files), strict=True)
-        )
-        known = FunctionExpression("map", paths, shown)
-        source = FunctionExpression("map_extract_value", known, ColumnExpression("filename"))
+        paths, shown = [str(one.path) for one in files], [one.name for one in files]
+        by_path = FunctionExpression("map", ConstantExpression(paths), ConstantExpression(shown))
+        source = FunctionExpression("map_extract_value", by_path, ColumnExpression("filename"))
     return relation.select(
         *(text.alias(name) for name, text in wanted.items()),
         *(

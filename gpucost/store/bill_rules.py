@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
 # Of two bills, the share of the smaller one's charges that the other must tell of, too, for both to be the same bill.
 _SAME = 0.5
@@ -134,23 +134,23 @@ JOIN bills AS b USING (bill_id)
 LEFT JOIN loads USING (load_id)"""
 
 
-def compare(con: duckdb.DuckDBPyConnection, sides: str, params: dict[str, Any] | None = None) -> None:
+def compare(con: DuckDBPyConnection, sides: str, params: dict[str, Any] | None = None) -> None:
     """Takes what `sides` selects for the sides of the comparisons that follow."""
     con.execute(_SIDES + sides, params)
     con.execute(_ROWS)
 
 
-def told_pairs(con: duckdb.DuckDBPyConnection) -> list[tuple[Telling, Telling, int]]:
+def told_pairs(con: DuckDBPyConnection) -> list[tuple[Telling, Telling, int]]:
     """Two sides of one provider and billing period each, the later batch's first, and how many charges they have in common."""
-    names = [one.name for one in fields(Telling)]
-    pairs = dicts(sqlfiles.run(con, "told_pairs"))
-    one, other = (
-        [Telling(**{name: pair[side][name] for name in names}) for pair in pairs] for side in ("one", "other")
-    )
-    return list(zip(one, other, (pair["common"] for pair in pairs), strict=True))
+    pairs = sqlfiles.run(con, "told_pairs").fetchall()
+    return [(_telling(one), _telling(other), common) for common, one, other in pairs]
 
 
-def billed_twice(con: duckdb.DuckDBPyConnection, *, is_strict: bool) -> list[TwiceBilled]:
+def _telling(side: dict[str, Any]) -> Telling:
+    return Telling(**{item.name: side[item.name] for item in fields(Telling)})
+
+
+def billed_twice(con: DuckDBPyConnection, *, is_strict: bool) -> list[TwiceBilled]:
     """Money that sides of different batches both bill, and machines that are billed over 24 hours of a day.
 
     Without `is_strict` only what must be another view of the same money: parts of one export may share an hour.
@@ -190,12 +190,8 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
         new.earliest < old.earliest and new.latest < old.latest
     )
     # A final bill is of the whole month: it needs no excuse for what it leaves out.
-    if (
-        not new.is_whole
-        and not force
-        and share >= _APART
-        and (share < _SAME or (is_shifted and new.is_final == old.is_final))
-    ):
+    is_unlike = share < _SAME or (is_shifted and new.is_final == old.is_final)
+    if not new.is_whole and not force and share >= _APART and is_unlike:
         return "overlap"
     if not same_export and (common == 0 or share < (_APART if force else _SAME)):
         if (
@@ -231,7 +227,7 @@ _LINES = """CREATE OR REPLACE TEMP TABLE {} AS
 
 
 def are_parts(
-    con: duckdb.DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_one_run: bool
+    con: DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_one_run: bool
 ) -> bool:
     """Whether two sides, which share charges, are parts of one bill and not its state at two times.
 
@@ -254,7 +250,7 @@ def are_parts(
     )
 
 
-def superseded(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def superseded(con: DuckDBPyConnection) -> dict[str, str]:
     """Files of the rows `incoming` that another one supersedes, and which one: final over not final, the longer over the shorter.
 
     Parts of one bill stand beside each other, also where they share rows. Raises DataError where two files hold the same charges

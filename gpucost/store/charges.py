@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from decimal import Decimal
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
 KEPT: dict[Verdict, str] = {
     "not_final": "the bill there is final and this one is not",
@@ -83,7 +83,7 @@ class BillResult:
         return self.verdict in ("beside", "replace")
 
 
-def loaded_digest(con: duckdb.DuckDBPyConnection, source: str, billing_period: str) -> str | None:
+def loaded_digest(con: DuckDBPyConnection, source: str, billing_period: str) -> str | None:
     """The digest of what a source's billing period was last loaded from; None where it is not there."""
     of_period = "SELECT any_value(digest) FROM bills WHERE source = $1 AND billing_period = $2 AND is_whole"
     digest: str | None = sqlfiles.value(con, of_period, [source, billing_period])
@@ -99,7 +99,7 @@ class BillLoad:
     providers: frozenset[str]
 
 
-def loads(con: duckdb.DuckDBPyConnection, digests: Iterable[str]) -> list[BillLoad]:
+def loads(con: DuckDBPyConnection, digests: Iterable[str]) -> list[BillLoad]:
     """The loads of loose files that are among those of these digests, and of which no other load replaced anything since."""
     con.execute(
         "SELECT digest, any_value(file_digests), list(DISTINCT provider) FROM bills "
@@ -109,14 +109,13 @@ def loads(con: duckdb.DuckDBPyConnection, digests: Iterable[str]) -> list[BillLo
     return [BillLoad(digest, frozenset(of), frozenset(whose)) for digest, of, whose in con.fetchall()]
 
 
-def unchanged(con: duckdb.DuckDBPyConnection, digest: str) -> list[BillResult]:
+def unchanged(con: DuckDBPyConnection, digest: str) -> list[BillResult]:
     """The stored bills of a load, as the results of loading it again."""
     bills = dicts(con.execute("FROM bills WHERE digest = $1 ORDER BY bill_id", [digest]))
-    amounts = _amounts(con, [bill["bill_id"] for bill in bills])
-    return [_result(bill, amounts, "unchanged") for bill in bills]
+    return list(_results(con, bills, "unchanged").values())
 
 
-def stamped(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def stamped(con: DuckDBPyConnection) -> dict[str, str]:
     """The digests of files that the store's bills were loaded from, by the files' stamps."""
     return dict(
         con.execute(
@@ -125,7 +124,7 @@ def stamped(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     )
 
 
-def add_stamps(con: duckdb.DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) -> None:
+def add_stamps(con: DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) -> None:
     """Keeps the stamps, each of a file's digest, with the bills of a load."""
     con.execute(
         "UPDATE bills SET file_stamps = map_concat(coalesce(file_stamps, MAP {}), map($1::VARCHAR[], $2::VARCHAR[])) "
@@ -134,13 +133,13 @@ def add_stamps(con: duckdb.DuckDBPyConnection, digest: str, stamps: Mapping[str,
     )
 
 
-def write_lines(con: duckdb.DuckDBPyConnection) -> None:
+def write_lines(con: DuckDBPyConnection) -> None:
     """Writes what is each row's own of `charges_read`; `first_rows` names the rows of which `write_details` takes the rest."""
     sqlfiles.run(con, "bill_macros")
     sqlfiles.run(con, "incoming_lines")
 
 
-def write_details(con: duckdb.DuckDBPyConnection, files: BillFiles) -> bool:
+def write_details(con: DuckDBPyConnection, files: BillFiles) -> bool:
     """Writes what the rows of the last `write_lines` say alike, under new numbers of bills; `incoming` shows the rows. Answers
     whether each has what every charge has.
 
@@ -196,7 +195,7 @@ WHERE lacking > 0 OR provider IS NULL OR billing_period IS NULL OR billing_curre
 LIMIT 1"""
 
 
-def find_tokens(con: duckdb.DuckDBPyConnection) -> bool:
+def find_tokens(con: DuckDBPyConnection) -> bool:
     """Makes the temporary view `token_charges`, the rows of bills that are bought tokens, or are charged beside them; answers
     whether any may be.
 
@@ -230,26 +229,23 @@ _TAKE_BACK = """DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id');
 DELETE FROM bill_details WHERE batch_id = getvariable('batch_id')"""
 
 
-def take_back(con: duckdb.DuckDBPyConnection) -> None:
+def take_back(con: DuckDBPyConnection) -> None:
     """Removes what was written last, before it is judged."""
     con.execute(_TAKE_BACK)
 
 
-def providers(con: duckdb.DuckDBPyConnection) -> set[str]:
+def providers(con: DuckDBPyConnection) -> set[str]:
     """Whose charges the rows written last are."""
     return set(sqlfiles.column(con, "SELECT DISTINCT provider FROM incoming_bills"))
 
 
-def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
+def replace(con: DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
     """Lets the bills that were written last stand, and removes those that they replace, or the other way; one result per bill."""
-    new = dicts(con.execute("FROM incoming_bills ORDER BY bill_id"))
-    amounts = _amounts(con, [bill["bill_id"] for bill in new])
-    results = {bill["bill_id"]: _result(bill, amounts) for bill in new}
+    results = _results(con, dicts(con.execute("FROM incoming_bills ORDER BY bill_id")), "beside")
     replaced: list[tuple[int, int]] = []
     same_period: set[int] = set()
     parts: set[tuple[int, int]] = set()
-    load = {"is_whole": files.source is not None, "digest": files.digest, "file_digests": files.file_digests}
-    compare(con, NEW_AND_OLD, load)
+    compare(con, NEW_AND_OLD, _load_of(files))
     known = dict(con.execute("SELECT side, source FROM told_sides WHERE batch = 0").fetchall())
     for arriving, old, common in told_pairs(con) if known else []:
         result = results[arriving.side]
@@ -285,7 +281,7 @@ def replace(con: duckdb.DuckDBPyConnection, files: BillFiles, *, force: bool = F
 
 
 def _judge_twice(
-    con: duckdb.DuckDBPyConnection,
+    con: DuckDBPyConnection,
     results: dict[int, BillResult],
     known: Mapping[int, str],
     parts: set[tuple[int, int]],
@@ -316,7 +312,7 @@ def _judge_twice(
     return replaced
 
 
-def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
+def _leave_repeated(con: DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
     """Takes out of the incoming rows what other bills of the store tell of, alike in all that is read, and counts again."""
     if not sqlfiles.value(con, _DELETE_REPEATED, [known]):
         return
@@ -330,22 +326,17 @@ def _leave_repeated(con: duckdb.DuckDBPyConnection, known: list[int], results: d
                 result.verdict = "part"
 
 
-def _amounts(
-    con: duckdb.DuckDBPyConnection, bill_ids: list[int]
-) -> dict[int, list[tuple[str, Decimal, Decimal]]]:
+def _amounts(con: DuckDBPyConnection, bill_ids: list[int]) -> dict[int, list[tuple[str, Decimal, Decimal]]]:
     amounts: dict[int, list[tuple[str, Decimal, Decimal]]] = defaultdict(list)
     for bill_id, *amount in con.execute(_AMOUNTS, [bill_ids]).fetchall():
         amounts[bill_id].append(tuple(amount))
     return amounts
 
 
-def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[int, BillResult]) -> None:
+def _write_bills(con: DuckDBPyConnection, files: BillFiles, loaded: dict[int, BillResult]) -> None:
     if not loaded:
         return
-    entry: dict[str, Any] = {
-        "is_whole": files.source is not None,
-        "digest": files.digest,
-        "file_digests": files.file_digests,
+    entry: dict[str, Any] = _load_of(files) | {
         "stamps": list(files.file_stamps),
         "stamped": list(files.file_stamps.values()),
         "loaded_at": datetime.now(UTC).replace(tzinfo=None),
@@ -362,12 +353,20 @@ def _write_bills(con: duckdb.DuckDBPyConnection, files: BillFiles, loaded: dict[
             result.amounts = amounts[bill_id]
 
 
+def _load_of(files: BillFiles) -> dict[str, Any]:
+    return {"is_whole": files.source is not None, "digest": files.digest, "file_digests": files.file_digests}
+
+
 _RESULT = ("provider", "source", "format", "billing_account_id", "billing_period", "is_final", "rows")
 
 
-def _result(
-    bill: dict[str, Any], amounts: dict[int, list[tuple[str, Decimal, Decimal]]], decision: Verdict = "beside"
-) -> BillResult:
-    return BillResult(
-        **{name: bill[name] for name in _RESULT}, amounts=amounts[bill["bill_id"]], verdict=decision
-    )
+def _results(
+    con: DuckDBPyConnection, bills: list[dict[str, Any]], decision: Verdict
+) -> dict[int, BillResult]:
+    """The results of bills by their numbers."""
+    amounts = _amounts(con, [bill["bill_id"] for bill in bills])
+    results = {}
+    for bill in bills:
+        columns = {name: bill[name] for name in _RESULT}
+        results[bill["bill_id"]] = BillResult(**columns, amounts=amounts[bill["bill_id"]], verdict=decision)
+    return results

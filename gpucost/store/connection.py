@@ -17,25 +17,31 @@ from dataclasses import replace
 from functools import cache
 from itertools import count
 from threading import Lock, Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.records import record
 from gpucost.resources import pricing_dir
 from gpucost.store import schema
+from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     import duckdb
+    from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
 
 # DuckDB 2 writes files that no 1.x can read unless told otherwise. v1.4.0 is the oldest format (a long-term-support one)
 # with the string compression that labels profit from; samples take the same space in every format since v1.0.0.
 STORAGE_VERSION = "v1.4.0"
+
+# Nothing is fetched from the network: all that the SQL here needs is inside DuckDB.
+OFFLINE: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+STORED = OFFLINE | {"storage_compatibility_version": STORAGE_VERSION}
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
@@ -80,26 +86,26 @@ class Store:
         return self.path.exists()
 
     @contextmanager
-    def read(self, *folders: Path, may_migrate: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
+    def read(self, *folders: Path, may_migrate: bool = True) -> Iterator[DuckDBPyConnection]:
         """A read-only connection. Raises StoreError where there is no store, or it cannot be read.
 
         A store of an earlier version is brought up to date first, and refused where it may not be.
         """
         if not self.exists:
-            raise StoreError(f"there is no store at {self.path}", fix="gpucost collect prometheus")
+            raise StoreError(f"there is no store at {self.path}", "gpucost collect prometheus")
         with self._opened(folders, read_only=True) as con:
             if schema.check(con, self.path):
                 yield con
                 return
         if not may_migrate:
-            raise StoreError(f"the store {self.path} is of an earlier version", fix="gpucost store info")
+            raise StoreError(f"the store {self.path} is of an earlier version", "gpucost store info")
         with self.write():
             pass
         with self._opened(folders, read_only=True) as con:
             yield con
 
     @contextmanager
-    def write(self, *folders: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    def write(self, *folders: Path) -> Iterator[DuckDBPyConnection]:
         """A connection inside a transaction: committed where the block ends, rolled back where it raises.
 
         Creates the file where there is none, and brings its schema up to date; where the block raises, a file that it created
@@ -133,7 +139,7 @@ class Store:
                 disk.sync(self.path.parent)
         schema.trust(self.path)
 
-    def _upgrade(self, con: duckdb.DuckDBPyConnection) -> None:
+    def _upgrade(self, con: DuckDBPyConnection) -> None:
         """Bring the schema up to date. A store is copied before a migration that deletes data, and the log names both."""
         version, deleted = schema.current_version(con), schema.deleted_by_upgrade(con)
         copy = schema.copied_before(self.path, version)
@@ -170,9 +176,9 @@ class Store:
                 return [str(column[0]) for column in answer.description], answer.fetchall()
             except duckdb.InterruptException:
                 message = f"the statement took longer than {self.statement_seconds:g} s and was ended"
-                raise StoreError(message, fix="select fewer rows or a shorter period") from None
+                raise StoreError(message, "select fewer rows or a shorter period") from None
             except duckdb.Error as error:
-                raise _of_the_file(self.path, error) or StoreError(str(error).strip(), fix=_TABLES) from error
+                raise _of_the_file(self.path, error) or StoreError(str(error).strip(), _TABLES) from error
             finally:
                 timer.cancel()
 
@@ -182,7 +188,7 @@ class Store:
             return schema.read(con, self.path)
 
     @contextmanager
-    def _opened(self, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _opened(self, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[DuckDBPyConnection]:
         """A connection, closed in the end; an error that is about the file becomes a StoreError."""
         import duckdb
 
@@ -195,7 +201,7 @@ class Store:
             raise
 
     @contextmanager
-    def _open(self, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _open(self, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[DuckDBPyConnection]:
         """A connection that sees these folders, once nobody else has the store in a way that is in its way."""
         import duckdb
 
@@ -228,7 +234,7 @@ class Store:
             if time.monotonic() >= deadline:
                 raise StoreError(
                     f"the store {self.path} is in use by {holder} (waited {self.wait_seconds:g} s)",
-                    fix="wait until that program is done, or end it",
+                    "wait until that program is done, or end it",
                 )
             time.sleep(_POLL_SECONDS)
         try:
@@ -240,18 +246,12 @@ class Store:
                 if count > 1:
                     _open_here[place] = (seen, count - 1)
 
-    def _connect(self, folders: tuple[Path, ...] | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    def _connect(self, folders: tuple[Path, ...] | None, *, read_only: bool) -> DuckDBPyConnection:
         """A connection; confined to the folders, unless an earlier one was that this process still has open."""
         import duckdb
 
-        config: dict[str, str | bool | int | float | list[str]] = {
-            "storage_compatibility_version": STORAGE_VERSION,
-            # Nothing is fetched from the network: all that the SQL here needs is inside DuckDB.
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
         before = self.exists and self.path.stat().st_ino
-        con = duckdb.connect(str(self.path), read_only=read_only, config=config)
+        con = duckdb.connect(str(self.path), read_only=read_only, config=STORED)
         try:
             if before not in (False, self.path.stat().st_ino):
                 # locked once it was free, but no longer the store: `store compact` put another file there
@@ -298,7 +298,7 @@ def _copy(store: Path, target: Path) -> None:
     disk.put(part, target)
 
 
-def confine(con: duckdb.DuckDBPyConnection, *folders: Path, sees_catalog: bool = True) -> None:
+def confine(con: DuckDBPyConnection, *folders: Path, sees_catalog: bool = True) -> None:
     """Let a connection see no files but those in `folders`, to the first of which it spills, and what ships with gpucost.
 
     For good: nothing that runs on it, a view in a store included, can undo it. Its own database stays open. Connections that this
@@ -320,36 +320,50 @@ def _refuse_shared(path: Path) -> None:
     """Raises StoreError for a store that anyone may write to: what it says could be anyone's."""
     with suppress(OSError):
         if path.stat().st_mode & stat.S_IWOTH and path.is_file():
-            raise StoreError(
-                f"anyone may write to the store {path}", fix=f"chmod o-w {shlex.quote(str(path))}"
-            )
+            raise StoreError(f"anyone may write to the store {path}", f"chmod o-w {shlex.quote(str(path))}")
 
 
-def _check_statement(con: duckdb.DuckDBPyConnection, sql: str) -> None:
+def _check_statement(con: DuckDBPyConnection, sql: str) -> None:
     """Raises UsageError where there is not one statement, StoreError for one that does more than read."""
     statements = con.extract_statements(sql)
     if not statements:
-        raise UsageError("no statement", fix=_TABLES)
+        raise UsageError("no statement", _TABLES)
     if len(statements) > 1:
         raise UsageError(
-            f"{len(statements)} statements: one at a time is answered", fix="run each by itself, or use WITH"
+            f"{len(statements)} statements: one at a time is answered", "run each by itself, or use WITH"
         )
     # with ANALYZE or options the rest of an EXPLAIN is no SELECT
     select = re.sub(r"^EXPLAIN\b", "", statements[0].query, flags=re.IGNORECASE)
     ((parsed,),) = con.execute("SELECT json_serialize_sql($1)", [select]).fetchall()
     if parsed.startswith('{"error":true') or _NOT_READING.search(parsed):
-        raise StoreError("the store is read-only here: the statement is not a plain SELECT", fix=_STATEMENTS)
+        raise StoreError("the store is read-only here: the statement is not a plain SELECT", _STATEMENTS)
 
 
 _HELD_BY = re.compile(r"lock is held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 _SAME_PROCESS = "different configuration than existing connections"
-_NEWER_FILE = re.compile(r"version number \d+, but we can only read|newer version of DuckDB", re.IGNORECASE)
-_NO_LOCKS = re.compile("Could not set lock on file(?!.*held)")
-_NOT_WRITABLE = ("permission denied", "read-only file system", "operation not permitted")
-_FAILED_WRITE = "Failed to commit:"
-_NO_SPACE = ("no space left", "disk quota exceeded")
+_NO_LOCKS = "Could not set lock on file(?!.*held)"
 _OTHER_FILE = "name another file with --store"
 _RESTORE = "restore a copy, or name another file with --store and collect again"
+# DuckDB's words about a store's file, what they mean and what to do; the first that fits.
+_FAILURES = (
+    (
+        "(?i)permission denied|read-only file system|operation not permitted",
+        "cannot write the store {path}: permission denied",
+        f"make the directory {{path.parent}} and what is in it writable, or {_OTHER_FILE}",
+    ),
+    (
+        "(?i)no space left|disk quota exceeded",
+        "cannot write the store {path}: no space is left",
+        f"free some space, or {_OTHER_FILE}",
+    ),
+    ("Failed to commit:", "cannot write the store {path}: {text}", f"look after the disk, or {_OTHER_FILE}"),
+    (
+        "(?i)version number \\d+, but we can only read|newer version of DuckDB",
+        "the store {path} was written by a newer DuckDB",
+        "pip install --upgrade duckdb",
+    ),
+    (_NO_LOCKS, "the file system of the store {path} has no locks: two writers would spoil it", _OTHER_FILE),
+)
 
 # Besides "DUCK" at byte 8, what a database begins with differs by version.
 _MAGIC_AT, _MAGIC = 8, b"DUCK"
@@ -361,7 +375,7 @@ def lock_holder(error: Exception) -> str | None:
     message = str(error)
     if match := _HELD_BY.search(message):
         return f"{match['program']} (PID {match['pid']})"
-    if "Could not set lock on file" in message and not _NO_LOCKS.search(message):
+    if "Could not set lock on file" in message and not re.search(_NO_LOCKS, message):
         return "another program"
     return _this_process() if _SAME_PROCESS in message else None
 
@@ -377,7 +391,7 @@ def _of_the_file(path: Path, error: duckdb.Error | OSError) -> StoreError | None
     if isinstance(error, OSError):
         if error.filename not in (str(path), str(path.parent)):
             return None
-        return StoreError(f"cannot reach the store {path}: {error.strerror}", fix=_OTHER_FILE)
+        return StoreError(f"cannot reach the store {path}: {error.strerror}", _OTHER_FILE)
     # What is wrong with a statement raises others.
     of_files = (
         duckdb.IOException,
@@ -386,19 +400,9 @@ def _of_the_file(path: Path, error: duckdb.Error | OSError) -> StoreError | None
         duckdb.InternalException,
     )
     text = _first_line(error)
-    if any(words in text.lower() for words in _NOT_WRITABLE) and not isinstance(
-        error, duckdb.PermissionException
-    ):
-        fix = f"make the directory {path.parent} and what is in it writable, or {_OTHER_FILE}"
-        return StoreError(f"cannot write the store {path}: permission denied", fix=fix)
-    if any(words in text.lower() for words in _NO_SPACE):
-        return StoreError(
-            f"cannot write the store {path}: no space is left", fix=f"free some space, or {_OTHER_FILE}"
-        )
-    if isinstance(error, duckdb.TransactionException) and _FAILED_WRITE in text:
-        return StoreError(
-            f"cannot write the store {path}: {text}", fix=f"look after the disk, or {_OTHER_FILE}"
-        )
+    for words, meaning, fix in _FAILURES:
+        if re.search(words, text) and not isinstance(error, duckdb.PermissionException):
+            return StoreError(meaning.format(path=path, text=text), fix.format(path=path))
     # a wrong checksum comes as DuckDB's plain Error
     if isinstance(error, of_files) or text.startswith("Corrupt database file"):
         return _damaged(path, text)
@@ -407,57 +411,44 @@ def _of_the_file(path: Path, error: duckdb.Error | OSError) -> StoreError | None
 
 def _unopened(path: Path, error: duckdb.Error) -> StoreError:
     """Why a file cannot be opened as a store."""
-    text = _first_line(error)
+    message = f"{path} cannot be opened as a store:"
     if path.is_dir():
-        return StoreError(f"the store {path} is a directory, not a file", fix="name a file with --store")
+        return StoreError(f"the store {path} is a directory, not a file", "name a file with --store")
     if not path.parent.is_dir():
-        return StoreError(
-            f"cannot make the store {path}: there is no directory {path.parent}", fix=_OTHER_FILE
-        )
-    if _NEWER_FILE.search(text):
-        return StoreError(
-            f"the store {path} was written by a newer DuckDB", fix="pip install --upgrade duckdb"
-        )
-    if _NO_LOCKS.search(text):
-        return StoreError(
-            f"the file system of the store {path} has no locks: two writers would spoil it", fix=_OTHER_FILE
-        )
+        return StoreError(f"cannot make the store {path}: there is no directory {path.parent}", _OTHER_FILE)
     if path.exists() and not os.access(path, os.R_OK):
         return StoreError(
-            f"cannot read the store {path}: permission denied", fix=f"make it readable, or {_OTHER_FILE}"
+            f"cannot read the store {path}: permission denied", f"make it readable, or {_OTHER_FILE}"
         )
     if path.exists() and not _is_database(path):
-        return StoreError(f"{path} cannot be opened as a store: it is no DuckDB database", fix=_RESTORE)
-    return _of_the_file(path, error) or StoreError(
-        f"{path} cannot be opened as a store: {text}", fix=_RESTORE
-    )
+        return StoreError(f"{message} it is no DuckDB database", _RESTORE)
+    return _of_the_file(path, error) or StoreError(f"{message} {_first_line(error)}", _RESTORE)
 
 
 def _damaged(path: Path, how: str) -> StoreError:
-    return StoreError(f"the store {path} is damaged: {how}", fix=_RESTORE)
+    return StoreError(f"the store {path} is damaged: {how}", _RESTORE)
 
 
-def check_length(con: duckdb.DuckDBPyConnection, path: Path) -> None:
+def check_length(con: DuckDBPyConnection, path: Path) -> None:
     """Raises StoreError for a file that was cut short, before anything is written into it.
 
     DuckDB gives space at the end back without saying so in the file's header: only a file that is shorter than the header
     says is looked at closely, for blocks in use beyond its end.
     """
     # functions by their whole names: these are not the store's own
-    block, blocks = con.execute(
-        "SELECT block_size, total_blocks FROM system.main.pragma_database_size()"
-    ).fetchall()[0]
+    sizes = con.execute("SELECT block_size, total_blocks FROM system.main.pragma_database_size()")
+    ((block, blocks),) = sizes.fetchall()
     size = path.stat().st_size
     if size >= _HEADER_BYTES + block * blocks:
         return
-    for (table,) in con.execute(
-        "SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary"
-    ).fetchall():
-        last = con.execute(
+    tables = "SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal AND NOT temporary"
+    for table in column(con, tables):
+        last = value(
+            con,
             "SELECT system.main.max(system.main.greatest(block_id, coalesce(system.main.list_max(additional_block_ids), -1))) "
             "FROM system.main.pragma_storage_info($1)",
             [table],
-        ).fetchall()[0][0]
+        )
         if last is not None and _HEADER_BYTES + block * (last + 1) > size:
             raise _damaged(path, f"it ends after {size:,} bytes, in the middle of the table {table}")
 
@@ -475,7 +466,7 @@ _scratch_numbers = count()
 
 
 @cache
-def _template() -> duckdb.DuckDBPyConnection:
+def _template() -> DuckDBPyConnection:
     """An empty store in memory: scratch stores copy its schema, so that migrations run once in a process."""
     import duckdb
 
@@ -486,7 +477,7 @@ def _template() -> duckdb.DuckDBPyConnection:
 
 
 @contextmanager
-def scratch_store() -> Iterator[duckdb.DuckDBPyConnection]:
+def scratch_store() -> Iterator[DuckDBPyConnection]:
     """A connection to an empty store in memory, inside a transaction."""
     import duckdb
 

@@ -13,7 +13,7 @@ from gpucost.records import record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
 
 @record
@@ -35,7 +35,7 @@ INSERT INTO seals
 SELECT $month, $sealed_at, $state, $charge, $currency, $figures, $digest, $sharing, $reasons"""
 
 
-def add_seal(con: duckdb.DuckDBPyConnection, seal: SealRecord) -> None:
+def add_seal(con: DuckDBPyConnection, seal: SealRecord) -> None:
     """Note that a bundle was sealed, where its month did not have the same before."""
     if seal.digest not in dict(seals(con, seal.month)):
         con.execute(
@@ -45,7 +45,7 @@ def add_seal(con: duckdb.DuckDBPyConnection, seal: SealRecord) -> None:
         )
 
 
-def seals(con: duckdb.DuckDBPyConnection, month: str) -> list[tuple[str, datetime]]:
+def seals(con: DuckDBPyConnection, month: str) -> list[tuple[str, datetime]]:
     """The digests of the seals of a month's bundles, with when they were made, the last one last."""
     return con.execute(
         "SELECT digest, sealed_at FROM seals WHERE month = $1 ORDER BY sealed_at, rowid", [month]
@@ -93,6 +93,6 @@ FROM (
 ORDER BY done_at, place, number"""
 
 
-def entries(con: duckdb.DuckDBPyConnection) -> list[LogEntry]:
+def entries(con: DuckDBPyConnection) -> list[LogEntry]:
     """All that was done, the first thing first."""
     return [LogEntry(**row) for row in dicts(con.execute(_LOG))]

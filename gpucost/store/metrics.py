@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,13 @@ from gpucost.store import runs, sqlfiles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
+
+    Bools = NDArray[np.bool_]
+    Floats = NDArray[np.float64]
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
 
 # A metric of our own: label `family` ('nodes', 'pods', 'requests', 'phases') has samples of objects that are not collected.
 FAMILY_SAMPLES = "kube_family_samples"
@@ -31,14 +37,14 @@ class Samples(NamedTuple):
     `left_out` counts the samples between the one before and this, as far from each other, of the same value and hour.
     """
 
-    series_id: NDArray[np.int32]
-    ts_ms: NDArray[np.int64]
-    values: NDArray[np.float64]
-    thresholds: NDArray[np.float64]
-    left_out: NDArray[np.int32]
+    series_id: Int32s
+    ts_ms: Int64s
+    values: Floats
+    thresholds: Floats
+    left_out: Int32s
 
 
-def _begins(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+def begins(*columns: NDArray[Any]) -> Bools:
     """Where something new begins: the first element, and each that differs in any column from the one before."""
     begins = np.zeros(len(columns[0]), dtype=np.bool_)
     begins[:1] = True
@@ -49,20 +55,15 @@ def _begins(*columns: NDArray[Any]) -> NDArray[np.bool_]:
 
 def ordered(parts: Sequence[Samples]) -> Samples:
     """All parts as one: each series' samples together and in order of time, each moment once (the last part's wins)."""
-    joined = (
-        parts[0]
-        if len(parts) == 1
-        else Samples(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    )
-    new = _begins(joined.series_id)
+    joined = Samples(*map(np.concatenate, zip(*parts, strict=True)))
+    new = begins(joined.series_id)
     starts = np.flatnonzero(new)
     in_order = bool((new[1:] | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
     if in_order and len(np.unique(joined.series_id[starts])) == len(starts):
         return joined
-    order = np.lexsort(
-        (joined.ts_ms, joined.series_id)
-    )  # stable: of equal moments the last part's comes last
-    order = order[np.append(_begins(joined.series_id[order], joined.ts_ms[order])[1:], True)]
+    # stable: of equal moments the last part's comes last
+    order = np.lexsort((joined.ts_ms, joined.series_id))
+    order = order[np.append(begins(joined.series_id[order], joined.ts_ms[order])[1:], True)]
     return Samples._make(column[order] if len(column) else column for column in joined)
 
 
@@ -76,24 +77,11 @@ FROM incoming
 ORDER BY series_id, hour"""
 
 
-def load_blocks(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], from_ms: int, to_ms: int) -> int:
-    """Writes the window's blocks; returns the number of samples taken in."""
-    if not parts:
-        return 0
-    samples = ordered(parts)
-    hours = {"from_hour": from_ms // MS_PER_HOUR, "to_hour": (to_ms - 1) // MS_PER_HOUR}
-    window, offsets = build(samples)
-    with sqlfiles.frames(con, window_blocks=window, window_offsets=offsets):
-        sqlfiles.run(con, "blocks_incoming", hours)
-        con.execute(_BLOCKS_REPLACE)
-    return len(samples.ts_ms)
-
-
-def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    """Columns of blocks, one element per (series, hour), ordered so; and the offsets of those without a constant step."""
+def build(samples: Samples) -> dict[str, Any]:
+    """Columns of blocks, one element per (series, hour), ordered so; offsets only of those without a constant step."""
     series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
-    new = _begins(series_id, hour)
+    new = begins(series_id, hour)
     starts = np.flatnonzero(new)
     ends = np.append(starts[1:], len(ts_ms))
     counts = ends - starts
@@ -112,9 +100,12 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
     gaps[irregular_blocks] = medians
     offset = (ts_ms - hour * MS_PER_HOUR).astype(np.int32)
     order = np.lexsort((hour[starts], series_id[starts]))
-    bounds = list(zip(starts[order].tolist(), ends[order].tolist(), strict=True))
     first, last = starts[order], ends[order] - 1
-    window: dict[str, NDArray[Any]] = {
+    bounds = list(map(slice, starts[order].tolist(), ends[order].tolist()))
+    offsets = [
+        offset[:0] if even else offset[place] for place, even in zip(bounds, constant[order], strict=True)
+    ]
+    return {
         "series_id": series_id[first],
         "hour": hour[first].astype(np.int32),
         "samples": counts[order].astype(np.int32),
@@ -126,26 +117,12 @@ def build(samples: Samples) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[
         "gap_ms": gaps[order].astype(np.int32),
         "step_ms": np.where(constant, shortest, NONE)[order].astype(np.int32),
         "last_value": values[last],
-        "vals": sqlfiles.objects([values[start:end] for start, end in bounds]),
+        "vals": [values[place] for place in bounds],
+        "offsets_ms": offsets,
     }
-    uneven = np.flatnonzero(~constant[order])
-    offsets: dict[str, NDArray[Any]] = {
-        "series_id": window["series_id"][uneven],
-        "hour": window["hour"][uneven],
-        "offsets_ms": sqlfiles.objects([offset[slice(*bounds[position])] for position in uneven.tolist()]),
-    }
-    if not len(uneven):  # DuckDB reads a column's type from its first element, so there is always one
-        offsets = {
-            "series_id": np.array([NONE]),
-            "hour": np.zeros(1),
-            "offsets_ms": sqlfiles.objects([np.zeros(1, np.int32)]),
-        }
-    return window, offsets
 
 
-def lower_medians(
-    group: NDArray[np.int64], distance: NDArray[np.int64], times: NDArray[np.int32] | int = 1
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def lower_medians(group: Int64s, distance: Int64s, times: Int32s | int = 1) -> tuple[Int64s, Int64s]:
     """Each group that occurs, and the lower median of its distances (milliseconds, under one hour), each there so many times."""
     # One sort of one integer per distance orders by group and distance; a median is then a position.
     keys = group * MS_PER_HOUR + distance
@@ -185,7 +162,6 @@ def hash64(parts: Iterable[str]) -> int:
 
 
 _SERIES_KNOWN = "SELECT w.position, s.series_id FROM wanted_keys AS w JOIN series AS s USING (key)"
-# labels hold neither __name__ nor empty values
 _SERIES_INSERT = """
 INSERT INTO series
 SELECT series_id, key, $source, cluster, metric, labels::JSON::MAP(VARCHAR, VARCHAR)
@@ -194,44 +170,41 @@ ORDER BY series_id"""
 
 
 def identify(
-    con: duckdb.DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
-) -> tuple[list[NDArray[np.int32]], int]:
+    con: DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
+) -> tuple[list[Int32s], int]:
     """The numbers of all series, by answer and position (NONE where one had no sample), and how many were entered anew."""
-    position_of: dict[int, int] = {}
-    labels: list[Mapping[str, str]] = []
-    positions: list[NDArray[np.int32]] = []
-    for _, answer, seen in answers:
-        of_answer = np.full(len(answer.series), NONE, dtype=np.int32)
-        for i in np.flatnonzero(seen).tolist():
-            of_answer[i] = position = position_of.setdefault(
-                series_key(window.source, answer.series[i]), len(labels)
-            )
-            if position == len(labels):
-                labels.append(answer.series[i])
-        positions.append(of_answer)
-    keys = np.fromiter(position_of, dtype=np.uint64, count=len(position_of))
-    with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys), dtype=np.int32)}):
+    seen = np.concatenate([valid.seen for valid in answers] or [np.empty(0, np.bool_)])
+    labels = list(compress(chain.from_iterable(valid.answer.series for valid in answers), seen))
+    hashes = np.array([series_key(window.source, series) for series in labels], dtype=np.uint64)
+    keys, first, places = np.unique(hashes, return_index=True, return_inverse=True)
+    with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys))}):
         rows = con.execute(_SERIES_KNOWN).fetchnumpy()
-    numbers = np.full(len(keys) + 1, NONE, dtype=np.int32)  # the last one is of series that were not seen
+    numbers = np.full(len(keys), NONE, dtype=np.int32)
     numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
-    missing = np.flatnonzero(numbers[:-1] == NONE)
-    first = 1 + sqlfiles.value(con, "SELECT coalesce(max(series_id), 0) FROM series")
-    numbers[missing] = np.arange(first, first + len(missing), dtype=np.int32)
-    new = [labels[position] for position in missing.tolist()]
-    if new:
-        shown = [{name: one[name] for name in sorted(one) if one[name] and name != "__name__"} for one in new]
-        new_series: dict[str, NDArray[Any]] = {
+    missing = np.flatnonzero(numbers == NONE)
+    missing = missing[np.argsort(first[missing])]  # numbered as they come
+    newest = sqlfiles.value(con, "SELECT coalesce(max(series_id), 0) FROM series")
+    numbers[missing] = np.arange(newest + 1, newest + 1 + len(missing), dtype=np.int32)
+    if len(missing):
+        new = [labels[at] for at in first[missing].tolist()]
+        new_series: dict[str, Any] = {
             "series_id": numbers[missing],
             "key": keys[missing],
-            "cluster": sqlfiles.objects(
-                [one.get(window.cluster_label) or window.default_cluster for one in new]
-            ),
-            "metric": sqlfiles.objects([one["__name__"] for one in new]),
-            "labels": sqlfiles.objects([json.dumps(one) for one in shown]),
+            "cluster": [series.get(window.cluster_label) or window.default_cluster for series in new],
+            "metric": [series["__name__"] for series in new],
+            "labels": list(map(_stored_labels, new)),
         }
         with sqlfiles.frames(con, new_series=new_series):
             con.execute(_SERIES_INSERT, {"source": window.source})
-    return [numbers[places] for places in positions], len(new)
+    found = np.full(len(seen), NONE, dtype=np.int32)
+    found[seen] = numbers[places]
+    ends = np.cumsum([len(valid.seen) for valid in answers])
+    return np.split(found, ends)[:-1], len(missing)
+
+
+def _stored_labels(labels: Mapping[str, str]) -> str:
+    """Labels as JSON, without the metric's name and empty values."""
+    return json.dumps({name: labels[name] for name in sorted(labels) if labels[name] and name != "__name__"})
 
 
 # A silence longer than this ends a run: the source may have said something else meanwhile, and coverage has a gap there.
@@ -262,35 +235,24 @@ FROM merged m ANTI JOIN touched t ON t.series_id = m.series_id AND t.first_ms = 
 ORDER BY m.series_id, m.first_ms"""
 
 
-def load_states(con: duckdb.DuckDBPyConnection, parts: Sequence[Samples], window: SampleWindow) -> int:
-    """Merges the window's runs into the stored ones; returns the number of samples."""
-    if not parts:
-        return 0
-    samples = ordered(parts)
-    _merge_runs(con, samples)
-    _load_gaps(con, samples, window)
-    return len(samples.ts_ms) + int(samples.left_out.sum())
-
-
-def _merge_runs(con: duckdb.DuckDBPyConnection, samples: Samples) -> None:
+def _merge_runs(con: DuckDBPyConnection, samples: Samples) -> None:
     with sqlfiles.frames(con, window_runs=runs_of(samples)):
         con.execute(_STATES_TOUCHED, {"silence": LONGEST_SILENCE_MS})
         sqlfiles.run(con, "states_merged", {"silence": LONGEST_SILENCE_MS})
         con.execute(_STATES_REPLACE)
 
 
-def load_presence(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> None:
+def load_presence(con: DuckDBPyConnection, window: SampleWindow) -> None:
     """Load the moments at which a server has samples of a family, each as a sample of FAMILY_SAMPLES.
 
     They are fewer than the scrapes, so no scrape interval follows from them; no load is logged.
     """
     answers = [_valid(FAMILY_SAMPLES, answer, window, Counter()) for answer in window.answers]
     ids, _ = identify(con, window, answers)
-    none = np.empty(0)
     parts = [
-        Samples(numbers[a.series_index], a.ts_ms, a.values, none, a.weights - 1)
-        for (_, a, _), numbers in zip(answers, ids, strict=True)
-        if len(a.ts_ms)
+        _samples(valid.answer, numbers)
+        for valid, numbers in zip(answers, ids, strict=True)
+        if len(valid.answer.ts_ms)
     ]
     if parts:
         _merge_runs(con, ordered(parts))
@@ -299,7 +261,7 @@ def load_presence(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> None:
 def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
     """Runs of equal value without a long silence inside: series, value, first and last moment."""
     series_id, ts_ms, values, _, left_out = samples
-    new = _begins(series_id, values)
+    new = begins(series_id, values)
     new[1:] |= np.diff(ts_ms) > LONGEST_SILENCE_MS * (left_out[1:] + 1)
     starts = np.flatnonzero(new)
     ends = np.append(starts[1:], len(ts_ms)) - 1
@@ -328,12 +290,12 @@ WHEN MATCHED THEN UPDATE SET gap_ms = w.gap_ms
 WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.hour, w.gap_ms)"""
 
 
-def _load_gaps(con: duckdb.DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
+def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
     """Writes the lower median of the distances between samples, per scrape target and hour."""
     series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR
-    inside = np.flatnonzero(~_begins(series_id, hour)[1:])
-    starts = np.flatnonzero(_begins(series_id))
+    inside = np.flatnonzero(~begins(series_id, hour)[1:])
+    starts = np.flatnonzero(begins(series_id))
     clusters = {"cluster_label": window.cluster_label, "default_cluster": window.default_cluster}
     with sqlfiles.frames(con, window_series={"series_id": series_id[starts]}):
         rows = con.execute(_TARGETS, clusters).fetchnumpy()
@@ -386,18 +348,18 @@ class ReadAnswer:
     """
 
     series: Sequence[Mapping[str, str]]
-    series_index: NDArray[np.int32]
-    ts_ms: NDArray[np.int64]
-    values: NDArray[np.float64]
+    series_index: Int32s
+    ts_ms: Int64s
+    values: Floats
     is_partial: bool = False
-    left_out: NDArray[np.int32] | None = None
+    left_out: Int32s | None = None
 
     @property
-    def weights(self) -> NDArray[np.int32]:
+    def weights(self) -> Int32s:
         """How many samples each one stands for."""
         return np.ones(len(self.ts_ms), np.int32) if self.left_out is None else self.left_out + 1
 
-    def only(self, keep: NDArray[np.bool_]) -> ReadAnswer:
+    def only(self, keep: Bools) -> ReadAnswer:
         """The same without some samples."""
         if keep.all():
             return self
@@ -454,7 +416,7 @@ class LoadResult:
     size: int = 0
 
 
-def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadResult:
+def load_window(con: DuckDBPyConnection, window: SampleWindow) -> LoadResult:
     """Loads one window inside the caller's transaction; loading it twice changes nothing but the log of loads.
 
     Samples outside the window are left out, as are duplicates of (series, moment) and impossible values (counted).
@@ -474,12 +436,19 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
         seen = MetricSamples(int(answer.weights.sum()), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
         metrics[metric] = metrics[metric] + seen if metric in metrics else seen
         limits = window.activity.get(metric)
-        thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
-        left_out = np.empty(0, np.int32) if limits else answer.weights - 1
-        samples = Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds, left_out)
-        (activity if limits else states).append(samples)
-    rows = load_blocks(con, activity, window.from_ms, window.to_ms) + load_states(con, states, window)
-    hours = {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
+        (activity if limits else states).append(_samples(answer, numbers, limits))
+    rows, hours = 0, {"from_hour": window.from_ms // MS_PER_HOUR, "to_hour": -(-window.to_ms // MS_PER_HOUR)}
+    if activity:
+        samples = ordered(activity)
+        rows += len(samples.ts_ms)
+        with sqlfiles.frames(con, window_blocks=build(samples)):
+            sqlfiles.run(con, "blocks_incoming", hours)
+            con.execute(_BLOCKS_REPLACE)
+    if states:
+        samples = ordered(states)
+        rows += len(samples.ts_ms) + int(samples.left_out.sum())
+        _merge_runs(con, samples)
+        _load_gaps(con, samples, window)
     con.execute(
         _DROPPED_DELETE, {"source": window.source, "metrics": [metric for metric, _, _ in answers], **hours}
     )
@@ -496,6 +465,13 @@ def load_window(con: duckdb.DuckDBPyConnection, window: SampleWindow) -> LoadRes
     return LoadResult(rows, new, by_metric, metrics, size)
 
 
+def _samples(answer: ReadAnswer, numbers: Int32s, limits: Threshold | None = None) -> Samples:
+    """An answer's samples with the numbers of their series; of an activity with its threshold."""
+    thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
+    left_out = np.empty(0, np.int32) if limits else answer.weights - 1
+    return Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds, left_out)
+
+
 def _by_metric(answer: ReadAnswer) -> Iterator[tuple[str, ReadAnswer]]:
     """An answer's samples by metric; servers answer for one."""
     names = [labels["__name__"] for labels in answer.series]
@@ -510,7 +486,7 @@ class Valid(NamedTuple):
 
     metric: str
     answer: ReadAnswer
-    seen: NDArray[np.bool_]
+    seen: Bools
 
 
 def _valid(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR, to_ms
 from gpucost.records import record
@@ -16,8 +13,7 @@ from gpucost.store import runs, sqlfiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import duckdb
-    from numpy.typing import NDArray
+    from duckdb import DuckDBPyConnection
 
     from gpucost.periods import Span
     from gpucost.store.connection import Store
@@ -25,8 +21,7 @@ if TYPE_CHECKING:
 _LIST = "prices"  # in loads and collect_runs
 
 
-@record
-class ListPrice:
+class ListPrice(NamedTuple):
     """What one whole instance costs per hour, upfront payments spread over the term. Fields as in the table."""
 
     region: str
@@ -48,8 +43,7 @@ class ListPrice:
         return (self.region, self.zone, *what, self.currency)
 
 
-@record
-class ComponentPrice:
+class ComponentPrice(NamedTuple):
     """What one vCPU, GiB or GPU costs per hour, where a cloud sells them apart."""
 
     region: str
@@ -61,8 +55,7 @@ class ComponentPrice:
     source: str
 
 
-@record
-class InstanceType:
+class InstanceType(NamedTuple):
     """What an instance type holds; `gpu_count` may be a part of a GPU, `gpu_memory_mib` is of one GPU or part."""
 
     instance_type: str
@@ -94,29 +87,18 @@ class ProviderPrices:
 _LIST_PRICES_DELETE = """
 DELETE FROM list_prices
 WHERE provider = $provider AND price_as_of = $day AND list_contains($regions::VARCHAR[], region)"""
-# prices of more than twelve decimals are rounded
-_LIST_PRICES_INSERT = """
-INSERT INTO list_prices
-SELECT $provider, unnest($region::VARCHAR[]), unnest($zone::VARCHAR[]), unnest($instance_type::VARCHAR[]),
-    unnest($purchase_option::VARCHAR[]), unnest($term_years::INTEGER[]), unnest($payment_option::VARCHAR[]),
-    unnest($offering::VARCHAR[]), unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12), unnest($currency::VARCHAR[]),
-    unnest($effective_start::DATE[]), $day, unnest($source::VARCHAR[])"""
 _COMPONENT_PRICES_DELETE = """
 DELETE FROM component_prices
 WHERE provider = $provider AND price_as_of = $day AND list_contains($regions::VARCHAR[], region)"""
-_COMPONENT_PRICES_INSERT = """
-INSERT INTO component_prices
-SELECT $provider, unnest($region::VARCHAR[]), unnest($component::VARCHAR[]), unnest($purchase_option::VARCHAR[]),
-    unnest($term_years::INTEGER[]), unnest($price_per_hour::VARCHAR[])::DECIMAL(21, 12), unnest($currency::VARCHAR[]),
-    $day, unnest($source::VARCHAR[])"""
 _INSTANCE_TYPES_DELETE = """
 DELETE FROM instance_types
-WHERE provider = $provider AND seen_on = $day AND list_contains($instance_type::VARCHAR[], instance_type)"""
-_INSTANCE_TYPES_INSERT = """
-INSERT INTO instance_types
-SELECT $provider, unnest($instance_type::VARCHAR[]), unnest($gpu_model::VARCHAR[]), unnest($gpu_count::DOUBLE[]),
-    unnest($gpu_memory_mib::INTEGER[]), unnest($vcpus::DOUBLE[]), unnest($memory_gib::DOUBLE[]), $day,
-    unnest($source::VARCHAR[])"""
+WHERE provider = $provider AND seen_on = $day AND instance_type IN (SELECT instance_type FROM new_types)"""
+# prices of more than twelve decimals are rounded
+_INSERTS = (
+    "INSERT INTO list_prices BY NAME SELECT $provider AS provider, $day AS price_as_of, * FROM new_prices",
+    "INSERT INTO component_prices BY NAME SELECT $provider AS provider, $day AS price_as_of, * FROM new_components",
+    "INSERT INTO instance_types BY NAME SELECT $provider AS provider, $day AS seen_on, * FROM new_types",
+)
 
 
 def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> None:
@@ -128,15 +110,17 @@ def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> Non
     now_ms = to_ms(asked_at)
     span = (min(now_ms - now_ms % (24 * MS_PER_HOUR), now_ms - 1), now_ms)
     dated = {"provider": answer.provider, "day": asked_at.date()}
-    regions = {**dated, "regions": list(answer.regions)}
-    types = columns_of(InstanceType, answer.instance_types)
+    new = {
+        "new_prices": sqlfiles.columns_of(ListPrice, answer.prices),
+        "new_components": sqlfiles.columns_of(ComponentPrice, answer.components),
+        "new_types": sqlfiles.columns_of(InstanceType, answer.instance_types),
+    }
     with store.write() as con:
-        con.execute(_LIST_PRICES_DELETE, regions)
-        con.execute(_LIST_PRICES_INSERT, {**dated, **columns_of(ListPrice, answer.prices)})
-        con.execute(_COMPONENT_PRICES_DELETE, regions)
-        con.execute(_COMPONENT_PRICES_INSERT, {**dated, **columns_of(ComponentPrice, answer.components)})
-        con.execute(_INSTANCE_TYPES_DELETE, {**dated, "instance_type": types["instance_type"]})
-        con.execute(_INSTANCE_TYPES_INSERT, {**dated, **types})
+        with sqlfiles.frames(con, **new):
+            for statement in (_LIST_PRICES_DELETE, _COMPONENT_PRICES_DELETE):
+                con.execute(statement, {**dated, "regions": list(answer.regions)})
+            for statement in (_INSTANCE_TYPES_DELETE, *_INSERTS):
+                con.execute(statement, dated)
         runs.log_run(con, _LIST, answer.provider, span, rows=answer.rows)
 
 
@@ -155,15 +139,6 @@ def node_regions(store: Store) -> list[str]:
         return []
     with store.read() as con:
         return sqlfiles.column(con, _NODE_REGIONS)
-
-
-def columns_of(kind: type[Any], rows: Sequence[Any]) -> dict[str, list[object]]:
-    """`rows` of a class as parallel lists by field, as statements take them; prices as text, which keeps every digit."""
-    names = [item.name for item in fields(kind)]
-    columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in names}
-    if "price_per_hour" in columns:
-        columns["price_per_hour"] = [f"{price:f}" for price in columns["price_per_hour"]]
-    return columns
 
 
 _SPOT = "spot"
@@ -202,8 +177,7 @@ class SpotLoad:
         return self.rows - self.new - self.corrected
 
 
-@record
-class EvictionRate:
+class EvictionRate(NamedTuple):
     """How often a cloud takes back spot instances of a type: the low end of its band, in percent per hour."""
 
     provider: str
@@ -223,14 +197,14 @@ class SpotAnswer:
 # of rows that say different things about a key, the last one of the batch
 _SPOT_INCOMING = """
 CREATE OR REPLACE TEMP TABLE spot_incoming AS
-SELECT provider, region, zone, instance_type, product, instance_id, at_ms, nullif(to_ms, 0) AS to_ms,
+SELECT provider, region, zone, instance_type, product, instance_id, at_ms, to_ms,
     price::DECIMAL(21, 12) AS price_per_hour, currency, source
 FROM spot_batch
 QUALIFY row_number()
     OVER (PARTITION BY provider, region, zone, instance_type, product, instance_id, at_ms ORDER BY position DESC) = 1"""
 # from the first change up to just after the last one, or to the end of the last time charged
 _SPOT_TOLD = """
-SELECT source, count(*), min(at_ms), max(CASE WHEN to_ms = 0 THEN at_ms + 1 ELSE to_ms END) FROM spot_batch GROUP BY source"""
+SELECT source, count(*), min(at_ms), max(coalesce(to_ms, at_ms + 1)) FROM spot_batch GROUP BY source"""
 _SPOT_COUNTS = """
 SELECT count(*) FILTER (k.price_per_hour IS NULL) AS new,
     count(*) FILTER (k.price_per_hour IS NOT NULL
@@ -251,7 +225,7 @@ ORDER BY i.provider, i.region, i.zone, i.instance_type, i.product, i.instance_id
 
 
 def load(
-    con: duckdb.DuckDBPyConnection, prices: Sequence[SpotPrice], covered: dict[str, Span] | None = None
+    con: DuckDBPyConnection, prices: Sequence[SpotPrice], covered: dict[str, Span] | None = None
 ) -> SpotLoad:
     """Loads a batch inside the caller's transaction. Of rows with the same key, the last one stands.
 
@@ -261,12 +235,11 @@ def load(
     new = corrected = 0
     told: dict[str, tuple[int, Span]] = {}
     if prices:
-        with sqlfiles.frames(con, spot_batch=_columns(prices)):
+        batch = sqlfiles.columns_of(SpotPrice, prices)
+        with sqlfiles.frames(con, spot_batch={**batch, "position": range(len(prices))}):
             con.execute(_SPOT_INCOMING)
-            told = {
-                source: (rows, (start, end))
-                for source, rows, start, end in con.execute(_SPOT_TOLD).fetchall()
-            }
+            for source, rows, start, end in con.execute(_SPOT_TOLD).fetchall():
+                told[source] = rows, (start, end)
         new, corrected = con.execute(_SPOT_COUNTS).fetchall()[0]
         con.execute(_SPOT_REPLACE)
     if covered is None:
@@ -279,32 +252,18 @@ def load(
     return SpotLoad(len(prices), new, corrected)
 
 
-_EVICTION_RATES_INSERT = """
-INSERT INTO spot_eviction_rates
-SELECT unnest($provider::VARCHAR[]), unnest($region::VARCHAR[]), unnest($instance_type::VARCHAR[]),
-    unnest($band_low_percent::INTEGER[]), $day"""
+_EVICTION_RATES_DELETE = """
+DELETE FROM spot_eviction_rates WHERE seen_on = $day AND provider IN (SELECT provider FROM new_rates)"""
+_EVICTION_RATES_INSERT = "INSERT INTO spot_eviction_rates BY NAME SELECT $day AS seen_on, * FROM new_rates"
 
 
-def load_eviction_rates(con: duckdb.DuckDBPyConnection, rates: Sequence[EvictionRate], day: date) -> None:
+def load_eviction_rates(con: DuckDBPyConnection, rates: Sequence[EvictionRate], day: date) -> None:
     """Loads a cloud's eviction rates of a day, in place of those that the day had, inside the caller's transaction."""
-    columns = columns_of(EvictionRate, rates)
-    con.execute(
-        "DELETE FROM spot_eviction_rates WHERE seen_on = $day AND list_contains($provider::VARCHAR[], provider)",
-        {"day": day, "provider": columns["provider"]},
-    )
-    con.execute(_EVICTION_RATES_INSERT, {**columns, "day": day})
+    with sqlfiles.frames(con, new_rates=sqlfiles.columns_of(EvictionRate, rates)):
+        con.execute(_EVICTION_RATES_DELETE, {"day": day})
+        con.execute(_EVICTION_RATES_INSERT, {"day": day})
 
 
-def loaded(con: duckdb.DuckDBPyConnection, source: str) -> list[Span]:
+def loaded(con: DuckDBPyConnection, source: str) -> list[Span]:
     """The spans of spot prices that were loaded from a source."""
     return runs.loaded(con, _SPOT, source)
-
-
-def _columns(prices: Sequence[SpotPrice]) -> dict[str, NDArray[Any]]:
-    columns: dict[str, NDArray[Any]] = {"position": np.arange(len(prices), dtype=np.int64)}
-    for name, values in zip(SpotPrice._fields, zip(*prices, strict=True), strict=True):
-        is_time = name in ("at_ms", "to_ms")  # no time charged ends in 1970: 0 stands for none
-        columns[name] = (
-            np.array([value or 0 for value in values], np.int64) if is_time else np.array(values, object)
-        )
-    return columns

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gpucost.records import record
 from gpucost.store import sqlfiles
-from gpucost.store.metrics import hash64
+from gpucost.store.metrics import begins, hash64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import duckdb
-    from numpy.typing import NDArray
+    from duckdb import DuckDBPyConnection
 
     from gpucost.periods import Span
+    from gpucost.store.metrics import Bools, Floats, Int64s
 
 # Labels in which replicas of a Prometheus differ.
 _REPLICAS = frozenset(
@@ -61,32 +61,22 @@ class ProgressSeries(NamedTuple):
         names = {name for name, _ in self.labels}
         ignored = _REPLICAS | _JOBS if {"pod", "instance"} <= names else _REPLICAS
         kept = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
-        about = (
-            self.unit,
-            self.kind,
-            self.cluster,
-            self.namespace,
-            self.pod,
-            self.workload,
-            self.model,
-            self.run_id,
-        )
-        return hash64([*about, str(self.is_failure), *kept, *self._tenant])
+        place = self.cluster, self.namespace, self.pod, self.workload
+        about = self.unit, self.kind, *place, self.model, self.run_id, str(self.is_failure)
+        return hash64([*about, *kept, *self._tenant])
 
 
 @dataclass(slots=True)
 class ProgressBatch:
-    """Values: `series[index[i]]` had `values[i]` at `at_ms[i]`."""
+    """Values: `series[i]` had `values[i]` at `at_ms[i]`."""
 
     series: list[ProgressSeries] = field(default_factory=list)
-    index: list[NDArray[np.int64]] = field(default_factory=list)
-    at_ms: list[NDArray[np.int64]] = field(default_factory=list)
-    values: list[NDArray[np.float64]] = field(default_factory=list)
+    at_ms: list[Int64s] = field(default_factory=list)
+    values: list[Floats] = field(default_factory=list)
 
-    def add(self, one: ProgressSeries, at_ms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+    def add(self, series: ProgressSeries, at_ms: Int64s, values: Floats) -> None:
         """Takes in the values of one more series."""
-        self.index.append(np.full(len(at_ms), len(self.series), dtype=np.int64))
-        self.series.append(one)
+        self.series.append(series)
         self.at_ms.append(at_ms)
         self.values.append(values)
 
@@ -125,9 +115,7 @@ WHERE at_ms >= $from_ms AND at_ms < $to_ms
     AND series_id IN (SELECT series_id FROM progress_series WHERE source = $source)"""
 
 
-def load_values(
-    con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch
-) -> ProgressLoad:
+def load_values(con: DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
     """Replaces a source's values in [span) inside the caller's transaction; what lies outside is left out."""
     con.execute(_VALUES_DELETE, {"source": source, "from_ms": span[0], "to_ms": span[1]})
     return _insert(con, source, span, batch)
@@ -149,48 +137,38 @@ INSERT INTO progress_values
 SELECT s.series_id, b.at_ms, b.value FROM progress_batch AS b JOIN progress_series AS s USING (key) ORDER BY ALL"""
 
 
-def _insert(con: duckdb.DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
+def _insert(con: DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
     if not batch.series:
         return ProgressLoad(0, 0, 0, 0)
-    series = _columns(batch.series) | {
-        "position": np.arange(len(batch.series)),
-        "key": np.array([one.key(source) for one in batch.series], dtype=np.uint64),
-        "identity": np.array([one.identity() for one in batch.series], dtype=np.uint64),
-        "labels": sqlfiles.objects([json.dumps(dict(one.labels)) for one in batch.series]),
+    key = np.array([series.key(source) for series in batch.series], dtype=np.uint64)
+    columns = sqlfiles.columns_of(ProgressSeries, batch.series) | {
+        "position": range(len(key)),
+        "key": key,
+        "identity": np.array([series.identity() for series in batch.series], dtype=np.uint64),
+        "labels": [json.dumps(dict(series.labels)) for series in batch.series],
     }
     # the same series may come in several parts
-    keys, first, number = np.unique(series["key"], return_index=True, return_inverse=True)
-    index, at_ms, values = (
-        number[np.concatenate(batch.index)],
-        np.concatenate(batch.at_ms),
-        np.concatenate(batch.values),
-    )
+    keys, first, number = np.unique(key, return_index=True, return_inverse=True)
+    index = np.repeat(number, list(map(len, batch.at_ms)))
+    at_ms, values = np.concatenate(batch.at_ms), np.concatenate(batch.values)
     inside = (at_ms >= span[0]) & (at_ms < span[1])
     valid = inside & np.isfinite(values)
-    index, at_ms, values = _changes(
-        index[valid], at_ms[valid], values[valid], (series["kind"] == "event")[first]
-    )
+    is_event = np.array([series.kind == "event" for series in batch.series])[first]
+    index, at_ms, values = _changes(index[valid], at_ms[valid], values[valid], is_event)
     rows = {"key": keys[index], "at_ms": at_ms, "value": values}
-    with sqlfiles.frames(con, progress_batch=rows, progress_batch_series=series):
+    with sqlfiles.frames(con, progress_batch=rows, progress_batch_series=columns):
         ((new,),) = con.execute(_SERIES_INSERT, {"source": source}).fetchall()
         con.execute(_VALUES_INSERT)
     return ProgressLoad(int(inside.sum()), len(at_ms), new, int(inside.sum() - valid.sum()))
 
 
-def _changes(
-    index: NDArray[np.int64],
-    at_ms: NDArray[np.int64],
-    values: NDArray[np.float64],
-    is_event: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+def _changes(index: Int64s, at_ms: Int64s, values: Floats, is_event: Bools) -> tuple[Int64s, Int64s, Floats]:
     """Of levels and counters the first and last value of each series, and those that differ from the former; events summed."""
-    order = np.lexsort((at_ms, index))
-    index, at_ms, values = index[order], at_ms[order], values[order]
     if not len(index):
         return index, at_ms, values
-    new_moment = np.ones(len(index), dtype=bool)
-    new_moment[1:] = (index[1:] != index[:-1]) | (at_ms[1:] != at_ms[:-1])
-    starts = np.flatnonzero(new_moment)
+    order = np.lexsort((at_ms, index))
+    index, at_ms, values = index[order], at_ms[order], values[order]
+    starts = np.flatnonzero(begins(index, at_ms))
     sums = np.add.reduceat(values, starts)
     index, at_ms = index[starts], at_ms[starts]
     values = np.where(is_event[index], sums, values[starts])
@@ -223,25 +201,15 @@ FROM progress_runs_batch"""
 
 
 def load_runs(
-    con: duckdb.DuckDBPyConnection, source: str, span: Span, runs: Sequence[ProgressRun], batch: ProgressBatch
+    con: DuckDBPyConnection, source: str, span: Span, runs: Sequence[ProgressRun], batch: ProgressBatch
 ) -> ProgressLoad:
     """Replaces a source's runs that were alive in [span), and all values of them and of `runs`."""
     params = {"source": source, "from_ms": span[0], "to_ms": span[1], "run_ids": [run.run_id for run in runs]}
     con.execute(_RUN_VALUES_DELETE, params)
     con.execute(_RUNS_DELETE, params)
     if runs:
-        columns = _columns(runs) | {
-            "metrics": sqlfiles.objects([json.dumps(dict(run.metrics)) for run in runs])
-        }
+        columns = sqlfiles.columns_of(ProgressRun, runs)
+        columns["metrics"] = [json.dumps(dict(run.metrics)) for run in runs]
         with sqlfiles.frames(con, progress_runs_batch=columns):
             con.execute(_RUNS_INSERT, {"source": source})
     return _insert(con, source, ALWAYS, batch)
-
-
-def _columns(rows: Sequence[NamedTuple]) -> dict[str, NDArray[Any]]:
-    """Columns for `frames`: of numbers and truth values by their type, of all else as objects."""
-    columns = {}
-    for name, values in zip(rows[0]._fields, zip(*rows, strict=True), strict=True):
-        plain = isinstance(values[0], int | float)
-        columns[name] = np.array(values) if plain else sqlfiles.objects(values)
-    return columns

@@ -11,7 +11,7 @@ from gpucost.store import sqlfiles
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
     from gpucost.periods import Period, Span
 
@@ -58,36 +58,20 @@ class LaggingTargets(NamedTuple):
     last_ms: int
 
 
-_LOADS_INSERT = """
-INSERT INTO loads
-SELECT coalesce(max(load_id), 0) + 1, $run_id, $kind, $source, $from_ms, $to_ms, $rows, $dropped, $loaded_at
-FROM loads"""
+_LOADS_INSERT = (
+    "INSERT INTO loads SELECT coalesce(max(load_id), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8 FROM loads"
+)
 
 
 def log_load(
-    con: duckdb.DuckDBPyConnection,
-    run_id: int,
-    kind: str,
-    source: str,
-    span: Span,
-    *,
-    rows: int,
-    dropped: int = 0,
+    con: DuckDBPyConnection, run_id: int, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0
 ) -> None:
     """Adds one row to loads: what a run committed of a source for [span)."""
-    params = {
-        "run_id": run_id,
-        "kind": kind,
-        "source": source,
-        "rows": rows,
-        "dropped": dropped,
-        "loaded_at": _utc(),
-    }
-    con.execute(_LOADS_INSERT, {**params, "from_ms": span[0], "to_ms": span[1]})
+    con.execute(_LOADS_INSERT, [run_id, kind, source, *span, rows, dropped, _utc()])
 
 
 def log_run(
-    con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0
+    con: DuckDBPyConnection, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0
 ) -> None:
     """Enters a run that is over, and the one load that it committed."""
     run_id = begin(con, kind, source, span)
@@ -95,15 +79,15 @@ def log_run(
     finish(con, run_id)
 
 
-def extend_load(con: duckdb.DuckDBPyConnection, run_id: int, span: Span, end_ms: int) -> None:
+def extend_load(con: DuckDBPyConnection, run_id: int, span: Span, end_ms: int) -> None:
     """Has what a run logged as [span) end at `end_ms`: a later sample proves that what lies between is empty, not late."""
     con.execute(
-        "UPDATE loads SET to_ms = $end WHERE run_id = $run AND from_ms = $from AND to_ms = $to",
-        {"run": run_id, "from": span[0], "to": span[1], "end": end_ms},
+        "UPDATE loads SET to_ms = $1 WHERE run_id = $2 AND from_ms = $3 AND to_ms = $4",
+        [end_ms, run_id, *span],
     )
 
 
-def begin(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span) -> int:
+def begin(con: DuckDBPyConnection, kind: str, source: str, span: Span) -> int:
     """Enters a run over [span) that starts now; returns its number."""
     run_id = int(sqlfiles.value(con, "SELECT coalesce(max(run_id), 0) + 1 FROM collect_runs"))
     con.execute(
@@ -113,7 +97,7 @@ def begin(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span) ->
     return run_id
 
 
-def finish(con: duckdb.DuckDBPyConnection, run_id: int) -> None:
+def finish(con: DuckDBPyConnection, run_id: int) -> None:
     """Marks a run as come to its end, with or without failed windows."""
     con.execute("UPDATE collect_runs SET finished_at = $1 WHERE run_id = $2", [_utc(), run_id])
 
@@ -123,40 +107,34 @@ def finish(con: duckdb.DuckDBPyConnection, run_id: int) -> None:
 _RUNS_UNFINISHED = """
 SELECT run_id
 FROM collect_runs
-WHERE kind = $kind AND source = $source AND finished_at IS NULL AND started_at >= $started_after AND from_ms = $from_ms
-    AND (to_ms = $to_ms OR (abs(to_ms - epoch_ms(started_at)) <= 60000 AND $to_ms >= to_ms))
+WHERE kind = $1 AND source = $2 AND finished_at IS NULL AND started_at >= $3 AND from_ms = $4
+    AND (to_ms = $5 OR (abs(to_ms - epoch_ms(started_at)) <= 60000 AND $5 >= to_ms))
 ORDER BY run_id DESC
 LIMIT 1"""
 
 
-def unfinished(con: duckdb.DuckDBPyConnection, kind: str, source: str, span: Span) -> int | None:
+def unfinished(con: DuckDBPyConnection, kind: str, source: str, span: Span) -> int | None:
     """The newest run of the source over the same span, begun within a day, that never came to its end; None if none.
 
     Spans that ended at the moment the run was started ("until now") are the same where they begin the same.
     """
-    params = {
-        "kind": kind,
-        "source": source,
-        "from_ms": span[0],
-        "to_ms": span[1],
-        "started_after": _utc() - _TAKEN_UP_FOR,
-    }
+    params = [kind, source, _utc() - _TAKEN_UP_FOR, *span]
     return next(iter(sqlfiles.column(con, _RUNS_UNFINISHED, params)), None)
 
 
-def committed(con: duckdb.DuckDBPyConnection, run_id: int) -> list[Span]:
+def committed(con: DuckDBPyConnection, run_id: int) -> list[Span]:
     """The windows that a run has loaded."""
     return con.execute("SELECT from_ms, to_ms FROM loads WHERE run_id = $1", [run_id]).fetchall()
 
 
-def loaded(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> list[Span]:
+def loaded(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     """All windows of a source that were ever loaded."""
     return con.execute(
         "SELECT DISTINCT from_ms, to_ms FROM loads WHERE kind = $1 AND source = $2", [kind, source]
     ).fetchall()
 
 
-def asked(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> list[Span]:
+def asked(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     """All spans of a source that runs set out to collect."""
     return con.execute(
         "SELECT from_ms, to_ms FROM collect_runs WHERE kind = $1 AND source = $2", [kind, source]
@@ -164,12 +142,12 @@ def asked(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> list[Span]:
 
 
 # windows that held nothing are logged too, and do not count
-_FIRST_DATA = "SELECT min(from_ms) FROM loads WHERE kind = $kind AND source = $source AND rows + dropped > 0"
+_FIRST_DATA = "SELECT min(from_ms) FROM loads WHERE kind = $1 AND source = $2 AND rows + dropped > 0"
 
 
-def first_data(con: duckdb.DuckDBPyConnection, kind: str, source: str) -> int | None:
+def first_data(con: DuckDBPyConnection, kind: str, source: str) -> int | None:
     """Where a source's data begins: the start of its first load that held any; None where none did."""
-    first: int | None = sqlfiles.value(con, _FIRST_DATA, {"kind": kind, "source": source})
+    first: int | None = sqlfiles.value(con, _FIRST_DATA, [kind, source])
     return first
 
 
@@ -180,7 +158,7 @@ SELECT greatest(
         FROM blocks AS b JOIN series AS s USING (series_id) WHERE s.source = $source))"""
 
 
-def newest_sample(con: duckdb.DuckDBPyConnection, source: str) -> int | None:
+def newest_sample(con: DuckDBPyConnection, source: str) -> int | None:
     """The moment of a source's newest sample; None where it has none."""
     newest: int | None = sqlfiles.value(con, _NEWEST_SAMPLE, {"source": source})
     return newest
@@ -197,24 +175,22 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.hour, w.samples, $asked_at, $ask
 
 
 def log_answer(
-    con: duckdb.DuckDBPyConnection,
-    source: str,
-    samples: Mapping[int, int],
-    asked_at: datetime,
-    *,
-    is_partial: bool,
+    con: DuckDBPyConnection, source: str, samples: Mapping[int, int], asked_at: datetime, *, is_partial: bool
 ) -> None:
     """Notes how many samples a source's answer held in each epoch hour that it was asked for."""
-    hours = {"hours": list(samples), "samples": list(samples.values())}
-    params = {
-        "source": source,
-        "asked_at": asked_at.astimezone(UTC).replace(tzinfo=None),
-        "is_partial": is_partial,
-    }
-    con.execute(_ASKED_HOURS, {**params, **hours})
+    con.execute(
+        _ASKED_HOURS,
+        {
+            "source": source,
+            "hours": list(samples),
+            "samples": list(samples.values()),
+            "asked_at": asked_at.astimezone(UTC).replace(tzinfo=None),
+            "is_partial": is_partial,
+        },
+    )
 
 
-def find_silences(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[Silence]:
+def find_silences(con: DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[Silence]:
     """When all GPUs of a source's clusters fell silent between two moments.
 
     Nodes, single targets and GPUs that did stay in the temporary table `silences`.
@@ -229,9 +205,7 @@ def find_silences(con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_
     return [Silence(*row) for row in rows]
 
 
-def incomplete_hours(
-    con: duckdb.DuckDBPyConnection, source: str, from_ms: int, to_ms: int
-) -> list[IncompleteHour]:
+def incomplete_hours(con: DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[IncompleteHour]:
     """The hours that a source was asked for, that begin at `from_ms` or later, end by `to_ms`, and are incomplete."""
     find_silences(con, source, from_ms, to_ms)
     hours = {"from_hour": -(-from_ms // MS_PER_HOUR), "to_hour": to_ms // MS_PER_HOUR}
@@ -242,24 +216,25 @@ def incomplete_hours(
 
 
 def silent_families(
-    con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, from_ms: int, to_ms: int
+    con: DuckDBPyConnection, source: str, cluster_label: str, from_ms: int, to_ms: int
 ) -> list[tuple[str, str, int, int]]:
     """When known families of a source's clusters have no stored sample: rows (family, label of the cluster, from, to)."""
     params = {"source": source, "cluster_label": cluster_label, "from_ms": from_ms, "to_ms": to_ms}
     return sqlfiles.run(con, "silent_families", params | {"tolerance_ms": SHORT_SILENCE_MS}).fetchall()
 
 
-def pod_namespaces(con: duckdb.DuckDBPyConnection, source: str) -> set[str]:
+_NAMESPACES = """
+SELECT DISTINCT labels['namespace'] AS namespace FROM series
+WHERE source = $1 AND metric = 'kube_pod_info' AND namespace <> ''"""
+
+
+def pod_namespaces(con: DuckDBPyConnection, source: str) -> set[str]:
     """The namespaces whose pods are stored of a source."""
-    rows = con.execute(
-        "SELECT DISTINCT labels['namespace'] FROM series WHERE source = $1 AND metric = 'kube_pod_info'",
-        [source],
-    )
-    return {name for (name,) in rows.fetchall() if name}
+    return set(sqlfiles.column(con, _NAMESPACES, [source]))
 
 
 def lagging_targets(
-    con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, from_ms: int, to_ms: int
+    con: DuckDBPyConnection, source: str, cluster_label: str, from_ms: int, to_ms: int
 ) -> list[LaggingTargets]:
     """Scrape targets that were heard of since `from_ms`, but no more since `to_ms`."""
     params = {"source": source, "cluster_label": cluster_label, "from_ms": from_ms, "to_ms": to_ms}
@@ -284,9 +259,7 @@ WHERE source = $source AND cluster IS DISTINCT FROM coalesce(labels[$cluster_lab
 _ATTRIBUTION_RESET = "UPDATE attribution_state SET last_load_id = -1"
 
 
-def settle_clusters(
-    con: duckdb.DuckDBPyConnection, source: str, cluster_label: str, default_cluster: str
-) -> None:
+def settle_clusters(con: DuckDBPyConnection, source: str, cluster_label: str, default_cluster: str) -> None:
     """Puts a source's known series into the clusters that its settings say now, and has them attributed anew if any moved."""
     params = {"source": source, "cluster_label": cluster_label, "default_cluster": default_cluster}
     con.execute(_GAPS_CLUSTER, params)
@@ -298,20 +271,17 @@ def _utc() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
-def look(con: duckdb.DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) -> None:
+def look(con: DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) -> None:
     """Make the temporary table missing_metrics of `needs`: kind, metric, what is lost without it and what mends that."""
-    columns = {
-        name: [need[at] for need in needs] for at, name in enumerate(("kinds", "metrics", "losses", "fixes"))
-    }
     con.execute(
-        "CREATE OR REPLACE TEMP TABLE needs AS SELECT unnest($kinds::VARCHAR[]) AS kind, unnest($metrics::VARCHAR[]) AS metric,"
-        " unnest($losses::VARCHAR[]) AS lost, unnest($fixes::VARCHAR[]) AS fix",
-        columns,
+        "CREATE OR REPLACE TEMP TABLE needs (kind VARCHAR, metric VARCHAR, lost VARCHAR, fix VARCHAR)"
     )
+    if needs:
+        con.executemany("INSERT INTO needs VALUES ($1, $2, $3, $4)", needs)
     sqlfiles.run(con, "missing_metrics")
 
 
-def of_source(con: duckdb.DuckDBPyConnection, source: str, period: Period) -> list[tuple[Any, ...]]:
+def of_source(con: DuckDBPyConnection, source: str, period: Period) -> list[tuple[Any, ...]]:
     """What of missing_metrics concerns the clusters of a source in `period`: rows (level, code, message, fix)."""
     return con.execute(
         "SELECT DISTINCT level, code, message, fix FROM missing_metrics"

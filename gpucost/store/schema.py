@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
-from gpucost.periods import from_ms
 from gpucost.records import record
+from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
 
 @cache
@@ -35,18 +35,18 @@ def latest_version() -> int:
     return _migrations()[-1][0]
 
 
-def current_version(con: duckdb.DuckDBPyConnection) -> int:
+def current_version(con: DuckDBPyConnection) -> int:
     """The schema version of an open store; 0 where it holds no tables of ours yet."""
     import duckdb
 
     try:
         # the function by its whole name: it is not one of the store's own
-        return int(con.execute("SELECT system.main.max(version) FROM schema_version").fetchall()[0][0] or 0)
+        return value(con, "SELECT system.main.max(version) FROM schema_version") or 0
     except duckdb.CatalogException:
         return 0
 
 
-def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
+def check(con: DuckDBPyConnection, path: Path) -> bool:
     """True where the store has the schema of this program, False where it is older.
 
     Raises StoreError for a store written by a newer gpucost, for a DuckDB file that is not a store, and for one with other
@@ -56,7 +56,7 @@ def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
     if version > latest_version():
         raise StoreError(
             f"{path} was written by a newer gpucost (schema {version}; this one knows {latest_version()})",
-            fix="pip install --upgrade gpucost",
+            "pip install --upgrade gpucost",
         )
     if (
         version == 0
@@ -66,7 +66,7 @@ def check(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
     ):
         raise StoreError(
             f"{path} is a DuckDB file, but not a gpucost store",
-            fix="name another file with --store or store = … in gpucost.toml",
+            "name another file with --store or store = … in gpucost.toml",
         )
     if version and not is_trusted(path):
         if objects_digest(con) != _known_digests().get(version):
@@ -163,9 +163,9 @@ def _ordered(definition: str) -> str:
 _LEFT, _LEFT_UNTIL = ("view", "staged"), 20
 
 
-def _objects(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], str]:
+def _objects(con: DuckDBPyConnection) -> dict[tuple[str, str], str]:
     """The definition of each object by its kind and name."""
-    own = con.execute("SELECT system.main.current_database()").fetchall()[0][0]
+    own = value(con, "SELECT system.main.current_database()")
     listed = [
         (kind, schema, name, definition)
         for kind, schema, name, definition, database, is_internal in con.execute(_OBJECTS).fetchall()
@@ -185,7 +185,7 @@ def _objects(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], str]:
     return found
 
 
-def objects_digest(con: duckdb.DuckDBPyConnection) -> str:
+def objects_digest(con: DuckDBPyConnection) -> str:
     """A digest of all that the schema of an open store is made of, by name and definition."""
     return hashlib.sha256(repr(sorted(_objects(con).items())).encode()).hexdigest()
 
@@ -197,16 +197,13 @@ def _known_digests() -> dict[int, str]:
     return {int(version): digest for version, digest in (line.split() for line in lines)}
 
 
-def _refuse_others(con: duckdb.DuckDBPyConnection, path: Path, version: int) -> None:
+def _refuse_others(con: DuckDBPyConnection, path: Path, version: int) -> None:
     """Raises StoreError where objects differ from what the migrations make, of which another DuckDB may spell the definitions."""
     import duckdb
 
-    own = duckdb.connect(":memory:")
-    try:
+    with duckdb.connect(":memory:") as own:
         migrate(own, until=version)
         due = _objects(own)
-    finally:
-        own.close()
     there = _objects(con)
     for kind, name in sorted(there.keys() | due.keys()):
         if there.get((kind, name)) != due.get((kind, name)):
@@ -217,7 +214,7 @@ def _refuse_others(con: duckdb.DuckDBPyConnection, path: Path, version: int) -> 
             )
             raise StoreError(
                 f"the store {path} {made}",
-                fix="restore a copy, or name another file with --store and collect again",
+                "restore a copy, or name another file with --store and collect again",
             )
 
 
@@ -229,7 +226,7 @@ CREATE TABLE IF NOT EXISTS schema_version (
 )"""
 
 
-def migrate(con: duckdb.DuckDBPyConnection, until: int | None = None) -> None:
+def migrate(con: DuckDBPyConnection, until: int | None = None) -> None:
     """Brings the schema up to date, or to the version `until`, in one transaction: all of it or nothing."""
     import duckdb
 
@@ -262,7 +259,7 @@ def copied_before(path: Path, version: int) -> Path:
     return path.with_name(f"{path.name}.schema-{version}")
 
 
-def deleted_by_upgrade(con: duckdb.DuckDBPyConnection) -> str:
+def deleted_by_upgrade(con: DuckDBPyConnection) -> str:
     """List how many rows of which tables an upgrade of an open store deletes; '' if none."""
     if current_version(con) != DELETES_SINCE - 1:
         return ""
@@ -315,10 +312,13 @@ class StoreInfo:
     dropped: list[DroppedInfo]
 
 
+_TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND NOT temporary ORDER BY table_name"
+_STORAGE_VERSION = """
+SELECT coalesce(any_value(tags['storage_version']), 'unknown') FROM duckdb_databases() WHERE database_name = current_database()"""
 # the period begins with data, where there ever was any
 _SOURCES = """
-SELECT kind, source, count(*), coalesce(min(from_ms) FILTER (rows + dropped > 0), min(from_ms)), max(to_ms),
-    sum(rows)::BIGINT, sum(dropped)::BIGINT, max(loaded_at)::TIMESTAMPTZ
+SELECT kind, source, count(*), epoch_ms(coalesce(min(from_ms) FILTER (rows + dropped > 0), min(from_ms)))::TIMESTAMPTZ,
+    epoch_ms(max(to_ms))::TIMESTAMPTZ, sum(rows)::BIGINT, sum(dropped)::BIGINT, max(loaded_at)::TIMESTAMPTZ
 FROM loads
 GROUP BY kind, source
 ORDER BY kind, source"""
@@ -328,31 +328,19 @@ GROUP BY source, reason, metric
 ORDER BY source, reason, metric"""
 
 
-def read(con: duckdb.DuckDBPyConnection, path: Path) -> StoreInfo:
+def read(con: DuckDBPyConnection, path: Path) -> StoreInfo:
     """Reads a StoreInfo from an open store."""
-    tables = [
-        TableInfo(name, con.table(name).count("*").fetchall()[0][0])
-        for (name,) in con.execute(
-            "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND NOT temporary ORDER BY table_name"
-        ).fetchall()
-    ]
-    samples = con.execute("SELECT coalesce(sum(samples), 0)::BIGINT FROM blocks").fetchall()[0][0]
-    storage = con.execute(
-        "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = current_database()"
-    ).fetchall()[0][0]
+    rows = {name: value(con, f'SELECT count(*) FROM "{name}"') for name in column(con, _TABLES)}  # noqa: S608
     wal = path.with_name(path.name + ".wal")
     return StoreInfo(
         path=path,
         size=path.stat().st_size,
         wal_size=wal.stat().st_size if wal.exists() else 0,
         schema_version=current_version(con),
-        storage_version=str(storage or "unknown"),
-        samples=samples,
-        states=next((table.rows for table in tables if table.name == "states"), 0),
-        tables=tables,
-        sources=[
-            SourceInfo(kind, source, loads, from_ms(start), from_ms(end), *counts)
-            for kind, source, loads, start, end, *counts in con.execute(_SOURCES).fetchall()
-        ],
+        storage_version=value(con, _STORAGE_VERSION),
+        samples=value(con, "SELECT coalesce(sum(samples), 0)::BIGINT FROM blocks"),
+        states=rows["states"],
+        tables=[TableInfo(*table) for table in rows.items()],
+        sources=[SourceInfo(*row) for row in con.execute(_SOURCES).fetchall()],
         dropped=[DroppedInfo(*row) for row in con.execute(_DROPPED).fetchall()],
     )

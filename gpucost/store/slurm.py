@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
 # Each table of facts, and what names a row of it.
 _KEYS = {
@@ -32,32 +30,14 @@ _RANKS = {
 }
 
 
-def stage(con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
+def stage(con: DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
     """Take in rows of `table`, a column each, None where nothing is known; `merge` enters them."""
     # beyond it DuckDB spills beside the store
     con.execute("SET memory_limit = '900MB'")
     con.execute(f"CREATE TEMP TABLE IF NOT EXISTS incoming_{table} AS FROM {table} LIMIT 0")
-    if not columns or not next(iter(columns.values())):
-        return
-    types = dict(
-        con.execute(
-            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1", [table]
-        ).fetchall()
-    )
-    with sqlfiles.frames(
-        con, slurm_batch={name: _column(values, types[name]) for name, values in columns.items()}
-    ):
-        chosen = ", ".join(f'"{name}"::{types[name]} AS "{name}"' for name in columns)
-        con.execute(f"INSERT INTO incoming_{table} BY NAME SELECT {chosen} FROM slurm_batch")  # noqa: S608 - names of our own
-
-
-def _column(values: Sequence[Any], kind: str) -> Any:
-    """A column as DuckDB reads it without guessing at the types of its values."""
-    if kind in ("BIGINT", "UBIGINT", "DOUBLE"):
-        number: Any = np.float64 if kind == "DOUBLE" else np.int64
-        missing = np.fromiter((value is None for value in values), bool, len(values))
-        return np.ma.array(np.fromiter((value or 0 for value in values), number, len(values)), mask=missing)
-    return sqlfiles.objects(values)
+    if any(columns.values()):
+        with sqlfiles.frames(con, slurm_batch=columns):
+            con.execute(f"INSERT INTO incoming_{table} BY NAME FROM slurm_batch")
 
 
 # A node that is described as it was is nothing new, and neither are shares.
@@ -106,7 +86,7 @@ WHERE t.submit_ms = t.start_ms AND n.submit_ms < n.start_ms
 GROUP BY ALL"""
 
 
-def _identify(con: duckdb.DuckDBPyConnection) -> None:
+def _identify(con: DuckDBPyConnection) -> None:
     """Give runs their own number and submission, where any answer says them."""
     if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'incoming_slurm_runs'").fetchall():
         return
@@ -121,15 +101,14 @@ def _identify(con: duckdb.DuckDBPyConnection) -> None:
                 "WHERE n.cluster = t.cluster AND n.made_up = t.job_id"
             )
     con.execute(_SUBMISSIONS)
-    if con.execute("SELECT 1 FROM submissions LIMIT 1").fetchall():
-        for table in ("slurm_runs", "incoming_slurm_runs"):
-            con.execute(
-                f"UPDATE {table} AS t SET submit_ms = s.submit_ms FROM submissions AS s "  # noqa: S608 - names of our own
-                "WHERE s.cluster = t.cluster AND s.job_id = t.job_id AND s.start_ms = t.start_ms AND t.submit_ms = t.start_ms"
-            )
+    for table in ("slurm_runs", "incoming_slurm_runs"):
+        con.execute(
+            f"UPDATE {table} AS t SET submit_ms = s.submit_ms FROM submissions AS s "  # noqa: S608 - names of our own
+            "WHERE s.cluster = t.cluster AND s.job_id = t.job_id AND s.start_ms = t.start_ms AND t.submit_ms = t.start_ms"
+        )
 
 
-def merge(con: duckdb.DuckDBPyConnection) -> int:
+def merge(con: DuckDBPyConnection) -> int:
     """Enter what was taken in, each row where it says more than the stored one of its name; returns how many rows changed."""
     changed = 0
     _identify(con)

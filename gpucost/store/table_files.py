@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.errors import GpucostError
+from gpucost.store.sqlfiles import frames
 from gpucost.texts import HIDDEN, visible
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import duckdb
+    from duckdb import DuckDBPyConnection
 
 FileKind = Literal["csv", "parquet"]
 
@@ -60,7 +62,7 @@ def _cell(text: str) -> str:
 
 
 def save_table(
-    con: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path
+    con: DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path
 ) -> None:
     """Write columns of a table to a file: `columns` says, in order, what a column of the file is called in the table.
 
@@ -92,24 +94,18 @@ def save_table(
 def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path: Path) -> None:
     """Write rows to a Parquet file: None, text, numbers, decimals, dates. `columns` are their names and DuckDB types."""
     import duckdb
-    import numpy as np
 
     from gpucost.store.bill_files import workspace
 
-    with workspace(path.parent) as con:
-        # a row of nothing tells the types where there is no other; it is cut off again
-        given = {
-            f"c{place}": np.array(
-                [None if row[place] is None else str(row[place]) for row in rows] or [None], dtype=object
-            )
-            for place in range(len(columns))
-        }
-        con.register("given", given)
-        typed = [
-            duckdb.ColumnExpression(f"c{place}").cast(duckdb.sqltype(type_)).alias(name)
-            for place, (name, type_) in enumerate(columns.items())
-        ]
-        con.table("given").select(*typed).limit(len(rows)).create("typed")
+    texts = {}
+    for place in range(len(columns)):
+        texts[f"c{place}"] = [None if row[place] is None else str(row[place]) for row in rows]
+    typed = [
+        duckdb.ColumnExpression(f"c{place}").cast(duckdb.sqltype(type_)).alias(name)
+        for place, (name, type_) in enumerate(columns.items())
+    ]
+    with workspace(path.parent) as con, frames(con, texts=texts):
+        con.table("texts").select(*typed).create("typed")
         save_table(con, "typed", {name: name for name in columns}, "parquet", path)
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.records import record
-from gpucost.store.connection import STORAGE_VERSION, check_room, confine
+from gpucost.store.connection import STORED, check_room, confine
 from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
     from gpucost.store.connection import Store
 
@@ -84,7 +84,7 @@ def backup(store: Store, target: Path) -> None:
 
 
 @contextmanager
-def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path, int]]:
+def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[DuckDBPyConnection, Path, int]]:
     """A copy of the store at `path` beside `target`, open, and the number that the store's file has on its disk.
 
     Nobody can write to the store while the block lasts; what the block did not move is removed.
@@ -95,12 +95,9 @@ def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[duckdb.DuckDB
         check_room(path, target.parent, f"cannot {verb} the store {path}")
         with disk.workplace(target.parent) as folder:
             part = folder / "store"
-            con = duckdb.connect(str(part), config={"storage_compatibility_version": STORAGE_VERSION})
-            try:
+            with duckdb.connect(str(part), config=STORED) as con:
                 confine(con, folder, path.parent)
                 yield con, part, _copy(con, path)
-            finally:
-                con.close()
     except OSError as error:
         raise StoreError(
             f"cannot {verb} the store {path}: {target.parent}: {error.strerror or error}"
@@ -111,7 +108,7 @@ def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[duckdb.DuckDB
         ) from error
 
 
-def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> int:
+def _copy(con: DuckDBPyConnection, path: Path) -> int:
     """Fill the database of `con` with what the store at `path` holds, and return that file's number on its disk."""
     into = value(con, "SELECT current_database()")
     old, quoted = f"{into}_before", str(path).replace("'", "''")
@@ -127,7 +124,7 @@ def _copy(con: duckdb.DuckDBPyConnection, path: Path) -> int:
     return inode
 
 
-def _digest(con: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int, int | None]]:
+def _digest(con: DuckDBPyConnection, table: str) -> list[tuple[int, int | None]]:
     return con.execute(f"SELECT count(*), bit_xor(hash(t)) FROM {table} AS t").fetchall()  # noqa: S608 - names of our own
 
 
@@ -193,7 +190,7 @@ _INVARIANTS = {
 }
 
 
-def check(con: duckdb.DuckDBPyConnection) -> Iterator[Check]:
+def check(con: DuckDBPyConnection) -> Iterator[Check]:
     """Read every page of the store, a table at a time, then hold its rows against what has to hold in every store.
 
     Raises duckdb.Error where a page is damaged, which an open store tells as a StoreError.

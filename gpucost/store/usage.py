@@ -15,7 +15,7 @@ from gpucost.store import sqlfiles
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
     from gpucost.periods import Period
 
@@ -120,18 +120,16 @@ WHERE from_ms < $to_ms AND $from_ms < to_ms AND ($all_nodes OR node_id IN (SELEC
 ORDER BY node_id, from_ms"""
 
 
-# what usage can be narrowed to; the filter on each is called by its plural
-_DIMENSIONS = ("team", "namespace", "workload", "cluster")
+# what usage can be narrowed to, in the order of _USAGE_NAMES
+_FILTERS = ("teams", "namespaces", "workloads", "clusters")
 
 
 def _names(filters: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The names that each dimension is narrowed to, by filter; none where it is not."""
-    return {f"{dimension}s": list(filters.get(f"{dimension}s", ())) for dimension in _DIMENSIONS}
+    """The names of each filter; none where it is not set."""
+    return {name: list(filters.get(name, ())) for name in _FILTERS}
 
 
-def read_usage(
-    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]
-) -> UsageRows:
+def read_usage(con: DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]) -> UsageRows:
     """What was used in [from_ms, to_ms). Nodes without a pod are there if no filter selects pods. Makes temporary tables.
 
     `filters` are teams, namespaces, workloads and clusters.
@@ -142,7 +140,7 @@ def read_usage(
     con.execute(_USAGE_TEAMS, period)
     con.execute(_USAGE_RESUMED)
     con.execute(_USAGE_PODS, period | names)
-    narrowed = period | {"all_nodes": not any(names[f"{name}s"] for name in _DIMENSIONS if name != "cluster")}
+    narrowed = period | {"all_nodes": not any(names[name] for name in _FILTERS if name != "clusters")}
     return UsageRows(
         nodes=dicts(con.execute(_USAGE_NODES, narrowed | {"clusters": names["clusters"]})),
         prices=dicts(con.execute(_USAGE_PRICES, narrowed)),
@@ -151,19 +149,18 @@ def read_usage(
     )
 
 
-def _make_macros(con: duckdb.DuckDBPyConnection) -> None:
+def _make_macros(con: DuckDBPyConnection) -> None:
     sqlfiles.run(con, "filters")
     con.execute(_FITS_WORKLOAD)
 
 
 def read_cost(
-    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]
+    con: DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]
 ) -> tuple[Decimal, Decimal]:
     """The report's cost of [from_ms, to_ms) with these filters: of held GPUs, and with unallocated and not collected time."""
     _make_macros(con)
-    held, total = con.execute(
-        _USAGE_COST, {"from_ms": from_ms, "to_ms": to_ms, **_names(filters)}
-    ).fetchall()[0]
+    params = {"from_ms": from_ms, "to_ms": to_ms, **_names(filters)}
+    ((held, total),) = con.execute(_USAGE_COST, params).fetchall()
     return held, total
 
 
@@ -175,7 +172,7 @@ WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms + (c.hours - 1) * 3600000"""
 
 
 def nothing_used(
-    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
+    con: DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
 ) -> GpucostError:
     """The error for filters that leave nothing of [from_ms, to_ms)."""
     if error := unknown_name(con, from_ms, to_ms, period_name, **filters):
@@ -186,7 +183,7 @@ def nothing_used(
 
 
 def unknown_name(
-    con: duckdb.DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
+    con: DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
 ) -> GpucostError | None:
     """The error for the first name of a filter that held no GPUs in [from_ms, to_ms), with the names most like it.
 
@@ -197,19 +194,19 @@ def unknown_name(
         return GpucostError(
             f"nothing held GPUs in {period_name}", "gpucost report shows the newest month with data"
         )
-    wanted = [(place, name) for place, names in enumerate(_names(filters).values()) for name in names]
-    for place, name in wanted:
+    for place, dimension in enumerate(_FILTERS):
         names = sorted({str(row[place]) for row in rows})
-        bare = [one for one in names if one.partition("/")[2] == name]
-        if name in names or "*" in name or (bare and _DIMENSIONS[place] == "workload"):
-            continue
-        offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0.5) or names[:_OFFERED]
-        message = f"no {_DIMENSIONS[place]} {name!r} held GPUs in {period_name}"
-        return GpucostError(message, f"name one that did: {', '.join(offered)}")
+        for name in filters.get(dimension, ()):
+            bare = [one for one in names if one.partition("/")[2] == name]
+            if name in names or "*" in name or (bare and dimension == "workloads"):
+                continue
+            offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0.5) or names[:_OFFERED]
+            message = f"no {dimension.removesuffix('s')} {name!r} held GPUs in {period_name}"
+            return GpucostError(message, f"name one that did: {', '.join(offered)}")
     return None
 
 
-def read_idle(con: duckdb.DuckDBPyConnection, period: Period, at_least_ms: int) -> list[Row]:
+def read_idle(con: DuckDBPyConnection, period: Period, at_least_ms: int) -> list[Row]:
     """Rows (cluster, uid, from_ms, to_ms): stretches of at least `at_least_ms` in which every GPU of a pod was measured idle.
 
     Only devices that the exporter labels with their pod are known. Expects inventory's activity_series; makes temporary tables.
@@ -232,12 +229,12 @@ HAVING count(DISTINCT device) >= any_value(
     CASE WHEN contains(resource, '_mig_') THEN units WHEN gpus >= 1 THEN ceil(gpus - 1e-6) ELSE 1 END)"""
 
 
-def read_measured(con: duckdb.DuckDBPyConnection, period: Period) -> set[tuple[str, str]]:
+def read_measured(con: DuckDBPyConnection, period: Period) -> set[tuple[str, str]]:
     """The pods (cluster, uid) whose activity was measured in the period, of those that `read_idle` looked at last."""
     return set(con.execute(_MEASURED, period.bounds).fetchall())
 
 
-def read_levels(con: duckdb.DuckDBPyConnection, period: Period) -> list[Row]:
+def read_levels(con: DuckDBPyConnection, period: Period) -> list[Row]:
     """One row per measured pod, as activity_levels.sql names its columns. As read_idle."""
     _load_whole_devices(con, period)
     return dicts(sqlfiles.run(con, "activity_levels"))
@@ -249,7 +246,7 @@ FROM activity_devices AS d JOIN blocks AS b USING (series_id)
 WHERE b.vals IS NULL AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000"""
 
 
-def _load_whole_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:
+def _load_whole_devices(con: DuckDBPyConnection, period: Period) -> None:
     """Do what `load_devices` does. Raise StoreError where samples of activity_devices are gone."""
     load_devices(con, period)
     if (hour := sqlfiles.value(con, _DROPPED)) is not None:
@@ -259,7 +256,7 @@ def _load_whole_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:
         )
 
 
-def load_devices(con: duckdb.DuckDBPyConnection, period: Period) -> None:
+def load_devices(con: DuckDBPyConnection, period: Period) -> None:
     """Make activity_devices and activity_use, of inventory's activity_series: the series and the use of pods' devices."""
     sqlfiles.run(con, "activity_devices", period.bounds)
     sqlfiles.run(con, "activity_use")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +15,7 @@ from gpucost.config.model import Config
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.lake import manifest, reading, steps
 from gpucost.lake.files import PARTS, LakeFiles, open_files
+from gpucost.lake.manifest import LakeFile
 from gpucost.lake.tables import RAW
 from gpucost.periods import Period
 from gpucost.store.connection import scratch_store
@@ -31,7 +33,7 @@ def test_what_breaks_off_leaves_what_was_there(files: LakeFiles) -> None:
     files.write("a/manifest.json", b"before")
     for name in ("a/manifest.json", "a/new.parquet"):
         with pytest.raises(StoreError, match="Input/output"):
-            files.put(name, Path("/proc/self/mem"))
+            files.write(name, Path("/proc/self/mem"))
     assert files.names() == ["a/manifest.json"] and files.read("a/manifest.json") == b"before"
 
 
@@ -126,15 +128,15 @@ def test_a_file_that_is_lost_is_named(
     harm: Callable[[Path], object], words: str, files: LakeFiles, tmp_path: Path
 ) -> None:
     files.write("raw/x.parquet", b"rows")
-    digest = sha256(b"rows").hexdigest()
-    assert files.local("raw/x.parquet", tmp_path, 4, digest).read_bytes() == b"rows"
+    file = LakeFile("raw/x.parquet", 1, 4, sha256(b"rows").hexdigest(), "")
+    assert files.local(file, tmp_path).read_bytes() == b"rows"
     # another file of that length, and one of another
-    for size, other in ((4, sha256(b"sowr").hexdigest()), (5, digest)):
+    for other in (replace(file, sha256=sha256(b"sowr").hexdigest()), replace(file, size=5)):
         with pytest.raises(StoreError, match=r"raw/x\.parquet is not what"):
-            files.local("raw/x.parquet", tmp_path, size, other)
+            files.local(other, tmp_path)
     harm(tmp_path / "lake/raw/x.parquet")
     with pytest.raises(StoreError, match=rf"raw/x\.parquet is {words}"):
-        files.local("raw/x.parquet", tmp_path, 4, digest)
+        files.local(file, tmp_path)
 
 
 @pytest.mark.ci

@@ -19,7 +19,8 @@ from gpucost.engine import answer_rows
 from gpucost.errors import GpucostError, StoreError
 from gpucost.records import record
 from gpucost.store.connection import scratch_store
-from gpucost.store.prices import ListPrice, columns_of, load_prices, node_regions
+from gpucost.store.prices import ListPrice, load_prices, node_regions
+from gpucost.store.sqlfiles import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

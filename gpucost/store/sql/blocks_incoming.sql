@@ -1,12 +1,11 @@
--- reads: window_blocks, window_offsets (registered: the blocks of a window), blocks
+-- reads: window_blocks (registered: the blocks of a window), blocks
 -- writes: incoming (temporary): the blocks that are new, or that replace one with no more samples
 -- invariant: a block that says what the stored one says is left out, so that loading a window twice changes nothing
 CREATE OR REPLACE TEMP TABLE incoming AS
 WITH arrived AS (
     SELECT w.series_id, w.hour, w.samples, w.value_sum, w.idle_samples, w.idle_threshold, w.first_offset_ms,
-           nullif(w.step_ms, -1) AS step_ms, o.offsets_ms, nullif(w.gap_ms, -1) AS gap_ms, w.last_offset_ms, w.last_value, w.vals
+           nullif(w.step_ms, -1) AS step_ms, nullif(w.offsets_ms, []) AS offsets_ms, nullif(w.gap_ms, -1) AS gap_ms, w.last_offset_ms, w.last_value, w.vals
     FROM window_blocks w
-    LEFT JOIN window_offsets o USING (series_id, hour)
 )
 SELECT a.*
 FROM arrived a
