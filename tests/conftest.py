@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from gpucost.store import schema
 from gpucost.store.connection import Store
 from tests.kept_open import OWN_OPEN, kept_open, let_go
+from tests.of_all_workers import made
 from tests.shared import SHARED
 
 # How long an example takes says how busy the machine is, not whether the code is right.
@@ -83,6 +84,10 @@ def quick_stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         return
     connect = duckdb.connect
 
+    def make_empty(folder: Path) -> None:
+        with Store(folder / "store.duckdb").write():
+            pass
+
     def connect_alone(
         *args: Any, config: dict[str, Any] | None = None, **more: Any
     ) -> duckdb.DuckDBPyConnection:
@@ -92,7 +97,7 @@ def quick_stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         store: Store, folders: tuple[Path, ...] | None, *, read_only: bool
     ) -> duckdb.DuckDBPyConnection:
         if not (read_only or store.exists):
-            new = shutil.copyfile(empty.path, empty.path.with_name(f"{os.getpid()}-{threading.get_ident()}"))
+            new = shutil.copyfile(empty, empty.with_name(f"{os.getpid()}-{threading.get_ident()}"))
             # somebody else made it meanwhile, or DuckDB says what is wrong with the place
             with suppress(OSError):
                 os.link(new, store.path)
@@ -103,9 +108,7 @@ def quick_stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duckdb, "connect", connect_alone)
-        empty = Store(tmp_path_factory.mktemp("empty") / "store.duckdb")
-        with empty.write():
-            pass
+        empty = made(tmp_path_factory, "empty", make_empty) / "store.duckdb"
         patch.setattr(Store, "_connect", open_copy)
         with kept_open():
             yield

@@ -15,15 +15,16 @@ from typing import TypeVar
 import pytest
 
 T = TypeVar("T")
-#: Where `tests.mutants` keeps stores from one mutant to the next that changes no code that makes them, except of these names.
+#: Where `tests.mutants` keeps stores from one mutant to the next.
 kept: Path | None = None
-_ANSWERED = {"sealed", "restated"}
+#: Whether it may keep the store of a name: not one that the code makes which a mutant changes.
+may_keep: Callable[[str], bool] = bool
 
 
 def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """The folder that `make` fills; for who only reads or copies it."""
     base = factory.getbasetemp()
-    if kept and name not in _ANSWERED:
+    if kept and may_keep(name):
         base = kept
     elif os.environ.get("PYTEST_XDIST_WORKER"):
         base = base.parent

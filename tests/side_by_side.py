@@ -25,6 +25,13 @@ from tests.replay.series import Series
 Scene = Generator[tuple[Fleet, list[Series]], Any, None]
 
 
+def asked_names(request: pytest.FixtureRequest) -> set[str] | None:
+    """The `name` of each case of the module that a test is collected for; None if one of its tests may look at all cases."""
+    calls = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
+    names = [call.params.get("name") if call else None for call in calls]
+    return None if None in names else set(names)
+
+
 class Scenes:
     """The scenes of a test module; `start` is for its module-scoped fixture `scenes`."""
 
@@ -52,10 +59,17 @@ class Scenes:
 
     @contextmanager
     def start(
-        self, folder: Path, view: Callable[[Config, Store, str], Any], hours: float
+        self,
+        folder: Path,
+        view: Callable[[Config, Store, str], Any],
+        hours: float,
+        asked: set[str] | None = None,
     ) -> Iterator[dict[str, tuple[Scene, Any]]]:
-        """Every scene, and `view` of the configuration, the store and the scene's cluster in the first hours."""
-        begun = {name: body() for name, body in self.bodies.items()}
+        """Every scene that is asked for, and `view` of the configuration, the store and its cluster in the first hours."""
+        begun = {name: body() for name, body in self.bodies.items() if asked is None or name in asked}
+        if not begun:
+            yield {}
+            return
         nodes, series, described, settings = [], [], {}, ""
         for name, scene in begun.items():
             described, scraped, *more = next(scene)

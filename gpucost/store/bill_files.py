@@ -246,7 +246,6 @@ def staged_view(
     """Makes staged files readable as the view `staged`: all of `columns` and `maps`, null where no file has them,
     `file_row_number`, 0 being the first row, and `label_digest` of what the maps hold, null where they are none.
     """
-    sqlfiles.run(con, "bill_macros")
     kinds = dict.fromkeys(columns, "VARCHAR") | dict.fromkeys(maps, "MAP(VARCHAR, VARCHAR)")
     kinds |= {
         "row_digest": "UBIGINT",

@@ -21,7 +21,6 @@ from gpucost.store.bill_rules import (
     told_pairs,
     verdict,
 )
-from gpucost.store.runs import log_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -135,7 +134,6 @@ def add_stamps(con: DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) 
 
 def write_lines(con: DuckDBPyConnection) -> None:
     """Writes what is each row's own of `charges_read`; `first_rows` names the rows of which `write_details` takes the rest."""
-    sqlfiles.run(con, "bill_macros")
     sqlfiles.run(con, "incoming_lines")
 
 
@@ -163,16 +161,21 @@ CREATE OR REPLACE TEMP VIEW incoming AS
 SELECT b.provider, b.billing_period, b.told_format AS format, r.*
 FROM bill_rows AS r
 JOIN incoming_bills AS b USING (bill_id)"""
-_INSERT_BILL = """INSERT INTO bills BY NAME
+_INSERT_BILLS = """INSERT INTO bills BY NAME
 SELECT bill_id, provider, source, format, billing_account_id, billing_period, is_final, issuer, rows,
        $is_whole AS is_whole, $digest AS digest, $file_digests AS file_digests, map($stamps, $stamped) AS file_stamps,
        (SELECT count(*) FROM incoming_bills)::INTEGER AS load_bills,
-       (SELECT max(load_id) FROM loads) AS load_id, $loaded_at AS loaded_at
+       (SELECT coalesce(max(load_id), 0) FROM loads) + row_number() OVER (ORDER BY bill_id) AS load_id, $loaded_at AS loaded_at
 FROM incoming_bills
-WHERE bill_id = $bill_id"""
-_WINDOW = """SELECT epoch_ms(min(charge_period_start)), epoch_ms(max(charge_period_end))
-FROM incoming
-WHERE billing_period = $1 AND provider = $2"""
+WHERE list_contains($bills, bill_id)"""
+_LOG_LOADS = """INSERT INTO loads BY NAME
+SELECT load_id, 0 AS run_id, 'bill' AS kind, source, from_ms, to_ms, rows, 0 AS dropped, loaded_at
+FROM bills
+JOIN (
+    SELECT provider, billing_period, epoch_ms(min(charge_period_start)) AS from_ms, epoch_ms(max(charge_period_end)) AS to_ms
+    FROM incoming
+    GROUP BY ALL) USING (provider, billing_period)
+WHERE list_contains($1, bill_id)"""
 # Rows without a line item id have no digest and are never among them.
 _DELETE_REPEATED = """DELETE FROM bill_lines
 WHERE batch_id = getvariable('batch_id')
@@ -336,15 +339,14 @@ def _amounts(con: DuckDBPyConnection, bill_ids: list[int]) -> dict[int, list[tup
 def _write_bills(con: DuckDBPyConnection, files: BillFiles, loaded: dict[int, BillResult]) -> None:
     if not loaded:
         return
-    entry: dict[str, Any] = _load_of(files) | {
+    entry = _load_of(files) | {
         "stamps": list(files.file_stamps),
         "stamped": list(files.file_stamps.values()),
         "loaded_at": datetime.now(UTC).replace(tzinfo=None),
+        "bills": list(loaded),
     }
-    for bill_id, result in loaded.items():
-        (window,) = con.execute(_WINDOW, [result.billing_period, result.provider]).fetchall()
-        log_load(con, 0, "bill", result.source, window, rows=result.rows)
-        con.execute(_INSERT_BILL, entry | {"bill_id": bill_id})
+    con.execute(_INSERT_BILLS, entry)
+    con.execute(_LOG_LOADS, [list(loaded)])
     if PAIR.issubset(sqlfiles.column(con, "SELECT DISTINCT format FROM bills")):
         sqlfiles.run(con, "bill_overlap")
     if sqlfiles.run(con, "block_fees").fetchall() != [(0,)]:

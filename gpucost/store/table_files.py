@@ -30,14 +30,14 @@ _VISIBLE = r"""CASE WHEN regexp_matches($text, '$hidden') THEN
     ELSE format('\u{:04x}\u{:04x}', unicode(letter) // 1024 + 55232, unicode(letter) % 1024 + 56320) END), '')
     ELSE $text END"""
 # What `harmless` does.
-_GUARDED = "CASE WHEN regexp_matches($text, '$formula') THEN concat('''', $visible) ELSE $visible END"
+_GUARDED = "CASE WHEN regexp_matches($text, '$formula') THEN '''' ELSE '' END || $visible"
 
 
 # rows keep their order, whatever the number of threads; DuckDB quotes cells that contain the character of COMMENT
 _SAVE = {
-    "csv": "COPY (FROM rows_to_save) TO $path (FORMAT csv, HEADER, COMMENT ';', "
+    "csv": "COPY ({}) TO $path (FORMAT csv, HEADER, COMMENT ';', "
     "TIMESTAMPFORMAT '%Y-%m-%dT%H:%M:%SZ', DATEFORMAT '%Y-%m-%d')",
-    "parquet": "COPY (FROM rows_to_save) TO $path (FORMAT parquet, COMPRESSION zstd)",
+    "parquet": "COPY ({}) TO $path (FORMAT parquet, COMPRESSION zstd)",
 }
 
 
@@ -82,8 +82,7 @@ def save_table(
         for title, name in columns.items()
     ]
     try:
-        con.execute(f"CREATE OR REPLACE TEMP VIEW rows_to_save AS {source.select(*shown).sql_query()}")
-        con.execute(_SAVE[kind], {"path": str(path)})
+        con.execute(_SAVE[kind].format(source.select(*shown).sql_query()), {"path": str(path)})
     except duckdb.IOException as error:
         number = re.search(r'"errno":"(\d+)"', str(error))
         raise GpucostError(

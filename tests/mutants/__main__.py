@@ -29,7 +29,7 @@ from hypothesis import Phase, settings
 from tests import of_all_workers
 from tests.frozen.world import clear_caches
 from tests.mutants import RECORD, ROOT
-from tests.mutants.attempt import Verdict, copy, fork
+from tests.mutants.attempt import Verdict, copy, find_functions, fork
 from tests.mutants.rules import Change, changes
 
 HERE = Path(__file__).parent
@@ -200,6 +200,8 @@ class Trial:
         for name, test in self.caught_by.items():
             if test not in items:
                 print(f"caught_by.txt names no fast test for {name}: {test}")
+        every = [one for mutant in self.mutants for one in (mutant, *mutant.spares)]
+        find_functions({one.path for one in every if one.path.suffix == ".py"})
         # a fork that drops a cached DuckDB connection waits for threads that it does not have
         clear_caches()
         queue, rest = os.pipe()

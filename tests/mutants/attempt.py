@@ -26,8 +26,10 @@ import pytest
 from tests import of_all_workers
 from tests.mutants import ROOT
 
-# What no store is made by.
+# What no store is made by, but those that hold answers; and what no empty store is made by.
 ANSWERS = ("whatif", "questions", "render")
+ANSWERED = ("sealed", "restated")
+STAGES = ("collect", "inventory", "price", "attribute", "publish")
 COPIED = ("gpucost", "pricing", "reports", "tests", "pyproject.toml")
 # seconds of CPU that the tests of one mutant may take
 PATIENCE = 120
@@ -99,8 +101,10 @@ def _in_child(answer: Path, path: Path, text: str, tests: Sequence[pytest.Item])
         outcome = _Outcome()
         with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
             seen = _change(path, text)
-            if path.relative_to(ROOT).parts[1] not in ANSWERS:
-                of_all_workers.kept = None
+            part = path.relative_to(ROOT).parts[1]
+            of_all_workers.may_keep = lambda name: (
+                name not in ANSWERED if part in ANSWERS else name == "empty" and part in STAGES
+            )
             config, session = tests[0].config, tests[0].session
             session.items[:] = tests  # stores of many fleets are made of those that are asked for
             config._tmp_path_factory._basetemp = Path(folder)  # type: ignore[attr-defined]
@@ -145,20 +149,60 @@ def _change_sql(path: Path, text: str) -> Any:
 
 def _change_python(path: Path, text: str) -> Any:
     old, new = (compile(source, str(path), "exec", dont_inherit=True) for source in (path.read_text(), text))
-    changed = {name: code for name, code in _functions(new).items() if _functions(old).get(name) != code}
-    if not changed or _differs_outside(old, new) or _runs_at_import(text, {name for name, _ in changed}):
+    before = _functions(old)
+    changed = {name: code for name, code in _functions(new).items() if before.get(name) != code}
+    if not changed:
+        return _change_texts(path, new)
+    if _differs_outside(old, new) or _runs_at_import(text, {name for name, _ in changed}):
         raise _Unseen
-    # commands and questions are imported when they are called
-    module = path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
-    import_module(module)
+    for function in _defined[str(path)]:
+        code = changed.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
+        if code is not None:
+            with suppress(ValueError):
+                function.__code__ = code
+    return lambda: True
+
+
+def _change_texts(path: Path, new: CodeType) -> Any:
+    """Change the texts of a module, also where they are imported; a test that passes does not show that this was all of it."""
+    module = import_module(_module(path))
+    before, after = vars(module), dict(vars(module))
+    try:
+        exec(new, after)  # noqa: S102 - code of our own
+    except Exception:
+        raise _Unseen from None
+    changed = {
+        name: value
+        for name, value in after.items()
+        if isinstance(value, str | re.Pattern) and value != before.get(name)
+    }
+    old = {name: before.get(name) for name in changed}
+    for importing in list(sys.modules.values()):
+        for name, value in changed.items():
+            if getattr(importing, "__dict__", {}).get(name, sys) is old[name]:
+                setattr(importing, name, value)
+    return lambda: False
+
+
+def _module(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
+
+
+# The functions of files that mutants change: to look at all objects in each fork would copy the memory that they lie in.
+_defined: dict[str, list[FunctionType]] = {}
+
+
+def find_functions(paths: set[Path]) -> None:
+    """Look up the functions of files, before the first fork."""
+    for path in sorted(paths):
+        # commands and questions are imported when they are called
+        import_module(_module(path))
+        _defined[str(path)] = []
     gc.unfreeze()  # what was collected is listed again
     for function in gc.get_objects():
-        if isinstance(function, FunctionType) and function.__code__.co_filename == str(path):
-            code = changed.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
-            if code is not None:
-                with suppress(ValueError):
-                    function.__code__ = code
-    return lambda: True
+        if isinstance(function, FunctionType) and function.__code__.co_filename in _defined:
+            _defined[function.__code__.co_filename].append(function)
+    gc.freeze()
 
 
 def _runs_at_import(text: str, names: set[str]) -> bool:

@@ -20,7 +20,7 @@ from tests.replay.load import write_config
 from tests.replay.result import unpaid
 from tests.replay.scrape import scrape
 from tests.services.hard_scenes import HOURS, Answers, held, lean, of_team, on_w, own_store
-from tests.side_by_side import Scene, Scenes
+from tests.side_by_side import Scene, Scenes, asked_names
 from tests.text_tables import text_rows, words
 
 scene = Scenes()
@@ -33,8 +33,10 @@ GPU_LABELS = "product count replicas sharing_strategy"
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Scene, Answers]]]:
-    with scene.start(tmp_path_factory.mktemp("scenes"), Answers, hours=HOURS) as answers:
+def scenes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, tuple[Scene, Answers]]]:
+    with scene.start(tmp_path_factory.mktemp("scenes"), Answers, HOURS, asked_names(request)) as answers:
         yield answers
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.side_by_side import asked_names
 from tests.text_tables import titled, words
 from tests.unit import test_bill_azure as azure
 from tests.unit import test_bill_gcp as gcp
@@ -369,10 +370,8 @@ class Read:
 @pytest.fixture(scope="module")
 def read(request: pytest.FixtureRequest, module_path: Path) -> Read:
     """The files of the cases that tests are collected for."""
-    calls = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
-    asked = {call.params.get("name") for call in calls if call}
     with pytest.MonkeyPatch.context() as patch:
-        return Read(module_path, patch, asked)
+        return Read(module_path, patch, asked_names(request) or CASES)
 
 
 @pytest.mark.parametrize("name", CASES)

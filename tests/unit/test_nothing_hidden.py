@@ -16,7 +16,7 @@ from gpucost.store.connection import Store
 from tests.replay.cases.words import busy, fleet, node, pod
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape
-from tests.side_by_side import Scene, Scenes
+from tests.side_by_side import Scene, Scenes, asked_names
 from tests.text_tables import words
 from tests.unit.test_resource_shares import HOURS, answer, messages
 
@@ -35,10 +35,13 @@ def look(config: Config, store: Store, cluster: str) -> Answer:
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Scene, Answer]]]:
+def scenes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, tuple[Scene, Answer]]]:
+    asked = asked_names(request)
     with (
-        scene.start(tmp_path_factory.mktemp("scenes"), look, HOURS) as answers,
-        scaled.start(tmp_path_factory.mktemp("scaled"), look, HOURS) as more,
+        scene.start(tmp_path_factory.mktemp("scenes"), look, HOURS, asked) as answers,
+        scaled.start(tmp_path_factory.mktemp("scaled"), look, HOURS, asked) as more,
     ):
         yield answers | more
 

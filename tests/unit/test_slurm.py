@@ -12,6 +12,7 @@ from gpucost.periods import Period, from_ms
 from tests.fleets.test_fleets import STAGES
 from tests.frozen.test_answers import check
 from tests.profiles import listed, profiled_stages
+from tests.side_by_side import asked_names
 from tests.text_tables import text_rows, titled
 from tests.unit.slurm_activity import SHOWN, gpuutil, plugins
 from tests.unit.slurm_words import (
@@ -333,8 +334,11 @@ COVERED = {f"untracked {name}": untracked(told) for name, told in UNTRACKED.item
 
 
 @pytest.fixture(scope="module")
-def clusters(module_path: Path) -> Iterator[Clusters]:
-    clusters = Clusters(module_path, {**SCENES, **COVERED}, BOOK)
+def clusters(request: pytest.FixtureRequest, module_path: Path) -> Iterator[Clusters]:
+    scenes, asked = {**SCENES, **COVERED}, asked_names(request)
+    if asked is not None:
+        scenes = {name: one for name, one in scenes.items() if name.removeprefix("untracked ") in asked}
+    clusters = Clusters(module_path, scenes, BOOK)
     with profiled_stages() as clusters.stages, clusters.attributed():
         pass
     with clusters.store.read():

@@ -19,7 +19,7 @@ from gpucost.collect.base import SourceFinding
 from gpucost.collect.bill import formats, manifest, opening
 from gpucost.errors import DataError, GpucostError
 from gpucost.records import record
-from gpucost.store import bill_files, bill_rules, charges
+from gpucost.store import bill_files, bill_rules, charges, sqlfiles
 
 if TYPE_CHECKING:
     import duckdb
@@ -331,7 +331,9 @@ class _Run:
     @cached_property
     def con(self) -> duckdb.DuckDBPyConnection:
         """Where files are read; none is opened for what is loaded already."""
-        return self.opened.enter_context(bill_files.workspace(self.work, *self._folders))
+        con = self.opened.enter_context(bill_files.workspace(self.work, *self._folders))
+        sqlfiles.run(con, "bill_macros")
+        return con
 
     @cached_property
     def _stamped(self) -> dict[str, str]:
@@ -489,6 +491,7 @@ class _Run:
             # Each thread fills row groups of its own: half the work of keeping the files' order, which source_row tells.
             con.execute("SET preserve_insertion_order = false")
             con.execute("SET VARIABLE currency = $1", [self.currency])
+            sqlfiles.run(con, "bill_macros")
             yield con
             for tree, entry in files:
                 if tree.state(entry) != self._states[tree, entry]:
