@@ -42,7 +42,7 @@ from gpucost.render.html import render as html
 from gpucost.render.markdown import environment as markdown_environment
 from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import json_text, to_dict, to_json
-from gpucost.render.view import ApiCost, Coverage, ReportView, Row, Standing, Table
+from gpucost.render.view import ApiCost, Coverage, CoverageAnswer, ReportView, Row, Standing, Table
 from gpucost.resources import reports_dir
 from gpucost.shapes import Shape
 
@@ -481,7 +481,7 @@ class Index(Shape):
     missing: tuple[str, ...]
     teams: list[TeamCharge]
     totals: ChargeTotals
-    coverage: Coverage
+    coverage: CoverageAnswer
     invoice: InvoiceBridge | None
     reconciliation: Account | None
     focus: FocusFile

@@ -81,7 +81,7 @@ def _figures(view: ReportView) -> list[Line]:
 
     figures: list[Line] = []
     if nodes:
-        is_billed = any(source.name == "bill" for source in coverage.price_sources)
+        is_billed = "bill" in coverage.price_sources
         estimate = (
             f"{_money(coverage.estimated_cost, view)} of it estimated"
             if is_billed and coverage.estimated_cost

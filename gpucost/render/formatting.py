@@ -90,10 +90,9 @@ def item_value(item: Item, currency: str) -> str:
 
 def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
     """What a reader must know of the figures, as (label, sentences)."""
-    missing, off = coverage.of_kind("not_collected"), coverage.of_kind("off")
-    unknown = coverage.unknown_capacity_gpu_hours
+    off, unknown = coverage.off, coverage.unknown_capacity_gpu_hours
     lines = {
-        "State": [coverage.state, *coverage.reasons] if coverage.state else [],
+        "State": [coverage.state, *(coverage.reasons or ())] if coverage.state else [],
         "Measured": [
             "no GPU-hours were held"
             if coverage.measured_ratio is None
@@ -102,7 +101,7 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
         "Prices": _prices(coverage),
         "Billed": _billed(coverage, currency),
         "Collected": [
-            _collected(coverage, missing),
+            _collected(coverage),
             *([f"{coverage.bridged_hours:,.1f} h bridged"] if coverage.bridged_hours else []),
             *(
                 f"{sum(gap.hours for gap in off if gap.cluster == name):,.1f} h of {name} off"
@@ -110,14 +109,17 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
             ),
         ],
         # who signed what was not collected, and why
-        "Accepted": [signed_text(alike) for alike in alike_gaps(gap for gap in missing if gap.accepted_by)],
+        "Accepted": [
+            signed_text(alike)
+            for alike in alike_gaps(gap for gap in coverage.not_collected if gap.accepted_by)
+        ],
         "Capacity": [f"type unknown for {unknown:,.1f} GPU-hours, left out of the spot ratio"]
         if unknown
         else [],
         "Basis": [
             f"{coverage.cost_basis}: CPU and memory are charged by request; idle cost is that of GPUs alone"
         ]
-        if coverage.cost_basis != "node"
+        if coverage.cost_basis
         else [],
         "Reconciled": [coverage.reconciliation] if coverage.reconciliation else [],
     }
@@ -131,7 +133,7 @@ def percent(value: float | None) -> str:
 
 def _prices(coverage: Coverage) -> list[str]:
     parts: list[str] = []
-    for source in coverage.price_sources:
+    for source in coverage.sources:
         age = ""
         if source.as_of is not None and source.age_days is not None and source.name != "bill":
             age = f" of {source.as_of}" + (f", {source.age_days:,} days old" if source.age_days > 1 else "")
@@ -144,7 +146,7 @@ def _prices(coverage: Coverage) -> list[str]:
 
 def _billed(coverage: Coverage, currency: str) -> list[str]:
     """What is billed and what is not, where a bill covers anything, and in a bundle: without a bill all is an estimate."""
-    if not coverage.state and not any(source.name == "bill" for source in coverage.price_sources):
+    if not coverage.state and "bill" not in coverage.price_sources:
         return []
     billed, estimated = (
         figure_text(cost, "money", currency, 2) for cost in (coverage.billed_cost, coverage.estimated_cost)
@@ -154,7 +156,8 @@ def _billed(coverage: Coverage, currency: str) -> list[str]:
     return [f"{billed}; {estimated} is an estimate until its bill is collected"]
 
 
-def _collected(coverage: Coverage, missing: list[Gap]) -> str:
+def _collected(coverage: Coverage) -> str:
+    missing = coverage.not_collected
     if any(notice.code == "not_collected" for notice in coverage.warnings) or (
         coverage.is_complete and missing
     ):
@@ -167,7 +170,7 @@ def _collected(coverage: Coverage, missing: list[Gap]) -> str:
         return f"all but {coverage.not_collected_hours:,.1f} h{which}"
     if coverage.is_complete:
         return "the whole period"
-    if left_out := [gap for gap in coverage.gaps if gap.is_missing and gap.kind == "partial"]:
+    if left_out := [gap for gap in coverage.partial if gap.is_missing]:
         return f"all but some nodes of {clusters_text(left_out)}"
     until = f"until {local_text(coverage.collected_to)}; " if coverage.collected_to else ""
     return f"{until}the period is not over yet"

@@ -39,7 +39,7 @@ from gpucost.render.view import (
     Table,
     Unit,
     Value,
-    ratio,
+    part_of,
 )
 from gpucost.resources import reports_dir
 
@@ -163,30 +163,30 @@ _CHANGE = Column("Change", "change", 1)
 
 def cards(view: ReportView) -> list[dict[str, Any]]:
     """What it cost, what of that was no use, and the ratios that have a target, in words; and how costs changed."""
-    totals, nodes, since = view.totals, view.node_totals, view.changes
+    totals, nodes, api, shared = view.totals, view.node_totals, view.totals_api, view.totals_shared
     whole = nodes.node_cost if nodes else totals.cost
-
-    def cost(label: str, amount: Decimal, base: Decimal = whole, share_of: str = OF_NODES) -> Figure:
-        return Figure(label, amount, "money", ratio(amount, base), share_of)
-
-    every = Figure("Cost", whole, "money", note="of all GPU nodes" if nodes else None)
-    found: list[tuple[Figure, str]] = [(every, "node_cost" if nodes else "cost")]
+    found = {
+        "node_cost" if nodes else "cost": Figure(
+            "Cost", whole, "money", note="of all GPU nodes" if nodes else None
+        )
+    }
     if nodes:
-        found += [
-            (cost("Allocated", totals.cost), "cost"),
-            (cost("Unallocated", nodes.unallocated_cost), "unallocated_cost"),
-        ]
+        found["cost"] = part_of("Allocated", totals.cost, whole, OF_NODES)
+        found["unallocated_cost"] = part_of("Unallocated", nodes.unallocated_cost, whole, OF_NODES)
         if nodes.not_collected_cost:
-            found.append((cost("Not collected", nodes.not_collected_cost), "not_collected_cost"))
-    found.append((cost("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED), ""))
-    if view.totals_shared and view.totals_shared.costs:
-        found.append((Figure("Shared", view.totals_shared.shared_cost, "money", note="on top"), ""))
-    if view.totals_api:
-        found.append((Figure("Bought tokens", view.totals_api.api_cost, "money", note="on top"), ""))
-    found.append((Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), ""))
+            found["not_collected_cost"] = part_of("Not collected", nodes.not_collected_cost, whole, OF_NODES)
+    others = [part_of("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED)]
+    if shared and shared.costs:
+        others.append(Figure("Shared", shared.shared_cost, "money", note="on top"))
+    if api:
+        others.append(Figure("Bought tokens", api.api_cost, "money", note="on top"))
+    others += [Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), *view.targets]
     return [
-        {"figure": figure, "change": _change(getattr(since, name, None))}
-        for figure, name in [*found, *((figure, "") for figure in view.targets)]
+        *(
+            {"figure": figure, "change": _change(getattr(view.changes, cost, None))}
+            for cost, figure in found.items()
+        ),
+        *({"figure": figure, "change": None} for figure in others),
     ]
 
 

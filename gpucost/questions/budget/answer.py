@@ -10,7 +10,7 @@ from gpucost.periods import Period
 from gpucost.questions.budget.projection import Forecast, Level
 from gpucost.questions.budget.scenarios import ScenarioRow
 from gpucost.records import record
-from gpucost.render.view import Coverage
+from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption
 
@@ -44,4 +44,4 @@ class ForecastAnswer(Shape):
     rows: list[ForecastRow]
     scenarios: list[ScenarioRow]
     assumptions: list[Assumption]
-    coverage: Coverage
+    coverage: CoverageAnswer

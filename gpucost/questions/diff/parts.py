@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import record
-from gpucost.render.view import Coverage
+from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Side(Shape):
     gpu_hours: float
     cost: Decimal
     cost_per_day: Decimal | None
-    coverage: Coverage
+    coverage: CoverageAnswer
 
 
 @record
@@ -253,8 +253,8 @@ def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
     start = view.period.start_ms
     whole = max(0, min(view.period.end_ms, to_ms(now)) - start)
     times = dict.fromkeys((row.keys["cluster"] for row in view.rows), whole)
-    for gap in view.coverage.gaps:
-        if gap.kind == "not_collected" and gap.cluster in times:
+    for gap in view.coverage.not_collected:
+        if gap.cluster in times:
             times[gap.cluster] -= to_ms(gap.end) - to_ms(gap.start)
     return {
         cluster: round(max(0, time) / MS_PER_DAY, 9) for cluster, time in (times or {None: whole}).items()

@@ -13,7 +13,7 @@ from gpucost.questions.budget import MISSED
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.request import FleetRequest
 from gpucost.render.schema import to_dict
-from gpucost.render.view import Document, Table, count, money, number, text
+from gpucost.render.view import Document, ReportView, Table, count, money, number, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def policy_check(
     from gpucost.questions.policy.rules import BY, read_rules
 
     asked = read_rules(rules)
-    answer = policy(
+    view, answer = policy(
         request.settings, request.store, request.query(by=BY, with_sections=False, period_note=None), asked
     )
     broken = [
@@ -76,7 +76,7 @@ def policy_check(
         subtitle=f"{answer.kept} kept, {answer.broken} broken, {answer.unknown} unknown",
         currency=request.settings.currency,
         sections=tuple(_sections(answer.rules, broken)),
-        coverage=answer.coverage,
+        coverage=view.coverage,
         name="policy",
         data=answer,
         flat=(columns, [attrgetter(*columns)(one) for one in broken]),
@@ -119,11 +119,14 @@ def _sections(rules: Sequence[RuleResult], broken: list[SimpleNamespace]) -> lis
     return sections
 
 
-def policy(config: Config, store: Store, query: Query, rules: Sequence[Rule]) -> PolicyAnswer:
-    """How each of the rules stands in the query's period; the query asks by gpucost.questions.policy.rules.BY."""
+def policy(
+    config: Config, store: Store, query: Query, rules: Sequence[Rule]
+) -> tuple[ReportView, PolicyAnswer]:
+    """The report by gpucost.questions.policy.rules.BY, which the query asks for, and how each of the rules stands in it."""
     from gpucost.questions.policy.rules import check
 
-    def checked(con: DuckDBPyConnection) -> PolicyAnswer:
-        return check(con, config, query, report_of(con, config, query), rules)
+    def checked(con: DuckDBPyConnection) -> tuple[ReportView, PolicyAnswer]:
+        view = report_of(con, config, query)
+        return view, check(con, config, query, view, rules)
 
     return read_attributed(config, store, checked, query.period)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
@@ -62,30 +62,34 @@ def coverage(
 ) -> dict[Part, Coverage]:
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
     seen = _seen(con, query.period, now, config.tz, query.clusters)
-    gap_notices, stored = _gap_notices(con, seen), _stored_notices(con, query, list(parts))
-    doubts = _processes(con, query)
-    partial = _partial_notices(gap for gap in seen.gaps if gap.kind == "partial" and not gap.families)
+    gap_notices, doubts = _gap_notices(con, seen), _processes(con, query)
+    stored = _stored_notices(con, query, list(parts))
+    kinds = ("not_collected", "bridged", "partial", "off")
+    by_kind: dict[str, Any] = {kind: [gap for gap in seen.gaps if gap.kind == kind] for kind in kinds}
+    partial = _partial_notices(gap for gap in by_kind["partial"] if not gap.families)
+    basis = config.prices.cost_basis
     found = {}
     for part, (totals, nodes, unknown_capacity_gpu_hours) in parts.items():
         sources = _price_sources(nodes, now)
         unpriced = unpriced_ms(nodes)
         found[part] = Coverage(
             measured_ratio=totals.measured_ratio,
-            price_sources=sources,
+            sources=sources,
+            price_sources={source.name: source.share for source in sources},
             # what a bill says of its hours does not grow old
             price_as_of=min(
                 (source.as_of for source in sources if source.as_of and source.name != BILL), default=None
             ),
-            not_collected_hours=_most_hours(seen.missing),
-            bridged_hours=_most_hours(gap for gap in seen.gaps if gap.kind == "bridged"),
-            gaps=tuple(seen.gaps),
+            not_collected_hours=_most_hours(by_kind["not_collected"]),
+            bridged_hours=_most_hours(by_kind["bridged"]),
+            **by_kind,
             collected_to=seen.reached,
             unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
             unpriced_gpu_hours=hours(unpriced),
             unpriced_ratio=ratio(unpriced, sum(node.capacity_gpu_ms for node in nodes)),
             warnings=(*gap_notices, *partial, *stored[part], *doubts),
             is_complete=not seen.is_running and not any(gap.is_missing for gap in seen.gaps),
-            cost_basis=config.prices.cost_basis,
+            cost_basis=basis if basis != "node" else None,
             billed_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,
             estimated_cost=totals.estimated_cost,
         )
@@ -141,12 +145,8 @@ def _seen(
     ends: dict[str, int] = {}
     collected: set[str] = set()
     for span in spans:
-        cluster, kind, begin, end = (
-            span["cluster"],
-            span["kind"],
-            max(span["from_ms"], period.start_ms),
-            min(span["to_ms"], due),
-        )
+        cluster, kind = span["cluster"], span["kind"]
+        begin, end = max(span["from_ms"], period.start_ms), min(span["to_ms"], due)
         if begin >= end:
             continue
         if kind in ("collected", "off"):
@@ -158,19 +158,12 @@ def _seen(
         is_edge = kind == "not_collected" and end - begin <= edges.get(span["from_ms"], 0)
         # a cluster that is off all the time, because it was taken down long ago, is no matter of the period
         is_all_off = kind == "off" and (begin, end) == (period.start_ms, due)
-        if not is_edge and not is_all_off:
-            gaps.append(
-                (MissingTime if kind == "not_collected" else Gap)(
-                    **{
-                        name: span[name]
-                        for name in ("cluster", "kind", "reason", "accepted_by", "accepted_why")
-                    },
-                    start=from_ms(begin).astimezone(tz),
-                    end=from_ms(end).astimezone(tz),
-                    hours=hours(end - begin),
-                    families=tuple(span["families"]),
-                )
-            )
+        if is_edge or is_all_off:
+            continue
+        facts = {name: span[name] for name in ("cluster", "kind", "reason", "accepted_by", "accepted_why")}
+        facts |= {"hours": hours(end - begin), "families": tuple(span["families"])}
+        span_of = MissingTime if kind == "not_collected" else Gap
+        gaps.append(span_of(start=from_ms(begin).astimezone(tz), end=from_ms(end).astimezone(tz), **facts))
     reached = min((from_ms(ends[cluster]).astimezone(tz) for cluster in collected), default=None)
     return _Seen(
         sorted(gaps, key=lambda gap: (gap.start, gap.cluster, gap.end)), reached, from_ms(due), is_running
@@ -212,23 +205,17 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
     ).fetchall()[0]
     accounted = {cluster for (cluster,) in con.execute(_ACCOUNTED).fetchall()}
     notices: list[Notice] = []
-    for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by and not _is_late(gap, seen)):
-        text, start, end = gap_text(alike), alike[0].start, alike[0].end
-        if first_ms is not None and asked_ms <= to_ms(start) and to_ms(end) < first_ms + MS_PER_HOUR:
-            notices.append(
-                Notice(
-                    "not_collected", f"{text}; the server had nothing that old, and that time is lost", None
-                )
-            )
-        else:
-            source = "slurm" if alike[0].cluster in accounted else "prometheus"
-            fix = TRACK_GPUS if UNTRACKED in alike[0].families else _collect(start, end, source)
-            notices.append(Notice("not_collected", text, fix))
+    for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by):
+        gap, text = alike[0], gap_text(alike)
+        if seen.is_running and gap.end == seen.due and gap.end - gap.start < _LATE_AFTER:
+            continue
+        fix: str | None = TRACK_GPUS
+        if first_ms is not None and asked_ms <= to_ms(gap.start) and to_ms(gap.end) < first_ms + MS_PER_HOUR:
+            text, fix = f"{text}; the server had nothing that old, and that time is lost", None
+        elif UNTRACKED not in gap.families:
+            fix = _collect(gap.start, gap.end, "slurm" if gap.cluster in accounted else "prometheus")
+        notices.append(Notice("not_collected", text, fix))
     return notices
-
-
-def _is_late(gap: Gap, seen: _Seen) -> bool:
-    return seen.is_running and gap.end == seen.due and gap.end - gap.start < _LATE_AFTER
 
 
 def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:

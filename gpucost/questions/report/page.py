@@ -40,8 +40,12 @@ def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -
 
     No word either where machines that no metrics saw are billed in a currency without a rate: `gpucost reconcile` says so.
     """
-    is_billed = any(source.name == "bill" for source in view.coverage.price_sources)
-    if not is_billed or query.is_narrowed or query.clusters or not is_month(query.period, settings.tz):
+    if (
+        "bill" not in view.coverage.price_sources
+        or query.is_narrowed
+        or query.clusters
+        or not is_month(query.period, settings.tz)
+    ):
         return view
     month = f"{query.period.start.astimezone(settings.tz):%Y-%m}"
     try:

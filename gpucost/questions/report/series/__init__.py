@@ -14,6 +14,7 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, is_whole_days, time_buckets
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, Part, filters, in_parts
+from gpucost.questions.report.sections import value_name
 from gpucost.records import grouped
 from gpucost.render.formatting import is_plain
 from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours
@@ -148,7 +149,6 @@ _MOST_NAMES = 7
 _HOLDERS = ("team", "namespace", "workload", "cluster")
 _MICRO = Decimal("0.000001")
 _TITLES = {"gpu_model": "Cost by GPU model", "capacity_type": "Cost by capacity type"}
-_UNKNOWN = {"gpu_model": "unknown GPU", "capacity_type": "capacity type unknown"}
 _BANDS: tuple[tuple[LayerKind, str], ...] = (
     ("active", "Active"),
     ("idle", "Idle"),
@@ -243,14 +243,8 @@ def _stack(answer: Iterable[dict[str, Any]], by: str, count: int) -> Stack:
             "unallocated": "Unallocated",
             "not_collected": "Not collected",
         }.get(kind)
-        layers.append(_layer(kind, title or _name(by, name), values))
+        layers.append(_layer(kind, title or value_name(by, name), values))
     return _summed(_TITLES.get(by, f"Cost by {by}"), "money", layers, count)
-
-
-def _name(by: str, name: str | None) -> str:
-    if name is None or (by == "capacity_type" and name == "unknown"):
-        return _UNKNOWN.get(by, "unknown")
-    return name.replace("_", "-") if by == "capacity_type" else name
 
 
 _BANDS_BY_MOMENT = """
