@@ -92,7 +92,7 @@ def cost_by(
 
     def line_of(row: Row) -> Line:
         hours = "" if row.api else row.own_gpu_hours
-        shares = _shares(row.shared or shared if row.api else row.shared, row.own_cost, row.kind)
+        shares = _shares(row.shared or shared, row.own_cost, row.kind if row.shared else "")
         measures = row.measures if row.kind in _PAYING else None
         return line((_label(row, name) for name in by), hours, row.own_cost, row.change, shares, measures)
 
