@@ -21,26 +21,31 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpucost import disk, price
 from gpucost.errors import GpucostError, IncompleteError, StoreError
-from gpucost.periods import Period, time_buckets
+from gpucost.periods import Period
 from gpucost.pipeline import read_attributed
 from gpucost.publish import focus, seal
 from gpucost.publish.seal import Seal
-from gpucost.questions.reconcile.statement import CENT, Statement, class_words, in_cents, reconcile
+from gpucost.questions.reconcile.statement import (
+    CENT,
+    Reconciliation,
+    Statement,
+    class_words,
+    in_cents,
+    reconcile,
+)
 from gpucost.questions.report.build import build as build_report
 from gpucost.questions.report.build import build_each, workload_tables
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import NO_MEASURES, ZERO
-from gpucost.questions.units.query import UnitQuery
+from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.questions.units.reading import known
+from gpucost.questions.waste.anatomy import Waste
 from gpucost.questions.waste.anatomy import build as dissect
 from gpucost.records import grouped, record
-from gpucost.render.data import to_csv, to_parquet
-from gpucost.render.data import to_json as report_json
 from gpucost.render.formatting import coverage_lines, figure_text, missing_text, percent
 from gpucost.render.html import Block, environment, frame, part
 from gpucost.render.html import render as html
 from gpucost.render.markdown import environment as markdown_environment
-from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import json_text, to_dict, to_json
 from gpucost.render.view import ApiCost, Coverage, CoverageAnswer, ReportView, Row, Standing, Table
 from gpucost.resources import reports_dir
@@ -50,10 +55,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.publish.focus import FocusTotals
-    from gpucost.questions.reconcile.statement import Reconciliation
-    from gpucost.questions.units.query import UnitView
-    from gpucost.questions.waste.anatomy import Waste
     from gpucost.store.connection import Store
 
 _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS"}
@@ -95,8 +96,7 @@ def missing_bills(con: DuckDBPyConnection, config: Config, month: str) -> list[s
         "SELECT DISTINCT provider, format LIKE '%focus%', billing_period FROM bills WHERE billing_period IN ($month, $before)",
         {"month": month, "before": before},
     ).fetchall()
-    there = {provider for provider, _, period in rows if period == month}
-    wanted = {provider for provider, _, period in rows if period == before}
+    there, wanted = ({provider for provider, _, period in rows if period == name} for name in (month, before))
     sources = {
         "aws": config.aws.exports,
         "gcp": config.gcp.exports or config.gcp.billing_table,
@@ -146,7 +146,7 @@ class Bundle(NamedTuple):
     waste: Waste
     units: tuple[UnitView, ...]
     account: Reconciliation | None
-    focus: FocusTotals
+    focus: focus.FocusTotals
     state: State
     inputs: tuple[seal.SealedInput, ...]
 
@@ -158,27 +158,19 @@ def read_bundle(
     folder: Path,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Bundle:
-    """The bundle of a month; its FOCUS files are written to `folder`. Raises GpucostError where the month holds no data."""
+    """The bundle of a month; its FOCUS files are written to `folder`.
 
-    def built(con: DuckDBPyConnection) -> Bundle:
-        price.load_fx_rates(con, config)
-        return build(con, config, ask, folder, tell)
-
-    return read_attributed(config, store, built, ask.period, folder)
-
-
-def build(
-    con: DuckDBPyConnection,
-    config: Config,
-    ask: ChargebackQuery,
-    folder: Path,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Bundle:
-    """The bundle of a month, from an attribution that is up to date; its FOCUS files are written to `folder`.
-
-    Works on a read-only connection. Where the month holds no data, raises IncompleteError if it is over, else GpucostError.
+    Where the month holds no data, raises IncompleteError if it is over, else GpucostError.
     """
+    return read_attributed(
+        config, store, lambda con: _build(con, config, ask, folder, tell), ask.period, folder
+    )
 
+
+def _build(
+    con: DuckDBPyConnection, config: Config, ask: ChargebackQuery, folder: Path, tell: Callable[[str], None]
+) -> Bundle:
+    price.load_fx_rates(con, config)
     query = Query(
         period=ask.period,
         period_name=ask.period_name,
@@ -198,7 +190,7 @@ def build(
     ledger = build_report(con, config, replace(query, by=LEDGER_BY, with_sections=False, with_series=False))
     tell("workloads, waste and unit costs")
     workloads = workload_tables(con, config, query, names)
-    waste = dissect(con, config, ask.period, time_buckets(ask.period, config.tz, ()), ("team",), top=0)
+    waste = dissect(con, config, query, ("team",), top=0)
     units = known(con, UnitQuery.of(config, ask.period, ask.period_name))
     tell("the FOCUS file")
     totals = focus.prepare(con, config, ask.month)
@@ -503,7 +495,7 @@ def manifest_of(
     `replaces` is what the figures differ from: those of the previous manifest of a month that was over, or, where they are the
     same, whatever that one differed from, so that running again changes nothing.
     """
-    view, ask, account = bundle.overview, bundle.ask, bundle.account
+    view, ask, account, focus_totals = bundle.overview, bundle.ask, bundle.account, bundle.focus
     teams = _teams(bundle)
     index = Index(
         month=ask.month,
@@ -523,12 +515,12 @@ def manifest_of(
         if account
         else None,
         focus=FocusFile(
-            version=ask.focus_version,
-            charges=bundle.focus.charges,
-            rows=bundle.focus.billed_rows + bundle.focus.estimated_rows,
-            billed_cost=bundle.focus.billed_cost,
-            effective_cost=bundle.focus.effective_cost,
-            estimated_cost=bundle.focus.estimated_cost,
+            ask.focus_version,
+            focus_totals.charges,
+            focus_totals.billed_rows + focus_totals.estimated_rows,
+            focus_totals.billed_cost,
+            focus_totals.effective_cost,
+            focus_totals.estimated_cost,
         ),
         replaces=None,
         seal=None,
@@ -537,7 +529,7 @@ def manifest_of(
     manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
     if ask.is_over:
         manifest["seal"] = to_dict(
-            seal.make(config, algorithm, bundle.inputs, figures_digest(manifest, to_csv(bundle.ledger)))
+            seal.make(config, algorithm, bundle.inputs, figures_digest(manifest, bundle.ledger.csv()))
         )
     return manifest | {"replaces": _replaces(manifest, previous)}
 
@@ -574,9 +566,8 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
     for team, of_team in rows.items():
         # a team without GPUs has a row of kind 'shared', or none but that of bought tokens
         measures = next((row.measures for row in of_team if not row.api), NO_MEASURES)
-        api = next((row.api for row in of_team if row.api), None)
         charged = sum(map(charge, of_team), ZERO)
-        bought = api.api_cost if api else ZERO
+        bought = sum((row.own_cost for row in of_team if row.api), ZERO)
         same = ("idle_cost", "allocated_gpu_hours", "efficiency", "spot_ratio", "measured_ratio")
         teams.append(
             TeamCharge(
@@ -610,18 +601,13 @@ def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
 
 def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | None) -> InvoiceBridge | None:
     """How the charge leads to the invoice: less what is on no bill, and by class what the bill has besides."""
-    whole = {
-        statement.basis: statement
-        for statement in account.statements
-        if statement.currency == account.currency
-    }
+    whole = {one.basis: one for one in account.statements if one.currency == account.currency}
     if not whole:
         return None
     billed, effective = whole["billed"], whole["effective"]
-    charged, estimated, shared = (
-        sum((getattr(team, name) for team in teams), ZERO)
-        for name in ("charge", "estimated_cost", "shared_cost")
-    )
+    charged = sum((team.charge for team in teams), ZERO)
+    estimated = sum((team.estimated_cost for team in teams), ZERO)
+    shared = sum((team.shared_cost for team in teams), ZERO)
     attributed = [row for row in effective.classes if row.name == "attributed"]
     bought = api.api_cost if api else ZERO
     other = sum((row.cost for row in attributed), ZERO) - (charged - estimated - shared - bought)
@@ -646,20 +632,17 @@ def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict
         return previous.get("replaces")
     if not previous.get("is_over"):
         return None  # a month that was still running was no statement
-    before, after = (
-        {team["team"]: team["charge"] for team in side["teams"]} for side in (previous, manifest)
-    )
-    teams = [
-        TeamChange(
-            team, before.get(team, 0.0), after.get(team, 0.0), _minus(after.get(team), before.get(team))
-        )
-        for team in sorted({*before, *after})
-    ]
-    sums = {name: (previous["totals"].get(name), manifest["totals"][name]) for name in _ADJUSTED}
-    totals = {name: FigureChange(old, new, _minus(new, old)) for name, (old, new) in sums.items()}
-    reasons = (
-        seal.changes(previous["seal"], manifest["seal"]) if previous.get("seal") and manifest["seal"] else []
-    )
+    charges = [{team["team"]: team["charge"] for team in side["teams"]} for side in (previous, manifest)]
+    teams = []
+    for team in sorted(set().union(*charges)):
+        before, after = (side.get(team, 0.0) for side in charges)
+        teams.append(TeamChange(team, before, after, _minus(after, before)))
+    totals = {}
+    for name in _ADJUSTED:
+        old, new = previous["totals"].get(name), manifest["totals"][name]
+        totals[name] = FigureChange(old, new, _minus(new, old))
+    old_seal, new_seal = previous.get("seal"), manifest["seal"]
+    reasons = seal.changes(old_seal, new_seal) if old_seal and new_seal else []
     return to_dict(Replaced(previous["state"], reasons, teams, totals))
 
 
@@ -682,8 +665,8 @@ def write(
         _report(folder / team["file"], _stated(bundle.teams[team["team"]], bundle), own, blocks[team["team"]])
     pages = {team["team"]: f"{team['file']}.html" for team in manifest["teams"]}
     _report(folder / "all-teams", _stated(bundle.overview, bundle), bundle.overview, blocks[None], pages)
-    _put(folder / "ledger.csv", to_csv(bundle.ledger))
-    to_parquet(bundle.ledger, folder / "ledger.parquet")
+    _put(folder / "ledger.csv", bundle.ledger.csv())
+    bundle.ledger.save_parquet(folder / "ledger.parquet")
     _put(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
     _put(
         folder / "index.html",
@@ -696,11 +679,9 @@ def write(
 
 def _stated(view: ReportView, bundle: Bundle) -> ReportView:
     state, account = bundle.state, bundle.account
-    sentence = (
-        account.sentence
-        if account
-        else f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
-    )
+    sentence = f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
+    if account:
+        sentence = account.sentence
     coverage = replace(view.coverage, state=state.name, reasons=state.reasons, reconciliation=sentence)
     return replace(view, subtitle=f"{view.subtitle}; {state.name}", coverage=coverage)
 
@@ -712,10 +693,10 @@ def _report(
     blocks: Sequence[Block],
     pages: Mapping[str, str] | None = None,
 ) -> None:
-    _put(stem.with_name(f"{stem.name}.md"), markdown(view))
+    _put(stem.with_name(f"{stem.name}.md"), view.page())
     _put(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
-    _put(stem.with_name(f"{stem.name}.json"), report_json(view))
-    _put(stem.with_name(f"{stem.name}.csv"), to_csv(lines))
+    _put(stem.with_name(f"{stem.name}.json"), view.json())
+    _put(stem.with_name(f"{stem.name}.csv"), lines.csv())
 
 
 def _put(path: Path, text: str) -> None:

@@ -13,13 +13,23 @@ from gpucost.errors import UsageError
 from gpucost.options import Option, argument, count
 from gpucost.periods import Period, local_midnight, name_of, parse_instant
 from gpucost.pipeline import read_attributed
+from gpucost.price.explain import shown_rows
+from gpucost.questions.explain.costs import (
+    BilledMachine,
+    CostExplained,
+    NamespaceExplained,
+    NodeCost,
+    Stage,
+    TeamExplained,
+    WorkloadExplained,
+)
+from gpucost.questions.explain.costs import explain_cost as explain
 from gpucost.questions.request import MonthRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
-    from gpucost.questions.explain.costs import BilledMachine, CostExplained, NodeCost
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 
@@ -128,8 +138,6 @@ def explain_workload(
 
 def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | None = None) -> Document:
     """Answer for the team, namespace or workload `name`, as `kind` says."""
-    from gpucost.questions.explain.costs import NamespaceExplained, Stage, TeamExplained, WorkloadExplained
-
     period, period_name = _day(request, request.day) if request.day is not None else request.chosen[:2]
     query = request.query(
         period=period,
@@ -173,8 +181,6 @@ def explain_cost(config: Config, store: Store, query: Query, most_rows: int) -> 
 
     With the first `most_rows` of each machine's charges.
     """
-    from gpucost.questions.explain.costs import explain_cost as explain
-
     return read_attributed(config, store, lambda con: explain(con, config, query, most_rows), query.period)
 
 
@@ -333,8 +339,6 @@ def _by_source(node: NodeCost, currency: str) -> Table:
 
 
 def _billed(machine: BilledMachine, currency: str) -> Table:
-    from gpucost.price.explain import shown_rows
-
     def in_words(cost: Decimal) -> str:
         return figure_text(cost, "money", currency, 2)
 

@@ -11,7 +11,6 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.inventory import load_activity
 from gpucost.periods import Period, from_ms
-from gpucost.price import explain
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, check_names, in_hours, prepare
 from gpucost.records import grouped, record
@@ -192,35 +191,6 @@ class WorkloadExplained(Shape):
     stages: list[Stage]
 
     FLAT = ("answer",)
-
-
-@record
-class NodeExplained(Shape):
-    """What `gpucost explain node` prints: the winner's price, and all that fit."""
-
-    node: explain.PricedNode
-    at: datetime
-    currency: str
-    price_per_hour: Decimal | None
-    price_per_gpu_hour: Decimal | None
-    price_source: str
-    price_as_of: date | None
-    candidates: tuple[explain.PriceCandidate, ...]
-    steps: tuple[explain.Step, ...]
-    fix: str | None
-
-    FLAT = ("node",)
-    HIDDEN = ("node_id",)
-
-    @classmethod
-    def of(cls, answer: explain.NodePriceRow) -> NodeExplained:
-        """The answer as it is printed."""
-        winner = answer.candidates[0] if answer.candidates else None
-        source = (winner.price_source, winner.price_as_of) if winner else ("none", None)
-        prices = answer.price_per_hour, answer.price_per_gpu_hour, *source
-        return cls(
-            answer.node, answer.at, answer.currency, *prices, answer.candidates, answer.steps, answer.fix
-        )
 
 
 def explain_cost(con: DuckDBPyConnection, config: Config, query: Query, most_rows: int) -> CostExplained:

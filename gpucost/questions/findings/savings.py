@@ -221,12 +221,12 @@ def findings(
 
 def _candidates(config: Config, store: Store, period: Period) -> tuple[list[Candidate], Levels]:
     """Where money may be saved in `period`, with the what-ifs that say how much; and how busy pods were."""
-    from gpucost.periods import time_buckets
     from gpucost.questions.findings.kinds import candidates as found
-    from gpucost.questions.waste.anatomy import Filters, prepare
+    from gpucost.questions.report.query import Query
+    from gpucost.questions.waste.anatomy import prepare
 
     def built(con: DuckDBPyConnection) -> tuple[list[Candidate], Levels]:
-        prepare(con, config, period, time_buckets(period, config.tz, ()), Filters())
+        prepare(con, config, Query(period, name_of(period, config.tz)))
         measured = levels(con, config.activity, period)
         return found(con, config, period), measured
 

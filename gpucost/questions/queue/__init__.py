@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Names, Option
 from gpucost.periods import MS_PER_HOUR
+from gpucost.pipeline import read_attributed
+from gpucost.questions.queue.waits import Queue, Queues, SlurmShare, SlurmWait, queues, slurm
 from gpucost.questions.request import ClusterRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Shown, Table, count, figure, money, number, share, text
-
-if TYPE_CHECKING:
-    from gpucost.questions.queue.waits import Queue, SlurmShare, SlurmWait
 
 
 def queue(
@@ -46,9 +45,6 @@ def queue(
       gpucost queue --last 7d
       gpucost queue --month 2026-10 --queue research --format json
     """
-    from gpucost import pipeline
-    from gpucost.questions.queue.waits import Queues, queues, slurm
-
     period = request.period
     with request.store.read() as con:
         found = queues(con, period, request.clusters, name or ())
@@ -56,7 +52,7 @@ def queue(
     shares: list[SlurmShare] = []
     if not name:
         half_life_ms = _half_life_ms(half_life)
-        waits, shares = pipeline.read_attributed(
+        waits, shares = read_attributed(
             request.settings,
             request.store,
             lambda con: slurm(con, period, half_life_ms, request.clusters),

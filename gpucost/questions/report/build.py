@@ -93,9 +93,8 @@ def _build(
     earlier_name: str = "",
 ) -> dict[Part, ReportView]:
     """The reports on the parts of `query`: on all of it, called None, or on each of its teams."""
-    each_team = None not in parts
     now = query.now or datetime.now(UTC)
-    prepare(con, query, config.tz)
+    prepare(con, query, config.tz, each_team=None not in parts)
     is_shared = sharing.is_asked(config, query)
     if is_shared:
         sharing.share(con, config, query)
@@ -110,19 +109,19 @@ def _build(
     if any(query.filters.values()) and not query.may_be_absent:
         others = sharing.shared_teams(con) if is_shared else set()
         check_names(con, query, others | api_cost.teams(con) if has_api else others)
-    nodes = priced_nodes(con, query, each_team=each_team)
+    nodes = priced_nodes(con, query)
     bys = [((), ALL), (("gpu_model", "capacity_type"), ALL), (query.dimensions, ALL)]
     # of what nobody held, what reservations kept free
     bys += [(("gpu_model", "capacity_type", "reservation"), ALL)] if query.with_sections else []
     bys += [(_WORKLOAD, query.top)] if query.with_sections else []
-    by_nothing, by_gpu, all_rows, *detailed = rows_by(con, bys, each_team=each_team)
+    by_nothing, by_gpu, all_rows, *detailed = rows_by(con, bys)
     sums = {part: total(by_nothing[part]) for part in parts}
     shared: dict[Part, Shared] = {}
     if is_shared:
         shared = sharing.total_shared(con, config, query, parts)
         all_rows = sharing.with_shares(con, config, query, query.dimensions, all_rows, parts)
-    api_rows = api_cost.rows(con, query.dimensions, each_team=each_team) if has_api else {}
-    models = api_cost.models(con, each_team=each_team) if has_api else {}
+    api_rows = api_cost.rows(con, query.dimensions) if has_api else {}
+    models = api_cost.models(con) if has_api else {}
     for part, of_part in api_rows.items():
         all_rows[part] = sorted([*all_rows.get(part, []), *of_part], key=lambda row: KINDS.index(row.kind))
     figures = {}
@@ -147,13 +146,13 @@ def _build(
         dearest = {
             part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload.items()
         }
-        counts = workload_counts(con, each_team=each_team)
+        counts = workload_counts(con)
         top = {part: consumers(dearest.get(part, []), counts[part], sums[part][0]) for part in parts}
         for part, lines in (trends(con, dearest, series) if series else {}).items():
             drawn = zip(top[part].lines, lines, strict=True)
             top[part] = replace(top[part], lines=tuple(replace(line, trend=trend) for line, trend in drawn))
         if any(unpriced_ms(nodes[part]) for part in parts):
-            unpriced = unpriced_gpus(con, query, each_team=each_team)
+            unpriced = unpriced_gpus(con, query)
     known_to = api_cost.known_to(con, query.period, now) if has_api else {}
     notices = [
         *(missed_before(earlier, earlier_name) if earlier else ()),

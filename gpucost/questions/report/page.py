@@ -12,10 +12,13 @@ from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
 from gpucost.questions.findings.savings import period_words
 from gpucost.questions.reconcile import reconciliation
+from gpucost.questions.report.build import workload_tables
 from gpucost.questions.report.reading import load_rates
 from gpucost.questions.units import unit_table, work_title
-from gpucost.questions.waste import waste_in
-from gpucost.questions.waste.anatomy import BUCKETS
+from gpucost.questions.units.query import UnitQuery, UnitView
+from gpucost.questions.units.reading import known
+from gpucost.questions.waste.anatomy import BUCKETS, Waste
+from gpucost.questions.waste.anatomy import build as dissect
 from gpucost.render.formatting import figure_text
 from gpucost.render.html import Bar, Block
 
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
     from gpucost.publish.chargeback import Bundle
     from gpucost.questions.findings.kinds import Findings
     from gpucost.questions.report.query import Query
-    from gpucost.questions.units.query import UnitView
-    from gpucost.questions.waste.anatomy import Waste
     from gpucost.render.view import LayerKind, ReportView, Table
     from gpucost.store.connection import Store
 
@@ -121,10 +122,6 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
 
 def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
     """What stands beside a report on its page, by the same filters: every workload, the anatomy of waste, and unit costs."""
-    from gpucost.questions.report.build import workload_tables
-    from gpucost.questions.units.query import UnitQuery
-    from gpucost.questions.units.reading import known
-
     filters = {f"{dimension}s": names for dimension, names in query.filters.items()}
     ask = UnitQuery.of(config, query.period, query.period_name, **filters)
 
@@ -132,7 +129,7 @@ def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tu
         load_rates(con, config, query)
         return (
             workload_tables(con, config, query)[None],
-            waste_in(con, config, query, (), top=0),
+            dissect(con, config, query, top=0),
             known(con, ask),
         )
 

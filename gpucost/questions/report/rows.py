@@ -62,8 +62,18 @@ SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
     unnest($month::VARCHAR[]) AS month, unnest($day::VARCHAR[]) AS day, unnest($hour::VARCHAR[]) AS hour"""
 
 
-def cut(con: DuckDBPyConnection, period: Period, parts: Sequence[TimeBucket], *, by_day: bool) -> None:
-    """Make time_buckets of the period's parts, and say to the views where it lies, and whether sums of days will do."""
+def cut(
+    con: DuckDBPyConnection,
+    period: Period,
+    parts: Sequence[TimeBucket],
+    *,
+    by_day: bool,
+    each_team: bool = False,
+) -> None:
+    """Make time_buckets of the period's parts, and set what views and queries read.
+
+    That is where the period lies, whether sums of days will do, and whether each team has a report of its own.
+    """
     sqlfiles.run(con, "filters")
     con.execute(
         _TIME_BUCKETS,
@@ -72,9 +82,10 @@ def cut(con: DuckDBPyConnection, period: Period, parts: Sequence[TimeBucket], *,
             for name in ("from_ms", "to_ms", "month", "day", "hour")
         },
     )
-    con.execute("SET VARIABLE report_from_ms = $at::BIGINT", {"at": period.start_ms})
-    con.execute("SET VARIABLE report_to_ms = $at::BIGINT", {"at": period.end_ms})
-    con.execute("SET VARIABLE report_by_day = $by_day::BOOLEAN", {"by_day": by_day})
+    con.execute("SET VARIABLE report_from_ms = $1::BIGINT", [period.start_ms])
+    con.execute("SET VARIABLE report_to_ms = $1::BIGINT", [period.end_ms])
+    con.execute("SET VARIABLE report_by_day = $1::BOOLEAN", [by_day])
+    con.execute("SET VARIABLE report_each_team = $1::BOOLEAN", [each_team])
 
 
 # The cells and nodes of the period (views: cells are many, and most reports read them once), by day where whole local days and
@@ -93,10 +104,11 @@ UNION ALL BY NAME
 FROM hourly_node_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) WHERE NOT getvariable('report_by_day')"""
 
 
-def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
+def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo, *, each_team: bool = False) -> None:
     """Make the tables and views on the query's period: time_buckets, report_cost_cells, report_node_cells, cost_rows."""
     by_day = is_whole_days(query.period, tz) and "hour" not in query.dimensions
-    cut(con, query.period, time_buckets(query.period, tz, query.dimensions), by_day=by_day)
+    buckets = time_buckets(query.period, tz, query.dimensions)
+    cut(con, query.period, buckets, by_day=by_day, each_team=each_team)
     con.execute(_COST_CELLS)
     con.execute(_NODE_CELLS)
     run_stage(con, PACKAGE, "20_cost_rows", filters(query) | {"by": list(query.dimensions)})
@@ -111,18 +123,16 @@ def in_parts(answer: Iterable[dict[str, Any]]) -> dict[Part, list[dict[str, Any]
     return grouped((row.pop("part"), row) for row in answer)
 
 
-def rows_by(
-    con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]], *, each_team: bool
-) -> list[dict[Part, list[Row]]]:
+def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]]) -> list[dict[Part, list[Row]]]:
     """The rows by each list of dimensions, at most as many as stands beside it.
 
     Allocated ones by cost descending, then keys; then unallocated and not collected ones.
     """
     found: list[dict[Part, list[Row]]] = [defaultdict(list) for _ in bys]
-    asked = [[*by, *(["team"] if each_team else [])] for by, _ in bys]
-    for sums in answer_rows(con, PACKAGE, "30_rows", {"bys": asked, "most": [most for _, most in bys]}):
+    lists = {"bys": [list(by) for by, _ in bys], "most": [most for _, most in bys]}
+    for sums in answer_rows(con, PACKAGE, "30_rows", lists):
         figures, kind, place = in_hours(sums), sums["kind"], sums["place"] - 1
-        found[place][sums["team"] if each_team else None].append(
+        found[place][sums["part"]].append(
             Row(
                 kind=kind,
                 keys={name: sums[name] for name in bys[place][0]},
@@ -147,20 +157,15 @@ def rows_by(
 
 
 _COUNTS = """
-SELECT CASE WHEN $each_team THEN team END AS part, count(DISTINCT (cluster, namespace, workload)) AS workloads,
+SELECT part_of(team) AS part, count(DISTINCT (cluster, namespace, workload)) AS workloads,
     count(DISTINCT cluster) AS clusters, count(DISTINCT namespace) AS namespaces
 FROM cost_rows WHERE kind = 'allocated' GROUP BY part"""
 
 
-def workload_counts(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, dict[str, int]]:
+def workload_counts(con: DuckDBPyConnection) -> dict[Part, dict[str, int]]:
     """How many workloads held GPUs, and in how many clusters and namespaces."""
     counts: dict[Part, dict[str, int]] = defaultdict(lambda: {"workloads": 0, "clusters": 0, "namespaces": 0})
-    counts.update(
-        {
-            part: row
-            for part, (row,) in in_parts(dicts(con.execute(_COUNTS, {"each_team": each_team}))).items()
-        }
-    )
+    counts |= {part: row for part, (row,) in in_parts(dicts(con.execute(_COUNTS))).items()}
     return counts
 
 
@@ -186,10 +191,10 @@ GROUP BY h.price_source
 ORDER BY h.price_source"""
 
 
-def priced_nodes(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> dict[Part, list[PricedNodes]]:
+def priced_nodes(con: DuckDBPyConnection, query: Query) -> dict[Part, list[PricedNodes]]:
     """Capacity and cost of the nodes by price source: of all nodes, or of those that the pods asked for ran on."""
     if query.is_narrowed:
-        run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query) | {"each_team": each_team})
+        run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query))
     else:
         con.execute(_NODES, {"clusters": list(query.clusters)})
     return defaultdict(
@@ -217,7 +222,7 @@ def unpriced_ms(nodes: list[PricedNodes]) -> float:
 
 
 _UNPRICED_GPUS = """
-SELECT DISTINCT CASE WHEN $each_team THEN c.team END AS part, n.gpu_model, n.capacity_type
+SELECT DISTINCT part_of(c.team) AS part, n.gpu_model, n.capacity_type
 FROM report_cost_cells AS c
 JOIN report_node_cells AS h USING (node_id, from_ms)
 JOIN nodes AS n USING (node_id)
@@ -227,11 +232,9 @@ WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
     AND passes_workload($workloads, a.workload) AND passes($users, a."user")"""
 
 
-def unpriced_gpus(
-    con: DuckDBPyConnection, query: Query, *, each_team: bool
-) -> dict[Part, list[tuple[str | None, str]]]:
+def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> dict[Part, list[tuple[str | None, str]]]:
     """The GPU models and capacity types some of whose GPU-hours held have no price."""
-    answer = con.execute(_UNPRICED_GPUS, filters(query) | {"each_team": each_team}).fetchall()
+    answer = con.execute(_UNPRICED_GPUS, filters(query)).fetchall()
     return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
 
 

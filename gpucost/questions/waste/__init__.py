@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, count
-from gpucost.periods import time_buckets
 from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import check_names
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
-from gpucost.questions.waste.anatomy import BUCKETS, Filters, Waste, WorkloadWaste, build
+from gpucost.questions.waste.anatomy import BUCKETS, Waste, WorkloadWaste, build
 from gpucost.render.schema import table, to_dict
 from gpucost.render.view import (
     Document,
@@ -102,15 +101,9 @@ def waste_report(
         view = report_of(con, config, query)
         if wasted.workloads or wasted.users:
             check_names(con, wasted)
-        return view, waste_in(con, config, wasted, wasted.by, top)
+        return view, build(con, config, wasted, wasted.by, top)
 
     return read_attributed(config, store, read, query.period)
-
-
-def waste_in(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...], top: int) -> Waste:
-    """The anatomy of waste in an attributed store that is open."""
-    filters = Filters(query.teams, query.namespaces, query.clusters, query.workloads, query.users)
-    return build(con, config, query.period, time_buckets(query.period, config.tz, by), by, filters, top)
 
 
 _BUCKETS = {bucket.name: bucket for bucket in BUCKETS}

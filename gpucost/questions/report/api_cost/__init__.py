@@ -118,18 +118,18 @@ def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
         )
 
 
-def rows(con: DuckDBPyConnection, by: tuple[str, ...], *, each_team: bool) -> dict[Part, list[Row]]:
+def rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> dict[Part, list[Row]]:
     """The rows of kind 'api' by the dimensions of a report, the dearest first, of each team apart where that is asked for."""
-    found = in_parts(answer_rows(con, __name__, "60_api_sums", {"by": list(by), "each_team": each_team}))
+    found = in_parts(answer_rows(con, __name__, "60_api_sums", {"by": list(by)}))
     return {
         part: [Row("api", {name: row[name] for name in by}, NO_MEASURES, api=_cost(row)) for row in several]
         for part, several in found.items()
     }
 
 
-def models(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, tuple[ApiModel, ...]]:
+def models(con: DuckDBPyConnection) -> dict[Part, tuple[ApiModel, ...]]:
     """What each team bought of each model, from whom and by which source, the most expensive first."""
-    found = in_parts(answer_rows(con, __name__, "70_api_models", {"each_team": each_team}))
+    found = in_parts(answer_rows(con, __name__, "70_api_models"))
     return {part: tuple(_model(row) for row in several) for part, several in found.items()}
 
 
@@ -152,7 +152,7 @@ def bought(con: DuckDBPyConnection, config: Config, ask: UnitQuery) -> tuple[Api
     prepare(con, config, ask.period)
     cut(con, ask.period, time_buckets(ask.period, ask.tz, ()), by_day=False)
     select(con, ask.teams)
-    return models(con, each_team=False).get(None, ())
+    return models(con).get(None, ())
 
 
 def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:

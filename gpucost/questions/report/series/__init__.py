@@ -175,20 +175,15 @@ def read_series(
     by_day = step != "hour" and is_whole_days(query.period, config.tz)
     run_stage(con, __name__, "20_series_rows", filters(query) | {"by_day": by_day})
     count = len(moments)
-    each_team = {"each_team": None not in parts}
     stacks = [
         (
             by,
-            in_parts(
-                answer_rows(
-                    con, __name__, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES} | each_team
-                )
-            ),
+            in_parts(answer_rows(con, __name__, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES})),
         )
         for by, apart in ((_holder(query), True), ("capacity_type", False), ("gpu_model", False))
     ]
-    bands = in_parts(dicts(con.execute(_BANDS_BY_MOMENT, each_team)))
-    heat = in_parts(answer_rows(con, __name__, "50_heat", filters(query) | each_team))
+    bands = in_parts(dicts(con.execute(_BANDS_BY_MOMENT)))
+    heat = in_parts(answer_rows(con, __name__, "50_heat", filters(query)))
     return {
         part: Series(
             step=step,
@@ -248,7 +243,7 @@ def _stack(answer: Iterable[dict[str, Any]], by: str, count: int) -> Stack:
 
 
 _BANDS_BY_MOMENT = """
-SELECT CASE WHEN $each_team THEN team END AS part, moment,
+SELECT part_of(team) AS part, moment,
     sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle,
     sum(unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unmeasured, sum(unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated
 FROM series_rows

@@ -156,8 +156,11 @@ def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
 
 
 _AMOUNTS = """
-SELECT kind, rule, unnest(keys), amount
-FROM (SELECT kind, rule, dimensions($by, f) AS keys, sum(amount) AS amount FROM shared_rows AS f GROUP BY ALL)
+SELECT kind, rule, part, unnest(keys), amount
+FROM (
+    SELECT kind, rule, part_of(f.team) AS part, dimensions($by, f) AS keys, sum(amount) AS amount
+    FROM shared_rows AS f GROUP BY ALL
+)
 ORDER BY ALL"""
 
 
@@ -167,10 +170,8 @@ _Amounts = dict[tuple[Any, ...], dict[int | None, Decimal]]
 
 def _amounts(con: DuckDBPyConnection, by: Sequence[str], parts: Collection[Part]) -> dict[Part, _Amounts]:
     amounts: dict[Part, _Amounts] = {part: defaultdict(dict) for part in parts}
-    each_team = None not in parts
-    for sums in dicts(con.execute(_AMOUNTS, {"by": [*by, *(["team"] if each_team else [])]})):
-        of_part = amounts[sums["team"] if each_team else None]
-        of_part[sums["kind"], *(sums[name] for name in by)][sums["rule"]] = sums["amount"]
+    for sums in dicts(con.execute(_AMOUNTS, {"by": by})):
+        amounts[sums["part"]][sums["kind"], *(sums[name] for name in by)][sums["rule"]] = sums["amount"]
     return amounts
 
 
