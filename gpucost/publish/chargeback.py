@@ -24,6 +24,7 @@ from gpucost.errors import GpucostError, IncompleteError, StoreError
 from gpucost.periods import Period
 from gpucost.pipeline import read_attributed
 from gpucost.publish import focus, seal
+from gpucost.publish.focus import FocusFile
 from gpucost.publish.seal import Seal
 from gpucost.questions.reconcile.statement import (
     CENT,
@@ -146,7 +147,7 @@ class Bundle(NamedTuple):
     waste: Waste
     units: tuple[UnitView, ...]
     account: Reconciliation | None
-    focus: focus.FocusTotals
+    focus: FocusFile
     state: State
     inputs: tuple[seal.SealedInput, ...]
 
@@ -193,7 +194,7 @@ def _build(
     waste = dissect(con, config, query, ("team",), top=0)
     units = known(con, UnitQuery.of(config, ask.period, ask.period_name))
     tell("the FOCUS file")
-    totals = focus.prepare(con, config, ask.month)
+    totals = focus.prepare(con, config, ask.month, ask.focus_version)
     for kind in ("csv", "parquet"):
         focus.save(con, ask.focus_version, kind, folder / f"focus.{kind}")
     account = None
@@ -406,18 +407,6 @@ class InvoiceBridge:
 
 
 @record
-class FocusFile:
-    """What the FOCUS file holds; costs by currency."""
-
-    version: str
-    charges: int
-    rows: int
-    billed_cost: dict[str, Decimal]
-    effective_cost: dict[str, Decimal]
-    estimated_cost: Decimal
-
-
-@record
 class FigureChange:
     """A figure of the bundle before and of this one."""
 
@@ -495,7 +484,7 @@ def manifest_of(
     `replaces` is what the figures differ from: those of the previous manifest of a month that was over, or, where they are the
     same, whatever that one differed from, so that running again changes nothing.
     """
-    view, ask, account, focus_totals = bundle.overview, bundle.ask, bundle.account, bundle.focus
+    view, ask, account = bundle.overview, bundle.ask, bundle.account
     teams = _teams(bundle)
     index = Index(
         month=ask.month,
@@ -514,14 +503,7 @@ def manifest_of(
         reconciliation=Account(**{each.name: getattr(account, each.name) for each in fields(Account)})
         if account
         else None,
-        focus=FocusFile(
-            ask.focus_version,
-            focus_totals.charges,
-            focus_totals.billed_rows + focus_totals.estimated_rows,
-            focus_totals.billed_cost,
-            focus_totals.effective_cost,
-            focus_totals.estimated_cost,
-        ),
+        focus=bundle.focus,
         replaces=None,
         seal=None,
         files=(),

@@ -19,7 +19,7 @@ from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.questions.units.reading import known
 from gpucost.questions.waste.anatomy import BUCKETS, Waste
 from gpucost.questions.waste.anatomy import build as dissect
-from gpucost.render.formatting import figure_text
+from gpucost.render.formatting import figure_text, percent
 from gpucost.render.html import Bar, Block
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ _MOST_WORKLOADS = 5_000
 # Columns that a phone has no room for, and those that leave names no room anywhere.
 _WEIGHTS = {"Cluster": 3, "Team": 2, "GPU": 2}
 _NOT_SEARCHED = ("Share", "Idle h", "Unmeasured", "Efficiency")
-_BUCKETS = {bucket.name: bucket for bucket in BUCKETS}
 _KINDS: Mapping[str, LayerKind] = {
     "active": "active",
     "unmeasured": "unmeasured",
@@ -183,28 +182,26 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
     rows = [row for row in waste.buckets if row.cost or row.gpu_hours]
     if not rows:
         return None
-    is_priced = bool(waste.totals.cost)
+    sums = waste.totals
+    is_priced = bool(sums.cost)
     bars = tuple(
         Bar(
-            _BUCKETS[row.bucket].title,
+            row.kind.title,
             row.cost if is_priced else row.gpu_hours,
             "money" if is_priced else "hours",
-            "; ".join([*([f"{row.gpu_hours:,.1f} h"] if is_priced else []), _BUCKETS[row.bucket].meaning]),
+            f"{row.gpu_hours:,.1f} h; {row.kind.meaning}" if is_priced else row.kind.meaning,
             _KINDS.get(row.bucket, "idle"),
         )
         for row in rows
     )
-    all_of = waste.totals
-    part, whole = (
-        (all_of.wasted_cost, all_of.cost) if is_priced else (all_of.wasted_gpu_hours, all_of.gpu_hours)
-    )
+    part, whole = (sums.wasted_cost, sums.cost) if is_priced else (sums.wasted_gpu_hours, sums.gpu_hours)
     wasted, of = (
         figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours"
         for one in (part, whole)
     )
-    kept = [_BUCKETS[row.bucket].title for row in rows if not _BUCKETS[row.bucket].is_waste]
+    kept = [row.kind.title for row in rows if not row.kind.is_waste]
     but = f": every bar but {' and '.join(kept)}" if kept else ""
-    intro = f"Wasted: {wasted} of {of}, {figure_text(float(part) / float(whole), 'ratio', '', 1)}{but}."
+    intro = f"Wasted: {wasted} of {of}, {percent(float(part) / float(whole))}{but}."
     return Block(
         "Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None
     )

@@ -12,7 +12,7 @@ from gpucost.periods import is_whole_days, time_buckets
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, cut, filters, in_hours
 from gpucost.records import record
-from gpucost.render.view import ratio
+from gpucost.render.view import hours, ratio
 from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices, nothing_used
 
@@ -55,10 +55,23 @@ BUCKETS = (
     Bucket("cpu_memory", "no GPU", "Cores, memory", "charged without a GPU", is_waste=False),
 )
 WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
+BY_NAME = {bucket.name: bucket for bucket in BUCKETS}
+
+
+class _OfBucket:
+    """GPU time of one bucket."""
+
+    __slots__ = ()
+    bucket: str
+
+    @property
+    def kind(self) -> Bucket:
+        """The bucket."""
+        return BY_NAME[self.bucket]
 
 
 @record
-class WasteRow(Shape):
+class WasteRow(_OfBucket, Shape):
     """The part of a bucket for one combination of dimension values; what only pods have is None where nobody held anything."""
 
     bucket: str
@@ -68,7 +81,7 @@ class WasteRow(Shape):
 
 
 @record
-class BucketWaste:
+class BucketWaste(_OfBucket):
     """A bucket: `of` says whose time it is."""
 
     bucket: str
@@ -91,14 +104,10 @@ class WasteTotals:
     @classmethod
     def of(cls, buckets: Sequence[BucketWaste]) -> WasteTotals:
         """The sums of all buckets."""
-        hours, wasted_hours = (
-            round(sum(row.gpu_hours for row in buckets if row.is_waste or every), 9)
-            for every in (True, False)
-        )
-        cost, wasted = (
-            sum((row.cost for row in buckets if row.is_waste or every), ZERO) for every in (True, False)
-        )
-        return cls(hours, cost, wasted_hours, wasted, ratio(wasted, cost))
+        wasted = [row for row in buckets if row.is_waste]
+        all_hours, wasted_hours = (round(sum(row.gpu_hours for row in rows), 9) for rows in (buckets, wasted))
+        cost, wasted_cost = (sum((row.cost for row in rows), ZERO) for rows in (buckets, wasted))
+        return cls(all_hours, cost, wasted_hours, wasted_cost, ratio(wasted_cost, cost))
 
 
 @record
@@ -151,8 +160,8 @@ class Waste:
 
 
 def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
-    hours, cost = (row.gpu_hours, row.cost) if row else (0.0, ZERO)
-    return BucketWaste(bucket.name, bucket.whose, bucket.is_waste, hours, cost)
+    figures = (row.gpu_hours, row.cost) if row else (0.0, ZERO)
+    return BucketWaste(bucket.name, bucket.whose, bucket.is_waste, *figures)
 
 
 def build(
@@ -250,10 +259,9 @@ FROM (
 
 
 def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
-    sums = map(in_hours, dicts(con.execute(_BUCKETS, {"by": list(by)})))
     rows = [
-        WasteRow(row["bucket"], {name: row[name] for name in by}, row["gpu_hours"], row["cost"])
-        for row in sums
+        WasteRow(row["bucket"], {name: row[name] for name in by}, hours(row["gpu_ms"]), row["cost"])
+        for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))
     ]
     return sorted(rows, key=_dearest_first)
 

@@ -7,13 +7,13 @@ owner. The numbered .sql files compute whole months (UTC) and cut them to the pe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from gpucost.engine import answer_rows, parsed, run_stage
+from gpucost.engine import answer_rows, run_stage
 from gpucost.periods import Period, from_ms, month_period, time_buckets
 from gpucost.price import load_fx_rates
 from gpucost.price.fx import no_rate
@@ -70,9 +70,10 @@ def select(con: DuckDBPyConnection, teams: Iterable[str]) -> None:
 
 
 # What the configuration says of teams, as charges may spell it.
-_TEAMS = """
+_TEAM_LABELS = """
 CREATE OR REPLACE TEMP TABLE api_team_labels AS
-SELECT unnest($labels::VARCHAR[]) AS label, unnest(range(len($labels::VARCHAR[]))) AS ordinal;
+SELECT unnest($labels::VARCHAR[]) AS label, unnest(range(len($labels::VARCHAR[]))) AS ordinal"""
+_TEAMS = """
 CREATE OR REPLACE TEMP TABLE api_team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR);
 CREATE OR REPLACE TEMP TABLE api_team_categories (ordinal INTEGER, team VARCHAR, category VARCHAR, value VARCHAR);
 CREATE OR REPLACE TEMP TABLE api_team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR)"""
@@ -80,25 +81,23 @@ CREATE OR REPLACE TEMP TABLE api_team_globs (ordinal INTEGER, team VARCHAR, patt
 
 def _load_teams(con: DuckDBPyConnection, config: Config) -> None:
     labels = [label for label in (config.team_labels.pod, config.team_labels.namespace) if label] or ["team"]
-    for statement in parsed(con, _TEAMS):
-        con.execute(
-            statement, {"labels": [_plain(label) for label in labels]} if "$labels" in statement.query else {}
-        )
+    con.execute(_TEAM_LABELS, {"labels": [_plain(label) for label in labels]})
+    con.execute(_TEAMS)
     for ordinal, team in enumerate(config.teams):
-        for key, values in team.labels.items():
-            for value in values:
-                con.execute(
-                    "INSERT INTO api_team_values VALUES ($1, $2, $3, $4)",
-                    [ordinal, team.name, _plain(key), value],
-                )
-        for key, values in team.cost_categories.items():
-            for value in values:
-                con.execute(
-                    "INSERT INTO api_team_categories VALUES ($1, $2, $3, $4)",
-                    [ordinal, team.name, _plain(key), value],
-                )
+        for pair in _pairs(team.labels):
+            con.execute("INSERT INTO api_team_values VALUES ($1, $2, $3, $4)", [ordinal, team.name, *pair])
+        for pair in _pairs(team.cost_categories):
+            con.execute(
+                "INSERT INTO api_team_categories VALUES ($1, $2, $3, $4)", [ordinal, team.name, *pair]
+            )
         for pattern in team.api:
             con.execute("INSERT INTO api_team_globs VALUES ($1, $2, $3)", [ordinal, team.name, pattern])
+
+
+def _pairs(named: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
+    for key, values in named.items():
+        for value in values:
+            yield _plain(key), value
 
 
 def _plain(key: str) -> str:
