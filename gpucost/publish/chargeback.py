@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import re
@@ -73,18 +74,17 @@ def state_of(
     is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str]
 ) -> State:
     """The state of a month; `expected` are the bills that should be there and are not."""
-    gaps = missing_text(coverage.gaps)
-    lacking = [
-        *([gaps] if gaps else []),
-        *(f"the bill of {_NAMES.get(name, name)} is missing" for name in expected),
-    ]
-    reasons = [] if is_over else ["the month is not over"]
-    reasons += lacking
+    lacking = [f"the bill of {_NAMES.get(name, name)} is missing" for name in expected]
+    if gaps := missing_text(coverage.gaps):
+        lacking.insert(0, gaps)
+    reasons = [*lacking] if is_over else ["the month is not over", *lacking]
     if account is None:
         reasons.append("no bill was collected: prices are those of the price book, spot history and list")
     else:
-        reasons += [] if account.is_final else ["the bill is not final yet"]
-        reasons += ["a part of the cost is on no bill"] if coverage.estimated_cost else []
+        if not account.is_final:
+            reasons.append("the bill is not final yet")
+        if coverage.estimated_cost:
+            reasons.append("a part of the cost is on no bill")
         reasons += account.problems
     reasons += [notice.message for notice in coverage.warnings if notice.code == "api_not_known"]
     return State("estimate" if reasons else "final", tuple(reasons), tuple(lacking if is_over else ()))
@@ -253,7 +253,9 @@ def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block
 
 def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
     """What the templates have besides the manifest: how money is written, and tables by column."""
-    currency, totals, replaces = manifest["currency"], manifest["totals"], manifest["replaces"]
+    currency = manifest["currency"]
+    totals = manifest["totals"]
+    replaces = manifest["replaces"]
     adjusted = {change["team"]: change["adjustment"] for change in replaces["teams"]} if replaces else {}
 
     def money(value: float | None, *, signed: bool = False) -> str:
@@ -268,7 +270,7 @@ def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
             **({"Cost": money(row["cost"])} if totals["shared_cost"] or totals.get("api_cost") else {}),
             **({"Shared": money(row["shared_cost"])} if totals["shared_cost"] else {}),
             **({"Bought tokens": money(row.get("api_cost", 0.0))} if totals.get("api_cost") else {}),
-            "Share": percent(float(Decimal(str(row["charge"])) / Decimal(str(whole))) if whole else None),
+            "Share": percent(float(_exact(row["charge"]) / _exact(whole)) if whole else None),
             "Estimate": money(row["estimated_cost"]),
             "Idle cost": money(row["idle_cost"]),
             "Efficiency": percent(row["efficiency"]),
@@ -277,7 +279,7 @@ def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
         }
 
     # of what teams are charged; the total beside it is of all nodes
-    estimated = float(sum((Decimal(str(team["estimated_cost"])) for team in manifest["teams"]), ZERO))
+    estimated = float(sum((_exact(team["estimated_cost"]) for team in manifest["teams"]), ZERO))
     total = cells(
         totals | {"estimated_cost": estimated},
         replaces["totals"]["charge"]["adjustment"] if replaces else 0.0,
@@ -300,12 +302,14 @@ def _invoice_lines(invoice: dict[str, Any] | None) -> list[tuple[str, int | None
         return []
     shown = []
     for line in invoice["lines"]:
-        name, rows, cost = line["line"], line["rows"], Decimal(str(line["cost"]))
+        name = line["line"]
+        rows = line["rows"]
+        cost = _exact(line["cost"])
         if name != "rounding" and (rows or abs(cost) >= CENT):
             shown.append((_LINES.get(name) or class_words(name, "effective"), rows, cost))
-    difference = Decimal(str(invoice["difference"]))
-    shown += [("not explained", None, difference)] if difference else []
-    return in_cents(shown, Decimal(str(invoice["billed_cost"])))
+    if difference := _exact(invoice["difference"]):
+        shown.append(("not explained", None, difference))
+    return in_cents(shown, _exact(invoice["billed_cost"]))
 
 
 _LONGEST = 60
@@ -484,7 +488,9 @@ def manifest_of(
     `replaces` is what the figures differ from: those of the previous manifest of a month that was over, or, where they are the
     same, whatever that one differed from, so that running again changes nothing.
     """
-    view, ask, account = bundle.overview, bundle.ask, bundle.account
+    view = bundle.overview
+    ask = bundle.ask
+    account = bundle.account
     teams = _teams(bundle)
     index = Index(
         month=ask.month,
@@ -529,16 +535,12 @@ def read(folder: Path) -> dict[str, Any] | None:
     """
     if not folder.exists():
         return None
-    try:
+    with suppress(OSError, ValueError):
         manifest = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        manifest = None
-    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
-        raise GpucostError(
-            f"{folder} is there and was not written by gpucost chargeback",
-            "move it away, or name another --out",
-        )
-    return manifest
+        if isinstance(manifest, dict) and manifest.get("schema") == SCHEMA:
+            return manifest
+    message = f"{folder} is there and was not written by gpucost chargeback"
+    raise GpucostError(message, "move it away, or name another --out")
 
 
 def _teams(bundle: Bundle) -> list[TeamCharge]:
@@ -567,15 +569,16 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
 
 
 def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
-    totals, nodes, api = view.totals, view.node_totals, view.totals_api
+    totals = view.totals
+    api_cost = view.totals_api.api_cost if view.totals_api else None
     charged = sum((team.charge for team in teams), ZERO)
     names = ("unallocated_cost", "not_collected_cost", "node_cost", "capacity_gpu_hours")
-    of_nodes: dict[str, Any] = {name: getattr(nodes, name, None) for name in names}
+    of_nodes: dict[str, Any] = {name: getattr(view.node_totals, name, None) for name in names}
     same = ("cost", "idle_cost", "estimated_cost", "allocated_gpu_hours", "efficiency", "spot_ratio")
     return ChargeTotals(
         charge=charged,
-        shared_cost=charged - totals.cost - (api.api_cost if api else ZERO),
-        api_cost=api.api_cost if api else None,
+        shared_cost=charged - totals.cost - (api_cost or ZERO),
+        api_cost=api_cost,
         **of_nodes,
         **{name: getattr(totals, name) for name in same},
     )
@@ -586,7 +589,8 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
     whole = {one.basis: one for one in account.statements if one.currency == account.currency}
     if not whole:
         return None
-    billed, effective = whole["billed"], whole["effective"]
+    billed = whole["billed"]
+    effective = whole["effective"]
     charged = sum((team.charge for team in teams), ZERO)
     estimated = sum((team.estimated_cost for team in teams), ZERO)
     shared = sum((team.shared_cost for team in teams), ZERO)
@@ -621,16 +625,22 @@ def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict
         teams.append(TeamChange(team, before, after, _minus(after, before)))
     totals = {}
     for name in _ADJUSTED:
-        old, new = previous["totals"].get(name), manifest["totals"][name]
+        old = previous["totals"].get(name)
+        new = manifest["totals"][name]
         totals[name] = FigureChange(old, new, _minus(new, old))
-    old_seal, new_seal = previous.get("seal"), manifest["seal"]
+    old_seal = previous.get("seal")
+    new_seal = manifest["seal"]
     reasons = seal.changes(old_seal, new_seal) if old_seal and new_seal else []
     return to_dict(Replaced(previous["state"], reasons, teams, totals))
 
 
+def _exact(amount: float) -> Decimal:
+    return Decimal(str(amount))
+
+
 def _minus(after: float | None, before: float | None) -> float:
     """Exact to the ninth decimal, which money has."""
-    return float(round(Decimal(str(after or 0)) - Decimal(str(before or 0)), 9))
+    return float(round(_exact(after or 0) - _exact(before or 0), 9))
 
 
 def write(
@@ -642,10 +652,13 @@ def write(
     """
     (folder / "teams").mkdir()
     lines = grouped((row.keys["team"], row) for row in bundle.ledger.rows)
-    for team in manifest["teams"]:
-        own = replace(bundle.ledger, rows=tuple(lines[team["team"]]))
-        _report(folder / team["file"], _stated(bundle.teams[team["team"]], bundle), own, blocks[team["team"]])
-    pages = {team["team"]: f"{team['file']}.html" for team in manifest["teams"]}
+    pages = {}
+    for paid in manifest["teams"]:
+        team = paid["team"]
+        file = paid["file"]
+        ledger = replace(bundle.ledger, rows=tuple(lines[team]))
+        _report(folder / file, _stated(bundle.teams[team], bundle), ledger, blocks[team])
+        pages[team] = f"{file}.html"
     _report(folder / "all-teams", _stated(bundle.overview, bundle), bundle.overview, blocks[None], pages)
     _put(folder / "ledger.csv", bundle.ledger.csv())
     bundle.ledger.save_parquet(folder / "ledger.parquet")
@@ -660,7 +673,8 @@ def write(
 
 
 def _stated(view: ReportView, bundle: Bundle) -> ReportView:
-    state, account = bundle.state, bundle.account
+    state = bundle.state
+    account = bundle.account
     sentence = f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
     if account:
         sentence = account.sentence
@@ -743,8 +757,6 @@ def _made(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _alone(above: Path) -> Iterator[None]:
-    import fcntl
-
     descriptor = os.open(above, os.O_RDONLY)
     try:
         try:

@@ -57,7 +57,8 @@ def alerting_rules(config: Config, today: date) -> str:
 
 def dashboard(config: Config) -> str:
     """The Grafana dashboard as JSON, for import or provisioning: one per configuration, with its currency and targets."""
-    memory, power = _measured(config, "memory"), _measured(config, "power")
+    memory = _measured(config, "memory")
+    power = _measured(config, "power")
     return (
         readable_json(json.loads(_filled("dashboard.json.j2", config, memory=memory, power=power)), indent=2)
         + "\n"

@@ -48,7 +48,8 @@ _LONGEST_IN_CHARTS = 40
 #: Height of a chart's shapes, whatever they are stretched to.
 HEIGHT = 1000
 #: Width of a moment, and of the column in it.
-BAND, COLUMN = 10, 8
+BAND = 10
+COLUMN = 8
 _SPARK_HEIGHT = 20
 _MOST_LABELS: dict[Step, int] = {"hour": 4, "day": 6, "week": 6, "month": 5}
 _LAST_LABEL = 0.96
@@ -168,12 +169,16 @@ def _text(value: Decimal, stack: Stack, currency: str) -> str:
 
 
 def _heat_cell(heat: Heat, weekday: int, hour: int) -> dict[str, Any]:
-    part, whole = heat.part_gpu_hours[weekday][hour], heat.gpu_hours[weekday][hour]
+    part = heat.part_gpu_hours[weekday][hour]
+    whole = heat.gpu_hours[weekday][hour]
     share = ratio(part, whole)
     when = f"{_WEEKDAYS[weekday]} {hour:02}:00"
     text = figure_text(share, "ratio", "", 0)
-    if share is None:
-        return {"level": None, "text": text, "value": "", "hint": f"{when}: no {heat.whole}"}
-    level = sum(share * 100 > least for least in HEAT_LEVELS)
-    hint = f"{when}: {text} {heat.part}, {part:,.1f} of {whole:,.1f} {heat.whole}"
-    return {"level": level, "text": text, "value": f"{share:.6f}", "hint": hint}
+    level = None
+    value = ""
+    hint = f"{when}: no {heat.whole}"
+    if share is not None:
+        level = sum(share * 100 > least for least in HEAT_LEVELS)
+        value = f"{share:.6f}"
+        hint = f"{when}: {text} {heat.part}, {part:,.1f} of {whole:,.1f} {heat.whole}"
+    return {"level": level, "text": text, "value": value, "hint": hint}

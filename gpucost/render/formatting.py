@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from operator import attrgetter
 
 from gpucost.records import grouped
 from gpucost.render.view import Column, Coverage, Figure, Gap, Item, Unit, Value
@@ -49,8 +50,8 @@ def figure_text(value: Value, unit: Unit, currency: str, decimals: int) -> str:
     text = _plain(value, decimals)
     if unit not in ("money", "price"):
         return text
-    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
-    return f"{sign}{_SYMBOLS.get(currency, currency + ' ')}{digits}"
+    symbol = _SYMBOLS.get(currency, f"{currency} ")
+    return f"-{symbol}{text[1:]}" if text.startswith("-") else symbol + text
 
 
 def sum_text(value: float, unit: Unit, currency: str) -> str:
@@ -90,7 +91,8 @@ def item_value(item: Item, currency: str) -> str:
 
 def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
     """What a reader must know of the figures, as (label, sentences)."""
-    off, unknown = coverage.off, coverage.unknown_capacity_gpu_hours
+    off = coverage.off
+    unknown = coverage.unknown_capacity_gpu_hours
     lines = {
         "State": [coverage.state, *(coverage.reasons or ())] if coverage.state else [],
         "Measured": [
@@ -134,9 +136,9 @@ def percent(value: float | None) -> str:
 def _prices(coverage: Coverage) -> list[str]:
     parts: list[str] = []
     for source in coverage.sources:
-        age = ""
-        if source.as_of is not None and source.age_days is not None and source.name != "bill":
-            age = f" of {source.as_of}" + (f", {source.age_days:,} days old" if source.age_days > 1 else "")
+        age = f" of {source.as_of}" if source.as_of and source.name != "bill" else ""
+        if age and source.age_days and source.age_days > 1:
+            age += f", {source.age_days:,} days old"
         parts.append(f"{percent(source.share)} of cost from {_SOURCES.get(source.name, source.name)}{age}")
     if coverage.unpriced_gpu_hours:
         part = f"{coverage.unpriced_gpu_hours:,.1f} GPU-hours ({percent(coverage.unpriced_ratio)})"
@@ -178,11 +180,8 @@ def _collected(coverage: Coverage) -> str:
 
 def alike_gaps(gaps: Iterable[Gap]) -> list[list[Gap]]:
     """Gaps of several clusters that are one: of the same time, families and reason."""
-    found = grouped(
-        ((gap.start, gap.end, gap.families, gap.reason, gap.accepted_by, gap.accepted_why), gap)
-        for gap in gaps
-    )
-    return list(found.values())
+    same = attrgetter("start", "end", "families", "reason", "accepted_by", "accepted_why")
+    return list(grouped((same(gap), gap) for gap in gaps).values())
 
 
 def gap_text(alike: Sequence[Gap]) -> str:
@@ -203,9 +202,10 @@ def signed_text(alike: Sequence[Gap]) -> str:
 
 def missing_text(gaps: Iterable[Gap]) -> str | None:
     """What was not collected of a period that is over, and nobody signed; None where nothing."""
-    texts = [gap_text(alike) for alike in alike_gaps(gap for gap in gaps if gap.is_missing)]
-    more = [f"and {len(texts) - _GAPS_SHOWN:,} more such times"] if len(texts) > _GAPS_SHOWN else []
-    return "; ".join([*texts[:_GAPS_SHOWN], *more]) or None
+    texts = list(map(gap_text, alike_gaps(gap for gap in gaps if gap.is_missing)))
+    if len(texts) > _GAPS_SHOWN:
+        texts[_GAPS_SHOWN:] = [f"and {len(texts) - _GAPS_SHOWN:,} more such times"]
+    return "; ".join(texts) or None
 
 
 def clusters_text(gaps: Iterable[Gap]) -> str:

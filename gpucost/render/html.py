@@ -91,19 +91,20 @@ def environment() -> Environment:
     templates.globals |= {
         function.__name__: function
         for function in (
-            *(
-                bodies,
-                columns,
-                dimension_of,
-                direction,
-                figure_text,
-                heat_map,
-                item_value,
-                remark,
-                sort_value,
-                spark,
-            ),
-            *(spark_words, sum_text, value_of, with_arrow),
+            bodies,
+            columns,
+            dimension_of,
+            direction,
+            figure_text,
+            heat_map,
+            item_value,
+            remark,
+            sort_value,
+            spark,
+            spark_words,
+            sum_text,
+            value_of,
+            with_arrow,
         )
     }
     # pages of teams, which a caller may name
@@ -114,14 +115,11 @@ def environment() -> Environment:
 @cache
 def frame() -> dict[str, str]:
     """`style` and `script`, to be put into a page as they are, and their digests for its Content-Security-Policy."""
-    files = {
-        name: (reports_dir() / "html" / file).read_text(encoding="utf-8").strip()
-        for name, file in (("style", "report.css"), ("script", "report.js"))
-    }
-    digests = {
-        f"{name}_digest": b64encode(sha256(text.encode()).digest()).decode() for name, text in files.items()
-    }
-    return digests | files
+    found = {}
+    for name, file in (("style", "report.css"), ("script", "report.js")):
+        text = (reports_dir() / "html" / file).read_text(encoding="utf-8").strip()
+        found[name], found[f"{name}_digest"] = text, b64encode(sha256(text.encode()).digest()).decode()
+    return found
 
 
 def bodies(table: Table) -> list[tuple[bool, list[Line]]]:
@@ -163,7 +161,10 @@ _CHANGE = Column("Change", "change", 1)
 
 def cards(view: ReportView) -> list[dict[str, Any]]:
     """What it cost, what of that was no use, and the ratios that have a target, in words; and how costs changed."""
-    totals, nodes, api, shared = view.totals, view.node_totals, view.totals_api, view.totals_shared
+    totals = view.totals
+    nodes = view.node_totals
+    api = view.totals_api
+    shared = view.totals_shared
     whole = nodes.node_cost if nodes else totals.cost
     found = {
         "node_cost" if nodes else "cost": Figure(
@@ -242,16 +243,17 @@ def _block(section: Section) -> Block:
 
 def _status(view: ReportView) -> str:
     """What of the figures is still to come."""
-    is_whole = view.coverage.is_complete and not view.coverage.not_collected_hours
+    coverage = view.coverage
+    is_whole = coverage.is_complete and not coverage.not_collected_hours
     parts = [] if is_whole else ["not collected in full"]
-    if view.coverage.estimated_cost:
-        parts.append("estimated in part" if view.coverage.billed_cost else "estimated: no bill covers it yet")
+    if coverage.estimated_cost:
+        parts.append("estimated in part" if coverage.billed_cost else "estimated: no bill covers it yet")
     return "; ".join(parts) or "billed in full"
 
 
 def _charged(view: ReportView) -> dict[str, str] | None:
     """Where the page says what each was charged, which its charts do not: None where nothing is shared."""
     for place, section in enumerate(view.sections, 1):
-        if isinstance(section, Table) and any(column.title == CHARGED for column in section.columns):
+        if isinstance(section, Table) and CHARGED in (column.title for column in section.columns):
             return {"id": f"part-{place}", "title": section.title, "column": CHARGED}
     return None

@@ -116,7 +116,8 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
     if not isinstance(whole, dict) or PENDING not in whole:
         return
     cls = whole.pop(PENDING)
-    required, properties = set(whole.get("required", ())), {}
+    required = set(whole.get("required", ()))
+    properties = {}
     for name, shape in whole["properties"].items():
         if name not in cls.FLAT:
             properties[KEYS.get(name, name)] = shape

@@ -85,8 +85,10 @@ class Series:
 
 
 #: What a share is of: one denominator for a word, wherever it stands (docs/glossary.md).
-OF_HELD, OF_CAPACITY = "of allocated GPU-hours", "of capacity"
-OF_ALLOCATED, OF_NODES = "of allocated cost", "of node cost"
+OF_HELD = "of allocated GPU-hours"
+OF_CAPACITY = "of capacity"
+OF_ALLOCATED = "of allocated cost"
+OF_NODES = "of node cost"
 
 Standing = Literal["final", "estimate"]
 Unit = Literal["text", "hours", "money", "price", "ratio", "change"]

@@ -82,7 +82,8 @@ def compare(
     if not first.rows and not second.rows:
         report(config, store, after)  # says what there is of that name
     warnings = (*second.coverage.warnings, *missed_before(first, before.period_name))
-    names, now = (before.period_name, after.period_name), after.now or datetime.now(UTC)
+    names = (before.period_name, after.period_name)
+    now = after.now or datetime.now(UTC)
     shown = replace(second, coverage=replace(second.coverage, warnings=warnings))
     return shown, between(first, second, by, names, now)
 
@@ -114,7 +115,8 @@ def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
 
     `view` is the later period's report, for its coverage.
     """
-    before, after = diff.before, diff.after
+    before = diff.before
+    after = diff.after
     # a span has a "to" of its own
     between = "against" if " to " in before.name + after.name else "to"
     figures = ("gpu_hours_before", "gpu_hours_after", "cost_before", "cost_after", "cost_change")
@@ -178,7 +180,8 @@ def _workloads(diff: Diff, top: int) -> Table:
     keys = ["workload", "namespace", "team"]
     if len({row.keys["cluster"] for row in diff.workloads}) > 1:
         keys.append("cluster")
-    left, note = diff.workloads[top:], None
+    left = diff.workloads[top:]
+    note = None
     if left:
         rest = sum(row.cost_change for row in left)
         note = f"{len(left):,} more workloads changed by {rest:,.2f} in all: --top {len(diff.workloads)}"

@@ -105,7 +105,8 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
         parts: dict[Cell, Parts] = {}
         for cell in dict.fromkeys((*before, *after)):
             whole0, whole1 = (items.get((cell.of, cell.item), Use()) for items in (items0, items1))
-            use0, use1 = before.get(cell, Use()), after.get(cell, Use())
+            use0 = before.get(cell, Use())
+            use1 = after.get(cell, Use())
             if cell.of == "not_collected":
                 parts[cell] = Parts(not_collected=use1.cost - use0.cost)
             elif cell.of == "unallocated":
@@ -128,7 +129,8 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
 
 def _held(use0: Use, use1: Use, whole0: Use, whole1: Use, fleet_price: Decimal | None) -> Parts:
     host0, host1 = (ZERO if use.hours else use.cost for use in (use0, use1))
-    cost0, cost1 = use0.cost - host0, use1.cost - host1
+    cost0 = use0.cost - host0
+    cost1 = use1.cost - host1
     # each step is rounded once and the next begins where it ended: so the parts add up to the last digit
     at_volume = _money(cost0 * whole1.hours / whole0.hours)
     idle = _money(cost0 * (whole1.idle_hours - whole0.idle_hours) / whole0.hours)
@@ -267,13 +269,15 @@ def _uses(view: ReportView, days: Mapping[str | None, float]) -> dict[Cell, Use]
         item = tuple(row.keys[name] for name in _WORKLOAD) if row.kind == "allocated" else kind
         collected = 0.0 if row.not_collected else days[row.keys["cluster"]]
         daily = row.own_cost / Decimal(repr(collected)) if collected else ZERO
-        hours, idle = Decimal(repr(row.own_gpu_hours)), Decimal(repr(row.measures.idle_gpu_hours))
+        hours = Decimal(repr(row.own_gpu_hours))
+        idle = Decimal(repr(row.measures.idle_gpu_hours))
         uses[Cell(item, kind, row.kind)] = Use(hours, idle, row.own_cost, daily)
     return uses
 
 
 def _side(name: str, view: ReportView, uses: Mapping[Cell, Use], days: Mapping[str | None, float]) -> Side:
-    used, fewest = sum(uses.values(), Use()), min(filter(None, days.values()), default=0.0)
+    used = sum(uses.values(), Use())
+    fewest = min(filter(None, days.values()), default=0.0)
     daily = _money(used.daily) if fewest else None
     return Side(name, view.period, fewest, float(used.hours), used.cost, daily, view.coverage)
 
@@ -294,8 +298,10 @@ def _rows(
     before, after = (_summed(of_side, key, Use()) for of_side in uses)
     rows = []
     for (kind, item), part in _summed(parts, key, Parts()).items():
-        use0, use1 = before.get((kind, item), Use()), after.get((kind, item), Use())
-        daily0, daily1 = _money(use0.daily) if days[0] else None, _money(use1.daily) if days[1] else None
+        use0 = before.get((kind, item), Use())
+        use1 = after.get((kind, item), Use())
+        daily0 = _money(use0.daily) if days[0] else None
+        daily1 = _money(use1.daily) if days[1] else None
         hours = float(use0.hours), float(use1.hours)
         costs = use0.cost, use1.cost, use1.cost - use0.cost
         per_day = daily0, daily1, _less(daily1, daily0)

@@ -259,7 +259,8 @@ def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> d
     for row in answer_rows(
         con, "gpucost.questions.explain", "50_billed_machines", bounds | {"most": most_rows}
     ):
-        node_id, key = row.pop("node_id"), row.pop("instance_key")
+        node_id = row.pop("node_id")
+        key = row.pop("instance_key")
         bills[node_id].append(
             BilledMachine(instance_key=row.pop("machine") or key, first_rows=first[key], **row)
         )
@@ -267,5 +268,6 @@ def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> d
 
 
 def _with_instants(row: dict[str, Any]) -> dict[str, Any]:
-    start, end = from_ms(row.pop("from_ms")), from_ms(row.pop("to_ms"))
+    start = from_ms(row.pop("from_ms"))
+    end = from_ms(row.pop("to_ms"))
     return row | {"start": start, "end": end}

@@ -44,7 +44,7 @@ def explain_node(
     moment = parse_instant("--at", at, request.tz) if at is not None else None
     answer = _why(request, name, moment, cluster)
     node = answer.node
-    place = ", ".join(part for part in (node.provider, node.region, node.zone) if part)
+    place = ", ".join(filter(None, (node.provider, node.region, node.zone)))
     facts = (
         f"up {iso(node.up_from)} .. {iso(node.up_to)}",
         f"at {iso(answer.at)}",

@@ -65,8 +65,8 @@ def queue(
             "have Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md "
             "says which metrics",
         )
-    several = len({*(one.cluster for one in found), *(one.cluster for one in waits)}) > 1
-    cluster = (text("cluster"),) if several else ()
+    clusters = {row.cluster for row in found} | {row.cluster for row in waits}
+    cluster = (text("cluster"),) if len(clusters) > 1 else ()
     sections = [
         *_of_kueue(found, cluster),
         *_of_jobs(waits, cluster),
@@ -125,11 +125,13 @@ def _of_jobs(waits: list[SlurmWait], cluster: tuple[Shown, ...]) -> list[Table]:
         money("preempted_cost", "Lost to preemption", weight=1),
     )
     titles = {"partition": "Jobs by partition", "qos": "Jobs by QOS", "account": "Jobs by account"}
-    tables = []
-    for by, title in titles.items() if waits else ():
-        note = _OF_JOBS if by == "account" else None
-        tables.append(Table.of(title, [row for row in waits if row.by == by], columns, note=note))
-    return tables
+    tables = [
+        Table.of(
+            title, [row for row in waits if row.by == by], columns, note=_OF_JOBS if by == "account" else None
+        )
+        for by, title in titles.items()
+    ]
+    return tables if waits else []
 
 
 def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...], half_life: str) -> list[Table]:

@@ -106,8 +106,7 @@ def _errors(account: Reconciliation, month: str, now: datetime) -> Iterator[Inco
             f"{month} is not reconciled: {'; '.join(account.problems)}",
             "gpucost reconcile --format json has every line and cause",
         )
-    missing = missing_text(account.not_collected) if month < f"{now:%Y-%m}" else None
-    if missing:
+    if month < f"{now:%Y-%m}" and (missing := missing_text(account.not_collected)):
         yield IncompleteError(f"{month} is incomplete: {missing}", "gpucost report says what mends it")
 
 
@@ -183,17 +182,12 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
     if account.not_collected:
         texts = [signed_text(alike) for alike in alike_gaps(account.not_collected)]
         yield Texts("Not collected", tuple(texts[:_SHOWN]), _more(texts))
+    columns = (text("name"), text("instance_type", "Type"), number("hours"), amount("cost", account.currency))
     for title, machines in (
         ("Billed instances that no metrics saw", account.unseen),
         ("Nodes that no bill covers, estimated", account.unbilled),
     ):
         if machines:
-            columns = (
-                text("name"),
-                text("instance_type", "Type"),
-                number("hours"),
-                amount("cost", account.currency),
-            )
             yield Table.of(title, machines[:_SHOWN], columns, note=_more(machines))
 
 

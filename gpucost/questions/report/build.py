@@ -33,6 +33,7 @@ from gpucost.questions.report.sections import bought, consumers, cost_by, gpu_ho
 from gpucost.questions.report.series import read_series, trends
 from gpucost.render.view import Figures, ReportView, Shared, Table
 from gpucost.store.charges import find_tokens
+from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,7 @@ def _build(
     if is_shared:
         sharing.share(con, config, query)
     # bought tokens have a team and nothing else
-    of_teams = not any(names for dimension, names in query.filters.items() if dimension != "team")
+    of_teams = not any(names for name, names in query.filters.items() if name != "teams")
     has_api = of_teams and find_tokens(con)
     if has_api:
         from gpucost.questions.report import api_cost  # most stores know of no tokens
@@ -143,11 +144,9 @@ def _build(
     unpriced: dict[Part, list[tuple[str | None, str]]] = {}
     if query.with_sections:
         by_workload = detailed[1]
-        dearest = {
-            part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload.items()
-        }
+        dearest = {part: [row for row in by_workload[part] if row.kind == "allocated"] for part in parts}
         counts = workload_counts(con)
-        top = {part: consumers(dearest.get(part, []), counts[part], sums[part][0]) for part in parts}
+        top = {part: consumers(rows, counts[part], sums[part][0]) for part, rows in dearest.items()}
         for part, lines in (trends(con, dearest, series) if series else {}).items():
             drawn = zip(top[part].lines, lines, strict=True)
             top[part] = replace(top[part], lines=tuple(replace(line, trend=trend) for line, trend in drawn))
@@ -169,9 +168,7 @@ def _build(
             rows = with_changes(rows, earlier.rows)
         sections: list[Table | Figures] = []
         if query.with_sections:
-            sections = [
-                gpu_hours(by_gpu[part], totals, unpriced.get(part, []) if unpriced_ms(nodes[part]) else [])
-            ]
+            sections = [gpu_hours(by_gpu[part], totals, unpriced.get(part, []))]
             if whole and whole.unallocated_gpu_hours:
                 sections.append(unallocated_gpus(detailed[0][part], whole))
             sections += [waste(totals, whole, config), top[part]]
@@ -202,13 +199,12 @@ def _build(
 
 
 def _title(query: Query, tz: ZoneInfo) -> str:
-    whose = ", ".join(query.teams) or (
-        "namespaces " if len(query.namespaces) > 1 else "namespace "
-    ) + ", ".join(query.namespaces)
-    if not (query.teams or query.namespaces):
-        whose = "all teams"
-    elif query.teams and query.namespaces:
-        whose += f" in {', '.join(query.namespaces)}"
+    namespaces = ", ".join(query.namespaces)
+    whose = ", ".join(query.teams) or "all teams"
+    if namespaces and query.teams:
+        whose += f" in {namespaces}"
+    elif namespaces:
+        whose = f"namespace{'s' if len(query.namespaces) > 1 else ''} {namespaces}"
     pods = (*query.workloads, *(f"user {name}" for name in query.users))
     if pods:
         whose = ", ".join(pods) + (f" of {whose}" if query.teams or query.namespaces else "")
@@ -219,7 +215,8 @@ def _title(query: Query, tz: ZoneInfo) -> str:
 
 
 def _subtitle(query: Query, tz: ZoneInfo) -> str:
-    start, end = query.period.start.astimezone(tz), query.period.end.astimezone(tz)
+    start = query.period.start.astimezone(tz)
+    end = query.period.end.astimezone(tz)
     note = f"; {query.period_note}" if query.period_note else ""
     return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, {tz.key}{note}"
 
@@ -227,13 +224,13 @@ def _subtitle(query: Query, tz: ZoneInfo) -> str:
 def _no_data(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> GpucostError:
     # A node is up, and seen, for one scrape interval after its last sample; that alone is no data of the next month.
     seen = "SELECT least(max(up_to_ms), (SELECT max(to_ms) FROM collected), $1) FROM nodes"
-    newest = con.execute(seen, [newest_data(con)]).fetchone()
-    if newest is None or newest[0] is None:
+    newest = value(con, seen, [newest_data(con)])
+    if newest is None:
         return StoreError(
             "the store holds no GPU nodes",
             "gpucost doctor says which metrics are missing; gpucost collect prometheus loads them",
         )
-    day = from_ms(int(newest[0]) - 1).astimezone(tz).date()
+    day = from_ms(newest - 1).astimezone(tz).date()
     return NoDataError(
         f"there is no data for {query.period_name}",
         f"the newest month with data is {month_name(day)}: gpucost report --month {day:%Y-%m}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,19 +11,11 @@ from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.questions.report.query import Query
-from gpucost.questions.report.rows import (
-    BILL,
-    NO_PRICE,
-    PACKAGE,
-    ZERO,
-    Part,
-    PricedNodes,
-    in_parts,
-    unpriced_ms,
-)
+from gpucost.questions.report.rows import BILL, NO_PRICE, PACKAGE, ZERO, Part, PricedNodes, unpriced_ms
 from gpucost.records import grouped, record
 from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
+from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,7 +28,8 @@ _EDGE_MS = 10 * 60_000
 _LATE_SCRAPE_MS = 60_000
 
 # What Slurm reports of no job while AccountingStorageTRES lacks it: to collect that time again is of no use.
-UNTRACKED, TRACK_GPUS = "gres/gpu", "add gres/gpu to AccountingStorageTRES in slurm.conf"
+UNTRACKED = "gres/gpu"
+TRACK_GPUS = "add gres/gpu to AccountingStorageTRES in slurm.conf"
 
 # Collected and other time of the clusters asked for (none: all).
 _SPANS = """
@@ -62,7 +54,8 @@ def coverage(
 ) -> dict[Part, Coverage]:
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
     seen = _seen(con, query.period, now, config.tz, query.clusters)
-    gap_notices, doubts = _gap_notices(con, seen), _processes(con, query)
+    gap_notices = _gap_notices(con, seen)
+    doubts = _processes(con, query)
     stored = _stored_notices(con, query, list(parts))
     kinds = ("not_collected", "bridged", "partial", "off")
     by_kind: dict[str, Any] = {kind: [gap for gap in seen.gaps if gap.kind == kind] for kind in kinds}
@@ -97,7 +90,7 @@ def coverage(
 
 
 def _processes(con: DuckDBPyConnection, query: Query) -> list[Notice]:
-    if not con.execute("SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1").fetchall():
+    if not column(con, "SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1"):
         return []
     from gpucost.questions.report.processes import processes
 
@@ -145,8 +138,10 @@ def _seen(
     ends: dict[str, int] = {}
     collected: set[str] = set()
     for span in spans:
-        cluster, kind = span["cluster"], span["kind"]
-        begin, end = max(span["from_ms"], period.start_ms), min(span["to_ms"], due)
+        cluster = span["cluster"]
+        kind = span["kind"]
+        begin = max(span["from_ms"], period.start_ms)
+        end = min(span["to_ms"], due)
         if begin >= end:
             continue
         if kind in ("collected", "off"):
@@ -172,16 +167,15 @@ def _seen(
 
 def _most_hours(gaps: Iterable[Gap]) -> float:
     """Hours of the cluster that has most of them."""
-    sums: dict[str, float] = defaultdict(float)
-    for gap in gaps:
-        sums[gap.cluster] += gap.hours
-    return round(max(sums.values(), default=0.0), 9)
+    hours = grouped((gap.cluster, gap.hours) for gap in gaps)
+    return round(max(map(sum, hours.values()), default=0.0), 9)
 
 
 def _price_sources(nodes: list[PricedNodes], now: datetime) -> tuple[PriceSource, ...]:
     """Shares of node cost; where nothing cost anything, of GPU time. What has no price has no share."""
     priced = [node for node in nodes if node.source != NO_PRICE or node.node_cost]
-    cost, time = sum(node.node_cost for node in priced), sum(node.capacity_gpu_ms for node in priced)
+    cost = sum(node.node_cost for node in priced)
+    time = sum(node.capacity_gpu_ms for node in priced)
     sources = (
         PriceSource(
             name=node.source,
@@ -203,10 +197,11 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
     asked_ms, first_ms = con.execute(
         "SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads WHERE kind IN ('prometheus', 'slurm')"
     ).fetchall()[0]
-    accounted = {cluster for (cluster,) in con.execute(_ACCOUNTED).fetchall()}
+    accounted = column(con, _ACCOUNTED)
     notices: list[Notice] = []
     for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by):
-        gap, text = alike[0], gap_text(alike)
+        gap = alike[0]
+        text = gap_text(alike)
         if seen.is_running and gap.end == seen.due and gap.end - gap.start < _LATE_AFTER:
             continue
         fix: str | None = TRACK_GPUS
@@ -238,5 +233,5 @@ def _collect(start: datetime, end: datetime, source: str = "prometheus") -> str:
 def _stored_notices(con: DuckDBPyConnection, query: Query, parts: list[Part]) -> dict[Part, list[Notice]]:
     period = {"from": query.period.start_ms, "to": query.period.end_ms}
     whose = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": parts}
-    answer = in_parts(answer_rows(con, PACKAGE, "60_warnings", period | whose))
-    return {part: [Notice(**row) for row in answer.get(part, ())] for part in parts}
+    rows = answer_rows(con, PACKAGE, "60_warnings", period | whose)
+    return grouped((row.pop("part"), Notice(**row)) for row in rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from gpucost.errors import IncompleteError, PriceError
@@ -21,6 +22,7 @@ from gpucost.questions.waste.anatomy import BUCKETS, Waste
 from gpucost.questions.waste.anatomy import build as dissect
 from gpucost.render.formatting import figure_text, percent
 from gpucost.render.html import Bar, Block
+from gpucost.render.view import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from gpucost.publish.chargeback import Bundle
     from gpucost.questions.findings.kinds import Findings
     from gpucost.questions.report.query import Query
-    from gpucost.render.view import LayerKind, ReportView, Table
+    from gpucost.render.view import LayerKind, ReportView
     from gpucost.store.connection import Store
 
 
@@ -97,11 +99,13 @@ def blocks(
 ) -> tuple[Block, ...]:
     """A block for each of them that has something to say; `advice` is None where nobody asked for findings."""
     words = " ".join(period_words(config, period))
-    found: list[Block | None] = [searched(workloads)]
-    found += [_wasted(waste, config.currency, None if advice else f"gpucost findings {words}")]
-    found += [_per_unit(view, words) for view in units]
-    found += [_advice(advice, config.currency, words, top)] if advice else []
-    return tuple(block for block in found if block)
+    found = [
+        searched(workloads),
+        _wasted(waste, config.currency, None if advice else f"gpucost findings {words}"),
+        *(_per_unit(view, words) for view in units),
+        _advice(advice, config.currency, words, top) if advice else None,
+    ]
+    return tuple(filter(None, found))
 
 
 def page(config: Config, store: Store, query: Query, view: ReportView, findings: int) -> ReportView:
@@ -112,17 +116,16 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
     view = reconciled(config, store, query, view)
     if query.is_narrowed and not view.totals.allocated_gpu_hours:
         return view
-    workloads, waste, units = _facts(config, store, query)
+    facts = _facts(config, store, query)
     advice = None
     if findings:
         advice = of_findings.narrowed(of_findings.read_findings(config, store, query.period), query)
-    return replace(view, blocks=blocks(config, query.period, workloads, waste, units, advice, findings))
+    return replace(view, blocks=blocks(config, query.period, *facts, advice, findings))
 
 
 def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
     """What stands beside a report on its page, by the same filters: every workload, the anatomy of waste, and unit costs."""
-    filters = {f"{dimension}s": names for dimension, names in query.filters.items()}
-    ask = UnitQuery.of(config, query.period, query.period_name, **filters)
+    ask = UnitQuery.of(config, query.period, query.period_name, **query.filters)
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
         load_rates(con, config, query)
@@ -141,11 +144,11 @@ def bundle_blocks(
     """The blocks of each team's page of a bundle, and under None those of all teams."""
     period = bundle.ask.period
     workloads = bundle.workloads
-    whole = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
-    found: dict[str | None, tuple[Block, ...]] = {None: whole}
+    found: dict[str | None, tuple[Block, ...]] = {}
+    found[None] = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
     for team in bundle.teams:
         units = [_of_team(view, team) for view in bundle.units]
-        own = of_findings.narrowed(advice, Selection(teams=(team,))) if advice else None
+        own = advice and of_findings.narrowed(advice, Selection(teams=(team,)))
         found[team] = blocks(config, period, workloads[team], bundle.waste.of("team", team), units, own)
     return found
 
@@ -154,27 +157,20 @@ def searched(workloads: Table) -> Block:
     """Every workload, up to as many as a page can hold."""
     lines = [line for line in workloads.lines if not line.is_sum]
     sums = [line for line in workloads.lines if line.is_sum]
-    left = len(lines) - _MOST_WORKLOADS
-    more = (
-        f"The {_MOST_WORKLOADS:,} dearest of {len(lines):,}: gpucost report --by workload has all."
-        if left > 0
-        else workloads.note
-    )
-    shown = [at for at, column in enumerate(workloads.columns) if column.title not in _NOT_SEARCHED]
-    columns = [workloads.columns[at] for at in shown]
-    table = replace(
-        workloads,
-        title="All workloads",
-        columns=tuple(
-            replace(column, weight=_WEIGHTS.get(column.title, column.weight)) for column in columns
-        ),
-        lines=tuple(
-            replace(line, cells=tuple(line.cells[at] for at in shown))
-            for line in (*lines[:_MOST_WORKLOADS], *sums)
-        ),
-        note=more,
-    )
-    return Block("All workloads", table=table, is_searched=True)
+    note = workloads.note
+    if len(lines) > _MOST_WORKLOADS:
+        note = f"The {_MOST_WORKLOADS:,} dearest of {len(lines):,}: gpucost report --by workload has all."
+    is_shown = [column.title not in _NOT_SEARCHED for column in workloads.columns]
+    columns = [
+        replace(column, weight=_WEIGHTS.get(column.title, column.weight))
+        for column in compress(workloads.columns, is_shown)
+    ]
+    shown = [
+        replace(line, cells=tuple(compress(line.cells, is_shown)))
+        for line in (*lines[:_MOST_WORKLOADS], *sums)
+    ]
+    table = Table("All workloads", tuple(columns), tuple(shown), note)
+    return Block(table.title, table=table, is_searched=True)
 
 
 def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:

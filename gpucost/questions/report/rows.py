@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -52,7 +53,7 @@ def in_hours(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filters(query: Query) -> dict[str, Any]:
-    return {f"{dimension}s": list(names) for dimension, names in query.filters.items()}
+    return {name: list(names) for name, names in query.filters.items()}
 
 
 # The period cut at the local months, days or hours that are asked for.
@@ -131,18 +132,16 @@ def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]]) -
     found: list[dict[Part, list[Row]]] = [defaultdict(list) for _ in bys]
     lists = {"bys": [list(by) for by, _ in bys], "most": [most for _, most in bys]}
     for sums in answer_rows(con, PACKAGE, "30_rows", lists):
-        figures, kind, place = in_hours(sums), sums["kind"], sums["place"] - 1
+        figures = in_hours(sums)
+        kind = sums["kind"]
+        place = sums["place"] - 1
         found[place][sums["part"]].append(
             Row(
                 kind=kind,
                 keys={name: sums[name] for name in bys[place][0]},
                 measures=_measures(sums, figures),
-                unallocated=Unallocated(*(figures[name] for name in _FREE))
-                if kind == "unallocated"
-                else None,
-                not_collected=NotCollected(*(figures[name] for name in _UNSEEN))
-                if kind == "not_collected"
-                else None,
+                unallocated=Unallocated(*_FREE(figures)) if kind == "unallocated" else None,
+                not_collected=NotCollected(*_UNSEEN(figures)) if kind == "not_collected" else None,
             )
         )
     for rows in (several for parts in found for several in parts.values()):
@@ -197,9 +196,7 @@ def priced_nodes(con: DuckDBPyConnection, query: Query) -> dict[Part, list[Price
         run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query))
     else:
         con.execute(_NODES, {"clusters": list(query.clusters)})
-    return defaultdict(
-        list, {part: [PricedNodes(**row) for row in rows] for part, rows in in_parts(dicts(con)).items()}
-    )
+    return grouped((row.pop("part"), PricedNodes(**row)) for row in dicts(con))
 
 
 def node_totals(nodes: list[PricedNodes], unallocated: Unallocated, unseen: NotCollected) -> NodeTotals:
@@ -242,8 +239,8 @@ _SUMMED = (
     "allocated_gpu_hours", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours", "spot_gpu_hours",
     "cost", "idle_cost", "spot_cost", "estimated_cost",
 )  # fmt: skip
-_FREE = ("unallocated_gpu_hours", "unavailable_gpu_hours", "unallocated_cost")
-_UNSEEN = ("not_collected_gpu_hours", "not_collected_cost")
+_FREE = itemgetter("unallocated_gpu_hours", "unavailable_gpu_hours", "unallocated_cost")
+_UNSEEN = itemgetter("not_collected_gpu_hours", "not_collected_cost")
 
 
 def _measures(sums: Mapping[str, Any], figures: Mapping[str, Any]) -> Measures:
@@ -271,7 +268,7 @@ def has_nodes(con: DuckDBPyConnection) -> bool:
 # every combination of team, namespace and cluster there is in the period, and of workload and user if one is named
 _NAMES = """
 SELECT DISTINCT c.team, a.namespace, n.cluster,
-    CASE WHEN $of_workloads THEN a.workload END AS workload, CASE WHEN $of_users THEN a."user" END AS "user"
+    CASE WHEN $1 THEN a.workload END AS workload, CASE WHEN $2 THEN a."user" END AS "user"
 FROM (SELECT DISTINCT node_id, allocation_id, team FROM report_cost_cells) AS c
 JOIN nodes AS n USING (node_id)
 LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id"""
@@ -279,11 +276,11 @@ LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id"""
 
 def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = frozenset()) -> None:
     """Raises GpucostError where a filter names nothing there is; `other_teams` have no GPUs, but a share of costs."""
-    shown = {"of_workloads": bool(query.workloads), "of_users": bool(query.users)}
-    known = dicts(con.execute(_NAMES, shown))
+    known = dicts(con.execute(_NAMES, [bool(query.workloads), bool(query.users)]))
     if not known:
         return  # a period without data has its own message
-    for dimension, wanted in query.filters.items():
+    for filtered, wanted in query.filters.items():
+        dimension = filtered.removesuffix("s")
         names = {row[dimension] for row in known} - {None} | (other_teams if dimension == "team" else set())
         bare = {name.partition("/")[2] for name in names} if dimension == "workload" else set()
         for name in wanted:

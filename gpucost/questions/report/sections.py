@@ -108,11 +108,13 @@ def cost_by(
         (row.kind, line_of(row)) for row in rows if row.kind in _PAYING or any(row.keys.values())
     )
     lines = [*of_kind["allocated"], *of_kind["shared"]]
-    held, since = totals.allocated_gpu_hours, compared.cost if compared else None
+    held = totals.allocated_gpu_hours
+    since = compared.cost if compared else None
     add("Allocated" if nodes else "Total", held, totals.cost, "allocated", since, totals)
     notes: list[str | None] = []
     if nodes:
-        free, unseen = nodes.unallocated_gpu_hours, nodes.not_collected_gpu_hours
+        free = nodes.unallocated_gpu_hours
+        unseen = nodes.not_collected_gpu_hours
         is_unseen = unseen or nodes.not_collected_cost
         left, unknown, all_nodes = compared.of_nodes if compared else (None, None, None)
         lines += of_kind["unallocated"]
@@ -196,11 +198,13 @@ def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Collection[tuple[st
 
     Pods without GPUs cost something where the cost basis charges cores and memory.
     """
-    lines, no_price = [], []
+    lines = []
+    no_price = []
     for row in sorted(
         by_gpu, key=lambda row: (row.keys["gpu_model"] or "~", row.keys["capacity_type"] or "")
     ):
-        held, cost = row.measures.allocated_gpu_hours, row.measures.cost
+        held = row.measures.allocated_gpu_hours
+        cost = row.measures.cost
         if row.kind != "allocated" or not (held or cost):
             continue
         price = (cost / Decimal(repr(held))).quantize(MICRO) if held else None
@@ -257,7 +261,8 @@ def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures
         part_of("Unmeasured", totals.unmeasured_gpu_hours, held, OF_HELD),
     ]
     if nodes:
-        capacity, over_allocated = nodes.capacity_gpu_hours, nodes.over_allocated_gpu_hours
+        capacity = nodes.capacity_gpu_hours
+        over_allocated = nodes.over_allocated_gpu_hours
         figures.append(part_of("Unallocated", nodes.unallocated_gpu_hours, capacity, OF_CAPACITY))
         figures.append(part_of("Unallocated cost", nodes.unallocated_cost, nodes.node_cost, OF_NODES))
         if over_allocated:
@@ -272,7 +277,8 @@ def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures
 
 def unmeasured(measures: Measures, config: Config) -> str | None:
     """Why nothing can be told of activity; None where it can."""
-    measured, least = measures.measured_ratio, config.idle.min_measured
+    measured = measures.measured_ratio
+    least = config.idle.min_measured
     if measured is None:
         return "nothing was measured"
     return f"{measured:.0%} measured, {least:.0%} needed" if measured < least else None

@@ -173,7 +173,8 @@ def build(
     whether a pod was forgotten by all that the store knows. Raises GpucostError where nothing passes the filters.
     """
     prepare(con, config, query, by)
-    period, buckets = query.period, {row.bucket: row for row in _rows(con, ())}
+    period = query.period
+    buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters(query))
     load_activity(con, config.activity)

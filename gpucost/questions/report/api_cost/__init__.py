@@ -19,8 +19,10 @@ from gpucost.price import load_fx_rates
 from gpucost.price.fx import no_rate
 from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, cut, in_parts
 from gpucost.questions.units.query import UnitQuery, UnitView, per, plain
+from gpucost.render.schema import to_dict
 from gpucost.render.view import ApiCost, ApiModel, Notice, Row
 from gpucost.store.charges import find_tokens
+from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -44,7 +46,8 @@ __all__ = [
 _TOLERANCE = Decimal("0.05")
 _CENT = Decimal("0.01")
 # A vendor's bill is a day or two behind; one of whom nothing is known for two months sells nothing any more.
-_LATE, _ACTIVE = timedelta(days=2), timedelta(days=62)
+_LATE = timedelta(days=2)
+_ACTIVE = timedelta(days=62)
 _UTC = ZoneInfo("UTC")
 _TOKENS = ("prompt_tokens", "cached_tokens", "generation_tokens")
 
@@ -95,9 +98,9 @@ def _load_teams(con: DuckDBPyConnection, config: Config) -> None:
 
 
 def _pairs(named: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
-    for key, values in named.items():
-        for value in values:
-            yield _plain(key), value
+    for key, names in named.items():
+        for name in names:
+            yield _plain(key), name
 
 
 def _plain(key: str) -> str:
@@ -156,7 +159,8 @@ def bought(con: DuckDBPyConnection, config: Config, ask: UnitQuery) -> tuple[Api
 
 def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
     """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is of a part of the fleet."""
-    ask, now = view.ask, datetime.now(UTC)
+    ask = view.ask
+    now = datetime.now(UTC)
     found = bought(con, config, ask)
     if found is None:
         return
@@ -180,12 +184,20 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
 
 def _item(one: ApiModel) -> dict[str, Any]:
     cost = one.cost
+    figures = to_dict(one)
+    names = (
+        "team",
+        "provider",
+        "model",
+        "source",
+        *_TOKENS,
+        "api_cost",
+        "prompt_cost",
+        "generation_cost",
+        "cost_per_million_tokens",
+    )
     return {
-        **{name: getattr(one, name) for name in ("team", "provider", "model", "source")},
-        **{name: getattr(cost, name) for name in (*_TOKENS, "api_cost")},
-        "prompt_cost": one.prompt_cost,
-        "generation_cost": one.generation_cost,
-        "cost_per_million_tokens": one.cost_per_million_tokens,
+        **{name: figures[name] for name in names},
         "cost_per_million_prompt_tokens": per(one.prompt_cost, cost.prompt_tokens, 1_000_000),
         "cost_per_million_generation_tokens": per(one.generation_cost, cost.generation_tokens, 1_000_000),
     }
@@ -214,7 +226,7 @@ def total(of_rows: Iterable[Row]) -> ApiCost:
 
 def teams(con: DuckDBPyConnection) -> set[str]:
     """The teams that bought tokens in the months of the period, whatever the report is narrowed to."""
-    return {str(team) for (team,) in con.execute("SELECT DISTINCT team FROM api_shares").fetchall()}
+    return {*column(con, "SELECT DISTINCT team FROM api_shares")}
 
 
 # A cloud's rows that a vendor's invoice takes the place of, where they come to more.
@@ -274,8 +286,7 @@ def notices(
                     "see that they are of all accounts",
                 )
             )
-    ((unassigned,),) = con.execute(_UNASSIGNED).fetchall()
-    if unassigned:
+    if unassigned := value(con, _UNASSIGNED):
         found.append(
             Notice(
                 "api_unassigned",
