@@ -12,7 +12,7 @@ from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
 from gpucost.questions.report import sharing
 from gpucost.questions.report.changes import changes, missed_before, with_changes
-from gpucost.questions.report.coverage import UNTRACKED, Covered, coverage
+from gpucost.questions.report.coverage import UNTRACKED, coverage
 from gpucost.questions.report.query import Query, newest_data
 from gpucost.questions.report.rows import (
     ALL,
@@ -122,6 +122,7 @@ def _build(
         shared = sharing.total_shared(con, config, query, parts)
         all_rows = sharing.with_shares(con, config, query, query.dimensions, all_rows, parts)
     api_rows = api_cost.rows(con, query.dimensions) if has_api else {}
+    bought_in_all = api_cost.rows(con, ()) if has_api else {}
     models = api_cost.models(con) if has_api else {}
     for part, of_part in api_rows.items():
         all_rows[part] = sorted([*all_rows.get(part, []), *of_part], key=lambda row: KINDS.index(row.kind))
@@ -130,7 +131,7 @@ def _build(
         unknown = sum(
             row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown"
         )
-        figures[part] = Covered(sums[part][0], nodes[part], round(unknown, 9))
+        figures[part] = sums[part][0], nodes[part], round(unknown, 9)
     trusted = coverage(con, config, query, now, figures)
     for part in parts:
         is_known = (query.may_be_absent and has_nodes(con)) or (
@@ -189,7 +190,7 @@ def _build(
             coverage=replace(trusted[part], warnings=(*trusted[part].warnings, *notices)),
             sections=tuple(sections),
             totals_shared=shared.get(part),
-            totals_api=api_cost.total(api_rows[part]) if api_rows.get(part) else None,
+            totals_api=bought_in_all[part][0].api if api_rows.get(part) else None,
             bought=models.get(part, ()),
             api_known_to=min(known_to.values(), default=None),
             series=series.get(part),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
@@ -41,12 +41,8 @@ WHERE len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], clust
 ORDER BY cluster, from_ms, to_ms, kind"""
 
 
-class Covered(NamedTuple):
-    """What is to be trusted of a part of a report."""
-
-    totals: Measures
-    nodes: list[PricedNodes]
-    unknown_capacity_gpu_hours: float
+# What is to be trusted of a part of a report: its totals, its nodes, and its GPU-hours of unknown capacity type.
+Covered = tuple[Measures, list[PricedNodes], float]
 
 
 def coverage(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from decimal import Decimal
 from operator import itemgetter
@@ -203,13 +203,10 @@ def node_totals(nodes: list[PricedNodes], unallocated: Unallocated, unseen: NotC
     """What the nodes offered and cost, over all price sources."""
     return NodeTotals(
         capacity_gpu_hours=hours(sum(node.capacity_gpu_ms for node in nodes)),
-        unallocated_gpu_hours=unallocated.unallocated_gpu_hours,
-        unavailable_gpu_hours=unallocated.unavailable_gpu_hours,
-        unallocated_cost=unallocated.unallocated_cost,
         over_allocated_gpu_hours=hours(sum(node.over_allocated_gpu_ms for node in nodes)),
-        not_collected_gpu_hours=unseen.not_collected_gpu_hours,
-        not_collected_cost=unseen.not_collected_cost,
         node_cost=sum((node.node_cost for node in nodes), ZERO),
+        **asdict(unallocated),
+        **asdict(unseen),
     )
 
 

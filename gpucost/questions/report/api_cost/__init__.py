@@ -17,7 +17,7 @@ from gpucost.engine import answer_rows, run_stage
 from gpucost.periods import Period, from_ms, month_period, time_buckets
 from gpucost.price import load_fx_rates
 from gpucost.price.fx import no_rate
-from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, cut, in_parts
+from gpucost.questions.report.rows import NO_MEASURES, Part, cut, in_parts
 from gpucost.questions.units.query import UnitQuery, UnitView, per, plain
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ApiCost, ApiModel, Notice, Row
@@ -29,18 +29,7 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-__all__ = [
-    "add_bought",
-    "bought",
-    "known_to",
-    "models",
-    "notices",
-    "prepare",
-    "rows",
-    "select",
-    "teams",
-    "total",
-]
+__all__ = ["add_bought", "bought", "known_to", "models", "notices", "prepare", "rows", "select", "teams"]
 
 # A cloud's bill may exceed the invoices that replace its rows by this much without a notice.
 _TOLERANCE = Decimal("0.05")
@@ -208,19 +197,6 @@ def _cost(row: dict[str, Any]) -> ApiCost:
         api_cost=row["api_cost"],
         commitment_cost=row["commitment_cost"],
         **{name: None if row[name] is None else plain(row[name]) for name in _TOKENS},
-    )
-
-
-def total(of_rows: Iterable[Row]) -> ApiCost:
-    """The sum of rows of kind 'api'."""
-    costs = [row.api for row in of_rows if row.api]
-    tokens = {
-        name: [value for cost in costs if (value := getattr(cost, name)) is not None] for name in _TOKENS
-    }
-    return ApiCost(
-        api_cost=sum((cost.api_cost for cost in costs), ZERO),
-        commitment_cost=sum((cost.commitment_cost for cost in costs), ZERO),
-        **{name: plain(sum(known, 0.0)) if known else None for name, known in tokens.items()},
     )
 
 
