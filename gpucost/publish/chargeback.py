@@ -94,8 +94,8 @@ def missing_bills(con: DuckDBPyConnection, config: Config, month: str) -> list[s
     """Bills of the billing period `month` that are configured, or that the month before had, and that are not there."""
     before = f"{date.fromisoformat(f'{month}-01') - timedelta(days=1):%Y-%m}"
     rows = con.execute(
-        "SELECT DISTINCT provider, format LIKE '%focus%', billing_period FROM bills WHERE billing_period IN ($month, $before)",
-        {"month": month, "before": before},
+        "SELECT DISTINCT provider, format LIKE '%focus%', billing_period FROM bills WHERE billing_period IN ($1, $2)",
+        [month, before],
     ).fetchall()
     there, wanted = ({provider for provider, _, period in rows if period == name} for name in (month, before))
     sources = {
@@ -103,7 +103,7 @@ def missing_bills(con: DuckDBPyConnection, config: Config, month: str) -> list[s
         "gcp": config.gcp.exports or config.gcp.billing_table,
         "azure": config.azure.exports or config.azure.cost_scope,
     }
-    wanted |= {name for name, configured in sources.items() if configured}
+    wanted |= {name for name in sources if sources[name]}
     if config.focus.exports and not any(is_focus for _, is_focus, period in rows if period == month):
         wanted.add("focus")
     return sorted(wanted - there)
@@ -596,7 +596,7 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
     shared = sum((team.shared_cost for team in teams), ZERO)
     attributed = [row for row in effective.classes if row.name == "attributed"]
     bought = api.api_cost if api else ZERO
-    other = sum((row.cost for row in attributed), ZERO) - (charged - estimated - shared - bought)
+    other = sum((row.cost for row in attributed), -charged) + estimated + shared + bought
     lines = [
         InvoiceLine("charged", sum(row.rows for row in attributed), charged),
         InvoiceLine("estimated", None, -estimated),

@@ -121,12 +121,11 @@ def heat_map(heat: Heat) -> dict[str, Any]:
 def spark(values: Sequence[Decimal]) -> str:
     """A path of columns, 20 high and as wide as there are values; the highest fills the height."""
     highest = max(values, default=ZERO)
-    if highest <= 0:
-        return ""
-    heights = (round(float(max(value, ZERO) / highest) * _SPARK_HEIGHT, 1) for value in values)
-    return "".join(
-        f"M{at} {_SPARK_HEIGHT}v{-height:g}h.8v{height:g}z" for at, height in enumerate(heights) if height
-    )
+    path = ""
+    for at, value in enumerate(values):
+        if value > 0 and (height := round(float(value / highest) * _SPARK_HEIGHT, 1)):
+            path += f"M{at} {_SPARK_HEIGHT}v{-height:g}h.8v{height:g}z"
+    return path
 
 
 def spark_words(values: Sequence[Decimal], step: Step, currency: str) -> str:
@@ -138,15 +137,15 @@ def spark_words(values: Sequence[Decimal], step: Step, currency: str) -> str:
 def _paths(stack: Stack, top: Decimal) -> list[str]:
     """Edges are rounded, not heights, so that layers touch without gap or overlap."""
     below = [ZERO] * len(stack.totals)
-    paths: list[str] = []
+    paths = []
     for layer in stack.layers:
-        parts: list[str] = []
+        path = ""
         for at, value in enumerate(layer.values):
             low = _edge(below[at], top)
             below[at] += max(value, ZERO)
             if height := low - _edge(below[at], top):
-                parts.append(f"M{at * BAND + (BAND - COLUMN) // 2} {low}v{-height}h{COLUMN}v{height}z")
-        paths.append("".join(parts))
+                path += f"M{at * BAND + (BAND - COLUMN) // 2} {low}v{-height}h{COLUMN}v{height}z"
+        paths.append(path)
     return paths
 
 

@@ -268,11 +268,9 @@ class Row(Shape):
         """GPU-hours by its kind: held, unallocated or not collected."""
         if self.unallocated:
             return self.unallocated.unallocated_gpu_hours
-        return (
-            self.not_collected.not_collected_gpu_hours
-            if self.not_collected
-            else self.measures.allocated_gpu_hours
-        )
+        if self.not_collected:
+            return self.not_collected.not_collected_gpu_hours
+        return self.measures.allocated_gpu_hours
 
     @property
     def own_cost(self) -> Decimal:
@@ -296,7 +294,7 @@ class Changes:
     node_cost: Change | None
 
     @property
-    def of_nodes(self) -> tuple[Change | None, Change | None, Change | None]:
+    def of_nodes(self) -> tuple[Change | None, ...]:
         """Those of the nodes' other costs."""
         return self.unallocated_cost, self.not_collected_cost, self.node_cost
 
@@ -618,13 +616,9 @@ class Answer(Page):
         """The page that people read."""
         if format == "html":
             return self.html()
-        if format == "markdown":
-            from gpucost.render.markdown import render
+        from gpucost.render import markdown, terminal
 
-            return render(self)
-        from gpucost.render.terminal import render as as_text
-
-        return as_text(self, None, color=False, charts=False)
+        return markdown.render(self) if format == "markdown" else terminal.render(self, None, color=False)
 
     def html(self) -> str:
         """The page as HTML. Raises UsageError for an answer that has none."""

@@ -138,7 +138,7 @@ def incomplete(request: WorkloadRequest, query: Query) -> IncompleteError | None
     with request.store.read() as con:
         gaps, notices, is_running = missed(con, query.period, request.now, request.tz, query.clusters)
     if missing := missing_text(gaps):
-        fix = next((notice.fix for notice in notices), "gpucost collect prometheus")
+        fix = notices[0].fix if notices else "gpucost collect prometheus"
         return IncompleteError(f"{query.period_name} is incomplete: {missing}", fix)
     if is_running:
         return IncompleteError(
