@@ -12,6 +12,7 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, iso, to_ms
 from gpucost.price import price_nodes
 from gpucost.records import record
+from gpucost.shapes import Shape
 from gpucost.store.sqlfiles import column
 from gpucost.suggest import did_you_mean
 
@@ -128,29 +129,30 @@ class Step:
 
 
 @record
-class NodePriceRow:
-    """The answer. Prices are in `currency`; null where nothing prices the node then, and `fix` says what would."""
+class NodeExplained(Shape):
+    """What `gpucost explain node` prints: the winner's price, and all that fit."""
 
     node: PricedNode
     at: datetime
     currency: str
+    price_per_hour: Decimal | None
+    price_per_gpu_hour: Decimal | None
+    price_source: str
+    price_as_of: date | None
     candidates: tuple[PriceCandidate, ...]
     steps: tuple[Step, ...]
-    price_per_hour: Decimal | None
     fix: str | None
 
-    @property
-    def price_per_gpu_hour(self) -> Decimal | None:
-        """The node's price spread evenly over its GPUs."""
-        return (
-            None if self.price_per_hour is None else self.price_per_hour / Decimal(repr(self.node.gpu_count))
-        )
+    FLAT = ("node",)
+    HIDDEN = ("node_id",)
 
 
 def explain_node(
     con: DuckDBPyConnection, config: Config, name: str, at: datetime | None, cluster: str | None
-) -> NodePriceRow:
+) -> NodeExplained:
     """The price of a node at a moment, its last one where `at` is None; `con` may be read-only.
+
+    Prices are in the report's currency; null where nothing prices the node then, and `fix` says what would.
 
     Raises UsageError for a name that no node, or more than one cluster has, GpucostError for a moment at which it was not up,
     and PriceError as pricing does.
@@ -176,7 +178,10 @@ def explain_node(
         )
     steps, price = _steps(con, config, node.node_id, at_ms)
     fix = None if steps else _fix(con, node, at_ms)
-    return NodePriceRow(node, from_ms(at_ms), config.currency, tuple(candidates), steps, price, fix)
+    per_gpu = None if price is None else price / Decimal(repr(node.gpu_count))
+    source = (candidates[0].price_source, candidates[0].price_as_of) if candidates else ("none", None)
+    at, prices = from_ms(at_ms), (price, per_gpu, *source)
+    return NodeExplained(node, at, config.currency, *prices, tuple(candidates), steps, fix)
 
 
 def shown_price(price: Decimal) -> str:

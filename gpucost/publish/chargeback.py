@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import re
@@ -21,28 +22,34 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpucost import disk, price
 from gpucost.errors import GpucostError, IncompleteError, StoreError
-from gpucost.periods import Period, time_buckets
+from gpucost.periods import Period
 from gpucost.pipeline import read_attributed
 from gpucost.publish import focus, seal
+from gpucost.publish.focus import FocusFile
 from gpucost.publish.seal import Seal
-from gpucost.questions.reconcile.statement import CENT, Statement, class_words, in_cents, reconcile
+from gpucost.questions.reconcile.statement import (
+    CENT,
+    Reconciliation,
+    Statement,
+    class_words,
+    in_cents,
+    reconcile,
+)
 from gpucost.questions.report.build import build as build_report
 from gpucost.questions.report.build import build_each, workload_tables
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import NO_MEASURES, ZERO
-from gpucost.questions.units.query import UnitQuery
+from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.questions.units.reading import known
+from gpucost.questions.waste.anatomy import Waste
 from gpucost.questions.waste.anatomy import build as dissect
 from gpucost.records import grouped, record
-from gpucost.render.data import to_csv, to_parquet
-from gpucost.render.data import to_json as report_json
 from gpucost.render.formatting import coverage_lines, figure_text, missing_text, percent
 from gpucost.render.html import Block, environment, frame, part
 from gpucost.render.html import render as html
 from gpucost.render.markdown import environment as markdown_environment
-from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import json_text, to_dict, to_json
-from gpucost.render.view import ApiCost, Coverage, ReportView, Row, Standing, Table
+from gpucost.render.view import ApiCost, Coverage, CoverageAnswer, ReportView, Row, Standing, Table
 from gpucost.resources import reports_dir
 from gpucost.shapes import Shape
 
@@ -50,10 +57,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.publish.focus import FocusTotals
-    from gpucost.questions.reconcile.statement import Reconciliation
-    from gpucost.questions.units.query import UnitView
-    from gpucost.questions.waste.anatomy import Waste
     from gpucost.store.connection import Store
 
 _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS"}
@@ -71,18 +74,17 @@ def state_of(
     is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str]
 ) -> State:
     """The state of a month; `expected` are the bills that should be there and are not."""
-    gaps = missing_text(coverage.gaps)
-    lacking = [
-        *([gaps] if gaps else []),
-        *(f"the bill of {_NAMES.get(name, name)} is missing" for name in expected),
-    ]
-    reasons = [] if is_over else ["the month is not over"]
-    reasons += lacking
+    lacking = [f"the bill of {_NAMES.get(name, name)} is missing" for name in expected]
+    if gaps := missing_text(coverage.gaps):
+        lacking.insert(0, gaps)
+    reasons = [*lacking] if is_over else ["the month is not over", *lacking]
     if account is None:
         reasons.append("no bill was collected: prices are those of the price book, spot history and list")
     else:
-        reasons += [] if account.is_final else ["the bill is not final yet"]
-        reasons += ["a part of the cost is on no bill"] if coverage.estimated_cost else []
+        if not account.is_final:
+            reasons.append("the bill is not final yet")
+        if coverage.estimated_cost:
+            reasons.append("a part of the cost is on no bill")
         reasons += account.problems
     reasons += [notice.message for notice in coverage.warnings if notice.code == "api_not_known"]
     return State("estimate" if reasons else "final", tuple(reasons), tuple(lacking if is_over else ()))
@@ -92,17 +94,16 @@ def missing_bills(con: DuckDBPyConnection, config: Config, month: str) -> list[s
     """Bills of the billing period `month` that are configured, or that the month before had, and that are not there."""
     before = f"{date.fromisoformat(f'{month}-01') - timedelta(days=1):%Y-%m}"
     rows = con.execute(
-        "SELECT DISTINCT provider, format LIKE '%focus%', billing_period FROM bills WHERE billing_period IN ($month, $before)",
-        {"month": month, "before": before},
+        "SELECT DISTINCT provider, format LIKE '%focus%', billing_period FROM bills WHERE billing_period IN ($1, $2)",
+        [month, before],
     ).fetchall()
-    there = {provider for provider, _, period in rows if period == month}
-    wanted = {provider for provider, _, period in rows if period == before}
+    there, wanted = ({provider for provider, _, period in rows if period == name} for name in (month, before))
     sources = {
         "aws": config.aws.exports,
         "gcp": config.gcp.exports or config.gcp.billing_table,
         "azure": config.azure.exports or config.azure.cost_scope,
     }
-    wanted |= {name for name, configured in sources.items() if configured}
+    wanted |= {name for name in sources if sources[name]}
     if config.focus.exports and not any(is_focus for _, is_focus, period in rows if period == month):
         wanted.add("focus")
     return sorted(wanted - there)
@@ -146,7 +147,7 @@ class Bundle(NamedTuple):
     waste: Waste
     units: tuple[UnitView, ...]
     account: Reconciliation | None
-    focus: FocusTotals
+    focus: FocusFile
     state: State
     inputs: tuple[seal.SealedInput, ...]
 
@@ -158,27 +159,19 @@ def read_bundle(
     folder: Path,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Bundle:
-    """The bundle of a month; its FOCUS files are written to `folder`. Raises GpucostError where the month holds no data."""
+    """The bundle of a month; its FOCUS files are written to `folder`.
 
-    def built(con: DuckDBPyConnection) -> Bundle:
-        price.load_fx_rates(con, config)
-        return build(con, config, ask, folder, tell)
-
-    return read_attributed(config, store, built, ask.period, folder)
-
-
-def build(
-    con: DuckDBPyConnection,
-    config: Config,
-    ask: ChargebackQuery,
-    folder: Path,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Bundle:
-    """The bundle of a month, from an attribution that is up to date; its FOCUS files are written to `folder`.
-
-    Works on a read-only connection. Where the month holds no data, raises IncompleteError if it is over, else GpucostError.
+    Where the month holds no data, raises IncompleteError if it is over, else GpucostError.
     """
+    return read_attributed(
+        config, store, lambda con: _build(con, config, ask, folder, tell), ask.period, folder
+    )
 
+
+def _build(
+    con: DuckDBPyConnection, config: Config, ask: ChargebackQuery, folder: Path, tell: Callable[[str], None]
+) -> Bundle:
+    price.load_fx_rates(con, config)
     query = Query(
         period=ask.period,
         period_name=ask.period_name,
@@ -198,10 +191,10 @@ def build(
     ledger = build_report(con, config, replace(query, by=LEDGER_BY, with_sections=False, with_series=False))
     tell("workloads, waste and unit costs")
     workloads = workload_tables(con, config, query, names)
-    waste = dissect(con, config, ask.period, time_buckets(ask.period, config.tz, ()), ("team",), top=0)
+    waste = dissect(con, config, query, ("team",), top=0)
     units = known(con, UnitQuery(config, ask.period, ask.period_name))
     tell("the FOCUS file")
-    totals = focus.prepare(con, config, ask.month)
+    totals = focus.prepare(con, config, ask.month, ask.focus_version)
     for kind in ("csv", "parquet"):
         focus.save(con, ask.focus_version, kind, folder / f"focus.{kind}")
     account = None
@@ -260,7 +253,9 @@ def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block
 
 def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
     """What the templates have besides the manifest: how money is written, and tables by column."""
-    currency, totals, replaces = manifest["currency"], manifest["totals"], manifest["replaces"]
+    currency = manifest["currency"]
+    totals = manifest["totals"]
+    replaces = manifest["replaces"]
     adjusted = {change["team"]: change["adjustment"] for change in replaces["teams"]} if replaces else {}
 
     def money(value: float | None, *, signed: bool = False) -> str:
@@ -275,7 +270,7 @@ def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
             **({"Cost": money(row["cost"])} if totals["shared_cost"] or totals.get("api_cost") else {}),
             **({"Shared": money(row["shared_cost"])} if totals["shared_cost"] else {}),
             **({"Bought tokens": money(row.get("api_cost", 0.0))} if totals.get("api_cost") else {}),
-            "Share": percent(float(Decimal(str(row["charge"])) / Decimal(str(whole))) if whole else None),
+            "Share": percent(float(_exact(row["charge"]) / _exact(whole)) if whole else None),
             "Estimate": money(row["estimated_cost"]),
             "Idle cost": money(row["idle_cost"]),
             "Efficiency": percent(row["efficiency"]),
@@ -284,7 +279,7 @@ def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
         }
 
     # of what teams are charged; the total beside it is of all nodes
-    estimated = float(sum((Decimal(str(team["estimated_cost"])) for team in manifest["teams"]), ZERO))
+    estimated = float(sum((_exact(team["estimated_cost"]) for team in manifest["teams"]), ZERO))
     total = cells(
         totals | {"estimated_cost": estimated},
         replaces["totals"]["charge"]["adjustment"] if replaces else 0.0,
@@ -307,12 +302,14 @@ def _invoice_lines(invoice: dict[str, Any] | None) -> list[tuple[str, int | None
         return []
     shown = []
     for line in invoice["lines"]:
-        name, rows, cost = line["line"], line["rows"], Decimal(str(line["cost"]))
+        name = line["line"]
+        rows = line["rows"]
+        cost = _exact(line["cost"])
         if name != "rounding" and (rows or abs(cost) >= CENT):
             shown.append((_LINES.get(name) or class_words(name, "effective"), rows, cost))
-    difference = Decimal(str(invoice["difference"]))
-    shown += [("not explained", None, difference)] if difference else []
-    return in_cents(shown, Decimal(str(invoice["billed_cost"])))
+    if difference := _exact(invoice["difference"]):
+        shown.append(("not explained", None, difference))
+    return in_cents(shown, _exact(invoice["billed_cost"]))
 
 
 _LONGEST = 60
@@ -414,18 +411,6 @@ class InvoiceBridge:
 
 
 @record
-class FocusFile:
-    """What the FOCUS file holds; costs by currency."""
-
-    version: str
-    charges: int
-    rows: int
-    billed_cost: dict[str, Decimal]
-    effective_cost: dict[str, Decimal]
-    estimated_cost: Decimal
-
-
-@record
 class FigureChange:
     """A figure of the bundle before and of this one."""
 
@@ -481,7 +466,7 @@ class Index(Shape):
     missing: tuple[str, ...]
     teams: list[TeamCharge]
     totals: ChargeTotals
-    coverage: Coverage
+    coverage: CoverageAnswer
     invoice: InvoiceBridge | None
     reconciliation: Account | None
     focus: FocusFile
@@ -503,7 +488,9 @@ def manifest_of(
     `replaces` is what the figures differ from: those of the previous manifest of a month that was over, or, where they are the
     same, whatever that one differed from, so that running again changes nothing.
     """
-    view, ask, account = bundle.overview, bundle.ask, bundle.account
+    view = bundle.overview
+    ask = bundle.ask
+    account = bundle.account
     teams = _teams(bundle)
     index = Index(
         month=ask.month,
@@ -522,14 +509,7 @@ def manifest_of(
         reconciliation=Account(**{each.name: getattr(account, each.name) for each in fields(Account)})
         if account
         else None,
-        focus=FocusFile(
-            version=ask.focus_version,
-            charges=bundle.focus.charges,
-            rows=bundle.focus.billed_rows + bundle.focus.estimated_rows,
-            billed_cost=bundle.focus.billed_cost,
-            effective_cost=bundle.focus.effective_cost,
-            estimated_cost=bundle.focus.estimated_cost,
-        ),
+        focus=bundle.focus,
         replaces=None,
         seal=None,
         files=(),
@@ -537,7 +517,7 @@ def manifest_of(
     manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
     if ask.is_over:
         manifest["seal"] = to_dict(
-            seal.make(config, algorithm, bundle.inputs, figures_digest(manifest, to_csv(bundle.ledger)))
+            seal.make(config, algorithm, bundle.inputs, figures_digest(manifest, bundle.ledger.csv()))
         )
     return manifest | {"replaces": _replaces(manifest, previous)}
 
@@ -555,16 +535,12 @@ def read(folder: Path) -> dict[str, Any] | None:
     """
     if not folder.exists():
         return None
-    try:
+    with suppress(OSError, ValueError):
         manifest = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        manifest = None
-    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
-        raise GpucostError(
-            f"{folder} is there and was not written by gpucost chargeback",
-            "move it away, or name another --out",
-        )
-    return manifest
+        if isinstance(manifest, dict) and manifest.get("schema") == SCHEMA:
+            return manifest
+    message = f"{folder} is there and was not written by gpucost chargeback"
+    raise GpucostError(message, "move it away, or name another --out")
 
 
 def _teams(bundle: Bundle) -> list[TeamCharge]:
@@ -574,9 +550,8 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
     for team, of_team in rows.items():
         # a team without GPUs has a row of kind 'shared', or none but that of bought tokens
         measures = next((row.measures for row in of_team if not row.api), NO_MEASURES)
-        api = next((row.api for row in of_team if row.api), None)
         charged = sum(map(charge, of_team), ZERO)
-        bought = api.api_cost if api else ZERO
+        bought = sum((row.own_cost for row in of_team if row.api), ZERO)
         same = ("idle_cost", "allocated_gpu_hours", "efficiency", "spot_ratio", "measured_ratio")
         teams.append(
             TeamCharge(
@@ -594,15 +569,16 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
 
 
 def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
-    totals, nodes, api = view.totals, view.node_totals, view.totals_api
+    totals = view.totals
+    api_cost = view.totals_api.api_cost if view.totals_api else None
     charged = sum((team.charge for team in teams), ZERO)
     names = ("unallocated_cost", "not_collected_cost", "node_cost", "capacity_gpu_hours")
-    of_nodes: dict[str, Any] = {name: getattr(nodes, name, None) for name in names}
+    of_nodes: dict[str, Any] = {name: getattr(view.node_totals, name, None) for name in names}
     same = ("cost", "idle_cost", "estimated_cost", "allocated_gpu_hours", "efficiency", "spot_ratio")
     return ChargeTotals(
         charge=charged,
-        shared_cost=charged - totals.cost - (api.api_cost if api else ZERO),
-        api_cost=api.api_cost if api else None,
+        shared_cost=charged - totals.cost - (api_cost or ZERO),
+        api_cost=api_cost,
         **of_nodes,
         **{name: getattr(totals, name) for name in same},
     )
@@ -610,21 +586,17 @@ def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
 
 def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | None) -> InvoiceBridge | None:
     """How the charge leads to the invoice: less what is on no bill, and by class what the bill has besides."""
-    whole = {
-        statement.basis: statement
-        for statement in account.statements
-        if statement.currency == account.currency
-    }
+    whole = {one.basis: one for one in account.statements if one.currency == account.currency}
     if not whole:
         return None
-    billed, effective = whole["billed"], whole["effective"]
-    charged, estimated, shared = (
-        sum((getattr(team, name) for team in teams), ZERO)
-        for name in ("charge", "estimated_cost", "shared_cost")
-    )
+    billed = whole["billed"]
+    effective = whole["effective"]
+    charged = sum((team.charge for team in teams), ZERO)
+    estimated = sum((team.estimated_cost for team in teams), ZERO)
+    shared = sum((team.shared_cost for team in teams), ZERO)
     attributed = [row for row in effective.classes if row.name == "attributed"]
     bought = api.api_cost if api else ZERO
-    other = sum((row.cost for row in attributed), ZERO) - (charged - estimated - shared - bought)
+    other = sum((row.cost for row in attributed), -charged) + estimated + shared + bought
     lines = [
         InvoiceLine("charged", sum(row.rows for row in attributed), charged),
         InvoiceLine("estimated", None, -estimated),
@@ -646,26 +618,29 @@ def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict
         return previous.get("replaces")
     if not previous.get("is_over"):
         return None  # a month that was still running was no statement
-    before, after = (
-        {team["team"]: team["charge"] for team in side["teams"]} for side in (previous, manifest)
-    )
-    teams = [
-        TeamChange(
-            team, before.get(team, 0.0), after.get(team, 0.0), _minus(after.get(team), before.get(team))
-        )
-        for team in sorted({*before, *after})
-    ]
-    sums = {name: (previous["totals"].get(name), manifest["totals"][name]) for name in _ADJUSTED}
-    totals = {name: FigureChange(old, new, _minus(new, old)) for name, (old, new) in sums.items()}
-    reasons = (
-        seal.changes(previous["seal"], manifest["seal"]) if previous.get("seal") and manifest["seal"] else []
-    )
+    charges = [{team["team"]: team["charge"] for team in side["teams"]} for side in (previous, manifest)]
+    teams = []
+    for team in sorted(set().union(*charges)):
+        before, after = (side.get(team, 0.0) for side in charges)
+        teams.append(TeamChange(team, before, after, _minus(after, before)))
+    totals = {}
+    for name in _ADJUSTED:
+        old = previous["totals"].get(name)
+        new = manifest["totals"][name]
+        totals[name] = FigureChange(old, new, _minus(new, old))
+    old_seal = previous.get("seal")
+    new_seal = manifest["seal"]
+    reasons = seal.changes(old_seal, new_seal) if old_seal and new_seal else []
     return to_dict(Replaced(previous["state"], reasons, teams, totals))
+
+
+def _exact(amount: float) -> Decimal:
+    return Decimal(str(amount))
 
 
 def _minus(after: float | None, before: float | None) -> float:
     """Exact to the ninth decimal, which money has."""
-    return float(round(Decimal(str(after or 0)) - Decimal(str(before or 0)), 9))
+    return float(round(_exact(after or 0) - _exact(before or 0), 9))
 
 
 def write(
@@ -677,13 +652,16 @@ def write(
     """
     (folder / "teams").mkdir()
     lines = grouped((row.keys["team"], row) for row in bundle.ledger.rows)
-    for team in manifest["teams"]:
-        own = replace(bundle.ledger, rows=tuple(lines[team["team"]]))
-        _report(folder / team["file"], _stated(bundle.teams[team["team"]], bundle), own, blocks[team["team"]])
-    pages = {team["team"]: f"{team['file']}.html" for team in manifest["teams"]}
+    pages = {}
+    for paid in manifest["teams"]:
+        team = paid["team"]
+        file = paid["file"]
+        ledger = replace(bundle.ledger, rows=tuple(lines[team]))
+        _report(folder / file, _stated(bundle.teams[team], bundle), ledger, blocks[team])
+        pages[team] = f"{file}.html"
     _report(folder / "all-teams", _stated(bundle.overview, bundle), bundle.overview, blocks[None], pages)
-    _put(folder / "ledger.csv", to_csv(bundle.ledger))
-    to_parquet(bundle.ledger, folder / "ledger.parquet")
+    _put(folder / "ledger.csv", bundle.ledger.csv())
+    bundle.ledger.save_parquet(folder / "ledger.parquet")
     _put(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
     _put(
         folder / "index.html",
@@ -695,12 +673,11 @@ def write(
 
 
 def _stated(view: ReportView, bundle: Bundle) -> ReportView:
-    state, account = bundle.state, bundle.account
-    sentence = (
-        account.sentence
-        if account
-        else f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
-    )
+    state = bundle.state
+    account = bundle.account
+    sentence = f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
+    if account:
+        sentence = account.sentence
     coverage = replace(view.coverage, state=state.name, reasons=state.reasons, reconciliation=sentence)
     return replace(view, subtitle=f"{view.subtitle}; {state.name}", coverage=coverage)
 
@@ -712,10 +689,10 @@ def _report(
     blocks: Sequence[Block],
     pages: Mapping[str, str] | None = None,
 ) -> None:
-    _put(stem.with_name(f"{stem.name}.md"), markdown(view))
+    _put(stem.with_name(f"{stem.name}.md"), view.page())
     _put(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
-    _put(stem.with_name(f"{stem.name}.json"), report_json(view))
-    _put(stem.with_name(f"{stem.name}.csv"), to_csv(lines))
+    _put(stem.with_name(f"{stem.name}.json"), view.json())
+    _put(stem.with_name(f"{stem.name}.csv"), lines.csv())
 
 
 def _put(path: Path, text: str) -> None:
@@ -780,8 +757,6 @@ def _made(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _alone(above: Path) -> Iterator[None]:
-    import fcntl
-
     descriptor = os.open(above, os.O_RDONLY)
     try:
         try:

@@ -74,32 +74,35 @@ def message_of(view: ReportView, link: str | None, top: int) -> Message:
 
 
 def _figures(view: ReportView) -> list[Line]:
-    totals, nodes, coverage = view.totals, view.node_totals, view.coverage
+    totals = view.totals
+    nodes = view.node_totals
+    coverage = view.coverage
 
-    def cost(name: str, amount: Decimal, whole: Decimal, of: str) -> Line:
-        return name, _money(amount, view), _share(amount, whole, of)
-
-    figures: list[Line] = []
+    costs = [
+        ("Allocated", totals.cost, f"{totals.allocated_gpu_hours:,.1f} GPU-hours"),
+        ("Idle", totals.idle_cost, _share(totals.idle_cost, totals.cost, OF_ALLOCATED)),
+    ]
     if nodes:
-        is_billed = any(source.name == "bill" for source in coverage.price_sources)
-        estimate = (
-            f"{_money(coverage.estimated_cost, view)} of it estimated"
-            if is_billed and coverage.estimated_cost
-            else ""
-        )
-        figures.append(("GPU nodes", _money(nodes.node_cost, view), estimate))
-    figures.append(("Allocated", _money(totals.cost, view), f"{totals.allocated_gpu_hours:,.1f} GPU-hours"))
-    figures.append(cost("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED))
-    if nodes:
-        figures.append(cost("Unallocated", nodes.unallocated_cost, nodes.node_cost, OF_NODES))
-        if nodes.not_collected_cost:
-            figures.append(cost("Not collected", nodes.not_collected_cost, nodes.node_cost, OF_NODES))
+        is_estimated = "bill" in coverage.price_sources and coverage.estimated_cost
+        estimate = f"{_money(coverage.estimated_cost, view)} of it estimated" if is_estimated else ""
+        costs.insert(0, ("GPU nodes", nodes.node_cost, estimate))
+        others = {"Unallocated": nodes.unallocated_cost, "Not collected": nodes.not_collected_cost}
+        for name, cost in others.items():
+            if cost or name == "Unallocated":
+                costs.append((name, cost, _share(cost, nodes.node_cost, OF_NODES)))
     if api := view.totals_api:
-        figures.append(("Bought tokens", _money(api.api_cost, view), ""))
-    for figure in view.targets:
-        remark = f"{target_text(figure)}, {figure.status}"
-        figures.append((figure.label.removesuffix(" ratio"), value_of(figure, view.currency), remark))
-    return figures
+        costs.append(("Bought tokens", api.api_cost, ""))
+    return [
+        *((name, _money(cost, view), remark) for name, cost, remark in costs),
+        *(
+            (
+                figure.label.removesuffix(" ratio"),
+                value_of(figure, view.currency),
+                f"{target_text(figure)}, {figure.status}",
+            )
+            for figure in view.targets
+        ),
+    ]
 
 
 def _line(row: Row, view: ReportView) -> Line:
@@ -186,7 +189,8 @@ def _parts(body: str) -> list[str]:
     """`body` in pieces that Slack takes, cut between lines; a code block that is cut goes on as one."""
     parts: list[str] = []
     lines: list[str] = []
-    size, in_code = 0, False
+    size = 0
+    in_code = False
     for line in body.split("\n"):
         if size + len(line) + 8 > _SLACK_SECTION and lines:
             parts.append("\n".join([*lines, *(["```"] if in_code else [])]))
@@ -334,45 +338,35 @@ def _send(config: Email, letter: EmailMessage, password: str | None) -> None:
 
 def _is_passing(error: Exception) -> bool:
     """Whether the mail was surely not taken, and may be in a moment."""
-    if isinstance(error, smtplib.SMTPRecipientsRefused):
-        return all(400 <= code < 500 for code, _ in error.recipients.values())
-    if isinstance(error, smtplib.SMTPResponseException) and not isinstance(
-        error, smtplib.SMTPAuthenticationError
-    ):
-        return 400 <= error.smtp_code < 500
+    match error:
+        case smtplib.SMTPRecipientsRefused():
+            return all(400 <= code < 500 for code, _ in error.recipients.values())
+        case smtplib.SMTPAuthenticationError():
+            return False
+        case smtplib.SMTPResponseException():
+            return 400 <= error.smtp_code < 500
     return isinstance(error, ConnectionRefusedError)
 
 
 def _explained(config: Email, error: Exception) -> GpucostError:
     match error:
         case smtplib.SMTPAuthenticationError():
-            what, fix = (
-                "refused the user name or password",
-                "check username and password_env or password_file",
-            )
+            what = "refused the user name or password"
+            fix = "check username and password_env or password_file"
         case smtplib.SMTPNotSupportedError():
-            what, fix = (
-                f"cannot do what was asked: {error}",
-                "check port, encryption and username under [notify.email]",
-            )
+            what = f"cannot do what was asked: {error}"
+            fix = "check port, encryption and username under [notify.email]"
         case smtplib.SMTPRecipientsRefused():
-            reasons = "; ".join(
-                f"{name}: {_words(text)}" for name, (_, text) in sorted(error.recipients.items())
-            )
-            what, fix = (
-                f"refused every recipient: {reasons}",
-                "check sender and recipients under [notify.email]",
-            )
+            refused = sorted(error.recipients.items())
+            reasons = "; ".join(f"{name}: {_words(text)}" for name, (_, text) in refused)
+            what = f"refused every recipient: {reasons}"
+            fix = "check sender and recipients under [notify.email]"
         case smtplib.SMTPResponseException():
-            what, fix = (
-                f"answered {error.smtp_code}: {_words(error.smtp_error)}",
-                "check [notify.email] in gpucost.toml",
-            )
+            what = f"answered {error.smtp_code}: {_words(error.smtp_error)}"
+            fix = "check [notify.email] in gpucost.toml"
         case smtplib.SMTPServerDisconnected():
-            what, fix = (
-                f"broke off: {error}; the mail may have arrived",
-                "look there before you send it again",
-            )
+            what = f"broke off: {error}; the mail may have arrived"
+            fix = "look there before you send it again"
         case ssl.SSLError():
             what = f"cannot be spoken to encrypted: {error.reason or error}"
             fix = 'check ca_file, and whether the port wants encryption = "tls" (465) or "starttls" (587)'
@@ -384,7 +378,8 @@ def _explained(config: Email, error: Exception) -> GpucostError:
                 if isinstance(error, TimeoutError)
                 else getattr(error, "strerror", None) or str(error)
             )
-            what, fix = f"cannot be reached: {reason}", "check host and port under [notify.email]"
+            what = f"cannot be reached: {reason}"
+            fix = "check host and port under [notify.email]"
     kind = TransientError if _is_passing(error) else GpucostError
     return kind(f"the mail server {config.host}:{config.port} {what}", fix=fix)
 

@@ -88,7 +88,9 @@ def openmetrics(periods: list[PeriodViews]) -> str:
 
 
 def _of_period(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
-    view, whole, nodes = views.by_team, views.whole, views.by_team.node_totals
+    view = views.by_team
+    whole = views.whole
+    nodes = views.by_team.node_totals
     figures: dict[str, Decimal | float | None] = {
         "gpucost_period_start_timestamp_seconds": whole.start_ms / 1000,
         "gpucost_period_end_timestamp_seconds": to_ms(views.end) / 1000,
@@ -113,7 +115,8 @@ def _of_period(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
 
 def _of_teams(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
     for row in views.by_team.rows:
-        labels, measures = {"team": row.keys["team"] or "", "period": views.name}, row.measures
+        labels = {"team": row.keys["team"] or "", "period": views.name}
+        measures = row.measures
         if row.kind == "allocated":
             yield (
                 labels,

@@ -14,6 +14,7 @@ from gpucost.pipeline import read_attributed
 from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
 from gpucost.render.templates import fill, number
+from gpucost.store.connection import Store, scratch_store
 from gpucost.texts import readable_json
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.store.connection import Store
 
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -57,7 +57,8 @@ def alerting_rules(config: Config, today: date) -> str:
 
 def dashboard(config: Config) -> str:
     """The Grafana dashboard as JSON, for import or provisioning: one per configuration, with its currency and targets."""
-    memory, power = _measured(config, "memory"), _measured(config, "power")
+    memory = _measured(config, "memory")
+    power = _measured(config, "power")
     return (
         readable_json(json.loads(_filled("dashboard.json.j2", config, memory=memory, power=power)), indent=2)
         + "\n"
@@ -129,8 +130,6 @@ def listed_prices(con: DuckDBPyConnection, config: Config) -> RulePrices:
 
 def rule_prices(config: Config, store: Store) -> RulePrices:
     """What nodes cost an hour, for rules that cannot ask the store: what it says last, else list prices."""
-    from gpucost.store.connection import scratch_store
-
     if store.exists and (prices := read_attributed(config, store, stored_prices)) is not None:
         return prices
     with store.read() if store.exists else scratch_store() as con:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost import __version__
 from gpucost.catalog import catalog_digest
-from gpucost.engine import run_stage
+from gpucost.engine import answer_rows
 from gpucost.price.book import book_digest
 from gpucost.price.fx import fx_digest
 from gpucost.records import record
@@ -57,7 +57,7 @@ class Seal:
 def inputs_of(con: DuckDBPyConnection, month: str, period: Period) -> tuple[SealedInput, ...]:
     """What the store holds of a month, by kind and source."""
     asked = {"month": month, "start": period.start_ms, "end": period.end_ms}
-    return tuple(SealedInput(*row) for row in run_stage(con, __package__, "seal_inputs", asked).fetchall())
+    return tuple(SealedInput(**row) for row in answer_rows(con, __package__, "seal_inputs", asked))
 
 
 def make(config: Config, algorithm: Mapping[str, int], inputs: tuple[SealedInput, ...], figures: str) -> Seal:
@@ -84,7 +84,8 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
         changed.append(
             f"the catalog of prices and machines: that of {before['program']} before, of {after['program']} now"
         )
-    old, new = before["configuration"], after["configuration"]
+    old = before["configuration"]
+    new = after["configuration"]
     changed += [
         f"{name} of the configuration" if name[0] == "[" else name
         for name in sorted({*old, *new})
@@ -92,7 +93,8 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     ]
     rows, now = ({(one["kind"], one["source"]): one for one in seal["inputs"]} for seal in (before, after))
     for kind, source in sorted({*rows, *now}):
-        was, is_now = rows.get((kind, source)), now.get((kind, source))
+        was = rows.get((kind, source))
+        is_now = now.get((kind, source))
         if was != is_now:
             changed.append(f"{kind} of {source}: {_rows(was)} before, {_rows(is_now)} now")
     return changed

@@ -49,12 +49,11 @@ class Verification:
     @property
     def rows(self) -> list[tuple[str, str, str]]:
         """Each check, its result, and details."""
-        result = {True: "ok", False: "changed"}
         return [
-            ("files", result[not self.altered], ", ".join(self.altered)),
-            ("log", result[self.is_listed], self.detail),
+            ("files", "changed" if self.altered else "ok", ", ".join(self.altered)),
+            ("log", "ok" if self.is_listed else "changed", self.detail),
             *(("input", "changed", one) for one in self.changed),
-            ("figures", result[self.is_same], f"charged to teams: {self.charge}"),
+            ("figures", "ok" if self.is_same else "changed", f"charged to teams: {self.charge}"),
         ]
 
     @property
@@ -82,7 +81,8 @@ def verify(
     config: Config, store: Store, ask: ChargebackQuery, target: Path, manifest: dict[str, Any], tell: Say
 ) -> Verification:
     """Make the figures of the sealed bundle in `target` again, in a temporary folder, and compare them."""
-    digest, files = digest_of(target), altered(target, manifest)
+    digest = digest_of(target)
+    files = altered(target, manifest)
     with disk.temporary() as folder:
         tell("making the figures again")
         bundle = read_bundle(config, store, ask, folder, tell)

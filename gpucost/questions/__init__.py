@@ -79,7 +79,7 @@ _QUESTIONS = (
     Question("unit requests", "units", "1,000 requests, by model and day.", "units.serving:Requests"),
     Question("unit tokens", "units", "A million tokens, by model and day.", "units.serving:Tokens"),
     Question("explain node", "explain.node", "What a node costs per hour at a moment, and why.",
-             "explain.costs:NodeExplained", formats=BRIEF_FORMATS),
+             "gpucost.price.explain:NodeExplained", formats=BRIEF_FORMATS),
     Question("explain team", "explain", "A team's cost, down to the rows of the bill.",
              "explain.costs:TeamExplained", formats=BRIEF_FORMATS),
     Question("explain namespace", "explain", "A namespace's cost, down to the rows of the bill.",

@@ -48,7 +48,8 @@ _LONGEST_IN_CHARTS = 40
 #: Height of a chart's shapes, whatever they are stretched to.
 HEIGHT = 1000
 #: Width of a moment, and of the column in it.
-BAND, COLUMN = 10, 8
+BAND = 10
+COLUMN = 8
 _SPARK_HEIGHT = 20
 _MOST_LABELS: dict[Step, int] = {"hour": 4, "day": 6, "week": 6, "month": 5}
 _LAST_LABEL = 0.96
@@ -120,12 +121,11 @@ def heat_map(heat: Heat) -> dict[str, Any]:
 def spark(values: Sequence[Decimal]) -> str:
     """A path of columns, 20 high and as wide as there are values; the highest fills the height."""
     highest = max(values, default=ZERO)
-    if highest <= 0:
-        return ""
-    heights = (round(float(max(value, ZERO) / highest) * _SPARK_HEIGHT, 1) for value in values)
-    return "".join(
-        f"M{at} {_SPARK_HEIGHT}v{-height:g}h.8v{height:g}z" for at, height in enumerate(heights) if height
-    )
+    path = ""
+    for at, value in enumerate(values):
+        if value > 0 and (height := round(float(value / highest) * _SPARK_HEIGHT, 1)):
+            path += f"M{at} {_SPARK_HEIGHT}v{-height:g}h.8v{height:g}z"
+    return path
 
 
 def spark_words(values: Sequence[Decimal], step: Step, currency: str) -> str:
@@ -137,15 +137,15 @@ def spark_words(values: Sequence[Decimal], step: Step, currency: str) -> str:
 def _paths(stack: Stack, top: Decimal) -> list[str]:
     """Edges are rounded, not heights, so that layers touch without gap or overlap."""
     below = [ZERO] * len(stack.totals)
-    paths: list[str] = []
+    paths = []
     for layer in stack.layers:
-        parts: list[str] = []
+        path = ""
         for at, value in enumerate(layer.values):
             low = _edge(below[at], top)
             below[at] += max(value, ZERO)
             if height := low - _edge(below[at], top):
-                parts.append(f"M{at * BAND + (BAND - COLUMN) // 2} {low}v{-height}h{COLUMN}v{height}z")
-        paths.append("".join(parts))
+                path += f"M{at * BAND + (BAND - COLUMN) // 2} {low}v{-height}h{COLUMN}v{height}z"
+        paths.append(path)
     return paths
 
 
@@ -168,12 +168,16 @@ def _text(value: Decimal, stack: Stack, currency: str) -> str:
 
 
 def _heat_cell(heat: Heat, weekday: int, hour: int) -> dict[str, Any]:
-    part, whole = heat.part_gpu_hours[weekday][hour], heat.gpu_hours[weekday][hour]
+    part = heat.part_gpu_hours[weekday][hour]
+    whole = heat.gpu_hours[weekday][hour]
     share = ratio(part, whole)
     when = f"{_WEEKDAYS[weekday]} {hour:02}:00"
     text = figure_text(share, "ratio", "", 0)
-    if share is None:
-        return {"level": None, "text": text, "value": "", "hint": f"{when}: no {heat.whole}"}
-    level = sum(share * 100 > least for least in HEAT_LEVELS)
-    hint = f"{when}: {text} {heat.part}, {part:,.1f} of {whole:,.1f} {heat.whole}"
-    return {"level": level, "text": text, "value": f"{share:.6f}", "hint": hint}
+    level = None
+    value = ""
+    hint = f"{when}: no {heat.whole}"
+    if share is not None:
+        level = sum(share * 100 > least for least in HEAT_LEVELS)
+        value = f"{share:.6f}"
+        hint = f"{when}: {text} {heat.part}, {part:,.1f} of {whole:,.1f} {heat.whole}"
+    return {"level": level, "text": text, "value": value, "hint": hint}

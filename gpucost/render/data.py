@@ -43,11 +43,11 @@ def flat_table(view: ReportView) -> tuple[dict[str, str], list[list[Any]]]:
     """The rows without any nesting, and the names and types of their columns: VARCHAR, DOUBLE, DECIMAL(38,9)."""
     shared = _flat(schema.to_dict(view.totals_shared.as_total())) if view.totals_shared else {}
     kinds = (Measures, Unallocated, NotCollected, *([ApiCost] if view.totals_api else []))
-    measures = {field.name: str(field.type) for kind in kinds for field in fields(kind)}
-    for name in IN_COST:
-        measures.pop(name, None)
     columns = dict.fromkeys(("kind", *view.by), "VARCHAR")
-    columns |= {name: "DECIMAL(38,9)" if "Decimal" in kind else "DOUBLE" for name, kind in measures.items()}
+    for kind in kinds:
+        for field in fields(kind):
+            if field.name not in IN_COST:
+                columns[field.name] = "DECIMAL(38,9)" if "Decimal" in str(field.type) else "DOUBLE"
     if view.changes:
         columns |= {
             "previous_cost": "DECIMAL(38,9)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from operator import attrgetter
 
 from gpucost.records import grouped
 from gpucost.render.view import Column, Coverage, Figure, Gap, Item, Unit, Value
@@ -49,8 +50,8 @@ def figure_text(value: Value, unit: Unit, currency: str, decimals: int) -> str:
     text = _plain(value, decimals)
     if unit not in ("money", "price"):
         return text
-    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
-    return f"{sign}{_SYMBOLS.get(currency, currency + ' ')}{digits}"
+    symbol = _SYMBOLS.get(currency, f"{currency} ")
+    return f"-{symbol}{text[1:]}" if text.startswith("-") else symbol + text
 
 
 def sum_text(value: float, unit: Unit, currency: str) -> str:
@@ -90,10 +91,10 @@ def item_value(item: Item, currency: str) -> str:
 
 def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
     """What a reader must know of the figures, as (label, sentences)."""
-    missing, off = coverage.of_kind("not_collected"), coverage.of_kind("off")
+    off = coverage.off
     unknown = coverage.unknown_capacity_gpu_hours
     lines = {
-        "State": [coverage.state, *coverage.reasons] if coverage.state else [],
+        "State": [coverage.state, *(coverage.reasons or ())] if coverage.state else [],
         "Measured": [
             "no GPU-hours were held"
             if coverage.measured_ratio is None
@@ -102,7 +103,7 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
         "Prices": _prices(coverage),
         "Billed": _billed(coverage, currency),
         "Collected": [
-            _collected(coverage, missing),
+            _collected(coverage),
             *([f"{coverage.bridged_hours:,.1f} h bridged"] if coverage.bridged_hours else []),
             *(
                 f"{sum(gap.hours for gap in off if gap.cluster == name):,.1f} h of {name} off"
@@ -110,14 +111,17 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
             ),
         ],
         # who signed what was not collected, and why
-        "Accepted": [signed_text(alike) for alike in alike_gaps(gap for gap in missing if gap.accepted_by)],
+        "Accepted": [
+            signed_text(alike)
+            for alike in alike_gaps(gap for gap in coverage.not_collected if gap.accepted_by)
+        ],
         "Capacity": [f"type unknown for {unknown:,.1f} GPU-hours, left out of the spot ratio"]
         if unknown
         else [],
         "Basis": [
             f"{coverage.cost_basis}: CPU and memory are charged by request; idle cost is that of GPUs alone"
         ]
-        if coverage.cost_basis != "node"
+        if coverage.cost_basis
         else [],
         "Reconciled": [coverage.reconciliation] if coverage.reconciliation else [],
     }
@@ -131,10 +135,10 @@ def percent(value: float | None) -> str:
 
 def _prices(coverage: Coverage) -> list[str]:
     parts: list[str] = []
-    for source in coverage.price_sources:
-        age = ""
-        if source.as_of is not None and source.age_days is not None and source.name != "bill":
-            age = f" of {source.as_of}" + (f", {source.age_days:,} days old" if source.age_days > 1 else "")
+    for source in coverage.sources:
+        age = f" of {source.as_of}" if source.as_of and source.name != "bill" else ""
+        if age and source.age_days and source.age_days > 1:
+            age += f", {source.age_days:,} days old"
         parts.append(f"{percent(source.share)} of cost from {_SOURCES.get(source.name, source.name)}{age}")
     if coverage.unpriced_gpu_hours:
         part = f"{coverage.unpriced_gpu_hours:,.1f} GPU-hours ({percent(coverage.unpriced_ratio)})"
@@ -144,7 +148,7 @@ def _prices(coverage: Coverage) -> list[str]:
 
 def _billed(coverage: Coverage, currency: str) -> list[str]:
     """What is billed and what is not, where a bill covers anything, and in a bundle: without a bill all is an estimate."""
-    if not coverage.state and not any(source.name == "bill" for source in coverage.price_sources):
+    if not coverage.state and "bill" not in coverage.price_sources:
         return []
     billed, estimated = (
         figure_text(cost, "money", currency, 2) for cost in (coverage.billed_cost, coverage.estimated_cost)
@@ -154,7 +158,8 @@ def _billed(coverage: Coverage, currency: str) -> list[str]:
     return [f"{billed}; {estimated} is an estimate until its bill is collected"]
 
 
-def _collected(coverage: Coverage, missing: list[Gap]) -> str:
+def _collected(coverage: Coverage) -> str:
+    missing = coverage.not_collected
     if any(notice.code == "not_collected" for notice in coverage.warnings) or (
         coverage.is_complete and missing
     ):
@@ -167,7 +172,7 @@ def _collected(coverage: Coverage, missing: list[Gap]) -> str:
         return f"all but {coverage.not_collected_hours:,.1f} h{which}"
     if coverage.is_complete:
         return "the whole period"
-    if left_out := [gap for gap in coverage.gaps if gap.is_missing and gap.kind == "partial"]:
+    if left_out := [gap for gap in coverage.partial if gap.is_missing]:
         return f"all but some nodes of {clusters_text(left_out)}"
     until = f"until {local_text(coverage.collected_to)}; " if coverage.collected_to else ""
     return f"{until}the period is not over yet"
@@ -175,11 +180,8 @@ def _collected(coverage: Coverage, missing: list[Gap]) -> str:
 
 def alike_gaps(gaps: Iterable[Gap]) -> list[list[Gap]]:
     """Gaps of several clusters that are one: of the same time, families and reason."""
-    found = grouped(
-        ((gap.start, gap.end, gap.families, gap.reason, gap.accepted_by, gap.accepted_why), gap)
-        for gap in gaps
-    )
-    return list(found.values())
+    same = attrgetter("start", "end", "families", "reason", "accepted_by", "accepted_why")
+    return list(grouped((same(gap), gap) for gap in gaps).values())
 
 
 def gap_text(alike: Sequence[Gap]) -> str:
@@ -200,9 +202,10 @@ def signed_text(alike: Sequence[Gap]) -> str:
 
 def missing_text(gaps: Iterable[Gap]) -> str | None:
     """What was not collected of a period that is over, and nobody signed; None where nothing."""
-    texts = [gap_text(alike) for alike in alike_gaps(gap for gap in gaps if gap.is_missing)]
-    more = [f"and {len(texts) - _GAPS_SHOWN:,} more such times"] if len(texts) > _GAPS_SHOWN else []
-    return "; ".join([*texts[:_GAPS_SHOWN], *more]) or None
+    texts = list(map(gap_text, alike_gaps(gap for gap in gaps if gap.is_missing)))
+    if len(texts) > _GAPS_SHOWN:
+        texts[_GAPS_SHOWN:] = [f"and {len(texts) - _GAPS_SHOWN:,} more such times"]
+    return "; ".join(texts) or None
 
 
 def clusters_text(gaps: Iterable[Gap]) -> str:

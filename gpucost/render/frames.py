@@ -49,8 +49,8 @@ def tables(answer: Any) -> dict[str, list[dict[str, Any]]]:
 
 
 def _with_one_cost(row: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in row.items() if name not in IN_COST}
-    return kept | {"cost": row["cost"] + sum(row.get(name, 0) for name in IN_COST)}
+    cost = row["cost"] + sum(row.pop(name, 0) for name in IN_COST)
+    return row | {"cost": cost}
 
 
 def _are_rows(value: Any) -> bool:

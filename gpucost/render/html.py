@@ -39,7 +39,7 @@ from gpucost.render.view import (
     Table,
     Unit,
     Value,
-    ratio,
+    part_of,
 )
 from gpucost.resources import reports_dir
 
@@ -91,19 +91,20 @@ def environment() -> Environment:
     templates.globals |= {
         function.__name__: function
         for function in (
-            *(
-                bodies,
-                columns,
-                dimension_of,
-                direction,
-                figure_text,
-                heat_map,
-                item_value,
-                remark,
-                sort_value,
-                spark,
-            ),
-            *(spark_words, sum_text, value_of, with_arrow),
+            bodies,
+            columns,
+            dimension_of,
+            direction,
+            figure_text,
+            heat_map,
+            item_value,
+            remark,
+            sort_value,
+            spark,
+            spark_words,
+            sum_text,
+            value_of,
+            with_arrow,
         )
     }
     # pages of teams, which a caller may name
@@ -114,14 +115,11 @@ def environment() -> Environment:
 @cache
 def frame() -> dict[str, str]:
     """`style` and `script`, to be put into a page as they are, and their digests for its Content-Security-Policy."""
-    files = {
-        name: (reports_dir() / "html" / file).read_text(encoding="utf-8").strip()
-        for name, file in (("style", "report.css"), ("script", "report.js"))
-    }
-    digests = {
-        f"{name}_digest": b64encode(sha256(text.encode()).digest()).decode() for name, text in files.items()
-    }
-    return digests | files
+    found = {}
+    for name, file in (("style", "report.css"), ("script", "report.js")):
+        text = (reports_dir() / "html" / file).read_text(encoding="utf-8").strip()
+        found[name], found[f"{name}_digest"] = text, b64encode(sha256(text.encode()).digest()).decode()
+    return found
 
 
 def bodies(table: Table) -> list[tuple[bool, list[Line]]]:
@@ -163,30 +161,33 @@ _CHANGE = Column("Change", "change", 1)
 
 def cards(view: ReportView) -> list[dict[str, Any]]:
     """What it cost, what of that was no use, and the ratios that have a target, in words; and how costs changed."""
-    totals, nodes, since = view.totals, view.node_totals, view.changes
+    totals = view.totals
+    nodes = view.node_totals
+    api = view.totals_api
+    shared = view.totals_shared
     whole = nodes.node_cost if nodes else totals.cost
-
-    def cost(label: str, amount: Decimal, base: Decimal = whole, share_of: str = OF_NODES) -> Figure:
-        return Figure(label, amount, "money", ratio(amount, base), share_of)
-
-    every = Figure("Cost", whole, "money", note="of all GPU nodes" if nodes else None)
-    found: list[tuple[Figure, str]] = [(every, "node_cost" if nodes else "cost")]
+    found = {
+        "node_cost" if nodes else "cost": Figure(
+            "Cost", whole, "money", note="of all GPU nodes" if nodes else None
+        )
+    }
     if nodes:
-        found += [
-            (cost("Allocated", totals.cost), "cost"),
-            (cost("Unallocated", nodes.unallocated_cost), "unallocated_cost"),
-        ]
+        found["cost"] = part_of("Allocated", totals.cost, whole, OF_NODES)
+        found["unallocated_cost"] = part_of("Unallocated", nodes.unallocated_cost, whole, OF_NODES)
         if nodes.not_collected_cost:
-            found.append((cost("Not collected", nodes.not_collected_cost), "not_collected_cost"))
-    found.append((cost("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED), ""))
-    if view.totals_shared and view.totals_shared.costs:
-        found.append((Figure("Shared", view.totals_shared.shared_cost, "money", note="on top"), ""))
-    if view.totals_api:
-        found.append((Figure("Bought tokens", view.totals_api.api_cost, "money", note="on top"), ""))
-    found.append((Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), ""))
+            found["not_collected_cost"] = part_of("Not collected", nodes.not_collected_cost, whole, OF_NODES)
+    others = [part_of("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED)]
+    if shared and shared.costs:
+        others.append(Figure("Shared", shared.shared_cost, "money", note="on top"))
+    if api:
+        others.append(Figure("Bought tokens", api.api_cost, "money", note="on top"))
+    others += [Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), *view.targets]
     return [
-        {"figure": figure, "change": _change(getattr(since, name, None))}
-        for figure, name in [*found, *((figure, "") for figure in view.targets)]
+        *(
+            {"figure": figure, "change": _change(getattr(view.changes, cost, None))}
+            for cost, figure in found.items()
+        ),
+        *({"figure": figure, "change": None} for figure in others),
     ]
 
 
@@ -242,16 +243,17 @@ def _block(section: Section) -> Block:
 
 def _status(view: ReportView) -> str:
     """What of the figures is still to come."""
-    is_whole = view.coverage.is_complete and not view.coverage.not_collected_hours
+    coverage = view.coverage
+    is_whole = coverage.is_complete and not coverage.not_collected_hours
     parts = [] if is_whole else ["not collected in full"]
-    if view.coverage.estimated_cost:
-        parts.append("estimated in part" if view.coverage.billed_cost else "estimated: no bill covers it yet")
+    if coverage.estimated_cost:
+        parts.append("estimated in part" if coverage.billed_cost else "estimated: no bill covers it yet")
     return "; ".join(parts) or "billed in full"
 
 
 def _charged(view: ReportView) -> dict[str, str] | None:
     """Where the page says what each was charged, which its charts do not: None where nothing is shared."""
     for place, section in enumerate(view.sections, 1):
-        if isinstance(section, Table) and any(column.title == CHARGED for column in section.columns):
+        if isinstance(section, Table) and CHARGED in (column.title for column in section.columns):
             return {"id": f"part-{place}", "title": section.title, "column": CHARGED}
     return None

@@ -34,12 +34,7 @@ def render(page: Page) -> str:
 
     A report begins with its summary.
     """
-    texts: dict[str, Callable[..., str]] = {
-        "cell": cell,
-        "sum_text": sum_text,
-        "value_of": value_of,
-        "item_value": item_value,
-    }
+    texts: tuple[Callable[..., str], ...] = (cell, sum_text, value_of, item_value)
     return (
         environment(reports_dir())
         .get_template("report.md.j2")
@@ -48,7 +43,7 @@ def render(page: Page) -> str:
             summary=summary(page) if isinstance(page, ReportView) else (),
             coverage=coverage_lines(page.coverage, page.currency) if page.coverage else (),
             remark=remark,
-            **{name: partial(text, currency=page.currency) for name, text in texts.items()},
+            **{text.__name__: partial(text, currency=page.currency) for text in texts},
         )
     )
 
@@ -60,7 +55,9 @@ def brief(view: ReportView) -> str:
 
 def summary(view: ReportView) -> tuple[str, str, str]:
     """What it cost; what of it was idle, and the ratios with a target; who cost most, and how far the figures can be trusted."""
-    totals, nodes, currency = view.totals, view.node_totals, view.currency
+    totals = view.totals
+    nodes = view.node_totals
+    currency = view.currency
     named = partial(figure_text, unit="money", currency=currency, decimals=2)
     percent = partial(figure_text, unit="ratio", currency=currency, decimals=1)
     cost = f"{view.title}: {named(nodes.node_cost if nodes else totals.cost)}"
@@ -69,10 +66,10 @@ def summary(view: ReportView) -> tuple[str, str, str]:
         cost += f"; unallocated {named(nodes.unallocated_cost)}, {share} {OF_NODES}"
     if view.totals_api:
         cost += f"; bought tokens {named(view.totals_api.api_cost)}"
-    change = view.changes and (view.changes.node_cost if nodes else view.changes.cost)
-    if change and view.changes:
+    if since := view.changes:
+        change = (since.node_cost if nodes else since.cost) or since.cost
         percentage = None if change.cost_change_percent is None else change.cost_change_percent / 100
-        cost += f"; {figure_text(percentage, 'change', '', 1)} since {view.changes.period_name}"
+        cost += f"; {figure_text(percentage, 'change', '', 1)} since {since.period_name}"
     idle = f"Idle {named(totals.idle_cost)}, {percent(ratio(totals.idle_cost, totals.cost))} {OF_ALLOCATED}"
     targets = (
         f"{figure.label.lower()} {value_of(figure, currency)} ({remark(figure)}: {figure.status})"

@@ -36,13 +36,10 @@ FLAT = (RowFormat.csv, RowFormat.parquet)
 
 def render_rows(columns: Sequence[str], rows: Rows, format: RowFormat) -> str:
     """The rows as text: in any format but Parquet."""
-    renderers = {
-        RowFormat.table: _table,
-        RowFormat.markdown: _markdown,
-        RowFormat.csv: _csv,
-        RowFormat.json: _json,
-    }
-    return renderers[format](columns if format is RowFormat.json else list(map(as_text, columns)), rows)
+    if format is RowFormat.json:
+        return _json(columns, rows)
+    renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv}
+    return renderers[format](list(map(as_text, columns)), rows)
 
 
 def save_parquet(columns: Sequence[str], rows: Rows, file: Path) -> None:
@@ -203,7 +200,8 @@ class TableFit:
         # its place: with one long word broken (a name of 40 characters) it still is, and the line's other texts are not narrowed.
         self._short = list(self.natural)
         for index in self.names:
-            word, title = longest(index, r"\S+"), cell_len(titles[index])
+            word = longest(index, r"\S+")
+            title = cell_len(titles[index])
             self._short[index] = max(title, min(_SHORT_WORD, word), min(_NARROWEST_TEXT, self.natural[index]))
 
     def shown(self, room: int) -> list[int]:

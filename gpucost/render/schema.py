@@ -52,7 +52,7 @@ def to_dict(answer: Any) -> dict[str, Any]:
 
 def table(rows: Sequence[Any], columns: Sequence[str] = ()) -> tuple[list[str], list[list[Any]]]:
     """Rows of one class as columns and values, all that to_dict has or those of `columns`; moments are text."""
-    found = [to_dict(row) for row in rows]
+    found = list(map(to_dict, rows))
     names = list(columns or found[0])
     return names, [
         [iso(row[name]) if isinstance(row[name], datetime) else row[name] for name in names] for row in found
@@ -82,9 +82,7 @@ def plain(value: object) -> object:
         return float(value)  # 15 significant digits: at least 6 decimals up to a billion
     if isinstance(value, datetime):
         return iso(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Path):
+    if isinstance(value, date | Path):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no place in an answer")
 
@@ -102,10 +100,11 @@ def schema(name: str, shape: Any) -> str:
 def _schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     shape = adapter.json_schema(schema_generator=_Schemas)
     defs = shape.pop("$defs", {})
-    for one in (shape, *defs.values()):
-        _settle(one, defs)
-    used = _used(shape, defs)
-    return shape | ({"$defs": used} if used else {})
+    for part in (shape, *defs.values()):
+        _settle(part, defs)
+    if used := _used(shape, defs):
+        shape["$defs"] = used
+    return shape
 
 
 def _settle(whole: Any, defs: dict[str, Any]) -> None:
@@ -116,7 +115,8 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
     if not isinstance(whole, dict) or PENDING not in whole:
         return
     cls = whole.pop(PENDING)
-    required, properties = set(whole.get("required", ())), {}
+    required = set(whole.get("required", ()))
+    properties = {}
     for name, shape in whole["properties"].items():
         if name not in cls.FLAT:
             properties[KEYS.get(name, name)] = shape
@@ -128,14 +128,13 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
         properties |= renamed(inner.get("properties", {}))
         if inner.get("additionalProperties"):
             whole["additionalProperties"] = inner["additionalProperties"]
+        together = whole.setdefault("dependentRequired", {})
         if "anyOf" in shape:  # all of it or nothing
             own = {KEYS.get(one, one) for one in whole["properties"]}
-            whole.setdefault("dependentRequired", {}).update(
-                {one: sorted(names) for one in sorted(names - own)}
-            )
+            together |= {one: sorted(names) for one in sorted(names - own)}
         else:
             required |= names
-            whole.setdefault("dependentRequired", {}).update(inner.get("dependentRequired", {}))
+            together |= inner.get("dependentRequired", {})
     for name in cls.HIDDEN:
         properties.pop(name)
     required = {KEYS.get(name, name) for name in required}

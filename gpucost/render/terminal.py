@@ -70,9 +70,9 @@ class Charts:
 
     def grown(self, table: Table, room: int) -> Charts:
         """As wide as `room` more characters let them be: first a character for each moment, then a longer bar."""
-        spark = min(self.spark + room, _moments(table)) if self.spark else 0
+        spark = self.spark and min(self.spark + room, _moments(table))
         left = room - (spark - self.spark)
-        return Charts(min(self.bar + left, _LONGEST_BAR) if self.bar else 0, spark)
+        return Charts(self.bar and min(self.bar + left, _LONGEST_BAR), spark)
 
     def titles(self, table: Table, step: str) -> list[str]:
         """What stands above each of them; `step` is that of the moments."""
@@ -104,13 +104,12 @@ def with_trends(table: Table, series: Series) -> Table:
     stack = series.stacks[0]
     if stack.title != table.title:
         return table
-    names = {(layer.name, False): layer.values for layer in stack.layers if layer.kind == "named"}
-    names |= {
-        (layer.name, True): layer.values
+    trends = {
+        (layer.name, layer.kind != "named"): layer.values
         for layer in stack.layers
-        if layer.kind in ("unallocated", "not_collected")
+        if layer.kind in ("named", "unallocated", "not_collected")
     }
-    lines = (replace(line, trend=names.get((str(line.cells[0]), line.is_sum), ())) for line in table.lines)
+    lines = (replace(line, trend=trends.get((str(line.cells[0]), line.is_sum), ())) for line in table.lines)
     return replace(table, lines=tuple(lines))
 
 
@@ -148,15 +147,18 @@ def _bar(line: Line, table: Table, width: int, top: float) -> Text:
 
 
 def _amount(line: Line, table: Table, role: str) -> float:
-    amounts = (value for value, column in zip(line.cells, table.columns, strict=True) if column.bar == role)
-    return float(value) if isinstance(value := next(amounts, None), Decimal) else 0.0
+    for value, column in zip(line.cells, table.columns, strict=True):
+        if column.bar == role and isinstance(value, Decimal):
+            return float(value)
+    return 0.0
 
 
 _INDENT = 2
 _ALIKE_SHOWN = 3
 _STATUS_STYLES = {"met": "green", "missed": "red", "unknown": "yellow"}
 # Where nothing limits a line: that of a table, and of sentences.
-_UNLIMITED, _PROSE = 10_000, 100
+_UNLIMITED = 10_000
+_PROSE = 100
 
 
 def render(page: Page, width: int | None, *, color: bool, charts: bool = False) -> str:
@@ -229,7 +231,9 @@ class _Terminal:
         if not table.lines:
             self._remark(table.note or "none")
             return
-        columns, series, currency = table.columns, self.page.series, self.page.currency
+        columns = table.columns
+        series = self.page.series
+        currency = self.page.currency
         flags = [line.flag or "" for line in table.lines]
         texts = [
             [with_arrow(*one, currency) for one in zip(line.cells, columns, strict=True)]
@@ -261,14 +265,12 @@ class _Terminal:
             grid.add_row(*cells, *drawn, *([Text(flag, style="yellow")] if any(flags) else []))
         self._indented(grid)
         self._remark(table.note)
-        left_out = ", ".join(
+        left_out = [
             column.title for index, column in enumerate(columns) if index not in shown and column.title
-        )
-        self._remark(
-            f"Left out for lack of room: {left_out}; --format {self.page.whole_in} has all."
-            if left_out
-            else None
-        )
+        ]
+        if left_out:
+            whole = f"--format {self.page.whole_in} has all."
+            self._remark(f"Left out for lack of room: {', '.join(left_out)}; {whole}")
 
     def _sum(self, table: Table) -> None:
         """A table that reads as arithmetic: label, hours × price = cost; the sums at the right edge."""
@@ -289,7 +291,7 @@ class _Terminal:
                     cells.append(Text("" if line.is_sum else column.sign, style="dim"))
                 unit = " h" if column.unit == "hours" and value != "" else ""
                 cells.append(Text(cell(value, column, self.page.currency) + unit, style=style))
-            grid.add_row(Padding(cells[0], (0, 0, 0, _INDENT)), *cells[1:])
+            grid.add_row(Padding.indent(cells[0], _INDENT), *cells[1:])
         self.console.print(grid)
         self._remark(table.note)
 
@@ -329,8 +331,9 @@ class _Terminal:
         self.console.print(Text("Coverage", style="bold"))
         grid = _grid(GridColumn(no_wrap=True), GridColumn(overflow="fold"))
         for label, sentences in coverage_lines(coverage, self.page.currency):
-            for index, sentence in enumerate(sentences):
-                grid.add_row("" if index else label, sentence)
+            for sentence in sentences:
+                grid.add_row(label, sentence)
+                label = ""
         self._indented(grid, self.prose)
         for _, alike in groupby(coverage.warnings, key=lambda notice: notice.code):
             self._notices(list(alike))
@@ -357,8 +360,8 @@ def _change_style(value: Value, column: Column) -> str:
 
 def _meter(figure: Figure) -> Text:
     """A share that has a target in the color of its status, any other is of waste."""
-    share = figure.share if figure.share_of else figure.value
-    if not isinstance(share, float) or (figure.unit != "ratio" and not figure.share_of):
+    share = figure.share if figure.share_of else figure.value if figure.unit == "ratio" else None
+    if not isinstance(share, float):
         return Text()
     return Text(meter(share), style=_STATUS_STYLES[figure.status] if figure.status else "yellow")
 

@@ -85,8 +85,10 @@ class Series:
 
 
 #: What a share is of: one denominator for a word, wherever it stands (docs/glossary.md).
-OF_HELD, OF_CAPACITY = "of allocated GPU-hours", "of capacity"
-OF_ALLOCATED, OF_NODES = "of allocated cost", "of node cost"
+OF_HELD = "of allocated GPU-hours"
+OF_CAPACITY = "of capacity"
+OF_ALLOCATED = "of allocated cost"
+OF_NODES = "of node cost"
 
 Standing = Literal["final", "estimate"]
 Unit = Literal["text", "hours", "money", "price", "ratio", "change"]
@@ -262,6 +264,15 @@ class Row(Shape):
     FLAT = ("keys", "measures", "unallocated", "not_collected", "api", "change", "shared")
 
     @property
+    def own_gpu_hours(self) -> float:
+        """GPU-hours by its kind: held, unallocated or not collected."""
+        if self.unallocated:
+            return self.unallocated.unallocated_gpu_hours
+        if self.not_collected:
+            return self.not_collected.not_collected_gpu_hours
+        return self.measures.allocated_gpu_hours
+
+    @property
     def own_cost(self) -> Decimal:
         """Its cost, which by its kind is that of held, of unallocated or of not collected time, or of bought tokens."""
         if self.api:
@@ -283,7 +294,7 @@ class Changes:
     node_cost: Change | None
 
     @property
-    def of_nodes(self) -> tuple[Change | None, Change | None, Change | None]:
+    def of_nodes(self) -> tuple[Change | None, ...]:
         """Those of the nodes' other costs."""
         return self.unallocated_cost, self.not_collected_cost, self.node_cost
 
@@ -357,62 +368,6 @@ class Notice:
     fix: str | None
 
 
-@record
-class Coverage(Summary):
-    """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most, `bridged_hours` likewise.
-
-    `gaps` tell of what; `is_complete` where the period is over and nobody needs to sign any more of them.
-    `collected_to`, in local time, is where the known time of the cluster that lags most ends. Unpriced are the GPU-hours of
-    nodes without a price: of all that the nodes offered, or, where only some pods are asked for, of what these held. Billed and
-    estimated cost add up to what the nodes, or those pods, cost. `state` (final or estimate, and
-    the `reasons` for the latter) is told in a month's bundle alone; `reconciliation` says where the month's bill went.
-    """
-
-    measured_ratio: float | None
-    price_sources: tuple[PriceSource, ...]
-    price_as_of: date | None
-    not_collected_hours: float
-    bridged_hours: float
-    gaps: tuple[Gap, ...]
-    collected_to: datetime | None
-    unknown_capacity_gpu_hours: float
-    unpriced_gpu_hours: float
-    unpriced_ratio: float | None
-    warnings: tuple[Notice, ...]
-    is_complete: bool
-    cost_basis: str
-    billed_cost: Decimal
-    estimated_cost: Decimal
-    state: Standing | None = None
-    reasons: tuple[str, ...] = ()
-    reconciliation: str | None = None
-
-    def of_kind(self, kind: str) -> list[Gap]:
-        """The gaps of one kind."""
-        return [gap for gap in self.gaps if gap.kind == kind]
-
-    def printed(self) -> CoverageAnswer:
-        """As the JSON contracts say it."""
-        return CoverageAnswer(
-            state=self.state,
-            reasons=self.reasons if self.state else None,
-            reconciliation=self.reconciliation or None,
-            measured_ratio=self.measured_ratio,
-            price_sources={source.name: source.share for source in self.price_sources},
-            price_as_of=self.price_as_of,
-            not_collected_hours=self.not_collected_hours,
-            bridged_hours=self.bridged_hours,
-            not_collected=[gap for gap in self.gaps if isinstance(gap, MissingTime)],
-            bridged=self.of_kind("bridged"),
-            partial=self.of_kind("partial"),
-            off=self.of_kind("off"),
-            unknown_capacity_gpu_hours=self.unknown_capacity_gpu_hours,
-            unpriced_gpu_hours=self.unpriced_gpu_hours,
-            cost_basis=self.cost_basis if self.cost_basis != "node" else None,
-            warnings=self.warnings,
-        )
-
-
 @keyed_record
 class CoverageAnswer(Shape):
     """How far the figures can be trusted; `price_sources` are shares of node cost; the first three are told in bundles."""
@@ -433,6 +388,31 @@ class CoverageAnswer(Shape):
     unpriced_gpu_hours: float
     cost_basis: str | None = None
     warnings: tuple[Notice, ...]
+
+
+@keyed_record
+class Coverage(CoverageAnswer):
+    """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most, `bridged_hours` likewise.
+
+    `is_complete` where the period is over and nobody needs to sign any more gaps. `cost_basis` is None for that of nodes.
+    `collected_to`, in local time, is where the known time of the cluster that lags most ends. Unpriced are the GPU-hours of
+    nodes without a price: of all that the nodes offered, or, where only some pods are asked for, of what these held. Billed and
+    estimated cost add up to what the nodes, or those pods, cost. `state` (final or estimate, and
+    the `reasons` for the latter) is told in a month's bundle alone; `reconciliation` says where the month's bill went.
+    """
+
+    sources: tuple[PriceSource, ...]
+    collected_to: datetime | None
+    unpriced_ratio: float | None
+    is_complete: bool
+    billed_cost: Decimal
+    estimated_cost: Decimal
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """All of them, by time and cluster."""
+        gaps = (*self.not_collected, *self.bridged, *self.partial, *self.off)
+        return sorted(gaps, key=lambda gap: (gap.start, gap.cluster, gap.end))
 
 
 @record
@@ -543,6 +523,12 @@ class Figure:
     note: str | None = None
 
 
+def part_of(label: str, value: float | Decimal, whole: float | Decimal, share_of: str) -> Figure:
+    """Money or GPU-hours, and their share of `whole`."""
+    unit: Unit = "money" if isinstance(value, Decimal) else "hours"
+    return Figure(label, value, unit, ratio(value, whole), share_of)
+
+
 @record
 class Figures:
     title: str
@@ -630,13 +616,9 @@ class Answer(Page):
         """The page that people read."""
         if format == "html":
             return self.html()
-        if format == "markdown":
-            from gpucost.render.markdown import render
+        from gpucost.render import markdown, terminal
 
-            return render(self)
-        from gpucost.render.terminal import render as as_text
-
-        return as_text(self, None, color=False, charts=False)
+        return markdown.render(self) if format == "markdown" else terminal.render(self, None, color=False)
 
     def html(self) -> str:
         """The page as HTML. Raises UsageError for an answer that has none."""
@@ -825,58 +807,12 @@ class ReportAnswer(Shape):
     previous: PreviousPeriod | None = None
     bought: tuple[ApiModel, ...] | None = None
     waste: dict[str, object] | None = None
-    coverage: Coverage
+    coverage: CoverageAnswer
 
 
 #: The column of what each pays: its cost and its shares.
 CHARGED = "Charged"
 ZERO = Decimal(0)
-
-
-def shared_columns(shared: Shared | None) -> list[Column]:
-    """None where nothing is shared."""
-    if shared is None:
-        return []
-    names = [*(["Shared unallocated"] if shared.unallocated_cost is not None else []), *shared.costs]
-    return [
-        *(Column(name, "money", 2, weight=1, group="shares") for name in names),
-        Column(CHARGED, "money", 2),
-    ]
-
-
-def held_cells(shared: Shared | None, cost: Decimal) -> list[Value]:
-    """A row's shares, and what they come to with its own cost."""
-    if shared is None:
-        return []
-    shares = [] if shared.unallocated_cost is None else [shared.unallocated_cost]
-    shares += shared.costs.values()
-    return [*shares, sum(shares, cost)]
-
-
-def free_cells(shared: Shared | None, unallocated_cost: Decimal) -> list[Value]:
-    """What nobody held: the part that went to others as an amount below zero, and what stays."""
-    if shared is None:
-        return []
-    blank = [""] * len(shared.costs)
-    if shared.unallocated_cost is None:
-        return [*blank, unallocated_cost]
-    stays = shared.remaining_unallocated_cost or ZERO
-    return [stays - unallocated_cost, *blank, stays]
-
-
-def unseen_cells(shared: Shared | None, not_collected_cost: Decimal) -> list[Value]:
-    """What was billed while nobody saw who held it is never shared."""
-    if shared is None:
-        return []
-    return [*[""] * ((shared.unallocated_cost is not None) + len(shared.costs)), not_collected_cost]
-
-
-def all_cells(shared: Shared | None, node_cost: Decimal) -> list[Value]:
-    """The whole fleet: what unallocated cost went from one row to another is nothing in all."""
-    if shared is None:
-        return []
-    moved = [] if shared.unallocated_cost is None else [ZERO]
-    return [*moved, *shared.costs.values(), node_cost + shared.shared_cost]
 
 
 def hours(gpu_ms: float) -> float:

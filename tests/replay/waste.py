@@ -9,6 +9,7 @@ import pytest
 
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR, Period, time_buckets
+from gpucost.questions.report.query import Query
 from gpucost.questions.waste import anatomy as waste
 from gpucost.store.connection import Store
 
@@ -26,7 +27,7 @@ _HOURS = """
 def anatomy(config: Config, store: Store, period: Period, *by: str) -> waste.Waste:
     """The anatomy of waste of an attributed store."""
     with store.read() as con:
-        return waste.build(con, config, period, time_buckets(period, config.tz, by), by)
+        return waste.build(con, config, Query(period, str(period)), by)
 
 
 def check_waste(config: Config, store: Store, period: Period) -> None:

@@ -90,12 +90,10 @@ class Bought:
         api_cost.prepare(self.con, config or Config(), period)
         cut(self.con, period, time_buckets(period, ZoneInfo("UTC"), by), by_day=False)
         api_cost.select(self.con, ())
-        return summed(
-            (row.keys[by[0]], row.own_cost) for row in api_cost.rows(self.con, by, each_team=False)[None]
-        )
+        return summed((row.keys[by[0]], row.own_cost) for row in api_cost.rows(self.con, by)[None])
 
     def models(self) -> list[Any]:
-        return list(api_cost.models(self.con, each_team=False)[None])
+        return list(api_cost.models(self.con)[None])
 
     def notices(self) -> dict[str, str]:
         known = api_cost.known_to(self.con, WEEKS, NOW)

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import re
-import sys
 from decimal import Decimal
 from pathlib import Path
 from shutil import copyfile
@@ -225,7 +224,7 @@ def test_a_run_that_fails_keeps_what_was_there_and_cleans_up(
         raise OSError(28, "No space left on device")
 
     before = contents(bundle.folder)
-    monkeypatch.setattr(sys.modules["gpucost.publish.chargeback"], "to_parquet", full)
+    monkeypatch.setattr("gpucost.render.data.to_parquet", full)
     result = bundle.restored().run(code=1)
     assert "No space left on device; what was there before is kept" in result.stderr
     assert contents(bundle.folder) == before

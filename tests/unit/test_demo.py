@@ -116,7 +116,7 @@ def check_report(config: Config, month: Period, sources: set[str]) -> ReportView
     assert view.node_totals is not None
     assert view.totals.cost + view.node_totals.unallocated_cost == view.node_totals.node_cost
     assert [warning.code for warning in view.coverage.warnings] == ["unassigned_namespace"]
-    assert {told.name for told in view.coverage.price_sources} == sources
+    assert {*view.coverage.price_sources} == sources
     assert not unpaid(store)
     return view
 

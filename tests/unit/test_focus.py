@@ -56,7 +56,7 @@ def texts(path: Path, sql: str) -> list[str]:
     return sorted(shown(*row.values()) for row in rows(path, sql))
 
 
-def save(fleet: Billed, version: str = "1.2", kind: Any = "parquet") -> tuple[focus.FocusTotals, Path]:
+def save(fleet: Billed, version: str = "1.2", kind: Any = "parquet") -> tuple[focus.FocusFile, Path]:
     path = fleet.folder / f"out-{version}.{kind}"
     return focus.focus_file(fleet.config, fleet.store, MONTH, version, kind, path), path
 

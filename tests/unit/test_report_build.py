@@ -233,7 +233,6 @@ def test_a_day_of_two_price_sources_counts_for_the_one_of_most_of_its_cost() -> 
         asked: dict[str, object] = {
             f"{name}s": [] for name in ("team", "namespace", "cluster", "workload", "user")
         }
-        asked["each_team"] = False
         rows = engine.answer_rows(con, "gpucost.questions.report", "41_nodes_of_pods", asked)
     assert [(row["source"], row["node_cost"]) for row in rows] == [("price_book", 5)]
 

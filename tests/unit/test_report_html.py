@@ -19,7 +19,7 @@ from gpucost.questions.report.page import reconciled
 from gpucost.render.charts import spark, tick_texts, ticks
 from gpucost.render.formatting import cell, value_of
 from gpucost.render.html import render
-from gpucost.render.view import PriceSource, Table
+from gpucost.render.view import Table
 from gpucost.store.connection import Store
 from tests.golden.report_fleet import stored
 from tests.html_pages import HOSTILE, hostile_block, hostile_store, october, view
@@ -146,8 +146,7 @@ def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("gpucost.questions.report.page.reconciliation", lambda *_: account)
     report, query = view(store), october()
     assert reconciled(Config(), Store(store), query, report) is report
-    sources = (PriceSource("bill", 1.0, None, None),)
-    billed = replace(report, coverage=replace(report.coverage, price_sources=sources))
+    billed = replace(report, coverage=replace(report.coverage, price_sources={"bill": 1.0}))
     told = reconciled(Config(), Store(store), query, billed)
     assert told.coverage.reconciliation == (
         "bill of aws (final, billing period 2026-10 UTC): 1,200.00 USD billed, 110.00 USD effective; "

@@ -374,7 +374,7 @@ def test_gpus_that_slurm_does_not_track_are_not_collected(name: str, clusters: C
     assert nodes is not None
     figures = (nodes.capacity_gpu_hours, nodes.unallocated_gpu_hours, float(nodes.node_cost))
     assert figures == pytest.approx((8 * hours, 8 * hours - held, 8 * hours * 3.6))
-    gaps = [(gap.start, gap.hours, gap.families) for gap in coverage.of_kind("not_collected")]
+    gaps = [(gap.start, gap.hours, gap.families) for gap in coverage.not_collected]
     assert gaps == ([(from_ms((T + lost[0] * H) * 1000), lost[1] - lost[0], ("gres/gpu",))] if lost else [])
     fixes = [warning.fix for warning in coverage.warnings if "AccountingStorageTRES" in warning.message]
     assert fixes == ["add gres/gpu to AccountingStorageTRES in slurm.conf"] * bool(lost)
@@ -383,7 +383,7 @@ def test_gpus_that_slurm_does_not_track_are_not_collected(name: str, clusters: C
 def test_an_answer_without_jobs_is_one_and_what_nobody_asked_for_is_missing(clusters: Clusters) -> None:
     view = clusters.view("node", clusters.names["an answer without jobs"])
     assert view.node_totals is not None and view.node_totals.capacity_gpu_hours == pytest.approx(36 * 8)
-    (missing,) = view.coverage.of_kind("not_collected")
+    (missing,) = view.coverage.not_collected
     assert (missing.hours, missing.reason) == (12, "after the last collection")
     (fix,) = {warning.fix for warning in view.coverage.warnings if warning.code == "not_collected"}
     assert fix == "gpucost collect slurm --from 2026-03-11T12:00 --to 2026-03-12T00:00"

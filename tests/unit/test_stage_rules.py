@@ -55,7 +55,7 @@ per_hour
 
 = bought tokens of a model are the sum of their rows
 questions/report/api_cost/70_api_models
-params {"each_team": False}
+after store/sql/filters
 
 api_rows: team VARCHAR, provider VARCHAR, model VARCHAR, source VARCHAR, api_cost INT, commitment_cost INT, \
 prompt_cost INT, generation_cost INT, prompt_tokens INT, cached_tokens INT, generation_tokens INT

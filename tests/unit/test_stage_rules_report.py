@@ -94,7 +94,8 @@ SELECT starting_gpu_ms, starting_cost, idle_gpu_ms, idle_cost, work_gpu_ms, work
 
 = names beyond those that stand alone are in one layer without a name
 questions/report/series/30_stack
-params {"by": "team", "apart": True, "most": 1, "each_team": False}
+params {"by": "team", "apart": True, "most": 1}
+after store/sql/filters
 
 series_rows: moment INT, kind VARCHAR, team VARCHAR, namespace VARCHAR, workload VARCHAR, cluster VARCHAR, \
 gpu_model VARCHAR, capacity_type VARCHAR, cost MONEY, unallocated_cost MONEY, not_collected_cost MONEY
@@ -212,7 +213,7 @@ SELECT money_until(123456789.123456789::DECIMAL(38, 9), share)::VARCHAR FROM unn
 
 = bought tokens of a team are the sum of their rows
 questions/report/api_cost/60_api_sums
-params {"by": ["team"], "each_team": False}
+params {"by": ["team"]}
 after store/sql/filters
 
 api_rows: team VARCHAR, provider VARCHAR, model VARCHAR, source VARCHAR, api_cost INT, commitment_cost INT, \

@@ -14,9 +14,10 @@ import pytest
 from gpucost import pipeline
 from gpucost.collect.progress.files import import_files
 from gpucost.config.model import Config, WasteSettings
-from gpucost.periods import Period, time_buckets
+from gpucost.periods import Period
+from gpucost.questions.report.query import Query
 from gpucost.questions.waste import anatomy as waste
-from gpucost.questions.waste.anatomy import Filters, Waste, WasteRow, _dearest_first
+from gpucost.questions.waste.anatomy import Waste, WasteRow, _dearest_first
 from gpucost.store.connection import Store
 from tests.fleets.shares import allocated
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
@@ -284,9 +285,7 @@ def test_the_first_entry_of_a_log_is_an_epoch_that_was_done(copied: Stored, tmp_
 def test_gpus_that_a_pod_of_several_never_used(everything: Stored) -> None:
     config, store, period = everything
     with store.read() as con:
-        told = waste.build(
-            con, config, period, time_buckets(period, config.tz, ()), (), Filters(clusters=("wide",))
-        )
+        told = waste.build(con, config, Query(period, str(period), clusters=("wide",)))
     works = {work.namespace: work for work in told.workloads}
     wide, narrow = works["train"], works["other"]
     names = "gpus_requested gpus_measured gpus_never_used"

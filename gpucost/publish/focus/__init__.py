@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from gpucost.engine import run_stage
@@ -12,6 +12,9 @@ from gpucost.errors import NoDataError
 from gpucost.periods import Period, from_ms, month_period
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report import api_cost
+from gpucost.questions.report.rows import ZERO
+from gpucost.records import record
+from gpucost.shapes import Shape
 from gpucost.store.charges import find_tokens
 from gpucost.store.table_files import FileKind, save_table
 
@@ -74,28 +77,37 @@ _SUMS = """SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(E
 FROM focus_rows GROUP BY ALL ORDER BY ALL"""
 
 
-class FocusTotals(NamedTuple):
-    """What a file adds up to. `billed_rows` are parts of charges; costs of them are by the bill's currency, as are estimates."""
+@record
+class FocusFile(Shape):
+    """What the FOCUS file holds; costs by currency."""
 
+    version: str
     charges: int
-    billed_rows: int
-    estimated_rows: int
+    rows: int
     billed_cost: dict[str, Decimal]
     effective_cost: dict[str, Decimal]
     estimated_cost: Decimal
+    estimated_rows: int
+
+    HIDDEN = ("estimated_rows",)
+
+    @property
+    def billed_rows(self) -> int:
+        """Parts of the bill's charges."""
+        return self.rows - self.estimated_rows
 
 
 def focus_file(
     config: Config, store: Store, month: str, version: str, kind: FileKind, path: Path
-) -> FocusTotals:
+) -> FocusFile:
     """Writes the bill of `month` (`2026-10`), split among those who held its machines, as a FOCUS file.
 
     Raises NoDataError where neither a bill nor metrics tell of any cost of that month.
     """
 
-    def written(con: DuckDBPyConnection) -> FocusTotals:
-        totals = prepare(con, config, month)
-        if not totals.billed_rows + totals.estimated_rows:
+    def written(con: DuckDBPyConnection) -> FocusFile:
+        totals = prepare(con, config, month, version)
+        if not totals.rows:
             raise NoDataError(
                 f"nothing of {month} costs anything",
                 "gpucost store info says what was collected of which months",
@@ -106,7 +118,7 @@ def focus_file(
     return read_attributed(config, store, written, None, path.parent)
 
 
-def prepare(con: DuckDBPyConnection, config: Config, month: str) -> FocusTotals:
+def prepare(con: DuckDBPyConnection, config: Config, month: str, version: str = DEFAULT_VERSION) -> FocusFile:
     """Make the temporary table focus_rows of the billing period `month` (`2026-10`, UTC), from an attribution that is up to date.
 
     Works on a read-only connection. There are no rows where neither a bill nor metrics tell of any cost of that month.
@@ -114,21 +126,22 @@ def prepare(con: DuckDBPyConnection, config: Config, month: str) -> FocusTotals:
     period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
     find_tokens(con)
     ((first, last),) = con.execute(_CHARGED, {"month": month}).fetchall()
-    begin, end = min(first or period.start_ms, period.start_ms), max(last or period.end_ms, period.end_ms)
+    begin = min(first or period.start_ms, period.start_ms)
+    end = max(last or period.end_ms, period.end_ms)
     api_cost.prepare(con, config, Period(from_ms(begin), from_ms(end)))
     run_stage(con, __name__, "10_charges", {"month": month})
     run_stage(con, __name__, "20_holders")
     run_stage(con, __name__, "40_splits")
     run_stage(con, __name__, "60_rows", period.bounds | {"month": month, "currency": config.currency})
     ((charges,),) = con.execute("SELECT count(*) FROM focus_charges").fetchall()
-    totals = FocusTotals(charges, 0, 0, {}, {}, Decimal(0))
-    for is_estimate, currency, count, billed, effective in con.execute(_SUMS).fetchall():
-        if is_estimate:
-            totals = totals._replace(estimated_rows=count, estimated_cost=effective)
-        else:
-            totals.billed_cost[currency], totals.effective_cost[currency] = billed, effective
-            totals = totals._replace(billed_rows=totals.billed_rows + count)
-    return totals
+    sums = con.execute(_SUMS).fetchall()
+    billed = {currency: cost for is_estimate, currency, _, cost, _ in sums if not is_estimate}
+    effective = {currency: cost for is_estimate, currency, _, _, cost in sums if not is_estimate}
+    rows = sum(count for _, _, count, *_ in sums)
+    estimated_rows, estimate = next(
+        ((count, cost) for is_estimate, _, count, _, cost in sums if is_estimate), (0, ZERO)
+    )
+    return FocusFile(version, charges, rows, billed, effective, estimate, estimated_rows)
 
 
 def save(con: DuckDBPyConnection, version: str, kind: FileKind, path: Path) -> None:

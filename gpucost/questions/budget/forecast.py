@@ -21,7 +21,7 @@ from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
 from gpucost.records import record
 from gpucost.render.schema import table as as_table
-from gpucost.render.view import Coverage, Document, Table, count, money, text
+from gpucost.render.view import CoverageAnswer, Document, Table, count, money, text
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption
 
@@ -60,7 +60,7 @@ class ForecastAnswer(Shape):
     rows: list[ForecastRow]
     scenarios: list[ScenarioRow]
     assumptions: list[Assumption]
-    coverage: Coverage
+    coverage: CoverageAnswer
 
 
 @record

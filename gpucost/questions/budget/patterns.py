@@ -16,7 +16,7 @@ from gpucost.questions.budget.seasons import Seasons, levels, weekday_factors
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
 from gpucost.questions.report.rows import ZERO
 from gpucost.records import record
-from gpucost.render.view import Coverage
+from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 
 # Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): a modified z-score beyond 3.5 is an outlier.
@@ -67,7 +67,7 @@ class AnomaliesAnswer(Shape):
     currency: str
     min_cost: float
     rows: list[AnomalyRow]
-    coverage: Coverage
+    coverage: CoverageAnswer
 
 
 def anomalies(days: Days, wanted: Sequence[date], least: Decimal, currency: str) -> list[AnomalyRow]:

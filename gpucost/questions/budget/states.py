@@ -14,7 +14,7 @@ from gpucost.price.fx import budget_amount
 from gpucost.questions.budget.projection import CostSeries, Days, Forecast, forecast
 from gpucost.questions.report.sections import unmeasured
 from gpucost.records import record
-from gpucost.render.view import Coverage, ratio
+from gpucost.render.view import CoverageAnswer, ratio
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class BudgetAnswer(Shape):
     currency: str
     status: State
     budgets: tuple[BudgetState, ...]
-    coverage: Coverage
+    coverage: CoverageAnswer
 
 
 def check(config: Config, view: ReportView, days: Days, month: Sequence[date]) -> tuple[BudgetState, ...]:

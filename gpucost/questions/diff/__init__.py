@@ -16,6 +16,9 @@ from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument, count
 from gpucost.periods import parse_period
 from gpucost.questions.diff.parts import CELL, PARTS, Diff, DiffRow, Side
+from gpucost.questions.diff.parts import diff as between
+from gpucost.questions.report.changes import missed_before
+from gpucost.questions.report.reading import report
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Line, ReportView, Shown, Table, Value, money, text
@@ -72,21 +75,17 @@ def compare(
 
     What was not collected of the earlier period is among the report's warnings, too.
     """
-    from gpucost.questions.diff.parts import diff as between
-    from gpucost.questions.report.changes import missed_before
-    from gpucost.questions.report.reading import report
-
     first, second = (
         report(config, store, replace(query, by=CELL, with_sections=False, may_be_absent=True))
         for query in (before, after)
     )
     if not first.rows and not second.rows:
         report(config, store, after)  # says what there is of that name
-    missed = missed_before(first, before.period_name)
-    shown = replace(second, coverage=replace(second.coverage, warnings=(*second.coverage.warnings, *missed)))
-    return shown, between(
-        first, second, by, (before.period_name, after.period_name), after.now or datetime.now(UTC)
-    )
+    warnings = (*second.coverage.warnings, *missed_before(first, before.period_name))
+    names = (before.period_name, after.period_name)
+    now = after.now or datetime.now(UTC)
+    shown = replace(second, coverage=replace(second.coverage, warnings=warnings))
+    return shown, between(first, second, by, names, now)
 
 
 _SHOWN = Decimal("0.005")
@@ -105,11 +104,10 @@ _WORDS = {
 
 def chosen_dimensions(by: Names, *, narrowed: bool) -> tuple[str, ...]:
     """The dimensions of --by, each once. Raises UsageError for one that periods are not compared by."""
-    names = tuple(dict.fromkeys(by))
-    for name in names:
+    for name in by:
         if name not in CELL:
             raise UsageError(f"periods are not compared by {name!r}", f"--by takes any of {', '.join(CELL)}")
-    return names or ("workload" if narrowed else "team",)
+    return tuple(dict.fromkeys(by)) or ("workload" if narrowed else "team",)
 
 
 def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
@@ -117,7 +115,8 @@ def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
 
     `view` is the later period's report, for its coverage.
     """
-    before, after = diff.before, diff.after
+    before = diff.before
+    after = diff.after
     # a span has a "to" of its own
     between = "against" if " to " in before.name + after.name else "to"
     figures = ("gpu_hours_before", "gpu_hours_after", "cost_before", "cost_after", "cost_change")
@@ -144,7 +143,6 @@ def _differ_in_length(diff: Diff) -> bool:
 
 
 def _why(diff: Diff) -> Table:
-    has_days = _differ_in_length(diff)
     parts = [
         (title, meaning, part, "")
         for name, (title, meaning) in _WORDS.items()
@@ -157,16 +155,12 @@ def _why(diff: Diff) -> Table:
         text(itemgetter(1), "What it is", weight=1),
         money(itemgetter(2), "Cost"),
     ]
-    if has_days:
+    note = "The parts add up to the change."
+    if _differ_in_length(diff):
         columns.append(money(itemgetter(3), "Cost a day"))
-    return Table.of(
-        "Why the cost changed",
-        (before, *parts, after, change),
-        columns,
-        is_sum=lambda row: row not in parts,
-        note="The parts add up to the change."
-        + (" How much is due to the length of the periods, the cost a day tells." if has_days else ""),
-    )
+        note += " How much is due to the length of the periods, the cost a day tells."
+    rows = (before, *parts, after, change)
+    return Table.of("Why the cost changed", rows, columns, note=note, is_sum=lambda row: row not in parts)
 
 
 def _by_rows(diff: Diff) -> Table:
@@ -187,12 +181,10 @@ def _workloads(diff: Diff, top: int) -> Table:
     if len({row.keys["cluster"] for row in diff.workloads}) > 1:
         keys.append("cluster")
     left = diff.workloads[top:]
-    rest = sum(row.cost_change for row in left)
-    note = (
-        f"{len(left):,} more workloads changed by {rest:,.2f} in all: --top {len(diff.workloads)}"
-        if left
-        else None
-    )
+    note = None
+    if left:
+        rest = sum(row.cost_change for row in left)
+        note = f"{len(left):,} more workloads changed by {rest:,.2f} in all: --top {len(diff.workloads)}"
     return _table("Workloads that changed most", diff.workloads[:top], keys, diff, note=note)
 
 
@@ -205,12 +197,8 @@ def _table(
     note: str | None = None,
 ) -> Table:
     names = [
-        text(
-            partial(_label, name, index),
-            _phrase(name)[:1].upper() + _phrase(name)[1:],
-            weight=1 if index else 0,
-        )
-        for index, name in enumerate(keys)
+        text(partial(_label, name, at), _phrase(name)[:1].upper() + _phrase(name)[1:], weight=int(at > 0))
+        for at, name in enumerate(keys)
     ]
     return Table.of(title, rows, (*names, *_figures(diff)), sums, note, flag=_flag)
 
@@ -234,11 +222,9 @@ def _figures(diff: Diff) -> list[Shown]:
 
 def _label(name: str, index: int, row: DiffRow) -> Value:
     value = row.keys[name]
-    if value is not None:
-        return value
-    if row.kind != "allocated":
-        return _WORDS[row.kind][0] if not index else ""
-    return "unknown"
+    if value is not None or row.kind == "allocated":
+        return "unknown" if value is None else value
+    return "" if index else _WORDS[row.kind][0]
 
 
 def _flag(row: DiffRow) -> str | None:

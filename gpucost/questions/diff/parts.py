@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.questions.report.rows import MICRO, ZERO
-from gpucost.records import record
-from gpucost.render.view import Coverage
+from gpucost.records import grouped, record
+from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -82,10 +82,8 @@ T = TypeVar("T", Use, Parts)
 
 
 def _summed(amounts: Mapping[Cell, T], key: Callable[[Cell], Key], zero: T) -> dict[Key, T]:
-    sums: dict[Key, T] = {}
-    for cell, amount in amounts.items():
-        sums[key(cell)] = sums.get(key(cell), zero) + amount
-    return sums
+    several = grouped((key(cell), amount) for cell, amount in amounts.items())
+    return {name: sum(each, zero) for name, each in several.items()}
 
 
 def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell, Parts]:
@@ -102,14 +100,13 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
         context.prec, context.rounding = _DIGITS, ROUND_HALF_EVEN
         items0, items1 = (_summed(uses, lambda cell: (cell.of, cell.item), Use()) for uses in (before, after))
         used = {cell: use for cell, use in before.items() if cell.of == "allocated" and use.hours}
-        fleet = {
-            kind: use.cost / use.hours
-            for (_, kind), use in _summed(used, lambda cell: (cell.of, cell.kind), Use()).items()
-        }
+        kinds = _summed(used, lambda cell: (cell.of, cell.kind), Use())
+        fleet = {kind: use.cost / use.hours for (_, kind), use in kinds.items()}
         parts: dict[Cell, Parts] = {}
         for cell in dict.fromkeys((*before, *after)):
             whole0, whole1 = (items.get((cell.of, cell.item), Use()) for items in (items0, items1))
-            use0, use1 = before.get(cell, Use()), after.get(cell, Use())
+            use0 = before.get(cell, Use())
+            use1 = after.get(cell, Use())
             if cell.of == "not_collected":
                 parts[cell] = Parts(not_collected=use1.cost - use0.cost)
             elif cell.of == "unallocated":
@@ -132,7 +129,8 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
 
 def _held(use0: Use, use1: Use, whole0: Use, whole1: Use, fleet_price: Decimal | None) -> Parts:
     host0, host1 = (ZERO if use.hours else use.cost for use in (use0, use1))
-    cost0, cost1 = use0.cost - host0, use1.cost - host1
+    cost0 = use0.cost - host0
+    cost1 = use1.cost - host1
     # each step is rounded once and the next begins where it ended: so the parts add up to the last digit
     at_volume = _money(cost0 * whole1.hours / whole0.hours)
     idle = _money(cost0 * (whole1.idle_hours - whole0.idle_hours) / whole0.hours)
@@ -173,7 +171,7 @@ class Side(Shape):
     gpu_hours: float
     cost: Decimal
     cost_per_day: Decimal | None
-    coverage: Coverage
+    coverage: CoverageAnswer
 
 
 @record
@@ -224,11 +222,14 @@ def diff(
 
     `names` are what people call the two periods. A period that is not over counts up to `now`.
     """
-    days0, days1 = _days(before, now), _days(after, now)
-    uses = _uses(before, days0), _uses(after, days1)
+    days = _days(before, now), _days(after, now)
+    uses = _uses(before, days[0]), _uses(after, days[1])
     parts = parts_of(*uses)
-    side0, side1 = _side(names[0], before, uses[0], days0), _side(names[1], after, uses[1], days1)
-    days = side0.days, side1.days
+    side0, side1 = (_side(*facts) for facts in zip(names, (before, after), uses, days, strict=True))
+
+    def rows(dimensions: tuple[str, ...]) -> tuple[DiffRow, ...]:
+        return _rows(uses, parts, dimensions, (side0.days, side1.days), after.currency)
+
     return Diff(
         currency=after.currency,
         by=by,
@@ -237,10 +238,8 @@ def diff(
         cost_change=side1.cost - side0.cost,
         cost_change_per_day=_less(side1.cost_per_day, side0.cost_per_day),
         parts=sum(parts.values(), Parts()),
-        rows=_rows(uses, parts, by, days, after.currency),
-        workloads=tuple(
-            row for row in _rows(uses, parts, _WORKLOAD, days, after.currency) if row.kind == "allocated"
-        ),
+        rows=rows(by),
+        workloads=tuple(row for row in rows(_WORKLOAD) if row.kind == "allocated"),
     )
 
 
@@ -253,8 +252,8 @@ def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
     start = view.period.start_ms
     whole = max(0, min(view.period.end_ms, to_ms(now)) - start)
     times = dict.fromkeys((row.keys["cluster"] for row in view.rows), whole)
-    for gap in view.coverage.gaps:
-        if gap.kind == "not_collected" and gap.cluster in times:
+    for gap in view.coverage.not_collected:
+        if gap.cluster in times:
             times[gap.cluster] -= to_ms(gap.end) - to_ms(gap.start)
     return {
         cluster: round(max(0, time) / MS_PER_DAY, 9) for cluster, time in (times or {None: whole}).items()
@@ -264,34 +263,23 @@ def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
 def _uses(view: ReportView, days: Mapping[str | None, float]) -> dict[Cell, Use]:
     uses: dict[Cell, Use] = {}
     for row in view.rows:
-        kind = tuple(row.keys[name] for name in _KIND)
         if row.kind == "shared" or row.kind == "api":
             continue
-        idle = 0.0
-        if row.unallocated:
-            item, hours = kind, row.unallocated.unallocated_gpu_hours
-        elif row.not_collected:
-            item, hours = kind, row.not_collected.not_collected_gpu_hours
-        else:
-            item = tuple(row.keys[name] for name in _WORKLOAD)
-            hours, idle = row.measures.allocated_gpu_hours, row.measures.idle_gpu_hours
+        kind = tuple(row.keys[name] for name in _KIND)
+        item = tuple(row.keys[name] for name in _WORKLOAD) if row.kind == "allocated" else kind
         collected = 0.0 if row.not_collected else days[row.keys["cluster"]]
         daily = row.own_cost / Decimal(repr(collected)) if collected else ZERO
-        uses[Cell(item, kind, row.kind)] = Use(Decimal(repr(hours)), Decimal(repr(idle)), row.own_cost, daily)
+        hours = Decimal(repr(row.own_gpu_hours))
+        idle = Decimal(repr(row.measures.idle_gpu_hours))
+        uses[Cell(item, kind, row.kind)] = Use(hours, idle, row.own_cost, daily)
     return uses
 
 
 def _side(name: str, view: ReportView, uses: Mapping[Cell, Use], days: Mapping[str | None, float]) -> Side:
-    used, fewest = sum(uses.values(), Use()), min(filter(None, days.values()), default=0.0)
-    return Side(
-        name,
-        view.period,
-        fewest,
-        float(used.hours),
-        used.cost,
-        _money(used.daily) if fewest else None,
-        view.coverage,
-    )
+    used = sum(uses.values(), Use())
+    fewest = min(filter(None, days.values()), default=0.0)
+    daily = _money(used.daily) if fewest else None
+    return Side(name, view.period, fewest, float(used.hours), used.cost, daily, view.coverage)
 
 
 def _rows(
@@ -310,27 +298,13 @@ def _rows(
     before, after = (_summed(of_side, key, Use()) for of_side in uses)
     rows = []
     for (kind, item), part in _summed(parts, key, Parts()).items():
-        use0, use1 = before.get((kind, item), Use()), after.get((kind, item), Use())
-        daily0, daily1 = _money(use0.daily) if days[0] else None, _money(use1.daily) if days[1] else None
-        rows.append(
-            DiffRow(
-                kind=kind,
-                keys=dict(zip(by, item, strict=True)),
-                gpu_hours_before=float(use0.hours),
-                gpu_hours_after=float(use1.hours),
-                cost_before=use0.cost,
-                cost_after=use1.cost,
-                cost_change=use1.cost - use0.cost,
-                cost_per_day_before=daily0,
-                cost_per_day_after=daily1,
-                cost_per_day_change=_less(daily1, daily0),
-                parts=part,
-                currency=currency,
-            )
-        )
-    return tuple(
-        sorted(
-            rows,
-            key=lambda row: (-abs(row.cost_change), row.kind, [value or "" for value in row.keys.values()]),
-        )
-    )
+        use0 = before.get((kind, item), Use())
+        use1 = after.get((kind, item), Use())
+        daily0 = _money(use0.daily) if days[0] else None
+        daily1 = _money(use1.daily) if days[1] else None
+        hours = float(use0.hours), float(use1.hours)
+        costs = use0.cost, use1.cost, use1.cost - use0.cost
+        per_day = daily0, daily1, _less(daily1, daily0)
+        rows.append(DiffRow(kind, dict(zip(by, item, strict=True)), *hours, *costs, *per_day, part, currency))
+    rows.sort(key=lambda row: (-abs(row.cost_change), row.kind, [value or "" for value in row.keys.values()]))
+    return tuple(rows)

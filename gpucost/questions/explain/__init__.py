@@ -13,13 +13,23 @@ from gpucost.errors import UsageError
 from gpucost.options import Option, argument, count
 from gpucost.periods import Period, local_midnight, name_of, parse_instant
 from gpucost.pipeline import read_attributed
+from gpucost.price.explain import shown_rows
+from gpucost.questions.explain.costs import (
+    BilledMachine,
+    CostExplained,
+    NamespaceExplained,
+    NodeCost,
+    Stage,
+    TeamExplained,
+    WorkloadExplained,
+)
+from gpucost.questions.explain.costs import explain_cost as explain
 from gpucost.questions.request import MonthRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
-    from gpucost.questions.explain.costs import BilledMachine, CostExplained, NodeCost
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 
@@ -44,13 +54,13 @@ _STAGES = (
 def stages(answer: CostExplained) -> tuple[tuple[str, str], ...]:
     """Those that had a part in it: bills where nodes are billed, cores and memory where the cost basis charges them."""
     machines = [machine for node in answer.nodes for machine in node.bill]
-    is_true = {
+    had_part = {
         "always": True,
-        "billed": bool(machines),
+        "billed": machines,
         "discounted": any(machine.discount_cost for machine in machines),
         "split": answer.cost_basis != "node",
     }
-    return tuple((what, file) for when, what, file in _STAGES if is_true[when])
+    return tuple((what, file) for when, what, file in _STAGES if had_part[when])
 
 
 _SHORT_UUID = len("GPU-01234567")
@@ -128,17 +138,14 @@ def explain_workload(
 
 def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | None = None) -> Document:
     """Answer for the team, namespace or workload `name`, as `kind` says."""
-    from gpucost.questions.explain.costs import NamespaceExplained, Stage, TeamExplained, WorkloadExplained
-
     period, period_name = _day(request, request.day) if request.day is not None else request.chosen[:2]
     query = request.query(
         period=period,
         period_name=period_name,
         by=("namespace", "workload"),
-        teams=(name,) if kind == "team" else (),
-        namespaces=(name,) if kind == "namespace" else (namespace,) if namespace else (),
         clusters=(request.cluster,) if request.cluster else (),
-        workloads=(name,) if kind == "workload" else (),
+        **({"namespaces": (namespace,)} if namespace else {}),
+        **{f"{kind}s": (name,)},
     )
     answer = explain_cost(request.settings, request.store, query, request.rows)
     request.note_gaps(query.clusters, query.period)
@@ -173,8 +180,6 @@ def explain_cost(config: Config, store: Store, query: Query, most_rows: int) -> 
 
     With the first `most_rows` of each machine's charges.
     """
-    from gpucost.questions.explain.costs import explain_cost as explain
-
     return read_attributed(config, store, lambda con: explain(con, config, query, most_rows), query.period)
 
 
@@ -212,14 +217,11 @@ def _more(answer: CostExplained, rows: Sequence[Any], top: int) -> str | None:
     rest = rows[top:]
     if not rest:
         return None
-    hours = (
-        [f"{_sum(rest, 'allocated_gpu_hours'):,.1f} GPU-hours"]
-        if hasattr(rest[0], "allocated_gpu_hours")
-        else []
-    )
-    idle = [f"{_sum(rest, 'idle_gpu_hours'):,.1f} of them idle"] if hasattr(rest[0], "idle_gpu_hours") else []
-    cost = figure_text(_sum(rest, "cost"), "money", answer.currency, 2)
-    return f"and {len(rest):,} more, {', '.join((*hours, *idle, cost))}: --top {len(rows)}"
+    figures = [f"{_sum(rest, 'allocated_gpu_hours'):,.1f} GPU-hours"]
+    if hasattr(rest[0], "idle_gpu_hours"):
+        figures.append(f"{_sum(rest, 'idle_gpu_hours'):,.1f} of them idle")
+    figures.append(figure_text(_sum(rest, "cost"), "money", answer.currency, 2))
+    return f"and {len(rest):,} more, {', '.join(figures)}: --top {len(rows)}"
 
 
 def _by_pod(answer: CostExplained, top: int) -> Table:
@@ -278,19 +280,12 @@ def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[
 
 def _paid_by(name: str, node: NodeCost) -> Table:
     parts = [(name, node.cost), ("others", node.others_cost), ("nobody", node.unallocated_cost)]
-    parts += [("not collected", node.not_collected_cost)] if node.not_collected_cost else []
-    kind = ", ".join(
-        part
-        for part in (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}")
-        if part
-    )
-    return _parts(
-        f"Node {node.node} in cluster {node.cluster}: {kind}",
-        "Paid by",
-        parts,
-        (_WHOLE, node.node_cost),
-        node.machine_id or "no provider id: no bill can name it",
-    )
+    if node.not_collected_cost:
+        parts.append(("not collected", node.not_collected_cost))
+    kind = (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}")
+    title = f"Node {node.node} in cluster {node.cluster}: {', '.join(filter(None, kind))}"
+    note = node.machine_id or "no provider id: no bill can name it"
+    return _parts(title, "Paid by", parts, (_WHOLE, node.node_cost), note)
 
 
 def _parts(
@@ -316,11 +311,7 @@ def _by_source(node: NodeCost, currency: str) -> Table:
         prices = [price for price in node.prices if price.price_source == source]
         hours = sum((price.end - price.start).total_seconds() for price in prices) / 3600
         values = sorted({price.price_per_hour for price in prices})
-        span = (
-            " .. ".join(_price(value, currency) for value in dict.fromkeys((values[0], values[-1])))
-            if values
-            else ""
-        )
+        span = " .. ".join(_price(value, currency) for value in dict.fromkeys((*values[:1], *values[-1:])))
         lines.append((source, hours if prices else "", span, cost))
     columns = (
         text(itemgetter(0), "Price source"),
@@ -333,8 +324,6 @@ def _by_source(node: NodeCost, currency: str) -> Table:
 
 
 def _billed(machine: BilledMachine, currency: str) -> Table:
-    from gpucost.price.explain import shown_rows
-
     def in_words(cost: Decimal) -> str:
         return figure_text(cost, "money", currency, 2)
 
@@ -366,7 +355,7 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
 def _difference(node: NodeCost) -> Iterator[Table]:
     """From what is billed of the node's machine to what of the node's cost is billed, where that is not the same."""
     costs = [machine.cost for machine in node.bill if not machine.is_scale_set]
-    billed = sum((cost for cost in costs if cost is not None), Decimal(0))
+    billed = sum(filter(None, costs), Decimal(0))
     charged = node.node_cost_by_price_source.get("bill", Decimal(0))
     if not costs or None in costs or abs(billed - charged) < _CENT:
         return

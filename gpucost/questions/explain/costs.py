@@ -11,7 +11,6 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.inventory import load_activity
 from gpucost.periods import Period, from_ms
-from gpucost.price import explain
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, check_names, in_hours, prepare
 from gpucost.records import grouped, record
@@ -194,35 +193,6 @@ class WorkloadExplained(Shape):
     FLAT = ("answer",)
 
 
-@record
-class NodeExplained(Shape):
-    """What `gpucost explain node` prints: the winner's price, and all that fit."""
-
-    node: explain.PricedNode
-    at: datetime
-    currency: str
-    price_per_hour: Decimal | None
-    price_per_gpu_hour: Decimal | None
-    price_source: str
-    price_as_of: date | None
-    candidates: tuple[explain.PriceCandidate, ...]
-    steps: tuple[explain.Step, ...]
-    fix: str | None
-
-    FLAT = ("node",)
-    HIDDEN = ("node_id",)
-
-    @classmethod
-    def of(cls, answer: explain.NodePriceRow) -> NodeExplained:
-        """The answer as it is printed."""
-        winner = answer.candidates[0] if answer.candidates else None
-        source = (winner.price_source, winner.price_as_of) if winner else ("none", None)
-        prices = answer.price_per_hour, answer.price_per_gpu_hour, *source
-        return cls(
-            answer.node, answer.at, answer.currency, *prices, answer.candidates, answer.steps, answer.fix
-        )
-
-
 def explain_cost(con: DuckDBPyConnection, config: Config, query: Query, most_rows: int) -> CostExplained:
     """Where the cost of the query's teams, namespaces and workloads comes from; of a machine's charges the first `most_rows`.
 
@@ -289,7 +259,8 @@ def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> d
     for row in answer_rows(
         con, "gpucost.questions.explain", "50_billed_machines", bounds | {"most": most_rows}
     ):
-        node_id, key = row.pop("node_id"), row.pop("instance_key")
+        node_id = row.pop("node_id")
+        key = row.pop("instance_key")
         bills[node_id].append(
             BilledMachine(instance_key=row.pop("machine") or key, first_rows=first[key], **row)
         )
@@ -297,5 +268,6 @@ def _bills(con: DuckDBPyConnection, bounds: dict[str, int], most_rows: int) -> d
 
 
 def _with_instants(row: dict[str, Any]) -> dict[str, Any]:
-    start, end = from_ms(row.pop("from_ms")), from_ms(row.pop("to_ms"))
+    start = from_ms(row.pop("from_ms"))
+    end = from_ms(row.pop("to_ms"))
     return row | {"start": start, "end": end}

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.options import Option, argument
 from gpucost.periods import iso, parse_instant
 from gpucost.pipeline import read_attributed
+from gpucost.price.explain import NodeExplained, shown_price
+from gpucost.price.explain import explain_node as explain
 from gpucost.questions.request import Request
 from gpucost.render.view import Document, Section, Table, Texts, figure, text
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-    from gpucost.price.explain import NodePriceRow
 
 
 def explain_node(
@@ -41,12 +41,10 @@ def explain_node(
       gpucost explain node gpu02 --at 2026-10-01T06:00Z --cluster hpc
       gpucost explain node gpu02 --format json
     """
-    from gpucost.questions.explain.costs import NodeExplained
-
     moment = parse_instant("--at", at, request.tz) if at is not None else None
     answer = _why(request, name, moment, cluster)
     node = answer.node
-    place = ", ".join(part for part in (node.provider, node.region, node.zone) if part)
+    place = ", ".join(filter(None, (node.provider, node.region, node.zone)))
     facts = (
         f"up {iso(node.up_from)} .. {iso(node.up_to)}",
         f"at {iso(answer.at)}",
@@ -59,22 +57,18 @@ def explain_node(
         sections=(Texts("What it is", facts), *_prices(answer)),
         whole_in="json",
         name="explain.node",
-        data=NodeExplained.of(answer),
+        data=answer,
         flat=((), ()),
     )
 
 
-def _why(request: Request, name: str, at: datetime | None, cluster: str | None) -> NodePriceRow:
-    from gpucost.price.explain import explain_node as explain
-
+def _why(request: Request, name: str, at: datetime | None, cluster: str | None) -> NodeExplained:
     config = request.settings
     return read_attributed(config, request.store, lambda con: explain(con, config, name, at, cluster))
 
 
-def _prices(answer: NodePriceRow) -> Iterator[Section]:
+def _prices(answer: NodeExplained) -> Iterator[Section]:
     """Every price that fits the node, and what is made of the first."""
-    from gpucost.price.explain import shown_price
-
     if not answer.candidates:
         yield Texts(
             "Price",

@@ -19,7 +19,7 @@ from gpucost.questions.report.rows import ZERO
 from gpucost.questions.waste.anatomy import Waste
 from gpucost.records import grouped, grouped_by, keyed_record, record
 from gpucost.render.templates import fill
-from gpucost.render.view import Coverage
+from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class WasteAnswer(Shape):
     currency: str
     waste: Waste
     findings: tuple[Finding, ...] | None = None
-    coverage: Coverage
+    coverage: CoverageAnswer
 
     FLAT = ("period", "waste")
 

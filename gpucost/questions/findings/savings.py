@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
-from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of, time_buckets
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
 from gpucost.questions.findings.kinds import (
     Candidate,
     Candidates,
@@ -21,8 +21,9 @@ from gpucost.questions.findings.kinds import (
     is_fitting,
     ranked,
 )
+from gpucost.questions.report.query import Query
 from gpucost.questions.units.query import quiet_hours
-from gpucost.questions.waste.anatomy import Filters, prepare
+from gpucost.questions.waste.anatomy import prepare
 from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.questions.whatif.prices import list_prices
 from gpucost.records import grouped
@@ -208,7 +209,7 @@ def _candidates(config: Config, store: Store, period: Period) -> tuple[list[Cand
     """Where money may be saved in `period`, with the what-ifs that say how much; and how busy pods were."""
 
     def built(con: DuckDBPyConnection) -> tuple[list[Candidate], Levels]:
-        prepare(con, config, period, time_buckets(period, config.tz, ()), Filters())
+        prepare(con, config, Query(period, name_of(period, config.tz)))
         measured = levels(con, config.activity, period)
         return list(Candidates(con, config, period).all()), measured
 

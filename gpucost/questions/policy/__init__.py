@@ -15,7 +15,7 @@ from gpucost.questions.policy.rules import BY, PolicyAnswer, RuleResult, check, 
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.request import FleetRequest
 from gpucost.render.schema import to_dict
-from gpucost.render.view import Document, Table, count, money, number, text
+from gpucost.render.view import Document, ReportView, Table, count, money, number, text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -54,10 +54,11 @@ def policy_check(
     settings, chosen = request.settings, read_rules(rules)
     query = request.query(by=BY, with_sections=False, period_note=None)
 
-    def checked(con: DuckDBPyConnection) -> PolicyAnswer:
-        return check(con, settings, query, report_of(con, settings, query), chosen)
+    def checked(con: DuckDBPyConnection) -> tuple[ReportView, PolicyAnswer]:
+        view = report_of(con, settings, query)
+        return view, check(con, settings, query, view, chosen)
 
-    answer = read_attributed(settings, request.store, checked, query.period)
+    view, answer = read_attributed(settings, request.store, checked, query.period)
     broken = [
         SimpleNamespace(rule=rule.name, severity=rule.severity, **to_dict(one))
         for rule in answer.rules
@@ -72,7 +73,7 @@ def policy_check(
         subtitle=f"{answer.kept} kept, {answer.broken} broken, {answer.unknown} unknown",
         currency=settings.currency,
         sections=tuple(_sections(answer.rules, broken)),
-        coverage=answer.coverage,
+        coverage=view.coverage,
         name="policy",
         data=answer,
         flat=(columns, [attrgetter(*columns)(one) for one in broken]),

@@ -23,7 +23,7 @@ from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.report.rows import ZERO
 from gpucost.records import grouped, record
-from gpucost.render.view import Coverage
+from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 from gpucost.store.usage import read_idle, read_measured, read_usage
 from gpucost.texts import visible_parts
@@ -96,7 +96,7 @@ class PolicyAnswer(Shape):
     broken: int
     unknown: int
     rules: tuple[RuleResult, ...]
-    coverage: Coverage
+    coverage: CoverageAnswer
 
 
 # Stretches in which pods were idle, rows (cluster, uid, from_ms, to_ms), and the pods that were measured in the period.

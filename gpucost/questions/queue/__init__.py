@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Names, Option
 from gpucost.periods import MS_PER_HOUR
+from gpucost.pipeline import read_attributed
+from gpucost.questions.queue.waits import Queue, Queues, SlurmShare, SlurmWait, queues, slurm
 from gpucost.questions.request import ClusterRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Shown, Table, count, figure, money, number, share, text
-
-if TYPE_CHECKING:
-    from gpucost.questions.queue.waits import Queue, SlurmShare, SlurmWait
 
 
 def queue(
@@ -46,9 +45,6 @@ def queue(
       gpucost queue --last 7d
       gpucost queue --month 2026-10 --queue research --format json
     """
-    from gpucost import pipeline
-    from gpucost.questions.queue.waits import Queues, queues, slurm
-
     period = request.period
     with request.store.read() as con:
         found = queues(con, period, request.clusters, name or ())
@@ -56,7 +52,7 @@ def queue(
     shares: list[SlurmShare] = []
     if not name:
         half_life_ms = _half_life_ms(half_life)
-        waits, shares = pipeline.read_attributed(
+        waits, shares = read_attributed(
             request.settings,
             request.store,
             lambda con: slurm(con, period, half_life_ms, request.clusters),
@@ -69,8 +65,8 @@ def queue(
             "have Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md "
             "says which metrics",
         )
-    several = len({*(one.cluster for one in found), *(one.cluster for one in waits)}) > 1
-    cluster = (text("cluster"),) if several else ()
+    clusters = {row.cluster for row in found} | {row.cluster for row in waits}
+    cluster = (text("cluster"),) if len(clusters) > 1 else ()
     sections = [
         *_of_kueue(found, cluster),
         *_of_jobs(waits, cluster),
@@ -129,11 +125,13 @@ def _of_jobs(waits: list[SlurmWait], cluster: tuple[Shown, ...]) -> list[Table]:
         money("preempted_cost", "Lost to preemption", weight=1),
     )
     titles = {"partition": "Jobs by partition", "qos": "Jobs by QOS", "account": "Jobs by account"}
-    tables = []
-    for by, title in titles.items() if waits else ():
-        note = _OF_JOBS if by == "account" else None
-        tables.append(Table.of(title, [row for row in waits if row.by == by], columns, note=note))
-    return tables
+    tables = [
+        Table.of(
+            title, [row for row in waits if row.by == by], columns, note=_OF_JOBS if by == "account" else None
+        )
+        for by, title in titles.items()
+    ]
+    return tables if waits else []
 
 
 def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...], half_life: str) -> list[Table]:

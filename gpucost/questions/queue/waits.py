@@ -190,16 +190,15 @@ def quantile(buckets: Sequence[tuple[float, float]], share: float) -> float | No
 
     As Prometheus' histogram_quantile: observations lie evenly in their bucket, and those above the last bound at that bound.
     """
-    total = buckets[-1][1] if buckets else 0.0
-    if total <= 0:
+    wanted = share * buckets[-1][1] if buckets else 0.0
+    if wanted <= 0:
         return None
     below = lower = 0.0
     for upper, count in buckets:
-        if count >= share * total:
+        if count >= wanted:
             if math.isinf(upper):
                 return lower
-            return lower + (upper - lower) * (
-                (share * total - below) / (count - below) if count > below else 1.0
-            )
-        below, lower = count, upper
+            return lower + (upper - lower) * ((wanted - below) / (count - below) if count > below else 1.0)
+        below = count
+        lower = upper
     return lower

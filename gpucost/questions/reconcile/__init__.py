@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo
 
+from gpucost import price
 from gpucost.errors import IncompleteError, UsageError
 from gpucost.options import Names, Option
 from gpucost.periods import month_period
 from gpucost.pipeline import read_attributed
+from gpucost.questions.reconcile.statement import CENT, DIMENSIONS, Reconciliation
+from gpucost.questions.reconcile.statement import reconcile as account
+from gpucost.questions.report.coverage import gaps_of
 from gpucost.questions.request import Request
 from gpucost.render.formatting import alike_gaps, missing_text, signed_text
-from gpucost.render.view import Document, Line, Section, Table, Texts, amount, count, dimension, number, text
+from gpucost.render.view import (
+    Document,
+    Line,
+    MissingTime,
+    Section,
+    Table,
+    Texts,
+    amount,
+    count,
+    dimension,
+    number,
+    text,
+)
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.questions.reconcile.statement import Reconciliation
     from gpucost.store.connection import Store
 
 _SHOWN = 10
@@ -50,8 +66,6 @@ def reconcile(
       gpucost reconcile --month 2026-09
       gpucost reconcile --month 2026-09 --by team,day --format csv -o october.csv
     """
-    from gpucost.questions.reconcile.statement import DIMENSIONS
-
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise UsageError(f"--month {month!r} is no month", "write it as 2026-10")
     for name in by:
@@ -74,19 +88,10 @@ def reconcile(
 
 def reconciliation(config: Config, store: Store, month: str, by: tuple[str, ...] = ()) -> Reconciliation:
     """Where the bill of `month` (`2026-10`) went, and what metrics miss of it. Raises IncompleteError where no bill is there."""
-    from dataclasses import replace
-    from datetime import UTC, date, datetime
-    from zoneinfo import ZoneInfo
-
-    from gpucost.questions.reconcile.statement import reconcile as account
-    from gpucost.questions.report.coverage import gaps_of
-    from gpucost.render.view import MissingTime
 
     def read(con: DuckDBPyConnection) -> Reconciliation:
         period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
         gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
-        from gpucost import price
-
         price.load_fx_rates(con, config)
         statement = account(con, month, config.currency, by)
         return replace(statement, not_collected=tuple(gap for gap in gaps if isinstance(gap, MissingTime)))
@@ -101,8 +106,7 @@ def _errors(account: Reconciliation, month: str, now: datetime) -> Iterator[Inco
             f"{month} is not reconciled: {'; '.join(account.problems)}",
             "gpucost reconcile --format json has every line and cause",
         )
-    missing = missing_text(account.not_collected) if month < f"{now:%Y-%m}" else None
-    if missing:
+    if month < f"{now:%Y-%m}" and (missing := missing_text(account.not_collected)):
         yield IncompleteError(f"{month} is incomplete: {missing}", "gpucost report says what mends it")
 
 
@@ -122,8 +126,6 @@ def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
 
 def _sections(account: Reconciliation) -> Iterator[Section]:
     """Amounts may be of several currencies: each column or line names its own."""
-    from gpucost.questions.reconcile.statement import CENT
-
     costs = (amount("billed_cost", "Billed"), amount("effective_cost", "Effective"))
     for one in account.statements:
         sums = [Line(("not explained", None, one.difference))] if one.difference else []
@@ -180,17 +182,12 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
     if account.not_collected:
         texts = [signed_text(alike) for alike in alike_gaps(account.not_collected)]
         yield Texts("Not collected", tuple(texts[:_SHOWN]), _more(texts))
+    columns = (text("name"), text("instance_type", "Type"), number("hours"), amount("cost", account.currency))
     for title, machines in (
         ("Billed instances that no metrics saw", account.unseen),
         ("Nodes that no bill covers, estimated", account.unbilled),
     ):
         if machines:
-            columns = (
-                text("name"),
-                text("instance_type", "Type"),
-                number("hours"),
-                amount("cost", account.currency),
-            )
             yield Table.of(title, machines[:_SHOWN], columns, note=_more(machines))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import date
 from decimal import Decimal
@@ -133,7 +134,7 @@ def class_words(name: str, basis: Basis, team: str | None = None) -> str:
     """A class in words; those of one team, where `team` is told."""
     if team is not None:
         return f"GPU machines of {team}"
-    return (_EFFECTIVE if basis == "effective" else {}).get(name, CLASSES[name])
+    return _EFFECTIVE[name] if basis == "effective" and name in _EFFECTIVE else CLASSES[name]
 
 
 def in_cents(
@@ -254,10 +255,10 @@ def problems_of(
     statements: Iterable[Statement], causes: Iterable[Cause], unexplained_hours: float
 ) -> tuple[str, ...]:
     """What went to no class, billed - effective of charges that name no cause for it, and hours billed without their cost."""
-    unexplained: dict[str, Decimal] = {}
+    unexplained: dict[str, Decimal] = defaultdict(Decimal)
     for cause in causes:
         if cause.cause == "same" and cause.difference:
-            unexplained[cause.currency] = unexplained.get(cause.currency, ZERO) + cause.difference
+            unexplained[cause.currency] += cause.difference
     found = [
         f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class"
         for one in statements
@@ -268,8 +269,9 @@ def problems_of(
         for currency, amount in unexplained.items()
     ]
     if unexplained_hours:
-        hours = f"{unexplained_hours:,.1f} instance-hours"
-        found.append(f"{hours} were billed without their cost, or a part of it, for no named reason")
+        found.append(
+            f"{unexplained_hours:,.1f} instance-hours were billed without their cost, or a part of it, for no named reason"
+        )
     return tuple(found)
 
 
@@ -328,24 +330,25 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     run_stage(con, PACKAGE, "10_machine_hours", {"month": month})
     load_catalog(con)
     run_stage(con, PACKAGE, "20_row_classes", {"month": month, "currency": currency})
-    for name in ("30_machine_parts", "35_machine_shares"):
-        run_stage(con, PACKAGE, name)
+    run_stage(con, PACKAGE, "30_machine_parts")
+    run_stage(con, PACKAGE, "35_machine_shares")
     sums = answer_rows(con, PACKAGE, "40_lines", {"by": []})
     (total,) = dicts(con.execute(_TOTAL))
     period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
     named = {row["line"]: row["cost"] for row in sums}
     lines = {line: named.get(line, ZERO) for line in LINES}
-    statements, is_final = tuple(_statements(con, currency)), all(row["is_final"] for row in causes)
-    explained = tuple(
-        Cause(**{key: value for key, value in row.items() if key != "is_final"}) for row in causes
-    )
+    statements = tuple(_statements(con, currency))
+    finals = [row.pop("is_final") for row in causes]
+    is_final = all(finals)
+    explained = tuple(Cause(**row) for row in causes)
     problems = problems_of(statements, explained, float(total["unexplained_hours"]))
     cost = total["effective_cost"]
+    cut_lines = answer_rows(con, PACKAGE, "40_lines", {"by": list(by)}) if by else []
     unbilled = tuple(Machine(**row) for row in answer_rows(con, PACKAGE, "51_unbilled_nodes", period.bounds))
     return Reconciliation(
         month=month,
         currency=currency,
-        providers=tuple(sorted({row["provider"] for row in causes})),
+        providers=tuple(sorted({cause.provider for cause in explained})),
         is_final=is_final,
         is_exact=not problems,
         problems=problems,
@@ -357,12 +360,7 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
         lines=lines,
         difference=cost - sum(lines.values(), ZERO),
         by=by,
-        rows=tuple(
-            LineRow(row["line"], {key: row[key] for key in by}, row["cost"])
-            for row in answer_rows(con, PACKAGE, "40_lines", {"by": list(by)})
-        )
-        if by
-        else (),
+        rows=tuple(LineRow(row["line"], {key: row[key] for key in by}, row["cost"]) for row in cut_lines),
         causes=explained,
         beside=tuple(Beside(*row) for row in con.execute(_BESIDE, [month]).fetchall()),
         unseen=tuple(Machine(*row) for row in con.execute(_UNSEEN).fetchall()),
@@ -385,12 +383,6 @@ def _statements(con: DuckDBPyConnection, currency: str) -> Iterator[Statement]:
 
 
 def _no_bill(con: DuckDBPyConnection, month: str) -> tuple[str, str]:
-    months = [
-        row[0] for row in con.execute("SELECT DISTINCT billing_period FROM bills ORDER BY ALL").fetchall()
-    ]
-    if not months:
-        return f"no bill of {month} was collected, nor any other", "gpucost collect aws|gcp|azure|focus PATH"
-    return (
-        f"no bill of {month} was collected; there are {', '.join(months)}",
-        "gpucost collect aws|gcp|azure|focus PATH",
-    )
+    months = sqlfiles.column(con, "SELECT DISTINCT billing_period FROM bills ORDER BY ALL")
+    others = f"; there are {', '.join(months)}" if months else ", nor any other"
+    return f"no bill of {month} was collected{others}", "gpucost collect aws|gcp|azure|focus PATH"

@@ -1,4 +1,4 @@
--- reads: cost_rows; $bys are lists of dimensions to group by, $most limits the rows of each list, of each team where they are by team
+-- reads: cost_rows; $bys are lists of dimensions to group by, $most limits the rows of each list, of each part
 -- writes: nothing; answers, for each list by its place, one row per kind and combination of its dimensions, the dearest first, other dimensions null
 -- invariant: with any list the measures add up to the same totals
 -- one statement for all: planning it takes longer than running it
@@ -6,7 +6,7 @@ WITH asked AS (
     SELECT generate_subscripts($bys::VARCHAR[][], 1) AS place, unnest($bys::VARCHAR[][]) AS by, unnest($most::BIGINT[]) AS most
 ),
 sums AS (
-    SELECT a.place, a.most, kind, dimensions(a.by, f) AS keys,
+    SELECT a.place, a.most, kind, part_of(f.team) AS part, dimensions(a.by, f) AS keys,
         total_ms(allocated_gpu_ms) AS allocated_gpu_ms,
         total_ms(active_gpu_ms) AS active_gpu_ms,
         total_ms(idle_gpu_ms) AS idle_gpu_ms,
@@ -26,9 +26,9 @@ sums AS (
     FROM cost_rows AS f CROSS JOIN asked AS a
     GROUP BY ALL
 )
-SELECT place, kind, unnest(keys), * EXCLUDE (place, most, kind, keys)
+SELECT unnest(keys), * EXCLUDE (most, keys)
 FROM sums
 QUALIFY row_number() OVER (
-    PARTITION BY place, keys.team ORDER BY kind, cost DESC, keys.cluster NULLS LAST, keys.namespace NULLS LAST, keys.workload NULLS LAST
+    PARTITION BY place, part ORDER BY kind, cost DESC, keys.cluster NULLS LAST, keys.namespace NULLS LAST, keys.workload NULLS LAST
 ) <= most
 ORDER BY place, kind, cost DESC, keys.cluster NULLS LAST, keys.namespace NULLS LAST, keys.workload NULLS LAST;

@@ -1,8 +1,8 @@
--- reads: report_cost_cells, report_node_cells, nodes, allocations; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all), $each_team: of each team by itself, which `part` names
+-- reads: report_cost_cells, report_node_cells, nodes, allocations; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all); `part` names the team of a report on each team
 -- writes: nothing; answers one row per price source of the nodes that the pods asked for ran on, weighed by what those pods cost
 -- invariant: node_cost over all sources is cost over cost_rows; capacity is the GPU time held, for want of a cost to weigh by
 SELECT
-    CASE WHEN $each_team THEN c.team END AS part,
+    part_of(c.team) AS part,
     h.price_source          AS source,
     sum(c.allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity_gpu_ms,
     0                       AS over_allocated_gpu_ms,

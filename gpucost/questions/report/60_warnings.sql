@@ -4,7 +4,7 @@
 WITH used AS (
     SELECT DISTINCT n.cluster, n.node, coalesce(n.instance_type, n.gpu_model, 'unnamed type') AS kind_of_node,
         f.namespace, f.part
-    FROM (SELECT DISTINCT node_id, namespace, CASE WHEN list_contains($parts::VARCHAR[], team) THEN team END AS part FROM cost_rows WHERE $narrowed) AS f JOIN nodes AS n USING (node_id)
+    FROM (SELECT DISTINCT node_id, namespace, part_of(team) AS part FROM cost_rows WHERE $narrowed) AS f JOIN nodes AS n USING (node_id)
 ),
 -- node, kind of node and namespace in one list: what a warning's subject is called
 names AS (

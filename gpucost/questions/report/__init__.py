@@ -103,13 +103,11 @@ def report(
         from gpucost.questions.report.page import page
 
         view = page(request.settings, request.store, query, view, findings)
-    missing = incomplete(request, query) if strict else None
-    return replace(
-        view,
-        notes=request.gap_notes(request.clusters) if request.is_flat else (),
-        errors=(missing,) if missing else (),
-        exit_code=missing.exit_code if missing else 0,
-    )
+    if request.is_flat:
+        view = replace(view, notes=request.gap_notes(request.clusters))
+    if strict and (missing := incomplete(request, query)):
+        view = replace(view, errors=(missing,), exit_code=missing.exit_code)
+    return view
 
 
 def _check_comparison(query: Query, *, waste: bool) -> None:
@@ -139,9 +137,8 @@ def incomplete(request: WorkloadRequest, query: Query) -> IncompleteError | None
 
     with request.store.read() as con:
         gaps, notices, is_running = missed(con, query.period, request.now, request.tz, query.clusters)
-    missing = missing_text(gaps)
-    if missing is not None:
-        fix = next((notice.fix for notice in notices), "gpucost collect prometheus")
+    if missing := missing_text(gaps):
+        fix = notices[0].fix if notices else "gpucost collect prometheus"
         return IncompleteError(f"{query.period_name} is incomplete: {missing}", fix)
     if is_running:
         return IncompleteError(
@@ -154,7 +151,8 @@ def incomplete(request: WorkloadRequest, query: Query) -> IncompleteError | None
 def _view(request: WorkloadRequest, query: Query, *, compare: str | None, waste: bool) -> ReportView:
     from gpucost.questions.report import reading
 
-    settings, store = request.settings, request.store
+    settings = request.settings
+    store = request.store
     if compare:
         return reading.compared_report(settings, store, query)
     if waste:

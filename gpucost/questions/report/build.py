@@ -12,7 +12,7 @@ from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
 from gpucost.questions.report import sharing
 from gpucost.questions.report.changes import changes, missed_before, with_changes
-from gpucost.questions.report.coverage import UNTRACKED, Covered, coverage
+from gpucost.questions.report.coverage import UNTRACKED, coverage
 from gpucost.questions.report.query import Query, newest_data
 from gpucost.questions.report.rows import (
     ALL,
@@ -33,6 +33,7 @@ from gpucost.questions.report.sections import bought, consumers, cost_by, gpu_ho
 from gpucost.questions.report.series import read_series, trends
 from gpucost.render.view import Figures, ReportView, Shared, Table
 from gpucost.store.charges import find_tokens
+from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,14 +94,13 @@ def _build(
     earlier_name: str = "",
 ) -> dict[Part, ReportView]:
     """The reports on the parts of `query`: on all of it, called None, or on each of its teams."""
-    each_team = None not in parts
     now = query.now or datetime.now(UTC)
-    prepare(con, query, config.tz)
+    prepare(con, query, config.tz, each_team=None not in parts)
     is_shared = sharing.is_asked(config, query)
     if is_shared:
         sharing.share(con, config, query)
     # bought tokens have a team and nothing else
-    of_teams = not any(names for dimension, names in query.filters.items() if dimension != "team")
+    of_teams = not any(names for name, names in query.filters.items() if name != "teams")
     has_api = of_teams and find_tokens(con)
     if has_api:
         from gpucost.questions.report import api_cost  # most stores know of no tokens
@@ -110,19 +110,20 @@ def _build(
     if any(query.filters.values()) and not query.may_be_absent:
         others = sharing.shared_teams(con) if is_shared else set()
         check_names(con, query, others | api_cost.teams(con) if has_api else others)
-    nodes = priced_nodes(con, query, each_team=each_team)
+    nodes = priced_nodes(con, query)
     bys = [((), ALL), (("gpu_model", "capacity_type"), ALL), (query.dimensions, ALL)]
     # of what nobody held, what reservations kept free
     bys += [(("gpu_model", "capacity_type", "reservation"), ALL)] if query.with_sections else []
     bys += [(_WORKLOAD, query.top)] if query.with_sections else []
-    by_nothing, by_gpu, all_rows, *detailed = rows_by(con, bys, each_team=each_team)
+    by_nothing, by_gpu, all_rows, *detailed = rows_by(con, bys)
     sums = {part: total(by_nothing[part]) for part in parts}
     shared: dict[Part, Shared] = {}
     if is_shared:
         shared = sharing.total_shared(con, config, query, parts)
         all_rows = sharing.with_shares(con, config, query, query.dimensions, all_rows, parts)
-    api_rows = api_cost.rows(con, query.dimensions, each_team=each_team) if has_api else {}
-    models = api_cost.models(con, each_team=each_team) if has_api else {}
+    api_rows = api_cost.rows(con, query.dimensions) if has_api else {}
+    bought_in_all = api_cost.rows(con, ()) if has_api else {}
+    models = api_cost.models(con) if has_api else {}
     for part, of_part in api_rows.items():
         all_rows[part] = sorted([*all_rows.get(part, []), *of_part], key=lambda row: KINDS.index(row.kind))
     figures = {}
@@ -130,7 +131,7 @@ def _build(
         unknown = sum(
             row.measures.allocated_gpu_hours for row in by_gpu[part] if row.keys["capacity_type"] == "unknown"
         )
-        figures[part] = Covered(sums[part][0], nodes[part], round(unknown, 9))
+        figures[part] = sums[part][0], nodes[part], round(unknown, 9)
     trusted = coverage(con, config, query, now, figures)
     for part in parts:
         is_known = (query.may_be_absent and has_nodes(con)) or (
@@ -144,16 +145,14 @@ def _build(
     unpriced: dict[Part, list[tuple[str | None, str]]] = {}
     if query.with_sections:
         by_workload = detailed[1]
-        dearest = {
-            part: [row for row in rows if row.kind == "allocated"] for part, rows in by_workload.items()
-        }
-        counts = workload_counts(con, each_team=each_team)
-        top = {part: consumers(dearest.get(part, []), counts[part], sums[part][0]) for part in parts}
+        dearest = {part: [row for row in by_workload[part] if row.kind == "allocated"] for part in parts}
+        counts = workload_counts(con)
+        top = {part: consumers(rows, counts[part], sums[part][0]) for part, rows in dearest.items()}
         for part, lines in (trends(con, dearest, series) if series else {}).items():
             drawn = zip(top[part].lines, lines, strict=True)
             top[part] = replace(top[part], lines=tuple(replace(line, trend=trend) for line, trend in drawn))
         if any(unpriced_ms(nodes[part]) for part in parts):
-            unpriced = unpriced_gpus(con, query, each_team=each_team)
+            unpriced = unpriced_gpus(con, query)
     known_to = api_cost.known_to(con, query.period, now) if has_api else {}
     notices = [
         *(missed_before(earlier, earlier_name) if earlier else ()),
@@ -170,9 +169,7 @@ def _build(
             rows = with_changes(rows, earlier.rows)
         sections: list[Table | Figures] = []
         if query.with_sections:
-            sections = [
-                gpu_hours(by_gpu[part], totals, unpriced.get(part, []) if unpriced_ms(nodes[part]) else [])
-            ]
+            sections = [gpu_hours(by_gpu[part], totals, unpriced.get(part, []))]
             if whole and whole.unallocated_gpu_hours:
                 sections.append(unallocated_gpus(detailed[0][part], whole))
             sections += [waste(totals, whole, config), top[part]]
@@ -193,7 +190,7 @@ def _build(
             coverage=replace(trusted[part], warnings=(*trusted[part].warnings, *notices)),
             sections=tuple(sections),
             totals_shared=shared.get(part),
-            totals_api=api_cost.total(api_rows[part]) if api_rows.get(part) else None,
+            totals_api=bought_in_all[part][0].api if api_rows.get(part) else None,
             bought=models.get(part, ()),
             api_known_to=min(known_to.values(), default=None),
             series=series.get(part),
@@ -203,13 +200,12 @@ def _build(
 
 
 def _title(query: Query, tz: ZoneInfo) -> str:
-    whose = ", ".join(query.teams) or (
-        "namespaces " if len(query.namespaces) > 1 else "namespace "
-    ) + ", ".join(query.namespaces)
-    if not (query.teams or query.namespaces):
-        whose = "all teams"
-    elif query.teams and query.namespaces:
-        whose += f" in {', '.join(query.namespaces)}"
+    namespaces = ", ".join(query.namespaces)
+    whose = ", ".join(query.teams) or "all teams"
+    if namespaces and query.teams:
+        whose += f" in {namespaces}"
+    elif namespaces:
+        whose = f"namespace{'s' if len(query.namespaces) > 1 else ''} {namespaces}"
     pods = (*query.workloads, *(f"user {name}" for name in query.users))
     if pods:
         whose = ", ".join(pods) + (f" of {whose}" if query.teams or query.namespaces else "")
@@ -220,7 +216,8 @@ def _title(query: Query, tz: ZoneInfo) -> str:
 
 
 def _subtitle(query: Query, tz: ZoneInfo) -> str:
-    start, end = query.period.start.astimezone(tz), query.period.end.astimezone(tz)
+    start = query.period.start.astimezone(tz)
+    end = query.period.end.astimezone(tz)
     note = f"; {query.period_note}" if query.period_note else ""
     return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, {tz.key}{note}"
 
@@ -228,13 +225,13 @@ def _subtitle(query: Query, tz: ZoneInfo) -> str:
 def _no_data(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> GpucostError:
     # A node is up, and seen, for one scrape interval after its last sample; that alone is no data of the next month.
     seen = "SELECT least(max(up_to_ms), (SELECT max(to_ms) FROM collected), $1) FROM nodes"
-    newest = con.execute(seen, [newest_data(con)]).fetchone()
-    if newest is None or newest[0] is None:
+    newest = value(con, seen, [newest_data(con)])
+    if newest is None:
         return StoreError(
             "the store holds no GPU nodes",
             "gpucost doctor says which metrics are missing; gpucost collect prometheus loads them",
         )
-    day = from_ms(int(newest[0]) - 1).astimezone(tz).date()
+    day = from_ms(newest - 1).astimezone(tz).date()
     return NoDataError(
         f"there is no data for {query.period_name}",
         f"the newest month with data is {month_name(day)}: gpucost report --month {day:%Y-%m}",

@@ -7,7 +7,15 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, is_month, local_midnight, month_period
+from gpucost.periods import (
+    MS_PER_HOUR,
+    Period,
+    from_ms,
+    is_month,
+    is_whole_days,
+    local_midnight,
+    month_period,
+)
 from gpucost.questions.report.rows import ALL_COLLECTED, ALL_HELD, KINDS, NO_MEASURES, NOTHING_BOUGHT, ZERO
 from gpucost.render.view import Change, Changes, Column, Measures, NodeTotals, Notice, ReportView, Row, Value
 
@@ -21,13 +29,12 @@ def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
     `end_ms` is where what is known of the period ends: of a month that is not over, as much of the month before is taken.
     """
     if not is_month(period, tz):
-        length = timedelta(milliseconds=period.end_ms - period.start_ms)
-        first, last = period.start.astimezone(tz).date(), period.end.astimezone(tz).date()
-        if (local_midnight(first, tz), local_midnight(last, tz)) == (period.start, period.end):
-            return Period(
-                local_midnight(first - (last - first), tz), period.start
-            )  # whole days stay whole where clocks change
-        return Period(period.start - length, period.start)
+        first = period.start.astimezone(tz).date()
+        last = period.end.astimezone(tz).date()
+        start = period.start - (period.end - period.start)
+        if is_whole_days(period, tz):  # they stay whole where clocks change
+            start = local_midnight(first - (last - first), tz)
+        return Period(start, period.start)
     before = month_period(period.start.astimezone(tz).date() - timedelta(days=1), tz)
     if end_ms >= period.end_ms:
         return before
@@ -37,7 +44,8 @@ def previous_period(period: Period, end_ms: int, tz: ZoneInfo) -> Period:
 
 def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:
     """The rows with their change; rows that were there only before follow those of their kind, with nothing but that."""
-    costs, there = {_key(row): row.own_cost for row in earlier}, {_key(row) for row in rows}
+    costs = {_key(row): row.own_cost for row in earlier}
+    there = set(map(_key, rows))
     changed = [replace(row, change=change(row.own_cost, costs.get(_key(row), ZERO))) for row in rows]
     gone = [
         replace(
@@ -57,10 +65,10 @@ def with_changes(rows: list[Row], earlier: tuple[Row, ...]) -> list[Row]:
 
 def missed_before(earlier: ReportView, name: str) -> list[Notice]:
     """What was not collected of `earlier`, the report on the period called `name`: that much of a change may be no change."""
-    gaps = [notice for notice in earlier.coverage.warnings if notice.code == "not_collected"]
     return [
         Notice("not_collected_before", f"compared with {name}, of which {gap.message}", gap.fix)
-        for gap in gaps
+        for gap in earlier.coverage.warnings
+        if gap.code == "not_collected"
     ]
 
 

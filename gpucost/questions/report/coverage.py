@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.questions.report.query import Query
-from gpucost.questions.report.rows import (
-    BILL,
-    NO_PRICE,
-    PACKAGE,
-    ZERO,
-    Part,
-    PricedNodes,
-    in_parts,
-    unpriced_ms,
-)
+from gpucost.questions.report.rows import BILL, NO_PRICE, PACKAGE, ZERO, Part, PricedNodes, unpriced_ms
 from gpucost.records import grouped, record
 from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
+from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,7 +28,8 @@ _EDGE_MS = 10 * 60_000
 _LATE_SCRAPE_MS = 60_000
 
 # What Slurm reports of no job while AccountingStorageTRES lacks it: to collect that time again is of no use.
-UNTRACKED, TRACK_GPUS = "gres/gpu", "add gres/gpu to AccountingStorageTRES in slurm.conf"
+UNTRACKED = "gres/gpu"
+TRACK_GPUS = "add gres/gpu to AccountingStorageTRES in slurm.conf"
 
 # Collected and other time of the clusters asked for (none: all).
 _SPANS = """
@@ -49,12 +41,8 @@ WHERE len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], clust
 ORDER BY cluster, from_ms, to_ms, kind"""
 
 
-class Covered(NamedTuple):
-    """What is to be trusted of a part of a report."""
-
-    totals: Measures
-    nodes: list[PricedNodes]
-    unknown_capacity_gpu_hours: float
+# What is to be trusted of a part of a report: its totals, its nodes, and its GPU-hours of unknown capacity type.
+Covered = tuple[Measures, list[PricedNodes], float]
 
 
 def coverage(
@@ -62,30 +50,35 @@ def coverage(
 ) -> dict[Part, Coverage]:
     """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
     seen = _seen(con, query.period, now, config.tz, query.clusters)
-    gap_notices, stored = _gap_notices(con, seen), _stored_notices(con, query, list(parts))
+    gap_notices = _gap_notices(con, seen)
     doubts = _processes(con, query)
-    partial = _partial_notices(gap for gap in seen.gaps if gap.kind == "partial" and not gap.families)
+    stored = _stored_notices(con, query, list(parts))
+    kinds = ("not_collected", "bridged", "partial", "off")
+    by_kind: dict[str, Any] = {kind: [gap for gap in seen.gaps if gap.kind == kind] for kind in kinds}
+    partial = _partial_notices(gap for gap in by_kind["partial"] if not gap.families)
+    basis = config.prices.cost_basis
     found = {}
     for part, (totals, nodes, unknown_capacity_gpu_hours) in parts.items():
         sources = _price_sources(nodes, now)
         unpriced = unpriced_ms(nodes)
         found[part] = Coverage(
             measured_ratio=totals.measured_ratio,
-            price_sources=sources,
+            sources=sources,
+            price_sources={source.name: source.share for source in sources},
             # what a bill says of its hours does not grow old
             price_as_of=min(
                 (source.as_of for source in sources if source.as_of and source.name != BILL), default=None
             ),
-            not_collected_hours=_most_hours(seen.missing),
-            bridged_hours=_most_hours(gap for gap in seen.gaps if gap.kind == "bridged"),
-            gaps=tuple(seen.gaps),
+            not_collected_hours=_most_hours(by_kind["not_collected"]),
+            bridged_hours=_most_hours(by_kind["bridged"]),
+            **by_kind,
             collected_to=seen.reached,
             unknown_capacity_gpu_hours=unknown_capacity_gpu_hours,
             unpriced_gpu_hours=hours(unpriced),
             unpriced_ratio=ratio(unpriced, sum(node.capacity_gpu_ms for node in nodes)),
             warnings=(*gap_notices, *partial, *stored[part], *doubts),
             is_complete=not seen.is_running and not any(gap.is_missing for gap in seen.gaps),
-            cost_basis=config.prices.cost_basis,
+            cost_basis=basis if basis != "node" else None,
             billed_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,
             estimated_cost=totals.estimated_cost,
         )
@@ -93,7 +86,7 @@ def coverage(
 
 
 def _processes(con: DuckDBPyConnection, query: Query) -> list[Notice]:
-    if not con.execute("SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1").fetchall():
+    if not column(con, "SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1"):
         return []
     from gpucost.questions.report.processes import processes
 
@@ -141,12 +134,10 @@ def _seen(
     ends: dict[str, int] = {}
     collected: set[str] = set()
     for span in spans:
-        cluster, kind, begin, end = (
-            span["cluster"],
-            span["kind"],
-            max(span["from_ms"], period.start_ms),
-            min(span["to_ms"], due),
-        )
+        cluster = span["cluster"]
+        kind = span["kind"]
+        begin = max(span["from_ms"], period.start_ms)
+        end = min(span["to_ms"], due)
         if begin >= end:
             continue
         if kind in ("collected", "off"):
@@ -158,19 +149,12 @@ def _seen(
         is_edge = kind == "not_collected" and end - begin <= edges.get(span["from_ms"], 0)
         # a cluster that is off all the time, because it was taken down long ago, is no matter of the period
         is_all_off = kind == "off" and (begin, end) == (period.start_ms, due)
-        if not is_edge and not is_all_off:
-            gaps.append(
-                (MissingTime if kind == "not_collected" else Gap)(
-                    **{
-                        name: span[name]
-                        for name in ("cluster", "kind", "reason", "accepted_by", "accepted_why")
-                    },
-                    start=from_ms(begin).astimezone(tz),
-                    end=from_ms(end).astimezone(tz),
-                    hours=hours(end - begin),
-                    families=tuple(span["families"]),
-                )
-            )
+        if is_edge or is_all_off:
+            continue
+        facts = {name: span[name] for name in ("cluster", "kind", "reason", "accepted_by", "accepted_why")}
+        facts |= {"hours": hours(end - begin), "families": tuple(span["families"])}
+        span_of = MissingTime if kind == "not_collected" else Gap
+        gaps.append(span_of(start=from_ms(begin).astimezone(tz), end=from_ms(end).astimezone(tz), **facts))
     reached = min((from_ms(ends[cluster]).astimezone(tz) for cluster in collected), default=None)
     return _Seen(
         sorted(gaps, key=lambda gap: (gap.start, gap.cluster, gap.end)), reached, from_ms(due), is_running
@@ -179,16 +163,15 @@ def _seen(
 
 def _most_hours(gaps: Iterable[Gap]) -> float:
     """Hours of the cluster that has most of them."""
-    sums: dict[str, float] = defaultdict(float)
-    for gap in gaps:
-        sums[gap.cluster] += gap.hours
-    return round(max(sums.values(), default=0.0), 9)
+    hours = grouped((gap.cluster, gap.hours) for gap in gaps)
+    return round(max(map(sum, hours.values()), default=0.0), 9)
 
 
 def _price_sources(nodes: list[PricedNodes], now: datetime) -> tuple[PriceSource, ...]:
     """Shares of node cost; where nothing cost anything, of GPU time. What has no price has no share."""
     priced = [node for node in nodes if node.source != NO_PRICE or node.node_cost]
-    cost, time = sum(node.node_cost for node in priced), sum(node.capacity_gpu_ms for node in priced)
+    cost = sum(node.node_cost for node in priced)
+    time = sum(node.capacity_gpu_ms for node in priced)
     sources = (
         PriceSource(
             name=node.source,
@@ -210,25 +193,20 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
     asked_ms, first_ms = con.execute(
         "SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads WHERE kind IN ('prometheus', 'slurm')"
     ).fetchall()[0]
-    accounted = {cluster for (cluster,) in con.execute(_ACCOUNTED).fetchall()}
+    accounted = column(con, _ACCOUNTED)
     notices: list[Notice] = []
-    for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by and not _is_late(gap, seen)):
-        text, start, end = gap_text(alike), alike[0].start, alike[0].end
-        if first_ms is not None and asked_ms <= to_ms(start) and to_ms(end) < first_ms + MS_PER_HOUR:
-            notices.append(
-                Notice(
-                    "not_collected", f"{text}; the server had nothing that old, and that time is lost", None
-                )
-            )
-        else:
-            source = "slurm" if alike[0].cluster in accounted else "prometheus"
-            fix = TRACK_GPUS if UNTRACKED in alike[0].families else _collect(start, end, source)
-            notices.append(Notice("not_collected", text, fix))
+    for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by):
+        gap = alike[0]
+        text = gap_text(alike)
+        if seen.is_running and gap.end == seen.due and gap.end - gap.start < _LATE_AFTER:
+            continue
+        fix: str | None = TRACK_GPUS
+        if first_ms is not None and asked_ms <= to_ms(gap.start) and to_ms(gap.end) < first_ms + MS_PER_HOUR:
+            text, fix = f"{text}; the server had nothing that old, and that time is lost", None
+        elif UNTRACKED not in gap.families:
+            fix = _collect(gap.start, gap.end, "slurm" if gap.cluster in accounted else "prometheus")
+        notices.append(Notice("not_collected", text, fix))
     return notices
-
-
-def _is_late(gap: Gap, seen: _Seen) -> bool:
-    return seen.is_running and gap.end == seen.due and gap.end - gap.start < _LATE_AFTER
 
 
 def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
@@ -251,5 +229,5 @@ def _collect(start: datetime, end: datetime, source: str = "prometheus") -> str:
 def _stored_notices(con: DuckDBPyConnection, query: Query, parts: list[Part]) -> dict[Part, list[Notice]]:
     period = {"from": query.period.start_ms, "to": query.period.end_ms}
     whose = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": parts}
-    answer = in_parts(answer_rows(con, PACKAGE, "60_warnings", period | whose))
-    return {part: [Notice(**row) for row in answer.get(part, ())] for part in parts}
+    rows = answer_rows(con, PACKAGE, "60_warnings", period | whose)
+    return grouped((row.pop("part"), Notice(**row)) for row in rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from gpucost.errors import IncompleteError, PriceError
@@ -12,12 +13,16 @@ from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
 from gpucost.questions.findings.savings import period_words
 from gpucost.questions.reconcile import reconciliation
+from gpucost.questions.report.build import workload_tables
 from gpucost.questions.report.reading import load_rates
 from gpucost.questions.units import unit_table, work_title
-from gpucost.questions.waste import waste_in
-from gpucost.questions.waste.anatomy import BUCKETS
-from gpucost.render.formatting import figure_text
+from gpucost.questions.units.query import UnitQuery, UnitView
+from gpucost.questions.units.reading import known
+from gpucost.questions.waste.anatomy import BUCKETS, Waste
+from gpucost.questions.waste.anatomy import build as dissect
+from gpucost.render.formatting import figure_text, percent
 from gpucost.render.html import Bar, Block
+from gpucost.render.view import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,9 +34,7 @@ if TYPE_CHECKING:
     from gpucost.publish.chargeback import Bundle
     from gpucost.questions.findings.kinds import Findings
     from gpucost.questions.report.query import Query
-    from gpucost.questions.units.query import UnitView
-    from gpucost.questions.waste.anatomy import Waste
-    from gpucost.render.view import LayerKind, ReportView, Table
+    from gpucost.render.view import LayerKind, ReportView
     from gpucost.store.connection import Store
 
 
@@ -40,8 +43,12 @@ def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -
 
     No word either where machines that no metrics saw are billed in a currency without a rate: `gpucost reconcile` says so.
     """
-    is_billed = any(source.name == "bill" for source in view.coverage.price_sources)
-    if not is_billed or query.is_narrowed or query.clusters or not is_month(query.period, settings.tz):
+    if (
+        "bill" not in view.coverage.price_sources
+        or query.is_narrowed
+        or query.clusters
+        or not is_month(query.period, settings.tz)
+    ):
         return view
     month = f"{query.period.start.astimezone(settings.tz):%Y-%m}"
     try:
@@ -58,7 +65,6 @@ _MOST_WORKLOADS = 5_000
 # Columns that a phone has no room for, and those that leave names no room anywhere.
 _WEIGHTS = {"Cluster": 3, "Team": 2, "GPU": 2}
 _NOT_SEARCHED = ("Share", "Idle h", "Unmeasured", "Efficiency")
-_BUCKETS = {bucket.name: bucket for bucket in BUCKETS}
 _KINDS: Mapping[str, LayerKind] = {
     "active": "active",
     "unmeasured": "unmeasured",
@@ -93,11 +99,13 @@ def blocks(
 ) -> tuple[Block, ...]:
     """A block for each of them that has something to say; `advice` is None where nobody asked for findings."""
     words = " ".join(period_words(config, period))
-    found: list[Block | None] = [searched(workloads)]
-    found += [_wasted(waste, config.currency, None if advice else f"gpucost findings {words}")]
-    found += [_per_unit(view, words) for view in units]
-    found += [_advice(advice, config.currency, words, top)] if advice else []
-    return tuple(block for block in found if block)
+    found = [
+        searched(workloads),
+        _wasted(waste, config.currency, None if advice else f"gpucost findings {words}"),
+        *(_per_unit(view, words) for view in units),
+        _advice(advice, config.currency, words, top) if advice else None,
+    ]
+    return tuple(filter(None, found))
 
 
 def page(config: Config, store: Store, query: Query, view: ReportView, findings: int) -> ReportView:
@@ -108,27 +116,22 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
     view = reconciled(config, store, query, view)
     if query.is_narrowed and not view.totals.allocated_gpu_hours:
         return view
-    workloads, waste, units = _facts(config, store, query)
+    facts = _facts(config, store, query)
     advice = None
     if findings:
         advice = of_findings.narrowed(of_findings.read_findings(config, store, query.period), query)
-    return replace(view, blocks=blocks(config, query.period, workloads, waste, units, advice, findings))
+    return replace(view, blocks=blocks(config, query.period, *facts, advice, findings))
 
 
 def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
     """What stands beside a report on its page, by the same filters: every workload, the anatomy of waste, and unit costs."""
-    from gpucost.questions.report.build import workload_tables
-    from gpucost.questions.units.query import UnitQuery
-    from gpucost.questions.units.reading import known
-
-    filters = {f"{dimension}s": names for dimension, names in query.filters.items()}
-    ask = UnitQuery(config, query.period, query.period_name, **filters)
+    ask = UnitQuery(config, query.period, query.period_name, **query.filters)
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
         load_rates(con, config, query)
         return (
             workload_tables(con, config, query)[None],
-            waste_in(con, config, query, (), top=0),
+            dissect(con, config, query, top=0),
             known(con, ask),
         )
 
@@ -141,11 +144,11 @@ def bundle_blocks(
     """The blocks of each team's page of a bundle, and under None those of all teams."""
     period = bundle.ask.period
     workloads = bundle.workloads
-    whole = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
-    found: dict[str | None, tuple[Block, ...]] = {None: whole}
+    found: dict[str | None, tuple[Block, ...]] = {}
+    found[None] = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
     for team in bundle.teams:
         units = [_of_team(view, team) for view in bundle.units]
-        own = of_findings.narrowed(advice, Selection(teams=(team,))) if advice else None
+        own = advice and of_findings.narrowed(advice, Selection(teams=(team,)))
         found[team] = blocks(config, period, workloads[team], bundle.waste.of("team", team), units, own)
     return found
 
@@ -154,27 +157,20 @@ def searched(workloads: Table) -> Block:
     """Every workload, up to as many as a page can hold."""
     lines = [line for line in workloads.lines if not line.is_sum]
     sums = [line for line in workloads.lines if line.is_sum]
-    left = len(lines) - _MOST_WORKLOADS
-    more = (
-        f"The {_MOST_WORKLOADS:,} dearest of {len(lines):,}: gpucost report --by workload has all."
-        if left > 0
-        else workloads.note
-    )
-    shown = [at for at, column in enumerate(workloads.columns) if column.title not in _NOT_SEARCHED]
-    columns = [workloads.columns[at] for at in shown]
-    table = replace(
-        workloads,
-        title="All workloads",
-        columns=tuple(
-            replace(column, weight=_WEIGHTS.get(column.title, column.weight)) for column in columns
-        ),
-        lines=tuple(
-            replace(line, cells=tuple(line.cells[at] for at in shown))
-            for line in (*lines[:_MOST_WORKLOADS], *sums)
-        ),
-        note=more,
-    )
-    return Block("All workloads", table=table, is_searched=True)
+    note = workloads.note
+    if len(lines) > _MOST_WORKLOADS:
+        note = f"The {_MOST_WORKLOADS:,} dearest of {len(lines):,}: gpucost report --by workload has all."
+    is_shown = [column.title not in _NOT_SEARCHED for column in workloads.columns]
+    columns = [
+        replace(column, weight=_WEIGHTS.get(column.title, column.weight))
+        for column in compress(workloads.columns, is_shown)
+    ]
+    shown = [
+        replace(line, cells=tuple(compress(line.cells, is_shown)))
+        for line in (*lines[:_MOST_WORKLOADS], *sums)
+    ]
+    table = Table("All workloads", tuple(columns), tuple(shown), note)
+    return Block(table.title, table=table, is_searched=True)
 
 
 def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
@@ -182,28 +178,26 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
     rows = [row for row in waste.buckets if row.cost or row.gpu_hours]
     if not rows:
         return None
-    is_priced = bool(waste.totals.cost)
+    sums = waste.totals
+    is_priced = bool(sums.cost)
     bars = tuple(
         Bar(
-            _BUCKETS[row.bucket].title,
+            row.kind.title,
             row.cost if is_priced else row.gpu_hours,
             "money" if is_priced else "hours",
-            "; ".join([*([f"{row.gpu_hours:,.1f} h"] if is_priced else []), _BUCKETS[row.bucket].meaning]),
+            f"{row.gpu_hours:,.1f} h; {row.kind.meaning}" if is_priced else row.kind.meaning,
             _KINDS.get(row.bucket, "idle"),
         )
         for row in rows
     )
-    all_of = waste.totals
-    part, whole = (
-        (all_of.wasted_cost, all_of.cost) if is_priced else (all_of.wasted_gpu_hours, all_of.gpu_hours)
-    )
+    part, whole = (sums.wasted_cost, sums.cost) if is_priced else (sums.wasted_gpu_hours, sums.gpu_hours)
     wasted, of = (
         figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours"
         for one in (part, whole)
     )
-    kept = [_BUCKETS[row.bucket].title for row in rows if not _BUCKETS[row.bucket].is_waste]
+    kept = [row.kind.title for row in rows if not row.kind.is_waste]
     but = f": every bar but {' and '.join(kept)}" if kept else ""
-    intro = f"Wasted: {wasted} of {of}, {figure_text(float(part) / float(whole), 'ratio', '', 1)}{but}."
+    intro = f"Wasted: {wasted} of {of}, {percent(float(part) / float(whole))}{but}."
     return Block(
         "Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None
     )

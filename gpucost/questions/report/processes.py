@@ -29,7 +29,8 @@ def processes(
     """Make unit_processes: of which process each value of such a counter is, or none. Warnings for counters of the period.
 
     Values before `from_ms` are not looked at."""
-    rows, notices = [], []
+    rows = []
+    notices = []
     for row in answer_rows(con, PACKAGE, "35_processes", {"from_ms": from_ms, "to_ms": period.end_ms}):
         numbers = separated(row["levels"])
         rows += [
@@ -66,7 +67,9 @@ def separated(levels: Sequence[float]) -> list[int] | None:
         lasts[number : number + 1] = [value]
         if number == _MOST:
             return None
-    numbers, most, least = [], 0.0, float("inf")
+    numbers = []
+    most = 0.0
+    least = float("inf")
     for value in levels:
         (rise, number), *others = sorted(
             (value - last, number) for number, last in enumerate(lasts) if last <= value

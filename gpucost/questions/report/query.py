@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from gpucost.errors import StoreError, UsageError
 from gpucost.periods import Period, from_ms, month_name, month_period
 from gpucost.records import record
+from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -81,14 +82,9 @@ class Query:
 
     @property
     def filters(self) -> dict[str, tuple[str, ...]]:
-        """The names that each dimension is narrowed to; empty means all."""
-        return {
-            "team": self.teams,
-            "namespace": self.namespaces,
-            "cluster": self.clusters,
-            "workload": self.workloads,
-            "user": self.users,
-        }
+        """The names that each filter lets through; empty means all."""
+        names = ("teams", "namespaces", "clusters", "workloads", "users")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def is_narrowed(self) -> bool:
@@ -103,9 +99,9 @@ def nearest(word: str, names: tuple[str, ...] | list[str]) -> list[str]:
 
 def newest_data(con: DuckDBPyConnection) -> int | None:
     """Where the newest window of metrics ends, in milliseconds; None without any."""
-    newest: int | None = con.execute(
-        "SELECT max(to_ms) FROM loads WHERE kind IN ('prometheus', 'slurm') AND rows > 0"
-    ).fetchall()[0][0]
+    newest: int | None = value(
+        con, "SELECT max(to_ms) FROM loads WHERE kind IN ('prometheus', 'slurm') AND rows > 0"
+    )
     return newest
 
 
@@ -119,7 +115,8 @@ def default_period(con: DuckDBPyConnection, tz: ZoneInfo, now: datetime) -> tupl
         raise StoreError("the store holds no data yet", "gpucost collect prometheus")
     newest = from_ms(newest_ms - 1).astimezone(tz).date()
     today = now.astimezone(tz).date()
+    period = month_period(newest, tz)
     name = month_name(newest)
     if (newest.year, newest.month) == (today.year, today.month):
-        return month_period(newest, tz), f"{name} so far", "the current month"
-    return month_period(newest, tz), name, "the newest month with data"
+        return period, f"{name} so far", "the current month"
+    return period, name, "the newest month with data"

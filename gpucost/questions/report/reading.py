@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from gpucost import price
 from gpucost.errors import GpucostError, StoreError
+from gpucost.periods import Period, name_of
 from gpucost.pipeline import read_attributed
+from gpucost.questions.report.build import build
+from gpucost.questions.report.changes import previous_period
+from gpucost.questions.report.query import Query, newest_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,8 +19,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
-    from gpucost.questions.report.query import Query
     from gpucost.render.view import ReportView
     from gpucost.store.connection import Store
 
@@ -39,25 +42,18 @@ def report_of(
     before_name: str = "",
 ) -> ReportView:
     """The report of an attributed store that is open."""
-    from gpucost.questions.report.build import build
-
     load_rates(con, config, query)
     return build(con, config, query, before, before_name)
 
 
 def load_rates(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     """Rates of exchange, where anything is shared: what bills say of it may have to be converted."""
-    from gpucost import price
-
     if config.shared_costs or query.share_unallocated:
         price.load_fx_rates(con, config)
 
 
 def earlier(config: Config, store: Store, period: Period, read: Callable[[Period], T]) -> tuple[Period, T]:
     """The period before, as long, and what `read` makes of it. Raises GpucostError if there is no data of it."""
-    from gpucost.questions.report.changes import previous_period
-    from gpucost.questions.report.query import newest_data
-
     with store.read() as con:
         newest = newest_data(con)
     before = previous_period(period, newest or period.end_ms, config.tz)
@@ -76,7 +72,6 @@ def compared_report(config: Config, store: Store, query: Query) -> ReportView:
 
     Raises GpucostError where that period holds no data.
     """
-    from gpucost.periods import name_of
 
     def before(period: Period) -> ReportView:
         last = replace(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from decimal import Decimal
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -52,7 +53,7 @@ def in_hours(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filters(query: Query) -> dict[str, Any]:
-    return {f"{dimension}s": list(names) for dimension, names in query.filters.items()}
+    return {name: list(names) for name, names in query.filters.items()}
 
 
 # The period cut at the local months, days or hours that are asked for.
@@ -62,8 +63,18 @@ SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
     unnest($month::VARCHAR[]) AS month, unnest($day::VARCHAR[]) AS day, unnest($hour::VARCHAR[]) AS hour"""
 
 
-def cut(con: DuckDBPyConnection, period: Period, parts: Sequence[TimeBucket], *, by_day: bool) -> None:
-    """Make time_buckets of the period's parts, and say to the views where it lies, and whether sums of days will do."""
+def cut(
+    con: DuckDBPyConnection,
+    period: Period,
+    parts: Sequence[TimeBucket],
+    *,
+    by_day: bool,
+    each_team: bool = False,
+) -> None:
+    """Make time_buckets of the period's parts, and set what views and queries read.
+
+    That is where the period lies, whether sums of days will do, and whether each team has a report of its own.
+    """
     sqlfiles.run(con, "filters")
     con.execute(
         _TIME_BUCKETS,
@@ -72,9 +83,10 @@ def cut(con: DuckDBPyConnection, period: Period, parts: Sequence[TimeBucket], *,
             for name in ("from_ms", "to_ms", "month", "day", "hour")
         },
     )
-    con.execute("SET VARIABLE report_from_ms = $at::BIGINT", {"at": period.start_ms})
-    con.execute("SET VARIABLE report_to_ms = $at::BIGINT", {"at": period.end_ms})
-    con.execute("SET VARIABLE report_by_day = $by_day::BOOLEAN", {"by_day": by_day})
+    con.execute("SET VARIABLE report_from_ms = $1::BIGINT", [period.start_ms])
+    con.execute("SET VARIABLE report_to_ms = $1::BIGINT", [period.end_ms])
+    con.execute("SET VARIABLE report_by_day = $1::BOOLEAN", [by_day])
+    con.execute("SET VARIABLE report_each_team = $1::BOOLEAN", [each_team])
 
 
 # The cells and nodes of the period (views: cells are many, and most reports read them once), by day where whole local days and
@@ -93,10 +105,11 @@ UNION ALL BY NAME
 FROM hourly_node_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) WHERE NOT getvariable('report_by_day')"""
 
 
-def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> None:
+def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo, *, each_team: bool = False) -> None:
     """Make the tables and views on the query's period: time_buckets, report_cost_cells, report_node_cells, cost_rows."""
     by_day = is_whole_days(query.period, tz) and "hour" not in query.dimensions
-    cut(con, query.period, time_buckets(query.period, tz, query.dimensions), by_day=by_day)
+    buckets = time_buckets(query.period, tz, query.dimensions)
+    cut(con, query.period, buckets, by_day=by_day, each_team=each_team)
     con.execute(_COST_CELLS)
     con.execute(_NODE_CELLS)
     run_stage(con, PACKAGE, "20_cost_rows", filters(query) | {"by": list(query.dimensions)})
@@ -111,28 +124,24 @@ def in_parts(answer: Iterable[dict[str, Any]]) -> dict[Part, list[dict[str, Any]
     return grouped((row.pop("part"), row) for row in answer)
 
 
-def rows_by(
-    con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]], *, each_team: bool
-) -> list[dict[Part, list[Row]]]:
+def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]]) -> list[dict[Part, list[Row]]]:
     """The rows by each list of dimensions, at most as many as stands beside it.
 
     Allocated ones by cost descending, then keys; then unallocated and not collected ones.
     """
     found: list[dict[Part, list[Row]]] = [defaultdict(list) for _ in bys]
-    asked = [[*by, *(["team"] if each_team else [])] for by, _ in bys]
-    for sums in answer_rows(con, PACKAGE, "30_rows", {"bys": asked, "most": [most for _, most in bys]}):
-        figures, kind, place = in_hours(sums), sums["kind"], sums["place"] - 1
-        found[place][sums["team"] if each_team else None].append(
+    lists = {"bys": [list(by) for by, _ in bys], "most": [most for _, most in bys]}
+    for sums in answer_rows(con, PACKAGE, "30_rows", lists):
+        figures = in_hours(sums)
+        kind = sums["kind"]
+        place = sums["place"] - 1
+        found[place][sums["part"]].append(
             Row(
                 kind=kind,
                 keys={name: sums[name] for name in bys[place][0]},
                 measures=_measures(sums, figures),
-                unallocated=Unallocated(*(figures[name] for name in _FREE))
-                if kind == "unallocated"
-                else None,
-                not_collected=NotCollected(*(figures[name] for name in _UNSEEN))
-                if kind == "not_collected"
-                else None,
+                unallocated=Unallocated(*_FREE(figures)) if kind == "unallocated" else None,
+                not_collected=NotCollected(*_UNSEEN(figures)) if kind == "not_collected" else None,
             )
         )
     for rows in (several for parts in found for several in parts.values()):
@@ -147,20 +156,15 @@ def rows_by(
 
 
 _COUNTS = """
-SELECT CASE WHEN $each_team THEN team END AS part, count(DISTINCT (cluster, namespace, workload)) AS workloads,
+SELECT part_of(team) AS part, count(DISTINCT (cluster, namespace, workload)) AS workloads,
     count(DISTINCT cluster) AS clusters, count(DISTINCT namespace) AS namespaces
 FROM cost_rows WHERE kind = 'allocated' GROUP BY part"""
 
 
-def workload_counts(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, dict[str, int]]:
+def workload_counts(con: DuckDBPyConnection) -> dict[Part, dict[str, int]]:
     """How many workloads held GPUs, and in how many clusters and namespaces."""
     counts: dict[Part, dict[str, int]] = defaultdict(lambda: {"workloads": 0, "clusters": 0, "namespaces": 0})
-    counts.update(
-        {
-            part: row
-            for part, (row,) in in_parts(dicts(con.execute(_COUNTS, {"each_team": each_team}))).items()
-        }
-    )
+    counts |= {part: row for part, (row,) in in_parts(dicts(con.execute(_COUNTS))).items()}
     return counts
 
 
@@ -186,28 +190,23 @@ GROUP BY h.price_source
 ORDER BY h.price_source"""
 
 
-def priced_nodes(con: DuckDBPyConnection, query: Query, *, each_team: bool) -> dict[Part, list[PricedNodes]]:
+def priced_nodes(con: DuckDBPyConnection, query: Query) -> dict[Part, list[PricedNodes]]:
     """Capacity and cost of the nodes by price source: of all nodes, or of those that the pods asked for ran on."""
     if query.is_narrowed:
-        run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query) | {"each_team": each_team})
+        run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query))
     else:
         con.execute(_NODES, {"clusters": list(query.clusters)})
-    return defaultdict(
-        list, {part: [PricedNodes(**row) for row in rows] for part, rows in in_parts(dicts(con)).items()}
-    )
+    return grouped((row.pop("part"), PricedNodes(**row)) for row in dicts(con))
 
 
 def node_totals(nodes: list[PricedNodes], unallocated: Unallocated, unseen: NotCollected) -> NodeTotals:
     """What the nodes offered and cost, over all price sources."""
     return NodeTotals(
         capacity_gpu_hours=hours(sum(node.capacity_gpu_ms for node in nodes)),
-        unallocated_gpu_hours=unallocated.unallocated_gpu_hours,
-        unavailable_gpu_hours=unallocated.unavailable_gpu_hours,
-        unallocated_cost=unallocated.unallocated_cost,
         over_allocated_gpu_hours=hours(sum(node.over_allocated_gpu_ms for node in nodes)),
-        not_collected_gpu_hours=unseen.not_collected_gpu_hours,
-        not_collected_cost=unseen.not_collected_cost,
         node_cost=sum((node.node_cost for node in nodes), ZERO),
+        **asdict(unallocated),
+        **asdict(unseen),
     )
 
 
@@ -217,7 +216,7 @@ def unpriced_ms(nodes: list[PricedNodes]) -> float:
 
 
 _UNPRICED_GPUS = """
-SELECT DISTINCT CASE WHEN $each_team THEN c.team END AS part, n.gpu_model, n.capacity_type
+SELECT DISTINCT part_of(c.team) AS part, n.gpu_model, n.capacity_type
 FROM report_cost_cells AS c
 JOIN report_node_cells AS h USING (node_id, from_ms)
 JOIN nodes AS n USING (node_id)
@@ -227,11 +226,9 @@ WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
     AND passes_workload($workloads, a.workload) AND passes($users, a."user")"""
 
 
-def unpriced_gpus(
-    con: DuckDBPyConnection, query: Query, *, each_team: bool
-) -> dict[Part, list[tuple[str | None, str]]]:
+def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> dict[Part, list[tuple[str | None, str]]]:
     """The GPU models and capacity types some of whose GPU-hours held have no price."""
-    answer = con.execute(_UNPRICED_GPUS, filters(query) | {"each_team": each_team}).fetchall()
+    answer = con.execute(_UNPRICED_GPUS, filters(query)).fetchall()
     return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
 
 
@@ -239,8 +236,8 @@ _SUMMED = (
     "allocated_gpu_hours", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours", "spot_gpu_hours",
     "cost", "idle_cost", "spot_cost", "estimated_cost",
 )  # fmt: skip
-_FREE = ("unallocated_gpu_hours", "unavailable_gpu_hours", "unallocated_cost")
-_UNSEEN = ("not_collected_gpu_hours", "not_collected_cost")
+_FREE = itemgetter("unallocated_gpu_hours", "unavailable_gpu_hours", "unallocated_cost")
+_UNSEEN = itemgetter("not_collected_gpu_hours", "not_collected_cost")
 
 
 def _measures(sums: Mapping[str, Any], figures: Mapping[str, Any]) -> Measures:
@@ -268,7 +265,7 @@ def has_nodes(con: DuckDBPyConnection) -> bool:
 # every combination of team, namespace and cluster there is in the period, and of workload and user if one is named
 _NAMES = """
 SELECT DISTINCT c.team, a.namespace, n.cluster,
-    CASE WHEN $of_workloads THEN a.workload END AS workload, CASE WHEN $of_users THEN a."user" END AS "user"
+    CASE WHEN $1 THEN a.workload END AS workload, CASE WHEN $2 THEN a."user" END AS "user"
 FROM (SELECT DISTINCT node_id, allocation_id, team FROM report_cost_cells) AS c
 JOIN nodes AS n USING (node_id)
 LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id"""
@@ -276,11 +273,11 @@ LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id"""
 
 def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = frozenset()) -> None:
     """Raises GpucostError where a filter names nothing there is; `other_teams` have no GPUs, but a share of costs."""
-    shown = {"of_workloads": bool(query.workloads), "of_users": bool(query.users)}
-    known = dicts(con.execute(_NAMES, shown))
+    known = dicts(con.execute(_NAMES, [bool(query.workloads), bool(query.users)]))
     if not known:
         return  # a period without data has its own message
-    for dimension, wanted in query.filters.items():
+    for filtered, wanted in query.filters.items():
+        dimension = filtered.removesuffix("s")
         names = {row[dimension] for row in known} - {None} | (other_teams if dimension == "team" else set())
         bare = {name.partition("/")[2] for name in names} if dimension == "workload" else set()
         for name in wanted:

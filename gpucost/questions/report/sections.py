@@ -8,8 +8,10 @@ from decimal import Decimal
 from gpucost.config.model import Config
 from gpucost.questions.report.changes import change_cells, change_columns, change_note
 from gpucost.questions.report.query import NODE_DIMENSIONS
-from gpucost.questions.report.rows import MICRO
+from gpucost.questions.report.rows import MICRO, ZERO
+from gpucost.records import grouped
 from gpucost.render.view import (
+    CHARGED,
     OF_ALLOCATED,
     OF_CAPACITY,
     OF_HELD,
@@ -28,19 +30,15 @@ from gpucost.render.view import (
     Status,
     Table,
     Value,
-    all_cells,
     count,
     dimension,
-    free_cells,
-    held_cells,
     money,
     number,
+    part_of,
     ratio,
     share,
-    shared_columns,
     shown,
     text,
-    unseen_cells,
 )
 
 # A workload is pointed out when it idled at least this share of the time that it held GPUs.
@@ -72,7 +70,7 @@ def cost_by(
         Column("GPU-hours", "hours"),
         Column("Cost", "money", 2, bar="whole"),
         *change_columns(compared),
-        *shared_columns(shared),
+        *_shared_columns(shared),
         Column("Share", "ratio", weight=2),
         Column("Idle h", "hours", weight=3),
         Column("Idle", "ratio", weight=1),
@@ -84,96 +82,96 @@ def cost_by(
     whole = nodes.node_cost if nodes else totals.cost
 
     def line(
-        labels: Iterable[Value], hours: Value, cost: Decimal, change: Change | None, shares: list[Value],
-        rates: Iterable[Value] = ("",) * 6, *, is_sum: bool = False,
+        labels: Iterable[Value], hours: Value, cost: Decimal, change: Change | None, shares: Iterable[Value],
+        measures: Measures | None, *, is_sum: bool = False,
     ) -> Line:  # fmt: skip
+        rates = _rates(measures) if measures else ("",) * 6
         share = "" if hours == "" else ratio(cost, whole)
         cells = (*labels, hours, cost, *change_cells(compared, change), *shares, share, *rates)
         return Line(cells, is_sum=is_sum)
 
     def line_of(row: Row) -> Line:
-        cost, labels = row.own_cost, (_label(row, name) for name in by)
-        if row.api:
-            return line(labels, "", cost, row.change, unseen_cells(shared, cost))
-        if row.unallocated:
-            return line(
-                labels, row.unallocated.unallocated_gpu_hours, cost, row.change, free_cells(row.shared, cost)
-            )
-        if row.not_collected:
-            return line(
-                labels,
-                row.not_collected.not_collected_gpu_hours,
-                cost,
-                row.change,
-                unseen_cells(row.shared, cost),
-            )
-        shares = held_cells(row.shared, cost)
-        return line(labels, row.measures.allocated_gpu_hours, cost, row.change, shares, _rates(row.measures))
+        hours = "" if row.api else row.own_gpu_hours
+        shares = _shares(row.shared or shared, row.own_cost, row.kind if row.shared else "")
+        measures = row.measures if row.kind in _PAYING else None
+        return line((_label(row, name) for name in by), hours, row.own_cost, row.change, shares, measures)
 
-    def labels(name: str) -> list[Value]:
-        return [name, *[""] * (len(by) - 1)]
+    def add(
+        title: str, hours: Value, cost: Decimal, kind: str, change: Change | None = None,
+        measures: Measures | None = None,
+    ) -> None:  # fmt: skip
+        """A line of sums."""
+        labels = [title, *[""] * (len(by) - 1)]
+        lines.append(line(labels, hours, cost, change, _shares(shared, cost, kind), measures, is_sum=True))
 
-    held = [line_of(row) for row in rows if not (row.unallocated or row.not_collected or row.api)]
-    api = [row for row in rows if row.api]
-    api_total = sum((row.own_cost for row in api), Decimal(0))
-
-    def with_api(cost: Decimal, charged: list[Value]) -> list[Line]:
-        """What bought tokens cost, and all together; nothing where none were bought."""
-        if not api:
-            return []
-        whole_charge = (
-            [*charged[:-1], charged[-1] + api_total]
-            if charged and isinstance(charged[-1], Decimal)
-            else charged
-        )
-        sums = line(
-            labels("Bought tokens"), "", api_total, None, unseen_cells(shared, api_total), is_sum=True
-        )
-        both = line(labels("Total with bought tokens"), "", cost + api_total, None, whole_charge, is_sum=True)
-        return [*(line_of(row) for row in api if any(row.keys.values())), sums, both]
-
-    since, shares = compared.cost if compared else None, held_cells(shared, totals.cost)
-    summed = (totals.allocated_gpu_hours, totals.cost, since, shares, _rates(totals))
-    if nodes is None:
-        total = line(labels("Total"), *summed, is_sum=True)
-        return Table(title, columns, (*held, total, *with_api(totals.cost, shares)), change_note(compared))
-    free = [line_of(row) for row in rows if row.unallocated and any(row.keys.values())]
-    unseen = [line_of(row) for row in rows if row.not_collected and any(row.keys.values())]
-    left, unknown, all_nodes = compared.of_nodes if compared else (None, None, None)
-    free_shares = free_cells(shared, nodes.unallocated_cost)
-    free.append(
-        line(
-            labels("Unallocated"),
-            nodes.unallocated_gpu_hours,
-            nodes.unallocated_cost,
-            left,
-            free_shares,
-            is_sum=True,
-        )
+    of_kind = grouped(
+        (row.kind, line_of(row)) for row in rows if row.kind in _PAYING or any(row.keys.values())
     )
-    if nodes.not_collected_gpu_hours or nodes.not_collected_cost:
-        part = (
-            nodes.not_collected_gpu_hours,
-            nodes.not_collected_cost,
-            unknown,
-            unseen_cells(shared, nodes.not_collected_cost),
-        )
-        unseen.append(line(labels("Not collected"), *part, is_sum=True))
-    gpu_time = totals.allocated_gpu_hours + nodes.unallocated_gpu_hours + nodes.not_collected_gpu_hours
-    total = line(
-        labels("Total"), gpu_time, nodes.node_cost, all_nodes, all_cells(shared, nodes.node_cost), is_sum=True
-    )
-    note = "The total is what the nodes cost, with and without anybody on their GPUs."
-    if unseen:
-        note += " Not collected is what was billed while nobody saw who held them."
-    if shared and shared.costs:
-        note += " Shared costs come on top of it."
-    if compared:
-        note += f" {change_note(compared)}"
-    lines = (*held, line(labels("Allocated"), *summed, is_sum=True), *free, *unseen, total)
-    return Table(
-        title, columns, (*lines, *with_api(nodes.node_cost, all_cells(shared, nodes.node_cost))), note
-    )
+    lines = [*of_kind["allocated"], *of_kind["shared"]]
+    held = totals.allocated_gpu_hours
+    since = compared.cost if compared else None
+    add("Allocated" if nodes else "Total", held, totals.cost, "allocated", since, totals)
+    notes: list[str | None] = []
+    if nodes:
+        free = nodes.unallocated_gpu_hours
+        unseen = nodes.not_collected_gpu_hours
+        is_unseen = unseen or nodes.not_collected_cost
+        left, unknown, all_nodes = compared.of_nodes if compared else (None, None, None)
+        lines += of_kind["unallocated"]
+        add("Unallocated", free, nodes.unallocated_cost, "unallocated", left)
+        lines += of_kind["not_collected"]
+        if is_unseen:
+            add("Not collected", unseen, nodes.not_collected_cost, "not_collected", unknown)
+        add("Total", held + free + unseen, whole, "all", all_nodes)
+        notes.append("The total is what the nodes cost, with and without anybody on their GPUs.")
+        if is_unseen or of_kind["not_collected"]:
+            notes.append("Not collected is what was billed while nobody saw who held them.")
+        if shared and shared.costs:
+            notes.append("Shared costs come on top of it.")
+    notes.append(change_note(compared))
+    bought_cost = [row.own_cost for row in rows if row.api]
+    if bought_cost:
+        cost = sum(bought_cost, ZERO)
+        lines += of_kind["api"]
+        add("Bought tokens", "", cost, "api")
+        add("Total with bought tokens", "", whole + cost, "all" if nodes else "allocated")
+    return Table(title, columns, tuple(lines), " ".join(filter(None, notes)) or None)
+
+
+# Kinds of rows that take part in shared costs.
+_PAYING = ("allocated", "shared")
+
+
+def _shared_columns(shared: Shared | None) -> list[Column]:
+    """None where nothing is shared."""
+    if shared is None:
+        return []
+    names = [*(["Shared unallocated"] if shared.unallocated_cost is not None else []), *shared.costs]
+    return [
+        *(Column(name, "money", 2, weight=1, group="shares") for name in names),
+        Column(CHARGED, "money", 2),
+    ]
+
+
+def _shares(shared: Shared | None, cost: Decimal, kind: str) -> list[Value]:
+    """What a row of that kind, or `all`, takes of shared costs, and what that comes to with its own cost.
+
+    Unallocated cost that went to others is an amount below zero, and nothing in all. Bought tokens are never shared, nor is what
+    was billed while nobody saw who held it.
+    """
+    if shared is None:
+        return []
+    pays = kind in (*_PAYING, "all")
+    shares: list[Value] = [*shared.costs.values()] if pays else [""] * len(shared.costs)
+    charged = cost + shared.shared_cost if pays else cost
+    if shared.unallocated_cost is None:
+        return [*shares, charged]
+    if kind == "unallocated":
+        stays = shared.remaining_unallocated_cost or ZERO
+        return [stays - cost, *shares, stays]
+    if kind in _PAYING:
+        return [shared.unallocated_cost, *shares, charged + shared.unallocated_cost]
+    return [ZERO if pays else "", *shares, charged]
 
 
 def _label(row: Row, name: str) -> str | None:
@@ -200,19 +198,18 @@ def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Collection[tuple[st
 
     Pods without GPUs cost something where the cost basis charges cores and memory.
     """
-    used = [
-        row
-        for row in by_gpu
-        if row.kind == "allocated" and (row.measures.allocated_gpu_hours or row.measures.cost)
-    ]
-    lines, no_price = [], []
-    for row in sorted(used, key=lambda row: (row.keys["gpu_model"] or "~", row.keys["capacity_type"] or "")):
-        held, cost = row.measures.allocated_gpu_hours, row.measures.cost
-        if not held:
-            lines.append(Line((f"{gpu_name(row)}, host only", 0.0, None, cost)))
+    lines = []
+    no_price = []
+    for row in sorted(
+        by_gpu, key=lambda row: (row.keys["gpu_model"] or "~", row.keys["capacity_type"] or "")
+    ):
+        held = row.measures.allocated_gpu_hours
+        cost = row.measures.cost
+        if row.kind != "allocated" or not (held or cost):
             continue
-        lines.append(Line((gpu_name(row), held, (cost / Decimal(repr(held))).quantize(MICRO), cost)))
-        if (row.keys["gpu_model"], row.keys["capacity_type"]) in unpriced:
+        price = (cost / Decimal(repr(held))).quantize(MICRO) if held else None
+        lines.append(Line((gpu_name(row) + ("" if held else ", host only"), held, price, cost)))
+        if held and (row.keys["gpu_model"], row.keys["capacity_type"]) in unpriced:
             no_price.append(gpu_name(row))
     note = f"Some GPU-hours of {', '.join(sorted(no_price))} have no price: they count, and cost nothing."
     return Table(
@@ -231,8 +228,8 @@ def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Collection[tuple[st
 
 
 def _free_name(row: Row) -> str:
-    held_by = row.keys["reservation"]
-    return f"{gpu_name(row)}, reservation {held_by}" if held_by else gpu_name(row)
+    reservation = row.keys["reservation"]
+    return f"{gpu_name(row)}, reservation {reservation}" if reservation else gpu_name(row)
 
 
 def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
@@ -257,49 +254,34 @@ def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
 
 def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures:
     """Idle time and money, and the ratios that have a target (`[targets]`)."""
-
-    def share(label: str, hours: float, whole: float, of: str) -> Figure:
-        return Figure(label, hours, "hours", ratio(hours, whole), of)
-
     held = totals.allocated_gpu_hours
     figures = [
-        share("Idle GPU-hours", totals.idle_gpu_hours, held, OF_HELD),
-        Figure("Idle cost", totals.idle_cost, "money", ratio(totals.idle_cost, totals.cost), OF_ALLOCATED),
-        share("Unmeasured", totals.unmeasured_gpu_hours, held, OF_HELD),
+        part_of("Idle GPU-hours", totals.idle_gpu_hours, held, OF_HELD),
+        part_of("Idle cost", totals.idle_cost, totals.cost, OF_ALLOCATED),
+        part_of("Unmeasured", totals.unmeasured_gpu_hours, held, OF_HELD),
     ]
     if nodes:
-        figures.append(
-            share("Unallocated", nodes.unallocated_gpu_hours, nodes.capacity_gpu_hours, OF_CAPACITY)
-        )
-        unallocated = ratio(nodes.unallocated_cost, nodes.node_cost)
-        figures.append(Figure("Unallocated cost", nodes.unallocated_cost, "money", unallocated, OF_NODES))
-        if nodes.over_allocated_gpu_hours:
-            figures.append(
-                share("Over-allocated", nodes.over_allocated_gpu_hours, nodes.capacity_gpu_hours, OF_CAPACITY)
-            )
+        capacity = nodes.capacity_gpu_hours
+        over_allocated = nodes.over_allocated_gpu_hours
+        figures.append(part_of("Unallocated", nodes.unallocated_gpu_hours, capacity, OF_CAPACITY))
+        figures.append(part_of("Unallocated cost", nodes.unallocated_cost, nodes.node_cost, OF_NODES))
+        if over_allocated:
+            figures.append(part_of("Over-allocated", over_allocated, capacity, OF_CAPACITY))
+    targets = config.targets
     unknown = "nothing was measured" if totals.efficiency is None else unmeasured(totals, config)
-    efficiency = _targeted("Efficiency", totals.efficiency, config.targets.efficiency, unknown)
+    figures.append(_targeted("Efficiency", totals.efficiency, targets.efficiency, unknown))
     unknown = "no capacity type is known" if totals.spot_ratio is None else None
-    return Figures(
-        "Waste",
-        (
-            *figures,
-            efficiency,
-            _targeted("Spot ratio", totals.spot_ratio, config.targets.spot_ratio, unknown),
-        ),
-    )
+    figures.append(_targeted("Spot ratio", totals.spot_ratio, targets.spot_ratio, unknown))
+    return Figures("Waste", tuple(figures))
 
 
 def unmeasured(measures: Measures, config: Config) -> str | None:
     """Why nothing can be told of activity; None where it can."""
-    if measures.measured_ratio is None:
-        return "nothing was measured"
+    measured = measures.measured_ratio
     least = config.idle.min_measured
-    return (
-        f"{measures.measured_ratio:.0%} measured, {least:.0%} needed"
-        if measures.measured_ratio < least
-        else None
-    )
+    if measured is None:
+        return "nothing was measured"
+    return f"{measured:.0%} measured, {least:.0%} needed" if measured < least else None
 
 
 def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -> Table:
@@ -313,13 +295,10 @@ def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -
         money("measures.idle_cost", "Idle cost", weight=2, bar="part"),
         share(lambda row: ratio(row.measures.cost, totals.cost), "Share", weight=3),
     )
-    left = counts["workloads"] - len(dearest)
-    note = (
-        f"{left:,} more {'workloads' if left > 1 else 'workload'}: --by workload, or --top {counts['workloads']}"
-        if left
-        else None
-    )
-    return Table.of("Top consumers", dearest, columns, note=note, flag=_flag)
+    whole = counts["workloads"]
+    left = whole - len(dearest)
+    more = f"{left:,} more {'workloads' if left > 1 else 'workload'}: --by workload, or --top {whole}"
+    return Table.of("Top consumers", dearest, columns, note=more if left else None, flag=_flag)
 
 
 def _flag(row: Row) -> str | None:
@@ -341,17 +320,25 @@ def bought(models: tuple[ApiModel, ...]) -> Table:
         shown("cost_per_million_tokens", "Per million", unit="price", decimals=2, weight=1),
         text(lambda one: _SOURCES[one.source], "Source", weight=3),
     )
-    total = sum((one.cost.api_cost for one in models), Decimal(0))
+    total = sum((one.cost.api_cost for one in models), ZERO)
     sums = [Line(("Total", "", "", "", "", total, "", ""), is_sum=True)]
     note = "The costs are those of bills. They are in no GPU-hour."
     return Table.of("Bought tokens", models, columns, sums, note)
 
 
 def gpu_name(row: Row) -> str:
-    """`A100 on-demand`: model and capacity type as people say them."""
-    capacity = row.keys["capacity_type"] or "unknown"
-    named = "capacity type unknown" if capacity == "unknown" else capacity.replace("_", "-")
-    return f"{row.keys['gpu_model'] or 'unknown GPU'} {named}"
+    """`A100 on-demand`."""
+    return " ".join(value_name(key, row.keys[key]) for key in ("gpu_model", "capacity_type"))
+
+
+_UNKNOWN = {"gpu_model": "unknown GPU", "capacity_type": "capacity type unknown"}
+
+
+def value_name(dimension: str, value: str | None) -> str:
+    """The value of a dimension as people say it: `on-demand`."""
+    if value is None or (dimension == "capacity_type" and value == "unknown"):
+        return _UNKNOWN.get(dimension, "unknown")
+    return value.replace("_", "-") if dimension == "capacity_type" else value
 
 
 def idle_share(measures: Measures) -> float | None:

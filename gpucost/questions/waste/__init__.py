@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, count
-from gpucost.periods import time_buckets
 from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import check_names
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
-from gpucost.questions.waste.anatomy import BUCKETS, Filters, Waste, WorkloadWaste, build
+from gpucost.questions.waste.anatomy import BY_NAME, Waste, WorkloadWaste, build
 from gpucost.render.schema import table, to_dict
 from gpucost.render.view import (
     Document,
@@ -102,18 +101,9 @@ def waste_report(
         view = report_of(con, config, query)
         if wasted.workloads or wasted.users:
             check_names(con, wasted)
-        return view, waste_in(con, config, wasted, wasted.by, top)
+        return view, build(con, config, wasted, wasted.by, top)
 
     return read_attributed(config, store, read, query.period)
-
-
-def waste_in(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...], top: int) -> Waste:
-    """The anatomy of waste in an attributed store that is open."""
-    filters = Filters(query.teams, query.namespaces, query.clusters, query.workloads, query.users)
-    return build(con, config, query.period, time_buckets(query.period, config.tz, by), by, filters, top)
-
-
-_BUCKETS = {bucket.name: bucket for bucket in BUCKETS}
 
 
 def with_waste(view: ReportView, waste: Waste) -> ReportView:
@@ -129,9 +119,9 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
         "Where GPU time went",
         [row for row in waste.buckets if row.gpu_hours or row.cost],
         (
-            text(lambda row: _BUCKETS[row.bucket].title, "Kind"),
-            text(lambda row: _BUCKETS[row.bucket].whose, "Of", weight=1),
-            text(lambda row: _BUCKETS[row.bucket].meaning, "What it is", weight=2),
+            text("kind.title", "Kind"),
+            text("kind.whose", "Of", weight=1),
+            text("kind.meaning", "What it is", weight=2),
             number("gpu_hours", "GPU-hours"),
             money("cost"),
             share(lambda row: ratio(row.cost, sums.cost), "Share"),
@@ -144,15 +134,9 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
     )
     found = [anatomy]
     if waste.by:
-        kind = text(lambda row: _BUCKETS[row.bucket].title, "Kind")
         title = f"By {' and '.join(key.replace('_', ' ') for key in waste.by)}"
-        found.append(
-            Table.of(
-                title,
-                waste.rows,
-                (*map(dimension, waste.by), kind, number("gpu_hours", "GPU-hours"), money("cost")),
-            )
-        )
+        figures = (text("kind.title", "Kind"), number("gpu_hours", "GPU-hours"), money("cost"))
+        found.append(Table.of(title, waste.rows, (*map(dimension, waste.by), *figures)))
     if waste.workloads:
         columns = [
             text("workload"),
@@ -162,7 +146,7 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
             money("cost", weight=1),
             money("wasted_cost", "Wasted"),
             share(lambda work: ratio(work.wasted_cost, work.cost), "Share", decimals=0, weight=2),
-            text(lambda work: _BUCKETS[work.bucket].title if work.bucket else "", "Most of it"),
+            text(lambda work: BY_NAME[work.bucket].title if work.bucket else "", "Most of it"),
             share("utilization_p50", "Busy p50", decimals=0, weight=3),
             share("utilization_p95", "Busy p95", decimals=0, weight=3),
             text(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.inventory import load_activity
-from gpucost.periods import Period, TimeBucket, is_whole_days
-from gpucost.questions.report.rows import ZERO, cut, in_hours
+from gpucost.periods import is_whole_days, time_buckets
+from gpucost.questions.report.query import Query
+from gpucost.questions.report.rows import ZERO, cut, filters, in_hours
 from gpucost.records import record
-from gpucost.render.view import ratio
+from gpucost.render.view import hours, ratio
 from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices, nothing_used
 
@@ -21,17 +22,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-class Filters(NamedTuple):
-    """Empty filters take everything; values of one filter are alternatives, filters add up.
-
-    A workload is named `Kind/name`, or by its name alone.
-    """
-
-    teams: tuple[str, ...] = ()
-    namespaces: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
+PACKAGE = "gpucost.questions.waste"
 
 
 @record
@@ -64,10 +55,23 @@ BUCKETS = (
     Bucket("cpu_memory", "no GPU", "Cores, memory", "charged without a GPU", is_waste=False),
 )
 WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
+BY_NAME = {bucket.name: bucket for bucket in BUCKETS}
+
+
+class _OfBucket:
+    """GPU time of one bucket."""
+
+    __slots__ = ()
+    bucket: str
+
+    @property
+    def kind(self) -> Bucket:
+        """The bucket."""
+        return BY_NAME[self.bucket]
 
 
 @record
-class WasteRow(Shape):
+class WasteRow(_OfBucket, Shape):
     """The part of a bucket for one combination of dimension values; what only pods have is None where nobody held anything."""
 
     bucket: str
@@ -77,7 +81,7 @@ class WasteRow(Shape):
 
 
 @record
-class BucketWaste:
+class BucketWaste(_OfBucket):
     """A bucket: `of` says whose time it is."""
 
     bucket: str
@@ -100,14 +104,10 @@ class WasteTotals:
     @classmethod
     def of(cls, buckets: Sequence[BucketWaste]) -> WasteTotals:
         """The sums of all buckets."""
-        hours, wasted_hours = (
-            round(sum(row.gpu_hours for row in buckets if row.is_waste or every), 9)
-            for every in (True, False)
-        )
-        cost, wasted = (
-            sum((row.cost for row in buckets if row.is_waste or every), ZERO) for every in (True, False)
-        )
-        return cls(hours, cost, wasted_hours, wasted, ratio(wasted, cost))
+        wasted = [row for row in buckets if row.is_waste]
+        all_hours, wasted_hours = (round(sum(row.gpu_hours for row in rows), 9) for rows in (buckets, wasted))
+        cost, wasted_cost = (sum((row.cost for row in rows), ZERO) for rows in (buckets, wasted))
+        return cls(all_hours, cost, wasted_hours, wasted_cost, ratio(wasted_cost, cost))
 
 
 @record
@@ -160,35 +160,27 @@ class Waste:
 
 
 def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
-    hours, cost = (row.gpu_hours, row.cost) if row else (0.0, ZERO)
-    return BucketWaste(bucket.name, bucket.whose, bucket.is_waste, hours, cost)
+    figures = (row.gpu_hours, row.cost) if row else (0.0, ZERO)
+    return BucketWaste(bucket.name, bucket.whose, bucket.is_waste, *figures)
 
 
 def build(
-    con: DuckDBPyConnection,
-    config: Config,
-    period: Period,
-    time_buckets: Sequence[TimeBucket],
-    by: tuple[str, ...] = (),
-    filters: Filters | None = None,
-    top: int = 10,
+    con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...] = (), top: int = 10
 ) -> Waste:
-    """The buckets of `period` (cut into `time_buckets`), by the dimensions `by`, and the `top` workloads that waste most.
+    """The buckets of the query's period, of what passes its filters, by the dimensions `by`, and the workloads that waste most.
 
     Works on a read-only connection; makes temporary tables. What a serving workload needs is settled by its peak in the period,
     whether a pod was forgotten by all that the store knows. Raises GpucostError where nothing passes the filters.
     """
-    chosen = filters or Filters()
-    prepare(con, config, period, time_buckets, chosen)
+    prepare(con, config, query, by)
+    period = query.period
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
-        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **_lists(chosen))
+        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters(query))
     load_activity(con, config.activity)
     load_devices(con, period)
     whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
-    workloads = answer_rows(
-        con, "gpucost.questions.waste", "60_workloads", {"wasted": list(WASTED), "most": top}
-    )
+    workloads = answer_rows(con, PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
     return Waste(
         by=by,
         buckets=whole,
@@ -196,10 +188,6 @@ def build(
         totals=WasteTotals.of(whole),
         workloads=tuple(WorkloadWaste(**in_hours(_rounded(row))) for row in workloads),
     )
-
-
-def _lists(filters: Filters) -> dict[str, list[str]]:
-    return {name: list(values) for name, values in filters._asdict().items()}
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
@@ -247,36 +235,20 @@ SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
     ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('report_by_day')"""
 
 
-def prepare(
-    con: DuckDBPyConnection,
-    config: Config,
-    period: Period,
-    time_buckets: Sequence[TimeBucket],
-    filters: Filters,
-) -> None:
-    """Make the temporary table waste_rows: GPU time and cost by bucket, node, pod and time."""
-    cut(
-        con,
-        period,
-        time_buckets,
-        by_day=is_whole_days(period, config.tz) and not any(part.hour for part in time_buckets),
-    )
-    con.execute(
-        "SET VARIABLE waste_by_gpus = $by_gpus::BOOLEAN", {"by_gpus": config.prices.cost_basis == "node"}
-    )
+def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...] = ()) -> None:
+    """Make the temporary table waste_rows: GPU time and cost by bucket, node, pod and time; `by` are dimensions to come."""
+    by_day = is_whole_days(query.period, config.tz) and "hour" not in by
+    cut(con, query.period, time_buckets(query.period, config.tz, by), by_day=by_day)
+    con.execute("SET VARIABLE waste_by_gpus = $1::BOOLEAN", [config.prices.cost_basis == "node"])
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
-    run_stage(
-        con, "gpucost.questions.waste", "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms}
-    )
-    run_stage(
-        con, "gpucost.questions.waste", "23_serving", {"target_utilization": config.waste.target_utilization}
-    )
+    run_stage(con, PACKAGE, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
+    run_stage(con, PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
     con.execute(_DAYS)
     con.execute(_HELD_CELLS)
-    run_stage(con, "gpucost.questions.waste", "30_held")
-    run_stage(con, "gpucost.questions.waste", "40_free", {"empty_after_ms": config.waste.empty_after_ms})
-    run_stage(con, "gpucost.questions.waste", "50_waste_rows", _lists(filters))
+    run_stage(con, PACKAGE, "30_held")
+    run_stage(con, PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
+    run_stage(con, PACKAGE, "50_waste_rows", filters(query))
 
 
 _BUCKETS = """
@@ -288,10 +260,9 @@ FROM (
 
 
 def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
-    sums = map(in_hours, dicts(con.execute(_BUCKETS, {"by": list(by)})))
     rows = [
-        WasteRow(row["bucket"], {name: row[name] for name in by}, row["gpu_hours"], row["cost"])
-        for row in sums
+        WasteRow(row["bucket"], {name: row[name] for name in by}, hours(row["gpu_ms"]), row["cost"])
+        for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))
     ]
     return sorted(rows, key=_dearest_first)
 

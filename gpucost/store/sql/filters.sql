@@ -1,9 +1,10 @@
 -- reads: allocations
--- writes: passes(names, name), whether a filter lets a name through; passes_workload(names, workload), the same of Kind/name, which may be named without its kind; if_chosen(chosen, name, fact), a fact if its name is chosen; dimensions(chosen, facts), those dimensions of a row of facts that are chosen, the others null; total_ms(ms), the exact sum of GPU milliseconds; has_users(node), false for a plain host of which no scheduler and no label ever named a user
+-- writes: passes(names, name), whether a filter lets a name through; passes_workload(names, workload), the same of Kind/name, which may be named without its kind; if_chosen(chosen, name, fact), a fact if its name is chosen; dimensions(chosen, facts), those dimensions of a row of facts that are chosen, the others null; total_ms(ms), the exact sum of GPU milliseconds; part_of(team), the part of a report that a team's rows belong to: the team where the variable report_each_team is true, else null; has_users(node), false for a plain host of which no scheduler and no label ever named a user
 -- invariant: an empty filter lets everything through, also what has no name
 CREATE OR REPLACE TEMP MACRO passes(names, name) AS len(names::VARCHAR[]) = 0 OR list_contains(names::VARCHAR[], name);
 CREATE OR REPLACE TEMP MACRO passes_workload(names, workload) AS passes(names, workload)
     OR list_contains(names::VARCHAR[], split_part(workload, '/', 2));
+CREATE OR REPLACE TEMP MACRO part_of(team) AS CASE WHEN getvariable('report_each_team') THEN team END;
 CREATE OR REPLACE TEMP MACRO has_users(node) AS node.labels['label_host'] IS DISTINCT FROM node.node OR node.created_ms IS NOT NULL
     OR node.node_id IN (SELECT node_id FROM allocations);
 -- binary fractions of GPU milliseconds add up in any order

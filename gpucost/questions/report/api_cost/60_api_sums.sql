@@ -1,4 +1,4 @@
--- reads: api_rows; $by the dimensions of a report, $each_team whether of each team apart
+-- reads: api_rows; $by the dimensions of a report
 -- writes: nothing; returns one row per part and combination of the dimensions, the most expensive first
 -- invariant: with any dimensions the costs add up to the same
 WITH known AS (
@@ -9,7 +9,7 @@ WITH known AS (
     FROM api_rows
 ),
 sums AS (
-    SELECT CASE WHEN $each_team THEN team END AS part, dimensions($by::VARCHAR[], f) AS keys, sum(api_cost) AS api_cost,
+    SELECT part_of(team) AS part, dimensions($by::VARCHAR[], f) AS keys, sum(api_cost) AS api_cost,
         sum(commitment_cost) AS commitment_cost,
         sum(prompt_tokens::DECIMAL(38, 6))::DOUBLE AS prompt_tokens,
         sum(cached_tokens::DECIMAL(38, 6))::DOUBLE AS cached_tokens,

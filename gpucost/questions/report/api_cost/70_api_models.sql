@@ -1,7 +1,7 @@
--- reads: api_rows; $each_team whether of each team apart
+-- reads: api_rows
 -- writes: nothing; returns what each team bought of each model, the most expensive first
 -- invariant: the costs add up to those of api_rows
-SELECT CASE WHEN $each_team THEN team END AS part, team, provider, model, source, sum(api_cost) AS api_cost,
+SELECT part_of(team) AS part, team, provider, model, source, sum(api_cost) AS api_cost,
     sum(commitment_cost) AS commitment_cost,
     sum(prompt_cost) AS prompt_cost, sum(generation_cost) AS generation_cost,
     sum(prompt_tokens::DECIMAL(38, 6))::DOUBLE AS prompt_tokens,

@@ -7,44 +7,36 @@ owner. The numbered .sql files compute whole months (UTC) and cut them to the pe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from gpucost.engine import answer_rows, parsed, run_stage
+from gpucost.engine import answer_rows, run_stage
 from gpucost.periods import Period, from_ms, month_period, time_buckets
 from gpucost.price import load_fx_rates
 from gpucost.price.fx import no_rate
-from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, cut, in_parts
+from gpucost.questions.report.rows import NO_MEASURES, Part, cut, in_parts
 from gpucost.questions.units.query import UnitQuery, UnitView, per, plain
+from gpucost.render.schema import to_dict
 from gpucost.render.view import ApiCost, ApiModel, Notice, Row
 from gpucost.store.charges import find_tokens
+from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
 
-__all__ = [
-    "add_bought",
-    "bought",
-    "known_to",
-    "models",
-    "notices",
-    "prepare",
-    "rows",
-    "select",
-    "teams",
-    "total",
-]
+__all__ = ["add_bought", "bought", "known_to", "models", "notices", "prepare", "rows", "select", "teams"]
 
 # A cloud's bill may exceed the invoices that replace its rows by this much without a notice.
 _TOLERANCE = Decimal("0.05")
 _CENT = Decimal("0.01")
 # A vendor's bill is a day or two behind; one of whom nothing is known for two months sells nothing any more.
-_LATE, _ACTIVE = timedelta(days=2), timedelta(days=62)
+_LATE = timedelta(days=2)
+_ACTIVE = timedelta(days=62)
 _UTC = ZoneInfo("UTC")
 _TOKENS = ("prompt_tokens", "cached_tokens", "generation_tokens")
 
@@ -70,9 +62,10 @@ def select(con: DuckDBPyConnection, teams: Iterable[str]) -> None:
 
 
 # What the configuration says of teams, as charges may spell it.
-_TEAMS = """
+_TEAM_LABELS = """
 CREATE OR REPLACE TEMP TABLE api_team_labels AS
-SELECT unnest($labels::VARCHAR[]) AS label, unnest(range(len($labels::VARCHAR[]))) AS ordinal;
+SELECT unnest($labels::VARCHAR[]) AS label, unnest(range(len($labels::VARCHAR[]))) AS ordinal"""
+_TEAMS = """
 CREATE OR REPLACE TEMP TABLE api_team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR);
 CREATE OR REPLACE TEMP TABLE api_team_categories (ordinal INTEGER, team VARCHAR, category VARCHAR, value VARCHAR);
 CREATE OR REPLACE TEMP TABLE api_team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR)"""
@@ -80,25 +73,23 @@ CREATE OR REPLACE TEMP TABLE api_team_globs (ordinal INTEGER, team VARCHAR, patt
 
 def _load_teams(con: DuckDBPyConnection, config: Config) -> None:
     labels = [label for label in (config.team_labels.pod, config.team_labels.namespace) if label] or ["team"]
-    for statement in parsed(con, _TEAMS):
-        con.execute(
-            statement, {"labels": [_plain(label) for label in labels]} if "$labels" in statement.query else {}
-        )
+    con.execute(_TEAM_LABELS, {"labels": [_plain(label) for label in labels]})
+    con.execute(_TEAMS)
     for ordinal, team in enumerate(config.teams):
-        for key, values in team.labels.items():
-            for value in values:
-                con.execute(
-                    "INSERT INTO api_team_values VALUES ($1, $2, $3, $4)",
-                    [ordinal, team.name, _plain(key), value],
-                )
-        for key, values in team.cost_categories.items():
-            for value in values:
-                con.execute(
-                    "INSERT INTO api_team_categories VALUES ($1, $2, $3, $4)",
-                    [ordinal, team.name, _plain(key), value],
-                )
+        for pair in _pairs(team.labels):
+            con.execute("INSERT INTO api_team_values VALUES ($1, $2, $3, $4)", [ordinal, team.name, *pair])
+        for pair in _pairs(team.cost_categories):
+            con.execute(
+                "INSERT INTO api_team_categories VALUES ($1, $2, $3, $4)", [ordinal, team.name, *pair]
+            )
         for pattern in team.api:
             con.execute("INSERT INTO api_team_globs VALUES ($1, $2, $3)", [ordinal, team.name, pattern])
+
+
+def _pairs(named: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
+    for key, names in named.items():
+        for name in names:
+            yield _plain(key), name
 
 
 def _plain(key: str) -> str:
@@ -118,18 +109,18 @@ def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
         )
 
 
-def rows(con: DuckDBPyConnection, by: tuple[str, ...], *, each_team: bool) -> dict[Part, list[Row]]:
+def rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> dict[Part, list[Row]]:
     """The rows of kind 'api' by the dimensions of a report, the dearest first, of each team apart where that is asked for."""
-    found = in_parts(answer_rows(con, __name__, "60_api_sums", {"by": list(by), "each_team": each_team}))
+    found = in_parts(answer_rows(con, __name__, "60_api_sums", {"by": list(by)}))
     return {
         part: [Row("api", {name: row[name] for name in by}, NO_MEASURES, api=_cost(row)) for row in several]
         for part, several in found.items()
     }
 
 
-def models(con: DuckDBPyConnection, *, each_team: bool) -> dict[Part, tuple[ApiModel, ...]]:
+def models(con: DuckDBPyConnection) -> dict[Part, tuple[ApiModel, ...]]:
     """What each team bought of each model, from whom and by which source, the most expensive first."""
-    found = in_parts(answer_rows(con, __name__, "70_api_models", {"each_team": each_team}))
+    found = in_parts(answer_rows(con, __name__, "70_api_models"))
     return {part: tuple(_model(row) for row in several) for part, several in found.items()}
 
 
@@ -152,12 +143,13 @@ def bought(con: DuckDBPyConnection, config: Config, ask: UnitQuery) -> tuple[Api
     prepare(con, config, ask.period)
     cut(con, ask.period, time_buckets(ask.period, ask.config.tz, ()), by_day=False)
     select(con, ask.teams)
-    return models(con, each_team=False).get(None, ())
+    return models(con).get(None, ())
 
 
 def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
     """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is of a part of the fleet."""
-    ask, now = view.ask, datetime.now(UTC)
+    ask = view.ask
+    now = datetime.now(UTC)
     found = bought(con, config, ask)
     if found is None:
         return
@@ -181,12 +173,20 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
 
 def _item(one: ApiModel) -> dict[str, Any]:
     cost = one.cost
+    figures = to_dict(one)
+    names = (
+        "team",
+        "provider",
+        "model",
+        "source",
+        *_TOKENS,
+        "api_cost",
+        "prompt_cost",
+        "generation_cost",
+        "cost_per_million_tokens",
+    )
     return {
-        **{name: getattr(one, name) for name in ("team", "provider", "model", "source")},
-        **{name: getattr(cost, name) for name in (*_TOKENS, "api_cost")},
-        "prompt_cost": one.prompt_cost,
-        "generation_cost": one.generation_cost,
-        "cost_per_million_tokens": one.cost_per_million_tokens,
+        **{name: figures[name] for name in names},
         "cost_per_million_prompt_tokens": per(one.prompt_cost, cost.prompt_tokens, 1_000_000),
         "cost_per_million_generation_tokens": per(one.generation_cost, cost.generation_tokens, 1_000_000),
     }
@@ -200,22 +200,9 @@ def _cost(row: dict[str, Any]) -> ApiCost:
     )
 
 
-def total(of_rows: Iterable[Row]) -> ApiCost:
-    """The sum of rows of kind 'api'."""
-    costs = [row.api for row in of_rows if row.api]
-    tokens = {
-        name: [value for cost in costs if (value := getattr(cost, name)) is not None] for name in _TOKENS
-    }
-    return ApiCost(
-        api_cost=sum((cost.api_cost for cost in costs), ZERO),
-        commitment_cost=sum((cost.commitment_cost for cost in costs), ZERO),
-        **{name: plain(sum(known, 0.0)) if known else None for name, known in tokens.items()},
-    )
-
-
 def teams(con: DuckDBPyConnection) -> set[str]:
     """The teams that bought tokens in the months of the period, whatever the report is narrowed to."""
-    return {str(team) for (team,) in con.execute("SELECT DISTINCT team FROM api_shares").fetchall()}
+    return {*column(con, "SELECT DISTINCT team FROM api_shares")}
 
 
 # A cloud's rows that a vendor's invoice takes the place of, where they come to more.
@@ -275,8 +262,7 @@ def notices(
                     "see that they are of all accounts",
                 )
             )
-    ((unassigned,),) = con.execute(_UNASSIGNED).fetchall()
-    if unassigned:
+    if unassigned := value(con, _UNASSIGNED):
         found.append(
             Notice(
                 "api_unassigned",

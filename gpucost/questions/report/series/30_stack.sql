@@ -1,9 +1,9 @@
--- reads: series_rows; $by is a dimension, $apart: what nobody held, or saw, is a layer of its own, $most: so many names stand alone, $each_team: of each team by itself, which `part` names
+-- reads: series_rows; $by is a dimension, $apart: what nobody held, or saw, is a layer of its own, $most: so many names stand alone; `part` names the team of a report on each team
 -- writes: nothing; answers cost by layer and moment: the dearest names, the others in one, what nobody held, what nobody saw; `rank` orders the names, `names` counts them
 -- invariant: cost over all layers is cost + unallocated_cost + not_collected_cost over series_rows
 WITH parts AS (
     SELECT
-        CASE WHEN $each_team THEN team END AS part,
+        part_of(team) AS part,
         moment,
         CASE WHEN $apart AND kind <> 'allocated' THEN kind END AS pool,
         CASE $by

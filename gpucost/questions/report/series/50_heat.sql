@@ -1,4 +1,4 @@
--- reads: hourly_costs, nodes, allocations, series_hours; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all), $each_team: of each team by itself, which `part` names
+-- reads: hourly_costs, nodes, allocations, series_hours; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all); `part` names the team of a report on each team
 -- writes: nothing; answers GPU-milliseconds by local weekday and hour
 -- invariant: sums are those over series_rows
 WITH cells AS (
@@ -10,7 +10,7 @@ begun AS (
     JOIN series_hours AS h ON c.from_ms >= h.from_ms AND c.from_ms < h.to_ms
 )
 SELECT
-    CASE WHEN $each_team THEN c.team END AS part, b.weekday, b.hour,
+    part_of(c.team) AS part, b.weekday, b.hour,
     sum(c.idle_gpu_ms::DECIMAL(38, 6))::DOUBLE                               AS idle,
     sum((c.active_gpu_ms + c.idle_gpu_ms)::DECIMAL(38, 6))::DOUBLE           AS measured,
     sum(c.unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE                        AS unallocated,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -14,6 +15,7 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, is_whole_days, time_buckets
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, Part, filters, in_parts
+from gpucost.questions.report.sections import value_name
 from gpucost.records import grouped
 from gpucost.render.formatting import is_plain
 from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours
@@ -60,21 +62,10 @@ def method(config: Config, query: Query) -> tuple[tuple[str, str], ...]:
         ),
         ("Spot ratio", "GPU-hours on spot nodes ÷ allocated GPU-hours of known capacity type."),
     ]
+    unallocated = "GPUs of nodes that were up, held by nobody. Time that was not collected is not in it."
     if query.is_narrowed:
-        steps.append(
-            (
-                "Unallocated",
-                "GPUs that nobody held belong to no team or namespace, and are not in this report.",
-            )
-        )
-    else:
-        steps.append(
-            (
-                "Unallocated",
-                "GPUs of nodes that were up, held by nobody. Time that was not collected is not in it.",
-            )
-        )
-    return tuple(steps)
+        unallocated = "GPUs that nobody held belong to no team or namespace, and are not in this report."
+    return (*steps, ("Unallocated", unallocated))
 
 
 _MOST_DAYS_BY: tuple[tuple[Step, int], ...] = (("hour", 3), ("day", 100), ("week", 750))
@@ -103,16 +94,13 @@ def step_of(period: Period) -> Step:
 
 def moments_of(period: Period, tz: ZoneInfo, step: Step) -> list[Moment]:
     """The period's steps in order, without gap or overlap; the first and last may be cut short by its ends."""
-    parts: list[list[TimeBucket]] = [[part] for part in time_buckets(period, tz, (step,))]
-    if step == "week":
-        days = time_buckets(period, tz, ("day",))
-        parts = [
-            list(week)
-            for _, week in groupby(
-                days, key=lambda day: from_ms(day.from_ms).astimezone(tz).isocalendar()[:2]
-            )
-        ]
-    return [_moment(part[0], part[-1].to_ms, step, tz) for part in parts]
+    if step != "week":
+        return [_moment(part, part.to_ms, step, tz) for part in time_buckets(period, tz, (step,))]
+    weeks = grouped(
+        (from_ms(day.from_ms).astimezone(tz).isocalendar()[:2], day)
+        for day in time_buckets(period, tz, ("day",))
+    )
+    return [_moment(days[0], days[-1].to_ms, step, tz) for days in weeks.values()]
 
 
 def local_hours(period: Period, tz: ZoneInfo, moments: list[Moment]) -> list[LocalHour]:
@@ -127,11 +115,14 @@ def local_hours(period: Period, tz: ZoneInfo, moments: list[Moment]) -> list[Loc
 
 
 def _moment(part: TimeBucket, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
-    local, last = from_ms(part.from_ms).astimezone(tz), from_ms(to_ms - 1).astimezone(tz)
+    local = from_ms(part.from_ms).astimezone(tz)
+    last = from_ms(to_ms - 1).astimezone(tz)
     month = _MONTHS[local.month - 1]
-    name, short = f"{local:%Y-%m-%d}", f"{month} {local.day}"
+    name = f"{local:%Y-%m-%d}"
+    short = f"{month} {local.day}"
     if step == "month":
-        name, short = part.month, f"{month} {local.year}"
+        name = part.month
+        short = f"{month} {local.year}"
     elif step == "hour":
         # with the offset from UTC where clocks show the hour twice
         name, short = (
@@ -148,7 +139,6 @@ _MOST_NAMES = 7
 _HOLDERS = ("team", "namespace", "workload", "cluster")
 _MICRO = Decimal("0.000001")
 _TITLES = {"gpu_model": "Cost by GPU model", "capacity_type": "Cost by capacity type"}
-_UNKNOWN = {"gpu_model": "unknown GPU", "capacity_type": "capacity type unknown"}
 _BANDS: tuple[tuple[LayerKind, str], ...] = (
     ("active", "Active"),
     ("idle", "Idle"),
@@ -175,20 +165,15 @@ def read_series(
     by_day = step != "hour" and is_whole_days(query.period, config.tz)
     run_stage(con, __name__, "20_series_rows", filters(query) | {"by_day": by_day})
     count = len(moments)
-    each_team = {"each_team": None not in parts}
     stacks = [
         (
             by,
-            in_parts(
-                answer_rows(
-                    con, __name__, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES} | each_team
-                )
-            ),
+            in_parts(answer_rows(con, __name__, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES})),
         )
         for by, apart in ((_holder(query), True), ("capacity_type", False), ("gpu_model", False))
     ]
-    bands = in_parts(dicts(con.execute(_BANDS_BY_MOMENT, each_team)))
-    heat = in_parts(answer_rows(con, __name__, "50_heat", filters(query) | each_team))
+    bands = in_parts(dicts(con.execute(_BANDS_BY_MOMENT)))
+    heat = in_parts(answer_rows(con, __name__, "50_heat", filters(query)))
     return {
         part: Series(
             step=step,
@@ -219,12 +204,13 @@ def trends(
     con: DuckDBPyConnection, parts: Mapping[Part, Sequence[Row]], series: Mapping[Part, Series]
 ) -> dict[Part, list[tuple[Decimal, ...]]]:
     """Cost by moment of each row's workload; rows by cluster, namespace and workload."""
-    rows = [(part, row) for part, several in parts.items() for row in several]
-    costs = [[ZERO] * len(series[part].moments) for part, _ in rows]
-    names = {key: [row.keys[key] for _, row in rows] for key in ("cluster", "namespace", "workload")}
-    for place, moment, cost in con.execute(_TRENDS, names | {"part": [part for part, _ in rows]}).fetchall():
+    rows = [row for several in parts.values() for row in several]
+    of_rows = [part for part, several in parts.items() for _ in several]
+    costs = [[ZERO] * len(series[part].moments) for part in of_rows]
+    names = {key: [row.keys[key] for row in rows] for key in ("cluster", "namespace", "workload")}
+    for place, moment, cost in con.execute(_TRENDS, names | {"part": of_rows}).fetchall():
         costs[place][moment] = cost
-    return grouped((part, tuple(values)) for (part, _), values in zip(rows, costs, strict=True))
+    return grouped(zip(of_rows, map(tuple, costs), strict=True))
 
 
 def _holder(query: Query) -> str:
@@ -234,27 +220,21 @@ def _holder(query: Query) -> str:
 
 def _stack(answer: Iterable[dict[str, Any]], by: str, count: int) -> Stack:
     layers = []
-    for (kind, name), rows in groupby(answer, key=lambda row: (row["kind"], row["name"])):
+    for (kind, name, names), rows in groupby(answer, key=itemgetter("kind", "name", "names")):
         values = [ZERO] * count
         for row in rows:
             values[row["moment"]] = row["cost"]
-        title = {
-            "others": f"{row['names']:,} others",
+        titles = {
+            "others": f"{names:,} others",
             "unallocated": "Unallocated",
             "not_collected": "Not collected",
-        }.get(kind)
-        layers.append(_layer(kind, title or _name(by, name), values))
+        }
+        layers.append(_layer(kind, titles.get(kind) or value_name(by, name), values))
     return _summed(_TITLES.get(by, f"Cost by {by}"), "money", layers, count)
 
 
-def _name(by: str, name: str | None) -> str:
-    if name is None or (by == "capacity_type" and name == "unknown"):
-        return _UNKNOWN.get(by, "unknown")
-    return name.replace("_", "-") if by == "capacity_type" else name
-
-
 _BANDS_BY_MOMENT = """
-SELECT CASE WHEN $each_team THEN team END AS part, moment,
+SELECT part_of(team) AS part, moment,
     sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle,
     sum(unmeasured_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unmeasured, sum(unallocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unallocated
 FROM series_rows
@@ -262,12 +242,14 @@ GROUP BY ALL
 ORDER BY ALL"""
 
 
-def _bands(answer: Iterable[dict[str, Any]], count: int) -> Stack:
-    values: dict[str, list[Decimal]] = {kind: [ZERO] * count for kind, _ in _BANDS}
-    for row in answer:
-        for kind, _ in _BANDS:
-            values[kind][row["moment"]] = Decimal(repr(row[kind] / MS_PER_HOUR)).quantize(_MICRO)
-    layers = [_layer(kind, name, values[kind]) for kind, name in _BANDS if any(values[kind])]
+def _bands(answer: list[dict[str, Any]], count: int) -> Stack:
+    layers = []
+    for kind, name in _BANDS:
+        values = [ZERO] * count
+        for row in answer:
+            values[row["moment"]] = Decimal(repr(row[kind] / MS_PER_HOUR)).quantize(_MICRO)
+        if any(values):
+            layers.append(_layer(kind, name, values))
     return _summed("GPU-hours: active, idle, unallocated", "hours", layers, count)
 
 
@@ -281,16 +263,14 @@ def _summed(title: str, unit: Literal["money", "hours"], layers: list[Layer], co
 
 
 def _heat(answer: list[dict[str, Any]], query: Query) -> tuple[Heat, ...]:
-    idle = _map("Idle by weekday and hour", "idle", "measured GPU-hours", answer, "measured")
-    if query.is_narrowed:
-        return (idle,)
-    return (idle, _map("Unallocated by weekday and hour", "unallocated", "GPU-hours", answer, "offered"))
+    idle = _map("idle", "measured GPU-hours", answer, "measured")
+    return (idle,) if query.is_narrowed else (idle, _map("unallocated", "GPU-hours", answer, "offered"))
 
 
-def _map(title: str, part: str, whole_title: str, answer: list[dict[str, Any]], whole: str) -> Heat:
-    sums = {(row["weekday"], row["hour"]): (hours(row[part]), hours(row[whole])) for row in answer}
-    parts, wholes = (
-        tuple(tuple(sums.get((weekday, hour), (0.0, 0.0))[at] for hour in range(24)) for weekday in range(7))
-        for at in (0, 1)
-    )
-    return Heat(title, part, whole_title, parts, wholes)
+def _map(part: str, whole_title: str, answer: list[dict[str, Any]], whole: str) -> Heat:
+    parts, wholes = ([[0.0] * 24 for _ in range(7)] for _ in range(2))
+    for row in answer:
+        parts[row["weekday"]][row["hour"]] = hours(row[part])
+        wholes[row["weekday"]][row["hour"]] = hours(row[whole])
+    title = f"{part.capitalize()} by weekday and hour"
+    return Heat(title, part, whole_title, tuple(map(tuple, parts)), tuple(map(tuple, wholes)))

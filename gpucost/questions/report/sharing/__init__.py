@@ -45,7 +45,7 @@ _RULES = """
 CREATE OR REPLACE TEMP TABLE report_rules AS
 SELECT unnest($rule::INTEGER[]) AS rule, unnest($of::VARCHAR[]) AS of, unnest($split::VARCHAR[]) AS split,
     unnest($owner::VARCHAR[]) AS owner, unnest($provider::VARCHAR[]) AS provider,
-    unnest($patterns::VARCHAR[][], max_depth := 1) AS patterns"""
+    unnest($namespaces::VARCHAR[][], max_depth := 1) AS patterns"""
 # One row per pool and use that takes a part of it: of unallocated cost those who held GPUs of its kind; shared namespaces take no
 # part of what is shared by rules.
 _CLAIMS = """
@@ -66,17 +66,9 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     currency without a rate.
     """
     rules = config.shared_costs
-    con.execute(
-        _RULES,
-        {
-            "rule": list(range(1, len(rules) + 1)),
-            "of": [rule.of for rule in rules],
-            "split": [rule.split for rule in rules],
-            "owner": [rule.owner for rule in rules],
-            "provider": [rule.provider for rule in rules],
-            "patterns": [rule.namespaces for rule in rules],
-        },
-    )
+    names = ("of", "split", "owner", "provider", "namespaces")
+    columns = {name: [getattr(rule, name) for rule in rules] for name in names}
+    con.execute(_RULES, columns | {"rule": list(range(1, len(rules) + 1))})
     run_stage(con, __name__, "20_pool_consumers")
     sqlfiles.run(con, "machine_charges")
     find_tokens(con)
@@ -124,26 +116,26 @@ def total_shared(
     """What was shared to everything that passes the filters."""
     found = {}
     for part, of_kinds in _amounts(con, (), parts).items():
-        stays = of_kinds.get(("unallocated",), {}).pop(None, ZERO)
-        sums: dict[int | None, Decimal] = defaultdict(lambda: ZERO)
+        stays: Decimal | None = of_kinds.get(("unallocated",), {}).pop(None, ZERO)
+        sums: dict[int | None, Decimal] = defaultdict(Decimal)
         for amounts in of_kinds.values():
             for rule, amount in amounts.items():
                 sums[rule] += amount
-        has_rest = query.share_unallocated is not None and not query.is_narrowed
-        whole = _shared(config, query, "", sums)
-        found[part] = replace(whole, remaining_unallocated_cost=stays if has_rest else None)
+        if query.share_unallocated is None or query.is_narrowed:
+            stays = None
+        found[part] = replace(_shared(config, query, "", sums), remaining_unallocated_cost=stays)
     return found
 
 
 def shared_teams(con: DuckDBPyConnection) -> set[str]:
     """Teams that something was shared to, whatever the report is narrowed to."""
-    rows = con.execute("SELECT team FROM pool_shares UNION SELECT owner FROM shared_cost_pools").fetchall()
-    return {str(row[0]) for row in rows if row[0] is not None}
+    teams = sqlfiles.column(con, "SELECT team FROM pool_shares UNION SELECT owner FROM shared_cost_pools")
+    return {*teams} - {None}
 
 
 def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
     """The rules that share nothing: the bill of the period is not there yet, or a name fits nothing."""
-    used = {row[0] for row in con.execute("SELECT DISTINCT rule FROM shared_cost_pools").fetchall()}
+    used = sqlfiles.column(con, "SELECT DISTINCT rule FROM shared_cost_pools")
     return [
         Notice(
             "shared_cost_empty",
@@ -156,8 +148,11 @@ def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
 
 
 _AMOUNTS = """
-SELECT kind, rule, unnest(keys), amount
-FROM (SELECT kind, rule, dimensions($by, f) AS keys, sum(amount) AS amount FROM shared_rows AS f GROUP BY ALL)
+SELECT kind, rule, part, unnest(keys), amount
+FROM (
+    SELECT kind, rule, part_of(f.team) AS part, dimensions($by, f) AS keys, sum(amount) AS amount
+    FROM shared_rows AS f GROUP BY ALL
+)
 ORDER BY ALL"""
 
 
@@ -167,20 +162,18 @@ _Amounts = dict[tuple[Any, ...], dict[int | None, Decimal]]
 
 def _amounts(con: DuckDBPyConnection, by: Sequence[str], parts: Collection[Part]) -> dict[Part, _Amounts]:
     amounts: dict[Part, _Amounts] = {part: defaultdict(dict) for part in parts}
-    each_team = None not in parts
-    for sums in dicts(con.execute(_AMOUNTS, {"by": [*by, *(["team"] if each_team else [])]})):
-        of_part = amounts[sums["team"] if each_team else None]
-        of_part[sums["kind"], *(sums[name] for name in by)][sums["rule"]] = sums["amount"]
+    for sums in dicts(con.execute(_AMOUNTS, {"by": by})):
+        amounts[sums["part"]][sums["kind"], *(sums[name] for name in by)][sums["rule"]] = sums["amount"]
     return amounts
 
 
 def _shared(config: Config, query: Query, kind: str, sums: Mapping[int | None, Decimal]) -> Shared:
-    of_unallocated, is_free = sums.get(None, ZERO), kind == "unallocated"
-    is_shared = query.share_unallocated is not None
-    return Shared(
-        unallocated_cost=(ZERO if is_free else of_unallocated) if is_shared else None,
-        remaining_unallocated_cost=of_unallocated if is_shared and is_free else None,
-        costs={rule.name: sums.get(number, ZERO) for number, rule in enumerate(config.shared_costs, 1)},
+    costs = {rule.name: sums.get(number, ZERO) for number, rule in enumerate(config.shared_costs, 1)}
+    of_unallocated = sums.get(None, ZERO)
+    if query.share_unallocated is None:
+        return Shared(None, None, costs)
+    return (
+        Shared(ZERO, of_unallocated, costs) if kind == "unallocated" else Shared(of_unallocated, None, costs)
     )
 
 
@@ -190,5 +183,6 @@ def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
     ).fetchone()
     if unconverted is not None:
         number, currency, at_ms = unconverted
-        name, day = config.shared_costs[number - 1].name, from_ms(at_ms).astimezone(config.tz).date()
+        name = config.shared_costs[number - 1].name
+        day = from_ms(at_ms).astimezone(config.tz).date()
         raise no_rate(f"shared cost {name} is billed in {currency}", currency, config.currency, f" on {day}")
