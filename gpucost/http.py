@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import requests
 import tenacity
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import NewConnectionError, ProtocolError
 
@@ -28,8 +28,6 @@ from gpucost.errors import GpucostError, SourceError
 from gpucost.records import record
 
 if TYPE_CHECKING:
-    from urllib3 import PoolManager
-
     from gpucost.config.model import Tls
 
 _log = logging.getLogger(__name__)

@@ -100,7 +100,6 @@ def _import(call: Call, paths: Sequence[Path]) -> None:
 
 def _ask(call: Call, names: Sequence[str]) -> bool:
     """Collects from all servers, or those called `names`; whether every one of them gave all of it."""
-    from gpucost.collect.progress.mappings import mappings
     from gpucost.collect.progress.mlflow import collect_mlflow
     from gpucost.collect.progress.prometheus import collect_progress as collect
 
@@ -113,13 +112,12 @@ def _ask(call: Call, names: Sequence[str]) -> bool:
             "no server is configured", "add [prometheus] or [mlflow] to gpucost.toml, or name files"
         )
     check_sources(names, known)
-    units = mappings(settings)
     complete = True
     for name in names or known:
         try:
             if name in servers:
                 with call.progress_bar() as bar:
-                    result = collect(servers[name], store, units, period, bar, timezone=settings.tz)
+                    result = collect(settings, servers[name], store, period, bar)
                 _print_progress(call, result)
                 complete = complete and result.ok
             else:

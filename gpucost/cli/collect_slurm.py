@@ -131,13 +131,13 @@ def _print(call: Call, result: SlurmResult) -> None:
         call.say(f"{result.source}: no jobs")
     for table, rows in result.facts.items():
         call.say(f"{result.source}: {rows:,} {_SHOWN[table]}")
-    if result.repaired:
+    if result.notes.repaired:
         call.note(
-            f"  note: names with the delimiter or a new line in them: {result.repaired:,}, put together"
+            f"  note: names with the delimiter or a new line in them: {result.notes.repaired:,}, put together"
         )
-    if result.is_open:
+    if result.notes.is_open:
         call.note(f"  warning: {result.source} does not end its last line: it may be cut off")
-    if result.has_local_times:
+    if result.notes.has_local_times:
         call.note(
             "  warning: times without an offset were read as --timezone says, else as UTC\n"
             "    fix: run sacct with TZ=UTC SLURM_TIME_FORMAT=%s"

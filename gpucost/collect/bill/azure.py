@@ -19,6 +19,7 @@ from gpucost.collect.bill.formats import Format, spelled
 from gpucost.collect.bill.opening import MonthsTree, is_answer, records
 from gpucost.errors import SourceError
 from gpucost.http import PASSING, TransientError, retry, retry_after
+from gpucost.inputs import JsonObject
 from gpucost.objects import Entry
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class QueryTree(MonthsTree):
         require("azure")
         from azure.mgmt.costmanagement import CostManagementClient
 
-        options: dict[str, Any] = {"base_url": self._url, "retry_total": 0}
+        options: JsonObject = {"base_url": self._url, "retry_total": 0}
         if is_loopback(self._url):
             from azure.core.pipeline.policies import SansIOHTTPPolicy
 
@@ -140,7 +141,7 @@ class QueryTree(MonthsTree):
             return CostManagementClient(_Nobody(), authentication_policy=SansIOHTTPPolicy(), **options)
         return CostManagementClient(azure_login(), credential_scopes=[f"{self._url}/.default"], **options)
 
-    def _page(self, client: CostManagementClient, month: str, link: str | None) -> dict[str, Any]:
+    def _page(self, client: CostManagementClient, month: str, link: str | None) -> JsonObject:
         try:
             text = retry(lambda: self._ask(client, month, link), attempts=8, longest_wait=self._longest_wait)
         except TransientError as error:
@@ -197,7 +198,7 @@ class QueryTree(MonthsTree):
                     raise TransientError(f"no answer: {line(error)}") from None
                 raise
 
-    def _definition(self, month: str) -> dict[str, Any]:
+    def _definition(self, month: str) -> JsonObject:
         last = monthrange(int(month[:4]), int(month[5:]))[1]
         return {
             "type": self._type,

@@ -17,14 +17,14 @@ from gpucost import disk, engine
 from gpucost.catalog import load_catalog
 from gpucost.collect.base import SourceFinding
 from gpucost.collect.bill import formats, manifest, opening
+from gpucost.collect.bill.formats import Format
 from gpucost.errors import DataError, GpucostError
 from gpucost.records import record
 from gpucost.store import bill_files, bill_rules, charges
 
 if TYPE_CHECKING:
-    import duckdb
+    from duckdb import DuckDBPyConnection, Statement
 
-    from gpucost.collect.bill.formats import Format
     from gpucost.collect.bill.manifest import Manifest
     from gpucost.collect.bill.opening import Tree
     from gpucost.objects import Entry
@@ -97,7 +97,7 @@ ORDER BY source_file, source_row
 LIMIT 1"""
 
 
-def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: RawFile, target: Path) -> Staged:
+def stage(con: DuckDBPyConnection, known: Format, opened: RawFile, target: Path) -> Staged:
     """One file as text columns named as the format's SQL reads them. Raises DataError."""
     if opened.kind == "json":
         raise DataError(
@@ -124,7 +124,7 @@ def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: RawFile, target
 
 
 def write_rows(
-    con: duckdb.DuckDBPyConnection,
+    con: DuckDBPyConnection,
     known: Format,
     staged: Sequence[Staged],
     files: charges.BillFiles,
@@ -146,7 +146,7 @@ def write_rows(
     with bill_files.values_in_words([file.name for file in staged]):
         for step in (_REPEATED, _NOT_REPEATED, _ALL_ROWS, formats.FOCUS_PROVIDER):
             con.execute(step)
-        asks: list[duckdb.Statement | str] = [_UNNAMED]
+        asks: list[Statement | str] = [_UNNAMED]
         for text in map(formats.sql_text, known.sql):
             if engine.has_input(con, text):
                 statements = engine.parsed(con, text)
@@ -175,7 +175,7 @@ def write_rows(
     return findings + repeated_rows(repeated, "of these files")
 
 
-def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
+def _unread(con: DuckDBPyConnection, known: Format) -> DataError:
     ((file, row, what),) = con.execute(_UNREAD).fetchall()
     fix = (
         f"row 1 is the first of data; gpucost read the file as {known.title}; charges begin in the years 2000 to 2100 and end "
@@ -194,7 +194,7 @@ def repeated_rows(count: int, where: str) -> list[SourceFinding]:
 
 
 def write_loose(
-    con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
+    con: DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
 ) -> tuple[list[SourceFinding], dict[str, str]]:
     """As `write_rows`, of files that no manifest vouches for: those that another one supersedes are left out, and answered."""
     findings = write_rows(con, known, staged, files, across_files=False)
@@ -239,7 +239,7 @@ class Meter:
         self.tell("")
 
     @contextmanager
-    def reading(self, con: duckdb.DuckDBPyConnection, name: str, size: int) -> Iterator[None]:
+    def reading(self, con: DuckDBPyConnection, name: str, size: int) -> Iterator[None]:
         """While a file is read on `con`, tells every moment how far that is."""
         self.tell(f"reading {name}")
         if self._progress is None:
@@ -329,7 +329,7 @@ class _Run:
     _folders: set[Path] = field(default_factory=set)
 
     @cached_property
-    def con(self) -> duckdb.DuckDBPyConnection:
+    def con(self) -> DuckDBPyConnection:
         """Where files are read; none is opened for what is loaded already."""
         return self.opened.enter_context(bill_files.workspace(self.work, *self._folders))
 
@@ -478,7 +478,7 @@ class _Run:
         )
 
     @contextmanager
-    def _store(self, files: Sequence[tuple[Tree, Entry]]) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _store(self, files: Sequence[tuple[Tree, Entry]]) -> Iterator[DuckDBPyConnection]:
         """The store, in a transaction, and what the formats' SQL needs.
 
         Raises DataError where one of `files`, of which Parquet is read in its place, is no longer what its digest was taken of.

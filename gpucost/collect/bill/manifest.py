@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 from pathlib import PurePosixPath
-from typing import Any
 
 from gpucost import inputs
 from gpucost.errors import DataError
@@ -152,7 +151,7 @@ def _named(file: str) -> str | None:
     return next((f"{dates.group(1)}-{dates.group(2)}" for dates in ranges if dates), None)
 
 
-def _source(document: dict[str, Any], bucket: str, files: list[str]) -> str:
+def _source(document: inputs.JsonObject, bucket: str, files: list[str]) -> str:
     """`s3://bucket/prefix/name`: where the export is delivered to, whatever month or delivery it is."""
     name = str(document.get("reportName") or document.get("exportArn") or "").rpartition("/")[2]
     parts = PurePosixPath(files[0]).parts[:-1] if files else ()
@@ -167,7 +166,7 @@ def _source(document: dict[str, Any], bucket: str, files: list[str]) -> str:
 _RUN = re.compile(r"^\d{12}$")
 
 
-def _of_azure(document: dict[str, Any], entry: Entry) -> Manifest | None:
+def _of_azure(document: inputs.JsonObject, entry: Entry) -> Manifest | None:
     """The manifest of an export run: 'root/export' of 'root/export/20230101-20230131/202301041442/<run>/000001.csv'."""
     blobs = [blob for blob in document["blobs"] if isinstance(blob, dict) and blob.get("blobName")]
     files = tuple(str(blob["blobName"]).lstrip("/") for blob in blobs)
@@ -191,6 +190,6 @@ def _of_azure(document: dict[str, Any], entry: Entry) -> Manifest | None:
     )
 
 
-def _part(document: dict[str, Any], name: str) -> dict[str, Any]:
+def _part(document: inputs.JsonObject, name: str) -> inputs.JsonObject:
     part = document.get(name)
     return part if isinstance(part, dict) else {}

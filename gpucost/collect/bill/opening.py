@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeGuard
+from typing import IO, TYPE_CHECKING, TypeGuard
 
 from gpucost import inputs
 from gpucost.collect.bill.formats import NotThis
@@ -27,13 +27,13 @@ from gpucost.store.bill_files import RawFile
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
     from gpucost.collect.bill.manifest import Manifest
     from gpucost.config.model import Config
 
 
-def is_answer(document: object) -> TypeGuard[dict[str, Any]]:
+def is_answer(document: object) -> TypeGuard[inputs.JsonObject]:
     """Whether a JSON document is an answer of the query API, as a page of it or a saved file."""
     properties = document.get("properties") if isinstance(document, dict) else None
     return (
@@ -43,7 +43,7 @@ def is_answer(document: object) -> TypeGuard[dict[str, Any]]:
     )
 
 
-def records(answer: dict[str, Any]) -> list[dict[str, Any]]:
+def records(answer: inputs.JsonObject) -> list[inputs.JsonObject]:
     """The rows of an answer, with their columns' names. Raises DataError for a row of another length."""
     names = [str(column.get("name")) for column in answer["properties"]["columns"]]
     rows = answer["properties"]["rows"]
@@ -55,7 +55,7 @@ def records(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def is_page(document: object) -> TypeGuard[dict[str, Any]]:
+def is_page(document: object) -> TypeGuard[inputs.JsonObject]:
     """Whether a JSON document is a page of costs by time, as the APIs of OpenAI and Anthropic answer."""
     if not isinstance(document, dict) or not isinstance(buckets := document.get("data"), list):
         return False
@@ -63,7 +63,7 @@ def is_page(document: object) -> TypeGuard[dict[str, Any]]:
     return all(has_results) if buckets else "has_more" in document
 
 
-def results(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def results(page: inputs.JsonObject) -> Iterator[inputs.JsonObject]:
     """The results of a page, each with its bucket's times, has_more of the page, and `amount.value` as amount_value.
 
     A bucket without results is a row of its times and has_more, since it may be the last one. Raises DataError for a result that
@@ -87,7 +87,7 @@ def results(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 # Of days without costs, by what they are known by: OpenAI's columns and Anthropic's.
-_WITHOUT_COSTS: dict[str, dict[str, Any]] = {
+_WITHOUT_COSTS: dict[str, inputs.JsonObject] = {
     "start_time": {"amount_value": None, "amount_currency": None},
     "starting_at": {"amount": None, "currency": None},
 }
@@ -102,7 +102,7 @@ _MARK_PARTS = b"\xef\xbb", b"\xef"
 _AGAIN = "get the file again; nothing of it was loaded"
 
 
-def open_files(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path) -> list[RawFile]:
+def open_files(con: DuckDBPyConnection, path: Path, name: str, directory: Path) -> list[RawFile]:
     """The file, or the members of a zip archive, which are unpacked into `directory`.
 
     Raises DataError for a file that is empty, breaks off, or is no text.
@@ -119,7 +119,7 @@ def open_files(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory:
     return [_open(con, path, name, directory)]
 
 
-def _open(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path) -> RawFile:
+def _open(con: DuckDBPyConnection, path: Path, name: str, directory: Path) -> RawFile:
     with _in_words(name), path.open("rb") as file:
         if file.read(2) == b"\x1f\x8b":
             limit = _most(path)
@@ -217,7 +217,7 @@ def _document(path: Path, name: str, directory: Path) -> RawFile:
     return RawFile(path, name, "json", list(document) if isinstance(document, dict) else [])
 
 
-def _rows(rows: list[dict[str, Any]], path: Path, name: str, directory: Path) -> RawFile:
+def _rows(rows: list[inputs.JsonObject], path: Path, name: str, directory: Path) -> RawFile:
     """The rows of a saved answer of a cost API, one per line. Raises NotThis where it has none."""
     if not rows:
         raise NotThis(f"{name} is a cost API's answer without rows", "ask for a period that has costs")

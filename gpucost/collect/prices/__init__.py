@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
 from gpucost.clouds import NoCredentials
@@ -15,18 +15,12 @@ from gpucost.collect.prices.base import PriceCollector, is_region_of
 from gpucost.collect.prices.gcp import GcpPrices
 from gpucost.collect.prices.gpu_clouds import RunpodPrices, VastPrices
 from gpucost.collect.prices.oci import OciPrices
+from gpucost.config.model import Config
 from gpucost.engine import answer_rows
 from gpucost.errors import GpucostError, StoreError
 from gpucost.records import record
-from gpucost.store.connection import scratch_store
-from gpucost.store.prices import ListPrice, columns_of, load_prices, node_regions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gpucost.config.model import Config
-    from gpucost.store.connection import Store
-    from gpucost.store.prices import ProviderPrices
+from gpucost.store.connection import Store, scratch_store
+from gpucost.store.prices import ListPrice, ProviderPrices, columns_of, load_prices, node_regions
 
 _COLLECTORS = (AwsPrices, GcpPrices, AzurePrices, OciPrices, RunpodPrices, VastPrices)
 PROVIDERS: dict[str, type[PriceCollector]] = {collector.provider: collector for collector in _COLLECTORS}

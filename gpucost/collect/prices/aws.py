@@ -22,14 +22,14 @@ from gpucost.collect.prices.base import (
     one_of_each,
     read_as,
 )
-from gpucost.collect.prices.public import PublicList
+from gpucost.collect.prices.public import PublicList, Row
 from gpucost.errors import SourceError
+from gpucost.inputs import JsonObject
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 
 if TYPE_CHECKING:
     import boto3
 
-    from gpucost.collect.prices.public import Row
 
 PRODUCTS = "aws pricing get_products"
 RATES = "aws savingsplans describe_savings_plans_offering_rates"
@@ -72,7 +72,7 @@ def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collect
     return all(attributes.get(name) == value for name, value in WANTED.items())
 
 
-def _bulk_rows(product: Mapping[str, Any]) -> Iterator[Row]:
+def _bulk_rows(product: JsonObject) -> Iterator[Row]:
     """A product of get_products as rows of the bulk price list."""
     name = product["product"]["attributes"]["instanceType"]
     for kind in _KINDS:
@@ -123,9 +123,7 @@ def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> It
             )
 
 
-def plan_price(
-    rate: Mapping[str, Any], instance_types: Collection[str], source: str = RATES
-) -> ListPrice | None:
+def plan_price(rate: JsonObject, instance_types: Collection[str], source: str = RATES) -> ListPrice | None:
     """The price of one rate of describe_savings_plans_offering_rates; None where it is of no plain Linux instance.
 
     The rate of a plan is what its commitment is charged per hour, so anything paid upfront is in it.
@@ -211,7 +209,7 @@ def plan_prices(
     return public.rows(server + re.sub(r"\.json$", ".csv", path), keep)
 
 
-def _rate(row: Row) -> dict[str, Any]:
+def _rate(row: Row) -> JsonObject:
     """A row as describe_savings_plans_offering_rates answers it."""
     return {
         "savingsPlanOffering": {
@@ -246,7 +244,7 @@ _PLACES = (
 )
 
 
-def accelerated(described: Mapping[str, Any]) -> InstanceType | None:
+def accelerated(described: JsonObject) -> InstanceType | None:
     """One instance type of describe_instance_types; None where it holds no accelerator."""
     devices = next(
         (described[info][kind] for info, kind in _PLACES if described.get(info, {}).get(kind)), None
@@ -272,7 +270,7 @@ def accelerated(described: Mapping[str, Any]) -> InstanceType | None:
     )
 
 
-def _count(name: str, devices: list[Mapping[str, Any]], model: str) -> float:
+def _count(name: str, devices: list[JsonObject], model: str) -> float:
     """How many GPUs, parts of one included. A part (g6f) is reported with a count of 0.
 
     Then the size of its partition says, else the catalog, else how much of a GPU's memory it has.
@@ -346,8 +344,8 @@ class AwsPrices(PriceCollector):
                     yield kind
 
     def _pages(
-        self, what: str, ask: Callable[..., dict[str, Any]], token: str, endless: str
-    ) -> Iterator[dict[str, Any]]:
+        self, what: str, ask: Callable[..., JsonObject], token: str, endless: str
+    ) -> Iterator[JsonObject]:
         more: dict[str, str] = {}
         for page in range(1, _PAGES):
             self.tell(f"{what}, page {page}")
@@ -403,7 +401,7 @@ def _not_none(prices: list[ListPrice], region: str) -> list[ListPrice]:
     )
 
 
-def _part(answer: Mapping[str, Any], name: str, operation: str) -> Any:
+def _part(answer: JsonObject, name: str, operation: str) -> Any:
     """`answer[name]`. botocore takes JSON that breaks off for an answer without content: then SourceError."""
     if name not in answer:
         raise SourceError(f"aws: {HALF.replace(',', f' of {operation},', 1)}", AGAIN)

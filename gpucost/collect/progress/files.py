@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -20,10 +20,8 @@ from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import Period, to_ms
 from gpucost.records import record
 from gpucost.store import runs
+from gpucost.store.connection import Store
 from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, ProgressSeries, load_values
-
-if TYPE_CHECKING:
-    from gpucost.store.connection import Store
 
 KIND = "progress"
 NEEDED = ("workload", "time", "unit", "value")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -19,19 +18,16 @@ from gpucost import http
 from gpucost.collect.base import OVERLAP_MS, month_start_ms
 from gpucost.collect.progress.mappings import levels
 from gpucost.collect.prometheus.parse import Garbled, whole_json
+from gpucost.config.model import Mlflow
 from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import SourceError
+from gpucost.inputs import JsonObject
 from gpucost.periods import Period, from_ms, to_ms
 from gpucost.records import record
 from gpucost.store import runs as log
+from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
 from gpucost.texts import conceal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from gpucost.config.model import Mlflow
-    from gpucost.store.connection import Store
 
 _PAGE = 1000
 _LONGEST_SECONDS = 600.0
@@ -62,7 +58,7 @@ class MlflowClient:
         """What an answer means that MLflow does not give."""
         return SourceError(f"{self._url} answers with something that is not MLflow's JSON", _ADDRESS)
 
-    def pages(self, path: str, query: Mapping[str, Any], *, is_get: bool = False) -> Iterator[dict[str, Any]]:
+    def pages(self, path: str, query: JsonObject, *, is_get: bool = False) -> Iterator[JsonObject]:
         """The items that the server has under a path such as `runs/search`: `runs`."""
         page = {**query, "max_results": _PAGE}
         token = ""
@@ -78,7 +74,7 @@ class MlflowClient:
                 return
             page["page_token"] = token
 
-    def _page(self, method: str, path: str, page: dict[str, Any]) -> dict[str, Any]:
+    def _page(self, method: str, path: str, page: JsonObject) -> JsonObject:
         url, timeout = f"{self._url}/api/2.0/mlflow/{path}", (min(10.0, self._seconds), self._seconds)
         query = {"params": page} if method == "GET" else {"json": page}
         try:
@@ -193,7 +189,7 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
     return list(runs.values()), batch
 
 
-def _run(item: Mapping[str, Any], experiment: str, settings: Mlflow) -> ProgressRun:
+def _run(item: JsonObject, experiment: str, settings: Mlflow) -> ProgressRun:
     info, data = item["info"], item.get("data") or {}
     tags = {str(tag["key"]): str(tag.get("value", "")) for tag in data.get("tags") or []}
     params = {str(param["key"]): str(param.get("value", "")) for param in data.get("params") or []}
@@ -235,7 +231,7 @@ def _placed(run: ProgressRun, runs: Mapping[str, ProgressRun]) -> ProgressRun:
     return run
 
 
-def _logged(history: Iterable[Mapping[str, Any]], *, by_value: bool) -> Iterator[tuple[int, float, float]]:
+def _logged(history: Iterable[JsonObject], *, by_value: bool) -> Iterator[tuple[int, float, float]]:
     for item in history:
         step = float(item.get("step") or 0)
         yield int(item["timestamp"]), step, _number(item.get("value")) if by_value else step

@@ -6,18 +6,18 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
 
 from gpucost import http
-from gpucost.collect.base import SourceUnavailable
-from gpucost.collect.prometheus.parse import Garbled, MatrixReader, TooMuch, remarks, whole_json
+from gpucost.collect.base import SourceUnavailable, TooMuch
+from gpucost.collect.prometheus.parse import Garbled, MatrixReader, remarks, whole_json
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import SourceError
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import record
 from gpucost.texts import conceal
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from prometheus_api_client.prometheus_connect import PrometheusConnect
 
     from gpucost.config.model import PrometheusSource
-    from gpucost.periods import Span
     from gpucost.store.metrics import ReadAnswer
 
 _T = TypeVar("_T")
@@ -192,7 +191,7 @@ class PrometheusClient:
             try:
                 result = self.connect.custom_query(query, params={"time": f"{at_ms / 1000:.3f}"})
             except (KeyError, TypeError):
-                raise Garbled("the answer holds something else than was asked for") from None
+                raise Garbled(_OTHER) from None
             try:
                 return float(result[0]["value"][1]) if result else None
             except (LookupError, TypeError, ValueError):
@@ -216,9 +215,8 @@ class PrometheusClient:
 
         try:
             return self._retried(read)
-        except (
-            SourceError
-        ):  # not every server has this endpoint; one that is gone will say so to the next question
+        # not every server has this endpoint; one that is gone will say so to the next question
+        except SourceError:
             return None
 
     def _take(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
@@ -239,7 +237,7 @@ class PrometheusClient:
     def _weigh(self, warnings: list[str], *, is_partial: bool) -> None:
         """Raises TransientError for a partial answer, unless the settings accept it; what else a server warns of is logged."""
         if is_partial and self._source.partial_response == "refuse":
-            raise partial(self._source, warnings)
+            raise partial_answer(self._source, warnings)
         lines = [http.excerpt(text) for text in warnings]
         for line in lines:
             _log.warning("%s: %s", self._source.url, line)
@@ -261,15 +259,10 @@ class PrometheusClient:
         return self._session.post(url, data=form, **options)
 
     def _retried(self, read: Callable[[], _T], path: str = "query") -> _T:
-        limits = asdict(self._retries)
+        guarded, limits = partial(self._guarded, read, path), asdict(self._retries)
         try:
             # closing ends a pause
-            return http.retry(
-                lambda: self._guarded(read, path),
-                longest_wait=_LONGEST_RETRY_AFTER,
-                stop=self._stop,
-                **limits,
-            )
+            return http.retry(guarded, longest_wait=_LONGEST_RETRY_AFTER, stop=self._stop, **limits)
         except Down as error:
             raise SourceUnavailable(error.message, error.fix) from None
         except http.TransientError as error:
@@ -284,19 +277,13 @@ class PrometheusClient:
         try:
             return read()
         except Garbled as error:
-            raise unreadable(self._source, error) from None
-        except requests.TooManyRedirects as error:
-            if error.response is None:
-                raise lost(self._source, error) from None
-            raise self._refused(error.response, path) from None
+            raise unreadable(self._source, str(error)) from None
+        except (requests.TooManyRedirects, PrometheusApiClientException) as error:
+            raise self._refused(self._last.response, path) from error
         except requests.RequestException as error:
             raise lost(self._source, error) from None
-        except PrometheusApiClientException as error:
-            raise self._refused(self._last.response, path) from error
         except ValueError as error:  # of a Location that is none, though none is followed
-            raise unreadable(
-                self._source, Garbled("the answer holds something else than was asked for")
-            ) from error
+            raise unreadable(self._source, _OTHER) from error
 
 
 # What it means when a server fails to answer: ask for less, try again, or give up; and the setting that mends it.
@@ -313,6 +300,7 @@ _STORE_DOWN = (
     "deadline exceeded", "connection reset", "unavailable", "no storeapis",
 )  # fmt: skip
 
+_OTHER = "the answer holds something else than was asked for"
 _LATER = "collect again later: what was loaded is kept; if it stays so, the server's log says why"
 _API = "set url in [prometheus] of gpucost.toml to the address of the HTTP API"
 
@@ -372,12 +360,12 @@ def _no_handshake(url: str, reason: str) -> SourceError | http.TransientError:
     )
 
 
-def unreadable(source: PrometheusSource, error: Exception) -> http.TransientError:
+def unreadable(source: PrometheusSource, why: str) -> http.TransientError:
     """What an answer means that ends too early, or can't be read."""
-    return http.TransientError(f"{source.url}: {http.excerpt(str(error))}", fix=_LATER)
+    return http.TransientError(f"{source.url}: {http.excerpt(why)}", fix=_LATER)
 
 
-def partial(source: PrometheusSource, warnings: list[str]) -> http.TransientError:
+def partial_answer(source: PrometheusSource, warnings: list[str]) -> http.TransientError:
     """What an answer means of which the server says that it is not all that there is."""
     fix = 'see which of its stores are down; with partial_response = "accept" in [prometheus] such answers are loaded, and marked'
     return http.TransientError(
@@ -397,7 +385,7 @@ def refused(
     """What an answer other than 200 means for the question under /api/v1/`path`."""
     url, status = source.url, response.status_code
     text = http.reason(response)
-    answered = f"{url} answered HTTP {status}" + (f": {text}" if text else "")
+    words = f": {text}" if text else ""
     if status in (301, 302, 303, 307, 308):
         where = http.excerpt(response.headers.get("Location", "elsewhere").split("?")[0])
         return SourceUnavailable(
@@ -411,11 +399,10 @@ def refused(
         return SourceUnavailable(f"{url}/api/v1/{path} is not there (HTTP {status})", fix)
     too_much = any(phrase in text.lower() for phrase in _TOO_MUCH)
     if status in (400, 422) and not too_much and any(phrase in text.lower() for phrase in _STORE_DOWN):
-        return partial(source, [text])
+        return partial_answer(source, [text])
     if status in (413, 422) or too_much:
-        return TooMuch(
-            f"{url} will not answer that much at once (HTTP {status})" + (f": {text}" if text else "")
-        )
+        return TooMuch(f"{url} will not answer that much at once (HTTP {status}){words}")
+    answered = f"{url} answered HTTP {status}{words}"
     if status in (408, 429) or status >= 500:
         return http.TransientError(answered, http.retry_after(response.headers), _LATER)
     return SourceError(answered)

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import grouped, record
 from gpucost.store.metrics import LONGEST_SILENCE_MS, ReadAnswer, series_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from gpucost.collect.prometheus.parse import Flags, Floats, Integers
     from gpucost.collect.prometheus.queries import Selector
-    from gpucost.periods import Span
 
 # Of kube_node_info, what no scrape target says; and what says an object where labels are honored, else a target.
 _OF_OBJECTS = {
@@ -43,7 +41,7 @@ def is_by_hour(answer: ReadAnswer, span: Span) -> bool:
     return bool((((ts_ms + 1 - span[0]) % MS_PER_HOUR == 0) & (ts_ms > span[0]) & (ts_ms < span[1])).all())
 
 
-def _hours(answer: ReadAnswer, span: Span) -> NDArray[np.int64]:
+def _hours(answer: ReadAnswer, span: Span) -> Integers:
     return (answer.ts_ms - span[0]) // MS_PER_HOUR
 
 
@@ -58,12 +56,12 @@ class Scrapes:
     span: Span
     names: tuple[str, ...]
     targets: Mapping[Target, int]
-    ts_ms: NDArray[np.int64]
-    first: NDArray[np.int64]
-    count: NDArray[np.int64]
-    is_even: NDArray[np.bool_]
+    ts_ms: Integers
+    first: Integers
+    count: Integers
+    is_even: Flags
 
-    def moments(self, target: int, hour: int) -> NDArray[np.int64]:
+    def moments(self, target: int, hour: int) -> Integers:
         """The scrapes of a target in an hour."""
         return self.ts_ms[self.first[target, hour] :][: self.count[target, hour]]
 
@@ -74,12 +72,12 @@ def _target_names(series: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
 
 def _target_numbers(
     series: Sequence[Mapping[str, str]], names: tuple[str, ...], targets: Mapping[Target, int]
-) -> NDArray[np.int64]:
+) -> Integers:
     """The numbers of the targets that series come from; -1 where it is none of these."""
     return np.array([targets.get(tuple(map(labels.get, names)), -1) for labels in series], np.int64)
 
 
-def _table(counts: ReadAnswer, span: Span) -> NDArray[np.int64]:
+def _table(counts: ReadAnswer, span: Span) -> Integers:
     """Samples by series and hour."""
     table = np.zeros((len(counts.series), (span[1] - span[0]) // MS_PER_HOUR), np.int64)
     table[counts.series_index, _hours(counts, span)] = counts.values.astype(np.int64)
@@ -158,8 +156,8 @@ class Hours:
     selector: Selector
     name: str
     sums: ReadAnswer
-    unit: NDArray[np.float64]
-    value: NDArray[np.float64]
+    unit: Floats
+    value: Floats
 
     def __post_init__(self) -> None:
         self.series, self.is_partial = list(self.sums.series), self.sums.is_partial
@@ -171,9 +169,9 @@ class Hours:
         self._is_open = ~self._is_whole
         self._numbers: dict[int, int] = {}
         # of answers and lives: series, hour, moments, values
-        self._samples: list[tuple[int, int, NDArray[np.int64], NDArray[np.float64]]] = []
+        self._samples: list[tuple[int, int, Integers, Floats]] = []
 
-    def borrow(self, lives: Mapping[Life, NDArray[np.int64]]) -> None:
+    def borrow(self, lives: Mapping[Life, Integers]) -> None:
         """Gives rows the moments of the object that they tell of, where they have as many: none has samples without it.
 
         A series that names its node, or of a metric that pods have on nodes alone, has none where the pod is elsewhere.
@@ -220,7 +218,7 @@ class Hours:
                     at = int(hours[part[0]])
                     self._samples.append((position, at, answer.ts_ms[part], answer.values[part]))
 
-    def lives(self) -> dict[Life, NDArray[np.int64]]:
+    def lives(self) -> dict[Life, Integers]:
         """Moments at which objects were there, in hours in which not all of their series were throughout.
 
         None where they were away between two scrapes: whatever loses samples may have lost those of other series.
@@ -232,7 +230,7 @@ class Hours:
             hour = int(self._hour[row])
             if (self._name(row), hour) in names:
                 found.append((int(self._index[row]), hour, self.scrapes.moments(self._target[row], hour)))
-        pieces: dict[Life, list[NDArray[np.int64]]] = defaultdict(list)
+        pieces: dict[Life, list[Integers]] = defaultdict(list)
         for position, hour, ts_ms in found:
             labels, target = self.series[position], int(self._targets[position])
             name, node = labels.get(label), labels.get("node", "")
@@ -242,7 +240,7 @@ class Hours:
         lives = {key: np.unique(np.concatenate(parts)) for key, parts in pieces.items()}
         return {key: life for key, life in lives.items() if self._is_unbroken(key, life)}
 
-    def _is_unbroken(self, key: Life, life: NDArray[np.int64]) -> bool:
+    def _is_unbroken(self, key: Life, life: Integers) -> bool:
         moments = self.scrapes.moments(key[0], key[-1])
         return np.array_equal(moments[(moments >= life[0]) & (moments <= life[-1])], life)
 
@@ -271,7 +269,7 @@ class Hours:
             left_out[order].astype(np.int32),
         )
 
-    def _proves(self, rows: slice | int, count: NDArray[np.int64] | np.int64) -> NDArray[np.bool_]:
+    def _proves(self, rows: slice | int, count: Integers | np.int64) -> Flags:
         """Whether rows have a sample at each of `count` moments, all of their value; sums of fractions are off by rounding."""
         total, unit = self.sums.values[rows], self.unit[rows]
         slack = np.where(unit == np.floor(unit), 0.0, 1e-14 * total)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import field, replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpucost.catalog import (
     ActivityMetric,
@@ -17,12 +18,8 @@ from gpucost.catalog import (
     devices,
     other_resources,
 )
+from gpucost.config.model import Activity
 from gpucost.records import grouped, record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpucost.config.model import Activity
 
 Scope = Literal["activity", "cluster", "requests", "hosts", "pods"]
 # 1, or 0 and 1 in turn, or a number that hardly ever changes

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 from zoneinfo import ZoneInfo
 
 import requests
@@ -26,12 +26,10 @@ from gpucost.collect.slurm.sacct import (
     read_answer,
     read_records,
 )
+from gpucost.config.model import Slurm
 from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import ConfigError, DataError, SourceError, UsageError
 from gpucost.periods import Period
-
-if TYPE_CHECKING:
-    from gpucost.config.model import Slurm
 
 _SECONDS = 3600
 _PATIENT = 60
@@ -104,11 +102,8 @@ class Commands:
             self.run("sacctmgr", "show", "config"),
             re.MULTILINE,
         )
-        return (
-            timedelta(hours=int(match[1]) * {"hour": 1, "day": 24, "month": 28 * 24}[match[2]])
-            if match
-            else None
-        )
+        hours = {"hour": 1, "day": 24, "month": 28 * 24}
+        return timedelta(hours=int(match[1]) * hours[match[2]]) if match else None
 
     def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
         """By sacct, steps among them: they tell what lay on which node."""
@@ -117,19 +112,8 @@ class Commands:
         start, end = (
             moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for moment in (period.start, period.end)
         )
-        words = self._words(
-            "sacct",
-            "-a",
-            "-D",
-            "-S",
-            start,
-            "-E",
-            end,
-            "--parsable2",
-            f"--delimiter={DELIMITER}",
-            "-o",
-            ",".join(fields),
-        )
+        options = f"-a -D -S {start} -E {end} --parsable2 --delimiter={DELIMITER} -o {','.join(fields)}"
+        words = self._words("sacct", *options.split(" "))
         with TemporaryFile() as said:
             try:
                 process = subprocess.Popen(  # noqa: S603
@@ -147,22 +131,15 @@ class Commands:
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Nodes, reservations, GPUs of jobs that run, what happened to nodes, accounts, shares."""
         year = (datetime.now(UTC) - timedelta(days=366)).strftime("%Y-%m-%d")
-        for program, *args in (
-            ("scontrol", "show", "node", "-o"),
-            ("scontrol", "show", "reservation", "-o"),
-            ("scontrol", "show", "job", "-d", "-o"),
-            (
-                "sacctmgr",
-                "-P",
-                "show",
-                "event",
-                f"start={year}",
-                "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason",
-            ),
-            ("sacctmgr", "-P", "show", "assoc", "tree", "format=Cluster,Account,User,ParentName"),
-            ("sshare", "-a", "-P", "-l"),
+        for command in (
+            "scontrol show node -o",
+            "scontrol show reservation -o",
+            "scontrol show job -d -o",
+            f"sacctmgr -P show event start={year} format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason",
+            "sacctmgr -P show assoc tree format=Cluster,Account,User,ParentName",
+            "sshare -a -P -l",
         ):
-            yield " ".join((program, *args)), partial(self.run, program, *args)
+            yield command, partial(self.run, *command.split())
 
 
 class Slurmrestd:
@@ -260,15 +237,8 @@ class Slurmrestd:
 
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Nodes, reservations, GPUs of jobs that run, accounts; shares where its version has them."""
-        wanted = (
-            ("slurm", "nodes"),
-            ("slurm", "reservations"),
-            ("slurm", "jobs"),
-            ("slurmdb", "associations"),
-            ("slurm", "shares"),
-        )
-        for part, name in wanted:
-            path = f"{part}/{self._api()}/{name}"
+        for name in ("nodes", "reservations", "jobs", "associations", "shares"):
+            path = f"{'slurmdb' if name == 'associations' else 'slurm'}/{self._api()}/{name}"
             if name != "shares" or path in self._paths:
                 yield name, lambda path=path: json.dumps(self._get(path))  # type: ignore[misc]
 

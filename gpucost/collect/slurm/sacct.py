@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from itertools import chain, combinations_with_replacement
 from pathlib import Path
@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost import inputs
 from gpucost.errors import DataError
+from gpucost.inputs import JsonObject
 from gpucost.records import record
 
 # The columns of the store's tables slurm_runs and slurm_steps.
@@ -76,6 +77,27 @@ class Batch(NamedTuple):
     def empty(cls) -> Batch:
         """Columns without rows."""
         return cls({name: [] for name in RUN_COLUMNS}, {name: [] for name in STEP_COLUMNS})
+
+    def add(self, row: JsonObject, where: str) -> None:
+        """Put a record among the steps or the runs; its `nodes` are a list of hosts. Raises ValueError, DataError."""
+        columns, start = self.steps, row["start_ms"]
+        if row.get("step") is None:
+            columns, end, elapsed = self.runs, row["end_ms"], row["elapsed_ms"]
+            if start is not None and end is None and elapsed is not None and row["state"] not in _UNENDED:
+                end = start + elapsed + row["suspended_ms"]
+            if start is not None and end is not None and elapsed is None:
+                elapsed = end - start
+            submit = start if row["submit_ms"] is None else row["submit_ms"]
+            if submit is None:
+                raise ValueError("neither Submit nor Start tells when the job was")
+            # sacct --truncate ends it with what was asked for
+            end = None if row["state"] in _GOING_ON else end
+            row |= {"submit_ms": submit, "end_ms": end, "elapsed_ms": elapsed}
+        elif start is None or "gres/" not in (row["alloc_tres"] or ""):
+            return
+        row["nodes"] = expand_nodes(row["nodes"] or "", where)
+        for name, values in columns.items():
+            values.append(row.get(name))
 
 
 def read_sacct(source: Path, form: SacctFormat, notes: Notes) -> Iterator[Batch]:
@@ -148,19 +170,8 @@ _NEEDED = (
     ("JobID", "JobIDRaw"), ("State",), ("Start",), ("End", "Elapsed", "ElapsedRaw"), ("AllocTRES", "AllocGRES"), ("NodeList",),
 )  # fmt: skip
 _MARKS = (DELIMITER, "\x1e", "\t", "|", ";", ",")
-_UNENDED = (
-    "RUNNING",
-    "PENDING",
-    "SUSPENDED",
-    "COMPLETING",
-    "CONFIGURING",
-    "RESIZING",
-    "REQUEUE_HOLD",
-    "STOPPED",
-    "SIGNALING",
-)
-
 _GOING_ON = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")
+_UNENDED = (*_GOING_ON, "PENDING", "RESIZING", "REQUEUE_HOLD")
 
 
 class _Text:
@@ -168,7 +179,7 @@ class _Text:
 
     def __init__(self, name: str, form: SacctFormat, notes: Notes) -> None:
         self.name, self.form, self.notes = name, form, notes
-        self.clock = _Clock(form.timezone, notes)
+        self.clock = clock_of(form, notes)
 
     def error(self, line: int, message: str) -> DataError:
         return DataError(
@@ -182,14 +193,18 @@ class _Text:
         columns, delimiter, has_header = self._columns(first)
         # --parsable ends each record with the delimiter
         is_closed = has_header and first.endswith(delimiter)
+        records = numbered if has_header else chain([(number, first)], numbered)
         batch = Batch.empty()
-        records = self._records(
-            columns, delimiter, is_closed, numbered if has_header else chain([(number, first)], numbered)
-        )
-        for rows, (place, parts) in enumerate(records, start=1):
+        for rows, (place, parts) in enumerate(self._records(columns, delimiter, is_closed, records), start=1):
             if self.notes.is_open and _is_cut(columns[-1], parts[-1]):
                 raise self.error(place, f"the file ends within {parts[-1]!r}: it is cut off")
-            self._add(batch, dict(zip(columns, parts, strict=True)), place)
+            try:
+                row = self._row(dict(zip(columns, parts, strict=True)))
+                # one that waits without Submit: nothing tells since when
+                if "submit" in columns or row["start_ms"] is not None:
+                    batch.add(row, self.name)
+            except ValueError as error:
+                raise self.error(place, str(error)) from None
             if rows % _ROWS_AT_ONCE == 0:
                 yield batch
                 batch = Batch.empty()
@@ -245,13 +260,14 @@ class _Text:
     ) -> Iterator[tuple[int, list[str]]]:
         """Each record with its line: cut right where names hold the delimiter, put together where they hold new lines."""
         count = len(columns)
-        held: tuple[int, list[str]] | None = (
-            None  # the record before, as long as a line may go on with its last field
-        )
+        # the record before, as long as a line may go on with its last field
+        held: tuple[int, list[str]] | None = None
         pending, begun = "", 0
         for number, line in lines:
-            if not pending:
-                parts = line.split(delimiter)
+            if pending:
+                joined = f"{pending}\n{line}"
+            else:
+                begun, joined, parts = number, line, line.split(delimiter)
                 if (
                     len(parts) == count + 1
                     and parts[-1] == ""
@@ -267,10 +283,8 @@ class _Text:
                     held[1][-1] += "\n" + line
                     self.notes.repaired += 1
                     continue
-                if not line and len(parts) == 1:
+                if not line:
                     continue
-            joined = f"{pending}\n{line}" if pending else line
-            begun = begun if pending else number
             parts = joined.split(delimiter)
             if len(parts) < count:
                 pending = joined
@@ -289,10 +303,8 @@ class _Text:
         if held:
             yield held
         if pending:
-            raise self.error(
-                begun,
-                f"there are {len(pending.split(delimiter))} fields for {count} columns: the record is cut off",
-            )
+            fields = len(pending.split(delimiter))
+            raise self.error(begun, f"there are {fields} fields for {count} columns: the record is cut off")
 
     @staticmethod
     def _begins(columns: tuple[str, ...], parts: list[str]) -> bool:
@@ -314,62 +326,50 @@ class _Text:
                 found.append(row)
         return found[0] if len(found) == 1 else None
 
-    def _add(self, batch: Batch, row: Mapping[str, str], line: int) -> None:
+    def _row(self, record: Mapping[str, str]) -> JsonObject:
+        """Raises ValueError."""
+        row = {name: text or None for name, text in record.items()}
         get = row.get
         shown, raw = get("jobid") or get("jobidraw") or "", get("jobidraw") or get("jobid") or ""
         number, _, step = raw.partition(".")
         digits = re.match(r"\d+", number)
         if digits is None:
-            raise self.error(line, f"{raw!r} is no number of a job")
-        job_id = int(digits[0]) if "jobidraw" in row else _job_id(number)
+            raise ValueError(f"{raw!r} is no number of a job")
         for name in ("state", "alloctres"):
             text = get(name) or ""
             if not _is_one(name, text):
-                raise self.error(line, f"{text!r} is no {name}: are these the fields, in this order?")
-        try:
-            times = {name: self.clock.ms(get(name)) for name in ("submit", "eligible", "start", "end")}
-            elapsed = _seconds(get("elapsedraw")) if get("elapsedraw") else _seconds(get("elapsed"))
-            suspended = _seconds(get("suspended")) or 0.0
-        except ValueError as error:
-            raise self.error(line, str(error)) from None
-        state = (get("state") or "").partition(" ")[0].rstrip("+")
-        start, end = times["start"], times["end"]
-        tres = get("alloctres") or _gres(get("allocgres")) or None
-        cluster = get("cluster") or self.form.cluster or DEFAULT_CLUSTER
-        step = step or (shown.partition(".")[2])
+                raise ValueError(f"{text!r} is no {name}: are these the fields, in this order?")
+        moments = {name: self.clock(get(name)) for name in ("submit", "eligible", "start", "end")}
+        start, end = moments["start"], moments["end"]
+        elapsed, suspended = _length(get("elapsedraw") or get("elapsed")), _length(get("suspended")) or 0
+        step = step or shown.partition(".")[2]
         if start is not None and end is not None and elapsed is not None and not step:
             # sacct's Elapsed leaves out what was suspended
-            off = (end - start) / 1000 - elapsed - suspended
-            if abs(abs(off) - 3600) < 1.5 and self.notes.has_local_times:
-                raise self.error(
-                    line,
-                    "from Start to End is an hour off Elapsed: the clocks changed, and these times are local",
+            off = end - start - elapsed - suspended
+            if abs(abs(off) - 3_600_000) < 1500 and self.notes.has_local_times:
+                raise ValueError(
+                    "from Start to End is an hour off Elapsed: the clocks changed, and these times are local"
                 )
-        if step:
-            if start is not None and "gres/" in (tres or ""):
-                _append(batch.steps, (
-                    cluster, job_id, step, start, end, expand_nodes(get("nodelist") or "", self.name), tres,
-                    _gpu_util(tres, *(_usage(get(name)) for name in ("tresusageintot", "tresusageinave"))),
-                ))  # fmt: skip
-            return
-        if end is None and start is not None and elapsed is not None and state not in _UNENDED:
-            end = start + round(1000 * (elapsed + suspended))
-        if elapsed is None and start is not None and end is not None:
-            elapsed = (end - start) / 1000
-        if state in _GOING_ON:
-            end = None  # sacct --truncate ends it with what was asked for
-        submit = times["submit"] if times["submit"] is not None else start
-        if submit is None and "submit" not in row:
-            return  # it waits, and nothing tells since when
-        if submit is None:
-            raise self.error(line, "neither Submit nor Start tells when the job was")
+        tres = get("alloctres") or _gres(get("allocgres")) or None
         array = re.match(r"(\d+)_", shown)
-        _append(batch.runs, (
-            cluster, job_id, submit, shown, int(array[1]) if array else None, get("jobname") or None, get("user") or None,
-            get("account") or None, get("partition") or None, get("qos") or None, state, get("reason") or None, times["eligible"],
-            start, end, None if elapsed is None else round(1000 * elapsed), round(1000 * suspended),
-            expand_nodes(get("nodelist") or "", self.name), get("reqtres") or None, tres, get("reservation") or None,
-        ))  # fmt: skip
+        usage = (_usage(get(name)) for name in ("tresusageintot", "tresusageinave"))
+        return {
+            **row,
+            "cluster": get("cluster") or self.form.cluster or DEFAULT_CLUSTER,
+            "job_id": int(digits[0]) if "jobidraw" in row else _job_id(number),
+            "step": step or None,
+            "job": shown,
+            "array_job_id": int(array[1]) if array else None,
+            "name": get("jobname"),
+            "state": (get("state") or "").partition(" ")[0].rstrip("+"),
+            **{f"{name}_ms": moment for name, moment in moments.items()},
+            "elapsed_ms": elapsed,
+            "suspended_ms": suspended,
+            "nodes": get("nodelist"),
+            "req_tres": get("reqtres"),
+            "alloc_tres": tres,
+            "gpu_util": _gpu_util(tres, *usage) if step else None,
+        }
 
 
 def _job_id(shown: str) -> int:
@@ -385,20 +385,17 @@ def _is_cut(name: str, text: str) -> bool:
     return not _CHECKS.get(name, bool)(text) or text.endswith(("=", ",", "/", "[", "-")) if text else False
 
 
-def _append(columns: dict[str, list[Any]], row: Sequence[Any]) -> None:
-    for values, value in zip(columns.values(), row, strict=True):
-        values.append(value)
+Clock = Callable[[str | None], int | None]
 
 
-class _Clock:
-    """Moments of a file in milliseconds; local times count in its zone."""
+def clock_of(form: SacctFormat, notes: Notes) -> Clock:
+    """Reads a moment in milliseconds since 1970, None where there is none; local times count in the form's zone.
 
-    def __init__(self, zone: ZoneInfo, notes: Notes) -> None:
-        self._zone, self._notes = zone, notes
-        self.ms = lru_cache(_MEMORY)(self._parsed)
+    It raises ValueError.
+    """
 
-    def _parsed(self, text: str | None) -> int | None:
-        """Milliseconds since 1970, None where there is no moment. Raises ValueError."""
+    @lru_cache(_MEMORY)
+    def clock(text: str | None) -> int | None:
         if text in (None, "", "Unknown", "None", "N/A", "0"):
             return None
         if text.isdigit():
@@ -408,25 +405,27 @@ class _Clock:
         except ValueError:
             raise ValueError(f"{text!r} is no time") from None
         if at.tzinfo is None:
-            self._notes.has_local_times = True
-            at = at.replace(tzinfo=self._zone)
-        return round(at.astimezone(UTC).timestamp() * 1000)
+            notes.has_local_times = True
+            at = at.replace(tzinfo=form.timezone)
+        return round(at.timestamp() * 1000)
+
+    return clock
 
 
 _ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)")
 
 
-def _seconds(text: str | None) -> float | None:
-    """Seconds of '10-13:27:06', '27:06.5' or '97626'. Raises ValueError."""
+def _length(text: str | None) -> int | None:
+    """Milliseconds of '10-13:27:06', '27:06.5' or '97626' seconds. Raises ValueError."""
     if not text or text == "INVALID":
         return None
     if text.isdigit():
-        return int(text)
+        return int(text) * 1000
     match = _ELAPSED.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no length of time")
-    days, hours, minutes, seconds = match.groups()
-    return int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds)
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return round(1000 * (days * 86400 + hours * 3600 + minutes * 60 + seconds))
 
 
 def _gres(text: str | None) -> str:
@@ -483,7 +482,8 @@ def read_answer(answer: Any, name: str, form: SacctFormat) -> Iterator[Batch]:
     batch = Batch.empty()
     for job in answer["jobs"]:
         try:
-            _add_job(batch, job, form.cluster)
+            for row in _rows(job, form.cluster):
+                batch.add(row, row["cluster"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{name}: job {job.get('job_id')} cannot be read: {error!r}") from None
         if len(batch.runs["job_id"]) >= _ROWS_AT_ONCE:
@@ -504,8 +504,12 @@ def _number(value: Any) -> float | None:
     return number
 
 
+def _milliseconds(value: Any) -> int | None:
+    return None if (number := _number(value)) is None else round(1000 * number)
+
+
 def _moment(value: Any) -> int | None:
-    return round(1000 * number) if (number := _number(value)) else None
+    return _milliseconds(value) or None
 
 
 def _tres(items: Any) -> str | None:
@@ -526,11 +530,12 @@ def _state(value: Any) -> str:
     return str(value or "").partition(" ")[0]
 
 
-def _add_job(batch: Batch, job: Mapping[str, Any], cluster: str | None) -> None:
-    time, state = job["time"], _state(job["state"])
-    job_id = int(_number(job["job_id"]) or 0)
+def _rows(job: JsonObject, cluster: str | None) -> Iterator[JsonObject]:
+    """A job and its steps."""
+    time, state, tres = job["time"], _state(job["state"]), job.get("tres") or {}
     array, het = job.get("array") or {}, job.get("het") or {}
-    array_id, het_id = int(_number(array.get("job_id")) or 0), int(_number(het.get("job_id")) or 0)
+    numbers = (_number(value) for value in (job["job_id"], array.get("job_id"), het.get("job_id")))
+    job_id, array_id, het_id = (int(number or 0) for number in numbers)
     shown = str(job_id)
     if array_id and (task := _number(array.get("task_id"))) is not None:
         shown = f"{array_id}_{task:.0f}"
@@ -538,46 +543,45 @@ def _add_job(batch: Batch, job: Mapping[str, Any], cluster: str | None) -> None:
         shown = f"{array_id}_[{array['task']}]"
     elif het_id:
         shown = f"{het_id}+{_number(het.get('job_offset')) or 0:.0f}"
-    start, end = _moment(time.get("start")), _moment(time.get("end"))
-    elapsed, suspended = _number(time.get("elapsed")), _number(time.get("suspended")) or 0.0
-    if state in _UNENDED:
-        end = None
-    if state == "PENDING":
-        start = None
-    elif end is None and start is not None and elapsed is not None and state not in _UNENDED:
-        end = start + round(1000 * (elapsed + suspended))
-    submit = _moment(time.get("submission"))
-    submit = start if submit is None else submit
-    if submit is None:
-        raise ValueError("neither submission nor start tells when it was")
-    name = str(job.get("cluster") or cluster or DEFAULT_CLUSTER)
-    tres, held = job.get("tres") or {}, (job.get("reservation") or {}).get("name")
+    held = (job.get("reservation") or {}).get("name")
     reason = job["state"].get("reason") if isinstance(job["state"], Mapping) else None
-    words = (job.get(key) or None for key in ("name", "user", "account", "partition", "qos"))
-    _append(batch.runs, (
-        name, job_id, submit, shown, array_id or None, *words, state, reason or None, _moment(time.get("eligible")), start, end,
-        None if elapsed is None else round(1000 * elapsed), round(1000 * suspended), expand_nodes(job.get("nodes") or "", name),
-        _tres(tres.get("requested")), _tres(tres.get("allocated")), held if isinstance(held, str) and held else None,
-    ))  # fmt: skip
+    shared = {"cluster": str(job.get("cluster") or cluster or DEFAULT_CLUSTER), "job_id": job_id}
+    yield {
+        **shared,
+        **{name: job.get(name) or None for name in ("name", "user", "account", "partition", "qos")},
+        "job": shown,
+        "array_job_id": array_id or None,
+        "state": state,
+        "reason": reason or None,
+        "submit_ms": _moment(time.get("submission")),
+        "eligible_ms": _moment(time.get("eligible")),
+        "start_ms": None if state == "PENDING" else _moment(time.get("start")),
+        "end_ms": None if state in _UNENDED else _moment(time.get("end")),
+        "elapsed_ms": _milliseconds(time.get("elapsed")),
+        "suspended_ms": _milliseconds(time.get("suspended")) or 0,
+        "nodes": job.get("nodes"),
+        "req_tres": _tres(tres.get("requested")),
+        "alloc_tres": _tres(tres.get("allocated")),
+        "reservation": held if isinstance(held, str) and held else None,
+    }
     for step in job.get("steps") or ():
-        allocated = _tres((step.get("tres") or {}).get("allocated"))
-        began = _moment(step["time"].get("start"))
-        if began is None or "gres/" not in (allocated or ""):
-            continue
-        places = step.get("nodes") or {}
-        listed = places.get("list") or expand_nodes(places.get("range") or "", name)
+        tres, places = step.get("tres") or {}, step.get("nodes") or {}
+        allocated, usage = _tres(tres.get("allocated")), tres.get("requested") or {}
         label = (step.get("step") or {}).get("id")
         label = label.get("step_id") if isinstance(label, Mapping) else label
-        usage = (step.get("tres") or {}).get("requested") or {}
         busy = (
             {item["name"]: _number(item.get("count")) for item in usage.get(name) or () if item.get("name")}
             for name in ("total", "average")
         )
-        end, util = _moment(step["time"].get("end")), _gpu_util(allocated, *busy)
-        _append(
-            batch.steps,
-            (name, job_id, str(label).rpartition(".")[2], began, end, list(listed), allocated, util),
-        )
+        yield {
+            **shared,
+            "step": str(label).rpartition(".")[2],
+            "start_ms": _moment(step["time"].get("start")),
+            "end_ms": _moment(step["time"].get("end")),
+            "nodes": ",".join(places.get("list") or ()) or places.get("range"),
+            "alloc_tres": allocated,
+            "gpu_util": _gpu_util(allocated, *busy),
+        }
 
 
 # Lists of nodes

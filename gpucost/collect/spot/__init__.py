@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpucost import catalog
 from gpucost.clouds import NoCredentials, aws_login
 from gpucost.collect.spot import aws, azure, files
 from gpucost.collect.spot.base import AWS_REGIONS
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, Span, from_ms, to_ms
 from gpucost.records import record
 from gpucost.store import prices as spot_prices
-from gpucost.store.prices import SpotAnswer, node_regions
+from gpucost.store.connection import Store
+from gpucost.store.prices import SpotAnswer, SpotLoad, SpotPrice, node_regions
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from gpucost.config.model import Config
-    from gpucost.periods import Span
-    from gpucost.store.connection import Store
-    from gpucost.store.prices import SpotLoad, SpotPrice
-
-    Progress = Callable[[str], None]
+Progress = Callable[[str], None]
 
 KEPT_MS = 90 * 24 * MS_PER_HOUR  # AWS tells no older changes
 OVERLAP_MS = 2 * MS_PER_HOUR

@@ -10,16 +10,14 @@ import os
 import re
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucost.clouds import AZURE_LOGIN, NoCredentials, azure_login, line, require
 from gpucost.collect.prices.public import PublicList
 from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
+from gpucost.config.model import Azure
 from gpucost.errors import SourceError
 from gpucost.store.prices import EvictionRate, SpotAnswer, SpotPrice
-
-if TYPE_CHECKING:
-    from gpucost.config.model import Azure
 
 SOURCE = "azure"
 # What EC2 calls it: one word for Linux in all of spot_prices.

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from gpucost import inputs
 from gpucost.collect.spot.base import HISTORY, USAGE_PREFIXES, BadFact, moment_of, price_of, price_of_row
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.prices import SpotPrice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 FIELDS = (
     "Timestamp",
