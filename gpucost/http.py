@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -20,8 +20,8 @@ import requests
 import tenacity
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import NewConnectionError, ProtocolError
+from urllib3.exceptions import InvalidHeader, NewConnectionError, ProtocolError
+from urllib3.util import Retry
 
 from gpucost import texts
 from gpucost.errors import GpucostError, SourceError
@@ -92,11 +92,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _seconds(text: str) -> float | None:
     """RFC 9110, 10.2.3."""
-    if re.fullmatch("[0-9]{1,9}", text):
-        return float(text)
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, OverflowError):
+        return float(Retry().parse_retry_after(text))
+    except (InvalidHeader, ValueError, OverflowError):
         return None
 
 
@@ -207,7 +205,10 @@ def keep(request: requests.PreparedRequest) -> requests.PreparedRequest:
 
 
 class Session(requests.Session):
-    """The client of one server: its answers end in time, are held up to a limit, and lead to no other server."""
+    """The client of one server: its answers end in time, are held up to a limit, and lead to no other server.
+
+    Of an error only the beginning is held.
+    """
 
     def __init__(self, url: str, seconds: float, limit: int) -> None:
         super().__init__()
@@ -226,10 +227,12 @@ class Session(requests.Session):
         return super().send(request, **options)
 
     def _hold(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
-        if (
-            response.is_redirect or not stream
-        ):  # requests reads the whole body of a redirect, even of one it does not follow
-            hold(response, self._limit)
+        # requests reads the whole body of a redirect, even of one it does not follow
+        if response.is_redirect or not stream:
+            is_whole = response.status_code == 200
+            body = b"".join(chunks(response, self._limit)) if is_whole else beginning(response)
+            response._content, response._content_consumed = body, True  # type: ignore[attr-defined]
+            response.encoding = "utf-8"
 
 
 def session(
@@ -246,9 +249,8 @@ def session(
     addresses = addresses_of(url)
     connection.trust_env = not (addresses and all(address.is_loopback for address in addresses))
     connection.headers["User-Agent"] = "gpucost"
-    connection.auth = (
-        keep  # else requests would take a password from ~/.netrc, and even put it in place of a header
-    )
+    # otherwise requests would take a password from ~/.netrc, and even put it in place of a header
+    connection.auth = keep
     if tls is None:
         return connection
     connection.verify = str(tls.ca_file) if tls.ca_file is not None else not tls.insecure_skip_verify
@@ -256,9 +258,8 @@ def session(
         if path is not None and not path.is_file():
             raise SourceError(f"[{section}.tls] names {path}, which is not there")
     if tls.cert_file is not None:
-        connection.cert = (
-            str(tls.cert_file) if tls.key_file is None else (str(tls.cert_file), str(tls.key_file))
-        )
+        cert, key = str(tls.cert_file), tls.key_file
+        connection.cert = cert if key is None else (cert, str(key))
     return connection
 
 
@@ -323,14 +324,6 @@ def chunks(response: requests.Response, limit: int) -> Iterator[bytes]:
         yield chunk
 
 
-def hold(response: requests.Response, limit: int) -> bytes:
-    """The whole body, kept in `response` for those who ask it; of an error only its beginning. Raises TooLarge."""
-    body = b"".join(chunks(response, limit)) if response.status_code == 200 else beginning(response)
-    response._content, response._content_consumed = body, True  # type: ignore[attr-defined]
-    response.encoding = "utf-8"
-    return body
-
-
 def beginning(response: requests.Response) -> bytes:
     """The first bytes of a body, or what of them arrives; the rest is not read."""
     body = bytearray()
@@ -349,11 +342,10 @@ class TimedAdapter(HTTPAdapter):
     """Ends an answer that is not whole after `seconds`. The timeouts of requests count from one byte to the next."""
 
     def __init__(self, seconds: float) -> None:
-        plain = type("TimedConnection", (_TimedConnection,), {"seconds": seconds})
-        encrypted = type("TimedTlsConnection", (plain, HTTPSConnection), {})
-        self._pools = {
-            "http": type("TimedPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
-            "https": type("TimedTlsPool", (HTTPSConnectionPool,), {"ConnectionCls": encrypted}),
+        self._seconds = seconds
+        self._pools: dict[str, Any] = {
+            "http": partial(self._pool, HTTPConnectionPool),
+            "https": partial(self._pool, HTTPSConnectionPool),
         }
         super().__init__()
 
@@ -368,16 +360,18 @@ class TimedAdapter(HTTPAdapter):
         manager.pool_classes_by_scheme = self._pools
         return manager
 
+    def _pool(self, kind: Any, *args: Any, **kwargs: Any) -> Any:
+        pool = kind(*args, **kwargs)
+        pool.ConnectionCls = partial(self._connection, kind.ConnectionCls)
+        return pool
 
-class _TimedConnection(HTTPConnection):
-    seconds: float
+    def _connection(self, kind: Any, *args: Any, **kwargs: Any) -> Any:
+        connection = kind(*args, **kwargs)
+        connection.response_class = self._response
+        return connection
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.response_class = self._timed_response  # type: ignore[assignment]
-
-    def _timed_response(self, sock: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
-        timed: Any = _TimedSocket(sock, self.seconds)
+    def _response(self, sock: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
+        timed: Any = _TimedSocket(sock, self._seconds)
         return http.client.HTTPResponse(timed, *args, **kwargs)
 
 

@@ -83,14 +83,6 @@ class Format:
         ).hexdigest()
 
 
-@record
-class Columns:
-    """Where a file has what its format wants: positions in the header, None where it lacks the column."""
-
-    columns: dict[str, int | None]
-    maps: dict[str, dict[str, int]]
-
-
 @cache
 def sql_text(name: str) -> str:
     """The text of `<name>.sql` of this package."""
@@ -132,8 +124,13 @@ def recognize(header: Sequence[str], name: str) -> Format:
     raise NotThis(f"{name} is no billing export that gpucost knows: {_nearest(there)}", _EXPECTED)
 
 
-def locate(known: Format, header: Sequence[str], name: str) -> Columns:
-    """Where the columns of a format stand in `header`. Raises DataError where two columns mean the same one."""
+def locate(
+    known: Format, header: Sequence[str], name: str
+) -> tuple[dict[str, int | None], dict[str, dict[str, int]]]:
+    """Where the columns of a format stand in `header`, None where it lacks one, and the entries of MAPS.
+
+    Raises DataError where two columns mean the same one.
+    """
     at: dict[str, list[int]] = {}
     maps: dict[str, dict[str, int]] = {name: {} for name in MAPS}
     for position, column in enumerate(header):
@@ -153,7 +150,7 @@ def locate(known: Format, header: Sequence[str], name: str) -> Columns:
                 f"{name}: two columns mean {column}: {twice}", "remove one of them from the export"
             )
         positions[column] = spelled[0] if spelled else None
-    return Columns(positions, maps)
+    return positions, maps
 
 
 _COST_AND_USAGE = "give the FOCUS cost and usage file: the one with BilledCost and EffectiveCost"

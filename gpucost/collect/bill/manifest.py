@@ -34,15 +34,17 @@ class Manifest:
     files: tuple[str, ...]
     delivered: str = ""
     sizes: tuple[int, ...] = ()
+    provider: str = "aws"
 
     @property
     def depth(self) -> int:
         return len(PurePosixPath(self.key).parts)
 
 
-def parse(text: bytes, entry: Entry, name: str) -> tuple[str, Manifest] | None:
-    """Whose manifest it is ('aws', 'azure'), and what it says; None for any other JSON file, and for a run of Azure's without a
-    period. Raises DataError for one that cannot be used.
+def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
+    """What it says; None for any other JSON file, and for a run of Azure's without a period.
+
+    Raises DataError for one that cannot be used.
     """
     try:
         document = inputs.parse_json(text)
@@ -55,8 +57,7 @@ def parse(text: bytes, entry: Entry, name: str) -> tuple[str, Manifest] | None:
     if not isinstance(document, dict):
         return None
     if isinstance(document.get("blobs"), list):
-        run = _of_azure(document, entry)
-        return ("azure", run) if run else None
+        return _of_azure(document, entry)
     listed = document.get("reportKeys", document.get("dataFiles"))
     if not isinstance(listed, list):
         return None
@@ -73,7 +74,7 @@ def parse(text: bytes, entry: Entry, name: str) -> tuple[str, Manifest] | None:
         raise DataError(
             f"{name} is a manifest that does not say its billing period", "get the manifest again"
         )
-    return "aws", Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
+    return Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
 
 
 def choose(manifests: list[Manifest]) -> list[Manifest]:
@@ -187,6 +188,7 @@ def _of_azure(document: inputs.JsonObject, entry: Entry) -> Manifest | None:
         files,
         delivered=str(run.get("submittedTime") or number or entry.key),
         sizes=tuple(int(blob.get("byteCount") or 0) for blob in blobs),
+        provider="azure",
     )
 
 

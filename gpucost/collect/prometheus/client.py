@@ -17,7 +17,7 @@ from gpucost.collect.base import SourceUnavailable, TooMuch
 from gpucost.collect.prometheus.parse import Garbled, MatrixReader, remarks, whole_json
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import SourceError
-from gpucost.periods import MS_PER_HOUR, Span
+from gpucost.periods import Span
 from gpucost.records import record
 from gpucost.texts import conceal
 
@@ -55,7 +55,10 @@ def session(source: PrometheusSource) -> requests.Session:
     # No redirect is followed: it leads to a login page, and would hand our credentials to somebody else.
     connection.max_redirects = 0
     headers = connection.headers
-    headers["Accept-Encoding"] = "identity" if is_near(source.url) else "gzip"
+    # near servers: there gzip costs them more than it saves
+    addresses = http.addresses_of(source.url)
+    is_near = addresses and all(a.is_loopback or a.is_private or a.is_link_local for a in addresses)
+    headers["Accept-Encoding"] = "identity" if is_near else "gzip"
     headers.update(source.headers)
     for header, variable in source.headers_env.items():
         headers[header] = from_variable("prometheus", f"headers_env.{header}", variable, SourceError)
@@ -72,12 +75,6 @@ def session(source: PrometheusSource) -> requests.Session:
         connection.auth = (basic.username, password or "")
         conceal(f"{basic.username}:{password}")  # as the header has it
     return connection
-
-
-def is_near(url: str) -> bool:
-    """True where all addresses of the host are loopback or private: there gzip costs the server more than it saves."""
-    addresses = http.addresses_of(url)
-    return bool(addresses) and all(a.is_loopback or a.is_private or a.is_link_local for a in addresses)
 
 
 @record
@@ -137,10 +134,6 @@ class PrometheusClient:
     def matrix(self, metric: str, query: str, at_ms: int) -> ReadAnswer:
         """Raw samples of a range selector at a moment. Raises TooMuch, SourceError, or SourceUnavailable where nobody answers."""
         return self._series("query", metric, {"query": query, "time": f"{at_ms / 1000:.3f}"}, at_ms)
-
-    def by_hour(self, metric: str, query: str, from_ms: int, to_ms: int) -> ReadAnswer:
-        """What a query says in the last millisecond of each hour from `from_ms` on. Raises as `matrix` does."""
-        return self.by_step(metric, query, (from_ms + MS_PER_HOUR - 1, to_ms - 1), MS_PER_HOUR)
 
     def by_step(self, metric: str, query: str, span: Span, step_ms: int) -> ReadAnswer:
         """The values of a query at the first moment of `span` and every `step_ms` up to its last. Raises as `matrix` does."""

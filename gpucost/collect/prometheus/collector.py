@@ -29,7 +29,7 @@ from gpucost.collect.base import (
     whole_hours,
 )
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
-from gpucost.collect.prometheus.hours import Hours, Life, Scrapes, is_by_hour, scrapes, speakers
+from gpucost.collect.prometheus.hours import Hours, Life, Scrapes, scrapes, speakers
 from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
     DCGM_FIX,
@@ -266,7 +266,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                 if selector.scope in ("activity", "requests", "hosts"):
                     namespaces.update(_namespaces(series))
                 if selector == GPU_CAPACITY:
-                    gpu_nodes.update(_nodes(series))
+                    gpu_nodes.update(labels["node"] for labels in series if labels.get("node"))
         return answers + self._complete(constants, whole[0])
 
     def _compared(self, part: list[ReadAnswer], span: Span) -> list[ReadAnswer]:
@@ -326,8 +326,11 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         if not self._tells_hours:
             return None
         try:
-            answer = self._client.by_hour(metric, query, *span)
-            return answer if is_by_hour(answer, span) and not answer.is_partial else None
+            steps = span[0] + MS_PER_HOUR - 1, span[1] - 1
+            answer = self._client.by_step(metric, query, steps, MS_PER_HOUR)
+            # some servers move the steps
+            late_ms, is_inside = (answer.ts_ms + 1) % MS_PER_HOUR, answer.ts_ms > span[0]
+            return None if late_ms.any() or not is_inside.all() or answer.is_partial else answer
         except TooMuch:
             return None
         except SourceError:
@@ -638,7 +641,8 @@ def collect_prometheus(
 def _namespaces(series: Sequence[Mapping[str, str]]) -> set[str]:
     """Namespaces of pods that hold GPUs, as requests and the exporter's own labels (also those it had to rename) name them."""
     keys = ("exported_namespace", "namespace", "pod_namespace")
-    return {name for one in series if (name := next((one[key] for key in keys if one.get(key)), None))}
+    names = (next(filter(None, map(labels.get, keys)), None) for labels in series)
+    return {name for name in names if name}
 
 
 def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int | None, int | None]:
@@ -662,8 +666,3 @@ def _instances(answers: Sequence[ReadAnswer], low: float, high: float) -> set[st
         for answer in answers
         for at in np.unique(answer.series_index[(answer.values > low) & (answer.values < high)])
     }
-
-
-def _nodes(series: Sequence[Mapping[str, str]]) -> set[str]:
-    """Names of the nodes that a metric of kube-state-metrics speaks of, as matchers find them."""
-    return {labels["node"] for labels in series if labels.get("node")}

@@ -35,12 +35,6 @@ _MOST_SPEAKERS = 8
 Target = tuple[str | None, ...]
 
 
-def is_by_hour(answer: ReadAnswer, span: Span) -> bool:
-    """Whether an answer's steps are the last milliseconds of hours of `span`: some servers move them."""
-    ts_ms = answer.ts_ms
-    return bool((((ts_ms + 1 - span[0]) % MS_PER_HOUR == 0) & (ts_ms > span[0]) & (ts_ms < span[1])).all())
-
-
 def _hours(answer: ReadAnswer, span: Span) -> Integers:
     return (answer.ts_ms - span[0]) // MS_PER_HOUR
 
@@ -237,12 +231,12 @@ class Hours:
             if name and target >= 0:
                 for place in {None, node, _ANY_NODE if node else None}:
                     pieces[target, name, place, hour].append(ts_ms)
-        lives = {key: np.unique(np.concatenate(parts)) for key, parts in pieces.items()}
-        return {key: life for key, life in lives.items() if self._is_unbroken(key, life)}
-
-    def _is_unbroken(self, key: Life, life: Integers) -> bool:
-        moments = self.scrapes.moments(key[0], key[-1])
-        return np.array_equal(moments[(moments >= life[0]) & (moments <= life[-1])], life)
+        lives = {}
+        for key, parts in pieces.items():
+            life, scraped = np.unique(np.concatenate(parts)), self.scrapes.moments(key[0], key[-1])
+            if np.array_equal(scraped[(scraped >= life[0]) & (scraped <= life[-1])], life):
+                lives[key] = life
+        return lives
 
     def answer(self) -> ReadAnswer:
         """All samples, by series and in order of time; of an hour's even scrapes the first and the last."""

@@ -249,9 +249,7 @@ class MatrixReader:
         ts_ms, values, starts = samples(joined) or _any_samples(joined)
         ends = np.cumsum([len(body) + len(_BETWEEN) for body in bodies])
         counts = np.diff(np.searchsorted(starts, ends), prepend=0)
-        self._add(np.repeat(np.arange(first, len(self._series), dtype=np.int32), counts), ts_ms, values)
-
-    def _add(self, index: NDArray[np.int32], ts_ms: Integers, values: Floats) -> None:
+        index = np.repeat(np.arange(first, len(self._series), dtype=np.int32), counts)
         self._parts.append((index, ts_ms, values))
         self._samples += len(ts_ms)
         if self._samples + _SERIES_WEIGHT * len(self._series) > self._most_samples:
