@@ -121,7 +121,7 @@ def _ask(call: Call, names: Sequence[str]) -> bool:
                 _print_progress(call, result)
                 complete = complete and result.ok
             else:
-                _tell_mlflow(call, collect_mlflow(settings.mlflow, store, period, timezone=settings.tz))
+                _tell_mlflow(call, collect_mlflow(settings.mlflow, store, period, settings.tz))
         except SourceError as error:
             print_error(error.message, error.fix)
             complete = False

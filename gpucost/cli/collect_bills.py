@@ -114,7 +114,7 @@ def collect_gcp(
         if not call.settings.gcp.billing_table:
             raise UsageError("no table to estimate for", "set gcp.billing_table in gpucost.toml")
         for name in months_asked(month, call.now):
-            bigquery(call, name, max_gib).estimate(name)
+            bigquery(call, name, max_gib).estimate()
         return
 
     run_bills(call, "gcp", paths, force=force, others=lambda: gcp_queries(call, month, max_gib))

@@ -31,17 +31,11 @@ def _snake(name: str) -> str:
 FOCUS = Format(
     name="focus",
     title="a FOCUS cost and usage file",
-    providers=(),
+    provider="",
     columns={_snake(name): () for name in (_NAMES + _NUMBERS).split()},
-    required=(
-        "billed_cost",
-        "effective_cost",
-        "charge_category",
-        "charge_period_start",
-        "charge_period_end",
-        "billing_period_start",
-    ),
-    sql=("focus",),
+    required="""
+        billed_cost effective_cost charge_category charge_period_start charge_period_end billing_period_start""",
+    sql="focus",
     times=("charge_period_start", "charge_period_end", "billing_period_start", "billing_period_end"),
     numbers=" ".join(map(_snake, _NUMBERS.split())),
 )

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from operator import itemgetter
 
 from gpucost import engine
 from gpucost.errors import DataError
@@ -40,10 +41,10 @@ MAPS = ("tag_columns", "cost_category_columns")
 class Format:
     """A kind of export: the columns that its SQL reads, and how a file of it is known.
 
-    `columns` maps the name that the SQL uses to other spellings of it; how a name is cased and parted never matters.
-    `required` are the columns that make a file one of this kind. `sql` are files of this package without their ending:
-    run in order, the last one makes the view `mapped`. `has_findings`: its last statement, run when the charges are written,
-    answers level, code, message, fix.
+    `provider` is '' where rows say whose they are. `columns` maps the name that the SQL uses to other spellings of it; how a
+    name is cased and parted never matters. `required` are the columns that make a file one of this kind. `sql` are files of
+    this package without their ending: run in order, the last one makes the view `mapped`. Both are texts with blanks between
+    names. `has_findings`: the last statement, run when the charges are written, answers level, code, message, fix.
     `entry` gives the map (one of MAPS) and the key of a column that is an entry of one, None for any other column.
     `line_item` are the columns that name a line item, its id first: where a file has that, `row_digest` tells its rows apart.
     `catalog`: the SQL reads the catalog's tables. Every format's SQL may read the variable `currency`, that of rows that name
@@ -53,10 +54,10 @@ class Format:
 
     name: str
     title: str
-    providers: tuple[str, ...]
+    provider: str
     columns: Mapping[str, Sequence[str]]
-    required: tuple[str, ...]
-    sql: tuple[str, ...]
+    required: str
+    sql: str
     has_findings: bool = True
     entry: Callable[[str], tuple[str, str] | None] = lambda _: None
     line_item: tuple[str, ...] = ()
@@ -67,7 +68,7 @@ class Format:
     @property
     def command(self) -> str:
         """The `gpucost collect` command that takes it, whatever other one does."""
-        return self.providers[0] if self.providers and self.providers[0] in CLOUDS else "focus"
+        return self.provider if self.provider in CLOUDS else "focus"
 
     @property
     def rules_digest(self) -> str:
@@ -79,7 +80,7 @@ class Format:
             for name in ("bill_macros", "bill_time_ways", "bill_number_ways")
         )
         return hashlib.sha256(
-            "\n".join([FOCUS_PROVIDER, *readers, *map(sql_text, self.sql)]).encode()
+            "\n".join([FOCUS_PROVIDER, *readers, *map(sql_text, self.sql.split())]).encode()
         ).hexdigest()
 
 
@@ -228,13 +229,14 @@ def _spellings(known: Format, column: str) -> list[str]:
 
 
 def _lacking(known: Format, there: set[str]) -> list[str]:
-    return [column for column in known.required if there.isdisjoint(_spellings(known, column))]
+    return [column for column in known.required.split() if there.isdisjoint(_spellings(known, column))]
 
 
 def _nearest(there: set[str]) -> str:
     """How close the columns come to a format: what is missing from the one that shares most."""
-    formats = [(known, _lacking(known, there)) for known in all_formats()]
-    best, missing = min(formats, key=lambda one: len(one[1]) / len(one[0].required))
-    if len(missing) / len(best.required) > 0.6:
+    lacking = [(known, _lacking(known, there)) for known in all_formats()]
+    shares = [(len(missing) / len(known.required.split()), known, missing) for known, missing in lacking]
+    share, best, missing = min(shares, key=itemgetter(0))
+    if share > 0.6:
         return "its columns are unlike any of them"
     return f"it is like {best.title}, but has no column {', '.join(missing)}"

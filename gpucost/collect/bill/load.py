@@ -146,10 +146,10 @@ def write_rows(
         for step in (_REPEATED, _NOT_REPEATED, _ALL_ROWS, formats.FOCUS_PROVIDER):
             con.execute(step)
         asks: list[Statement | str] = [_UNNAMED]
-        for text in map(formats.sql_text, known.sql):
+        for text in map(formats.sql_text, known.sql.split()):
             if engine.has_input(con, text):
                 statements = engine.parsed(con, text)
-                if known.has_findings and text == formats.sql_text(known.sql[-1]):
+                if known.has_findings and text == formats.sql_text(known.sql.split()[-1]):
                     asks.append(statements.pop())
                 for statement in statements:
                     con.execute(statement)
@@ -673,12 +673,12 @@ class _Loading:
                 if (
                     kind.command != "focus"
                     if self.provider is None
-                    else kind.providers and self.provider not in kind.providers
+                    else kind.provider not in ("", self.provider)
                 ):
                     what = f"{file.name} is {kind.title}" + ("" if self.provider else ", no FOCUS file")
                     raise formats.NotThis(what, f"gpucost collect {kind.command} loads it")
                 staged = stage(self.con, kind, file, self.work / f"staged-{next(self._serial)}.parquet")
-                if self.provider is not None and not kind.providers:
+                if self.provider is not None and not kind.provider:
                     self._check_holders(kind, staged)
                 files.append((kind, staged))
         if all(staged.raw is None for _, staged in files):

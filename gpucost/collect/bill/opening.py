@@ -19,17 +19,17 @@ from typing import IO, TYPE_CHECKING, TypeGuard
 
 from gpucost import inputs
 from gpucost.collect.bill.formats import NotThis
+from gpucost.collect.bill.manifest import Manifest
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.objects import Entry, open_address
 from gpucost.store import bill_files
 from gpucost.store.bill_files import RawFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.collect.bill.manifest import Manifest
     from gpucost.config.model import Config
 
 
@@ -268,19 +268,7 @@ def _in_words(name: str) -> Iterator[None]:
         raise DataError(f"cannot read {name}: {error.strerror or error}") from error
 
 
-ENDINGS = (
-    ".csv",
-    ".parquet",
-    ".json",
-    ".jsonl",
-    ".ndjson",
-    ".csv.gz",
-    ".csv.zip",
-    ".json.gz",
-    ".jsonl.gz",
-    ".gz",
-    ".zip",
-)
+ENDINGS = (".csv", ".parquet", ".json", ".jsonl", ".ndjson", ".gz", ".zip")
 
 
 # Coarser than the steps of any file system's clock; samples of 64 KiB, the file's ends among them.
@@ -377,29 +365,25 @@ class BucketTree(Tree):
         return self.bucket.shown(entry.key)
 
 
-class MonthsTree(Tree):
-    """What a service answers about months ('2026-10'): one file of JSON lines for each, which vouches for its billing period."""
+class MonthTree(Tree):
+    """What a service answers about a month ('2026-10'): a file of JSON lines, which vouches for its billing period."""
 
-    def __init__(self, name: str, months: Sequence[str], kind: str = "") -> None:
-        self.name = name
-        self._months, self._ending = months, f"{kind}.jsonl"
+    month: str
+    ending: str = ".jsonl"
+
+    @property
+    def key(self) -> str:
+        """The file's name."""
+        return self.month + self.ending
 
     def entries(self) -> list[Entry]:
-        return [Entry(month + self._ending, 0) for month in self._months]
+        return [Entry(self.key, 0)]
 
     def manifests(self) -> list[Manifest]:
-        from gpucost.collect.bill.manifest import Manifest
+        return [Manifest(f"{self.month}.json", self.name, self.month, (self.key,))]
 
-        return [
-            Manifest(f"{month}.json", self.name, month, (month + self._ending,)) for month in self._months
-        ]
-
-    def month(self, entry: Entry) -> str:
-        """The month that a file is about."""
-        return entry.key.removesuffix(self._ending)
-
-    def shown(self, entry: Entry) -> str:
-        return f"{self.name}#{self.month(entry)}"
+    def shown(self, entry: Entry) -> str:  # noqa: ARG002
+        return f"{self.name}#{self.month}"
 
 
 class LocalTree(Tree):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -118,33 +119,23 @@ class MlflowResult:
 
 
 def collect_mlflow(
-    settings: Mlflow,
-    store: Store,
-    period: Period | None,
-    now: datetime | None = None,
-    timezone: ZoneInfo | None = None,
-    pause: float = 0.5,
+    settings: Mlflow, store: Store, period: Period | None, timezone: ZoneInfo, pause: float = 0.5
 ) -> MlflowResult:
     """Collects the runs that were alive in `period`; without one since the last collection, or of the current month.
 
     A run that is collected again replaces what was known of it. Raises SourceError where the server does not answer.
     """
-    moment = (now or datetime.now(UTC)).astimezone(UTC)
     if period is None:
+        moment = datetime.now(UTC)
         with store.write() as con:
-            loaded = log.loaded(con, KIND, settings.source)
-        start = (
-            max((end for _, end in loaded), default=month_start_ms(moment, timezone) + OVERLAP_MS)
-            - OVERLAP_MS
-        )
+            ends = [end - OVERLAP_MS for _, end in log.loaded(con, KIND, settings.source)]
+        start = max(ends, default=month_start_ms(moment, timezone))
         period = Period(from_ms(min(start, to_ms(moment) - 1)), moment)
-    client = MlflowClient(settings, pause)
-    try:
-        collected, batch = _read(client, settings, period)
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
-        raise client.not_mlflow() from None
-    finally:
-        client.close()
+    with closing(MlflowClient(settings, pause)) as client:
+        try:
+            collected, batch = _read(client, settings, period)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+            raise client.not_mlflow() from None
     span = (period.start_ms, period.end_ms)
     with store.write() as con:
         load = load_runs(con, settings.source, span, collected, batch)
@@ -159,10 +150,9 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
     for experiment in client.pages("experiments/search", {}):  # those that are not deleted
         name = str(experiment.get("name", ""))
         if any(fnmatchcase(name, pattern) for pattern in wanted):
-            began = f"attributes.start_time < {period.end_ms}"
             query = {
                 "experiment_ids": [str(experiment["experiment_id"])],
-                "filter": began,
+                "filter": f"attributes.start_time < {period.end_ms}",
                 "run_view_type": "ACTIVE_ONLY",
             }
             for item in client.pages("runs/search", query):
@@ -176,10 +166,13 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
         metric = settings.epoch_metric if by_value else settings.step_metric
         if metric is None or metric not in run.metrics:
             continue
-        history = client.pages(
-            "metrics/get-history", {"run_id": run.run_id, "metric_key": metric}, is_get=True
-        )
-        times, reached = levels(_logged(history, by_value=by_value), settings.marks)
+        logged = []
+        query = {"run_id": run.run_id, "metric_key": metric}
+        for item in client.pages("metrics/get-history", query, is_get=True):
+            step = float(item.get("step") or 0)
+            number = _number(item.get("value")) if by_value else step
+            logged.append((int(item["timestamp"]), step, number))
+        times, reached = levels(logged, settings.marks)
         series = ProgressSeries(
             "mlflow", "epoch", "gauge", (("metric", metric),), run.cluster, run.namespace, run.pod, run.workload,
             run_id=run.run_id, marks=settings.marks,
@@ -229,12 +222,6 @@ def _placed(run: ProgressRun, runs: Mapping[str, ProgressRun]) -> ProgressRun:
         )
         parent = runs.get(parent.parent_id)
     return run
-
-
-def _logged(history: Iterable[JsonObject], *, by_value: bool) -> Iterator[tuple[int, float, float]]:
-    for item in history:
-        step = float(item.get("step") or 0)
-        yield int(item["timestamp"]), step, _number(item.get("value")) if by_value else step
 
 
 def _number(value: object) -> float:

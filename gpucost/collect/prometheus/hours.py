@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from gpucost.collect.prometheus.queries import Selector
 
 # Of kube_node_info, what no scrape target says; and what says an object where labels are honored, else a target.
-_OF_OBJECTS = {
-    "__name__", "node", "kernel_version", "os_image", "container_runtime_version", "kubelet_version", "kubeproxy_version",
-    "deprecated_kubelet_version", "deprecated_kubeproxy_version", "provider_id", "pod_cidr", "system_uuid", "internal_ip",
-    "namespace", "pod", "container", "uid",
-}  # fmt: skip
+_OF_OBJECTS = """
+    __name__ node kernel_version os_image container_runtime_version kubelet_version kubeproxy_version
+    deprecated_kubelet_version deprecated_kubeproxy_version provider_id pod_cidr system_uuid internal_ip
+    namespace pod container uid
+"""
 # More series than these for the scrapes of one target, and they are too unsteady to tell anything.
 _MOST_SPEAKERS = 8
 
@@ -61,7 +61,7 @@ class Scrapes:
 
 
 def _target_names(series: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    return tuple(sorted({name for labels in series for name in labels} - _OF_OBJECTS))
+    return tuple(sorted({name for labels in series for name in labels}.difference(_OF_OBJECTS.split())))
 
 
 def _target_numbers(

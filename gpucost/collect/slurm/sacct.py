@@ -20,17 +20,17 @@ from gpucost.inputs import JsonObject
 from gpucost.records import record
 
 # The columns of the store's tables slurm_runs and slurm_steps.
-RUN_COLUMNS = (
-    "cluster", "job_id", "submit_ms", "job", "array_job_id", "name", "user", "account", "partition", "qos", "state", "reason",
-    "eligible_ms", "start_ms", "end_ms", "elapsed_ms", "suspended_ms", "nodes", "req_tres", "alloc_tres", "reservation",
-)  # fmt: skip
-STEP_COLUMNS = ("cluster", "job_id", "step", "start_ms", "end_ms", "nodes", "alloc_tres", "gpu_util")
+_RUN_COLUMNS = """
+    cluster job_id submit_ms job array_job_id name user account partition qos state reason
+    eligible_ms start_ms end_ms elapsed_ms suspended_ms nodes req_tres alloc_tres reservation
+"""
+_STEP_COLUMNS = "cluster job_id step start_ms end_ms nodes alloc_tres gpu_util"
 # What is asked of sacct: enough for every figure, and for every doubt.
-FIELDS = (
-    "JobID", "JobIDRaw", "JobName", "Cluster", "Partition", "Account", "User", "QOS", "State", "Reason", "Submit", "Eligible",
-    "Start", "End", "ElapsedRaw", "Suspended", "NNodes", "NodeList", "ReqTRES", "AllocTRES", "TRESUsageInAve",
-    "TRESUsageInTot", "Reservation",
-)  # fmt: skip
+_FIELDS = """
+    JobID JobIDRaw JobName Cluster Partition Account User QOS State Reason Submit Eligible Start End ElapsedRaw
+    Suspended NNodes NodeList ReqTRES AllocTRES TRESUsageInAve TRESUsageInTot Reservation
+"""
+FIELDS = _FIELDS.split()
 # As a shell writes it: no name of a job holds it.
 DELIMITER = "\x1f"
 # Slurm's numbers of jobs are smaller.
@@ -40,10 +40,10 @@ _ROWS_AT_ONCE = 100_000
 _MEMORY = 200_000
 
 
-def sacct_command(start: str = "now-7days", end: str = "now", *, steps: bool = False) -> str:
+def sacct_command(*, steps: bool = False) -> str:
     """The command whose answer is right whatever a job is called and wherever its clock stands; `steps`: with placement."""
     jobs = "" if steps else " -X"
-    asked = f"sacct -a -D{jobs} -S {start} -E {end} --parsable2 --delimiter=$'\\x1f' -o {','.join(FIELDS)}"
+    asked = f"sacct -a -D{jobs} -S now-7days -E now --parsable2 --delimiter=$'\\x1f' -o {','.join(FIELDS)}"
     return f"TZ=UTC SLURM_TIME_FORMAT=%s {asked}"
 
 
@@ -76,7 +76,7 @@ class Batch(NamedTuple):
     @classmethod
     def empty(cls) -> Batch:
         """Columns without rows."""
-        return cls({name: [] for name in RUN_COLUMNS}, {name: [] for name in STEP_COLUMNS})
+        return cls({name: [] for name in _RUN_COLUMNS.split()}, {name: [] for name in _STEP_COLUMNS.split()})
 
     def add(self, row: JsonObject, where: str) -> None:
         """Put a record among the steps or the runs; its `nodes` are a list of hosts. Raises ValueError, DataError."""
@@ -144,9 +144,9 @@ def _after(start: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
 # Text
 
 # What people write: the delimiter, or a new line, may stand in it.
-_FREE = {
-    "jobname", "comment", "admincomment", "systemcomment", "wckey", "reason", "workdir", "submitline", "constraints", "container",
-}  # fmt: skip
+_FREE = """
+    jobname comment admincomment systemcomment wckey reason workdir submitline constraints container
+"""
 _DATE = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([+-]\d\d:?\d\d|Z)?|\d+|Unknown|None|N/A|)"
 _TIME = r"((\d+-)?(\d+:)?\d+:\d\d(\.\d+)?|INVALID|)"
 _TRES = r"([a-z]+(/[^=,]*)?=[^,=]*(,[a-z]+(/[^=,]*)?=[^,=]*)*|)"
@@ -279,7 +279,12 @@ class _Text:
                         yield held
                     held = (number, parts)
                     continue
-                if len(parts) < count and held and columns[-1] in _FREE and not self._begins(columns, parts):
+                if (
+                    len(parts) < count
+                    and held
+                    and columns[-1] in _FREE.split()
+                    and not self._begins(columns, parts)
+                ):
                     held[1][-1] += "\n" + line
                     self.notes.repaired += 1
                     continue
@@ -316,7 +321,7 @@ class _Text:
     def _repaired(columns: tuple[str, ...], parts: list[str], delimiter: str) -> list[str] | None:
         """The only way to cut the record in which every field is what it should be; None where there is none, or several."""
         surplus = len(parts) - len(columns)
-        free = [place for place, name in enumerate(columns) if name in _FREE]
+        free = [place for place, name in enumerate(columns) if name in _FREE.split()]
         found = []
         for chosen in combinations_with_replacement(free, surplus) if surplus < 12 else ():
             rest, row = iter(parts), []

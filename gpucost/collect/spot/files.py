@@ -16,17 +16,7 @@ from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.prices import SpotPrice
 
-FIELDS = (
-    "Timestamp",
-    "UsageType",
-    "Operation",
-    "InstanceID",
-    "MyBidID",
-    "MyMaxPrice",
-    "MarketPrice",
-    "Charge",
-    "Version",
-)
+_FIELDS = "Timestamp UsageType Operation InstanceID MyBidID MyMaxPrice MarketPrice Charge Version"
 _FEED_FIX = "fetch the file again from the bucket of the data feed"
 _HISTORY_FIX = "write it again with: aws ec2 describe-spot-price-history --output json"
 
@@ -49,8 +39,8 @@ def _feed(name: str, text: str, source: str) -> list[SpotPrice]:
     rows: list[tuple[int, SpotPrice]] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            if line.startswith("#Fields:") and tuple(line.removeprefix("#Fields:").split()) != FIELDS:
-                raise BadFact(f"the fields are not {' '.join(FIELDS)}")
+            if line.startswith("#Fields:") and line.removeprefix("#Fields:").split() != _FIELDS.split():
+                raise BadFact(f"the fields are not {_FIELDS}")
             if line.strip() and not line.startswith("#"):
                 rows.append(_versioned(line, source))
         except BadFact as error:
@@ -61,7 +51,7 @@ def _feed(name: str, text: str, source: str) -> list[SpotPrice]:
 def _versioned(line: str, source: str) -> tuple[int, SpotPrice]:
     fields = _LINE.fullmatch(line)
     if fields is None:
-        raise BadFact(f"{len(FIELDS)} fields are expected in {line[:60]!r}")
+        raise BadFact(f"{len(_FIELDS.split())} fields are expected in {line[:60]!r}")
     at, usage, operation, instance_id = fields.group(1, 2, 3, 4)
     market, currency = fields.group(8, 9)
     usage_type = _USAGE.fullmatch(usage)
