@@ -415,11 +415,11 @@ def note_gaps(
     closed = _closed_days(source, period, result.moment, tz)
     # Hours that will not be asked for again: answers an hour apart agree, or they lie too far back.
     last = to_ms(result.moment) // MS_PER_HOUR - source.late_hours
-    hours = con.execute(
-        "SELECT hour FROM asked_hours WHERE source = $source AND (last_at - first_at >= INTERVAL 1 HOUR OR hour < $last)",
+    final = con.execute(
+        "SELECT hour::BIGINT * 3600000, (hour + 1)::BIGINT * 3600000 FROM asked_hours"
+        " WHERE source = $source AND (last_at - first_at >= INTERVAL 1 HOUR OR hour < $last)",
         {"source": source.source, "last": last},
     ).fetchall()
-    final = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for (hour,) in hours]
     for cluster, start, end, kind, families, reason in rows:
         is_bridged = kind == "bridged"
         why = f"{reason}; who stands at both ends held on" if is_bridged else reason

@@ -168,7 +168,7 @@ def test_spot_prices_are_asked_for_in_regions_of_aws_alone(
     monkeypatch.setattr(spot, "aws_login", lambda _: None)
     monkeypatch.setattr(spot, "_stored", lambda _, name, *__: asked.append(name))
     config, now = Config.model_validate({}), datetime(2026, 10, 1, tzinfo=UTC)
-    list(spot.collect_spot(config, _store(tables), now, providers=("aws",)))
+    list(spot.collect_spot(config, _store(tables), now, lambda _: None, providers=("aws",)))
     assert asked == [spot.aws.source_of("eu-west-1")]
 
 

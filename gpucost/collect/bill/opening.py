@@ -107,24 +107,23 @@ def open_files(con: DuckDBPyConnection, path: Path, name: str, directory: Path) 
 
     Raises DataError for a file that is empty, breaks off, or is no text.
     """
-    with _in_words(name), path.open("rb") as file:
-        magic = file.read(4)
-        if not magic:
-            raise DataError(f"{name} is empty", _AGAIN)
-        if magic[:2] == b"PK":
-            return [
-                _open(con, part, f"{name}:{member}", directory)
-                for member, part in _unpacked(path, name, directory)
-            ]
-    return [_open(con, path, name, directory)]
+    magic = _beginning(path, name, 2)
+    if not magic:
+        raise DataError(f"{name} is empty", _AGAIN)
+    if magic != b"PK":
+        return [_open(con, path, name, directory)]
+    with _in_words(name):
+        return [
+            _open(con, part, f"{name}:{member}", directory)
+            for member, part in _unpacked(path, name, directory)
+        ]
 
 
 def _open(con: DuckDBPyConnection, path: Path, name: str, directory: Path) -> RawFile:
-    with _in_words(name), path.open("rb") as file:
-        if file.read(2) == b"\x1f\x8b":
-            limit = _most(path)
-            with gzip.open(path, "rb") as source:
-                path = _copied(source, directory / f"{path.stem}.unpacked", name, limit)
+    if _beginning(path, name, 2) == b"\x1f\x8b":
+        limit, target = _most(path), directory / f"{path.stem}.unpacked"
+        with _in_words(name), gzip.open(path, "rb") as source:
+            path = _copied(source, target, name, limit)
     head = _beginning(path, name, _HEADER_LIMIT)
     if head[:4] == b"PAR1":
         return RawFile(path, name, "parquet", bill_files.parquet_header(con, path, name))
@@ -159,12 +158,10 @@ def _open_csv(path: Path, name: str, text: str) -> RawFile:
     best: list[str] = []
     delimiter = ","
     for candidate in _DELIMITERS:
-        try:
+        with suppress(csv.Error):
             header = next(csv.reader(io.StringIO(text, newline=""), delimiter=candidate, strict=True), [])
-        except csv.Error:
-            continue
-        if len(header) > len(best):
-            best, delimiter = header, candidate
+            if len(header) > len(best):
+                best, delimiter = header, candidate
     if best and best[0].startswith("#"):
         # The spot data feed's header stands behind a comment.
         fields = next((line for line in text.splitlines() if line.startswith("#Fields:")), "")
@@ -229,9 +226,8 @@ def _rows(rows: list[inputs.JsonObject], path: Path, name: str, directory: Path)
 def _unpacked(path: Path, name: str, directory: Path) -> Iterator[tuple[str, Path]]:
     left = _most(path)
     with zipfile.ZipFile(path) as archive:
-        for number, member in enumerate(
-            sorted(info.filename for info in archive.infolist() if not info.is_dir())
-        ):
+        members = sorted(info.filename for info in archive.infolist() if not info.is_dir())
+        for number, member in enumerate(members):
             if not member.startswith("__MACOSX/"):
                 target = directory / f"{path.stem}-{number}{Path(member).suffix}"
                 with archive.open(member) as source:
@@ -394,39 +390,33 @@ class LocalTree(Tree):
             raise UsageError(
                 f"there is no {path}", "name a file or directory of the export, or an s3:// address"
             )
-        self.is_file = path.is_file()
-        self.name = str(path)
+        self.is_file, self.name = path.is_file(), str(path)
         self.root = path.parent if self.is_file else path
-        self._only = path.name if self.is_file else None
 
     def entries(self) -> list[Entry]:
-        if self._only is not None:
-            return [Entry(self._only, (self.root / self._only).stat().st_size)]
-        return self.around()
+        if not self.is_file:
+            return self.around()
+        path = Path(self.name)
+        return [Entry(path.name, path.stat().st_size)]
 
     def around(self) -> list[Entry]:
         return [Entry(key, size) for key, size in self._found() if key.lower().endswith(ENDINGS)]
 
     def folders(self) -> set[Path]:
         # links may lead out of the root
-        keys = [self._only] if self._only is not None else [key for key, _ in self._found()]
-        return {
-            self.root,
-            *((self.root / key).resolve().parent for key in keys if (self.root / key).is_symlink()),
-        }
+        paths = (self.root / entry.key for entry in self.entries())
+        return {self.root, *(path.resolve().parent for path in paths if path.is_symlink())}
 
     def passed_over(self) -> list[str]:
         return [] if self.is_file else [key for key, _ in self._found() if not key.lower().endswith(ENDINGS)]
 
     def _found(self) -> list[tuple[str, int]]:
-        try:
+        with _in_words(str(self.root)):
             found = [
                 (path.relative_to(self.root), path.stat().st_size)
                 for path in self.root.rglob("*")
                 if path.is_file()
             ]
-        except OSError as error:
-            raise SourceError(f"cannot read {self.root}: {error.strerror or error}") from None
         return sorted(
             (path.as_posix(), size)
             for path, size in found
@@ -440,11 +430,11 @@ class LocalTree(Tree):
         return str(self.root / entry.key)
 
     def digest(self, entry: Entry) -> str:
-        with self._readable(entry), (self.root / entry.key).open("rb") as file:
+        with _in_words(self.shown(entry)), (self.root / entry.key).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def state(self, entry: Entry) -> object:
-        with self._readable(entry):
+        with _in_words(self.shown(entry)):
             status = (self.root / entry.key).stat()
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -455,7 +445,7 @@ class LocalTree(Tree):
         in all of these has the same content. Two things escape the time, and are seen to: a write within the clock's step after
         the file was read, by stamping no file younger than that; and a disk that keeps no time of changes, by the samples.
         """
-        with self._readable(entry), (self.root / entry.key).open("rb") as file:
+        with _in_words(self.shown(entry)), (self.root / entry.key).open("rb") as file:
             status = os.fstat(file.fileno())
             if time.time_ns() - max(status.st_ctime_ns, status.st_mtime_ns) < _AT_REST_NS:
                 return None
@@ -465,10 +455,3 @@ class LocalTree(Tree):
                 samples.update(file.read(_SAMPLE))
         numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         return ":".join([*map(str, numbers), samples.hexdigest()])
-
-    @contextmanager
-    def _readable(self, entry: Entry) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise SourceError(f"cannot read {self.shown(entry)}: {error.strerror or error}") from None

@@ -184,13 +184,14 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
 
 def _run(item: JsonObject, experiment: str, settings: Mlflow) -> ProgressRun:
     info, data = item["info"], item.get("data") or {}
-    tags = {str(tag["key"]): str(tag.get("value", "")) for tag in data.get("tags") or []}
-    params = {str(param["key"]): str(param.get("value", "")) for param in data.get("params") or []}
+    tags, params, metrics = (
+        {str(entry["key"]): str(entry.get("value", "")) for entry in data.get(name) or []}
+        for name in ("tags", "params", "metrics")
+    )
 
     def tag(names: list[str]) -> str:
         return next((tags[name] for name in names if tags.get(name)), "")
 
-    metrics = {str(metric["key"]): _number(metric.get("value")) for metric in data.get("metrics") or []}
     return ProgressRun(
         run_id=str(info.get("run_id") or info.get("run_uuid")),
         parent_id=tags.get(_PARENT, ""),
@@ -204,7 +205,7 @@ def _run(item: JsonObject, experiment: str, settings: Mlflow) -> ProgressRun:
         pod=tag(settings.pod_tags),
         workload=tag(settings.workload_tags),
         planned_epochs=next((n for name in _PLANNED if 0 < (n := _number(params.get(name))) < math.inf), 0.0),
-        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
+        metrics={name: value for name, text in metrics.items() if math.isfinite(value := _number(text))},
     )
 
 
