@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -86,16 +87,12 @@ def retry(
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """The longest wait, in seconds, that any header named `…Retry-After` asks for, by number or date; None where none does."""
-    waits = [_seconds(text.strip()) for name, text in headers.items() if name.lower().endswith("retry-after")]
-    return max((wait for wait in waits if wait is not None), default=None)
-
-
-def _seconds(text: str) -> float | None:
-    """RFC 9110, 10.2.3."""
-    try:
-        return float(Retry().parse_retry_after(text))
-    except (InvalidHeader, ValueError, OverflowError):
-        return None
+    waits = []
+    for name, text in headers.items():
+        if name.lower().endswith("retry-after"):
+            with suppress(InvalidHeader, ValueError, OverflowError):
+                waits.append(float(Retry().parse_retry_after(text)))
+    return max(waits, default=None)
 
 
 @record
@@ -162,11 +159,8 @@ def send(request: Request) -> Response:
         raise GpucostError(f"{error} (tried {_TRIES} times)", _CHECK) from None
 
 
-_BROKEN = (
-    requests.ConnectionError,
-    requests.exceptions.ChunkedEncodingError,
-    requests.exceptions.ContentDecodingError,
-)
+# How requests calls an answer that breaks off.
+CUT_OFF = (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
 
 
 def undelivered(
@@ -181,7 +175,7 @@ def undelivered(
         return SourceError(f"{server} has no certificate that can be trusted", _CHECK)
     if isinstance(error, requests.ReadTimeout):
         failure = how = "did not answer in time"
-    elif isinstance(error, _BROKEN):
+    elif isinstance(error, (requests.ConnectionError, *CUT_OFF)):
         why = "nothing answers there" if isinstance(reason, NewConnectionError) else "the connection failed"
         failure, how = f"cannot be reached: {why}", "broke off"
         if not isinstance(reason, ProtocolError):
@@ -197,11 +191,6 @@ def excerpt(text: str, length: int = 300) -> str:
     """At most `length` characters on one line, none of which moves a terminal's cursor."""
     # concealed first: of a secret that is cut, what is left would be shown
     return texts.one_line(texts.concealed(text)[:4000])[:length]
-
-
-def keep(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """The `auth` of a session that sends no login."""
-    return request
 
 
 class Session(requests.Session):
@@ -250,7 +239,7 @@ def session(
     connection.trust_env = not (addresses and all(address.is_loopback for address in addresses))
     connection.headers["User-Agent"] = "gpucost"
     # otherwise requests would take a password from ~/.netrc, and even put it in place of a header
-    connection.auth = keep
+    connection.auth = lambda request: request
     if tls is None:
         return connection
     connection.verify = str(tls.ca_file) if tls.ca_file is not None else not tls.insecure_skip_verify

@@ -37,12 +37,12 @@ _NUMBERS = """
 
 # The legacy report says a reservation's ARN in one word; Athena tables drop the doubled prefixes.
 _SPELLINGS = {
-    "reservation_reservation_a_r_n": ("reservation/ReservationARN", "reservation_arn"),
-    "savings_plan_savings_plan_a_r_n": ("savingsPlan/SavingsPlanARN", "savings_plan_arn"),
-    "product_region": ("product/regionCode",),
-    "product_product_name": ("product/servicename",),
-    "line_item_currency_code": ("pricing/currency",),
-    "bill_payer_account_id": ("payer_account_id",),
+    "reservation_reservation_a_r_n": "reservation/ReservationARN reservation_arn",
+    "savings_plan_savings_plan_a_r_n": "savingsPlan/SavingsPlanARN savings_plan_arn",
+    "product_region": "product/regionCode",
+    "product_product_name": "product/servicename",
+    "line_item_currency_code": "pricing/currency",
+    "bill_payer_account_id": "payer_account_id",
 }
 
 _TAG = re.compile(r"^(?:resourceTags/|resource_tags_)(?:user[:_]|(aws)[:_])?(.+)$", re.IGNORECASE)

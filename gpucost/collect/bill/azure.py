@@ -40,22 +40,22 @@ _NUMBERS = """
     cost payg_cost payg_price unit_price quantity
 """
 _SPELLINGS = {
-    "date": ("UsageDateTime", "UsageDate"),
+    "date": "UsageDateTime UsageDate",
     # not CostUSD: the currency beside it is the bill's own
-    "cost": ("CostInBillingCurrency", "PreTaxCost"),
-    "payg_cost": ("paygCostInBillingCurrency",),
-    "currency": ("BillingCurrencyCode", "BillingCurrency"),
-    "pricing_currency": ("PricingCurrencyCode",),
-    "product_id": ("PartNumber",),
-    "quantity": ("UsageQuantity", "ConsumedQuantity"),
-    "meter_name": ("Meter",),
-    "meter_id": ("ResourceGuid",),
-    "product_name": ("Product",),
-    "resource_id": ("InstanceId", "InstanceName"),
-    "resource_location": ("ResourceLocationNormalized", "Location"),
-    "billing_period_start": ("BillingPeriodStartDate", "BillingMonth"),
-    "billing_period_end": ("BillingPeriodEndDate",),
-    "subscription_id": ("SubscriptionGuid",),
+    "cost": "CostInBillingCurrency PreTaxCost",
+    "payg_cost": "paygCostInBillingCurrency",
+    "currency": "BillingCurrencyCode BillingCurrency",
+    "pricing_currency": "PricingCurrencyCode",
+    "product_id": "PartNumber",
+    "quantity": "UsageQuantity ConsumedQuantity",
+    "meter_name": "Meter",
+    "meter_id": "ResourceGuid",
+    "product_name": "Product",
+    "resource_id": "InstanceId InstanceName",
+    "resource_location": "ResourceLocationNormalized Location",
+    "billing_period_start": "BillingPeriodStartDate BillingMonth",
+    "billing_period_end": "BillingPeriodEndDate",
+    "subscription_id": "SubscriptionGuid",
 }
 
 

@@ -100,9 +100,9 @@ def squeeze(name: str) -> str:
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name).casefold())
 
 
-def spelled(names: str, spellings: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+def spelled(names: str, spellings: Mapping[str, str]) -> dict[str, Sequence[str]]:
     """The columns of a format: `names` with blanks between them, some with other `spellings`."""
-    return {name: spellings.get(name, ()) for name in names.split()}
+    return {name: spellings.get(name, "").split() for name in names.split()}
 
 
 def all_formats() -> tuple[Format, ...]:
@@ -120,7 +120,7 @@ def recognize(header: Sequence[str], name: str) -> Format:
         if not _lacking(known, there):
             return known
     for columns, what, fix in _NO_BILLS:
-        if there.issuperset(map(squeeze, columns)):
+        if there.issuperset(map(squeeze, columns.split())):
             raise NotThis(f"{name} is {what}", fix)
     raise NotThis(f"{name} is no billing export that gpucost knows: {_nearest(there)}", _EXPECTED)
 
@@ -143,8 +143,8 @@ def locate(
     for column in known.columns:
         # The first spelling that is there: the name itself, then the others in their order.
         spelled = next((at[word] for word in _spellings(known, column) if word in at), [])
-        if len(spelled) > 1 and column in (exact := [header[position] for position in spelled]):
-            spelled = [spelled[exact.index(column)]]
+        if exact := [position for position in spelled if header[position] == column]:
+            spelled = exact[:1]
         if len(spelled) > 1:
             twice = " and ".join(header[position] for position in spelled)
             raise DataError(
@@ -159,60 +159,56 @@ _COST_AND_USAGE = "give the FOCUS cost and usage file: the one with BilledCost a
 # Files that lie beside exports and hold no charges, the more particular first: the columns that tell them, what they are, a fix.
 _NO_BILLS = (
     (
-        ("ResultsByTime",),
+        "ResultsByTime",
         "an answer of the AWS Cost Explorer API: sums, not charges",
         "give the Cost and Usage Report: create a Data Export (CUR 2.0) in the AWS Billing console",
     ),
-    (("SpotPriceHistory",), "an answer of the EC2 API with spot prices, not a bill", "gpucost collect spot"),
+    ("SpotPriceHistory", "an answer of the EC2 API with spot prices, not a bill", "gpucost collect spot"),
+    ("PriceList FormatVersion", "an answer of the AWS price list API, not a bill", "gpucost collect prices"),
+    ("files manifest run_id", "the manifest of a FOCUS data set, not its charges", _COST_AND_USAGE),
     (
-        ("PriceList", "FormatVersion"),
-        "an answer of the AWS price list API, not a bill",
-        "gpucost collect prices",
-    ),
-    (("files", "manifest", "run_id"), "the manifest of a FOCUS data set, not its charges", _COST_AND_USAGE),
-    (
-        ("ContractCommitmentId", "ContractCommitmentCost"),
+        "ContractCommitmentId ContractCommitmentCost",
         "a FOCUS contract commitment file: what was agreed, not what was charged",
         _COST_AND_USAGE,
     ),
     (
-        ("InvoiceDetailId", "InvoiceDetailGrain"),
+        "InvoiceDetailId InvoiceDetailGrain",
         "a FOCUS invoice detail file: sums of charges, not the charges",
         _COST_AND_USAGE,
     ),
     (
-        ("BillingPeriodStatus", "BillingPeriodCreated"),
+        "BillingPeriodStatus BillingPeriodCreated",
         "a FOCUS billing period file: it says which periods are closed, and holds no charges",
         _COST_AND_USAGE,
     ),
     (
-        ("RecordType", "LinkedAccountId", "UsageType", "ProductCode"),
+        "RecordType LinkedAccountId UsageType ProductCode",
         "an AWS detailed billing report, which AWS replaced by the Cost and Usage Report in 2019",
         "create a Data Export (CUR 2.0) in the AWS Billing console and give its files",
     ),
     (
-        ("num_model_requests", "input_tokens"),
+        "num_model_requests input_tokens",
         "OpenAI's usage: tokens, not what they cost",
         "give the costs: answers of /v1/organization/costs by line item and project, or the dashboard's cost export",
     ),
     (
-        ("uncached_input_tokens", "output_tokens"),
+        "uncached_input_tokens output_tokens",
         "Anthropic's usage: tokens, not what they cost",
         "give the costs: answers of /v1/organizations/cost_report by description and workspace",
     ),
     (
-        ("usage_date_utc", "usage_output_tokens"),
+        "usage_date_utc usage_output_tokens",
         "Anthropic's usage: tokens, not what they cost",
         "give the costs: the CSV of the Console's cost page",
     ),
-    (("skus",), "an answer of the Google Cloud price list API, not a bill", "gpucost collect prices"),
+    ("skus", "an answer of the Google Cloud price list API, not a bill", "gpucost collect prices"),
     (
-        ("report_period_start", "interval_start"),
+        "report_period_start interval_start",
         "OpenShift usage of the cost management operator: usage, not charges",
         "give the cloud's own billing export; usage comes from Prometheus: gpucost collect prometheus",
     ),
     (
-        ("Timestamp", "UsageType", "Operation", "InstanceID", "MyBidID"),
+        "Timestamp UsageType Operation InstanceID MyBidID",
         "a spot instance data feed: prices of spot instances, not a bill",
         "gpucost collect spot",
     ),

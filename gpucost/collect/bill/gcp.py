@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 # Flattened files have a column per field of a record ('service.id'), nested ones the record ('service').
 _RECORDS = {
-    "service": ("id", "description"),
-    "sku": ("id", "description"),
-    "project": ("id", "name"),
-    "location": ("region", "zone"),
-    "usage": ("amount", "unit", "amount_in_pricing_units", "pricing_unit"),
-    "invoice": ("month",),
-    "adjustment_info": ("type",),
-    "resource": ("name", "global_name"),
-    "subscription": ("instance_id",),
-    "consumption_model": ("description",),
-    "price": ("list_price", "effective_price_default", "pricing_unit_quantity"),
+    "service": "id description",
+    "sku": "id description",
+    "project": "id name",
+    "location": "region zone",
+    "usage": "amount unit amount_in_pricing_units pricing_unit",
+    "invoice": "month",
+    "adjustment_info": "type",
+    "resource": "name global_name",
+    "subscription": "instance_id",
+    "consumption_model": "description",
+    "price": "list_price effective_price_default pricing_unit_quantity",
 }
 _PLAIN = """
     billing_account_id usage_start_time usage_end_time cost cost_at_list cost_at_effective_price_default currency
@@ -49,7 +49,7 @@ _NUMBERS = """
     cost cost_at_list cost_at_effective_price_default usage_amount usage_amount_in_pricing_units price_list_price
     price_effective_price_default price_pricing_unit_quantity
 """
-_COLUMNS = [*_WHOLE, *(f"{record}_{name}" for record, names in _RECORDS.items() for name in names)]
+_COLUMNS = [*_WHOLE, *(f"{record}_{name}" for record, names in _RECORDS.items() for name in names.split())]
 
 
 def _format(named: str) -> Format:

@@ -352,17 +352,20 @@ class _Loading:
             with self._caught():
                 deliveries, rest = self._plan(tree)
                 sets += deliveries
-                loose += [(tree, entry) for entry in rest]
+                loose += rest
         every = chain(loose, *(files for _, _, files in sets))
         self.meter.total = sum(entry.size for _, entry in every)
         for tree, delivery, files in sorted(sets, key=lambda item: (item[1].source, item[1].billing_period)):
             with self._caught(tree):
                 self._whole(tree, delivery, files)
         self._loose(loose)
-        run = self.run
         if not self._has_actual_only():
-            run.findings = [finding for finding in run.findings if finding.code != "actual_only"]
-        if not run.results and not run.errors and {finding.code for finding in run.findings} <= _NOTHING:
+            self.run.findings = [finding for finding in self.run.findings if finding.code != "actual_only"]
+        if (
+            not self.run.results
+            and not self.run.errors
+            and {finding.code for finding in self.run.findings} <= _NOTHING
+        ):
             self._fail(
                 "nothing was loaded: none of the files read is a billing export with charges that this command takes"
             )
@@ -390,7 +393,7 @@ class _Loading:
                 self.run.errors.append(error)
                 self._leave(left)
 
-    def _plan(self, tree: Tree) -> tuple[list[_Delivery], list[Entry]]:
+    def _plan(self, tree: Tree) -> tuple[list[_Delivery], list[File]]:
         """The billing periods that manifests vouch for, and the loose files."""
         entries = tree.entries()
         if over := tree.passed_over():
@@ -419,7 +422,7 @@ class _Loading:
         sets: list[_Delivery] = []
         named: set[str] = set()
         # An Azure manifest of which nothing is there lies among files of other exports: it governs none of them.
-        stray = {item.key for item in manifests if item.delivered and not manifest.is_here(item, by_key)}
+        stray = {item.key for item in manifests if item.delivered and not any(manifest.located(item, by_key))}
         roots = {manifest.governed(item) for item in manifests if item.key not in stray}
         for chosen in manifest.choose(manifests):
             with self._caught():
@@ -438,7 +441,7 @@ class _Loading:
                 f"there is no billing export below {tree.name} by its files' names",
                 "files end in .csv, .parquet, .json, .gz or .zip; one that is named itself is read whatever its name",
             )
-        return sets, loose
+        return sets, [(tree, entry) for entry in loose]
 
     def _whole(self, tree: Tree, delivery: Manifest, files: list[File]) -> None:
         digests = [self._content_digest(*file) for file in files]

@@ -67,9 +67,8 @@ def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
         if address.startswith("s3://"):
             bucket, _, address = address.removeprefix("s3://").partition("/")
         files.append(address.lstrip("/"))
-    period = _month(_part(document, "billingPeriod").get("start")) or next(
-        (month for file in files if (month := _named(file))), None
-    )
+    stated = _month(_part(document, "billingPeriod").get("start"))
+    period = stated or next(filter(None, map(_named, files)), None)
     if period is None:
         raise DataError(
             f"{name} is a manifest that does not say its billing period", "get the manifest again"
@@ -99,12 +98,12 @@ def choose(manifests: list[Manifest]) -> list[Manifest]:
 
 def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry]:
     """The files that a manifest names, wherever its tree begins. Raises DataError where one of them is missing."""
-    there = _located(manifest, entries)
+    there = located(manifest, entries)
     missing = [listed for listed, entry in zip(manifest.files, there, strict=True) if entry is None]
     if missing:
+        more = f" ({len(missing)} are missing)" if len(missing) > 1 else ""
         raise DataError(
-            f"{name} names {len(manifest.files)} files, but {missing[0]} is not there"
-            + (f" ({len(missing)} are missing)" if len(missing) > 1 else ""),
+            f"{name} names {len(manifest.files)} files, but {missing[0]} is not there{more}",
             "download the export again, all of it; nothing of this period was loaded",
         )
     for entry, size in zip(there, manifest.sizes, strict=False):
@@ -116,11 +115,6 @@ def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry
     return [entry for entry in there if entry]
 
 
-def is_here(manifest: Manifest, entries: dict[str, Entry]) -> bool:
-    """Whether any of the files that a manifest names is there."""
-    return any(_located(manifest, entries))
-
-
 def governed(manifest: Manifest) -> str:
     """The directory whose other files are leftovers: the period's for a CUR, the whole export's for Data Exports."""
     parts = PurePosixPath(manifest.key).parent.parts
@@ -128,15 +122,15 @@ def governed(manifest: Manifest) -> str:
     return "/".join(parts[:below])
 
 
-def _located(manifest: Manifest, entries: dict[str, Entry]) -> list[Entry | None]:
+def located(manifest: Manifest, entries: dict[str, Entry]) -> list[Entry | None]:
     """Of each file the longest tail of its key that is there, below a directory that the manifest lies in."""
     above = PurePosixPath(manifest.key).parents
 
-    def located(parts: tuple[str, ...]) -> Entry | None:
+    def find_file(parts: tuple[str, ...]) -> Entry | None:
         places = (str(parent.joinpath(*parts[start:])) for start in range(len(parts)) for parent in above)
         return next((entries[place] for place in places if place in entries), None)
 
-    return [located(PurePosixPath(listed).parts) for listed in manifest.files]
+    return [find_file(PurePosixPath(listed).parts) for listed in manifest.files]
 
 
 def _month(moment: object) -> str | None:

@@ -30,12 +30,12 @@ _NUMBERS = """
     pricing_quantity usage_quantity
 """
 _SPELLINGS = {
-    "line_item_backreference_no": ("lineItem/backReference",),
+    "line_item_backreference_no": "lineItem/backReference",
     # Later reports call it by the second name.
-    "cost_billing_unit_readable": ("cost/skuUnitDescription",),
-    "region": ("RegionId",),
-    "usage_quantity": ("ConsumedQuantity",),
-    "usage_unit": ("ConsumedUnit",),
+    "cost_billing_unit_readable": "cost/skuUnitDescription",
+    "region": "RegionId",
+    "usage_quantity": "ConsumedQuantity",
+    "usage_unit": "ConsumedUnit",
 }
 _TAG = re.compile(r"^tags/(.+)$", re.IGNORECASE)
 

@@ -121,7 +121,7 @@ class PublicList:
                 yield answer
         except TooLarge as error:
             raise SourceError(f"{self.provider}: {error.message}", self.setting) from error
-        except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
+        except http.CUT_OFF as error:
             raise TransientError(f"half an answer, the connection broke off: {_line(error)}") from error
         except (requests.ConnectionError, requests.Timeout) as error:
             raise TransientError(f"cannot be reached, or the connection broke off: {_line(error)}") from error

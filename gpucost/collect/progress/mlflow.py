@@ -103,7 +103,7 @@ def _log_in(token: str, request: requests.PreparedRequest) -> requests.PreparedR
 
 
 KIND = "progress"
-_PLANNED = ("epochs", "max_epochs", "num_epochs", "num_train_epochs", "n_epochs", "total_epochs")
+_PLANNED = "epochs max_epochs num_epochs num_train_epochs n_epochs total_epochs"
 _PARENT = "mlflow.parentRunId"
 
 
@@ -192,6 +192,7 @@ def _run(item: JsonObject, experiment: str, settings: Mlflow) -> ProgressRun:
     def tag(names: list[str]) -> str:
         return next((tags[name] for name in names if tags.get(name)), "")
 
+    planned = (_number(params.get(name)) for name in _PLANNED.split())
     return ProgressRun(
         run_id=str(info.get("run_id") or info.get("run_uuid")),
         parent_id=tags.get(_PARENT, ""),
@@ -204,7 +205,7 @@ def _run(item: JsonObject, experiment: str, settings: Mlflow) -> ProgressRun:
         namespace=tag(settings.namespace_tags),
         pod=tag(settings.pod_tags),
         workload=tag(settings.workload_tags),
-        planned_epochs=next((n for name in _PLANNED if 0 < (n := _number(params.get(name))) < math.inf), 0.0),
+        planned_epochs=next((number for number in planned if 0 < number < math.inf), 0.0),
         metrics={name: value for name, text in metrics.items() if math.isfinite(value := _number(text))},
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -166,7 +167,7 @@ class PrometheusClient:
 
         return self._retried(read, path)
 
-    def get(self, path: str, params: Mapping[str, str]) -> Any:
+    def get(self, path: str, params: Mapping[str, Any]) -> Any:
         """The `data` that the server answers under /api/v1/`path`. Raises SourceError."""
 
         def read() -> Any:
@@ -193,24 +194,17 @@ class PrometheusClient:
         return self._retried(read)
 
     def label_values(
-        self, label: str, from_ms: int, to_ms: int, series: list[str] | None = None
+        self, label: str, from_ms: int, to_ms: int, series: Sequence[str] = ()
     ) -> set[str] | None:
         """A label's values around a period, of some series or of all; None where the server does not tell, or not all of them."""
-        params: dict[str, Any] = {"start": f"{from_ms / 1000:.3f}", "end": f"{to_ms / 1000:.3f}"}
-        if series:
-            params["match[]"] = series
-
-        def read() -> set[str] | None:
-            values = self.connect.get_label_values(label, params=params) or []
-            if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-                raise Garbled("the answer is no list of names")
-            return None if self._last.is_partial else set(values)
-
+        times = {"start": f"{from_ms / 1000:.3f}", "end": f"{to_ms / 1000:.3f}"}
         try:
-            return self._retried(read)
+            values = self.get(f"label/{label}/values", times | ({"match[]": series} if series else {})) or []
         # not every server has this endpoint; one that is gone will say so to the next question
         except SourceError:
             return None
+        is_whole = isinstance(values, list) and all(isinstance(value, str) for value in values)
+        return set(values) if is_whole and not self._last.is_partial else None
 
     def _take(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
         """Heeds what a small answer says of itself, before anybody looks at it."""
@@ -244,7 +238,7 @@ class PrometheusClient:
             return http.TransientError(error.message, 0.0, error.fix)
         return error
 
-    def _send(self, path: str, form: Mapping[str, str], *, stream: bool = False) -> requests.Response:
+    def _send(self, path: str, form: Mapping[str, Any], *, stream: bool = False) -> requests.Response:
         url = f"{self._source.url}/api/v1/{path}"
         options: dict[str, Any] = {"timeout": self._timeout, "stream": stream, "allow_redirects": False}
         if len(form.get("query", "")) < _LONGEST_URL:
@@ -281,17 +275,18 @@ class PrometheusClient:
 
 # What it means when a server fails to answer: ask for less, try again, or give up; and the setting that mends it.
 
-_TOO_MUCH = (
-    "too many samples", "exceeds the limit", "exceeded the limit", "sample limit", "chunks limit", "series limit", "bytes limit",
-    "resourceexhausted", "maxsamplesperquery", "max-samples", "maxuniquetimeseries", "too large", "query time range exceeds",
-    "max-query-length", "query timed out", "-search.max",
-)  # fmt: skip
+_TOO_MUCH = re.compile(
+    r"too many samples|exceed(s|ed) the limit|(sample|chunks|series|bytes) limit|resourceexhausted|maxsamplesperquery|max-samples"
+    r"|maxuniquetimeseries|too large|query time range exceeds|max-query-length|query timed out|-search\.max",
+    re.IGNORECASE,
+)
 
 # How stores behind Thanos and VictoriaMetrics are said to be missing, in answers with HTTP 422 too.
-_STORE_DOWN = (
-    "rpc error", "receive series", "fetch series", "vmstorage", "connection refused", "no such host", "i/o timeout",
-    "deadline exceeded", "connection reset", "unavailable", "no storeapis",
-)  # fmt: skip
+_STORE_DOWN = re.compile(
+    "rpc error|receive series|fetch series|vmstorage|connection refused|no such host|i/o timeout|deadline exceeded"
+    "|connection reset|unavailable|no storeapis",
+    re.IGNORECASE,
+)
 
 _OTHER = "the answer holds something else than was asked for"
 _LATER = "collect again later: what was loaded is kept; if it stays so, the server's log says why"
@@ -330,7 +325,7 @@ def lost(source: PrometheusSource, error: Exception) -> SourceError | http.Trans
         return Down(f"nothing answers at {url}", fix=fix)
     if is_connection:
         return http.TransientError(f"{url} closed the connection in the middle of an answer", fix=_LATER)
-    if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
+    if isinstance(error, http.CUT_OFF):
         return http.TransientError(f"{url} broke off in the middle of an answer", fix=_LATER)
     return SourceError(f"{url} cannot be asked: {type(error).__name__}")
 
@@ -390,8 +385,8 @@ def refused(
     if status == 404 or (status == 400 and "unsupported path" in text):  # VictoriaMetrics answers 400
         fix = "set the path of url in [prometheus]: none, …/prometheus, …/select/0/prometheus, …/api/prom"
         return SourceUnavailable(f"{url}/api/v1/{path} is not there (HTTP {status})", fix)
-    too_much = any(phrase in text.lower() for phrase in _TOO_MUCH)
-    if status in (400, 422) and not too_much and any(phrase in text.lower() for phrase in _STORE_DOWN):
+    too_much = _TOO_MUCH.search(text)
+    if status in (400, 422) and not too_much and _STORE_DOWN.search(text):
         return partial_answer(source, [text])
     if status in (413, 422) or too_much:
         return TooMuch(f"{url} will not answer that much at once (HTTP {status}){words}")

@@ -45,7 +45,6 @@ from gpucost.collect.prometheus.queries import (
     activity_names,
     among,
     compared,
-    except_for,
     one_of,
     selectors,
     stored_needs,
@@ -471,7 +470,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         label = self._server.cluster_label
         selector = among(OTHERS[family], label, [cluster])
         if selector.scope == "pods":
-            selector = except_for(selector, "namespace", self._namespaces)
+            selector = among(selector, "namespace", self._namespaces, without=True)
         query = f"max by ({label}, job, instance) (timestamp({selector.text(selector.metric)}))"
         end = min(to_ms + _PRESENCE_MARGIN_MS, span[1])
         for start in range(max(from_ms - _PRESENCE_MARGIN_MS, span[0]), end, _PRESENCE_PART_MS):

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpucost import inputs
-from gpucost.collect.slurm.sacct import Clock, Notes, SacctFormat, _moment, _number, clock_of, expand_nodes
+from gpucost.collect.slurm.sacct import (
+    Clock,
+    Notes,
+    SacctFormat,
+    _moment,
+    _number,
+    clock_of,
+    expand_nodes,
+    numbers_in,
+)
 from gpucost.errors import DataError
 from gpucost.inputs import JsonObject
 from gpucost.records import record
@@ -205,8 +214,7 @@ def _indices(job_id: int, submit_ms: int | None, node: str, gres: str) -> Rows:
     """Of 'gpu:a100:2(IDX:0-1),gpu:2(IDX:4,6)': the GPUs of each type."""
     for kind, listed in re.findall(r"\bgpu([^(,]*)\(IDX:([\d,-]+)\)", gres):
         names = [word for word in kind.split(":") if word and not word.isdigit()]
-        spans = (span.partition("-") for span in listed.split(","))
-        gpus = [gpu for first, _, last in spans for gpu in range(int(first), int(last or first) + 1)]
+        gpus = [int(number) for number in numbers_in(listed)]
         yield {
             "job_id": job_id,
             "submit_ms": submit_ms,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from itertools import chain, combinations_with_replacement
+from itertools import chain, combinations_with_replacement, product
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -129,16 +129,12 @@ def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) ->
             ) from None
         yield from read_answer(answer, name, form)
     elif start:
-        lines = (line.decode("utf-8", "replace") for line in _after(start, inputs.lines(file, name)))
+        rest = inputs.lines(file, name)
+        lines = (line.decode("utf-8", "replace") for line in chain([start + next(rest, b"")], rest))
         yield from _Text(name, form, notes).batches(lines)
 
 
 _BYTE_ORDER_MARK = (b"\xef", b"\xbb", b"\xbf")
-
-
-def _after(start: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
-    yield start + next(lines, b"")
-    yield from lines
 
 
 # Text
@@ -167,8 +163,13 @@ def _is_one(name: str, text: str) -> bool:
 
 
 _NEEDED = (
-    ("JobID", "JobIDRaw"), ("State",), ("Start",), ("End", "Elapsed", "ElapsedRaw"), ("AllocTRES", "AllocGRES"), ("NodeList",),
-)  # fmt: skip
+    "JobID or JobIDRaw",
+    "State",
+    "Start",
+    "End or Elapsed or ElapsedRaw",
+    "AllocTRES or AllocGRES",
+    "NodeList",
+)
 _MARKS = (DELIMITER, "\x1e", "\t", "|", ";", ",")
 _GOING_ON = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")
 _UNENDED = (*_GOING_ON, "PENDING", "RESIZING", "REQUEUE_HOLD")
@@ -196,8 +197,9 @@ class _Text:
         records = numbered if has_header else chain([(number, first)], numbered)
         batch = Batch.empty()
         for rows, (place, parts) in enumerate(self._records(columns, delimiter, is_closed, records), start=1):
-            if self.notes.is_open and _is_cut(columns[-1], parts[-1]):
-                raise self.error(place, f"the file ends within {parts[-1]!r}: it is cut off")
+            last, is_right = parts[-1], _CHECKS.get(columns[-1], bool)
+            if self.notes.is_open and last and (not is_right(last) or last[-1] in "=,/[-"):
+                raise self.error(place, f"the file ends within {last!r}: it is cut off")
             try:
                 row = self._row(dict(zip(columns, parts, strict=True)))
                 # one that waits without Submit: nothing tells since when
@@ -246,11 +248,7 @@ class _Text:
             raise self.error(
                 1, "there is no header, so that nothing tells which field is which: --fields lists them"
             )
-        missing = [
-            " or ".join(options)
-            for options in _NEEDED
-            if not {option.lower() for option in options} & set(columns)
-        ]
+        missing = [names for names in _NEEDED if not {*names.lower().split(" or ")} & {*columns}]
         if missing:
             raise self.error(1, f"there is no field {missing[0]}")
         return columns, found, has_header
@@ -383,11 +381,6 @@ def _job_id(shown: str) -> int:
     if match is None:
         return int(re.match(r"\d*", shown)[0])  # type: ignore[index]
     return MADE_UP + (int(match[1]) << 24) + 2 * int(match[3]) + (match[2] == "+")
-
-
-def _is_cut(name: str, text: str) -> bool:
-    """Whether a field is none of its kind, or ends where it has to go on."""
-    return not _CHECKS.get(name, bool)(text) or text.endswith(("=", ",", "/", "[", "-")) if text else False
 
 
 Clock = Callable[[str | None], int | None]
@@ -598,23 +591,22 @@ def expand_nodes(text: str, where: str = "") -> list[str]:
     if text in ("", "None assigned", "(null)", "None"):
         return []
     hosts: list[str] = []
-    for piece in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
-        names = [""]
-        for fixed, ranges in re.findall(r"([^\[\]]+)|\[([^\]]*)\]", piece):
-            tails = (
-                [fixed]
-                if fixed
-                else [number for item in ranges.split(",") for number in _numbers(item, text, where)]
+    try:
+        for piece in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
+            parts = re.findall(r"([^\[\]]+)|\[([^\]]*)\]", piece)
+            hosts += map(
+                "".join, product(*([fixed] if fixed else numbers_in(ranges) for fixed, ranges in parts))
             )
-            names = [name + tail for name in names for tail in tails]
-        hosts += names
-    if not hosts or text.count("[") != text.count("]"):
-        raise DataError(f"{where}: {text!r} is no list of nodes")
+        if not hosts or text.count("[") != text.count("]"):
+            raise ValueError
+    except ValueError:
+        raise DataError(f"{where}: {text!r} is no list of nodes") from None
     return hosts
 
 
-def _numbers(item: str, text: str, where: str) -> list[str]:
-    first, dash, last = item.partition("-")
-    if not first.isdigit() or (dash and not last.isdigit()):
-        raise DataError(f"{where}: {text!r} is no list of nodes")
-    return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)] if dash else [first]
+def numbers_in(ranges: str) -> Iterator[str]:
+    """The numbers in '01-03,7', as long as they are written. Raises ValueError."""
+    for item in ranges.split(","):
+        first, dash, last = item.partition("-")
+        for number in range(int(first), int(last if dash else first) + 1):
+            yield str(number).zfill(len(first))

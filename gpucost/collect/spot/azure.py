@@ -118,14 +118,10 @@ def _prices(row: Any, types: dict[str, str]) -> list[SpotPrice]:
         SpotPrice(
             provider=SOURCE,
             region=region,
-            zone="",
             instance_type=types.get(size, size),
             product=_PRODUCT,
-            instance_id="",
             at_ms=moment_of("effectiveDate", text_of(change, "effectiveDate")),
-            to_ms=None,
             price=price_of("priceUSD", _digits(change.get("priceUSD"))),
-            currency="USD",
             source=SOURCE,
         )
         for change in row["prices"]

@@ -119,10 +119,7 @@ def price_of_row(row: Any, source: str) -> SpotPrice:
         zone=zone,
         instance_type=text_of(row, "InstanceType"),
         product=text_of(row, "ProductDescription"),
-        instance_id="",
         at_ms=moment_of("Timestamp", text_of(row, "Timestamp")),
-        to_ms=None,
         price=price_of("SpotPrice", text_of(row, "SpotPrice")),
-        currency="USD",  # AWS tells these prices in US dollars, in all regions
         source=f"{source} {region}",
     )

@@ -65,7 +65,6 @@ def _versioned(line: str, source: str) -> tuple[int, SpotPrice]:
     price = SpotPrice(
         provider="aws",
         region=region,
-        zone="",
         instance_type=usage_type[2] or "m1.small",  # the one type whose usage is not told apart
         product=_PRODUCTS.get(":".join(codes), operation),
         instance_id=instance_id,
@@ -187,10 +186,13 @@ def read_path(path: Path) -> FileSet:
 def _read_file(path: Path, result: FileSet, *, alone: bool) -> None:
     must_be_right = alone or path.name.lower().endswith(_MUST_BE_RIGHT)
     try:
-        text = _text(path)
+        text = inputs.text(path, inputs.ANSWER)
         why = "holds neither answers nor a data feed" if text.strip() else "is empty"
     except UnicodeDecodeError as error:
         text, why = "", f"is no text (byte {error.start})"
+    except OSError as error:
+        why = f"{path} cannot be read: {error.strerror or error}"
+        raise SourceError(why, "make it readable, or name another file") from None
     if text.startswith(("#Version", "#Fields")):
         result.prices += _feed(str(path), text, result.name)
     elif text.lstrip()[:1] in ("{", "["):
@@ -204,12 +206,3 @@ def _read_file(path: Path, result: FileSet, *, alone: bool) -> None:
         result.passed_over.append(path)
         return
     result.files += 1
-
-
-def _text(path: Path) -> str:
-    try:
-        return inputs.text(path, inputs.ANSWER)
-    except OSError as error:
-        raise SourceError(
-            f"{path} cannot be read: {error.strerror or error}", "make it readable, or name another file"
-        ) from None
