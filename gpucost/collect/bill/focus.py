@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpucost.collect.bill.formats import Format
 
 # x_: what AWS, Azure and gpucost's own files add; it tells a machine's hours from what is charged beside it.
@@ -22,10 +24,7 @@ _NUMBERS = """
 
 
 def _snake(name: str) -> str:
-    return "".join(
-        ("_" if letter.isupper() and at and name[at - 1] != "_" else "") + letter.lower()
-        for at, letter in enumerate(name)
-    )
+    return re.sub("(?<=[^_])(?=[A-Z])", "_", name).lower()
 
 
 FOCUS = Format(

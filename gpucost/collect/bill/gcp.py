@@ -192,13 +192,7 @@ class BigQueryTree(MonthTree):
 def _partition_column(table: Table) -> str | None:
     """What tells the day a row was written, which pruning goes by; None where partitions are of something else."""
     parts = table.time_partitioning
-    if parts is None:
-        return None
-    if parts.field is None:
-        return "_PARTITIONTIME"
+    field = parts and (parts.field or "_PARTITIONTIME")
     # By usage, a correction lies in the partition of the day it corrects, however old: all of them are read.
-    return (
-        parts.field
-        if parts.field in ("export_time", "partition_date", "_PARTITIONTIME", "ingestion_time")
-        else None
-    )
+    of_writing = ("export_time", "partition_date", "_PARTITIONTIME", "ingestion_time")
+    return field if field in of_writing else None

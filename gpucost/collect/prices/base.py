@@ -79,9 +79,8 @@ def newest(prices: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, Any]:
         return (price.effective_start.isoformat() if price.effective_start else "", price.price_per_hour)
 
     best: dict[Any, Any] = {}
-    for price in prices:
-        if key(price) not in best or rank(price) > rank(best[key(price)]):
-            best[key(price)] = price
+    for price in sorted(prices, key=rank, reverse=True):
+        best.setdefault(key(price), price)
     return best
 
 

@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -149,8 +149,6 @@ class PrometheusClient:
             reader = MatrixReader(metric, max(_MOST_SAMPLES, 4 * self._source.max_samples))
             try:
                 with self._send(path, form, stream=True) as response:
-                    if response.status_code != 200:
-                        raise self._refused(response, path)
                     if "html" in response.headers.get("Content-Type", ""):
                         raise not_json(self._source)
                     for chunk in http.chunks(response, mib << 20):
@@ -160,23 +158,17 @@ class PrometheusClient:
             except http.TooLarge as error:
                 raise TooMuch(error.message) from None
             answer = reader.finish()
-            if len(answer.ts_ms) and answer.ts_ms.max() > at_ms:
+            if (answer.ts_ms > at_ms).any():
                 raise Garbled("the answer holds a sample from after the time that was asked for")
-            self._weigh(reader.warnings, is_partial=reader.is_partial)
-            return replace(answer, is_partial=True) if reader.is_partial else answer
+            self._weigh(reader.warnings, is_partial=answer.is_partial)
+            return answer
 
         return self._retried(read, path)
 
     def get(self, path: str, params: Mapping[str, Any]) -> Any:
         """The `data` that the server answers under /api/v1/`path`. Raises SourceError."""
 
-        def read() -> Any:
-            response = self._send(path, params)
-            if response.status_code != 200:
-                raise self._refused(response, path)
-            return response.json()["data"]
-
-        return self._retried(read, path)
+        return self._retried(lambda: self._send(path, params).json()["data"], path)
 
     def value(self, query: str, at_ms: int) -> float | None:
         """The one value of a query at a moment; None where it has none. Raises TooMuch, SourceError or SourceUnavailable."""
@@ -242,8 +234,12 @@ class PrometheusClient:
         url = f"{self._source.url}/api/v1/{path}"
         options: dict[str, Any] = {"timeout": self._timeout, "stream": stream, "allow_redirects": False}
         if len(form.get("query", "")) < _LONGEST_URL:
-            return self._session.get(url, params=form, **options)
-        return self._session.post(url, data=form, **options)
+            response = self._session.get(url, params=form, **options)
+        else:
+            response = self._session.post(url, data=form, **options)
+        if response.status_code != 200:
+            raise self._refused(response, path)
+        return response
 
     def _retried(self, read: Callable[[], _T], path: str = "query") -> _T:
         guarded, limits = partial(self._guarded, read, path), asdict(self._retries)

@@ -139,6 +139,9 @@ _SAMPLES = re.compile(rb'%b,(?:"%b"|null)(?:\],\[%b,(?:"%b"|null))*+' % (_TIME, 
 _LATEST_SECOND = 1e12
 
 
+_NO_SAMPLES = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
+
+
 class Garbled(Exception):
     """The body ends before the answer does, or is none. Asking again may bring a whole one."""
 
@@ -170,7 +173,7 @@ class MatrixReader:
         self._text = bytearray()  # what is not parsed yet
         self._next = _PIECE  # how long that has to be to be looked at
         self._series: list[Labels] = []
-        self._parts: list[tuple[NDArray[np.int32], Integers, Floats]] = []
+        self._parts: list[tuple[NDArray[np.int32], Integers, Floats]] = [_NO_SAMPLES]
         self.warnings: list[str] = []
         self.is_partial = False
 
@@ -193,10 +196,8 @@ class MatrixReader:
             # In place of the series a mark: so they did stand where an answer has them.
             if self._series_of(whole_json(self._head + b"0" + closing)) != [0]:
                 raise Garbled("the answer is no matrix")
-        if not self._parts:
-            return ReadAnswer([], np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
         index, ts_ms, values = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        return ReadAnswer(self._series, index, ts_ms, values)
+        return ReadAnswer(self._series, index, ts_ms, values, self.is_partial)
 
     def _take_in(self) -> None:
         text = self._text
