@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from typing import ClassVar
 
 from gpucost.collect.prices.base import PriceCollector, gpu_model, known_types, one_of_each, read_as
@@ -73,12 +74,10 @@ class OciPrices(PriceCollector):
         price = sum((per_gpu.get(part, Decimal(0)) for part in parts), Decimal(0)) * int(shape["gpuQty"])
         if price <= 0:
             return
-        options = [
-            ("on_demand", price),
-            *([("spot", price * _PREEMPTIBLE)] if shape["allowPreemptible"] else []),
-        ]
-        for option, per_hour in options:
-            yield ListPrice("", _name(shape), option, per_hour, self.config.currency, SOURCE)
+        bought = partial(ListPrice, "", _name(shape), currency=self.config.currency, source=SOURCE)
+        yield bought("on_demand", price)
+        if shape["allowPreemptible"]:
+            yield bought("spot", price * _PREEMPTIBLE)
 
 
 def _name(shape: JsonObject) -> str:

@@ -1,4 +1,4 @@
-"""Talks to one Prometheus: PrometheusConnect for the small questions, a streamed body for the samples."""
+"""Talks to one Prometheus: PrometheusConnect for single values, a streamed body for the samples."""
 
 from __future__ import annotations
 

@@ -86,11 +86,14 @@ class Commands:
         hides = {"jobs", "usage"} & set(private.lower().split(","))
         if not hides:
             return None
-        words = [*self._before, "id", "-un"]
-        done = subprocess.run(words, capture_output=True, timeout=_PATIENT, check=False, text=True)  # noqa: S603
-        user = done.stdout.strip()
+        user = self._plain("id", "-un").strip()
         level = self.run("sacctmgr", "-nP", "show", "user", user, "format=AdminLevel").strip()
         return None if level in ("Operator", "Administrator") or user == "root" else ", ".join(sorted(hides))
+
+    def _plain(self, *words: str) -> str:
+        return subprocess.run(  # noqa: S603
+            [*self._before, *words], capture_output=True, timeout=_PATIENT, check=False, text=True
+        ).stdout
 
     def kept(self) -> timedelta | None:
         """How long slurmdbd keeps jobs: None where it keeps them, or does not say."""
