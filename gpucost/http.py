@@ -12,24 +12,23 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from email.utils import parsedate_to_datetime
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
 import tenacity
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import NewConnectionError, ProtocolError
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
+from urllib3.exceptions import InvalidHeader, NewConnectionError, ProtocolError
+from urllib3.util import Retry
 
 from gpucost import texts
 from gpucost.errors import GpucostError, SourceError
 from gpucost.records import record
 
 if TYPE_CHECKING:
-    from urllib3 import PoolManager
-
     from gpucost.config.model import Tls
 
 _log = logging.getLogger(__name__)
@@ -88,18 +87,12 @@ def retry(
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """The longest wait, in seconds, that any header named `…Retry-After` asks for, by number or date; None where none does."""
-    waits = [_seconds(text.strip()) for name, text in headers.items() if name.lower().endswith("retry-after")]
-    return max((wait for wait in waits if wait is not None), default=None)
-
-
-def _seconds(text: str) -> float | None:
-    """RFC 9110, 10.2.3."""
-    if re.fullmatch("[0-9]{1,9}", text):
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
+    waits = []
+    for name, text in headers.items():
+        if name.lower().endswith("retry-after"):
+            with suppress(InvalidHeader, ValueError, OverflowError):
+                waits.append(float(Retry().parse_retry_after(text)))
+    return max(waits, default=None)
 
 
 @record
@@ -166,11 +159,8 @@ def send(request: Request) -> Response:
         raise GpucostError(f"{error} (tried {_TRIES} times)", _CHECK) from None
 
 
-_BROKEN = (
-    requests.ConnectionError,
-    requests.exceptions.ChunkedEncodingError,
-    requests.exceptions.ContentDecodingError,
-)
+# How requests calls an answer that breaks off.
+CUT_OFF = (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
 
 
 def undelivered(
@@ -185,7 +175,7 @@ def undelivered(
         return SourceError(f"{server} has no certificate that can be trusted", _CHECK)
     if isinstance(error, requests.ReadTimeout):
         failure = how = "did not answer in time"
-    elif isinstance(error, _BROKEN):
+    elif isinstance(error, (requests.ConnectionError, *CUT_OFF)):
         why = "nothing answers there" if isinstance(reason, NewConnectionError) else "the connection failed"
         failure, how = f"cannot be reached: {why}", "broke off"
         if not isinstance(reason, ProtocolError):
@@ -203,13 +193,11 @@ def excerpt(text: str, length: int = 300) -> str:
     return texts.one_line(texts.concealed(text)[:4000])[:length]
 
 
-def keep(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """The `auth` of a session that sends no login."""
-    return request
-
-
 class Session(requests.Session):
-    """The client of one server: its answers end in time, are held up to a limit, and lead to no other server."""
+    """The client of one server: its answers end in time, are held up to a limit, and lead to no other server.
+
+    Of an error only the beginning is held.
+    """
 
     def __init__(self, url: str, seconds: float, limit: int) -> None:
         super().__init__()
@@ -228,10 +216,12 @@ class Session(requests.Session):
         return super().send(request, **options)
 
     def _hold(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
-        if (
-            response.is_redirect or not stream
-        ):  # requests reads the whole body of a redirect, even of one it does not follow
-            hold(response, self._limit)
+        # requests reads the whole body of a redirect, even of one it does not follow
+        if response.is_redirect or not stream:
+            is_whole = response.status_code == 200
+            body = b"".join(chunks(response, self._limit)) if is_whole else beginning(response)
+            response._content, response._content_consumed = body, True  # type: ignore[attr-defined]
+            response.encoding = "utf-8"
 
 
 def session(
@@ -248,9 +238,8 @@ def session(
     addresses = addresses_of(url)
     connection.trust_env = not (addresses and all(address.is_loopback for address in addresses))
     connection.headers["User-Agent"] = "gpucost"
-    connection.auth = (
-        keep  # else requests would take a password from ~/.netrc, and even put it in place of a header
-    )
+    # otherwise requests would take a password from ~/.netrc, and even put it in place of a header
+    connection.auth = lambda request: request
     if tls is None:
         return connection
     connection.verify = str(tls.ca_file) if tls.ca_file is not None else not tls.insecure_skip_verify
@@ -258,9 +247,8 @@ def session(
         if path is not None and not path.is_file():
             raise SourceError(f"[{section}.tls] names {path}, which is not there")
     if tls.cert_file is not None:
-        connection.cert = (
-            str(tls.cert_file) if tls.key_file is None else (str(tls.cert_file), str(tls.key_file))
-        )
+        cert, key = str(tls.cert_file), tls.key_file
+        connection.cert = cert if key is None else (cert, str(key))
     return connection
 
 
@@ -325,14 +313,6 @@ def chunks(response: requests.Response, limit: int) -> Iterator[bytes]:
         yield chunk
 
 
-def hold(response: requests.Response, limit: int) -> bytes:
-    """The whole body, kept in `response` for those who ask it; of an error only its beginning. Raises TooLarge."""
-    body = b"".join(chunks(response, limit)) if response.status_code == 200 else beginning(response)
-    response._content, response._content_consumed = body, True  # type: ignore[attr-defined]
-    response.encoding = "utf-8"
-    return body
-
-
 def beginning(response: requests.Response) -> bytes:
     """The first bytes of a body, or what of them arrives; the rest is not read."""
     body = bytearray()
@@ -351,11 +331,10 @@ class TimedAdapter(HTTPAdapter):
     """Ends an answer that is not whole after `seconds`. The timeouts of requests count from one byte to the next."""
 
     def __init__(self, seconds: float) -> None:
-        plain = type("TimedConnection", (_TimedConnection,), {"seconds": seconds})
-        encrypted = type("TimedTlsConnection", (plain, HTTPSConnection), {})
-        self._pools = {
-            "http": type("TimedPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
-            "https": type("TimedTlsPool", (HTTPSConnectionPool,), {"ConnectionCls": encrypted}),
+        self._seconds = seconds
+        self._pools: dict[str, Any] = {
+            "http": partial(self._pool, HTTPConnectionPool),
+            "https": partial(self._pool, HTTPSConnectionPool),
         }
         super().__init__()
 
@@ -370,16 +349,18 @@ class TimedAdapter(HTTPAdapter):
         manager.pool_classes_by_scheme = self._pools
         return manager
 
+    def _pool(self, kind: Any, *args: Any, **kwargs: Any) -> Any:
+        pool = kind(*args, **kwargs)
+        pool.ConnectionCls = partial(self._connection, kind.ConnectionCls)
+        return pool
 
-class _TimedConnection(HTTPConnection):
-    seconds: float
+    def _connection(self, kind: Any, *args: Any, **kwargs: Any) -> Any:
+        connection = kind(*args, **kwargs)
+        connection.response_class = self._response
+        return connection
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.response_class = self._timed_response  # type: ignore[assignment]
-
-    def _timed_response(self, sock: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
-        timed: Any = _TimedSocket(sock, self.seconds)
+    def _response(self, sock: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
+        timed: Any = _TimedSocket(sock, self._seconds)
         return http.client.HTTPResponse(timed, *args, **kwargs)
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO, AnyStr
 
+# What JSON calls an object.
+JsonObject = dict[str, Any]
 MIB = 2**20
 # Files of settings: configuration, plans, rules, own nodes.
 SETTINGS = MIB

@@ -44,11 +44,7 @@ def collect(
     errors: list[GpucostError] = []
     for source in config.prometheus:
         try:
-            result = collect_prometheus(
-                source, store, period, config.activity, config.idle, progress,
-                timezone=config.tz, cost_basis=config.prices.cost_basis, has_hosts=bool(config.hosts),
-            )  # fmt: skip
-            results.append(result)
+            results.append(collect_prometheus(config, source, store, period, progress))
         except SourceError as error:
             errors.append(error)
     if results:

@@ -106,7 +106,6 @@ def _import(call: Call, paths: Sequence[Path]) -> None:
 
 def _ask(call: Call, names: Sequence[str]) -> bool:
     """Collects from all servers, or those called `names`; whether every one of them gave all of it."""
-    from gpucost.collect.progress.mappings import mappings
     from gpucost.collect.progress.mlflow import collect_mlflow
     from gpucost.collect.progress.prometheus import collect_progress as collect
 
@@ -118,17 +117,16 @@ def _ask(call: Call, names: Sequence[str]) -> bool:
             "no server is configured", "add [prometheus] or [mlflow] to gpucost.toml, or name files"
         )
     check_sources(names, all_names)
-    units = mappings(settings)
     is_complete = True
     for name in names or all_names:
         try:
             if name in servers:
                 with collector_bars(call) as bar:
-                    result = collect(servers[name], store, units, period, bar, timezone=settings.tz)
+                    result = collect(settings, servers[name], store, period, bar)
                 _print_progress(call, result)
                 is_complete &= result.ok
             else:
-                _tell_mlflow(call, collect_mlflow(settings.mlflow, store, period, timezone=settings.tz))
+                _tell_mlflow(call, collect_mlflow(settings.mlflow, store, period, settings.tz))
         except SourceError as error:
             print_error(error.message, error.fix)
             is_complete = False
@@ -325,7 +323,7 @@ def collect_gcp(
         if not call.settings.gcp.billing_table:
             raise UsageError("no table to estimate for", "set gcp.billing_table in gpucost.toml")
         for name in months_asked(month, call.now):
-            bigquery(call, name, max_gib).estimate(name)
+            bigquery(call, name, max_gib).estimate()
         return
     run_bills(call, "gcp", paths, force=force, months=month, max_gib=max_gib)
 
@@ -466,13 +464,13 @@ def _print_slurm(call: Call, result: SlurmResult) -> None:
         call.say(f"{result.source}: no jobs")
     for table, rows in result.facts.items():
         call.say(f"{result.source}: {rows:,} {_SHOWN[table]}")
-    if result.repaired:
+    if result.notes.repaired:
         call.note(
-            f"  note: names with the delimiter or a new line in them: {result.repaired:,}, put together"
+            f"  note: names with the delimiter or a new line in them: {result.notes.repaired:,}, put together"
         )
-    if result.is_open:
+    if result.notes.is_open:
         call.note(f"  warning: {result.source} does not end its last line: it may be cut off")
-    if result.has_local_times:
+    if result.notes.has_local_times:
         call.note(
             "  warning: times without an offset were read as --timezone says, else as UTC\n"
             "    fix: run sacct with TZ=UTC SLURM_TIME_FORMAT=%s"

@@ -383,7 +383,7 @@ def bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
     gcp = call.settings.gcp
     return BigQueryTree(
         gcp.billing_table or "",
-        [month],
+        month,
         max_gib=max_gib or gcp.max_gib,
         tell=call.note,
         project=gcp.billing_project,
@@ -405,7 +405,7 @@ def queries(
     return [
         QueryTree(
             azure.cost_scope,
-            [month],
+            month,
             "ActualCost" if cost_type == "actual" else "AmortizedCost",
             management_url=azure.management_url,
             tell=call.note,

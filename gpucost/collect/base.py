@@ -6,7 +6,7 @@ import shlex
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,6 +17,7 @@ from gpucost.errors import SourceError
 from gpucost.periods import (
     MS_PER_HOUR,
     Period,
+    Span,
     from_ms,
     intersect,
     iso,
@@ -29,14 +30,12 @@ from gpucost.records import record
 from gpucost.store import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from duckdb import DuckDBPyConnection
 
-    import duckdb
-
+    from gpucost.collect.prometheus.client import PrometheusClient
     from gpucost.config.model import Config, PrometheusSource
-    from gpucost.periods import Span
     from gpucost.store.connection import Store
-    from gpucost.store.metrics import LoadResult, MetricSamples
+    from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
 
 
 @record
@@ -185,7 +184,7 @@ def default_spans(
 
 
 def late_spans(
-    con: duckdb.DuckDBPyConnection, source: str, now_ms: int, late_hours: int, newest_ms: int | None
+    con: DuckDBPyConnection, source: str, now_ms: int, late_hours: int, newest_ms: int | None
 ) -> list[Span]:
     """Hours of the last `late_hours` that are incomplete, and may no longer be when they are asked for again.
 
@@ -232,32 +231,78 @@ LONGEST_WINDOW_HOURS = 24 * 7
 
 Batch = TypeVar("Batch")
 Progress = Callable[[ProgressState], None]
+# Answers for an hour that the server will not answer as a whole.
+TooMuchFor = Callable[[Span, "TooMuch"], "list[ReadAnswer]"]
 
 
 class SourceUnavailable(SourceError):
     """A source that will not answer the next window either: the rest of the run fails without being tried."""
 
 
+class TooMuch(SourceError):
+    """The server will not answer that much at once: ask for less."""
+
+
 class Collector(ABC, Generic[Batch]):
-    """A source of data. A subclass says how to fetch one window, and how to write what it fetched."""
+    """A server that speaks Prometheus' HTTP API. A subclass says how to fetch one window, and how to write what it fetched."""
 
     kind: ClassVar[str]
 
-    def __init__(self, source: str, store: Store, concurrency: int) -> None:
-        self.source = source
+    def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient) -> None:
+        self.source = source.source
         self.store = store
-        self.concurrency = concurrency
-        self._slots = threading.Semaphore(concurrency)
+        self._server = source
+        self._client = client
+        self._slots = threading.Semaphore(source.concurrency)
         self.window_hours = 24
+
+    def spans(
+        self,
+        con: DuckDBPyConnection,
+        period: Period | None,
+        moment: datetime,
+        tz: ZoneInfo,
+        newest_ms: int | None,
+    ) -> list[Span]:
+        """What a run collects: all of `period`, else the month so far (in `tz`) or what is missing since, up to `newest_ms`."""
+        if period is not None:
+            return whole_hours([(period.start_ms, period.end_ms)], to_ms(moment))
+        so_far = until(runs.loaded(con, self.kind, self.source), newest_ms)
+        return default_spans(
+            month_start_ms(moment, tz), to_ms(moment), runs.asked(con, self.kind, self.source), so_far
+        )
+
+    def _in_parts(
+        self, span: Span, ask: Callable[[Span], ReadAnswer], too_much: TooMuchFor
+    ) -> list[ReadAnswer]:
+        """What `ask` answers, in parts where that is too much; `too_much` answers for an hour."""
+        try:
+            return [ask(span)]
+        except TooMuch as error:
+            parts = halves(span)
+            if len(parts) == 1:
+                return too_much(span, error)
+            self.window_hours = max(1, min(self.window_hours, (span[1] - span[0]) // MS_PER_HOUR // 2))
+            return [answer for part in parts for answer in self._in_parts(part, ask, too_much)]
+
+    def _samples(
+        self, metric: str, query: Callable[[int], str], span: Span, too_much: TooMuchFor
+    ) -> list[ReadAnswer]:
+        """The samples that `query` of so many milliseconds finds in `span`."""
+
+        def ask(part: Span) -> ReadAnswer:
+            # Prometheus 3 leaves out a sample at the left end of a range, Prometheus 2 takes it in. Asking for the window's
+            # length up to a millisecond before its end has both take in its first moment; the store cuts off what lies before.
+            return self._client.matrix(metric, query(part[1] - part[0]), part[1] - 1)
+
+        return self._in_parts(span, ask, too_much)
 
     @abstractmethod
     def fetch(self, span: Span) -> Batch:
         """Reads one window from the source. Called from several threads; raises SourceError."""
 
     @abstractmethod
-    def write(
-        self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: Batch
-    ) -> LoadResult | None:
+    def write(self, con: DuckDBPyConnection, run_id: int, span: Span, batch: Batch) -> LoadResult | None:
         """Writes one window inside an open transaction; None where nothing can be said of it yet."""
 
     def learned(self, span: Span, loaded: LoadResult) -> None:
@@ -293,7 +338,7 @@ class Collector(ABC, Generic[Batch]):
         gone: SourceError | None = None
         while True:
             # One window more than there are threads: while it waits to be committed, they are busy with the others.
-            while len(flight) <= self.concurrency and gone is None and (span := next(windows, None)):
+            while len(flight) <= self._server.concurrency and gone is None and (span := next(windows, None)):
                 flight.append((span, self._fetching(span)))
             if not flight:
                 break
@@ -337,18 +382,9 @@ class Collector(ABC, Generic[Batch]):
         if last is not None and last.period.end == period.start and last.error == error.message:
             result.failed_windows.pop()
             period = Period(last.period.start, period.end)
-        command = [
-            "gpucost",
-            "collect",
-            self.kind,
-            "--source",
-            self.source,
-            "--from",
-            iso(period.start),
-            "--to",
-            iso(period.end),
-        ]
-        result.failed_windows.append(FailedWindow(period, error.message, shlex.join(command)))
+        again = f"gpucost collect {self.kind} --source {shlex.quote(self.source)}"
+        time = f"--from {iso(period.start)} --to {iso(period.end)}"
+        result.failed_windows.append(FailedWindow(period, error.message, f"{again} {time}"))
 
     def _windows(self, todo: list[Span]) -> Iterator[Span]:
         """Whole hours, sized by what is known of the source when their turn comes."""
@@ -360,7 +396,7 @@ class Collector(ABC, Generic[Batch]):
 
 
 def note_gaps(
-    con: duckdb.DuckDBPyConnection,
+    con: DuckDBPyConnection,
     source: PrometheusSource,
     result: CollectResult,
     period: Period | None,
@@ -379,11 +415,11 @@ def note_gaps(
     closed = _closed_days(source, period, result.moment, tz)
     # Hours that will not be asked for again: answers an hour apart agree, or they lie too far back.
     last = to_ms(result.moment) // MS_PER_HOUR - source.late_hours
-    hours = con.execute(
-        "SELECT hour FROM asked_hours WHERE source = $source AND (last_at - first_at >= INTERVAL 1 HOUR OR hour < $last)",
+    final = con.execute(
+        "SELECT hour::BIGINT * 3600000, (hour + 1)::BIGINT * 3600000 FROM asked_hours"
+        " WHERE source = $source AND (last_at - first_at >= INTERVAL 1 HOUR OR hour < $last)",
         {"source": source.source, "last": last},
     ).fetchall()
-    final = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for (hour,) in hours]
     for cluster, start, end, kind, families, reason in rows:
         is_bridged = kind == "bridged"
         why = f"{reason}; who stands at both ends held on" if is_bridged else reason

@@ -152,15 +152,15 @@ class SpotPrice(NamedTuple):
 
     provider: str
     region: str
-    zone: str
     instance_type: str
     product: str
-    instance_id: str
     at_ms: int
-    to_ms: int | None
     price: str
-    currency: str
     source: str
+    zone: str = ""
+    instance_id: str = ""
+    to_ms: int | None = None
+    currency: str = "USD"
 
 
 @record

@@ -101,9 +101,9 @@ def report(path: Path, rows: int) -> None:
 def same_columns() -> dict[str, str]:
     """The report's columns that a load reads, with their types there."""
     header = list(COLUMNS)
-    where = locate(CUR, header, "report")
-    read = {at for at in where.columns.values() if at is not None}
-    read |= {at for columns in where.maps.values() for at in columns.values()}
+    positions, maps = locate(CUR, header, "report")
+    read = {at for at in positions.values() if at is not None}
+    read |= {at for entries in maps.values() for at in entries.values()}
     return {
         header[at]: next((kind for end, kind in TYPES.items() if header[at].endswith(end)), "VARCHAR")
         for at in sorted(read)

@@ -17,7 +17,7 @@ import pytest
 from prometheus_api_client import MetricRangeDataFrame, PrometheusConnect
 
 from gpucost.collect.prometheus.collector import PrometheusCollector, collect_prometheus
-from gpucost.config.model import Activity, Idle, PrometheusSource
+from gpucost.config.model import Config, PrometheusSource
 from gpucost.periods import Period
 from gpucost.store.connection import Store
 from tests.bench.fleets import START_S, Fleet
@@ -71,11 +71,10 @@ def test_collect_beside_the_data_frame(url: str, tmp_path: Path, page: Page) -> 
     store = Store(tmp_path / "store.duckdb")
     started = time.perf_counter()
     result = collect_prometheus(
+        Config(store=store.path),
         PrometheusSource(url=url),
         store,
         Period(START, START + timedelta(days=FLEET.days)),
-        Activity(),
-        Idle(),
     )
     seconds = time.perf_counter() - started
     ours, usual = result.samples / seconds / 1e6, slow_samples / slow_seconds / 1e6
@@ -122,7 +121,7 @@ def test_states_cost_the_server_less_than_their_samples(
                 Store(tmp_path / f"{way}.duckdb"),
             )
             result = collect_prometheus(
-                source, store, Period(START, START + timedelta(days=1)), Activity(), Idle()
+                Config(store=store.path), source, store, Period(START, START + timedelta(days=1))
             )
             cpu_after, sent_after = spent(process.pid)
             costs[way] = cpu_after - cpu, sent_after - sent, result.samples

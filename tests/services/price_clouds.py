@@ -51,7 +51,7 @@ class Cloud:
 
 def collected(provider: str, config: Config, store: Store, *regions: str, now: datetime = NOW) -> PriceResult:
     """What collecting one provider's prices comes to."""
-    (result,) = collect_prices(config, store, [provider], regions, now)
+    (result,) = collect_prices(config, store, [provider], regions, now, lambda _: None)
     return result
 
 

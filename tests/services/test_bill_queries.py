@@ -154,7 +154,7 @@ def query(bills: Bills, costs: CostManagement, at: str = "", **options: Any) -> 
 
 
 def asked(bills: Bills, **options: Any) -> BillRun:
-    tree = QueryTree(SUB, ["2026-03"], "AmortizedCost", tell=lambda _: None, **options)
+    tree = QueryTree(SUB, "2026-03", "AmortizedCost", tell=lambda _: None, **options)
     return collect_bills(bills.store, [tree], "azure")
 
 
@@ -259,7 +259,7 @@ def collect(
     bills: Bills, url: str, month: str = "2026-03", max_gib: float = 100.0
 ) -> tuple[BillRun, list[str]]:
     heard: list[str] = []
-    tree = BigQueryTree(TABLE, [month], max_gib=max_gib, tell=heard.append, endpoint=url)
+    tree = BigQueryTree(TABLE, month, max_gib=max_gib, tell=heard.append, endpoint=url)
     return collect_bills(bills.store, [tree], "gcp"), heard
 
 
@@ -313,7 +313,7 @@ def test_what_is_refused_is_said_at_once(bills: Bills, served: BigQuery, url: st
     served.fields = ["a", "b"]
     assert "is no usage cost export" in collect(bills, url)[0].errors[0].message
     with pytest.raises(ConfigError, match="is no BigQuery table"):
-        BigQueryTree("billing; drop table", ["2026-03"], max_gib=1, tell=print)
+        BigQueryTree("billing; drop table", "2026-03", max_gib=1, tell=print)
 
 
 def test_no_credentials_end_soon(nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from zoneinfo import ZoneInfo
 
 import pytest
 import requests
@@ -185,7 +186,7 @@ def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     tell(server)
     config, store = placed(tmp_path)
     for _ in range(2):  # the second time replaces
-        result = collect_mlflow(Mlflow(url=server), store, DAY)
+        result = collect_mlflow(Mlflow(url=server), store, DAY, ZoneInfo("UTC"))
     assert (result.runs, result.placed, result.epochs) == (6, 6, 6)
 
     view = asked(config, store)
@@ -236,11 +237,11 @@ def test_credentials_and_failures_are_told(store: Store, monkeypatch: pytest.Mon
         with stand_in(state) as url:
             settings = Mlflow(url=url)
             if login:
-                assert collect_mlflow(settings, store, DAY, pause=0.001).runs == 0
+                assert collect_mlflow(settings, store, DAY, ZoneInfo("UTC"), pause=0.001).runs == 0
                 assert state.logins[-1] == login
                 continue
             with pytest.raises(SourceError, match=message) as error:
-                collect_mlflow(settings, store, DAY, pause=0.001)
+                collect_mlflow(settings, store, DAY, ZoneInfo("UTC"), pause=0.001)
             assert message != "refuses access" or "MLFLOW_TRACKING_TOKEN" in str(error.value.fix)
     with pytest.raises(SourceError, match="nothing answers"):
-        collect_mlflow(settings, store, DAY, pause=0.001)
+        collect_mlflow(settings, store, DAY, ZoneInfo("UTC"), pause=0.001)

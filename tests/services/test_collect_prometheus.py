@@ -22,7 +22,7 @@ from gpucost.collect.prometheus import collector
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.prometheus.collector import PrometheusCollector, collect_prometheus
 from gpucost.collect.prometheus.queries import one_of, selectors
-from gpucost.config.model import Activity, Idle, PrometheusSource
+from gpucost.config.model import Activity, Config, PrometheusSource
 from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
 from gpucost.store.metrics import ReadAnswer
@@ -123,7 +123,7 @@ def test_server_gives_what_was_scraped(server: Any, tmp_path: Path) -> None:
     period = Period(from_ms(FLEET["start"] * 1000), from_ms(FLEET["end"] * 1000))
     with server(tmp_path) as url:
         source = PrometheusSource(url=url, cluster=FLEET["nodes"][0]["cluster"], max_samples=20_000)
-        result = collect_prometheus(source, store, period, Activity(), Idle(), retries=QUICK)
+        result = collect_prometheus(Config(store=store.path), source, store, period, retries=QUICK)
         assert result.ok and not result.not_collected
         for mode in ("refuse", "accept"):
             client = PrometheusClient(PrometheusSource(url=url, partial_response=mode))
@@ -290,7 +290,7 @@ def test_hours_tell_the_same_as_samples(seed: int, tmp_path: Path, monkeypatch: 
                 monkeypatch.setattr(PrometheusCollector, "_scrapes", lambda *_: None)
             store = Store(tmp_path / name)
             source = PrometheusSource(url=url, cluster="c", max_samples=most)
-            assert collect_prometheus(source, store, period, Activity(), Idle(), retries=QUICK).ok
+            assert collect_prometheus(Config(store=store.path), source, store, period, retries=QUICK).ok
             rows = store.query("SELECT hour, samples FROM asked_hours ORDER BY ALL")[1]
             gaps = store.query("SELECT * EXCLUDE (source) FROM scrape_gaps ORDER BY ALL")[1]
             stored.append([*contents(store), rows, gaps])

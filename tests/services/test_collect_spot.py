@@ -71,7 +71,7 @@ def run(
     store: Store, aws: Aws | None = None, azure: Azure | None = None, now: datetime = NOW
 ) -> dict[str, SpotResult]:
     config = Config(aws=aws or Aws(), azure=azure or Azure(management_url="http://127.0.0.1:9"))
-    return {result.source: result for result in collect_spot(config, store, now)}
+    return {result.source: result for result in collect_spot(config, store, now, lambda _: None)}
 
 
 def test_pages_and_throttling(aws_login: None, store: Store) -> None:

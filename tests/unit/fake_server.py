@@ -18,7 +18,7 @@ import pytest
 from gpucost.collect.base import CollectResult
 from gpucost.collect.prometheus.client import Retries
 from gpucost.collect.prometheus.collector import collect_prometheus
-from gpucost.config.model import Activity, Idle, PrometheusSource
+from gpucost.config.model import Config, PrometheusSource
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.store.connection import Store
 from tests.loopback import Quiet, serving
@@ -170,7 +170,8 @@ def collect(
     """Collects the first hours, or (None) what is due at `now`."""
     period = None if hours is None else Period(from_ms(T0), from_ms(T0 + hours * MS_PER_HOUR))
     source, store = PrometheusSource(url=fake.url, **settings), Store(folder / "s.duckdb")
-    return collect_prometheus(source, store, period, Activity(), Idle(), now=now, retries=QUICK, timezone=tz)
+    config = Config(store=store.path, timezone=tz.key if tz else "UTC")
+    return collect_prometheus(config, source, store, period, now=now, retries=QUICK)
 
 
 def query(folder: Path, sql: str) -> list[tuple[Any, ...]]:

@@ -12,7 +12,7 @@ import pytest
 from gpucost import pipeline
 from gpucost.collect.base import CollectResult
 from gpucost.collect.prometheus.collector import collect_prometheus
-from gpucost.config.model import Activity, Config, Idle, PrometheusSource
+from gpucost.config.model import Config, PrometheusSource
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
 from gpucost.store import runs
 from gpucost.store.connection import Store
@@ -26,7 +26,7 @@ def test_a_killed_run_goes_on_where_it_stopped_unless_that_is_long_ago(fake: Fak
 
     source, store = PrometheusSource(url=fake.url, max_samples=1000), Store(tmp_path / "s.duckdb")
     with pytest.raises(KeyboardInterrupt):
-        collect_prometheus(source, store, EIGHT_HOURS, Activity(), Idle(), die, retries=QUICK)
+        collect_prometheus(Config(store=store.path), source, store, EIGHT_HOURS, die, retries=QUICK)
     assert 0 < len(blocks(tmp_path)) < 8
     result = collect(fake, tmp_path, max_samples=1000)
     assert result.resumed > 0 and blocks(tmp_path) == FULL
@@ -44,7 +44,7 @@ def test_a_killed_run_until_now_takes_its_last_hour_up_again(fake: Fake, tmp_pat
     for now, resumed in ((began, 0), (began + timedelta(minutes=70), 1)):
         source, store = PrometheusSource(url=fake.url), Store(tmp_path / "s.duckdb")
         period = Period(first, now)
-        result = collect_prometheus(source, store, period, Activity(), Idle(), now=now, retries=QUICK)
+        result = collect_prometheus(Config(store=store.path), source, store, period, now=now, retries=QUICK)
         assert result.ok and result.resumed == resumed
         with store.write() as con:
             con.execute("UPDATE collect_runs SET finished_at = NULL")

@@ -106,5 +106,5 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_distant_server_compresses(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "is_near", lambda _: False)
+    monkeypatch.setattr(client.http, "addresses_of", lambda _: [])
     assert samples(urls["plain"]) == EXPECTED

@@ -23,7 +23,7 @@ from gpucost.collect.progress.mappings import levels
 from gpucost.collect.progress.mlflow import _run
 from gpucost.collect.progress.prometheus import _without_series
 from gpucost.collect.prometheus import collector
-from gpucost.collect.slurm.facts import _json_reservation
+from gpucost.collect.slurm.facts import _Reader
 from gpucost.collect.spot import azure
 from gpucost.collect.spot.base import BadFact
 from gpucost.config.model import Config, Mlflow, UnitSettings
@@ -108,9 +108,10 @@ def test_a_unit_without_series_is_advised_by_what_was_written_of_it() -> None:
 
 def test_a_reservation_of_slurm_holds_the_nodes_of_its_list() -> None:
     item = {"name": "r", "start_time": 10, "end_time": 20, "node_list": "n[1-2]", "flags": ["MAINT"]}
-    rows = list(_json_reservation(item, 0))
+    reader = _Reader("", lambda _: None, 0)
+    rows = list(reader.json_reservation(item))
     assert cells(rows, "nodes from_ms to_ms flags") == [("['n1', 'n2']", "10000", "20000", "['MAINT']")]
-    (row,) = _json_reservation(item | {"node_list": None}, 0)
+    (row,) = reader.json_reservation(item | {"node_list": None})
     assert row["nodes"] == []
 
 
@@ -167,7 +168,7 @@ def test_spot_prices_are_asked_for_in_regions_of_aws_alone(
     monkeypatch.setattr(spot, "aws_login", lambda _: None)
     monkeypatch.setattr(spot, "_stored", lambda _, name, *__: asked.append(name))
     config, now = Config.model_validate({}), datetime(2026, 10, 1, tzinfo=UTC)
-    list(spot.collect_spot(config, _store(tables), now, providers=("aws",)))
+    list(spot.collect_spot(config, _store(tables), now, lambda _: None, providers=("aws",)))
     assert asked == [spot.aws.source_of("eu-west-1")]
 
 
@@ -184,6 +185,6 @@ def test_targets_that_fell_silent_in_the_last_hours_are_asked_for_again(
     monkeypatch.setattr(runs, "lagging_targets", lagging)
     monkeypatch.setattr(collector, "late_spans", lambda *_: [])
     source = _fake(_now_ms=now, newest_ms=newest, store=_store(tables), source="s", _has_more=lambda *_: True,
-                   _config=_fake(late_hours=12, cluster_label="cluster"))  # fmt: skip
+                   _server=_fake(late_hours=12, cluster_label="cluster"))  # fmt: skip
     assert collector.PrometheusCollector.late_spans(source) == [(97 * MS_PER_HOUR, now)]
     assert asked == [(88 * MS_PER_HOUR, newest - runs.SHORT_SILENCE_MS)]

@@ -16,12 +16,10 @@ _REPORT = """
 _CONSOLE = "usage_date_utc cost_usd list_price_usd workspace api_key api_key_id usage_type speed"
 
 
-def _format(name: str, title: str, times: tuple[str | None, ...], *required: str) -> Format:
+def _format(name: str, title: str, times: tuple[str | None, ...], required: str) -> Format:
     columns = spelled(_REPORT + _CONSOLE, {})
     numbers = "amount cost_usd list_price_usd"
-    return Format(
-        name, title, ("anthropic",), columns, required, ("anthropic",), times=times, numbers=numbers
-    )
+    return Format(name, title, "anthropic", columns, required, "anthropic", times=times, numbers=numbers)
 
 
 FORMATS = (
@@ -29,17 +27,12 @@ FORMATS = (
         "anthropic",
         "Anthropic's cost report",
         ("starting_at", "ending_at", None, None),
-        "starting_at",
-        "ending_at",
-        "amount",
-        "currency",
+        "starting_at ending_at amount currency",
     ),
     _format(
         "anthropic-console",
         "the costs of Anthropic's Console",
         ("usage_date_utc", None, None, None),
-        "usage_date_utc",
-        "cost_usd",
-        "token_type",
+        "usage_date_utc cost_usd token_type",
     ),
 )

@@ -37,12 +37,12 @@ _NUMBERS = """
 
 # The legacy report says a reservation's ARN in one word; Athena tables drop the doubled prefixes.
 _SPELLINGS = {
-    "reservation_reservation_a_r_n": ("reservation/ReservationARN", "reservation_arn"),
-    "savings_plan_savings_plan_a_r_n": ("savingsPlan/SavingsPlanARN", "savings_plan_arn"),
-    "product_region": ("product/regionCode",),
-    "product_product_name": ("product/servicename",),
-    "line_item_currency_code": ("pricing/currency",),
-    "bill_payer_account_id": ("payer_account_id",),
+    "reservation_reservation_a_r_n": "reservation/ReservationARN reservation_arn",
+    "savings_plan_savings_plan_a_r_n": "savingsPlan/SavingsPlanARN savings_plan_arn",
+    "product_region": "product/regionCode",
+    "product_product_name": "product/servicename",
+    "line_item_currency_code": "pricing/currency",
+    "bill_payer_account_id": "payer_account_id",
 }
 
 _TAG = re.compile(r"^(?:resourceTags/|resource_tags_)(?:user[:_]|(aws)[:_])?(.+)$", re.IGNORECASE)
@@ -66,16 +66,12 @@ def _entry(column: str) -> tuple[str, str] | None:
 CUR = Format(
     name="aws-cur",
     title="an AWS Cost and Usage Report",
-    providers=("aws",),
+    provider="aws",
     columns=spelled(_NAMES + _NUMBERS, _SPELLINGS),
-    required=(
-        "line_item_usage_start_date",
-        "line_item_usage_end_date",
-        "line_item_usage_type",
-        "line_item_unblended_cost",
-        "line_item_usage_account_id",
-    ),
-    sql=("aws_1_read", "aws_2_facts", "aws_2_shares", "aws_2_moved", "aws_3_mapped"),
+    required="""
+        line_item_usage_start_date line_item_usage_end_date line_item_usage_type line_item_unblended_cost
+        line_item_usage_account_id""",
+    sql="aws_1_read aws_2_facts aws_2_shares aws_2_moved aws_3_mapped",
     entry=_entry,
     line_item=("identity_line_item_id", "line_item_usage_start_date"),
     times=(

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import json
 from calendar import monthrange
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost import inputs
 from gpucost.clouds import azure_in_words, azure_login, is_loopback, line, require
 from gpucost.collect.bill.formats import Format, spelled
-from gpucost.collect.bill.opening import MonthsTree, is_answer, records
+from gpucost.collect.bill.opening import MonthTree, is_answer, records
 from gpucost.errors import SourceError
 from gpucost.http import PASSING, TransientError, retry, retry_after
+from gpucost.inputs import JsonObject
 from gpucost.objects import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from azure.mgmt.costmanagement import CostManagementClient
@@ -38,42 +40,42 @@ _NUMBERS = """
     cost payg_cost payg_price unit_price quantity
 """
 _SPELLINGS = {
-    "date": ("UsageDateTime", "UsageDate"),
+    "date": "UsageDateTime UsageDate",
     # not CostUSD: the currency beside it is the bill's own
-    "cost": ("CostInBillingCurrency", "PreTaxCost"),
-    "payg_cost": ("paygCostInBillingCurrency",),
-    "currency": ("BillingCurrencyCode", "BillingCurrency"),
-    "pricing_currency": ("PricingCurrencyCode",),
-    "product_id": ("PartNumber",),
-    "quantity": ("UsageQuantity", "ConsumedQuantity"),
-    "meter_name": ("Meter",),
-    "meter_id": ("ResourceGuid",),
-    "product_name": ("Product",),
-    "resource_id": ("InstanceId", "InstanceName"),
-    "resource_location": ("ResourceLocationNormalized", "Location"),
-    "billing_period_start": ("BillingPeriodStartDate", "BillingMonth"),
-    "billing_period_end": ("BillingPeriodEndDate",),
-    "subscription_id": ("SubscriptionGuid",),
+    "cost": "CostInBillingCurrency PreTaxCost",
+    "payg_cost": "paygCostInBillingCurrency",
+    "currency": "BillingCurrencyCode BillingCurrency",
+    "pricing_currency": "PricingCurrencyCode",
+    "product_id": "PartNumber",
+    "quantity": "UsageQuantity ConsumedQuantity",
+    "meter_name": "Meter",
+    "meter_id": "ResourceGuid",
+    "product_name": "Product",
+    "resource_id": "InstanceId InstanceName",
+    "resource_location": "ResourceLocationNormalized Location",
+    "billing_period_start": "BillingPeriodStartDate BillingMonth",
+    "billing_period_end": "BillingPeriodEndDate",
+    "subscription_id": "SubscriptionGuid",
 }
 
 
-def _format(title: str, *required: str) -> Format:
+def _format(title: str, required: str) -> Format:
     return Format(
         "azure",
         title,
-        ("azure",),
+        "azure",
         spelled(_NAMES + _NUMBERS, _SPELLINGS),
         required,
-        ("azure_1_rows", "azure_2_mapped"),
+        "azure_1_rows azure_2_mapped",
         times=("date", None, "billing_period_start", "billing_period_end"),
         numbers=_NUMBERS,
     )
 
 
 FORMATS = (
-    _format("an Azure cost export", "date", "cost", "meter_category", "resource_id"),
-    _format("an Azure cost query answer", "date", "cost", "service_name"),
-    _format("an Azure cost query answer", "date", "cost", "resource_id", "currency"),
+    _format("an Azure cost export", "date cost meter_category resource_id"),
+    _format("an Azure cost query answer", "date cost service_name"),
+    _format("an Azure cost query answer", "date cost resource_id currency"),
 )
 
 
@@ -84,42 +86,40 @@ _DIMENSIONS = """
 """
 
 
-class QueryTree(MonthsTree):
+@dataclass(eq=False)
+class QueryTree(MonthTree):
     """One file of JSON lines per month ('2026-10'), asked for when it is fetched. `scope` is a subscription or billing scope."""
 
-    def __init__(
-        self,
-        scope: str,
-        months: Sequence[str],
-        cost_type: CostType,
-        *,
-        management_url: str,
-        tell: Callable[[str], None],
-        longest_wait: float = 120.0,
-    ) -> None:
-        self._scope = scope.strip("/")
-        super().__init__(f"azure-query:/{self._scope}?type={cost_type}", months, f".{cost_type}")
-        self._type = cost_type
-        self._url = management_url.rstrip("/")
-        self._longest_wait, self._tell = longest_wait, tell
+    scope: str
+    month: str
+    cost_type: CostType
+    management_url: str
+    tell: Callable[[str], None]
+    longest_wait: float = 120.0
+
+    def __post_init__(self) -> None:
+        self.scope, self.management_url = self.scope.strip("/"), self.management_url.rstrip("/")
+        self.name = f"azure-query:/{self.scope}?type={self.cost_type}"
+        self.ending = f".{self.cost_type}.jsonl"
 
     def fetch(self, entry: Entry, directory: Path) -> Path:
-        month = self.month(entry)
         target = directory / entry.key
         rows = 0
         with self._client() as client, target.open("w", encoding="utf-8") as out:
             page: str | None = None
             while True:
-                answer = self._page(client, month, page)
+                answer = self._page(client, page)
                 for row in records(answer):
                     out.write(json.dumps(row) + "\n")
                     rows += 1
                 page = answer["properties"].get("nextLink")
                 if not page:
                     break
-                self._tell(f"{self.name}: {month}: {rows:,} rows")
+                self.tell(f"{self.name}: {self.month}: {rows:,} rows")
         if not rows:
-            raise SourceError(f"{self.name} has no costs of {month}", "check azure.cost_scope and the month")
+            raise SourceError(
+                f"{self.name} has no costs of {self.month}", "check azure.cost_scope and the month"
+            )
         return target
 
     def digest(self, entry: Entry) -> str:  # noqa: ARG002
@@ -132,17 +132,19 @@ class QueryTree(MonthsTree):
         require("azure")
         from azure.mgmt.costmanagement import CostManagementClient
 
-        options: dict[str, Any] = {"base_url": self._url, "retry_total": 0}
-        if is_loopback(self._url):
+        options: JsonObject = {"base_url": self.management_url, "retry_total": 0}
+        if is_loopback(self.management_url):
             from azure.core.pipeline.policies import SansIOHTTPPolicy
 
             # Tokens are for Azure's own servers, never for a stand-in.
             return CostManagementClient(_Nobody(), authentication_policy=SansIOHTTPPolicy(), **options)
-        return CostManagementClient(azure_login(), credential_scopes=[f"{self._url}/.default"], **options)
+        return CostManagementClient(
+            azure_login(), credential_scopes=[f"{self.management_url}/.default"], **options
+        )
 
-    def _page(self, client: CostManagementClient, month: str, link: str | None) -> dict[str, Any]:
+    def _page(self, client: CostManagementClient, link: str | None) -> JsonObject:
         try:
-            text = retry(lambda: self._ask(client, month, link), attempts=8, longest_wait=self._longest_wait)
+            text = retry(lambda: self._ask(client, link), attempts=8, longest_wait=self.longest_wait)
         except TransientError as error:
             raise SourceError(
                 f"{self.name}: {error}", "try again later: the API answers few questions a minute"
@@ -159,7 +161,7 @@ class QueryTree(MonthsTree):
             )
         return answer
 
-    def _ask(self, client: CostManagementClient, month: str, link: str | None) -> str:
+    def _ask(self, client: CostManagementClient, link: str | None) -> str:
         from azure.core.exceptions import (
             AzureError,
             ClientAuthenticationError,
@@ -169,13 +171,13 @@ class QueryTree(MonthsTree):
         )
         from azure.core.rest import HttpRequest
 
-        body = self._definition(month)
+        body = self._definition()
         with azure_in_words(self.name):
             try:
                 if link is None:
-                    return str(client.query.usage(self._scope, body, cls=_text))  # type: ignore[call-overload]
+                    return str(client.query.usage(self.scope, body, cls=_text))  # type: ignore[call-overload]
                 # The answer's own link, with the same body; never to another host.
-                if not link.startswith(self._url + "/"):
+                if not link.startswith(self.management_url + "/"):
                     raise SourceError(
                         f"{self.name}: the answer goes on at another server", "check azure.management_url"
                     )
@@ -197,10 +199,11 @@ class QueryTree(MonthsTree):
                     raise TransientError(f"no answer: {line(error)}") from None
                 raise
 
-    def _definition(self, month: str) -> dict[str, Any]:
+    def _definition(self) -> JsonObject:
+        month = self.month
         last = monthrange(int(month[:4]), int(month[5:]))[1]
         return {
-            "type": self._type,
+            "type": self.cost_type,
             "timeframe": "Custom",
             "timePeriod": {"from": f"{month}-01T00:00:00Z", "to": f"{month}-{last}T23:59:59Z"},
             "dataset": {

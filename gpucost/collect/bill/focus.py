@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpucost.collect.bill.formats import Format
 
 # x_: what AWS, Azure and gpucost's own files add; it tells a machine's hours from what is charged beside it.
@@ -22,26 +24,17 @@ _NUMBERS = """
 
 
 def _snake(name: str) -> str:
-    return "".join(
-        ("_" if letter.isupper() and at and name[at - 1] != "_" else "") + letter.lower()
-        for at, letter in enumerate(name)
-    )
+    return re.sub("(?<=[^_])(?=[A-Z])", "_", name).lower()
 
 
 FOCUS = Format(
     name="focus",
     title="a FOCUS cost and usage file",
-    providers=(),
+    provider="",
     columns={_snake(name): () for name in (_NAMES + _NUMBERS).split()},
-    required=(
-        "billed_cost",
-        "effective_cost",
-        "charge_category",
-        "charge_period_start",
-        "charge_period_end",
-        "billing_period_start",
-    ),
-    sql=("focus",),
+    required="""
+        billed_cost effective_cost charge_category charge_period_start charge_period_end billing_period_start""",
+    sql="focus",
     times=("charge_period_start", "charge_period_end", "billing_period_start", "billing_period_end"),
     numbers=" ".join(map(_snake, _NUMBERS.split())),
 )

@@ -8,18 +8,19 @@ Sources: Cloud Billing documentation, "Structure of Detailed data export" (2026)
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpucost.clouds import google_in_words, google_login
 from gpucost.collect.bill.formats import Format
-from gpucost.collect.bill.opening import MonthsTree
+from gpucost.collect.bill.opening import MonthTree
 from gpucost.errors import ConfigError, SourceError
 from gpucost.objects import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
 
 # Flattened files have a column per field of a record ('service.id'), nested ones the record ('service').
 _RECORDS = {
-    "service": ("id", "description"),
-    "sku": ("id", "description"),
-    "project": ("id", "name"),
-    "location": ("region", "zone"),
-    "usage": ("amount", "unit", "amount_in_pricing_units", "pricing_unit"),
-    "invoice": ("month",),
-    "adjustment_info": ("type",),
-    "resource": ("name", "global_name"),
-    "subscription": ("instance_id",),
-    "consumption_model": ("description",),
-    "price": ("list_price", "effective_price_default", "pricing_unit_quantity"),
+    "service": "id description",
+    "sku": "id description",
+    "project": "id name",
+    "location": "region zone",
+    "usage": "amount unit amount_in_pricing_units pricing_unit",
+    "invoice": "month",
+    "adjustment_info": "type",
+    "resource": "name global_name",
+    "subscription": "instance_id",
+    "consumption_model": "description",
+    "price": "list_price effective_price_default pricing_unit_quantity",
 }
 _PLAIN = """
     billing_account_id usage_start_time usage_end_time cost cost_at_list cost_at_effective_price_default currency
@@ -48,26 +49,24 @@ _NUMBERS = """
     cost cost_at_list cost_at_effective_price_default usage_amount usage_amount_in_pricing_units price_list_price
     price_effective_price_default price_pricing_unit_quantity
 """
-_COLUMNS = [*_WHOLE, *(f"{record}_{name}" for record, names in _RECORDS.items() for name in names)]
+_COLUMNS = [*_WHOLE, *(f"{record}_{name}" for record, names in _RECORDS.items() for name in names.split())]
 
 
-def _format(*named: str) -> Format:
-    required = ("billing_account_id", "usage_start_time", "usage_end_time", "cost", "credits", *named)
-    sql = ("gcp_1_rows", "gcp_2_shares", "gcp_3_mapped")
+def _format(named: str) -> Format:
     return Format(
         "gcp",
         "a Google Cloud usage cost export",
-        ("gcp",),
+        "gcp",
         dict.fromkeys(_COLUMNS, ()),
-        required,
-        sql,
+        f"billing_account_id usage_start_time usage_end_time cost credits {named}",
+        "gcp_1_rows gcp_2_shares gcp_3_mapped",
         catalog=True,
         times=("usage_start_time", "usage_end_time", None, None),
         numbers=_NUMBERS,
     )
 
 
-FORMATS = (_format("service", "invoice"), _format("service_description", "invoice_month"))
+FORMATS = (_format("service invoice"), _format("service_description invoice_month"))
 
 
 def _in_words(what: str) -> AbstractContextManager[None]:
@@ -88,64 +87,61 @@ FROM `project.dataset.table`
 WHERE invoice.month = @month AND partition_column >= @since"""
 
 
-class BigQueryTree(MonthsTree):
+@dataclass(eq=False)
+class BigQueryTree(MonthTree):
     """One file of JSON lines per invoice month ('2026-10'), queried when it is fetched.
 
     `max_gib` caps what a month's query may read: it is estimated before, and BigQuery itself refuses to go beyond. `tell`
     hears the estimate.
     """
 
-    def __init__(
-        self,
-        table: str,
-        months: Sequence[str],
-        *,
-        max_gib: float,
-        tell: Callable[[str], None],
-        project: str | None = None,
-        endpoint: str | None = None,
-    ) -> None:
-        table = table.replace(":", ".", 1) if table.count(".") < 2 else table
-        if not _TABLE.match(table):
+    table: str
+    month: str
+    max_gib: float
+    tell: Callable[[str], None]
+    project: str | None = None
+    endpoint: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.table.count(".") < 2:
+            self.table = self.table.replace(":", ".", 1)
+        if not _TABLE.match(self.table):
             raise ConfigError(
-                f"{table} is no BigQuery table",
+                f"{self.table} is no BigQuery table",
                 "gcp.billing_table should read project.dataset.gcp_billing_export_resource_v1_…",
             )
-        super().__init__(f"bigquery://{table}", months)
-        self._table_name, self._max_gib, self._tell = table, max_gib, tell
-        self._project, self._endpoint = project, endpoint
+        self.name = f"bigquery://{self.table}"
 
     def entries(self) -> list[Entry]:
         table = self._opened[1]
         # The table as it is now: an answer of another moment is another file.
         state = f"{table.modified}:{table.num_rows}"
-        return [Entry(one.key, 0, f"{self._table_name}:{one.key}:{state}") for one in super().entries()]
+        return [Entry(self.key, 0, f"{self.table}:{self.key}:{state}")]
 
-    def estimate(self, month: str) -> int:
-        """Bytes that the query of a month would read. Raises SourceError where they are over the cap."""
-        size = int(self._query(month, dry_run=True).total_bytes_processed or 0)
-        self._tell(
-            f"{self.name}: {month}: the query reads {size / _GIB:,.2f} GiB, about ${size / (1 << 40) * _USD_PER_TIB:,.2f} "
+    def estimate(self) -> int:
+        """Bytes that the query would read. Raises SourceError where they are over the cap."""
+        size = int(self._query(dry_run=True).total_bytes_processed or 0)
+        self.tell(
+            f"{self.name}: {self.month}: the query reads {size / _GIB:,.2f} GiB, about ${size / (1 << 40) * _USD_PER_TIB:,.2f} "
             f"at ${_USD_PER_TIB} per TiB"
         )
-        if size > self._max_gib * _GIB:
+        if size > self.max_gib * _GIB:
             raise SourceError(
-                f"{self.name}: {month} would read {size / _GIB:,.1f} GiB, more than the cap of {self._max_gib:g} GiB; "
+                f"{self.name}: {self.month} would read {size / _GIB:,.1f} GiB, more than the cap of {self.max_gib:g} GiB; "
                 "nothing was read",
                 f"raise the cap: gpucost collect gcp --max-gib {int(size / _GIB) + 1}, or gcp.max_gib in gpucost.toml",
             )
         return size
 
     def fetch(self, entry: Entry, directory: Path) -> Path:
-        month = self.month(entry)
-        self.estimate(month)
-        job = self._query(month, maximum_bytes_billed=max(int(self._max_gib * _GIB), 1))
+        self.estimate()
+        job = self._query(maximum_bytes_billed=max(int(self.max_gib * _GIB), 1))
         target = directory / entry.key
         with _in_words(self.name), target.open("w", encoding="utf-8") as out:
             written = sum(out.write(f"{row[0]}\n") for row in job.result(page_size=50_000, timeout=600.0))
         if not written:
             raise SourceError(
-                f"{self.name} has no rows of invoice month {month}",
+                f"{self.name} has no rows of invoice month {self.month}",
                 "an export holds months since it was enabled, and the one before",
             )
         return target
@@ -153,15 +149,15 @@ class BigQueryTree(MonthsTree):
     @cached_property
     def _opened(self) -> tuple[Client, Table]:
         with _in_words(self.name):
-            who, project = google_login(self._endpoint, self._project)
+            who, project = google_login(self.endpoint, self.project)
             from google.cloud import bigquery
 
             client = bigquery.Client(
-                project=project or self._table_name.split(".")[0],
+                project=project or self.table.split(".")[0],
                 credentials=who,
-                client_options={"api_endpoint": self._endpoint} if self._endpoint else None,
+                client_options={"api_endpoint": self.endpoint} if self.endpoint else None,
             )
-            table = client.get_table(self._table_name, timeout=60)
+            table = client.get_table(self.table, timeout=60)
         there = {field.name for field in table.schema}
         if lacking := {"billing_account_id", "usage_start_time", "cost", "invoice", "sku"} - there:
             raise SourceError(
@@ -170,21 +166,21 @@ class BigQueryTree(MonthsTree):
             )
         return client, table
 
-    def _query(self, month: str, **options: Any) -> Any:
-        """The job that asks for a month."""
+    def _query(self, **options: Any) -> Any:
+        """The job that asks for the month."""
         client, table = self._opened
         from google.cloud.bigquery import QueryJobConfig, ScalarQueryParameter
 
         kinds = {field.name: field.field_type for field in table.schema}
         # A table that grew columns is asked for ours alone; one that is older lacks some.
         columns = ", ".join(name for name in _WHOLE if name in kinds)
-        text = _MONTH.replace("project.dataset.table", self._table_name).replace("(columns)", f"({columns})")
-        parameters = [ScalarQueryParameter("month", "STRING", month.replace("-", ""))]
+        text = _MONTH.replace("project.dataset.table", self.table).replace("(columns)", f"({columns})")
+        parameters = [ScalarQueryParameter("month", "STRING", self.month.replace("-", ""))]
         column = _partition_column(table)
         if column is None:
             text = text.replace(" AND partition_column >= @since", "")
         else:
-            first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+            first = datetime.strptime(self.month, "%Y-%m").replace(tzinfo=UTC)
             is_date = kinds.get(column) == "DATE"
             since = ("DATE", first.date()) if is_date else ("TIMESTAMP", first)
             parameters.append(ScalarQueryParameter("since", *since))
@@ -196,13 +192,7 @@ class BigQueryTree(MonthsTree):
 def _partition_column(table: Table) -> str | None:
     """What tells the day a row was written, which pruning goes by; None where partitions are of something else."""
     parts = table.time_partitioning
-    if parts is None:
-        return None
-    if parts.field is None:
-        return "_PARTITIONTIME"
+    field = parts and (parts.field or "_PARTITIONTIME")
     # By usage, a correction lies in the partition of the day it corrects, however old: all of them are read.
-    return (
-        parts.field
-        if parts.field in ("export_time", "partition_date", "_PARTITIONTIME", "ingestion_time")
-        else None
-    )
+    of_writing = ("export_time", "partition_date", "_PARTITIONTIME", "ingestion_time")
+    return field if field in of_writing else None

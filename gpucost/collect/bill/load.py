@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Literal
@@ -17,17 +17,17 @@ from gpucost import disk, engine
 from gpucost.catalog import load_catalog
 from gpucost.collect.base import SourceFinding
 from gpucost.collect.bill import formats, manifest, opening
+from gpucost.collect.bill.formats import Format
+from gpucost.collect.bill.manifest import Manifest
+from gpucost.collect.bill.opening import Tree
 from gpucost.errors import DataError, GpucostError
+from gpucost.objects import Entry
 from gpucost.records import record
 from gpucost.store import bill_files, bill_rules, charges, sqlfiles
 
 if TYPE_CHECKING:
-    import duckdb
+    from duckdb import DuckDBPyConnection, Statement
 
-    from gpucost.collect.bill.formats import Format
-    from gpucost.collect.bill.manifest import Manifest
-    from gpucost.collect.bill.opening import Tree
-    from gpucost.objects import Entry
     from gpucost.store.bill_files import RawFile, Staged
     from gpucost.store.charges import BillLoad, BillResult
     from gpucost.store.connection import Store
@@ -97,26 +97,25 @@ ORDER BY source_file, source_row
 LIMIT 1"""
 
 
-def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: RawFile, target: Path) -> Staged:
+def stage(con: DuckDBPyConnection, known: Format, opened: RawFile, target: Path) -> Staged:
     """One file as text columns named as the format's SQL reads them. Raises DataError."""
     if opened.kind == "json":
         raise DataError(
             f"{opened.name} is one JSON document", "give JSON lines: one object, one charge, per line"
         )
     header = list(opened.header)
+    columns, maps = formats.locate(known, header, opened.name)
     if opened.kind == "jsonl":
         # Lines leave out what is null: a column may be there for the first time far down.
-        header += [
-            column for column, at in formats.locate(known, header, opened.name).columns.items() if at is None
-        ]
-    where = formats.locate(known, header, opened.name)
-    line_item = known.line_item if known.line_item and where.columns[known.line_item[0]] is not None else ()
+        header += [column for column, at in columns.items() if at is None]
+        columns, maps = formats.locate(known, header, opened.name)
+    has_line_items = bool(known.line_item) and columns[known.line_item[0]] is not None
     file = replace(
         opened,
         header=header,
-        columns=where.columns,
-        maps=where.maps,
-        line_item=line_item,
+        columns=columns,
+        maps=maps,
+        line_item=known.line_item if has_line_items else (),
         times=known.times,
         numbers=known.numbers.split(),
     )
@@ -124,7 +123,7 @@ def stage(con: duckdb.DuckDBPyConnection, known: Format, opened: RawFile, target
 
 
 def write_rows(
-    con: duckdb.DuckDBPyConnection,
+    con: DuckDBPyConnection,
     known: Format,
     staged: Sequence[Staged],
     files: charges.BillFiles,
@@ -146,11 +145,11 @@ def write_rows(
     with bill_files.values_in_words([file.name for file in staged]):
         for step in (_REPEATED, _NOT_REPEATED, _ALL_ROWS, formats.FOCUS_PROVIDER):
             con.execute(step)
-        asks: list[duckdb.Statement | str] = [_UNNAMED]
-        for text in map(formats.sql_text, known.sql):
+        asks: list[Statement | str] = [_UNNAMED]
+        for text in map(formats.sql_text, known.sql.split()):
             if engine.has_input(con, text):
                 statements = engine.parsed(con, text)
-                if known.has_findings and text == formats.sql_text(known.sql[-1]):
+                if known.has_findings and text == formats.sql_text(known.sql.split()[-1]):
                     asks.append(statements.pop())
                 for statement in statements:
                     con.execute(statement)
@@ -175,7 +174,7 @@ def write_rows(
     return findings + repeated_rows(repeated, "of these files")
 
 
-def _unread(con: duckdb.DuckDBPyConnection, known: Format) -> DataError:
+def _unread(con: DuckDBPyConnection, known: Format) -> DataError:
     ((file, row, what),) = con.execute(_UNREAD).fetchall()
     fix = (
         f"row 1 is the first of data; gpucost read the file as {known.title}; charges begin in the years 2000 to 2100 and end "
@@ -194,7 +193,7 @@ def repeated_rows(count: int, where: str) -> list[SourceFinding]:
 
 
 def write_loose(
-    con: duckdb.DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
+    con: DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
 ) -> tuple[list[SourceFinding], dict[str, str]]:
     """As `write_rows`, of files that no manifest vouches for: those that another one supersedes are left out, and answered."""
     findings = write_rows(con, known, staged, files, across_files=False)
@@ -239,7 +238,7 @@ class Meter:
         self.tell("")
 
     @contextmanager
-    def reading(self, con: duckdb.DuckDBPyConnection, name: str, size: int) -> Iterator[None]:
+    def reading(self, con: DuckDBPyConnection, name: str, size: int) -> Iterator[None]:
         """While a file is read on `con`, tells every moment how far that is."""
         self.tell(f"reading {name}")
         if self._progress is None:
@@ -265,7 +264,7 @@ class Meter:
 
 
 # Findings where there is no export.
-_NOTHING = ("not_loaded", "leftovers", "passed_over")
+_NOTHING = {"not_loaded", "leftovers", "passed_over"}
 # How many of the files that are passed over are named.
 _LISTED = 3
 
@@ -294,10 +293,14 @@ def collect_bills(
     fails is told in `errors`, and the rest goes on. `force` replaces bills that would otherwise stay. `currency` is that
     of rows that name none; without it such a row fails.
     """
-    run = BillRun()
     with disk.temporary() as work, ExitStack() as opened:
-        _Run(store, opened, work, provider, force, currency, Meter(progress), run).all(trees)
-    return run
+        loading = _Loading(store, opened, work, provider, force, currency, Meter(progress))
+        loading.all(trees)
+    return loading.run
+
+
+File = tuple[Tree, Entry]
+_Delivery = tuple[Tree, Manifest, list[File]]
 
 
 @dataclass(slots=True)
@@ -307,13 +310,13 @@ class _Group:
     kind: Format
     staged: list[Staged] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
-    files: list[tuple[Tree, Entry]] = field(default_factory=list)
+    files: list[File] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
     has_archive: bool = False
 
 
 @dataclass
-class _Run:
+class _Loading:
     store: Store
     opened: ExitStack
     work: Path
@@ -321,15 +324,15 @@ class _Run:
     force: bool
     currency: str | None
     meter: Meter
-    run: BillRun
+    run: BillRun = field(default_factory=BillRun)
     _serial: Iterator[int] = field(default_factory=count)
     # What files were when their digests were taken; the stamps of digests.
-    _states: dict[tuple[Tree, Entry], object] = field(default_factory=dict)
+    _states: dict[File, object] = field(default_factory=dict)
     _stamps: dict[str, str] = field(default_factory=dict)
     _folders: set[Path] = field(default_factory=set)
 
     @cached_property
-    def con(self) -> duckdb.DuckDBPyConnection:
+    def con(self) -> DuckDBPyConnection:
         """Where files are read; none is opened for what is loaded already."""
         con = self.opened.enter_context(bill_files.workspace(self.work, *self._folders))
         sqlfiles.run(con, "bill_macros")
@@ -345,43 +348,37 @@ class _Run:
     def all(self, trees: Sequence[Tree]) -> None:
         """Loads what the trees hold: exports with a manifest each by itself, loose files together."""
         self._folders = {folder for tree in trees for folder in tree.folders()}
-        sets: list[tuple[Tree, Manifest, list[Entry]]] = []
-        loose: list[tuple[Tree, Entry]] = []
+        sets: list[_Delivery] = []
+        loose: list[File] = []
         for tree in trees:
             with self._caught():
                 deliveries, rest = self._plan(tree)
                 sets += deliveries
-                loose += [(tree, entry) for entry in rest]
-        self.meter.total = sum(entry.size for _, _, files in sets for entry in files) + sum(
-            entry.size for _, entry in loose
-        )
-        for tree, delivery, entries in sorted(
-            sets, key=lambda item: (item[1].source, item[1].billing_period)
-        ):
+                loose += rest
+        every = chain(loose, *(files for _, _, files in sets))
+        self.meter.total = sum(entry.size for _, entry in every)
+        for tree, delivery, files in sorted(sets, key=lambda item: (item[1].source, item[1].billing_period)):
             with self._caught(tree):
-                self._whole(tree, delivery, entries)
+                self._whole(tree, delivery, files)
         self._loose(loose)
         if not self._has_actual_only():
-            self.run.findings = [one for one in self.run.findings if one.code != "actual_only"]
+            self.run.findings = [finding for finding in self.run.findings if finding.code != "actual_only"]
         if (
             not self.run.results
             and not self.run.errors
-            and all(one.code in _NOTHING for one in self.run.findings)
+            and {finding.code for finding in self.run.findings} <= _NOTHING
         ):
-            self.run.errors.append(
-                DataError(
-                    "nothing was loaded: none of the files read is a billing export with charges that this command takes"
-                )
+            self._fail(
+                "nothing was loaded: none of the files read is a billing export with charges that this command takes"
             )
 
     def _has_actual_only(self) -> bool:
         """Whether machines that commitments cover still have no amortized cost, once all of the run is loaded."""
-        if all(one.code != "actual_only" for one in self.run.findings):
+        if all(finding.code != "actual_only" for finding in self.run.findings):
             return False
+        periods = [result.billing_period for result in self.run.results]
         with self.store.read() as con:
-            return bool(
-                con.execute(_ACTUAL_ONLY, [[one.billing_period for one in self.run.results]]).fetchall()
-            )
+            return bool(con.execute(_ACTUAL_ONLY, [periods]).fetchall())
 
     @contextmanager
     def _caught(self, tree: Tree | None = None, left: int = 0) -> Iterator[None]:
@@ -398,7 +395,7 @@ class _Run:
                 self.run.errors.append(error)
                 self._leave(left)
 
-    def _plan(self, tree: Tree) -> tuple[list[tuple[Tree, Manifest, list[Entry]]], list[Entry]]:
+    def _plan(self, tree: Tree) -> tuple[list[_Delivery], list[File]]:
         """The billing periods that manifests vouch for, and the loose files."""
         entries = tree.entries()
         if over := tree.passed_over():
@@ -409,51 +406,48 @@ class _Run:
         manifests = tree.manifests()
         others = []
         for entry in entries:
-            read = None
+            read, name = None, tree.shown(entry)
             if entry.key.lower().endswith(".json") and "manifest" in entry.key.lower():
-                self.meter.tell(f"reading {tree.shown(entry)}")
-                text = tree.fetch(entry, self.work).read_bytes()
-                read = manifest.parse(text, entry, tree.shown(entry))
-                if read is not None and self.provider not in (None, read[0]):
-                    what = f"{tree.shown(entry)} is the manifest of an export of {read[0]}"
-                    self._pass_over(tree, formats.NotThis(what, f"gpucost collect {read[0]} loads it"))
-                    continue
+                self.meter.tell(f"reading {name}")
+                read = manifest.parse(tree.fetch(entry, self.work).read_bytes(), entry, name)
             if read is None:
                 others.append(entry)
+            elif self.provider in (None, read.provider):
+                manifests.append(read)
             else:
-                manifests.append(read[1])
+                what = f"{name} is the manifest of an export of {read.provider}"
+                self._pass_over(tree, formats.NotThis(what, f"gpucost collect {read.provider} loads it"))
         by_key = {entry.key: entry for entry in others}
         if manifests and tree.is_file and not tree.manifests():
             # The manifest alone was named: its files lie around it.
             by_key |= {entry.key: entry for entry in tree.around()}
-        sets = []
+        sets: list[_Delivery] = []
+        named: set[str] = set()
         # An Azure manifest of which nothing is there lies among files of other exports: it governs none of them.
-        stray = {item.key for item in manifests if item.delivered and not manifest.is_here(item, by_key)}
+        stray = {item.key for item in manifests if item.delivered and not any(manifest.located(item, by_key))}
         roots = {manifest.governed(item) for item in manifests if item.key not in stray}
         for chosen in manifest.choose(manifests):
             with self._caught():
-                sets.append((tree, chosen, manifest.find(chosen, by_key, f"{tree.name}: {chosen.key}")))
+                found = manifest.find(chosen, by_key, f"{tree.name}: {chosen.key}")
+                sets.append((tree, chosen, [(tree, entry) for entry in found]))
+                named |= {entry.key for entry in found}
         loose = [
-            one
-            for one in others
-            if not any(root in ("", ".") or one.key.startswith(f"{root}/") for root in roots)
+            entry
+            for entry in others
+            if not any(root in ("", ".") or entry.key.startswith(f"{root}/") for root in roots)
         ]
-        named = {entry.key for _, _, files in sets for entry in files}
-        left = [entry for entry in others if entry not in loose and entry.key not in named]
-        if left:
-            self._find(
-                "note", "leftovers", f"{tree.name}: {len(left)} files that no manifest names do not count"
-            )
+        if left := len([entry for entry in others if entry not in loose and entry.key not in named]):
+            self._find("note", "leftovers", f"{tree.name}: {left} files that no manifest names do not count")
         if not sets and not loose and not self.run.errors:
             raise DataError(
                 f"there is no billing export below {tree.name} by its files' names",
                 "files end in .csv, .parquet, .json, .gz or .zip; one that is named itself is read whatever its name",
             )
-        return sets, loose
+        return sets, [(tree, entry) for entry in loose]
 
-    def _whole(self, tree: Tree, delivery: Manifest, entries: list[Entry]) -> None:
-        digests = [self._content_digest(tree, entry) for entry in entries]
-        if not entries:
+    def _whole(self, tree: Tree, delivery: Manifest, files: list[File]) -> None:
+        digests = [self._content_digest(*file) for file in files]
+        if not files:
             raise DataError(f"{tree.name}: {delivery.key} names no files", "get the manifest again")
         loaded = self._loaded_whole(delivery, digests)
         if loaded is not None:
@@ -461,26 +455,24 @@ class _Run:
             self._find(
                 "note", "unchanged", f"{delivery.source} {delivery.billing_period}: already loaded, unchanged"
             )
-            self.meter.advance(sum(entry.size for entry in entries))
+            self.meter.advance(sum(entry.size for _, entry in files))
             return
-        read: list[tuple[Format, Staged]] = []
-        for entry in entries:
-            read += self._read(tree, entry)
-            self.meter.advance(entry.size)
-        known = {kind.name: kind for kind, _ in read}
-        if len(known) > 1:
+        groups: dict[str, _Group] = {}
+        for file in files:
+            for kind, staged in self._read(*file):
+                groups.setdefault(kind.name, _Group(kind, [], digests, files)).staged.append(staged)
+            self.meter.advance(file[1].size)
+        if len(groups) > 1:
             raise DataError(
-                f"{tree.name}: files of one manifest are of several formats: {', '.join(known)}",
+                f"{tree.name}: files of one manifest are of several formats: {', '.join(groups)}",
                 "get the export again",
             )
-        files = [(tree, entry) for entry in entries]
-        named = {tree.name} if tree.is_file else set[str]()
-        self._write(
-            _Group(read[0][0], [staged for _, staged in read], digests, files, named), delivery.source
-        )
+        (group,) = groups.values()
+        group.named = {tree.name} if tree.is_file else set()
+        self._write(group, delivery.source)
 
     @contextmanager
-    def _store(self, files: Sequence[tuple[Tree, Entry]]) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _store(self, files: Sequence[File]) -> Iterator[DuckDBPyConnection]:
         """The store, in a transaction, and what the formats' SQL needs.
 
         Raises DataError where one of `files`, of which Parquet is read in its place, is no longer what its digest was taken of.
@@ -526,12 +518,11 @@ class _Run:
             return None
         with self.store.read() as con:
             loaded = charges.loaded_digest(con, delivery.source, delivery.billing_period)
-        return (
-            loaded if any(self._digest(kind, digests) == loaded for kind in formats.all_formats()) else None
-        )
+        is_same = any(self._digest(kind, digests) == loaded for kind in formats.all_formats())
+        return loaded if is_same else None
 
-    def _loose(self, loose: list[tuple[Tree, Entry]]) -> None:
-        files: dict[str, tuple[Tree, Entry]] = {}
+    def _loose(self, loose: list[File]) -> None:
+        files: dict[str, File] = {}
         errors_before = len(self.run.errors)
         for tree, entry in loose:
             with self._caught():
@@ -542,12 +533,17 @@ class _Run:
                     self._find("note", "same_file", same)
                     self.meter.advance(entry.size)
         loaded = self._loaded(files)
-        known = {digest for _, load, _ in loaded for digest in load.file_digests}
         groups: dict[str, _Group] = {}
-        self._read_loose({digest: file for digest, file in files.items() if digest not in known}, groups)
+        known = set[str]().union(*(load.file_digests for _, load, _ in loaded))
+        for digest in files:
+            if digest not in known:
+                self._read_loose(digest, files[digest], groups)
         # What is new beside them is judged together with them.
-        beside = {digest for kind, load, _ in loaded if kind.name in groups for digest in load.file_digests}
-        self._read_loose({digest: file for digest, file in files.items() if digest in beside}, groups)
+        changed = [load.file_digests for kind, load, _ in loaded if kind.name in groups]
+        beside = set[str]().union(*changed)
+        for digest in files:
+            if digest in beside:
+                self._read_loose(digest, files[digest], groups)
         if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
             # A file of the batch is broken: nothing of the batch is loaded.
             self._leave(sum(len(group.staged) for group in groups.values()))
@@ -574,31 +570,27 @@ class _Run:
                 and (kind.command == "focus" if self.provider is None else load.providers == {self.provider})
             ]
 
-    def _read_loose(self, files: Mapping[str, tuple[Tree, Entry]], groups: dict[str, _Group]) -> None:
-        for digest, (tree, entry) in files.items():
-            with self._caught(tree):
-                read = self._read(tree, entry)
-                for kind, file in read:
-                    if not bill_files.has_rows(self.con, file):
-                        empty = f"{file.name} has a header, but no charges"
-                        self._pass_over(tree, formats.NotThis(empty, "export a month that has charges"))
-                        continue
-                    group = groups.setdefault(kind.name, _Group(kind))
-                    group.staged.append(file)
-                    group.digests.append(digest)
-                    group.files.append((tree, entry))
-                    group.named |= {file.name} if tree.is_file else set()
-                    group.has_archive |= len(read) > 1
-            self.meter.advance(entry.size)
+    def _read_loose(self, digest: str, file: File, groups: dict[str, _Group]) -> None:
+        tree, entry = file
+        with self._caught(tree):
+            read = self._read(tree, entry)
+            for kind, staged in read:
+                if not bill_files.has_rows(self.con, staged):
+                    empty = f"{staged.name} has a header, but no charges"
+                    self._pass_over(tree, formats.NotThis(empty, "export a month that has charges"))
+                    continue
+                group = groups.setdefault(kind.name, _Group(kind))
+                group.staged.append(staged)
+                group.digests.append(digest)
+                group.files.append(file)
+                group.named |= {staged.name} if tree.is_file else set()
+                group.has_archive |= len(read) > 1
+        self.meter.advance(entry.size)
 
     def _leave(self, count: int) -> None:
         if count > 0:
-            self._find(
-                "warning",
-                "batch_left",
-                f"{count:,} files beside it were not loaded either",
-                "load them without it",
-            )
+            what = f"{count:,} files beside it were not loaded either"
+            self._find("warning", "batch_left", what, "load them without it")
 
     def _pass_over(self, tree: Tree, error: formats.NotThis) -> None:
         """What is no export for this command fails where it was named, and is told of where a directory was."""
@@ -632,7 +624,7 @@ class _Run:
         for old, new in sorted(lost.items()):
             why = f"{old} does not count: {new} holds the same bill and is the newer one"
             if old in group.named:
-                self.run.errors.append(DataError(why, "leave it out"))
+                self._fail(why, "leave it out")
             else:
                 self._find("note", "superseded", why)
         self._tell(files, results, findings, is_named=bool(group.named))
@@ -649,7 +641,7 @@ class _Run:
         if not results:
             empty = f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges"
             if is_named:
-                self.run.errors.append(DataError(empty, "export a month that has charges"))
+                self._fail(empty, "export a month that has charges")
             else:
                 self._find("warning", "not_loaded", f"{empty}; not loaded")
         self.run.results += results
@@ -659,48 +651,40 @@ class _Run:
             bill = f"{result.source} {result.billing_period}"
             if result.verdict == "twice":
                 fix = "--replace puts this one in the place of the other, as a whole; parts of one export belong in one command"
-                self.run.errors.append(DataError(f"{bill} was not loaded: {'; '.join(result.twice)}", fix))
+                self._fail(f"{bill} was not loaded: {'; '.join(result.twice)}", fix)
             elif result.twice and result.loaded:
                 fix = "compare the days in both files; parts of one export belong in one command"
                 self._find("warning", "billed_twice", f"{bill}: {'; '.join(result.twice)}", fix)
             elif result.verdict in ("overlap", "restated"):
                 why = f"{bill} was left out beside the bill in the store: {charges.KEPT[result.verdict]}"
                 fix = "give the whole month in one export; if this one is it, --replace puts it in the place of the bill there"
-                self.run.errors.append(DataError(why, fix))
+                self._fail(why, fix)
             elif is_named and not result.loaded and result.verdict != "unchanged":
                 fix = "nothing is to be done where that is right; --replace loads it nonetheless"
-                self.run.errors.append(
-                    DataError(f"{bill} was not loaded: {charges.KEPT[result.verdict]}", fix)
-                )
-            self.run.findings += repeated_rows(
-                result.repeated, f"that the store has with another part of {bill}"
-            )
+                self._fail(f"{bill} was not loaded: {charges.KEPT[result.verdict]}", fix)
+            where = f"that the store has with another part of {bill}"
+            self.run.findings += repeated_rows(result.repeated, where)
 
     def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, Staged]]:
         """A file, or those in an archive, as text columns; what was fetched is kept only where it is read in its place."""
-        directory = self.work / f"files-{next(self._serial)}"
+        directory, name = self.work / f"files-{next(self._serial)}", tree.shown(entry)
         directory.mkdir()
         files = []
-        with self.meter.reading(self.con, tree.shown(entry), entry.size):
-            for file in opening.open_files(
-                self.con, tree.fetch(entry, directory), tree.shown(entry), directory
-            ):
+        with self.meter.reading(self.con, name, entry.size):
+            for file in opening.open_files(self.con, tree.fetch(entry, directory), name, directory):
                 if file.has_marks:
-                    self._find(
-                        "note",
-                        "byte_order_marks",
-                        f"{file.name}: byte order marks inside the text were left out",
-                    )
+                    marks = f"{file.name}: byte order marks inside the text were left out"
+                    self._find("note", "byte_order_marks", marks)
                 kind = formats.recognize(file.header, file.name)
                 if (
                     kind.command != "focus"
                     if self.provider is None
-                    else kind.providers and self.provider not in kind.providers
+                    else kind.provider not in ("", self.provider)
                 ):
                     what = f"{file.name} is {kind.title}" + ("" if self.provider else ", no FOCUS file")
                     raise formats.NotThis(what, f"gpucost collect {kind.command} loads it")
                 staged = stage(self.con, kind, file, self.work / f"staged-{next(self._serial)}.parquet")
-                if self.provider is not None and not kind.providers:
+                if self.provider is not None and not kind.provider:
                     self._check_holders(kind, staged)
                 files.append((kind, staged))
         if all(staged.raw is None for _, staged in files):
@@ -725,3 +709,6 @@ class _Run:
         self, level: Literal["warning", "note"], code: str, message: str, fix: str | None = None
     ) -> None:
         self.run.findings.append(SourceFinding(level, code, message, fix))
+
+    def _fail(self, message: str, fix: str | None = None) -> None:
+        self.run.errors.append(DataError(message, fix))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 from pathlib import PurePosixPath
-from typing import Any
 
 from gpucost import inputs
 from gpucost.errors import DataError
@@ -35,15 +34,17 @@ class Manifest:
     files: tuple[str, ...]
     delivered: str = ""
     sizes: tuple[int, ...] = ()
+    provider: str = "aws"
 
     @property
     def depth(self) -> int:
         return len(PurePosixPath(self.key).parts)
 
 
-def parse(text: bytes, entry: Entry, name: str) -> tuple[str, Manifest] | None:
-    """Whose manifest it is ('aws', 'azure'), and what it says; None for any other JSON file, and for a run of Azure's without a
-    period. Raises DataError for one that cannot be used.
+def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
+    """What it says; None for any other JSON file, and for a run of Azure's without a period.
+
+    Raises DataError for one that cannot be used.
     """
     try:
         document = inputs.parse_json(text)
@@ -56,8 +57,7 @@ def parse(text: bytes, entry: Entry, name: str) -> tuple[str, Manifest] | None:
     if not isinstance(document, dict):
         return None
     if isinstance(document.get("blobs"), list):
-        run = _of_azure(document, entry)
-        return ("azure", run) if run else None
+        return _of_azure(document, entry)
     listed = document.get("reportKeys", document.get("dataFiles"))
     if not isinstance(listed, list):
         return None
@@ -67,14 +67,13 @@ def parse(text: bytes, entry: Entry, name: str) -> tuple[str, Manifest] | None:
         if address.startswith("s3://"):
             bucket, _, address = address.removeprefix("s3://").partition("/")
         files.append(address.lstrip("/"))
-    period = _month(_part(document, "billingPeriod").get("start")) or next(
-        (month for file in files if (month := _named(file))), None
-    )
+    stated = _month(_part(document, "billingPeriod").get("start"))
+    period = stated or next(filter(None, map(_named, files)), None)
     if period is None:
         raise DataError(
             f"{name} is a manifest that does not say its billing period", "get the manifest again"
         )
-    return "aws", Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
+    return Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
 
 
 def choose(manifests: list[Manifest]) -> list[Manifest]:
@@ -99,12 +98,12 @@ def choose(manifests: list[Manifest]) -> list[Manifest]:
 
 def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry]:
     """The files that a manifest names, wherever its tree begins. Raises DataError where one of them is missing."""
-    there = _located(manifest, entries)
+    there = located(manifest, entries)
     missing = [listed for listed, entry in zip(manifest.files, there, strict=True) if entry is None]
     if missing:
+        more = f" ({len(missing)} are missing)" if len(missing) > 1 else ""
         raise DataError(
-            f"{name} names {len(manifest.files)} files, but {missing[0]} is not there"
-            + (f" ({len(missing)} are missing)" if len(missing) > 1 else ""),
+            f"{name} names {len(manifest.files)} files, but {missing[0]} is not there{more}",
             "download the export again, all of it; nothing of this period was loaded",
         )
     for entry, size in zip(there, manifest.sizes, strict=False):
@@ -116,11 +115,6 @@ def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry
     return [entry for entry in there if entry]
 
 
-def is_here(manifest: Manifest, entries: dict[str, Entry]) -> bool:
-    """Whether any of the files that a manifest names is there."""
-    return any(_located(manifest, entries))
-
-
 def governed(manifest: Manifest) -> str:
     """The directory whose other files are leftovers: the period's for a CUR, the whole export's for Data Exports."""
     parts = PurePosixPath(manifest.key).parent.parts
@@ -128,15 +122,15 @@ def governed(manifest: Manifest) -> str:
     return "/".join(parts[:below])
 
 
-def _located(manifest: Manifest, entries: dict[str, Entry]) -> list[Entry | None]:
+def located(manifest: Manifest, entries: dict[str, Entry]) -> list[Entry | None]:
     """Of each file the longest tail of its key that is there, below a directory that the manifest lies in."""
     above = PurePosixPath(manifest.key).parents
 
-    def located(parts: tuple[str, ...]) -> Entry | None:
+    def find_file(parts: tuple[str, ...]) -> Entry | None:
         places = (str(parent.joinpath(*parts[start:])) for start in range(len(parts)) for parent in above)
         return next((entries[place] for place in places if place in entries), None)
 
-    return [located(PurePosixPath(listed).parts) for listed in manifest.files]
+    return [find_file(PurePosixPath(listed).parts) for listed in manifest.files]
 
 
 def _month(moment: object) -> str | None:
@@ -152,7 +146,7 @@ def _named(file: str) -> str | None:
     return next((f"{dates.group(1)}-{dates.group(2)}" for dates in ranges if dates), None)
 
 
-def _source(document: dict[str, Any], bucket: str, files: list[str]) -> str:
+def _source(document: inputs.JsonObject, bucket: str, files: list[str]) -> str:
     """`s3://bucket/prefix/name`: where the export is delivered to, whatever month or delivery it is."""
     name = str(document.get("reportName") or document.get("exportArn") or "").rpartition("/")[2]
     parts = PurePosixPath(files[0]).parts[:-1] if files else ()
@@ -167,7 +161,7 @@ def _source(document: dict[str, Any], bucket: str, files: list[str]) -> str:
 _RUN = re.compile(r"^\d{12}$")
 
 
-def _of_azure(document: dict[str, Any], entry: Entry) -> Manifest | None:
+def _of_azure(document: inputs.JsonObject, entry: Entry) -> Manifest | None:
     """The manifest of an export run: 'root/export' of 'root/export/20230101-20230131/202301041442/<run>/000001.csv'."""
     blobs = [blob for blob in document["blobs"] if isinstance(blob, dict) and blob.get("blobName")]
     files = tuple(str(blob["blobName"]).lstrip("/") for blob in blobs)
@@ -188,9 +182,10 @@ def _of_azure(document: dict[str, Any], entry: Entry) -> Manifest | None:
         files,
         delivered=str(run.get("submittedTime") or number or entry.key),
         sizes=tuple(int(blob.get("byteCount") or 0) for blob in blobs),
+        provider="azure",
     )
 
 
-def _part(document: dict[str, Any], name: str) -> dict[str, Any]:
+def _part(document: inputs.JsonObject, name: str) -> inputs.JsonObject:
     part = document.get(name)
     return part if isinstance(part, dict) else {}

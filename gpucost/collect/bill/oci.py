@@ -30,12 +30,12 @@ _NUMBERS = """
     pricing_quantity usage_quantity
 """
 _SPELLINGS = {
-    "line_item_backreference_no": ("lineItem/backReference",),
+    "line_item_backreference_no": "lineItem/backReference",
     # Later reports call it by the second name.
-    "cost_billing_unit_readable": ("cost/skuUnitDescription",),
-    "region": ("RegionId",),
-    "usage_quantity": ("ConsumedQuantity",),
-    "usage_unit": ("ConsumedUnit",),
+    "cost_billing_unit_readable": "cost/skuUnitDescription",
+    "region": "RegionId",
+    "usage_quantity": "ConsumedQuantity",
+    "usage_unit": "ConsumedUnit",
 }
 _TAG = re.compile(r"^tags/(.+)$", re.IGNORECASE)
 
@@ -46,14 +46,14 @@ def _entry(column: str) -> tuple[str, str] | None:
     return ("tag_columns", tag.group(1)) if tag else None
 
 
-def _format(name: str, title: str, times: tuple[str | None, ...], reference: str, *required: str) -> Format:
+def _format(name: str, title: str, times: tuple[str | None, ...], reference: str, required: str) -> Format:
     return Format(
         name,
         title,
-        ("oci",),
+        "oci",
         spelled(_CLASSIC + _FOCUS, _SPELLINGS),
-        (reference, *required),
-        ("oci",),
+        f"{reference} {required}",
+        "oci",
         has_findings=False,
         entry=_entry,
         line_item=(reference,),
@@ -68,21 +68,14 @@ FORMATS = (
         "an OCI cost report",
         ("line_item_interval_usage_start", "line_item_interval_usage_end", None, None),
         "line_item_reference_no",
-        "line_item_interval_usage_start",
-        "line_item_interval_usage_end",
-        "product_resource_id",
-        "usage_billed_quantity",
-        "cost_my_cost",
+        """line_item_interval_usage_start line_item_interval_usage_end product_resource_id usage_billed_quantity
+        cost_my_cost""",
     ),
     _format(
         "oci-focus",
         "an OCI cost report in FOCUS columns",
         ("charge_period_start", "charge_period_end", "billing_period_start", "billing_period_end"),
         "oci_reference_number",
-        "billed_cost",
-        "charge_category",
-        "charge_period_start",
-        "charge_period_end",
-        "billing_period_start",
+        "billed_cost charge_category charge_period_start charge_period_end billing_period_start",
     ),
 )

@@ -17,10 +17,10 @@ FORMATS = (
     Format(
         name="openai",
         title="OpenAI's costs",
-        providers=("openai",),
+        provider="openai",
         columns=spelled(_NAMES, {}),
-        required=("start_time", "end_time", "amount_value", "amount_currency"),
-        sql=("openai",),
+        required="start_time end_time amount_value amount_currency",
+        sql="openai",
         times=("start_time_iso", "end_time_iso", None, None),
         numbers="amount_value quantity",
     ),

@@ -15,25 +15,25 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeGuard
+from typing import IO, TYPE_CHECKING, TypeGuard
 
 from gpucost import inputs
 from gpucost.collect.bill.formats import NotThis
+from gpucost.collect.bill.manifest import Manifest
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.objects import Entry, open_address
 from gpucost.store import bill_files
 from gpucost.store.bill_files import RawFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
-    from gpucost.collect.bill.manifest import Manifest
     from gpucost.config.model import Config
 
 
-def is_answer(document: object) -> TypeGuard[dict[str, Any]]:
+def is_answer(document: object) -> TypeGuard[inputs.JsonObject]:
     """Whether a JSON document is an answer of the query API, as a page of it or a saved file."""
     properties = document.get("properties") if isinstance(document, dict) else None
     return (
@@ -43,7 +43,7 @@ def is_answer(document: object) -> TypeGuard[dict[str, Any]]:
     )
 
 
-def records(answer: dict[str, Any]) -> list[dict[str, Any]]:
+def records(answer: inputs.JsonObject) -> list[inputs.JsonObject]:
     """The rows of an answer, with their columns' names. Raises DataError for a row of another length."""
     names = [str(column.get("name")) for column in answer["properties"]["columns"]]
     rows = answer["properties"]["rows"]
@@ -55,7 +55,7 @@ def records(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def is_page(document: object) -> TypeGuard[dict[str, Any]]:
+def is_page(document: object) -> TypeGuard[inputs.JsonObject]:
     """Whether a JSON document is a page of costs by time, as the APIs of OpenAI and Anthropic answer."""
     if not isinstance(document, dict) or not isinstance(buckets := document.get("data"), list):
         return False
@@ -63,7 +63,7 @@ def is_page(document: object) -> TypeGuard[dict[str, Any]]:
     return all(has_results) if buckets else "has_more" in document
 
 
-def results(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def results(page: inputs.JsonObject) -> Iterator[inputs.JsonObject]:
     """The results of a page, each with its bucket's times, has_more of the page, and `amount.value` as amount_value.
 
     A bucket without results is a row of its times and has_more, since it may be the last one. Raises DataError for a result that
@@ -87,7 +87,7 @@ def results(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 # Of days without costs, by what they are known by: OpenAI's columns and Anthropic's.
-_WITHOUT_COSTS: dict[str, dict[str, Any]] = {
+_WITHOUT_COSTS: dict[str, inputs.JsonObject] = {
     "start_time": {"amount_value": None, "amount_currency": None},
     "starting_at": {"amount": None, "currency": None},
 }
@@ -102,29 +102,28 @@ _MARK_PARTS = b"\xef\xbb", b"\xef"
 _AGAIN = "get the file again; nothing of it was loaded"
 
 
-def open_files(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path) -> list[RawFile]:
+def open_files(con: DuckDBPyConnection, path: Path, name: str, directory: Path) -> list[RawFile]:
     """The file, or the members of a zip archive, which are unpacked into `directory`.
 
     Raises DataError for a file that is empty, breaks off, or is no text.
     """
-    with _in_words(name), path.open("rb") as file:
-        magic = file.read(4)
-        if not magic:
-            raise DataError(f"{name} is empty", _AGAIN)
-        if magic[:2] == b"PK":
-            return [
-                _open(con, part, f"{name}:{member}", directory)
-                for member, part in _unpacked(path, name, directory)
-            ]
-    return [_open(con, path, name, directory)]
+    magic = _beginning(path, name, 2)
+    if not magic:
+        raise DataError(f"{name} is empty", _AGAIN)
+    if magic != b"PK":
+        return [_open(con, path, name, directory)]
+    with _in_words(name):
+        return [
+            _open(con, part, f"{name}:{member}", directory)
+            for member, part in _unpacked(path, name, directory)
+        ]
 
 
-def _open(con: duckdb.DuckDBPyConnection, path: Path, name: str, directory: Path) -> RawFile:
-    with _in_words(name), path.open("rb") as file:
-        if file.read(2) == b"\x1f\x8b":
-            limit = _most(path)
-            with gzip.open(path, "rb") as source:
-                path = _copied(source, directory / f"{path.stem}.unpacked", name, limit)
+def _open(con: DuckDBPyConnection, path: Path, name: str, directory: Path) -> RawFile:
+    if _beginning(path, name, 2) == b"\x1f\x8b":
+        limit, target = _most(path), directory / f"{path.stem}.unpacked"
+        with _in_words(name), gzip.open(path, "rb") as source:
+            path = _copied(source, target, name, limit)
     head = _beginning(path, name, _HEADER_LIMIT)
     if head[:4] == b"PAR1":
         return RawFile(path, name, "parquet", bill_files.parquet_header(con, path, name))
@@ -159,12 +158,10 @@ def _open_csv(path: Path, name: str, text: str) -> RawFile:
     best: list[str] = []
     delimiter = ","
     for candidate in _DELIMITERS:
-        try:
+        with suppress(csv.Error):
             header = next(csv.reader(io.StringIO(text, newline=""), delimiter=candidate, strict=True), [])
-        except csv.Error:
-            continue
-        if len(header) > len(best):
-            best, delimiter = header, candidate
+            if len(header) > len(best):
+                best, delimiter = header, candidate
     if best and best[0].startswith("#"):
         # The spot data feed's header stands behind a comment.
         fields = next((line for line in text.splitlines() if line.startswith("#Fields:")), "")
@@ -217,7 +214,7 @@ def _document(path: Path, name: str, directory: Path) -> RawFile:
     return RawFile(path, name, "json", list(document) if isinstance(document, dict) else [])
 
 
-def _rows(rows: list[dict[str, Any]], path: Path, name: str, directory: Path) -> RawFile:
+def _rows(rows: list[inputs.JsonObject], path: Path, name: str, directory: Path) -> RawFile:
     """The rows of a saved answer of a cost API, one per line. Raises NotThis where it has none."""
     if not rows:
         raise NotThis(f"{name} is a cost API's answer without rows", "ask for a period that has costs")
@@ -229,9 +226,8 @@ def _rows(rows: list[dict[str, Any]], path: Path, name: str, directory: Path) ->
 def _unpacked(path: Path, name: str, directory: Path) -> Iterator[tuple[str, Path]]:
     left = _most(path)
     with zipfile.ZipFile(path) as archive:
-        for number, member in enumerate(
-            sorted(info.filename for info in archive.infolist() if not info.is_dir())
-        ):
+        members = sorted(info.filename for info in archive.infolist() if not info.is_dir())
+        for number, member in enumerate(members):
             if not member.startswith("__MACOSX/"):
                 target = directory / f"{path.stem}-{number}{Path(member).suffix}"
                 with archive.open(member) as source:
@@ -268,19 +264,7 @@ def _in_words(name: str) -> Iterator[None]:
         raise DataError(f"cannot read {name}: {error.strerror or error}") from error
 
 
-ENDINGS = (
-    ".csv",
-    ".parquet",
-    ".json",
-    ".jsonl",
-    ".ndjson",
-    ".csv.gz",
-    ".csv.zip",
-    ".json.gz",
-    ".jsonl.gz",
-    ".gz",
-    ".zip",
-)
+ENDINGS = (".csv", ".parquet", ".json", ".jsonl", ".ndjson", ".gz", ".zip")
 
 
 # Coarser than the steps of any file system's clock; samples of 64 KiB, the file's ends among them.
@@ -377,29 +361,25 @@ class BucketTree(Tree):
         return self.bucket.shown(entry.key)
 
 
-class MonthsTree(Tree):
-    """What a service answers about months ('2026-10'): one file of JSON lines for each, which vouches for its billing period."""
+class MonthTree(Tree):
+    """What a service answers about a month ('2026-10'): a file of JSON lines, which vouches for its billing period."""
 
-    def __init__(self, name: str, months: Sequence[str], kind: str = "") -> None:
-        self.name = name
-        self._months, self._ending = months, f"{kind}.jsonl"
+    month: str
+    ending: str = ".jsonl"
+
+    @property
+    def key(self) -> str:
+        """The file's name."""
+        return self.month + self.ending
 
     def entries(self) -> list[Entry]:
-        return [Entry(month + self._ending, 0) for month in self._months]
+        return [Entry(self.key, 0)]
 
     def manifests(self) -> list[Manifest]:
-        from gpucost.collect.bill.manifest import Manifest
+        return [Manifest(f"{self.month}.json", self.name, self.month, (self.key,))]
 
-        return [
-            Manifest(f"{month}.json", self.name, month, (month + self._ending,)) for month in self._months
-        ]
-
-    def month(self, entry: Entry) -> str:
-        """The month that a file is about."""
-        return entry.key.removesuffix(self._ending)
-
-    def shown(self, entry: Entry) -> str:
-        return f"{self.name}#{self.month(entry)}"
+    def shown(self, entry: Entry) -> str:  # noqa: ARG002
+        return f"{self.name}#{self.month}"
 
 
 class LocalTree(Tree):
@@ -410,39 +390,33 @@ class LocalTree(Tree):
             raise UsageError(
                 f"there is no {path}", "name a file or directory of the export, or an s3:// address"
             )
-        self.is_file = path.is_file()
-        self.name = str(path)
+        self.is_file, self.name = path.is_file(), str(path)
         self.root = path.parent if self.is_file else path
-        self._only = path.name if self.is_file else None
 
     def entries(self) -> list[Entry]:
-        if self._only is not None:
-            return [Entry(self._only, (self.root / self._only).stat().st_size)]
-        return self.around()
+        if not self.is_file:
+            return self.around()
+        path = Path(self.name)
+        return [Entry(path.name, path.stat().st_size)]
 
     def around(self) -> list[Entry]:
         return [Entry(key, size) for key, size in self._found() if key.lower().endswith(ENDINGS)]
 
     def folders(self) -> set[Path]:
         # links may lead out of the root
-        keys = [self._only] if self._only is not None else [key for key, _ in self._found()]
-        return {
-            self.root,
-            *((self.root / key).resolve().parent for key in keys if (self.root / key).is_symlink()),
-        }
+        paths = (self.root / entry.key for entry in self.entries())
+        return {self.root, *(path.resolve().parent for path in paths if path.is_symlink())}
 
     def passed_over(self) -> list[str]:
         return [] if self.is_file else [key for key, _ in self._found() if not key.lower().endswith(ENDINGS)]
 
     def _found(self) -> list[tuple[str, int]]:
-        try:
+        with _in_words(str(self.root)):
             found = [
                 (path.relative_to(self.root), path.stat().st_size)
                 for path in self.root.rglob("*")
                 if path.is_file()
             ]
-        except OSError as error:
-            raise SourceError(f"cannot read {self.root}: {error.strerror or error}") from None
         return sorted(
             (path.as_posix(), size)
             for path, size in found
@@ -456,11 +430,11 @@ class LocalTree(Tree):
         return str(self.root / entry.key)
 
     def digest(self, entry: Entry) -> str:
-        with self._readable(entry), (self.root / entry.key).open("rb") as file:
+        with _in_words(self.shown(entry)), (self.root / entry.key).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def state(self, entry: Entry) -> object:
-        with self._readable(entry):
+        with _in_words(self.shown(entry)):
             status = (self.root / entry.key).stat()
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -471,7 +445,7 @@ class LocalTree(Tree):
         in all of these has the same content. Two things escape the time, and are seen to: a write within the clock's step after
         the file was read, by stamping no file younger than that; and a disk that keeps no time of changes, by the samples.
         """
-        with self._readable(entry), (self.root / entry.key).open("rb") as file:
+        with _in_words(self.shown(entry)), (self.root / entry.key).open("rb") as file:
             status = os.fstat(file.fileno())
             if time.time_ns() - max(status.st_ctime_ns, status.st_mtime_ns) < _AT_REST_NS:
                 return None
@@ -481,10 +455,3 @@ class LocalTree(Tree):
                 samples.update(file.read(_SAMPLE))
         numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         return ":".join([*map(str, numbers), samples.hexdigest()])
-
-    @contextmanager
-    def _readable(self, entry: Entry) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise SourceError(f"cannot read {self.shown(entry)}: {error.strerror or error}") from None

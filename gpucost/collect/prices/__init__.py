@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
 from gpucost.clouds import NoCredentials
 from gpucost.collect.prices.aws import AwsPrices
 from gpucost.collect.prices.azure import AzurePrices
-from gpucost.collect.prices.base import PriceCollector, is_region_of
+from gpucost.collect.prices.base import PriceCollector, Tell, is_region_of
 from gpucost.collect.prices.gcp import GcpPrices
 from gpucost.collect.prices.gpu_clouds import RunpodPrices, VastPrices
 from gpucost.collect.prices.oci import OciPrices
+from gpucost.config.model import Config
 from gpucost.engine import answer_rows
 from gpucost.errors import GpucostError, StoreError
 from gpucost.records import record
-from gpucost.store.connection import scratch_store
-from gpucost.store.prices import ListPrice, load_prices, node_regions
+from gpucost.store.connection import Store, scratch_store
+from gpucost.store.prices import ListPrice, ProviderPrices, load_prices, node_regions
 from gpucost.store.sqlfiles import columns_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gpucost.config.model import Config
-    from gpucost.store.connection import Store
-    from gpucost.store.prices import ProviderPrices
 
 _COLLECTORS = (AwsPrices, GcpPrices, AzurePrices, OciPrices, RunpodPrices, VastPrices)
 PROVIDERS: dict[str, type[PriceCollector]] = {collector.provider: collector for collector in _COLLECTORS}
@@ -80,12 +74,7 @@ class PriceResult:
 
 
 def collect_prices(
-    config: Config,
-    store: Store,
-    providers: Sequence[str],
-    regions: Sequence[str],
-    now: datetime,
-    tell: Callable[[str], None] | None = None,
+    config: Config, store: Store, providers: Sequence[str], regions: Sequence[str], now: datetime, tell: Tell
 ) -> list[PriceResult]:
     """Asks `providers` for their list prices and writes them, each whole or not at all.
 
@@ -98,8 +87,7 @@ def collect_prices(
     for provider in providers:
 
         def say(words: str, provider: str = provider) -> None:
-            if tell is not None:
-                tell(f"{provider}: {words}")
+            tell(f"{provider}: {words}")
 
         result = partial(PriceResult, provider, now.date())
         named, near = (
@@ -117,16 +105,10 @@ def collect_prices(
         except GpucostError as error:
             results.append(result(error=error))
         else:
-            results.append(
-                result(
-                    regions=tuple(sorted({price.region for price in answer.prices})),
-                    prices=len(answer.prices),
-                    priced_types=len({price.instance_type for price in answer.prices}),
-                    components=len(answer.components),
-                    replaced=replaced,
-                    unchanged=unchanged,
-                )
-            )
+            regions_priced = {price.region for price in answer.prices}
+            types = {price.instance_type for price in answer.prices}
+            counts = len(answer.prices), len(types), len(answer.components)
+            results.append(result(tuple(sorted(regions_priced)), *counts, replaced, unchanged))
     return results
 
 

@@ -22,14 +22,14 @@ from gpucost.collect.prices.base import (
     one_of_each,
     read_as,
 )
-from gpucost.collect.prices.public import PublicList
+from gpucost.collect.prices.public import PublicList, Row
 from gpucost.errors import SourceError
+from gpucost.inputs import JsonObject
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 
 if TYPE_CHECKING:
     import boto3
 
-    from gpucost.collect.prices.public import Row
 
 PRODUCTS = "aws pricing get_products"
 RATES = "aws savingsplans describe_savings_plans_offering_rates"
@@ -72,7 +72,7 @@ def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collect
     return all(attributes.get(name) == value for name, value in WANTED.items())
 
 
-def _bulk_rows(product: Mapping[str, Any]) -> Iterator[Row]:
+def _bulk_rows(product: JsonObject) -> Iterator[Row]:
     """A product of get_products as rows of the bulk price list."""
     name = product["product"]["attributes"]["instanceType"]
     for kind in _KINDS:
@@ -95,19 +95,18 @@ def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> It
         started = datetime.fromisoformat(row["effectivedate"].replace(" ", "").replace("Z", "+00:00")).date()
         if row["termtype"] not in _KINDS or started > day:
             continue
-        bought: tuple[str, int, str, str] = ("on_demand", 0, "", "")
+        option, years, payment, offering = "on_demand", 0, "", ""
         if row["termtype"] == "Reserved":
+            option, offering = "reserved", row["offeringclass"]
             years, payment = _TERMS[row["leasecontractlength"]], _PAYMENTS[row["purchaseoption"]]
-            bought = ("reserved", years, payment, row["offeringclass"])
         amount = Decimal(row["priceperunit"])
         if row["unit"] == "Quantity":
-            amount /= bought[1] * HOURS_PER_YEAR
+            amount /= years * HOURS_PER_YEAR
         elif row["unit"] != "Hrs":
             raise ValueError(f"the unit {row['unit']}")
-        sums[row["sku"], row["offertermcode"], row["instancetype"], row["currency"], started, bought] += (
-            amount
-        )
-    for (_, _, name, currency, started, (option, years, payment, offering)), price in sums.items():
+        bought = option, row["currency"], years, payment, offering, started
+        sums[row["sku"], row["offertermcode"], row["instancetype"], bought] += amount
+    for (_, _, name, (option, currency, years, payment, offering, started)), price in sums.items():
         if price > 0:
             yield ListPrice(
                 region,
@@ -123,9 +122,7 @@ def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> It
             )
 
 
-def plan_price(
-    rate: Mapping[str, Any], instance_types: Collection[str], source: str = RATES
-) -> ListPrice | None:
+def plan_price(rate: JsonObject, instance_types: Collection[str], source: str = RATES) -> ListPrice | None:
     """The price of one rate of describe_savings_plans_offering_rates; None where it is of no plain Linux instance.
 
     The rate of a plan is what its commitment is charged per hour, so anything paid upfront is in it.
@@ -136,24 +133,17 @@ def plan_price(
         properties = {item["name"]: item["value"] for item in rate["properties"]}
         plan = _PLANS.get(offering["planType"])
         price = Decimal(str(rate["rate"]))
-        plain = (
-            rate["unit"] == "Hrs" and rate["operation"] == "RunInstances" and "BoxUsage" in rate["usageType"]
-        )
+        name, usage = properties["instanceType"], rate["usageType"]
+        is_plain_use = rate["unit"] == "Hrs" and rate["operation"] == "RunInstances" and "BoxUsage" in usage
         # what stands unused in a reservation is charged under a usage of its own
-        if not plain or "UnusedBox" in rate["usageType"] or plan is None or price <= 0:
+        if not is_plain_use or "UnusedBox" in usage or plan is None or price <= 0:
             return None
-        if properties["instanceType"] not in instance_types:
+        if name not in instance_types:
             return None
+        years = round(int(offering["durationSeconds"]) / _SECONDS_PER_YEAR)
+        payment, currency = _PAYMENTS[offering["paymentOption"]], offering["currency"]
         return ListPrice(
-            region=properties["region"],
-            instance_type=properties["instanceType"],
-            purchase_option="savings_plan",
-            term_years=round(int(offering["durationSeconds"]) / _SECONDS_PER_YEAR),
-            payment_option=_PAYMENTS[offering["paymentOption"]],
-            offering=plan,
-            price_per_hour=price,
-            currency=offering["currency"],
-            source=source,
+            properties["region"], name, "savings_plan", price, currency, source, years, payment, plan
         )
 
 
@@ -178,9 +168,8 @@ def bulk_product_prices(
         attributes = {name: row[column] for column, name in _ATTRIBUTES.items() if column in row}
         return row if is_plain(attributes, region, instance_types) else None
 
-    rows = public.rows(
-        f"{server}/offers/v1.0/{_partition(region)}/AmazonEC2/current/{region}/index.csv", keep
-    )
+    path = f"offers/v1.0/{_partition(region)}/AmazonEC2/current/{region}/index.csv"
+    rows = public.rows(f"{server}/{path}", keep)
     with read_as(f"aws: the bulk price list of {region} cannot be read", AGAIN):
         once = {row["ratecode"]: row for row in rows}
         return list(_term_prices(once.values(), region, day, BULK_PRODUCTS))
@@ -200,18 +189,16 @@ def plan_prices(
 
     def keep(row: Row) -> ListPrice | None:
         # instances of one's own hardware and unused reservations have usage types of their own
-        if row["discountedservicecode"] != "AmazonEC2" or not re.match(
-            r"(.*-)?BoxUsage:", row["discountedusagetype"]
-        ):
-            return None
-        if row["discountedregioncode"] != region or row["productfamily"] not in _BULK_PLANS:
-            return None
-        return plan_price(_rate(row), instance_types, BULK_RATES)
+        is_plain_use = re.match(r"(.*-)?BoxUsage:", row["discountedusagetype"])
+        is_here = row["discountedservicecode"] == "AmazonEC2" and row["discountedregioncode"] == region
+        if is_plain_use and is_here and row["productfamily"] in _BULK_PLANS:
+            return plan_price(_rate(row), instance_types, BULK_RATES)
+        return None
 
     return public.rows(server + re.sub(r"\.json$", ".csv", path), keep)
 
 
-def _rate(row: Row) -> dict[str, Any]:
+def _rate(row: Row) -> JsonObject:
     """A row as describe_savings_plans_offering_rates answers it."""
     return {
         "savingsPlanOffering": {
@@ -246,7 +233,7 @@ _PLACES = (
 )
 
 
-def accelerated(described: Mapping[str, Any]) -> InstanceType | None:
+def accelerated(described: JsonObject) -> InstanceType | None:
     """One instance type of describe_instance_types; None where it holds no accelerator."""
     devices = next(
         (described[info][kind] for info, kind in _PLACES if described.get(info, {}).get(kind)), None
@@ -257,10 +244,8 @@ def accelerated(described: Mapping[str, Any]) -> InstanceType | None:
     known = known_types("aws").get(name)
     memory = device.get("MemoryInfo", {}).get("SizeInMiB")
     # EC2 calls the A100 of 40 and of 80 GB the same
-    spellings = (
-        [device["Name"]] if memory is None else [f"{device['Name']}-{round(memory / 1024)}GB", device["Name"]]
-    )
-    model = known.gpu_model if known else gpu_model(*spellings)
+    sized = [] if memory is None else [f"{device['Name']}-{round(memory / 1024)}GB"]
+    model = known.gpu_model if known else gpu_model(*sized, device["Name"])
     return InstanceType(
         instance_type=name,
         gpu_model=model,
@@ -272,7 +257,7 @@ def accelerated(described: Mapping[str, Any]) -> InstanceType | None:
     )
 
 
-def _count(name: str, devices: list[Mapping[str, Any]], model: str) -> float:
+def _count(name: str, devices: list[JsonObject], model: str) -> float:
     """How many GPUs, parts of one included. A part (g6f) is reported with a count of 0.
 
     Then the size of its partition says, else the catalog, else how much of a GPU's memory it has.
@@ -335,19 +320,15 @@ class AwsPrices(PriceCollector):
         return ProviderPrices("aws", regions, one_of_each(prices))
 
     def _types(self, session: boto3.Session, region: str) -> Iterator[InstanceType]:
-        pages = (
-            aws_client(session, self.config.aws, "ec2", region)
-            .get_paginator("describe_instance_types")
-            .paginate()
-        )
-        for page in pages:
+        client = aws_client(session, self.config.aws, "ec2", region)
+        for page in client.get_paginator("describe_instance_types").paginate():
             for described in _part(page, "InstanceTypes", "describe_instance_types"):
                 if kind := accelerated(described):
                     yield kind
 
     def _pages(
-        self, what: str, ask: Callable[..., dict[str, Any]], token: str, endless: str
-    ) -> Iterator[dict[str, Any]]:
+        self, what: str, ask: Callable[..., JsonObject], token: str, endless: str
+    ) -> Iterator[JsonObject]:
         more: dict[str, str] = {}
         for page in range(1, _PAGES):
             self.tell(f"{what}, page {page}")
@@ -403,7 +384,7 @@ def _not_none(prices: list[ListPrice], region: str) -> list[ListPrice]:
     )
 
 
-def _part(answer: Mapping[str, Any], name: str, operation: str) -> Any:
+def _part(answer: JsonObject, name: str, operation: str) -> Any:
     """`answer[name]`. botocore takes JSON that breaks off for an answer without content: then SourceError."""
     if name not in answer:
         raise SourceError(f"aws: {HALF.replace(',', f' of {operation},', 1)}", AGAIN)

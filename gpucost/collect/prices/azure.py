@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gpucost.collect.prices.base import (
     HOURS_PER_YEAR,
@@ -19,6 +19,7 @@ from gpucost.collect.prices.base import (
 )
 from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError
+from gpucost.inputs import JsonObject
 from gpucost.store.prices import ListPrice, ProviderPrices
 
 SOURCE = "azure retail prices"
@@ -29,7 +30,7 @@ _OTHERWISE = re.compile(r"windows|low priority|cloud ?services|dedicated|expired
 _TERM = re.compile(r"(\d) years?", re.IGNORECASE)
 
 
-def item_prices(item: Mapping[str, Any], day: date) -> Iterator[ListPrice]:
+def item_prices(item: JsonObject, day: date) -> Iterator[ListPrice]:
     """The prices of one item: itself, and what savings plans make of it. None where it is no Linux machine with GPUs.
 
     Raises SourceError where the item cannot be read.
@@ -123,7 +124,7 @@ class AzurePrices(PriceCollector):
         one_each = without_placeholders(one_of_each(prices))
         return ProviderPrices("azure", wanted or sorted({price.region for price in one_each}), one_each)
 
-    def _items(self, public: PublicList, region: str) -> Iterator[dict[str, Any]]:
+    def _items(self, public: PublicList, region: str) -> Iterator[JsonObject]:
         wanted = "serviceName eq 'Virtual Machines' and startswith(armSkuName, 'Standard_N')"
         if region:
             wanted += f" and armRegionName eq '{region}'"
@@ -145,5 +146,5 @@ class AzurePrices(PriceCollector):
                 raise SourceError(f"azure: the retail prices have no end: {url} follows itself", public.again)
 
 
-def _is_whole(page: dict[str, Any]) -> bool:
+def _is_whole(page: JsonObject) -> bool:
     return isinstance(page["Items"], list) and page.get("Count", len(page["Items"])) == len(page["Items"])

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
 from gpucost.catalog import facts, spelled
+from gpucost.config.model import Config
 from gpucost.errors import SourceError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import date
-
-    from gpucost.config.model import Config
-    from gpucost.store.prices import ListPrice, ProviderPrices
+from gpucost.store.prices import ListPrice, ProviderPrices
 
 Tell = Callable[[str], None]
 
@@ -83,9 +79,8 @@ def newest(prices: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, Any]:
         return (price.effective_start.isoformat() if price.effective_start else "", price.price_per_hour)
 
     best: dict[Any, Any] = {}
-    for price in prices:
-        if key(price) not in best or rank(price) > rank(best[key(price)]):
-            best[key(price)] = price
+    for price in sorted(prices, key=rank, reverse=True):
+        best.setdefault(key(price), price)
     return best
 
 

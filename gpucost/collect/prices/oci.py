@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from gpucost.collect.prices.base import PriceCollector, gpu_model, known_types, one_of_each, read_as
 from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError
+from gpucost.inputs import JsonObject
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 
 SOURCE = "oci cost estimator"
@@ -52,7 +54,7 @@ class OciPrices(PriceCollector):
             )
         return ProviderPrices(self.provider, [""], one_of_each(prices), instance_types=types)
 
-    def _per_hour(self, product: dict[str, Any]) -> Decimal | None:
+    def _per_hour(self, product: JsonObject) -> Decimal | None:
         """The price of one unit of a product; None where it is not sold by the hour and as you go."""
         if product["pricetype"] != "HOUR":
             return None
@@ -66,26 +68,24 @@ class OciPrices(PriceCollector):
                 return max(prices, default=None)
         return None
 
-    def _prices(self, shape: dict[str, Any], per_gpu: dict[str, Decimal]) -> Iterator[ListPrice]:
+    def _prices(self, shape: JsonObject, per_gpu: dict[str, Decimal]) -> Iterator[ListPrice]:
         # a GPU shape's one product is called an OCPU, and priced by the GPU
         parts = [item["partNumber"] for item in shape["products"] if item["type"]["value"] == "ocpu"]
         price = sum((per_gpu.get(part, Decimal(0)) for part in parts), Decimal(0)) * int(shape["gpuQty"])
         if price <= 0:
             return
-        options = [
-            ("on_demand", price),
-            *([("spot", price * _PREEMPTIBLE)] if shape["allowPreemptible"] else []),
-        ]
-        for option, per_hour in options:
-            yield ListPrice("", _name(shape), option, per_hour, self.config.currency, SOURCE)
+        bought = partial(ListPrice, "", _name(shape), currency=self.config.currency, source=SOURCE)
+        yield bought("on_demand", price)
+        if shape["allowPreemptible"]:
+            yield bought("spot", price * _PREEMPTIBLE)
 
 
-def _name(shape: dict[str, Any]) -> str:
+def _name(shape: JsonObject) -> str:
     """As Compute calls a shape: the estimator adds remarks, as in `BM.GPU.GB200.4 (NVL72)`."""
     return str(shape["name"]).partition(" (")[0]
 
 
-def _instance_type(shape: dict[str, Any]) -> InstanceType:
+def _instance_type(shape: JsonObject) -> InstanceType:
     name = _name(shape)
     known = known_types("oci").get(name)
     called = re.sub(r"^(BM|VM)\.GPU\.?|[.-][^.-]*$", "", name)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -25,26 +27,25 @@ _T = TypeVar("_T")
 Row = dict[str, str]
 
 
+@dataclass
 class PublicList:
-    """One provider's public price list. Its failures are SourceErrors of one line that name the provider."""
+    """One provider's public price list. Its failures are SourceErrors of one line that name the provider.
 
-    def __init__(
-        self,
-        provider: str,
-        what: str,
-        setting: str,
-        server: str,
-        again: str = "",
-        login: str = "a proxy may stand between; it needs no login",
-    ) -> None:
-        """`what` the list is called in messages; `setting` is the key of the configuration that says where it is, on `server`.
+    `what` the list is called in messages; `setting` is the key of the configuration that says where it is, on `server`.
+    `again` asks once more, else as prices are asked for; `login` is what helps where the server refuses.
+    """
 
-        `again` asks once more, else as prices are asked for; `login` is what helps where the server refuses.
-        """
-        self._session = http.session(server, _LONGEST_SECONDS, _JSON_BYTES)
+    provider: str
+    what: str
+    setting: str
+    server: str
+    again: str = ""
+    login: str = "a proxy may stand between; it needs no login"
+
+    def __post_init__(self) -> None:
+        self._session = http.session(self.server, _LONGEST_SECONDS, _JSON_BYTES)
         self.headers = self._session.headers
-        self._provider, self._what, self._setting, self._login = provider, what, setting, login
-        self.again = again or prices_again(provider)
+        self.again = self.again or prices_again(self.provider)
 
     def json(
         self,
@@ -63,9 +64,7 @@ class PublicList:
                 parsed = inputs.parse_json(content, Decimal)
                 complete = whole(parsed)
             except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-                raise TransientError(
-                    f"half an answer, cut off or no answer of {self._what} at all"
-                ) from error
+                raise TransientError(f"half an answer, cut off or no answer of {self.what} at all") from error
             if not complete:
                 raise TransientError("half an answer: items are missing from a page")
             return parsed
@@ -87,15 +86,16 @@ class PublicList:
                     for fields in table:
                         if not names:
                             # lines on the file itself come first
-                            names = [_bare(field) for field in fields] if fields[:1] == ["SKU"] else []
+                            bare = (re.sub(r"[\W_]", "", field.lower()) for field in fields)
+                            names = list(bare) if fields[:1] == ["SKU"] else []
                         elif (kept := keep(dict(zip(names, fields, strict=True)))) is not None:
                             rows.append(kept)
                 except (csv.Error, ValueError, UnicodeDecodeError) as error:
                     raise TransientError(
-                        f"half an answer, or no answer of {self._what} at all: {_line(error)}"
+                        f"half an answer, or no answer of {self.what} at all: {_line(error)}"
                     ) from error
             if not names:
-                raise TransientError(f"half an answer, cut off or no answer of {self._what} at all")
+                raise TransientError(f"half an answer, cut off or no answer of {self.what} at all")
             return rows
 
         return self._retried(ask)
@@ -104,8 +104,8 @@ class PublicList:
         try:
             return retry(ask, attempts=_ATTEMPTS, longest_wait=_LONGEST_PAUSE)
         except TransientError as error:
-            words = error.message.removeprefix(f"{self._provider}: ")
-            raise SourceError(f"{self._provider}: {words}", f"wait a while, then {self.again}") from error
+            words = error.message.removeprefix(f"{self.provider}: ")
+            raise SourceError(f"{self.provider}: {words}", f"wait a while, then {self.again}") from error
 
     @contextmanager
     def _answer(
@@ -117,17 +117,17 @@ class PublicList:
                 method, url, params=params, json=body, timeout=(10, 60), stream=stream
             ) as answer:
                 if answer.status_code != 200:
-                    raise http.refused(f"{self._provider}: {self._what}", answer, self._login, self.again)
+                    raise http.refused(f"{self.provider}: {self.what}", answer, self.login, self.again)
                 yield answer
         except TooLarge as error:
-            raise SourceError(f"{self._provider}: {error.message}", self._setting) from error
-        except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
+            raise SourceError(f"{self.provider}: {error.message}", self.setting) from error
+        except http.CUT_OFF as error:
             raise TransientError(f"half an answer, the connection broke off: {_line(error)}") from error
         except (requests.ConnectionError, requests.Timeout) as error:
             raise TransientError(f"cannot be reached, or the connection broke off: {_line(error)}") from error
         except requests.RequestException as error:
             raise SourceError(
-                f"{self._provider}: {_line(error)}", f"{self._setting} says where {self._what} is"
+                f"{self.provider}: {_line(error)}", f"{self.setting} says where {self.what} is"
             ) from error
 
 
@@ -140,10 +140,6 @@ def _lines(answer: requests.Response) -> Iterator[str]:
         yield from (line.decode() for line in lines)
     if rest:
         yield rest.decode()
-
-
-def _bare(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _line(error: Exception) -> str:

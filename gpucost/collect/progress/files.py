@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -18,15 +18,14 @@ from gpucost.collect.progress.mappings import UNITS, levels, unit_of
 from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import Period, to_ms
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.store import runs
+from gpucost.store.connection import Store
 from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, ProgressSeries, load_values
-
-if TYPE_CHECKING:
-    from gpucost.store.connection import Store
 
 KIND = "progress"
 NEEDED = ("workload", "time", "unit", "value")
+_NEEDS = f"it needs {', '.join(NEEDED)}"
 TEXTS = ("cluster", "namespace", "pod", "workload", "model")
 MORE = ("cluster", "namespace", "pod", "model", "run", "kind", "failed")
 SUFFIXES = (".csv", ".jsonl", ".ndjson")
@@ -70,9 +69,8 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
                 if entry.suffix in SUFFIXES and entry.is_file() and not entry.name.startswith(".")
             )
             if not inside:
-                raise UsageError(
-                    f"{path} holds no {', '.join(SUFFIXES)} file", "name the files, or another directory"
-                )
+                what = f"{path} holds no {', '.join(SUFFIXES)} file"
+                raise UsageError(what, "name the files, or another directory")
             yield from inside
         elif path.exists():
             yield path
@@ -83,16 +81,11 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
-    values: dict[ProgressSeries, tuple[list[int], list[float]]] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = inputs.lines(file, str(path))
             rows = _csv(path, lines) if path.suffix == ".csv" else _jsonl(path, lines)
-            for number, row in rows:
-                series, at_ms, value = _value(path, number, row, tz)
-                times, amounts = values.setdefault(series, ([], []))
-                times.append(at_ms)
-                amounts.append(value)
+            values = grouped(_value(path, number, row, tz) for number, row in rows)
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -100,11 +93,13 @@ def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
     if not values:
         raise DataError(f"{path} holds no rows", f"it needs the columns {', '.join(NEEDED)}")
     batch = ProgressBatch()
-    for series, (times, amounts) in values.items():
+    moments: list[int] = []
+    for series, entries in values.items():
+        times, amounts = map(list, zip(*entries, strict=True))
+        moments += times
         if series.unit == "epoch" and series.kind == "gauge":
             times, amounts = levels(zip(times, amounts, amounts, strict=True), series.marks)
         batch.add(series, np.array(times, dtype=np.int64), np.array(amounts, dtype=np.float64))
-    moments = [moment for times, _ in values.values() for moment in times]
     return batch, (min(moments), max(moments) + 1)
 
 
@@ -113,7 +108,7 @@ def _csv(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         missing = [name for name in NEEDED if name not in (reader.fieldnames or [])]
         if missing:
-            fix = f"it needs {', '.join(NEEDED)}; it may have {', '.join(MORE)}"
+            fix = f"{_NEEDS}; it may have {', '.join(MORE)}"
             raise DataError(f"{path}: there is no column {missing[0]}", fix)
         for row in reader:
             if None in row or None in row.values():
@@ -135,18 +130,15 @@ def _jsonl(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
             raise DataError(f"{path}, line {number}: is no JSON object")
         missing = [name for name in NEEDED if name not in row]
         if missing:
-            raise DataError(
-                f"{path}, line {number}: {missing[0]} is missing", f"it needs {', '.join(NEEDED)}"
-            )
+            raise DataError(f"{path}, line {number}: {missing[0]} is missing", _NEEDS)
         yield number, row
 
 
 def _value(
     path: Path, number: int, row: Mapping[str, Any], tz: ZoneInfo
-) -> tuple[ProgressSeries, int, float]:
+) -> tuple[ProgressSeries, tuple[int, float]]:
     def text(name: str) -> str:
-        value = row.get(name)
-        return "" if value is None else str(value).strip()
+        return "" if row.get(name) is None else str(row[name]).strip()
 
     def wrong(name: str, needed: str) -> DataError:
         return DataError(f"{path}, line {number}: {name} {text(name)!r} is {needed}")
@@ -181,7 +173,7 @@ def _value(
         is_failure=failed in ("1", "true"),
         **{name: text(name) for name in TEXTS},  # type: ignore[arg-type]
     )
-    return series, at_ms, value
+    return series, (at_ms, value)
 
 
 def _moment(text: str, tz: ZoneInfo) -> int:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from gpucost.collect.prometheus.queries import one_of
 from gpucost.config.model import Config, UnitSettings
 from gpucost.store import bill_files
 from gpucost.store.progress import ProgressSeries
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Values of a tenant label that name no tenant.
 _UNKNOWN = (*bill_files.BLANK, "unknown", "-")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -19,19 +19,16 @@ from gpucost import http
 from gpucost.collect.base import OVERLAP_MS, month_start_ms
 from gpucost.collect.progress.mappings import levels
 from gpucost.collect.prometheus.parse import Garbled, whole_json
+from gpucost.config.model import Mlflow
 from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import SourceError
+from gpucost.inputs import JsonObject
 from gpucost.periods import Period, from_ms, to_ms
 from gpucost.records import record
 from gpucost.store import runs as log
+from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
 from gpucost.texts import conceal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from gpucost.config.model import Mlflow
-    from gpucost.store.connection import Store
 
 _PAGE = 1000
 _LONGEST_SECONDS = 600.0
@@ -62,7 +59,7 @@ class MlflowClient:
         """What an answer means that MLflow does not give."""
         return SourceError(f"{self._url} answers with something that is not MLflow's JSON", _ADDRESS)
 
-    def pages(self, path: str, query: Mapping[str, Any], *, is_get: bool = False) -> Iterator[dict[str, Any]]:
+    def pages(self, path: str, query: JsonObject, *, is_get: bool = False) -> Iterator[JsonObject]:
         """The items that the server has under a path such as `runs/search`: `runs`."""
         page = {**query, "max_results": _PAGE}
         token = ""
@@ -78,7 +75,7 @@ class MlflowClient:
                 return
             page["page_token"] = token
 
-    def _page(self, method: str, path: str, page: dict[str, Any]) -> dict[str, Any]:
+    def _page(self, method: str, path: str, page: JsonObject) -> JsonObject:
         url, timeout = f"{self._url}/api/2.0/mlflow/{path}", (min(10.0, self._seconds), self._seconds)
         query = {"params": page} if method == "GET" else {"json": page}
         try:
@@ -106,7 +103,7 @@ def _log_in(token: str, request: requests.PreparedRequest) -> requests.PreparedR
 
 
 KIND = "progress"
-_PLANNED = ("epochs", "max_epochs", "num_epochs", "num_train_epochs", "n_epochs", "total_epochs")
+_PLANNED = "epochs max_epochs num_epochs num_train_epochs n_epochs total_epochs"
 _PARENT = "mlflow.parentRunId"
 
 
@@ -122,33 +119,23 @@ class MlflowResult:
 
 
 def collect_mlflow(
-    settings: Mlflow,
-    store: Store,
-    period: Period | None,
-    now: datetime | None = None,
-    timezone: ZoneInfo | None = None,
-    pause: float = 0.5,
+    settings: Mlflow, store: Store, period: Period | None, timezone: ZoneInfo, pause: float = 0.5
 ) -> MlflowResult:
     """Collects the runs that were alive in `period`; without one since the last collection, or of the current month.
 
     A run that is collected again replaces what was known of it. Raises SourceError where the server does not answer.
     """
-    moment = (now or datetime.now(UTC)).astimezone(UTC)
     if period is None:
+        moment = datetime.now(UTC)
         with store.write() as con:
-            loaded = log.loaded(con, KIND, settings.source)
-        start = (
-            max((end for _, end in loaded), default=month_start_ms(moment, timezone) + OVERLAP_MS)
-            - OVERLAP_MS
-        )
+            ends = [end - OVERLAP_MS for _, end in log.loaded(con, KIND, settings.source)]
+        start = max(ends, default=month_start_ms(moment, timezone))
         period = Period(from_ms(min(start, to_ms(moment) - 1)), moment)
-    client = MlflowClient(settings, pause)
-    try:
-        collected, batch = _read(client, settings, period)
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
-        raise client.not_mlflow() from None
-    finally:
-        client.close()
+    with closing(MlflowClient(settings, pause)) as client:
+        try:
+            collected, batch = _read(client, settings, period)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+            raise client.not_mlflow() from None
     span = (period.start_ms, period.end_ms)
     with store.write() as con:
         load = load_runs(con, settings.source, span, collected, batch)
@@ -163,10 +150,9 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
     for experiment in client.pages("experiments/search", {}):  # those that are not deleted
         name = str(experiment.get("name", ""))
         if any(fnmatchcase(name, pattern) for pattern in wanted):
-            began = f"attributes.start_time < {period.end_ms}"
             query = {
                 "experiment_ids": [str(experiment["experiment_id"])],
-                "filter": began,
+                "filter": f"attributes.start_time < {period.end_ms}",
                 "run_view_type": "ACTIVE_ONLY",
             }
             for item in client.pages("runs/search", query):
@@ -180,10 +166,13 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
         metric = settings.epoch_metric if by_value else settings.step_metric
         if metric is None or metric not in run.metrics:
             continue
-        history = client.pages(
-            "metrics/get-history", {"run_id": run.run_id, "metric_key": metric}, is_get=True
-        )
-        times, reached = levels(_logged(history, by_value=by_value), settings.marks)
+        logged = []
+        query = {"run_id": run.run_id, "metric_key": metric}
+        for item in client.pages("metrics/get-history", query, is_get=True):
+            step = float(item.get("step") or 0)
+            number = _number(item.get("value")) if by_value else step
+            logged.append((int(item["timestamp"]), step, number))
+        times, reached = levels(logged, settings.marks)
         series = ProgressSeries(
             "mlflow", "epoch", "gauge", (("metric", metric),), run.cluster, run.namespace, run.pod, run.workload,
             run_id=run.run_id, marks=settings.marks,
@@ -193,15 +182,17 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
     return list(runs.values()), batch
 
 
-def _run(item: Mapping[str, Any], experiment: str, settings: Mlflow) -> ProgressRun:
+def _run(item: JsonObject, experiment: str, settings: Mlflow) -> ProgressRun:
     info, data = item["info"], item.get("data") or {}
-    tags = {str(tag["key"]): str(tag.get("value", "")) for tag in data.get("tags") or []}
-    params = {str(param["key"]): str(param.get("value", "")) for param in data.get("params") or []}
+    tags, params, metrics = (
+        {str(entry["key"]): str(entry.get("value", "")) for entry in data.get(name) or []}
+        for name in ("tags", "params", "metrics")
+    )
 
     def tag(names: list[str]) -> str:
         return next((tags[name] for name in names if tags.get(name)), "")
 
-    metrics = {str(metric["key"]): _number(metric.get("value")) for metric in data.get("metrics") or []}
+    planned = (_number(params.get(name)) for name in _PLANNED.split())
     return ProgressRun(
         run_id=str(info.get("run_id") or info.get("run_uuid")),
         parent_id=tags.get(_PARENT, ""),
@@ -214,8 +205,8 @@ def _run(item: Mapping[str, Any], experiment: str, settings: Mlflow) -> Progress
         namespace=tag(settings.namespace_tags),
         pod=tag(settings.pod_tags),
         workload=tag(settings.workload_tags),
-        planned_epochs=next((n for name in _PLANNED if 0 < (n := _number(params.get(name))) < math.inf), 0.0),
-        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
+        planned_epochs=next((number for number in planned if 0 < number < math.inf), 0.0),
+        metrics={name: value for name, text in metrics.items() if math.isfinite(value := _number(text))},
     )
 
 
@@ -233,12 +224,6 @@ def _placed(run: ProgressRun, runs: Mapping[str, ProgressRun]) -> ProgressRun:
         )
         parent = runs.get(parent.parent_id)
     return run
-
-
-def _logged(history: Iterable[Mapping[str, Any]], *, by_value: bool) -> Iterator[tuple[int, float, float]]:
-    for item in history:
-        step = float(item.get("step") or 0)
-        yield int(item["timestamp"]), step, _number(item.get("value")) if by_value else step
 
 
 def _number(value: object) -> float:

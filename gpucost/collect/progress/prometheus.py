@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from gpucost.collect.base import CollectResult, Progress, SourceFinding, period_of
-from gpucost.collect.progress.mappings import ready_made, selector, series_of
-from gpucost.collect.prometheus.client import PrometheusClient, Retries
-from gpucost.collect.prometheus.collector import ServerCollector, open_client, server_warnings
-from gpucost.collect.prometheus.parse import TooMuch
+from gpucost.collect.base import Collector, CollectResult, Progress, SourceFinding, TooMuch, period_of
+from gpucost.collect.progress.mappings import mappings, ready_made, selector, series_of
+from gpucost.collect.prometheus.collector import open_client, server_warnings
 from gpucost.errors import SourceError
-from gpucost.periods import Period, to_ms
+from gpucost.periods import Period, Span, to_ms
 from gpucost.store import runs
 from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
 from gpucost.store.progress import ProgressBatch, load_values
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
-    from gpucost.config.model import PrometheusSource, UnitSettings
-    from gpucost.periods import Span
+    from gpucost.collect.prometheus.client import PrometheusClient
+    from gpucost.config.model import Config, PrometheusSource, UnitSettings
     from gpucost.store.connection import Store
 
-_QUERY_STEP = "60s"
 
-
-class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]):
+class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
     """One server's metrics of work, by the mappings whose metrics it has."""
 
     kind: ClassVar[str] = "progress"
@@ -53,11 +47,7 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
         return [(unit, answer) for unit in self._units for answer in self._fetch(unit, span)]
 
     def write(
-        self,
-        con: duckdb.DuckDBPyConnection,
-        run_id: int,
-        span: Span,
-        batch: list[tuple[UnitSettings, ReadAnswer]],
+        self, con: DuckDBPyConnection, run_id: int, span: Span, batch: list[tuple[UnitSettings, ReadAnswer]]
     ) -> LoadResult | None:
         """Replaces what the store has of this server's work in the window."""
         work = ProgressBatch()
@@ -68,7 +58,7 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
                 if not len(part):
                     continue
                 labels = dict(answer.series[int(answer.series_index[part[0]])])
-                cluster = labels.get(self._config.cluster_label) or self._config.cluster or "default"
+                cluster = labels.get(self._server.cluster_label) or self._server.cluster or "default"
                 work.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
             if len(answer.ts_ms):
                 metrics[unit.name] = MetricSamples(
@@ -83,42 +73,34 @@ class ProgressCollector(ServerCollector[list[tuple["UnitSettings", ReadAnswer]]]
         name = unit.metric or unit.name
 
         def query(length: int) -> str:
-            return (
-                f"{selector(unit)}[{length}ms]"
-                if unit.query is None
-                else f"({unit.query})[{length}ms:{_QUERY_STEP}]"
-            )
+            if unit.query is not None:
+                return f"({unit.query})[{length}ms:60s]"
+            return f"{selector(unit)}[{length}ms]"
 
         def too_much(_: Span, error: TooMuch) -> list[ReadAnswer]:
             raise SourceError(
                 f"one hour of {name} is more than the server will answer: {error.message}", error.fix
             ) from None
 
-        return self._matrices(name, query, span, too_much)
+        return self._samples(name, query, span, too_much)
 
 
 def collect_progress(
-    source: PrometheusSource,
-    store: Store,
-    units: list[UnitSettings],
-    period: Period | None,
-    progress: Progress | None = None,
-    now: datetime | None = None,
-    timezone: ZoneInfo | None = None,
-    retries: Retries | None = None,
+    config: Config, source: PrometheusSource, store: Store, period: Period | None, progress: Progress | None
 ) -> CollectResult:
     """Collects one server's metrics of work into the store.
 
-    Without a period: the current month so far (in `timezone`) at first, later what is missing since then and the time since
-    the last collected moment less two hours. With one: all of it anew. Raises SourceError where the server does not answer.
+    Without a period: the current month so far at first, later what is missing since then and the time since the last collected
+    moment less two hours. With one: all of it anew. Raises SourceError where the server does not answer.
     """
-    with open_client(source, period, now, retries) as (client, moment):
+    with open_client(source, period) as (client, moment):
         now_ms = to_ms(moment)
         client.value("vector(1)", now_ms)
+        units = mappings(config)
         collector = ProgressCollector(source, store, client, units)
         with store.write() as con:
             # of work that was asked for with a clock that was ahead, what is still to come is not there yet
-            spans = collector.spans(con, period, moment, timezone, now_ms - 1)
+            spans = collector.spans(con, period, moment, config.tz, now_ms - 1)
         names = collector.keep_known(spans)
         result = collector.run(spans, period or period_of((spans[0][0], spans[-1][1])), progress)
         result.findings += _without_series(source, units, result, names) + server_warnings(source, client)
@@ -139,19 +121,11 @@ def _without_series(
             message += f"; the server has no metric {unit.metric}"
             fix = did_you_mean(unit.metric, names, "check its metric")
         else:
-            fix = (
-                "check its query"
-                if unit.query is not None
-                else "check its match"
-                if unit.match
-                else "check its metric"
-            )
+            wrong = "query" if unit.query is not None else "match" if unit.match else "metric"
+            fix = f"check its {wrong}"
         findings.append(SourceFinding("note", "unit_without_series", message, fix))
     if not findings and names is not None and not any(unit.query or unit.metric in names for unit in units):
         message = f"{source.url} has none of the metrics of work that gpucost knows"
-        findings.append(
-            SourceFinding(
-                "note", "no_units", message, "name yours under [[units]] in gpucost.toml; see docs/units.md"
-            )
-        )
+        fix = "name yours under [[units]] in gpucost.toml; see docs/units.md"
+        findings.append(SourceFinding("note", "no_units", message, fix))
     return findings

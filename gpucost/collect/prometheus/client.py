@@ -1,23 +1,24 @@
-"""Talks to one Prometheus: PrometheusConnect for the small questions, a streamed body for the samples."""
+"""Talks to one Prometheus: PrometheusConnect for single values, a streamed body for the samples."""
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
 
 from gpucost import http
-from gpucost.collect.base import SourceUnavailable
-from gpucost.collect.prometheus.parse import Garbled, MatrixReader, TooMuch, remarks, whole_json
+from gpucost.collect.base import SourceUnavailable, TooMuch
+from gpucost.collect.prometheus.parse import Garbled, MatrixReader, remarks, whole_json
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import SourceError
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import Span
 from gpucost.records import record
 from gpucost.texts import conceal
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from prometheus_api_client.prometheus_connect import PrometheusConnect
 
     from gpucost.config.model import PrometheusSource
-    from gpucost.periods import Span
     from gpucost.store.metrics import ReadAnswer
 
 _T = TypeVar("_T")
@@ -56,7 +56,10 @@ def session(source: PrometheusSource) -> requests.Session:
     # No redirect is followed: it leads to a login page, and would hand our credentials to somebody else.
     connection.max_redirects = 0
     headers = connection.headers
-    headers["Accept-Encoding"] = "identity" if is_near(source.url) else "gzip"
+    # near servers: there gzip costs them more than it saves
+    addresses = http.addresses_of(source.url)
+    is_near = addresses and all(a.is_loopback or a.is_private or a.is_link_local for a in addresses)
+    headers["Accept-Encoding"] = "identity" if is_near else "gzip"
     headers.update(source.headers)
     for header, variable in source.headers_env.items():
         headers[header] = from_variable("prometheus", f"headers_env.{header}", variable, SourceError)
@@ -73,12 +76,6 @@ def session(source: PrometheusSource) -> requests.Session:
         connection.auth = (basic.username, password or "")
         conceal(f"{basic.username}:{password}")  # as the header has it
     return connection
-
-
-def is_near(url: str) -> bool:
-    """True where all addresses of the host are loopback or private: there gzip costs the server more than it saves."""
-    addresses = http.addresses_of(url)
-    return bool(addresses) and all(a.is_loopback or a.is_private or a.is_link_local for a in addresses)
 
 
 @record
@@ -139,10 +136,6 @@ class PrometheusClient:
         """Raw samples of a range selector at a moment. Raises TooMuch, SourceError, or SourceUnavailable where nobody answers."""
         return self._series("query", metric, {"query": query, "time": f"{at_ms / 1000:.3f}"}, at_ms)
 
-    def by_hour(self, metric: str, query: str, from_ms: int, to_ms: int) -> ReadAnswer:
-        """What a query says in the last millisecond of each hour from `from_ms` on. Raises as `matrix` does."""
-        return self.by_step(metric, query, (from_ms + MS_PER_HOUR - 1, to_ms - 1), MS_PER_HOUR)
-
     def by_step(self, metric: str, query: str, span: Span, step_ms: int) -> ReadAnswer:
         """The values of a query at the first moment of `span` and every `step_ms` up to its last. Raises as `matrix` does."""
         start, end = span
@@ -156,8 +149,6 @@ class PrometheusClient:
             reader = MatrixReader(metric, max(_MOST_SAMPLES, 4 * self._source.max_samples))
             try:
                 with self._send(path, form, stream=True) as response:
-                    if response.status_code != 200:
-                        raise self._refused(response, path)
                     if "html" in response.headers.get("Content-Type", ""):
                         raise not_json(self._source)
                     for chunk in http.chunks(response, mib << 20):
@@ -167,23 +158,17 @@ class PrometheusClient:
             except http.TooLarge as error:
                 raise TooMuch(error.message) from None
             answer = reader.finish()
-            if len(answer.ts_ms) and answer.ts_ms.max() > at_ms:
+            if (answer.ts_ms > at_ms).any():
                 raise Garbled("the answer holds a sample from after the time that was asked for")
-            self._weigh(reader.warnings, is_partial=reader.is_partial)
-            return replace(answer, is_partial=True) if reader.is_partial else answer
+            self._weigh(reader.warnings, is_partial=answer.is_partial)
+            return answer
 
         return self._retried(read, path)
 
-    def get(self, path: str, params: Mapping[str, str]) -> Any:
+    def get(self, path: str, params: Mapping[str, Any]) -> Any:
         """The `data` that the server answers under /api/v1/`path`. Raises SourceError."""
 
-        def read() -> Any:
-            response = self._send(path, params)
-            if response.status_code != 200:
-                raise self._refused(response, path)
-            return response.json()["data"]
-
-        return self._retried(read, path)
+        return self._retried(lambda: self._send(path, params).json()["data"], path)
 
     def value(self, query: str, at_ms: int) -> float | None:
         """The one value of a query at a moment; None where it has none. Raises TooMuch, SourceError or SourceUnavailable."""
@@ -192,7 +177,7 @@ class PrometheusClient:
             try:
                 result = self.connect.custom_query(query, params={"time": f"{at_ms / 1000:.3f}"})
             except (KeyError, TypeError):
-                raise Garbled("the answer holds something else than was asked for") from None
+                raise Garbled(_OTHER) from None
             try:
                 return float(result[0]["value"][1]) if result else None
             except (LookupError, TypeError, ValueError):
@@ -201,25 +186,17 @@ class PrometheusClient:
         return self._retried(read)
 
     def label_values(
-        self, label: str, from_ms: int, to_ms: int, series: list[str] | None = None
+        self, label: str, from_ms: int, to_ms: int, series: Sequence[str] = ()
     ) -> set[str] | None:
         """A label's values around a period, of some series or of all; None where the server does not tell, or not all of them."""
-        params: dict[str, Any] = {"start": f"{from_ms / 1000:.3f}", "end": f"{to_ms / 1000:.3f}"}
-        if series:
-            params["match[]"] = series
-
-        def read() -> set[str] | None:
-            values = self.connect.get_label_values(label, params=params) or []
-            if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-                raise Garbled("the answer is no list of names")
-            return None if self._last.is_partial else set(values)
-
+        times = {"start": f"{from_ms / 1000:.3f}", "end": f"{to_ms / 1000:.3f}"}
         try:
-            return self._retried(read)
-        except (
-            SourceError
-        ):  # not every server has this endpoint; one that is gone will say so to the next question
+            values = self.get(f"label/{label}/values", times | ({"match[]": series} if series else {})) or []
+        # not every server has this endpoint; one that is gone will say so to the next question
+        except SourceError:
             return None
+        is_whole = isinstance(values, list) and all(isinstance(value, str) for value in values)
+        return set(values) if is_whole and not self._last.is_partial else None
 
     def _take(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
         """Heeds what a small answer says of itself, before anybody looks at it."""
@@ -239,7 +216,7 @@ class PrometheusClient:
     def _weigh(self, warnings: list[str], *, is_partial: bool) -> None:
         """Raises TransientError for a partial answer, unless the settings accept it; what else a server warns of is logged."""
         if is_partial and self._source.partial_response == "refuse":
-            raise partial(self._source, warnings)
+            raise partial_answer(self._source, warnings)
         lines = [http.excerpt(text) for text in warnings]
         for line in lines:
             _log.warning("%s: %s", self._source.url, line)
@@ -253,23 +230,22 @@ class PrometheusClient:
             return http.TransientError(error.message, 0.0, error.fix)
         return error
 
-    def _send(self, path: str, form: Mapping[str, str], *, stream: bool = False) -> requests.Response:
+    def _send(self, path: str, form: Mapping[str, Any], *, stream: bool = False) -> requests.Response:
         url = f"{self._source.url}/api/v1/{path}"
         options: dict[str, Any] = {"timeout": self._timeout, "stream": stream, "allow_redirects": False}
         if len(form.get("query", "")) < _LONGEST_URL:
-            return self._session.get(url, params=form, **options)
-        return self._session.post(url, data=form, **options)
+            response = self._session.get(url, params=form, **options)
+        else:
+            response = self._session.post(url, data=form, **options)
+        if response.status_code != 200:
+            raise self._refused(response, path)
+        return response
 
     def _retried(self, read: Callable[[], _T], path: str = "query") -> _T:
-        limits = asdict(self._retries)
+        guarded, limits = partial(self._guarded, read, path), asdict(self._retries)
         try:
             # closing ends a pause
-            return http.retry(
-                lambda: self._guarded(read, path),
-                longest_wait=_LONGEST_RETRY_AFTER,
-                stop=self._stop,
-                **limits,
-            )
+            return http.retry(guarded, longest_wait=_LONGEST_RETRY_AFTER, stop=self._stop, **limits)
         except Down as error:
             raise SourceUnavailable(error.message, error.fix) from None
         except http.TransientError as error:
@@ -284,35 +260,31 @@ class PrometheusClient:
         try:
             return read()
         except Garbled as error:
-            raise unreadable(self._source, error) from None
-        except requests.TooManyRedirects as error:
-            if error.response is None:
-                raise lost(self._source, error) from None
-            raise self._refused(error.response, path) from None
+            raise unreadable(self._source, str(error)) from None
+        except (requests.TooManyRedirects, PrometheusApiClientException) as error:
+            raise self._refused(self._last.response, path) from error
         except requests.RequestException as error:
             raise lost(self._source, error) from None
-        except PrometheusApiClientException as error:
-            raise self._refused(self._last.response, path) from error
         except ValueError as error:  # of a Location that is none, though none is followed
-            raise unreadable(
-                self._source, Garbled("the answer holds something else than was asked for")
-            ) from error
+            raise unreadable(self._source, _OTHER) from error
 
 
 # What it means when a server fails to answer: ask for less, try again, or give up; and the setting that mends it.
 
-_TOO_MUCH = (
-    "too many samples", "exceeds the limit", "exceeded the limit", "sample limit", "chunks limit", "series limit", "bytes limit",
-    "resourceexhausted", "maxsamplesperquery", "max-samples", "maxuniquetimeseries", "too large", "query time range exceeds",
-    "max-query-length", "query timed out", "-search.max",
-)  # fmt: skip
+_TOO_MUCH = re.compile(
+    r"too many samples|exceed(s|ed) the limit|(sample|chunks|series|bytes) limit|resourceexhausted|maxsamplesperquery|max-samples"
+    r"|maxuniquetimeseries|too large|query time range exceeds|max-query-length|query timed out|-search\.max",
+    re.IGNORECASE,
+)
 
 # How stores behind Thanos and VictoriaMetrics are said to be missing, in answers with HTTP 422 too.
-_STORE_DOWN = (
-    "rpc error", "receive series", "fetch series", "vmstorage", "connection refused", "no such host", "i/o timeout",
-    "deadline exceeded", "connection reset", "unavailable", "no storeapis",
-)  # fmt: skip
+_STORE_DOWN = re.compile(
+    "rpc error|receive series|fetch series|vmstorage|connection refused|no such host|i/o timeout|deadline exceeded"
+    "|connection reset|unavailable|no storeapis",
+    re.IGNORECASE,
+)
 
+_OTHER = "the answer holds something else than was asked for"
 _LATER = "collect again later: what was loaded is kept; if it stays so, the server's log says why"
 _API = "set url in [prometheus] of gpucost.toml to the address of the HTTP API"
 
@@ -349,7 +321,7 @@ def lost(source: PrometheusSource, error: Exception) -> SourceError | http.Trans
         return Down(f"nothing answers at {url}", fix=fix)
     if is_connection:
         return http.TransientError(f"{url} closed the connection in the middle of an answer", fix=_LATER)
-    if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
+    if isinstance(error, http.CUT_OFF):
         return http.TransientError(f"{url} broke off in the middle of an answer", fix=_LATER)
     return SourceError(f"{url} cannot be asked: {type(error).__name__}")
 
@@ -372,12 +344,12 @@ def _no_handshake(url: str, reason: str) -> SourceError | http.TransientError:
     )
 
 
-def unreadable(source: PrometheusSource, error: Exception) -> http.TransientError:
+def unreadable(source: PrometheusSource, why: str) -> http.TransientError:
     """What an answer means that ends too early, or can't be read."""
-    return http.TransientError(f"{source.url}: {http.excerpt(str(error))}", fix=_LATER)
+    return http.TransientError(f"{source.url}: {http.excerpt(why)}", fix=_LATER)
 
 
-def partial(source: PrometheusSource, warnings: list[str]) -> http.TransientError:
+def partial_answer(source: PrometheusSource, warnings: list[str]) -> http.TransientError:
     """What an answer means of which the server says that it is not all that there is."""
     fix = 'see which of its stores are down; with partial_response = "accept" in [prometheus] such answers are loaded, and marked'
     return http.TransientError(
@@ -397,7 +369,7 @@ def refused(
     """What an answer other than 200 means for the question under /api/v1/`path`."""
     url, status = source.url, response.status_code
     text = http.reason(response)
-    answered = f"{url} answered HTTP {status}" + (f": {text}" if text else "")
+    words = f": {text}" if text else ""
     if status in (301, 302, 303, 307, 308):
         where = http.excerpt(response.headers.get("Location", "elsewhere").split("?")[0])
         return SourceUnavailable(
@@ -409,13 +381,12 @@ def refused(
     if status == 404 or (status == 400 and "unsupported path" in text):  # VictoriaMetrics answers 400
         fix = "set the path of url in [prometheus]: none, …/prometheus, …/select/0/prometheus, …/api/prom"
         return SourceUnavailable(f"{url}/api/v1/{path} is not there (HTTP {status})", fix)
-    too_much = any(phrase in text.lower() for phrase in _TOO_MUCH)
-    if status in (400, 422) and not too_much and any(phrase in text.lower() for phrase in _STORE_DOWN):
-        return partial(source, [text])
+    too_much = _TOO_MUCH.search(text)
+    if status in (400, 422) and not too_much and _STORE_DOWN.search(text):
+        return partial_answer(source, [text])
     if status in (413, 422) or too_much:
-        return TooMuch(
-            f"{url} will not answer that much at once (HTTP {status})" + (f": {text}" if text else "")
-        )
+        return TooMuch(f"{url} will not answer that much at once (HTTP {status}){words}")
+    answered = f"{url} answered HTTP {status}{words}"
     if status in (408, 429) or status >= 500:
         return http.TransientError(answered, http.retry_after(response.headers), _LATER)
     return SourceError(answered)

@@ -7,34 +7,29 @@ pods that live shorter than it. Of constant series only those are read that thei
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from gpucost.catalog import activity_metrics
 from gpucost.collect.base import (
-    Batch,
     Collector,
     CollectResult,
     MissingSpan,
     Progress,
     ProgressState,
     SourceFinding,
-    default_spans,
-    halves,
+    TooMuch,
     late_spans,
-    month_start_ms,
     period_of,
-    until,
     whole_hours,
 )
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
-from gpucost.collect.prometheus.hours import Hours, Life, Scrapes, is_by_hour, scrapes, speakers
-from gpucost.collect.prometheus.parse import TooMuch
+from gpucost.collect.prometheus.hours import Hours, Life, Scrapes, scrapes, speakers
 from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
     DCGM_FIX,
@@ -50,13 +45,12 @@ from gpucost.collect.prometheus.queries import (
     activity_names,
     among,
     compared,
-    except_for,
     one_of,
     selectors,
     stored_needs,
 )
 from gpucost.errors import SourceError, UsageError
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, intersect, iso, merge, subtract, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, Span, from_ms, intersect, iso, merge, subtract, to_ms
 from gpucost.store import runs
 from gpucost.store.metrics import (
     FAMILY_SAMPLES,
@@ -70,15 +64,11 @@ from gpucost.store.metrics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from duckdb import DuckDBPyConnection
 
-    import duckdb
-    from numpy.typing import NDArray
-
-    from gpucost.config.model import Activity, Idle, PrometheusSource
-    from gpucost.periods import Span
+    from gpucost.collect.prometheus.parse import Integers
+    from gpucost.config.model import Activity, Config, Idle, PrometheusSource
     from gpucost.store.connection import Store
-    from gpucost.store.runs import LaggingTargets
 
 _log = logging.getLogger(__name__)
 
@@ -101,51 +91,6 @@ _LATE_MS = MS_PER_HOUR
 _MOST = {"memory_used": 4_194_304.0, "power": 10_000.0}
 
 
-class ServerCollector(Collector[Batch]):
-    """What a server that speaks Prometheus' HTTP API holds."""
-
-    def __init__(self, source: PrometheusSource, store: Store, client: PrometheusClient) -> None:
-        super().__init__(source.source, store, source.concurrency)
-        self._config = source
-        self._client = client
-
-    def spans(
-        self,
-        con: duckdb.DuckDBPyConnection,
-        period: Period | None,
-        moment: datetime,
-        tz: ZoneInfo | None,
-        newest_ms: int | None,
-    ) -> list[Span]:
-        """What a run collects: all of `period`, else the month so far (in `tz`) or what is missing since, up to `newest_ms`."""
-        if period is not None:
-            return whole_hours([(period.start_ms, period.end_ms)], to_ms(moment))
-        so_far = until(runs.loaded(con, self.kind, self.source), newest_ms)
-        return default_spans(
-            month_start_ms(moment, tz), to_ms(moment), runs.asked(con, self.kind, self.source), so_far
-        )
-
-    def _matrices(
-        self,
-        metric: str,
-        query: Callable[[int], str],
-        span: Span,
-        too_much: Callable[[Span, TooMuch], list[ReadAnswer]],
-    ) -> list[ReadAnswer]:
-        """What `query` of so many milliseconds answers, in parts where that is too much; `too_much` answers for an hour."""
-        start, end = span
-        try:
-            # Prometheus 3 leaves out a sample at the left end of a range, Prometheus 2 takes it in. Asking for the window's
-            # length up to a millisecond before its end has both take in its first moment; the store cuts off what lies before.
-            return [self._client.matrix(metric, query(end - start), end - 1)]
-        except TooMuch as error:
-            parts = halves(span)
-            if len(parts) == 1:
-                return too_much(span, error)
-            self.window_hours = max(1, min(self.window_hours, (end - start) // MS_PER_HOUR // 2))
-            return [answer for part in parts for answer in self._matrices(metric, query, part, too_much)]
-
-
 def thresholds(activity: Activity, idle: Idle) -> dict[str, Threshold]:
     """By metric, what counts as idle and what can be: a percentage, too, where its name is that of a ratio."""
     known: dict[str, Threshold] = {}
@@ -162,7 +107,10 @@ def thresholds(activity: Activity, idle: Idle) -> dict[str, Threshold]:
 
 @contextmanager
 def open_client(
-    source: PrometheusSource, period: Period | None, now: datetime | None, retries: Retries | None
+    source: PrometheusSource,
+    period: Period | None,
+    now: datetime | None = None,
+    retries: Retries | None = None,
 ) -> Iterator[tuple[PrometheusClient, datetime]]:
     """A client of a server, and the moment of a run that collects `period`.
 
@@ -183,32 +131,24 @@ def server_warnings(source: PrometheusSource, client: PrometheusClient) -> list[
     ]
 
 
-class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
+class PrometheusCollector(Collector[list[ReadAnswer]]):
     """One server's samples. `names` are the metric names that it has; None where it does not tell."""
 
     kind: ClassVar[str] = "prometheus"
 
     def __init__(
-        self,
-        source: PrometheusSource,
-        store: Store,
-        client: PrometheusClient,
-        activity: Activity,
-        idle: Idle,
-        now: datetime,
-        cost_basis: str = "node",
-        has_hosts: bool = False,
+        self, config: Config, source: PrometheusSource, store: Store, client: PrometheusClient, now: datetime
     ) -> None:
         super().__init__(source, store, client)
-        self._selectors = selectors(activity, cost_basis)
-        self._thresholds = thresholds(activity, idle)
-        self._activity = activity
+        self._activity = activity = config.activity
+        self._selectors = selectors(activity, config.prices.cost_basis)
+        self._thresholds = thresholds(activity, config.idle)
         self._ambiguous = {
-            one.metric
-            for one in activity_metrics(activity)
-            if one.part == "device" and one.scale < 100 and not one.is_set
+            metric.metric
+            for metric in activity_metrics(activity)
+            if metric.part == "device" and metric.scale < 100 and not metric.is_set
         }
-        self._has_hosts = has_hosts
+        self._has_hosts = bool(config.hosts)
         self._names: set[str] | None = None
         self._namespaces: set[str] = set()
         self._gpu_nodes: set[str] = set()
@@ -221,48 +161,43 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         self.data_from_ms: int | None = None
         self.newest_ms: int | None = None
 
-    def take_stock(self, con: duckdb.DuckDBPyConnection) -> None:
+    def take_stock(self, con: DuckDBPyConnection) -> None:
         """Puts known series into the clusters of the settings, and learns from when to when there is data of this source."""
-        runs.settle_clusters(con, self.source, self._config.cluster_label, self._config.cluster or "default")
+        runs.settle_clusters(con, self.source, self._server.cluster_label, self._server.cluster or "default")
         self.data_from_ms = runs.first_data(con, self.kind, self.source)
         self.newest_ms = runs.newest_sample(con, self.source)
 
     def late_spans(self) -> list[Span]:
         """Hours to ask for again: incomplete ones, and those past the newest sample of a target that has sent more since."""
-        now_ms, late_hours = self._now_ms, self._config.late_hours
+        now_ms, late_hours = self._now_ms, self._server.late_hours
         if self.newest_ms is None or not late_hours:
             return []
-        since, silent_at = (
-            now_ms - late_hours * MS_PER_HOUR,
-            min(now_ms, self.newest_ms) - runs.SHORT_SILENCE_MS,
-        )
+        since = now_ms - late_hours * MS_PER_HOUR
+        silent_at = min(now_ms, self.newest_ms) - runs.SHORT_SILENCE_MS
         with self.store.write() as con:
             late = late_spans(con, self.source, now_ms, late_hours, self.newest_ms)
-            lagging = runs.lagging_targets(con, self.source, self._config.cluster_label, since, silent_at)
-        return merge([*late, *((one.last_ms, now_ms) for one in lagging if self._has_more(one, now_ms))])
+            lagging = runs.lagging_targets(con, self.source, self._server.cluster_label, since, silent_at)
+        return merge([*late, *((targets.last_ms, now_ms) for targets in lagging if self._has_more(targets))])
 
-    def _has_more(self, targets: LaggingTargets, now_ms: int) -> bool:
+    def _has_more(self, targets: runs.LaggingTargets) -> bool:
         """Does the server hold samples of these targets past the newest that is stored? Dead ones cost it next to nothing."""
-        label = self._config.cluster_label
         scope: Scope = "cluster" if targets.metric.startswith("kube_") else "activity"
-        target = among(
-            among(Selector(targets.metric, scope=scope), label, [targets.cluster]), "job", [targets.job]
-        )
-        length = now_ms - targets.last_ms - 1
+        target = among(Selector(targets.metric, scope=scope), self._server.cluster_label, [targets.cluster])
+        target = among(target, "job", [targets.job])
+        length = self._now_ms - targets.last_ms - 1
         for start in range(0, len(targets.instances), MOST_NAMES):
-            one = among(target, "instance", targets.instances[start : start + MOST_NAMES])
+            part = among(target, "instance", targets.instances[start : start + MOST_NAMES])
             sums = [
-                f"(count(count_over_time({one.text(name)}[{length}ms])) or vector(0))"
-                for name in one.spelled(None)
+                f"(count(count_over_time({part.text(name)}[{length}ms])) or vector(0))"
+                for name in part.spelled(None)
             ]
             try:
-                if self._client.value(" + ".join(sums), now_ms):
+                if self._client.value(" + ".join(sums), self._now_ms):
                     return True
             except TooMuch:
                 return True
-            except (
-                SourceError
-            ):  # a server that cannot be asked so will say what it has of the hours that are asked for
+            # a server that cannot be asked so will say what it has of the hours that are asked for
+            except SourceError:
                 return False
         return False
 
@@ -270,19 +205,15 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         """Learns which metrics there are and how much of them, to size the first windows."""
         start, end = spans[0][0], spans[-1][1]
         self._names = self._client.label_values("__name__", start, end)
-        if any(s.scope == "hosts" for s in self._selectors):
-            self._gpu_nodes = (
-                self._client.label_values("node", start, end, [GPU_CAPACITY.text(GPU_CAPACITY.metric)])
-                or set()
-            )
-        hosts = [
-            among(s, "node", self._gpu_nodes)
-            for s in self._selectors
-            if s.scope == "hosts" and "pod" in s.metric
-        ]
-        requests = [
-            s.text(s.metric) for s in [*(s for s in self._selectors if s.scope == "requests"), *hosts]
-        ]
+        if any(selector.scope == "hosts" for selector in self._selectors):
+            capacity = [GPU_CAPACITY.text(GPU_CAPACITY.metric)]
+            self._gpu_nodes = self._client.label_values("node", start, end, capacity) or set()
+        requests = []
+        for selector in self._selectors:
+            if selector.scope == "requests":
+                requests.append(selector.text(selector.metric))
+            elif selector.scope == "hosts" and "pod" in selector.metric:
+                requests.append(among(selector, "node", self._gpu_nodes).text(selector.metric))
         self._namespaces = self._client.label_values("namespace", start, end, requests) or set()
         last = end // MS_PER_HOUR * MS_PER_HOUR
         tells_hours = self._scrapes((last - MS_PER_HOUR, last)) is not None
@@ -296,7 +227,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         try:
             counts = [self._client.value(" + ".join(sums), at) or 0.0 for at in moments] if sums else [0.0]
         except TooMuch:
-            counts = [self._config.max_samples * _PROBE_MINUTES / 60]
+            counts = [self._server.max_samples * _PROBE_MINUTES / 60]
         self._resize(max(counts) * 60 / _PROBE_MINUTES)
 
     def fetch(self, span: Span) -> list[ReadAnswer]:
@@ -307,15 +238,13 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         constants: list[Hours] = []
         # Namespaces of the whole period, so that what is collected does not hang on where windows are cut; and of this window.
         namespaces, gpu_nodes = set(self._namespaces), set(self._gpu_nodes)
+        narrowing = {"hosts": ("node", gpu_nodes), "pods": ("namespace", namespaces)}
         for selector in self._selectors:
-            if selector.scope == "hosts":
-                if not gpu_nodes:
-                    continue  # no node is priced
-                selector = among(selector, "node", gpu_nodes)
-            if selector.scope == "pods":
-                if not namespaces:
-                    continue  # nobody asks for a GPU, so no pod matters
-                selector = among(selector, "namespace", namespaces)
+            if selector.scope in narrowing:
+                label, names = narrowing[selector.scope]
+                if not names:
+                    continue  # no node is priced, or no pod requests a GPU
+                selector = among(selector, label, names)
             for name in selector.spelled(self._names):
                 hours = (
                     self._hours(selector, name, scrapes)
@@ -336,7 +265,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                 if selector.scope in ("activity", "requests", "hosts"):
                     namespaces.update(_namespaces(series))
                 if selector == GPU_CAPACITY:
-                    gpu_nodes.update(_nodes(series))
+                    gpu_nodes.update(labels["node"] for labels in series if labels.get("node"))
         return answers + self._complete(constants, whole[0])
 
     def _compared(self, part: list[ReadAnswer], span: Span) -> list[ReadAnswer]:
@@ -345,13 +274,10 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         if not between - above:
             return []
         for alike in compared(self._activity):
-            several = [among(selector, "instance", between - above) for selector in alike]
-            answers = [
-                answer
-                for one in several
-                for name in one.spelled(self._names)
-                for answer in self._fetch(one, name, span)
-            ]
+            answers: list[ReadAnswer] = []
+            for selector in alike:
+                for name in selector.spelled(self._names):
+                    answers += self._fetch(among(selector, "instance", between - above), name, span)
             if any(len(answer.ts_ms) for answer in answers):
                 return answers
         return []
@@ -377,18 +303,17 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             most = self._by_hour(selector.metric, f"max_over_time({text}[{span[1] - span[0]}ms])", last)
             if most is None:
                 return None
-            highest = {
-                series_key(self.source, most.series[at]): one
-                for at, one in zip(most.series_index, most.values, strict=True)
-                if one > 0
-            }
+            keys = (series_key(self.source, most.series[at]) for at in most.series_index)
+            highest = dict(zip(keys, np.where(most.values > 0, most.values, np.nan), strict=True))
             by_series = [highest.get(series_key(self.source, labels), np.nan) for labels in sums.series]
-            unit = value = np.array(by_series, np.float64)[sums.series_index]
+            unit = value = np.array(by_series)[sums.series_index]
         if selector.constant == "flag":
             counts = self._by_hour(selector.metric, f"count_over_time({text}[1h])", span)
-            if counts is None or sums.series != counts.series or not np.array_equal(sums.ts_ms, counts.ts_ms):
-                return None
-            if not np.array_equal(sums.series_index, counts.series_index):
+            if counts is None or not (
+                sums.series == counts.series
+                and np.array_equal(sums.ts_ms, counts.ts_ms)
+                and np.array_equal(sums.series_index, counts.series_index)
+            ):
                 return None
             value = np.where(sums.values == 0, 0.0, 1.0)
             unit = np.where((sums.values == 0) | (sums.values == counts.values), 1.0, np.nan)
@@ -400,13 +325,15 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         if not self._tells_hours:
             return None
         try:
-            answer = self._client.by_hour(metric, query, *span)
-            return answer if is_by_hour(answer, span) and not answer.is_partial else None
+            steps = span[0] + MS_PER_HOUR - 1, span[1] - 1
+            answer = self._client.by_step(metric, query, steps, MS_PER_HOUR)
+            # some servers move the steps
+            late_ms, is_inside = (answer.ts_ms + 1) % MS_PER_HOUR, answer.ts_ms > span[0]
+            return None if late_ms.any() or not is_inside.all() or answer.is_partial else answer
         except TooMuch:
             return None
-        except (
-            SourceError
-        ):  # one that is gone will say so to the next question; some answer no others than for samples
+        except SourceError:
+            # one that is gone will say so to the next question; some answer no others than for samples
             if self._tells_hours:
                 self._tells_hours = False
                 self._resize(self._per_hour * _CONSTANT_SHARE)
@@ -414,7 +341,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
 
     def _complete(self, constants: list[Hours], from_ms: int) -> list[ReadAnswer]:
         """The samples of constant series, raw where their hours do not prove them; lives of objects come first."""
-        lives: dict[Life, NDArray[np.int64]] = {}
+        lives: dict[Life, Integers] = {}
         rest: dict[tuple[int, str], list[tuple[Hours, set[str]]]] = {}
         for hours in sorted(constants, key=lambda one: one.name not in LIVES.values()):
             if hours.name in LIVES.values():
@@ -434,10 +361,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         span = from_ms + hour * MS_PER_HOUR, from_ms + (hour + 1) * MS_PER_HOUR
         label = several[0][0].selector.shard_label
         every = set().union(*(names for _, names in several))
-        if "" not in every and 0 < len(every) <= MOST_NAMES and len(several) > 1:
-            metrics = Selector(
-                "", (one_of("__name__", sorted(hours.name for hours, _ in several)),), shard_label=label
-            )
+        if len(several) > 1 and "" not in every and len(every) <= MOST_NAMES:
+            names_of_metrics = one_of("__name__", sorted(hours.name for hours, _ in several))
+            metrics = Selector("", (names_of_metrics,), shard_label=label)
             answers = self._fetch(among(metrics, label, every), "", span)
             for hours, _ in several:
                 hours.read(answers, hour)
@@ -447,7 +373,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             hours.read(self._fetch(selector, hours.name, span), hour)
 
     def write(
-        self, con: duckdb.DuckDBPyConnection, run_id: int, span: Span, batch: list[ReadAnswer]
+        self, con: DuckDBPyConnection, run_id: int, span: Span, batch: list[ReadAnswer]
     ) -> LoadResult | None:
         """Loads one window up to the source's newest sample: what lies past it is not there yet, and is asked for again.
 
@@ -486,8 +412,8 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
             run_id=run_id,
             from_ms=span[0],
             to_ms=span[1],
-            cluster_label=self._config.cluster_label,
-            default_cluster=self._config.cluster or "default",
+            cluster_label=self._server.cluster_label,
+            default_cluster=self._server.cluster or "default",
             activity=self._thresholds,
             answers=answers,
         )
@@ -499,22 +425,21 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
 
     def _resize(self, per_hour: float) -> None:
         self._per_hour = per_hour
-        self.window_hours = int(self._config.max_samples / per_hour) if per_hour else 24
+        self.window_hours = int(self._server.max_samples / per_hour) if per_hour else 24
 
     def _fetch(self, selector: Selector, name: str, span: Span, *, sharded: bool = False) -> list[ReadAnswer]:
         def too_much(hour: Span, error: TooMuch) -> list[ReadAnswer]:
-            if not sharded:
-                return [
-                    answer
-                    for shard in selector.shards()
-                    for answer in self._fetch(shard, name, hour, sharded=True)
-                ]
-            raise SourceError(
-                f"one hour of {name} is more than the server will answer, even in sixteenths: {error.message}",
-                fix="raise the server's limit (Prometheus: --query.max-samples)",
-            ) from None
+            if sharded:
+                raise SourceError(
+                    f"one hour of {name} is more than the server will answer, even in sixteenths: {error.message}",
+                    fix="raise the server's limit (Prometheus: --query.max-samples)",
+                ) from None
+            answers: list[ReadAnswer] = []
+            for shard in selector.shards():
+                answers += self._fetch(shard, name, hour, sharded=True)
+            return answers
 
-        return self._matrices(
+        return self._samples(
             selector.metric, lambda length: f"{selector.text(name)}[{length}ms]", span, too_much
         )
 
@@ -527,7 +452,7 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         known = [(self.data_from_ms or 0, (self.newest_ms or 0) + 1)]
         for span in intersect(subtract(result.spans, failed), known):
             with self.store.read() as con:
-                silences = runs.silent_families(con, self.source, self._config.cluster_label, *span)
+                silences = runs.silent_families(con, self.source, self._server.cluster_label, *span)
                 self._namespaces |= runs.pod_namespaces(con, self.source)
             try:
                 answers = [answer for silence in silences for answer in self._others(*silence, span)]
@@ -542,34 +467,29 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         self, family: str, cluster: str, from_ms: int, to_ms: int, span: Span
     ) -> Iterator[ReadAnswer]:
         """The moments at which objects that are not collected have samples of a family, per target, in and around a silence."""
-        label = self._config.cluster_label
+        label = self._server.cluster_label
         selector = among(OTHERS[family], label, [cluster])
         if selector.scope == "pods":
-            selector = except_for(selector, "namespace", self._namespaces)
+            selector = among(selector, "namespace", self._namespaces, without=True)
         query = f"max by ({label}, job, instance) (timestamp({selector.text(selector.metric)}))"
         end = min(to_ms + _PRESENCE_MARGIN_MS, span[1])
         for start in range(max(from_ms - _PRESENCE_MARGIN_MS, span[0]), end, _PRESENCE_PART_MS):
             yield from self._moments(family, query, (start, min(start + _PRESENCE_PART_MS, end)))
 
-    def _moments(self, family: str, query: str, span: Span) -> list[ReadAnswer]:
+    def _moments(self, family: str, query: str, span: Span) -> Iterator[ReadAnswer]:
         """What `query` answers as values, as samples at these moments."""
-        last = span[1] - 1  # the steps end there, so that the newest sample is among the answers
-        steps = span[0] + (last - span[0]) % _PRESENCE_STEP_MS, last
-        try:
-            answer = self._client.by_step(FAMILY_SAMPLES, query, steps, _PRESENCE_STEP_MS)
-        except TooMuch:
-            parts = halves(span)
-            return (
-                [one for part in parts for one in self._moments(family, query, part)]
-                if len(parts) > 1
-                else []
-            )
-        # A value is the moment of a sample; the same one answers for several steps.
-        rows = np.unique(np.stack((answer.series_index, np.rint(answer.values * 1000))), axis=1).astype(
-            np.int64
-        )
-        series = [{**labels, "family": family} for labels in answer.series]
-        return [ReadAnswer(series, rows[0].astype(np.int32), rows[1], np.ones(rows.shape[1]))]
+
+        def ask(part: Span) -> ReadAnswer:
+            last = part[1] - 1  # the steps end there, so that the newest sample is among the answers
+            steps = part[0] + (last - part[0]) % _PRESENCE_STEP_MS, last
+            return self._client.by_step(FAMILY_SAMPLES, query, steps, _PRESENCE_STEP_MS)
+
+        for answer in self._in_parts(span, ask, lambda *_: []):
+            # A value is the moment of a sample; the same one answers for several steps.
+            pairs = np.stack((answer.series_index, np.rint(answer.values * 1000)))
+            index, ts_ms = np.unique(pairs, axis=1).astype(np.int64)
+            series = [{**labels, "family": family} for labels in answer.series]
+            yield ReadAnswer(series, index.astype(np.int32), ts_ms, np.ones(len(ts_ms)))
 
     def judge(self, result: CollectResult) -> None:
         """Enters what this run did not meet though a report needs it: time, and metrics and labels. Reads the stored series."""
@@ -591,9 +511,9 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
                 result.findings = [one for one in found if not (self._has_hosts and one.fix == KSM_FIX)]
         if end == self._now_ms:
             result.findings += self._newest()
-        result.findings += server_warnings(self._config, self._client)
+        result.findings += server_warnings(self._server, self._client)
 
-    def _findings(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
+    def _findings(self, con: DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
         began = self.data_from_ms
         if not (result.metrics or result.dropped) and began is not None and result.asked.end_ms <= began:
             yield self._before_retention(began)
@@ -612,47 +532,44 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
         fix = "collect every day, before the server forgets: the README says how"
         return SourceFinding("warning", "before_retention", lost, fix)
 
-    def _silence(self, con: duckdb.DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
+    def _silence(self, con: DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
         """Exporters that were silent in this run, and whether they are to be installed or this time alone is lost."""
         source, seen = self.source, set(result.metrics)
-
-        def ever(metric: str) -> bool:
-            known = "SELECT 1 FROM series WHERE source = $1 AND metric = $2 LIMIT 1"
-            return bool(con.execute(known, [source, metric]).fetchall())
-
-        def now(metric: str) -> bool:
-            try:
-                return bool(self._client.value(f"count({metric})", self._now_ms))
-            except SourceError:  # a server that does not say has it not
-                return False
-
-        def silent(
-            code: str, message: str, at_other_times: str, lost: str, fix: str, *metrics: str
-        ) -> SourceFinding:
-            is_there = any(map(ever, metrics)) or any(map(now, metrics))
-            return SourceFinding(
-                "warning", code, message + at_other_times * is_there + lost, None if is_there else fix
-            )
-
         if not any(metric.startswith("kube_") for metric in seen):
-            message = f"{source} holds no sample of {KSM} in this period"
-            times = ", though at other times; that time is lost"
-            yield silent("no_kube_state_metrics", message, times, "", KSM_FIX, *_ALWAYS_THERE)
-        elif REQUESTS not in seen and ever(REQUESTS):
+            is_there = self._is_at_other_times(con, _ALWAYS_THERE)
+            times = ", though at other times; that time is lost" if is_there else ""
+            message = f"{source} holds no sample of {KSM} in this period{times}"
+            yield SourceFinding("warning", "no_kube_state_metrics", message, None if is_there else KSM_FIX)
+        elif REQUESTS not in seen and self._is_stored(con, [REQUESTS]):
             yield SourceFinding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period")
         names = activity_names(self._activity, "device", "mig")
         if not seen.isdisjoint(names):
             return
         if spoiled := sorted({*names} & {dropped.metric for dropped in result.dropped}):
-            yield SourceFinding(
-                "warning", "activity_invalid", f"{source}: {' and '.join(spoiled)} held no valid sample"
-            )
+            message = f"{source}: {' and '.join(spoiled)} held no valid sample"
+            yield SourceFinding("warning", "activity_invalid", message)
             return
-        device, mig = self._activity.device_metric, self._activity.mig_metric
-        message, times = f"{source} has neither {device} nor {mig}", " in this period, though at other times"
+        device, is_there = self._activity.device_metric, self._is_at_other_times(con, names)
+        times = " in this period, though at other times" if is_there else ""
+        message = f"{source} has neither {device} nor {self._activity.mig_metric}{times}: {ACTIVITY_LOST}"
         is_running = any(name.startswith("DCGM_") for name in self._names or ())
         fix = activity_fix(device) if is_running else DCGM_FIX
-        yield silent("no_activity", message, times, f": {ACTIVITY_LOST}", fix, *names)
+        yield SourceFinding("warning", "no_activity", message, None if is_there else fix)
+
+    def _is_stored(self, con: DuckDBPyConnection, metrics: Sequence[str]) -> bool:
+        known = "SELECT 1 FROM series WHERE source = $1 AND list_contains($2, metric) LIMIT 1"
+        return bool(con.execute(known, [self.source, metrics]).fetchall())
+
+    def _is_at_other_times(self, con: DuckDBPyConnection, metrics: Sequence[str]) -> bool:
+        """Whether the store has one of the metrics of any time, or the server now."""
+
+        def is_on_server(metric: str) -> bool:
+            try:
+                return bool(self._client.value(f"count({metric})", self._now_ms))
+            except SourceError:  # a server that does not say has it not
+                return False
+
+        return self._is_stored(con, metrics) or any(map(is_on_server, metrics))
 
     def _newest(self) -> list[SourceFinding]:
         """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
@@ -685,36 +602,29 @@ class PrometheusCollector(ServerCollector[list[ReadAnswer]]):
 
 
 def collect_prometheus(
+    config: Config,
     source: PrometheusSource,
     store: Store,
     period: Period | None,
-    activity: Activity,
-    idle: Idle,
     progress: Progress | None = None,
     now: datetime | None = None,
-    timezone: ZoneInfo | None = None,
     retries: Retries | None = None,
-    cost_basis: str = "node",
-    has_hosts: bool = False,
 ) -> CollectResult:
-    """Collects one server's samples into the store, those of cores and memory only where `cost_basis` charges them.
+    """Collects one server's samples into the store, those of cores and memory only if the cost basis charges them.
 
-    With `has_hosts`, machines without Kubernetes are configured: kube-state-metrics need not be there.
-
-    Without a period: the current month so far (in `timezone`) at first, later whatever is missing since then, the time
-    since the last collected moment less two hours, and incomplete hours of the last `late_hours`. With one: all of it anew.
-    Raises SourceError where the server does not answer as a Prometheus, or the clock is behind what is stored; a window that
-    fails is in the result instead.
+    Without a period: the current month so far at first, later whatever is missing since then, the time since the last collected
+    moment less two hours, and incomplete hours of the last `late_hours`. With one: all of it anew. Raises SourceError where the
+    server does not answer as a Prometheus, or the clock is behind what is stored; a window that fails is in the result instead.
     """
     with open_client(source, period, now, retries) as (client, moment):
         now_ms = to_ms(moment)
         if progress is not None:
             progress(ProgressState(source.source, 0, 0, 0, "asking what there is"))
         client.value("vector(1)", now_ms)
-        collector = PrometheusCollector(source, store, client, activity, idle, moment, cost_basis, has_hosts)
+        collector = PrometheusCollector(config, source, store, client, moment)
         with store.write() as con:
             collector.take_stock(con)
-            spans = collector.spans(con, period, moment, timezone, collector.newest_ms)
+            spans = collector.spans(con, period, moment, config.tz, collector.newest_ms)
         late = subtract(whole_hours(collector.late_spans(), now_ms), spans) if period is None else []
         asked = period or period_of((spans[0][0], spans[-1][1]))
         spans = merge([*spans, *late])
@@ -730,25 +640,22 @@ def collect_prometheus(
 def _namespaces(series: Sequence[Mapping[str, str]]) -> set[str]:
     """Namespaces of pods that hold GPUs, as requests and the exporter's own labels (also those it had to rename) name them."""
     keys = ("exported_namespace", "namespace", "pod_namespace")
-    return {name for one in series if (name := next((one[key] for key in keys if one.get(key)), None))}
+    names = (next(filter(None, map(labels.get, keys)), None) for labels in series)
+    return {name for name in names if name}
 
 
 def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int | None, int | None]:
     """How many samples of a window lie in each of its epoch hours, and the first and last moment of one."""
-    start, end = span
-    hours = range(start // MS_PER_HOUR, -(-end // MS_PER_HOUR))
+    hours = range(span[0] // MS_PER_HOUR, -(-span[1] // MS_PER_HOUR))
     counts = np.zeros(len(hours))
     moments: list[int] = []
     for answer in answers:
-        part = answer.only((answer.ts_ms >= start) & (answer.ts_ms < end))
+        part = answer.only((answer.ts_ms >= span[0]) & (answer.ts_ms < span[1]))
         if len(part.ts_ms):
             counts += np.bincount(part.ts_ms // MS_PER_HOUR - hours[0], part.weights, len(hours))
             moments += [int(part.ts_ms.min()), int(part.ts_ms.max())]
-    return (
-        dict(zip(hours, counts.astype(int).tolist(), strict=True)),
-        min(moments, default=None),
-        max(moments, default=None),
-    )
+    samples = dict(zip(hours, counts.astype(int).tolist(), strict=True))
+    return samples, min(moments, default=None), max(moments, default=None)
 
 
 def _instances(answers: Sequence[ReadAnswer], low: float, high: float) -> set[str]:
@@ -758,8 +665,3 @@ def _instances(answers: Sequence[ReadAnswer], low: float, high: float) -> set[st
         for answer in answers
         for at in np.unique(answer.series_index[(answer.values > low) & (answer.values < high)])
     }
-
-
-def _nodes(series: Sequence[Mapping[str, str]]) -> set[str]:
-    """Names of the nodes that a metric of kube-state-metrics speaks of, as matchers find them."""
-    return {labels["node"] for labels in series if labels.get("node")}

@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpucost.errors import SourceError
+from gpucost.collect.base import TooMuch
 from gpucost.store.metrics import Labels, ReadAnswer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+    Words = NDArray[np.uint64]
 
 _ZEROS = np.uint64(0x3030303030303030)
 _FIVE_ZEROS = np.uint64(0x3030303030)
@@ -32,7 +37,7 @@ _HALF = np.uint64(0xFFFFFFFF)
 _BETWEEN_WORD = np.uint64(int.from_bytes(b'"],[', "little"))
 
 
-def samples(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]] | None:
+def samples(text: bytes) -> tuple[Integers, Floats, Integers] | None:
     """Moments (ms), values and byte positions of samples in text like `1700000000.123,"45"],[1700000060.123,"46"`.
 
     None where anything is not of the usual shape: seconds of ten digits with no or three decimals, and an unsigned
@@ -59,15 +64,13 @@ def samples(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArra
     return seconds * 1000 + np.where(fraction, _integer(thousandths).astype(np.int64), 0), values, starts
 
 
-def _seconds(words: NDArray[np.uint64], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _seconds(words: Words, at: Integers) -> tuple[Integers, Flags]:
     head, tail = words[at], words[at + 2]  # ten digits as two words that share six
     valid = _digits(head) & _digits(tail) & ((head & np.uint64(0xFF)) != np.uint64(ord("0")))
     return (_integer(head).astype(np.int64) * 100 + _integer(tail).astype(np.int64) % 100), valid
 
 
-def _values(
-    word: NDArray[np.uint64], length: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _values(word: Words, length: Integers) -> tuple[Floats, Flags]:
     usual = (length > 0) & (length <= 8)
     size = np.where(usual, length, 1).astype(np.uint64)
     kept = word & _below(size)
@@ -93,20 +96,18 @@ def _values(
     return _integer(aligned).astype(np.float64) / _TEN_POWERS[decimals], usual
 
 
-def _below(count: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _below(count: Words) -> Words:
     """Words whose lowest `count` bytes are set."""
     # shifting a 64-bit word by 64 gives 0 in NumPy
     return (np.uint64(1) << (count << np.uint64(3))) - np.uint64(1)
 
 
-def _digits(word: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    both: NDArray[np.bool_] = ((word & _HIGH_NIBBLES) == _ZEROS) & (
-        ((word + _SIXES) & _HIGH_NIBBLES) == _ZEROS
-    )
+def _digits(word: Words) -> Flags:
+    both: Flags = ((word & _HIGH_NIBBLES) == _ZEROS) & (((word + _SIXES) & _HIGH_NIBBLES) == _ZEROS)
     return both
 
 
-def _integer(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _integer(word: Words) -> Words:
     digits = word - _ZEROS
     pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
     mask = np.uint64(0x000000FF000000FF)
@@ -120,7 +121,6 @@ def _integer(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
 _RESULT = b'"result":['
 _SERIES = b'{"metric":{'
 _VALUES = b',"values":[['
-_END = b"]]"
 _NEXT = b'"]]},'
 _BETWEEN = b"],["
 
@@ -139,8 +139,7 @@ _SAMPLES = re.compile(rb'%b,(?:"%b"|null)(?:\],\[%b,(?:"%b"|null))*+' % (_TIME, 
 _LATEST_SECOND = 1e12
 
 
-class TooMuch(SourceError):
-    """The server will not answer that much at once: ask for less."""
+_NO_SAMPLES = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
 
 
 class Garbled(Exception):
@@ -174,7 +173,7 @@ class MatrixReader:
         self._text = bytearray()  # what is not parsed yet
         self._next = _PIECE  # how long that has to be to be looked at
         self._series: list[Labels] = []
-        self._parts: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float64]]] = []
+        self._parts: list[tuple[NDArray[np.int32], Integers, Floats]] = [_NO_SAMPLES]
         self.warnings: list[str] = []
         self.is_partial = False
 
@@ -197,10 +196,8 @@ class MatrixReader:
             # In place of the series a mark: so they did stand where an answer has them.
             if self._series_of(whole_json(self._head + b"0" + closing)) != [0]:
                 raise Garbled("the answer is no matrix")
-        if not self._parts:
-            return ReadAnswer([], np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
         index, ts_ms, values = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        return ReadAnswer(self._series, index, ts_ms, values)
+        return ReadAnswer(self._series, index, ts_ms, values, self.is_partial)
 
     def _take_in(self) -> None:
         text = self._text
@@ -218,14 +215,8 @@ class MatrixReader:
 
     def _last(self) -> bytes:
         """Takes the last series; returns the bytes after it, which close the document."""
-        text = bytes(self._text)
-        values = text.find(_VALUES)
-        end = text.find(_END, values) + len(_END) if values >= 0 else -1
-        if end >= len(_END) and text[end : end + 2] == b"}]":
-            self._take(text[: end + 1] + b",")
-            return text[end + 1 :]
         try:
-            item, length = json.JSONDecoder().raw_decode(decoded := text.decode())
+            item, length = json.JSONDecoder().raw_decode(decoded := self._text.decode())
         except (ValueError, RecursionError) as error:
             raise Garbled("the answer ends in the middle of a series") from error
         self._take_slowly(item)
@@ -259,9 +250,7 @@ class MatrixReader:
         ts_ms, values, starts = samples(joined) or _any_samples(joined)
         ends = np.cumsum([len(body) + len(_BETWEEN) for body in bodies])
         counts = np.diff(np.searchsorted(starts, ends), prepend=0)
-        self._add(np.repeat(np.arange(first, len(self._series), dtype=np.int32), counts), ts_ms, values)
-
-    def _add(self, index: NDArray[np.int32], ts_ms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        index = np.repeat(np.arange(first, len(self._series), dtype=np.int32), counts)
         self._parts.append((index, ts_ms, values))
         self._samples += len(ts_ms)
         if self._samples + _SERIES_WEIGHT * len(self._series) > self._most_samples:
@@ -329,21 +318,16 @@ def whole_json(text: bytes) -> object:
     return document
 
 
-def _any_samples(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+def _any_samples(text: bytes) -> tuple[Integers, Floats, Integers]:
     """The same as `samples` for numbers of any shape, more slowly."""
     if not _SAMPLES.fullmatch(text):
         raise Garbled("the answer holds a sample that is no number")
     starts = np.concatenate(
         (np.zeros(1, np.int64), np.flatnonzero(np.frombuffer(text, np.uint8) == ord("[")) + 1)
     )
-    plain = text.translate(None, b'[]"')
-    if b"null" in plain:  # how some servers write NaN
-        plain = plain.replace(b"null", b"nan")
-    numbers = np.fromstring(plain, dtype=np.float64, sep=",")
-    return _milliseconds(numbers[::2]), numbers[1::2].copy(), starts
-
-
-def _milliseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    # some servers write NaN as null
+    plain = text.translate(None, b'[]"').replace(b"null", b"nan")
+    seconds, values = np.fromstring(plain, dtype=np.float64, sep=",").reshape(-1, 2).T
     if not ((seconds >= 0) & (seconds < _LATEST_SECOND)).all():
         raise Garbled("the answer holds a sample at an impossible time")
-    return np.rint(seconds * 1000).astype(np.int64)
+    return np.rint(seconds * 1000).astype(np.int64), values.copy(), starts

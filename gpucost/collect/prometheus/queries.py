@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import field, replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpucost.catalog import (
     ActivityMetric,
@@ -17,12 +18,8 @@ from gpucost.catalog import (
     devices,
     other_resources,
 )
+from gpucost.config.model import Activity
 from gpucost.records import grouped, record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpucost.config.model import Activity
 
 Scope = Literal["activity", "cluster", "requests", "hosts", "pods"]
 # 1, or 0 and 1 in turn, or a number that hardly ever changes
@@ -83,18 +80,13 @@ def selectors(activity: Activity, cost_basis: str = "node") -> list[Selector]:
     return [*_activity(activity), *_REQUESTS, *_CLUSTER, *hosts, *_PODS]
 
 
-def among(selector: Selector, label: str, names: Iterable[str]) -> Selector:
-    """A selector narrowed to some values of a label, unless they are too many to list."""
+def among(selector: Selector, label: str, names: Iterable[str], *, without: bool = False) -> Selector:
+    """A selector narrowed to some values of a label, or to all others, unless they are too many to list."""
     wanted = sorted(set(names))
     if len(wanted) > MOST_NAMES:
         return selector
-    return selector.with_matchers(one_of(label, wanted))
-
-
-def except_for(selector: Selector, label: str, names: Iterable[str]) -> Selector:
-    """A selector of all series but those that `among` finds."""
-    found = among(selector, label, names).matchers[len(selector.matchers) :]
-    return selector.with_matchers(*(matcher.replace("=~", "!~", 1) for matcher in found))
+    matcher = one_of(label, wanted)
+    return selector.with_matchers(matcher.replace("=~", "!~", 1) if without else matcher)
 
 
 def one_of(label: str, values: Iterable[str]) -> str:
@@ -133,7 +125,7 @@ def compared(activity: Activity) -> list[list[Selector]]:
 
 def activity_names(activity: Activity, *parts: str) -> list[str]:
     """The names of the metrics of these parts, the configured one's first."""
-    return list(dict.fromkeys(metric.metric for metric in activity_metrics(activity) if metric.part in parts))
+    return [selector.metric for _, selector in activity_series(activity, *parts)]
 
 
 _METRICS = tomllib.loads((files("gpucost.collect.prometheus") / "metrics.toml").read_text(encoding="utf-8"))

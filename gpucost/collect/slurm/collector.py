@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from gpucost import inputs
-from gpucost.collect.base import ProgressState, month_start_ms, period_of
+from gpucost.collect.base import Progress, ProgressState, month_start_ms, period_of
 from gpucost.collect.slurm.facts import Facts, read_facts
-from gpucost.collect.slurm.live import slurm_of
+from gpucost.collect.slurm.live import Slurmlike, slurm_of
 from gpucost.collect.slurm.sacct import Batch, Notes, SacctFormat, read_sacct
 from gpucost.errors import DataError, GpucostError, SourceError, UsageError
 from gpucost.periods import Period, from_ms, local_days, local_midnight, to_ms
 from gpucost.store import runs, slurm
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from duckdb import DuckDBPyConnection
 
-    from gpucost.collect.base import Progress
-    from gpucost.collect.slurm.live import Slurmlike
     from gpucost.config.model import Slurm
     from gpucost.store.connection import Store
 
@@ -34,6 +30,7 @@ _DAY = timedelta(days=1)
 _UTC = ZoneInfo("UTC")
 # Tables of facts are small; a first look tells them from jobs, of which there may be gigabytes.
 _LOOK = 4096
+_ATTRIBUTE_AGAIN = "UPDATE attribution_state SET last_load_id = -1"
 
 
 @dataclass(slots=True)
@@ -45,11 +42,14 @@ class SlurmResult:
     runs: int = 0
     steps: int = 0
     facts: dict[str, int] = field(default_factory=dict)
-    repaired: int = 0
-    has_local_times: bool = False
-    is_open: bool = False
+    notes: Notes = field(default_factory=Notes)
     purged: Period | None = None  # asked for, and no longer kept
     failed: list[GpucostError] = field(default_factory=list)
+
+    def add(self, facts: Facts) -> None:
+        """Counts the rows of a table of facts."""
+        table, columns = facts
+        self.facts[table] = len(next(iter(columns.values()), ()))
 
 
 def import_files(
@@ -69,26 +69,19 @@ def import_files(
     with store.write() as con:
         unnamed: list[Facts] = []
         for path, result in zip(paths, results, strict=True):
-            notes = Notes()
-            facts = _facts(path, form, notes, to_ms(now))
+            facts = _facts(path, form, result.notes, to_ms(now))
             if facts is None:
-                _load_jobs(con, read_sacct(path, form, notes), result, period, form.cluster, now)
+                _load_jobs(con, read_sacct(path, form, result.notes), result, period, form.cluster, now)
             else:
-                table, columns = facts
-                result.facts[table] = len(next(iter(columns.values()), ()))
+                result.add(facts)
                 unnamed.append(facts)
-            result.repaired, result.has_local_times, result.is_open = (
-                notes.repaired,
-                notes.has_local_times,
-                notes.is_open,
-            )
         _load_facts(con, unnamed, form, results)
         changed = slurm.merge(con)
         for result in results:
             _log_jobs(con, result)
             if result.facts and not result.clusters:
                 # they tell of no time of their own, but what was attributed before does not know them
-                con.execute("UPDATE attribution_state SET last_load_id = -1")
+                con.execute(_ATTRIBUTE_AGAIN)
     return results, changed
 
 
@@ -120,22 +113,20 @@ def collect(
         result.purged = Period(period.start, min(now - kept, period.end))
         period = Period(result.purged.end, period.end)
     form = SacctFormat(cluster=cluster)
-    midnights = [local_midnight(day, _UTC) for day in local_days(period, _UTC)]
-    days = [Period(max(period.start, start), min(period.end, start + _DAY)) for start in midnights]
-    for day in days:
-        notes = Notes()
+    for date in local_days(period, _UTC):
+        start = local_midnight(date, _UTC)
+        day = Period(max(period.start, start), min(period.end, start + _DAY))
         part = SlurmResult(source.name)
         if progress:
             done, total = day.start_ms - period.start_ms, period.end_ms - period.start_ms
             progress(ProgressState(source.name, done, total, result.runs))
         with store.write() as con:
-            _load_jobs(con, source.jobs(day, notes), part, day, cluster, now)
+            _load_jobs(con, source.jobs(day, result.notes), part, day, cluster, now)
             slurm.merge(con)
             _log_jobs(con, part)
         result.runs += part.runs
         result.steps += part.steps
         result.clusters |= dict.fromkeys(part.clusters, period)
-        result.repaired += notes.repaired
     _load_other(store, source, form, result, now)
     return result
 
@@ -161,11 +152,11 @@ def _load_other(
             continue
         if facts is not None:
             tables.append(facts)
-            result.facts[facts[0]] = len(next(iter(facts[1].values()), ()))
+            result.add(facts)
     with store.write() as con:
         _load_facts(con, tables, form, [result])
         if slurm.merge(con):
-            con.execute("UPDATE attribution_state SET last_load_id = -1")
+            con.execute(_ATTRIBUTE_AGAIN)
 
 
 def _facts(path: Path, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
@@ -201,14 +192,8 @@ def _load_jobs(
         columns = batch.runs
         result.runs += len(columns["job_id"])
         result.steps += len(batch.steps["job_id"])
-        for cluster, submit, start, end, elapsed in zip(
-            columns["cluster"],
-            columns["submit_ms"],
-            columns["start_ms"],
-            columns["end_ms"],
-            columns["elapsed_ms"],
-            strict=True,
-        ):
+        moments = (columns[name] for name in ("cluster", "submit_ms", "start_ms", "end_ms", "elapsed_ms"))
+        for cluster, submit, start, end, elapsed in zip(*moments, strict=True):
             first = submit if start is None else start
             last = end if end is not None else first + (elapsed or 0)
             begin, over = spans.get(cluster, (first, last))
@@ -246,10 +231,8 @@ def _load_facts(
     if form.cluster:
         clusters = {form.cluster}
     elif not clusters:
-        clusters = {
-            name
-            for (name,) in con.execute("SELECT DISTINCT source FROM loads WHERE kind = 'slurm'").fetchall()
-        }
+        rows = con.execute("SELECT DISTINCT source FROM loads WHERE kind = 'slurm'").fetchall()
+        clusters = {name for (name,) in rows}
     for table, columns in all_facts:
         if None in columns.get("cluster", ()):
             if len(clusters) != 1:

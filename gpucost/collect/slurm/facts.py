@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpucost import inputs
-from gpucost.collect.slurm.sacct import Notes, SacctFormat, _Clock, _moment, _number, expand_nodes
+from gpucost.collect.slurm.sacct import (
+    Clock,
+    Notes,
+    SacctFormat,
+    _moment,
+    _number,
+    clock_of,
+    expand_nodes,
+    numbers_in,
+)
 from gpucost.errors import DataError
+from gpucost.inputs import JsonObject
+from gpucost.records import record
 
 Table = dict[str, list[Any]]
 # A table of the store, and its rows by column; the cluster stands there where the text names it, else None.
 Facts = tuple[str, Table]
+Rows = Iterator[JsonObject]
+Record = Mapping[str, str]
 
 
 def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
@@ -22,211 +35,210 @@ def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: i
     `scontrol show reservation -o` or --json, events, associations and shares of `sacctmgr show event`, `sacctmgr show assoc tree`
     and `sshare` with --parsable2 or --json.
     """
-    clock = _Clock(form.timezone, notes)
+    reader = _Reader(name, clock_of(form, notes), seen_ms)
     start = text.lstrip()[:4096]
     try:
         if start.startswith("{"):
             answer = inputs.parse_json(text)
-            for key, table, told in _ANSWERS:
+            for key, table, read in _ANSWERS:
                 if key in answer:
                     listed = answer[key].get(key, []) if isinstance(answer[key], Mapping) else answer[key]
-                    return table, _table(row for item in listed for row in told(item, seen_ms))
+                    return table, _table(row for item in listed for row in read(reader, item))
             return None
-        if start.startswith("JobId="):
-            return "slurm_devices", _table(
-                row for record in _unfolded(text, "JobId=") for row in _devices(record, clock, name)
-            )
-        for mark, table, parsed in _LISTS:
+        for mark, table, read in _LISTS:
             if start.startswith(mark):
-                rows = (dict(re.findall(r"(\w+)=(\S*)", line)) for line in _unfolded(text, mark))
-                return table, _table(parsed(row, clock, seen_ms, name) for row in rows)
-        header = [column.strip() for column in start.partition("\n")[0].rstrip("|").split("|")]
-        if {"NODELIST", "GRES"} <= set(re.split(r"[\s|]+", start.partition("\n")[0])):
-            return "slurm_nodes", _table(_sinfo(text, name, seen_ms))
-        for needed, table, told in _TABLES:
+                # a record a line, or a paragraph without --oneliner
+                records = [one for one in re.split(rf"(?:^|\n){mark}", text) if one.strip()]
+                return table, _table(row for one in records for row in read(reader, mark + one))
+        first = start.partition("\n")[0]
+        if {"NODELIST", "GRES"} <= set(re.split(r"[\s|]+", first)):
+            return "slurm_nodes", _table(reader.sinfo(text))
+        header = [column.strip() for column in first.rstrip("|").split("|")]
+        for needed, table, read in _TABLES:
             if needed <= set(header):
                 lines = [line.split("|") for line in text.splitlines()[1:] if line.strip()]
-                records = [dict(zip(header, line, strict=False)) for line in lines]
-                return table, _table(told(records, clock, seen_ms))
+                return table, _table(read(reader, [dict(zip(header, line, strict=False)) for line in lines]))
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{name} cannot be read: {error}") from None
     return None
 
 
-def _table(rows: Iterable[Mapping[str, Any]]) -> Table:
+def _table(rows: Rows) -> Table:
     table: Table = {}
     for row in rows:
-        for column, value in row.items():
+        for column, value in ({"cluster": None} | row).items():
             table.setdefault(column, []).append(value)
     return table
 
 
-def _unfolded(text: str, mark: str) -> list[str]:
-    """A record a line: without --oneliner they are paragraphs."""
-    return [mark + record for record in re.split(rf"(?:^|\n){re.escape(mark)}", text) if record.strip()]
+def _fields(text: str) -> Record:
+    return dict(re.findall(r"(\w+)=(\S*)", text))
 
 
 def _names(text: str | None) -> list[str]:
     return [] if text in (None, "", "(null)", "N/A") else str(text).split(",")
 
 
-def _node(row: Mapping[str, str], _clock: _Clock, seen_ms: int, _name: str) -> Mapping[str, Any]:
-    features = _names(row.get("ActiveFeatures") or row.get("AvailableFeatures"))
-    kind = next(iter(_names(row.get("InstanceType"))), None)
-    return _described(
-        row["NodeName"],
-        seen_ms,
-        ",".join(_names(row.get("Gres"))),
-        _names(row.get("Partitions")),
-        features,
-        kind,
-    )
+@record
+class _Reader:
+    """Rows of a text called `name`, seen at `seen_ms`."""
+
+    name: str
+    clock: Clock
+    seen_ms: int
+
+    def node(self, text: str) -> Rows:
+        row = _fields(text)
+        features = _names(row.get("ActiveFeatures") or row.get("AvailableFeatures"))
+        kind = next(iter(_names(row.get("InstanceType"))), None)
+        gres, partitions = ",".join(_names(row.get("Gres"))), _names(row.get("Partitions"))
+        yield self._described(row["NodeName"], gres, partitions, features, kind)
+
+    def json_node(self, item: JsonObject) -> Rows:
+        features = item.get("active_features") or item.get("features") or []
+        features = _names(features) if isinstance(features, str) else list(features)
+        node, kind = item.get("name") or item["hostname"], item.get("instance_type") or None
+        gres, partitions = item.get("gres") or "", list(item.get("partitions") or ())
+        yield self._described(node, gres, partitions, features, kind)
+
+    def sinfo(self, text: str) -> Rows:
+        """A line for each partition of a node, or of several nodes that are alike."""
+        lines = [
+            line.split("|") if "|" in line else line.split() for line in text.splitlines() if line.strip()
+        ]
+        header = [column.strip() for column in lines[0]]
+        nodes: dict[str, tuple[str, list[str], list[str]]] = {}
+        for line in lines[1:]:
+            row = dict(zip(header, (value.strip() for value in line), strict=True))
+            for node in expand_nodes(row["NODELIST"], self.name):
+                features = _names(row.get("AVAIL_FEATURES") or row.get("ACTIVE_FEATURES"))
+                _, partitions, _ = nodes.setdefault(node, (",".join(_names(row["GRES"])), [], features))
+                partition = row.get("PARTITION", "").rstrip("*")
+                if partition and partition not in partitions:
+                    partitions.append(partition)
+        for node, described in nodes.items():
+            yield self._described(node, *described, None)
+
+    def _described(
+        self, node: str, gres: str, partitions: list[str], features: list[str], instance_type: str | None
+    ) -> dict[str, Any]:
+        return {
+            "node": node, "seen_ms": self.seen_ms, "gres": gres, "partitions": partitions, "features": features,
+            "instance_type": instance_type,
+        }  # fmt: skip
+
+    def devices(self, text: str) -> Rows:
+        row = _fields(text)
+        for nodes, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)", text):
+            for node in expand_nodes(nodes, self.name):
+                yield from _indices(int(row["JobId"]), self.clock(row["SubmitTime"]), node, gres)
+
+    def json_devices(self, item: JsonObject) -> Rows:
+        nodes = expand_nodes(item.get("nodes") or "")
+        for node, gres in zip(nodes, item.get("gres_detail") or (), strict=False):
+            yield from _indices(int(_number(item["job_id"]) or 0), _moment(item["submit_time"]), node, gres)
+
+    def reservation(self, text: str) -> Rows:
+        row = _fields(text)
+        yield {
+            "name": row["ReservationName"], "from_ms": self.clock(row["StartTime"]), "to_ms": self.clock(row["EndTime"]),
+            "nodes": expand_nodes(row.get("Nodes", ""), self.name), "flags": _names(row.get("Flags")),
+            "accounts": _names(row.get("Accounts")),
+        }  # fmt: skip
+
+    def json_reservation(self, item: JsonObject) -> Rows:
+        yield {
+            "name": item["name"], "from_ms": _moment(item["start_time"]), "to_ms": _moment(item["end_time"]),
+            "nodes": expand_nodes(item.get("node_list") or ""), "flags": list(item.get("flags") or ()),
+            "accounts": _names(item.get("accounts")),
+        }  # fmt: skip
+
+    def events(self, records: Iterable[Record]) -> Rows:
+        for row in records:
+            # those without a node tell of the cluster's size
+            if row.get("NodeName"):
+                yield {
+                    "cluster": row.get("Cluster") or None, "node": row["NodeName"], "from_ms": self.clock(row["TimeStart"]),
+                    "to_ms": self.clock(row["TimeEnd"]), "state": row.get("State", ""), "reason": row.get("Reason") or None,
+                }  # fmt: skip
+
+    def accounts(self, records: Iterable[Record]) -> Rows:
+        path: list[tuple[int, str]] = []
+        for row in records:
+            if row.get("User"):
+                continue
+            account = row["Account"].strip()
+            depth = len(row["Account"]) - len(row["Account"].lstrip())
+            path = [place for place in path if place[0] < depth]
+            parent = row.get("ParentName") or row.get("Par Name") or (path[-1][1] if path else None)
+            path.append((depth, account))
+            yield {"cluster": row.get("Cluster") or None, "account": account, "parent": parent}
+
+    def json_account(self, item: JsonObject) -> Rows:
+        if not item.get("user"):
+            parent = item.get("parent_account") or None
+            yield {"cluster": item.get("cluster") or None, "account": item["account"], "parent": parent}
+
+    def shares(self, records: Iterable[Record]) -> Rows:
+        for row in records:
+            yield {
+                "cluster": row.get("Cluster") or None, "account": row["Account"].strip(), "user": row.get("User", "").strip(),
+                "seen_ms": self.seen_ms,
+                **{column: _figure(row.get(name, "").strip()) for column, name in _FIGURES.items()},
+            }  # fmt: skip
+
+    def json_share(self, item: JsonObject) -> Rows:
+        is_user = "USER" in (item.get("type") or ())
+        yield {
+            "cluster": item.get("cluster") or None, "account": item["parent"] if is_user else item["name"],
+            "user": item["name"] if is_user else "", "seen_ms": self.seen_ms,
+            "norm_shares": _number(item.get("shares_normalized")), "raw_usage": _number(item.get("usage")),
+            "effective_usage": _number(item.get("effective_usage")),
+            "fair_share": _number((item.get("fairshare") or {}).get("factor")) if is_user else None,
+        }  # fmt: skip
 
 
-def _json_node(item: Mapping[str, Any], seen_ms: int) -> Iterable[Mapping[str, Any]]:
-    features = item.get("active_features") or item.get("features") or []
-    listed = _names(features) if isinstance(features, str) else list(features)
-    node, kind = item.get("name") or item["hostname"], item.get("instance_type") or None
-    yield _described(node, seen_ms, item.get("gres") or "", list(item.get("partitions") or ()), listed, kind)
+_FIGURES = {
+    "norm_shares": "NormShares",
+    "raw_usage": "RawUsage",
+    "effective_usage": "EffectvUsage",
+    "fair_share": "FairShare",
+}
 
 
-def _sinfo(text: str, name: str, seen_ms: int) -> Iterable[Mapping[str, Any]]:
-    """A line for each partition of a node, or of several nodes that are alike."""
-    lines = [line.split("|") if "|" in line else line.split() for line in text.splitlines() if line.strip()]
-    header = [column.strip() for column in lines[0]]
-    nodes: dict[str, tuple[str, list[str], list[str]]] = {}
-    for line in lines[1:]:
-        row = dict(zip(header, (value.strip() for value in line), strict=True))
-        for node in expand_nodes(row["NODELIST"], name):
-            features = _names(row.get("AVAIL_FEATURES") or row.get("ACTIVE_FEATURES"))
-            _, partitions, _ = nodes.setdefault(node, (",".join(_names(row["GRES"])), [], features))
-            partitions += [
-                one for one in [row.get("PARTITION", "").rstrip("*")] if one and one not in partitions
-            ]
-    for node, (gres, partitions, features) in nodes.items():
-        yield _described(node, seen_ms, gres, partitions, features, None)
+def _figure(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"-?[0-9.]+(e[+-]?\d+)?", text) else None
 
 
-def _devices(record: str, clock: _Clock, name: str) -> Iterable[Mapping[str, Any]]:
-    told = dict(re.findall(r"(\w+)=(\S*)", record))
-    for nodes, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)", record):
-        for node in expand_nodes(nodes, name):
-            yield from _indices(int(told["JobId"]), clock.ms(told["SubmitTime"]), node, gres)
-
-
-def _json_devices(item: Mapping[str, Any], _seen_ms: int) -> Iterable[Mapping[str, Any]]:
-    for node, gres in zip(expand_nodes(item.get("nodes") or ""), item.get("gres_detail") or (), strict=False):
-        yield from _indices(int(_number(item["job_id"]) or 0), _moment(item["submit_time"]), node, gres)
-
-
-def _indices(job_id: int, submit_ms: int | None, node: str, gres: str) -> Iterable[Mapping[str, Any]]:
+def _indices(job_id: int, submit_ms: int | None, node: str, gres: str) -> Rows:
     """Of 'gpu:a100:2(IDX:0-1),gpu:2(IDX:4,6)': the GPUs of each type."""
     for kind, listed in re.findall(r"\bgpu([^(,]*)\(IDX:([\d,-]+)\)", gres):
         names = [word for word in kind.split(":") if word and not word.isdigit()]
-        spans = (span.partition("-") for span in listed.split(","))
-        gpus = [gpu for first, _, last in spans for gpu in range(int(first), int(last or first) + 1)]
+        gpus = [int(number) for number in numbers_in(listed)]
         yield {
-            "cluster": None, "job_id": job_id, "submit_ms": submit_ms, "node": node, "type": "".join(names[:1]), "gpus": gpus,
-        }  # fmt: skip
+            "job_id": job_id,
+            "submit_ms": submit_ms,
+            "node": node,
+            "type": "".join(names[:1]),
+            "gpus": gpus,
+        }
 
 
-def _described(
-    node: str, seen_ms: int, gres: str, partitions: list[str], features: list[str], instance_type: str | None
-) -> Mapping[str, Any]:
-    return {
-        "cluster": None, "node": node, "seen_ms": seen_ms, "gres": gres, "partitions": partitions, "features": features,
-        "instance_type": instance_type,
-    }  # fmt: skip
-
-
-def _reservation(row: Mapping[str, str], clock: _Clock, _seen_ms: int, name: str) -> Mapping[str, Any]:
-    return {
-        "cluster": None, "name": row["ReservationName"], "from_ms": clock.ms(row["StartTime"]), "to_ms": clock.ms(row["EndTime"]),
-        "nodes": expand_nodes(row.get("Nodes", ""), name), "flags": _names(row.get("Flags")),
-        "accounts": _names(row.get("Accounts")),
-    }  # fmt: skip
-
-
-def _json_reservation(item: Mapping[str, Any], _seen_ms: int) -> Iterable[Mapping[str, Any]]:
-    yield {
-        "cluster": None, "name": item["name"], "from_ms": _moment(item["start_time"]), "to_ms": _moment(item["end_time"]),
-        "nodes": expand_nodes(item.get("node_list") or ""), "flags": list(item.get("flags") or ()),
-        "accounts": _names(item.get("accounts")),
-    }  # fmt: skip
-
-
-def _events(
-    records: Iterable[Mapping[str, str]], clock: _Clock, _seen_ms: int
-) -> Iterable[Mapping[str, Any]]:
-    for row in records:
-        # those without a node tell of the cluster's size
-        if row.get("NodeName"):
-            yield {
-                "cluster": row.get("Cluster") or None, "node": row["NodeName"], "from_ms": clock.ms(row["TimeStart"]),
-                "to_ms": clock.ms(row["TimeEnd"]), "state": row.get("State", ""), "reason": row.get("Reason") or None,
-            }  # fmt: skip
-
-
-def _accounts(
-    records: Iterable[Mapping[str, str]], _clock: _Clock, _seen_ms: int
-) -> Iterable[Mapping[str, Any]]:
-    path: list[tuple[int, str]] = []
-    for row in records:
-        if row.get("User"):
-            continue
-        account = row["Account"].strip()
-        depth = len(row["Account"]) - len(row["Account"].lstrip())
-        path = [(one, name) for one, name in path if one < depth]
-        parent = row.get("ParentName") or row.get("Par Name") or (path[-1][1] if path else None)
-        path.append((depth, account))
-        yield {"cluster": row.get("Cluster") or None, "account": account, "parent": parent}
-
-
-def _json_account(item: Mapping[str, Any], _seen_ms: int) -> Iterable[Mapping[str, Any]]:
-    if not item.get("user"):
-        parent = item.get("parent_account") or None
-        yield {"cluster": item.get("cluster") or None, "account": item["account"], "parent": parent}
-
-
-def _json_share(item: Mapping[str, Any], seen_ms: int) -> Iterable[Mapping[str, Any]]:
-    is_user = "USER" in (item.get("type") or ())
-    yield {
-        "cluster": item.get("cluster") or None, "account": item["parent"] if is_user else item["name"],
-        "user": item["name"] if is_user else "", "seen_ms": seen_ms, "norm_shares": _number(item.get("shares_normalized")),
-        "raw_usage": _number(item.get("usage")), "effective_usage": _number(item.get("effective_usage")),
-        "fair_share": _number((item.get("fairshare") or {}).get("factor")) if is_user else None,
-    }  # fmt: skip
-
-
-def _shares(
-    records: Iterable[Mapping[str, str]], _clock: _Clock, seen_ms: int
-) -> Iterable[Mapping[str, Any]]:
-    def number(row: Mapping[str, str], name: str) -> float | None:
-        text = row.get(name, "").strip()
-        return float(text) if re.fullmatch(r"-?[0-9.]+(e[+-]?\d+)?", text) else None
-
-    for row in records:
-        yield {
-            "cluster": row.get("Cluster") or None, "account": row["Account"].strip(), "user": row.get("User", "").strip(),
-            "seen_ms": seen_ms,
-            "norm_shares": number(row, "NormShares"), "raw_usage": number(row, "RawUsage"),
-            "effective_usage": number(row, "EffectvUsage"), "fair_share": number(row, "FairShare"),
-        }  # fmt: skip
-
-
-_ANSWERS: tuple[tuple[str, str, Callable[[Mapping[str, Any], int], Iterable[Mapping[str, Any]]]], ...] = (
-    ("nodes", "slurm_nodes", _json_node),
-    ("reservations", "slurm_reservations", _json_reservation),
-    ("jobs", "slurm_devices", _json_devices),
-    ("associations", "slurm_accounts", _json_account),
-    ("shares", "slurm_shares", _json_share),
+_Read = Callable[[_Reader, Any], Rows]
+_ANSWERS: tuple[tuple[str, str, _Read], ...] = (
+    ("nodes", "slurm_nodes", _Reader.json_node),
+    ("reservations", "slurm_reservations", _Reader.json_reservation),
+    ("jobs", "slurm_devices", _Reader.json_devices),
+    ("associations", "slurm_accounts", _Reader.json_account),
+    ("shares", "slurm_shares", _Reader.json_share),
 )
-_LISTS: tuple[tuple[str, str, Callable[..., Mapping[str, Any]]], ...] = (
-    ("NodeName=", "slurm_nodes", _node),
-    ("ReservationName=", "slurm_reservations", _reservation),
+_LISTS: tuple[tuple[str, str, _Read], ...] = (
+    ("JobId=", "slurm_devices", _Reader.devices),
+    ("NodeName=", "slurm_nodes", _Reader.node),
+    ("ReservationName=", "slurm_reservations", _Reader.reservation),
 )
-_TABLES: tuple[tuple[set[str], str, Callable[..., Iterable[Mapping[str, Any]]]], ...] = (
-    ({"NodeName", "TimeStart", "TimeEnd"}, "slurm_events", _events),
-    ({"Account", "User", "RawShares", "FairShare"}, "slurm_shares", _shares),
-    ({"Account", "User"}, "slurm_accounts", _accounts),
+_TABLES: tuple[tuple[set[str], str, _Read], ...] = (
+    ({"NodeName", "TimeStart", "TimeEnd"}, "slurm_events", _Reader.events),
+    ({"Account", "User", "RawShares", "FairShare"}, "slurm_shares", _Reader.shares),
+    ({"Account", "User"}, "slurm_accounts", _Reader.accounts),
 )

@@ -9,9 +9,9 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 from zoneinfo import ZoneInfo
 
 import requests
@@ -26,12 +26,10 @@ from gpucost.collect.slurm.sacct import (
     read_answer,
     read_records,
 )
+from gpucost.config.model import Slurm
 from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import ConfigError, DataError, SourceError, UsageError
 from gpucost.periods import Period
-
-if TYPE_CHECKING:
-    from gpucost.config.model import Slurm
 
 _SECONDS = 3600
 _PATIENT = 60
@@ -104,11 +102,8 @@ class Commands:
             self.run("sacctmgr", "show", "config"),
             re.MULTILINE,
         )
-        return (
-            timedelta(hours=int(match[1]) * {"hour": 1, "day": 24, "month": 28 * 24}[match[2]])
-            if match
-            else None
-        )
+        hours = {"hour": 1, "day": 24, "month": 28 * 24}
+        return timedelta(hours=int(match[1]) * hours[match[2]]) if match else None
 
     def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
         """By sacct, steps among them: they tell what lay on which node."""
@@ -117,19 +112,8 @@ class Commands:
         start, end = (
             moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for moment in (period.start, period.end)
         )
-        words = self._words(
-            "sacct",
-            "-a",
-            "-D",
-            "-S",
-            start,
-            "-E",
-            end,
-            "--parsable2",
-            f"--delimiter={DELIMITER}",
-            "-o",
-            ",".join(fields),
-        )
+        options = f"-a -D -S {start} -E {end} --parsable2 --delimiter={DELIMITER} -o {','.join(fields)}"
+        words = self._words("sacct", *options.split(" "))
         with TemporaryFile() as said:
             try:
                 process = subprocess.Popen(  # noqa: S603
@@ -147,22 +131,15 @@ class Commands:
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Nodes, reservations, GPUs of jobs that run, what happened to nodes, accounts, shares."""
         year = (datetime.now(UTC) - timedelta(days=366)).strftime("%Y-%m-%d")
-        for program, *args in (
-            ("scontrol", "show", "node", "-o"),
-            ("scontrol", "show", "reservation", "-o"),
-            ("scontrol", "show", "job", "-d", "-o"),
-            (
-                "sacctmgr",
-                "-P",
-                "show",
-                "event",
-                f"start={year}",
-                "format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason",
-            ),
-            ("sacctmgr", "-P", "show", "assoc", "tree", "format=Cluster,Account,User,ParentName"),
-            ("sshare", "-a", "-P", "-l"),
+        for command in (
+            "scontrol show node -o",
+            "scontrol show reservation -o",
+            "scontrol show job -d -o",
+            f"sacctmgr -P show event start={year} format=Cluster,NodeName,TimeStart,TimeEnd,State,Reason",
+            "sacctmgr -P show assoc tree format=Cluster,Account,User,ParentName",
+            "sshare -a -P -l",
         ):
-            yield " ".join((program, *args)), partial(self.run, program, *args)
+            yield command, partial(self.run, *command.split())
 
 
 class Slurmrestd:
@@ -178,9 +155,6 @@ class Slurmrestd:
         if user := settings.user or os.environ.get("SLURM_USER_NAME") or os.environ.get("USER"):
             self._session.headers["X-SLURM-USER-NAME"] = user
         self._version = settings.api_version
-        self._filters: set[str] = set()
-        self._paths: set[str] = set()
-        self._cluster: str | None = None
 
     def _get(self, path: str, query: dict[str, str] | None = None) -> Any:
         url = f"{self.name.rstrip('/')}/{path}"
@@ -208,39 +182,31 @@ class Slurmrestd:
             )
         return response.content
 
+    @cached_property
+    def _paths(self) -> dict[str, Any]:
+        """What the server says of each path."""
+        return {path.strip("/"): item for path, item in self._get("openapi/v3").get("paths", {}).items()}
+
+    @cached_property
     def _api(self) -> str:
-        """The version of the interface: the newest that the server has, unless told."""
-        if not self._filters:
-            paths = self._get("openapi/v3").get("paths", {})
-            versions = {
-                match[1]: path
-                for path in paths
-                if (match := re.fullmatch(r"/slurmdb/(v\d+\.\d+\.\d+)/jobs/?", path))
-            }
-            if not versions or self._version not in (None, *versions):
-                has, known = f"{self.name} has no jobs of slurmdbd", ", ".join(sorted(versions))
-                if not versions:
-                    raise SourceError(has, "start slurmrestd with its plugin openapi/slurmdbd")
-                raise SourceError(
-                    f"{has} in {self._version}", f"api_version in [slurm] is one of {known}, or left out"
-                )
-            self._version = self._version or max(
-                versions, key=lambda version: [int(part) for part in version[1:].split(".")]
-            )
-            self._paths = {path.strip("/") for path in paths}
-            told = paths[versions[self._version]]["get"].get("parameters") or ()
-            self._filters = {"start_time", "end_time", *(one.get("name", "") for one in told)}
-        return self._version or ""
+        """The version of the interface: the newest that the server has, unless the settings name one."""
+        matches = (re.fullmatch(r"slurmdb/(v\d+\.\d+\.\d+)/jobs", path) for path in self._paths)
+        versions = sorted(match[1] for match in matches if match)
+        has = f"{self.name} has no jobs of slurmdbd"
+        if not versions:
+            raise SourceError(has, "start slurmrestd with its plugin openapi/slurmdbd")
+        if self._version not in (None, *versions):
+            fix = f"api_version in [slurm] is one of {', '.join(versions)}, or left out"
+            raise SourceError(f"{has} in {self._version}", fix)
+        return self._version or max(
+            versions, key=lambda version: [int(part) for part in version[1:].split(".")]
+        )
 
     def cluster(self) -> str | None:
         """The name in an answer's own description, from Slurm 23.11 on."""
-        if self._cluster is None:
-            meta = self._get(f"slurm/{self._api()}/ping").get("meta") or {}
-            self._cluster = next(
-                (meta[key].get("cluster") for key in ("slurm", "Slurm") if isinstance(meta.get(key), dict)),
-                None,
-            )
-        return self._cluster
+        meta = self._get(f"slurm/{self._api}/ping").get("meta") or {}
+        names = (meta[key].get("cluster") for key in ("slurm", "Slurm") if isinstance(meta.get(key), dict))
+        return next(names, None)
 
     def kept(self) -> timedelta | None:
         """It does not say."""
@@ -248,27 +214,22 @@ class Slurmrestd:
 
     def jobs(self, period: Period, _notes: Notes) -> Iterator[Batch]:
         """By /slurmdb/vX/jobs, runs of requeued jobs among them."""
-        path = f"slurmdb/{self._api()}/jobs"
+        path = f"slurmdb/{self._api}/jobs"
         query = {
             # seconds, whatever time zone the server is in
             "start_time": f"uts{period.start.timestamp():.0f}", "end_time": f"uts{period.end.timestamp():.0f}",
             "show_duplicates": "true", "skip_steps": "false",
         }  # fmt: skip
         # versions that don't know a filter refuse it
-        known = {name: value for name, value in query.items() if name in self._filters}
-        yield from read_answer(self._get(path, known), self.name, SacctFormat())
+        parameters = self._paths[path]["get"].get("parameters") or ()
+        known = {"start_time", "end_time", *(parameter.get("name") for parameter in parameters)}
+        filters = {name: value for name, value in query.items() if name in known}
+        yield from read_answer(self._get(path, filters), self.name, SacctFormat())
 
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Nodes, reservations, GPUs of jobs that run, accounts; shares where its version has them."""
-        wanted = (
-            ("slurm", "nodes"),
-            ("slurm", "reservations"),
-            ("slurm", "jobs"),
-            ("slurmdb", "associations"),
-            ("slurm", "shares"),
-        )
-        for part, name in wanted:
-            path = f"{part}/{self._api()}/{name}"
+        for name in ("nodes", "reservations", "jobs", "associations", "shares"):
+            path = f"{'slurmdb' if name == 'associations' else 'slurm'}/{self._api}/{name}"
             if name != "shares" or path in self._paths:
                 yield name, lambda path=path: json.dumps(self._get(path))  # type: ignore[misc]
 

@@ -5,31 +5,32 @@ from __future__ import annotations
 import gzip
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
-from itertools import chain, combinations_with_replacement
+from itertools import chain, combinations_with_replacement, product
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost import inputs
 from gpucost.errors import DataError
+from gpucost.inputs import JsonObject
 from gpucost.records import record
 
 # The columns of the store's tables slurm_runs and slurm_steps.
-RUN_COLUMNS = (
-    "cluster", "job_id", "submit_ms", "job", "array_job_id", "name", "user", "account", "partition", "qos", "state", "reason",
-    "eligible_ms", "start_ms", "end_ms", "elapsed_ms", "suspended_ms", "nodes", "req_tres", "alloc_tres", "reservation",
-)  # fmt: skip
-STEP_COLUMNS = ("cluster", "job_id", "step", "start_ms", "end_ms", "nodes", "alloc_tres", "gpu_util")
+_RUN_COLUMNS = """
+    cluster job_id submit_ms job array_job_id name user account partition qos state reason
+    eligible_ms start_ms end_ms elapsed_ms suspended_ms nodes req_tres alloc_tres reservation
+"""
+_STEP_COLUMNS = "cluster job_id step start_ms end_ms nodes alloc_tres gpu_util"
 # What is asked of sacct: enough for every figure, and for every doubt.
-FIELDS = (
-    "JobID", "JobIDRaw", "JobName", "Cluster", "Partition", "Account", "User", "QOS", "State", "Reason", "Submit", "Eligible",
-    "Start", "End", "ElapsedRaw", "Suspended", "NNodes", "NodeList", "ReqTRES", "AllocTRES", "TRESUsageInAve",
-    "TRESUsageInTot", "Reservation",
-)  # fmt: skip
+_FIELDS = """
+    JobID JobIDRaw JobName Cluster Partition Account User QOS State Reason Submit Eligible Start End ElapsedRaw
+    Suspended NNodes NodeList ReqTRES AllocTRES TRESUsageInAve TRESUsageInTot Reservation
+"""
+FIELDS = _FIELDS.split()
 # As a shell writes it: no name of a job holds it.
 DELIMITER = "\x1f"
 # Slurm's numbers of jobs are smaller.
@@ -39,10 +40,10 @@ _ROWS_AT_ONCE = 100_000
 _MEMORY = 200_000
 
 
-def sacct_command(start: str = "now-7days", end: str = "now", *, steps: bool = False) -> str:
+def sacct_command(*, steps: bool = False) -> str:
     """The command whose answer is right whatever a job is called and wherever its clock stands; `steps`: with placement."""
     jobs = "" if steps else " -X"
-    asked = f"sacct -a -D{jobs} -S {start} -E {end} --parsable2 --delimiter=$'\\x1f' -o {','.join(FIELDS)}"
+    asked = f"sacct -a -D{jobs} -S now-7days -E now --parsable2 --delimiter=$'\\x1f' -o {','.join(FIELDS)}"
     return f"TZ=UTC SLURM_TIME_FORMAT=%s {asked}"
 
 
@@ -75,7 +76,28 @@ class Batch(NamedTuple):
     @classmethod
     def empty(cls) -> Batch:
         """Columns without rows."""
-        return cls({name: [] for name in RUN_COLUMNS}, {name: [] for name in STEP_COLUMNS})
+        return cls({name: [] for name in _RUN_COLUMNS.split()}, {name: [] for name in _STEP_COLUMNS.split()})
+
+    def add(self, row: JsonObject, where: str) -> None:
+        """Put a record among the steps or the runs; its `nodes` are a list of hosts. Raises ValueError, DataError."""
+        columns, start = self.steps, row["start_ms"]
+        if row.get("step") is None:
+            columns, end, elapsed = self.runs, row["end_ms"], row["elapsed_ms"]
+            if start is not None and end is None and elapsed is not None and row["state"] not in _UNENDED:
+                end = start + elapsed + row["suspended_ms"]
+            if start is not None and end is not None and elapsed is None:
+                elapsed = end - start
+            submit = start if row["submit_ms"] is None else row["submit_ms"]
+            if submit is None:
+                raise ValueError("neither Submit nor Start tells when the job was")
+            # sacct --truncate ends it with what was asked for
+            end = None if row["state"] in _GOING_ON else end
+            row |= {"submit_ms": submit, "end_ms": end, "elapsed_ms": elapsed}
+        elif start is None or "gres/" not in (row["alloc_tres"] or ""):
+            return
+        row["nodes"] = expand_nodes(row["nodes"] or "", where)
+        for name, values in columns.items():
+            values.append(row.get(name))
 
 
 def read_sacct(source: Path, form: SacctFormat, notes: Notes) -> Iterator[Batch]:
@@ -107,24 +129,20 @@ def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) ->
             ) from None
         yield from read_answer(answer, name, form)
     elif start:
-        lines = (line.decode("utf-8", "replace") for line in _after(start, inputs.lines(file, name)))
+        rest = inputs.lines(file, name)
+        lines = (line.decode("utf-8", "replace") for line in chain([start + next(rest, b"")], rest))
         yield from _Text(name, form, notes).batches(lines)
 
 
 _BYTE_ORDER_MARK = (b"\xef", b"\xbb", b"\xbf")
 
 
-def _after(start: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
-    yield start + next(lines, b"")
-    yield from lines
-
-
 # Text
 
 # What people write: the delimiter, or a new line, may stand in it.
-_FREE = {
-    "jobname", "comment", "admincomment", "systemcomment", "wckey", "reason", "workdir", "submitline", "constraints", "container",
-}  # fmt: skip
+_FREE = """
+    jobname comment admincomment systemcomment wckey reason workdir submitline constraints container
+"""
 _DATE = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([+-]\d\d:?\d\d|Z)?|\d+|Unknown|None|N/A|)"
 _TIME = r"((\d+-)?(\d+:)?\d+:\d\d(\.\d+)?|INVALID|)"
 _TRES = r"([a-z]+(/[^=,]*)?=[^,=]*(,[a-z]+(/[^=,]*)?=[^,=]*)*|)"
@@ -145,22 +163,16 @@ def _is_one(name: str, text: str) -> bool:
 
 
 _NEEDED = (
-    ("JobID", "JobIDRaw"), ("State",), ("Start",), ("End", "Elapsed", "ElapsedRaw"), ("AllocTRES", "AllocGRES"), ("NodeList",),
-)  # fmt: skip
-_MARKS = (DELIMITER, "\x1e", "\t", "|", ";", ",")
-_UNENDED = (
-    "RUNNING",
-    "PENDING",
-    "SUSPENDED",
-    "COMPLETING",
-    "CONFIGURING",
-    "RESIZING",
-    "REQUEUE_HOLD",
-    "STOPPED",
-    "SIGNALING",
+    "JobID or JobIDRaw",
+    "State",
+    "Start",
+    "End or Elapsed or ElapsedRaw",
+    "AllocTRES or AllocGRES",
+    "NodeList",
 )
-
+_MARKS = (DELIMITER, "\x1e", "\t", "|", ";", ",")
 _GOING_ON = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")
+_UNENDED = (*_GOING_ON, "PENDING", "RESIZING", "REQUEUE_HOLD")
 
 
 class _Text:
@@ -168,7 +180,7 @@ class _Text:
 
     def __init__(self, name: str, form: SacctFormat, notes: Notes) -> None:
         self.name, self.form, self.notes = name, form, notes
-        self.clock = _Clock(form.timezone, notes)
+        self.clock = clock_of(form, notes)
 
     def error(self, line: int, message: str) -> DataError:
         return DataError(
@@ -182,14 +194,19 @@ class _Text:
         columns, delimiter, has_header = self._columns(first)
         # --parsable ends each record with the delimiter
         is_closed = has_header and first.endswith(delimiter)
+        records = numbered if has_header else chain([(number, first)], numbered)
         batch = Batch.empty()
-        records = self._records(
-            columns, delimiter, is_closed, numbered if has_header else chain([(number, first)], numbered)
-        )
-        for rows, (place, parts) in enumerate(records, start=1):
-            if self.notes.is_open and _is_cut(columns[-1], parts[-1]):
-                raise self.error(place, f"the file ends within {parts[-1]!r}: it is cut off")
-            self._add(batch, dict(zip(columns, parts, strict=True)), place)
+        for rows, (place, parts) in enumerate(self._records(columns, delimiter, is_closed, records), start=1):
+            last, is_right = parts[-1], _CHECKS.get(columns[-1], bool)
+            if self.notes.is_open and last and (not is_right(last) or last[-1] in "=,/[-"):
+                raise self.error(place, f"the file ends within {last!r}: it is cut off")
+            try:
+                row = self._row(dict(zip(columns, parts, strict=True)))
+                # one that waits without Submit: nothing tells since when
+                if "submit" in columns or row["start_ms"] is not None:
+                    batch.add(row, self.name)
+            except ValueError as error:
+                raise self.error(place, str(error)) from None
             if rows % _ROWS_AT_ONCE == 0:
                 yield batch
                 batch = Batch.empty()
@@ -231,11 +248,7 @@ class _Text:
             raise self.error(
                 1, "there is no header, so that nothing tells which field is which: --fields lists them"
             )
-        missing = [
-            " or ".join(options)
-            for options in _NEEDED
-            if not {option.lower() for option in options} & set(columns)
-        ]
+        missing = [names for names in _NEEDED if not {*names.lower().split(" or ")} & {*columns}]
         if missing:
             raise self.error(1, f"there is no field {missing[0]}")
         return columns, found, has_header
@@ -245,13 +258,14 @@ class _Text:
     ) -> Iterator[tuple[int, list[str]]]:
         """Each record with its line: cut right where names hold the delimiter, put together where they hold new lines."""
         count = len(columns)
-        held: tuple[int, list[str]] | None = (
-            None  # the record before, as long as a line may go on with its last field
-        )
+        # the record before, as long as a line may go on with its last field
+        held: tuple[int, list[str]] | None = None
         pending, begun = "", 0
         for number, line in lines:
-            if not pending:
-                parts = line.split(delimiter)
+            if pending:
+                joined = f"{pending}\n{line}"
+            else:
+                begun, joined, parts = number, line, line.split(delimiter)
                 if (
                     len(parts) == count + 1
                     and parts[-1] == ""
@@ -263,14 +277,17 @@ class _Text:
                         yield held
                     held = (number, parts)
                     continue
-                if len(parts) < count and held and columns[-1] in _FREE and not self._begins(columns, parts):
+                if (
+                    len(parts) < count
+                    and held
+                    and columns[-1] in _FREE.split()
+                    and not self._begins(columns, parts)
+                ):
                     held[1][-1] += "\n" + line
                     self.notes.repaired += 1
                     continue
-                if not line and len(parts) == 1:
+                if not line:
                     continue
-            joined = f"{pending}\n{line}" if pending else line
-            begun = begun if pending else number
             parts = joined.split(delimiter)
             if len(parts) < count:
                 pending = joined
@@ -289,10 +306,8 @@ class _Text:
         if held:
             yield held
         if pending:
-            raise self.error(
-                begun,
-                f"there are {len(pending.split(delimiter))} fields for {count} columns: the record is cut off",
-            )
+            fields = len(pending.split(delimiter))
+            raise self.error(begun, f"there are {fields} fields for {count} columns: the record is cut off")
 
     @staticmethod
     def _begins(columns: tuple[str, ...], parts: list[str]) -> bool:
@@ -304,7 +319,7 @@ class _Text:
     def _repaired(columns: tuple[str, ...], parts: list[str], delimiter: str) -> list[str] | None:
         """The only way to cut the record in which every field is what it should be; None where there is none, or several."""
         surplus = len(parts) - len(columns)
-        free = [place for place, name in enumerate(columns) if name in _FREE]
+        free = [place for place, name in enumerate(columns) if name in _FREE.split()]
         found = []
         for chosen in combinations_with_replacement(free, surplus) if surplus < 12 else ():
             rest, row = iter(parts), []
@@ -314,62 +329,50 @@ class _Text:
                 found.append(row)
         return found[0] if len(found) == 1 else None
 
-    def _add(self, batch: Batch, row: Mapping[str, str], line: int) -> None:
+    def _row(self, record: Mapping[str, str]) -> JsonObject:
+        """Raises ValueError."""
+        row = {name: text or None for name, text in record.items()}
         get = row.get
         shown, raw = get("jobid") or get("jobidraw") or "", get("jobidraw") or get("jobid") or ""
         number, _, step = raw.partition(".")
         digits = re.match(r"\d+", number)
         if digits is None:
-            raise self.error(line, f"{raw!r} is no number of a job")
-        job_id = int(digits[0]) if "jobidraw" in row else _job_id(number)
+            raise ValueError(f"{raw!r} is no number of a job")
         for name in ("state", "alloctres"):
             text = get(name) or ""
             if not _is_one(name, text):
-                raise self.error(line, f"{text!r} is no {name}: are these the fields, in this order?")
-        try:
-            times = {name: self.clock.ms(get(name)) for name in ("submit", "eligible", "start", "end")}
-            elapsed = _seconds(get("elapsedraw")) if get("elapsedraw") else _seconds(get("elapsed"))
-            suspended = _seconds(get("suspended")) or 0.0
-        except ValueError as error:
-            raise self.error(line, str(error)) from None
-        state = (get("state") or "").partition(" ")[0].rstrip("+")
-        start, end = times["start"], times["end"]
-        tres = get("alloctres") or _gres(get("allocgres")) or None
-        cluster = get("cluster") or self.form.cluster or DEFAULT_CLUSTER
-        step = step or (shown.partition(".")[2])
+                raise ValueError(f"{text!r} is no {name}: are these the fields, in this order?")
+        moments = {name: self.clock(get(name)) for name in ("submit", "eligible", "start", "end")}
+        start, end = moments["start"], moments["end"]
+        elapsed, suspended = _length(get("elapsedraw") or get("elapsed")), _length(get("suspended")) or 0
+        step = step or shown.partition(".")[2]
         if start is not None and end is not None and elapsed is not None and not step:
             # sacct's Elapsed leaves out what was suspended
-            off = (end - start) / 1000 - elapsed - suspended
-            if abs(abs(off) - 3600) < 1.5 and self.notes.has_local_times:
-                raise self.error(
-                    line,
-                    "from Start to End is an hour off Elapsed: the clocks changed, and these times are local",
+            off = end - start - elapsed - suspended
+            if abs(abs(off) - 3_600_000) < 1500 and self.notes.has_local_times:
+                raise ValueError(
+                    "from Start to End is an hour off Elapsed: the clocks changed, and these times are local"
                 )
-        if step:
-            if start is not None and "gres/" in (tres or ""):
-                _append(batch.steps, (
-                    cluster, job_id, step, start, end, expand_nodes(get("nodelist") or "", self.name), tres,
-                    _gpu_util(tres, *(_usage(get(name)) for name in ("tresusageintot", "tresusageinave"))),
-                ))  # fmt: skip
-            return
-        if end is None and start is not None and elapsed is not None and state not in _UNENDED:
-            end = start + round(1000 * (elapsed + suspended))
-        if elapsed is None and start is not None and end is not None:
-            elapsed = (end - start) / 1000
-        if state in _GOING_ON:
-            end = None  # sacct --truncate ends it with what was asked for
-        submit = times["submit"] if times["submit"] is not None else start
-        if submit is None and "submit" not in row:
-            return  # it waits, and nothing tells since when
-        if submit is None:
-            raise self.error(line, "neither Submit nor Start tells when the job was")
+        tres = get("alloctres") or _gres(get("allocgres")) or None
         array = re.match(r"(\d+)_", shown)
-        _append(batch.runs, (
-            cluster, job_id, submit, shown, int(array[1]) if array else None, get("jobname") or None, get("user") or None,
-            get("account") or None, get("partition") or None, get("qos") or None, state, get("reason") or None, times["eligible"],
-            start, end, None if elapsed is None else round(1000 * elapsed), round(1000 * suspended),
-            expand_nodes(get("nodelist") or "", self.name), get("reqtres") or None, tres, get("reservation") or None,
-        ))  # fmt: skip
+        usage = (_usage(get(name)) for name in ("tresusageintot", "tresusageinave"))
+        return {
+            **row,
+            "cluster": get("cluster") or self.form.cluster or DEFAULT_CLUSTER,
+            "job_id": int(digits[0]) if "jobidraw" in row else _job_id(number),
+            "step": step or None,
+            "job": shown,
+            "array_job_id": int(array[1]) if array else None,
+            "name": get("jobname"),
+            "state": (get("state") or "").partition(" ")[0].rstrip("+"),
+            **{f"{name}_ms": moment for name, moment in moments.items()},
+            "elapsed_ms": elapsed,
+            "suspended_ms": suspended,
+            "nodes": get("nodelist"),
+            "req_tres": get("reqtres"),
+            "alloc_tres": tres,
+            "gpu_util": _gpu_util(tres, *usage) if step else None,
+        }
 
 
 def _job_id(shown: str) -> int:
@@ -380,25 +383,17 @@ def _job_id(shown: str) -> int:
     return MADE_UP + (int(match[1]) << 24) + 2 * int(match[3]) + (match[2] == "+")
 
 
-def _is_cut(name: str, text: str) -> bool:
-    """Whether a field is none of its kind, or ends where it has to go on."""
-    return not _CHECKS.get(name, bool)(text) or text.endswith(("=", ",", "/", "[", "-")) if text else False
+Clock = Callable[[str | None], int | None]
 
 
-def _append(columns: dict[str, list[Any]], row: Sequence[Any]) -> None:
-    for values, value in zip(columns.values(), row, strict=True):
-        values.append(value)
+def clock_of(form: SacctFormat, notes: Notes) -> Clock:
+    """Reads a moment in milliseconds since 1970, None where there is none; local times count in the form's zone.
 
+    It raises ValueError.
+    """
 
-class _Clock:
-    """Moments of a file in milliseconds; local times count in its zone."""
-
-    def __init__(self, zone: ZoneInfo, notes: Notes) -> None:
-        self._zone, self._notes = zone, notes
-        self.ms = lru_cache(_MEMORY)(self._parsed)
-
-    def _parsed(self, text: str | None) -> int | None:
-        """Milliseconds since 1970, None where there is no moment. Raises ValueError."""
+    @lru_cache(_MEMORY)
+    def clock(text: str | None) -> int | None:
         if text in (None, "", "Unknown", "None", "N/A", "0"):
             return None
         if text.isdigit():
@@ -408,25 +403,27 @@ class _Clock:
         except ValueError:
             raise ValueError(f"{text!r} is no time") from None
         if at.tzinfo is None:
-            self._notes.has_local_times = True
-            at = at.replace(tzinfo=self._zone)
-        return round(at.astimezone(UTC).timestamp() * 1000)
+            notes.has_local_times = True
+            at = at.replace(tzinfo=form.timezone)
+        return round(at.timestamp() * 1000)
+
+    return clock
 
 
 _ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)")
 
 
-def _seconds(text: str | None) -> float | None:
-    """Seconds of '10-13:27:06', '27:06.5' or '97626'. Raises ValueError."""
+def _length(text: str | None) -> int | None:
+    """Milliseconds of '10-13:27:06', '27:06.5' or '97626' seconds. Raises ValueError."""
     if not text or text == "INVALID":
         return None
     if text.isdigit():
-        return int(text)
+        return int(text) * 1000
     match = _ELAPSED.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no length of time")
-    days, hours, minutes, seconds = match.groups()
-    return int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds)
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return round(1000 * (days * 86400 + hours * 3600 + minutes * 60 + seconds))
 
 
 def _gres(text: str | None) -> str:
@@ -483,7 +480,8 @@ def read_answer(answer: Any, name: str, form: SacctFormat) -> Iterator[Batch]:
     batch = Batch.empty()
     for job in answer["jobs"]:
         try:
-            _add_job(batch, job, form.cluster)
+            for row in _rows(job, form.cluster):
+                batch.add(row, row["cluster"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{name}: job {job.get('job_id')} cannot be read: {error!r}") from None
         if len(batch.runs["job_id"]) >= _ROWS_AT_ONCE:
@@ -504,8 +502,12 @@ def _number(value: Any) -> float | None:
     return number
 
 
+def _milliseconds(value: Any) -> int | None:
+    return None if (number := _number(value)) is None else round(1000 * number)
+
+
 def _moment(value: Any) -> int | None:
-    return round(1000 * number) if (number := _number(value)) else None
+    return _milliseconds(value) or None
 
 
 def _tres(items: Any) -> str | None:
@@ -526,11 +528,12 @@ def _state(value: Any) -> str:
     return str(value or "").partition(" ")[0]
 
 
-def _add_job(batch: Batch, job: Mapping[str, Any], cluster: str | None) -> None:
-    time, state = job["time"], _state(job["state"])
-    job_id = int(_number(job["job_id"]) or 0)
+def _rows(job: JsonObject, cluster: str | None) -> Iterator[JsonObject]:
+    """A job and its steps."""
+    time, state, tres = job["time"], _state(job["state"]), job.get("tres") or {}
     array, het = job.get("array") or {}, job.get("het") or {}
-    array_id, het_id = int(_number(array.get("job_id")) or 0), int(_number(het.get("job_id")) or 0)
+    numbers = (_number(value) for value in (job["job_id"], array.get("job_id"), het.get("job_id")))
+    job_id, array_id, het_id = (int(number or 0) for number in numbers)
     shown = str(job_id)
     if array_id and (task := _number(array.get("task_id"))) is not None:
         shown = f"{array_id}_{task:.0f}"
@@ -538,46 +541,45 @@ def _add_job(batch: Batch, job: Mapping[str, Any], cluster: str | None) -> None:
         shown = f"{array_id}_[{array['task']}]"
     elif het_id:
         shown = f"{het_id}+{_number(het.get('job_offset')) or 0:.0f}"
-    start, end = _moment(time.get("start")), _moment(time.get("end"))
-    elapsed, suspended = _number(time.get("elapsed")), _number(time.get("suspended")) or 0.0
-    if state in _UNENDED:
-        end = None
-    if state == "PENDING":
-        start = None
-    elif end is None and start is not None and elapsed is not None and state not in _UNENDED:
-        end = start + round(1000 * (elapsed + suspended))
-    submit = _moment(time.get("submission"))
-    submit = start if submit is None else submit
-    if submit is None:
-        raise ValueError("neither submission nor start tells when it was")
-    name = str(job.get("cluster") or cluster or DEFAULT_CLUSTER)
-    tres, held = job.get("tres") or {}, (job.get("reservation") or {}).get("name")
+    held = (job.get("reservation") or {}).get("name")
     reason = job["state"].get("reason") if isinstance(job["state"], Mapping) else None
-    words = (job.get(key) or None for key in ("name", "user", "account", "partition", "qos"))
-    _append(batch.runs, (
-        name, job_id, submit, shown, array_id or None, *words, state, reason or None, _moment(time.get("eligible")), start, end,
-        None if elapsed is None else round(1000 * elapsed), round(1000 * suspended), expand_nodes(job.get("nodes") or "", name),
-        _tres(tres.get("requested")), _tres(tres.get("allocated")), held if isinstance(held, str) and held else None,
-    ))  # fmt: skip
+    shared = {"cluster": str(job.get("cluster") or cluster or DEFAULT_CLUSTER), "job_id": job_id}
+    yield {
+        **shared,
+        **{name: job.get(name) or None for name in ("name", "user", "account", "partition", "qos")},
+        "job": shown,
+        "array_job_id": array_id or None,
+        "state": state,
+        "reason": reason or None,
+        "submit_ms": _moment(time.get("submission")),
+        "eligible_ms": _moment(time.get("eligible")),
+        "start_ms": None if state == "PENDING" else _moment(time.get("start")),
+        "end_ms": None if state in _UNENDED else _moment(time.get("end")),
+        "elapsed_ms": _milliseconds(time.get("elapsed")),
+        "suspended_ms": _milliseconds(time.get("suspended")) or 0,
+        "nodes": job.get("nodes"),
+        "req_tres": _tres(tres.get("requested")),
+        "alloc_tres": _tres(tres.get("allocated")),
+        "reservation": held if isinstance(held, str) and held else None,
+    }
     for step in job.get("steps") or ():
-        allocated = _tres((step.get("tres") or {}).get("allocated"))
-        began = _moment(step["time"].get("start"))
-        if began is None or "gres/" not in (allocated or ""):
-            continue
-        places = step.get("nodes") or {}
-        listed = places.get("list") or expand_nodes(places.get("range") or "", name)
+        tres, places = step.get("tres") or {}, step.get("nodes") or {}
+        allocated, usage = _tres(tres.get("allocated")), tres.get("requested") or {}
         label = (step.get("step") or {}).get("id")
         label = label.get("step_id") if isinstance(label, Mapping) else label
-        usage = (step.get("tres") or {}).get("requested") or {}
         busy = (
             {item["name"]: _number(item.get("count")) for item in usage.get(name) or () if item.get("name")}
             for name in ("total", "average")
         )
-        end, util = _moment(step["time"].get("end")), _gpu_util(allocated, *busy)
-        _append(
-            batch.steps,
-            (name, job_id, str(label).rpartition(".")[2], began, end, list(listed), allocated, util),
-        )
+        yield {
+            **shared,
+            "step": str(label).rpartition(".")[2],
+            "start_ms": _moment(step["time"].get("start")),
+            "end_ms": _moment(step["time"].get("end")),
+            "nodes": ",".join(places.get("list") or ()) or places.get("range"),
+            "alloc_tres": allocated,
+            "gpu_util": _gpu_util(allocated, *busy),
+        }
 
 
 # Lists of nodes
@@ -589,23 +591,22 @@ def expand_nodes(text: str, where: str = "") -> list[str]:
     if text in ("", "None assigned", "(null)", "None"):
         return []
     hosts: list[str] = []
-    for piece in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
-        names = [""]
-        for fixed, ranges in re.findall(r"([^\[\]]+)|\[([^\]]*)\]", piece):
-            tails = (
-                [fixed]
-                if fixed
-                else [number for item in ranges.split(",") for number in _numbers(item, text, where)]
+    try:
+        for piece in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
+            parts = re.findall(r"([^\[\]]+)|\[([^\]]*)\]", piece)
+            hosts += map(
+                "".join, product(*([fixed] if fixed else numbers_in(ranges) for fixed, ranges in parts))
             )
-            names = [name + tail for name in names for tail in tails]
-        hosts += names
-    if not hosts or text.count("[") != text.count("]"):
-        raise DataError(f"{where}: {text!r} is no list of nodes")
+        if not hosts or text.count("[") != text.count("]"):
+            raise ValueError
+    except ValueError:
+        raise DataError(f"{where}: {text!r} is no list of nodes") from None
     return hosts
 
 
-def _numbers(item: str, text: str, where: str) -> list[str]:
-    first, dash, last = item.partition("-")
-    if not first.isdigit() or (dash and not last.isdigit()):
-        raise DataError(f"{where}: {text!r} is no list of nodes")
-    return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)] if dash else [first]
+def numbers_in(ranges: str) -> Iterator[str]:
+    """The numbers in '01-03,7', as long as they are written. Raises ValueError."""
+    for item in ranges.split(","):
+        first, dash, last = item.partition("-")
+        for number in range(int(first), int(last if dash else first) + 1):
+            yield str(number).zfill(len(first))

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpucost import catalog
 from gpucost.clouds import NoCredentials, aws_login
 from gpucost.collect.spot import aws, azure, files
 from gpucost.collect.spot.base import AWS_REGIONS
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.store import prices as spot_prices
-from gpucost.store.prices import SpotAnswer, node_regions
+from gpucost.store.connection import Store
+from gpucost.store.prices import SpotAnswer, SpotLoad, SpotPrice, node_regions
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from gpucost.config.model import Config
-    from gpucost.periods import Span
-    from gpucost.store.connection import Store
-    from gpucost.store.prices import SpotLoad, SpotPrice
-
-    Progress = Callable[[str], None]
+Progress = Callable[[str], None]
 
 KEPT_MS = 90 * 24 * MS_PER_HOUR  # AWS tells no older changes
 OVERLAP_MS = 2 * MS_PER_HOUR
@@ -62,11 +56,7 @@ def import_spot(store: Store, paths: Sequence[Path]) -> list[SpotResult]:
 
 
 def collect_spot(
-    config: Config,
-    store: Store,
-    now: datetime,
-    progress: Progress | None = None,
-    providers: Collection[str] = PROVIDERS,
+    config: Config, store: Store, now: datetime, progress: Progress, providers: Collection[str] = PROVIDERS
 ) -> Iterator[SpotResult]:
     """Collects spot prices of `providers`, and yields what each region or cloud came to as soon as it is stored.
 
@@ -76,11 +66,11 @@ def collect_spot(
     seen = [region for region in node_regions(store) if region in AWS_REGIONS]
     with store.write() as con:
         catalog.load_catalog(con)
-        rows = con.execute(_TYPES).fetchall()
-        types = {name: [kind for provider, kind in rows if provider == name] for name in ("aws", "azure")}
-        regions = config.aws.regions or seen or [_FALLBACK_REGION]
-        spans = {region: _span(spot_prices.loaded(con, aws.source_of(region)), now_ms) for region in regions}
-    report = progress or (lambda _: None)
+        types: dict[str, list[str]] = grouped(con.execute(_TYPES).fetchall())
+        spans = {}
+        for region in config.aws.regions or seen or [_FALLBACK_REGION]:
+            ends = [end - OVERLAP_MS for _, end in spot_prices.loaded(con, aws.source_of(region))]
+            spans[region] = max([*ends, now_ms - KEPT_MS]), now_ms
     if "aws" in providers:
         try:
             session = aws_login(config.aws)
@@ -88,11 +78,11 @@ def collect_spot(
             yield _failed("aws", error)
         else:
             for region, span in spans.items():
-                report(aws.source_of(region))
+                progress(aws.source_of(region))
                 fetch = partial(aws.fetch, session, config.aws, types["aws"], region, span)
                 yield _stored(store, aws.source_of(region), fetch, span)
     if azure.SOURCE in providers:
-        report(azure.SOURCE)
+        progress(azure.SOURCE)
         spellings = {name.lower(): name for name in types["azure"]}
         # Resource Graph answers with all it has: what was asked for begins with the oldest of it.
         yield _stored(store, azure.SOURCE, partial(azure.fetch, config.azure, spellings), (None, now_ms))
@@ -116,14 +106,9 @@ def _stored(
 
 
 def _failed(name: str, error: GpucostError) -> SpotResult:
-    return (
-        SpotResult(name, skipped=error) if isinstance(error, NoCredentials) else SpotResult(name, error=error)
-    )
-
-
-def _span(loaded: list[Span], now_ms: int) -> Span:
-    last = max((end for _, end in loaded), default=0)
-    return max(last - OVERLAP_MS, now_ms - KEPT_MS), now_ms
+    if isinstance(error, NoCredentials):
+        return SpotResult(name, skipped=error)
+    return SpotResult(name, error=error)
 
 
 def _period(prices: list[SpotPrice]) -> Period | None:

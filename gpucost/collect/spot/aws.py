@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 from gpucost.clouds import aws_client, aws_in_words
 from gpucost.collect.spot.base import HISTORY, BadFact, price_of_row
 from gpucost.errors import SourceError
-from gpucost.periods import from_ms
-from gpucost.store.prices import SpotAnswer
+from gpucost.periods import Span, from_ms
+from gpucost.store.prices import SpotAnswer, SpotPrice
 
 if TYPE_CHECKING:
     import boto3
 
     from gpucost.config.model import Aws
-    from gpucost.periods import Span
-    from gpucost.store.prices import SpotPrice
 
 PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 # An EC2 request takes this many values of a filter.

@@ -10,16 +10,14 @@ import os
 import re
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucost.clouds import AZURE_LOGIN, NoCredentials, azure_login, line, require
 from gpucost.collect.prices.public import PublicList
 from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
+from gpucost.config.model import Azure
 from gpucost.errors import SourceError
 from gpucost.store.prices import EvictionRate, SpotAnswer, SpotPrice
-
-if TYPE_CHECKING:
-    from gpucost.config.model import Azure
 
 SOURCE = "azure"
 # What EC2 calls it: one word for Linux in all of spot_prices.
@@ -120,14 +118,10 @@ def _prices(row: Any, types: dict[str, str]) -> list[SpotPrice]:
         SpotPrice(
             provider=SOURCE,
             region=region,
-            zone="",
             instance_type=types.get(size, size),
             product=_PRODUCT,
-            instance_id="",
             at_ms=moment_of("effectiveDate", text_of(change, "effectiveDate")),
-            to_ms=None,
             price=price_of("priceUSD", _digits(change.get("priceUSD"))),
-            currency="USD",
             source=SOURCE,
         )
         for change in row["prices"]

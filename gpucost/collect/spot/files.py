@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from gpucost import inputs
 from gpucost.collect.spot.base import HISTORY, USAGE_PREFIXES, BadFact, moment_of, price_of, price_of_row
@@ -14,21 +16,7 @@ from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.prices import SpotPrice
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-FIELDS = (
-    "Timestamp",
-    "UsageType",
-    "Operation",
-    "InstanceID",
-    "MyBidID",
-    "MyMaxPrice",
-    "MarketPrice",
-    "Charge",
-    "Version",
-)
+_FIELDS = "Timestamp UsageType Operation InstanceID MyBidID MyMaxPrice MarketPrice Charge Version"
 _FEED_FIX = "fetch the file again from the bucket of the data feed"
 _HISTORY_FIX = "write it again with: aws ec2 describe-spot-price-history --output json"
 
@@ -51,8 +39,8 @@ def _feed(name: str, text: str, source: str) -> list[SpotPrice]:
     rows: list[tuple[int, SpotPrice]] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            if line.startswith("#Fields:") and tuple(line.removeprefix("#Fields:").split()) != FIELDS:
-                raise BadFact(f"the fields are not {' '.join(FIELDS)}")
+            if line.startswith("#Fields:") and line.removeprefix("#Fields:").split() != _FIELDS.split():
+                raise BadFact(f"the fields are not {_FIELDS}")
             if line.strip() and not line.startswith("#"):
                 rows.append(_versioned(line, source))
         except BadFact as error:
@@ -63,7 +51,7 @@ def _feed(name: str, text: str, source: str) -> list[SpotPrice]:
 def _versioned(line: str, source: str) -> tuple[int, SpotPrice]:
     fields = _LINE.fullmatch(line)
     if fields is None:
-        raise BadFact(f"{len(FIELDS)} fields are expected in {line[:60]!r}")
+        raise BadFact(f"{len(_FIELDS.split())} fields are expected in {line[:60]!r}")
     at, usage, operation, instance_id = fields.group(1, 2, 3, 4)
     market, currency = fields.group(8, 9)
     usage_type = _USAGE.fullmatch(usage)
@@ -77,7 +65,6 @@ def _versioned(line: str, source: str) -> tuple[int, SpotPrice]:
     price = SpotPrice(
         provider="aws",
         region=region,
-        zone="",
         instance_type=usage_type[2] or "m1.small",  # the one type whose usage is not told apart
         product=_PRODUCTS.get(":".join(codes), operation),
         instance_id=instance_id,
@@ -199,10 +186,13 @@ def read_path(path: Path) -> FileSet:
 def _read_file(path: Path, result: FileSet, *, alone: bool) -> None:
     must_be_right = alone or path.name.lower().endswith(_MUST_BE_RIGHT)
     try:
-        text = _text(path)
+        text = inputs.text(path, inputs.ANSWER)
         why = "holds neither answers nor a data feed" if text.strip() else "is empty"
     except UnicodeDecodeError as error:
         text, why = "", f"is no text (byte {error.start})"
+    except OSError as error:
+        why = f"{path} cannot be read: {error.strerror or error}"
+        raise SourceError(why, "make it readable, or name another file") from None
     if text.startswith(("#Version", "#Fields")):
         result.prices += _feed(str(path), text, result.name)
     elif text.lstrip()[:1] in ("{", "["):
@@ -216,12 +206,3 @@ def _read_file(path: Path, result: FileSet, *, alone: bool) -> None:
         result.passed_over.append(path)
         return
     result.files += 1
-
-
-def _text(path: Path) -> str:
-    try:
-        return inputs.text(path, inputs.ANSWER)
-    except OSError as error:
-        raise SourceError(
-            f"{path} cannot be read: {error.strerror or error}", "make it readable, or name another file"
-        ) from None
