@@ -51,7 +51,7 @@ class Gpucost:
             "lake": lake,
         }
 
-    def ask(self, name: str, *words: Any, **options: Any) -> Answer:
+    def ask(self, name: str, /, *words: Any, **options: Any) -> Answer:
         """The answer to the question `name`, the words of its command: `ask("whatif spot", team="research")`.
 
         With format="html" a report's page can be HTML, with format="json" it has no page.

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option, Selection
 from gpucost.periods import Period, name_of
 from gpucost.pipeline import read_attributed
@@ -149,6 +150,15 @@ def _check_names(request: FleetRequest, workloads: Sequence[str]) -> None:
     )
     if error:
         raise error
+
+
+def findings_of(
+    config: Config, store: Store, query: Query, tell: Callable[[str], None] = lambda _: None
+) -> Findings:
+    """The findings about the query's part of the fleet. Raises UsageError for users: findings name none."""
+    if query.users:
+        raise UsageError("--findings cannot be narrowed to users", "leave out --findings or --user")
+    return narrowed(read_findings(config, store, query.period, tell), query, query.workloads)
 
 
 def narrowed(found: Findings, selection: Selection | Query, workloads: Sequence[str] = ()) -> Findings:

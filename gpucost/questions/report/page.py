@@ -117,9 +117,7 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
     if query.is_narrowed and not view.totals.allocated_gpu_hours:
         return view
     facts = _facts(config, store, query)
-    advice = None
-    if findings:
-        advice = of_findings.narrowed(of_findings.read_findings(config, store, query.period), query)
+    advice = of_findings.findings_of(config, store, query) if findings else None
     return replace(view, blocks=blocks(config, query.period, *facts, advice, findings))
 
 

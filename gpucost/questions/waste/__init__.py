@@ -41,7 +41,7 @@ def waste(
         Names, Option(f"Also by any of {DIMENSION_NAMES}.", "A,B", completes="dimensions", is_split=True)
     ] = (),
     top: Annotated[int, count("How many of the workloads that waste most to list.")] = 10,
-    findings: Annotated[int, count("Also list so many of the whole fleet's dearest findings.")] = 0,
+    findings: Annotated[int, count("Also list the N most expensive findings.")] = 0,
 ) -> Document:
     """Show where GPU time was wasted: every held or paid GPU-hour in exactly one bucket.
 
@@ -72,7 +72,7 @@ def waste(
     advice = None
     if findings:
         with request.status() as tell:
-            advice = of_findings.read_findings(request.settings, request.store, request.period, tell)
+            advice = of_findings.findings_of(request.settings, request.store, query, tell)
     shown = advice.findings[:findings] if advice else None
     return Document(
         title=f"GPU waste: {', '.join((*request.workloads, *request.users, view.title.split(': ', 1)[1]))}",
