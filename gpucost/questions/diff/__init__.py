@@ -230,9 +230,10 @@ def _label(name: str, index: int, row: DiffRow) -> Value:
 def _flag(row: DiffRow) -> str | None:
     if row.kind != "allocated" and any(row.keys.values()):
         return _WORDS[row.kind][0].lower()
-    if row.parts.new and row.parts.new == row.cost_change:
-        return "new"
-    return "gone" if row.parts.gone and row.parts.gone == row.cost_change else None
+    for name in ("new", "gone"):
+        if row.cost_change and getattr(row.parts, name) == row.cost_change:
+            return name
+    return None
 
 
 def _phrase(key: str) -> str:

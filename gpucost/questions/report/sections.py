@@ -234,11 +234,7 @@ def _free_name(row: Row) -> str:
 
 def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
     """GPUs that nobody held, by model, capacity type and the reservation that kept them free, the dearest first."""
-    free = [
-        row
-        for row in by_free
-        if (part := row.unallocated) and (part.unallocated_gpu_hours or part.unallocated_cost)
-    ]
+    free = [row for row in by_free if row.unallocated and (row.own_gpu_hours or row.own_cost)]
     columns = (
         text(_free_name, "GPU"),
         number("unallocated.unallocated_gpu_hours", "GPU-hours"),
@@ -349,12 +345,10 @@ def idle_share(measures: Measures) -> float | None:
 def _price_decimals(lines: list[Line]) -> int:
     """As many decimals as all prices need, two to four, so that hours x price can be followed."""
     prices = [cell for line in lines if isinstance(cell := line.cells[2], Decimal)]
-    exact = (
-        places
-        for places in (2, 3)
-        if all(abs(price - round(price, places)) < Decimal("0.00005") for price in prices)
-    )
-    return next(exact, 4)
+    for places in (2, 3):
+        if all(abs(price - round(price, places)) < Decimal("0.00005") for price in prices):
+            return places
+    return 4
 
 
 def _targeted(label: str, value: float | None, target: Decimal, unknown: str | None) -> Figure:

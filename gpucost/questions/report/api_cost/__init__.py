@@ -127,13 +127,9 @@ def models(con: DuckDBPyConnection) -> dict[Part, tuple[ApiModel, ...]]:
 def _model(row: dict[str, Any]) -> ApiModel:
     cost = _cost(row)
     tokens = (cost.prompt_tokens or 0) + (cost.generation_tokens or 0)
-    return ApiModel(
-        **{name: row[name] for name in ("team", "provider", "model", "source")},
-        cost=cost,
-        prompt_cost=row["prompt_cost"],
-        generation_cost=row["generation_cost"],
-        cost_per_million_tokens=per(cost.api_cost, tokens, 1_000_000),
-    )
+    names = ("team", "provider", "model", "source", "prompt_cost", "generation_cost")
+    per_million = per(cost.api_cost, tokens, 1_000_000)
+    return ApiModel(**{name: row[name] for name in names}, cost=cost, cost_per_million_tokens=per_million)
 
 
 def bought(con: DuckDBPyConnection, config: Config, ask: UnitQuery) -> tuple[ApiModel, ...] | None:
