@@ -153,7 +153,9 @@ def charge(con: DuckDBPyConnection, rows: list[Row]) -> None:
     cells = [(*(row.get(name) or None for name in CUR.columns), place) for place, row in enumerate(rows)]
     con.executemany(f"INSERT INTO raw VALUES ({marks}, NULL, NULL, NULL, NULL, 'cur.csv', ?)", cells)  # noqa: S608
     sqlfiles.run(con, "bill_macros")
-    *statements, _findings = (one for name in CUR.sql for one in con.extract_statements(sql_text(name)))
+    *statements, _findings = (
+        one for name in CUR.sql.split() for one in con.extract_statements(sql_text(name))
+    )
     for statement in statements:
         con.execute(statement)
     con.execute(

@@ -35,10 +35,10 @@ def test_stages_price_a_billed_fleet_as_they_did(billed_fleet: Billed) -> None:
 
 
 @pytest.mark.parametrize(
-    "known", formats.all_formats(), ids=lambda known: f"{known.name}-{known.required[-1]}"
+    "known", formats.all_formats(), ids=lambda known: f"{known.name}-{known.required.split()[-1]}"
 )
 def test_columns_that_sql_reads_as_times_and_numbers_are_declared(known: formats.Format) -> None:
-    text = "".join(map(formats.sql_text, known.sql))
+    text = "".join(map(formats.sql_text, known.sql.split()))
     number = r"(?:bill_decimal|TRY_CAST)\((?:raw\.)?(\w+)(?: AS (?:DECIMAL|DOUBLE)[^:]*?)?\)"
     time = r"(?:bill_moment|azure_day)\((?:raw\.)?\"?(\w+)\"?\)"
     numbers, times = (set(re.findall(form, text)) & known.columns.keys() for form in (number, time))

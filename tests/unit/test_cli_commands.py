@@ -96,7 +96,7 @@ LOADED = {
         "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view "
         "questions.report.build questions.report.changes questions.report.coverage questions.report.query questions.report.rows "
         "questions.report.sections questions.report.series questions.report.sharing "
-        "records resources shapes store store.bill_rules store.charges store.connection store.runs store.schema store.sqlfiles "
+        "records resources shapes store store.bill_rules store.charges store.connection store.schema store.sqlfiles "
         "suggest texts",
         "duckdb pydantic rich",
     ),
