@@ -172,7 +172,7 @@ def test_an_unexpected_error_is_told_without_the_secret(
         '[prometheus]\nurl = "http://127.0.0.1:1"\nbearer_token_env = "PLANTED"\n'
     )
 
-    def fail(source: Any, *_: object, **__: object) -> None:
+    def fail(_config: object, source: Any, *_: object, **__: object) -> None:
         raise RuntimeError(f"defect with {dict(session(source).headers)}")
 
     monkeypatch.setattr("gpucost.collect.prometheus.collector.collect_prometheus", fail)
