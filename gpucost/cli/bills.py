@@ -79,7 +79,7 @@ def chargeback(
     from gpucost.questions.report.page import bundle_blocks
 
     settings, now = call.settings, call.now.replace(minute=0, second=0, microsecond=0)
-    name, period, title = _month(call, now)
+    name, period, title = _month(call)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out names a file: {out}", "--out takes the directory that bundles lie in")
     if collect and call.lake:
@@ -193,7 +193,7 @@ def chargeback_verify(
     from gpucost.publish.chargeback import ChargebackQuery
     from gpucost.publish.verify import verify
 
-    name, period, title = _month(call, call.now)
+    name, period, title = _month(call)
     target, manifest = _sealed(call, name, out)
     ask = ChargebackQuery(
         name, period, title, call.now, manifest["share_unallocated"], manifest["focus"]["version"]
@@ -217,16 +217,16 @@ def _command(call: Call, name: str, **options: object) -> str:
     return f"gpucost {' '.join(words)}"
 
 
-def _month(call: ChargebackCall | VerifyCall, now: datetime) -> tuple[str, Period, str]:
+def _month(call: ChargebackCall | VerifyCall) -> tuple[str, Period, str]:
     """The month asked for, else the last one that is over: `2026-10`, its period and its name.
 
     Raises UsageError for a month to come.
     """
     month = call.month
     if month is None:
-        month = f"{previous_month(now, call.tz).start.astimezone(call.tz):%Y-%m}"
-    chosen = parse_period(call.tz, now, month=month)
-    if chosen is None or chosen[0].start > now:
+        month = f"{previous_month(call.now, call.tz).start.astimezone(call.tz):%Y-%m}"
+    chosen = parse_period(call.tz, call.now, month=month)
+    if chosen is None or chosen[0].start > call.now:
         raise UsageError(f"{month} has not begun", "without --month it is the last month that is over")
     return month, *chosen
 

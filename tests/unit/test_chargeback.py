@@ -6,14 +6,18 @@ import csv
 import json
 import os
 import re
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from shutil import copyfile
+from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
 
+from gpucost.cli.bills import _month
 from gpucost.publish.chargeback import file_names
 from gpucost.store.connection import Store
 from tests.bill_table import change_bill_rows
@@ -272,3 +276,9 @@ def test_a_month_without_data_writes_nothing(
 ) -> None:
     command.check_end(f"chargeback --out {tmp_path}/a/b --store {store} --month {month}", code, said)
     assert not (tmp_path / "a").exists()
+
+
+def test_last_month_is_over_at_midnight_of_a_zone_half_an_hour_off() -> None:
+    after_midnight = datetime(2026, 10, 31, 18, 40, tzinfo=UTC)
+    call: Any = SimpleNamespace(month=None, tz=ZoneInfo("Asia/Kolkata"), now=after_midnight)
+    assert _month(call)[0] == "2026-10"
