@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.store import metrics
+from gpucost.store import metrics, sqlfiles
 from gpucost.store.metrics import (
     Labels,
     LoadResult,
@@ -229,3 +229,12 @@ def test_labels_that_threads_share_have_the_key_of_each_source(monkeypatch: pyte
     monkeypatch.setattr(metrics, "hash64", interrupted)
     assert [series_key(source, labels) for source in "abba"] == [keys[source] for source in "abba"]
     assert others == [list(keys.values())] * 3
+
+
+def test_columns_of_a_frame_keep_what_is_missing() -> None:
+    columns = {"count": [None, 3], "name": ["a", None], "share": [0.5, None]}
+    with duckdb.connect() as con, sqlfiles.frames(con, made=columns):
+        assert con.execute("SELECT count, name, share FROM made").fetchall() == [
+            (None, "a", 0.5),
+            (3, None, None),
+        ]
