@@ -82,9 +82,7 @@ def use(name: str, given: dict[str, Any], config: str | None, store: str | None)
         raise UsageError(
             f"{name} takes no {', '.join(unknown)}", f"it takes {', '.join((*known, 'max_rows'))}"
         )
-    named = [key for key, one in known.items() if one.option.is_argument]
-    arguments = [given.pop(key) for key in named if given.get(key) is not None]
-    answer = Gpucost(config, store).ask(words, *arguments, **given, format="json")
+    answer = Gpucost(config, store).ask(words, **given, format="json")
     left_out: dict[str, int] = {}
     cut = _cut(json.loads(answer.json()), rows, "", left_out)
     beside = {"left_out": left_out} if left_out else {}

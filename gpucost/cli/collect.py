@@ -14,9 +14,6 @@ import typer
 from gpucost.cli.command import Call, SpanCall, command
 from gpucost.cli.output import print_error
 from gpucost.cli.runs import (
-    _print_progress,
-    _print_spot,
-    _tell_mlflow,
     bigquery,
     check_sources,
     collect_list_prices,
@@ -24,6 +21,9 @@ from gpucost.cli.runs import (
     collect_spot_prices,
     collector_bars,
     months_asked,
+    print_mlflow,
+    print_progress,
+    print_spot,
     run_bills,
 )
 from gpucost.errors import ConfigError, GpucostError, SourceError, UsageError
@@ -123,10 +123,10 @@ def _ask(call: Call, names: Sequence[str]) -> bool:
             if name in servers:
                 with collector_bars(call) as bar:
                     result = collect(settings, servers[name], store, period, bar)
-                _print_progress(call, result)
+                print_progress(call, result)
                 is_complete &= result.ok
             else:
-                _tell_mlflow(call, collect_mlflow(settings.mlflow, store, period, settings.tz))
+                print_mlflow(call, collect_mlflow(settings.mlflow, store, period, settings.tz))
         except SourceError as error:
             print_error(error.message, error.fix)
             is_complete = False
@@ -221,7 +221,7 @@ def collect_spot(
 
     if paths:
         for result in spot.import_spot(call.store, paths):
-            _print_spot(call, result)
+            print_spot(call, result)
         return
     _end(collect_spot_prices(call, spot.PROVIDERS), "spot prices", "name files of spot prices")
 

@@ -106,7 +106,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _print_progress(call: Call, result: CollectResult) -> None:
+def print_progress(call: Call, result: CollectResult) -> None:
     call.say(
         f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work"
     )
@@ -117,7 +117,7 @@ def _print_progress(call: Call, result: CollectResult) -> None:
     _print_failed(result)
 
 
-def _tell_mlflow(call: Call, result: MlflowResult) -> None:
+def print_mlflow(call: Call, result: MlflowResult) -> None:
     call.say(f"{result.source}: {result.runs:,} runs of {result.period}, {result.epochs:,} logged epochs")
     if result.placed < result.runs:
         call.note(
@@ -202,16 +202,15 @@ def collect_spot_prices(call: Call, providers: Collection[str]) -> list[SpotResu
     with call.status() as tell:
         results = list(spot.collect_spot(call.settings, call.store, call.now, tell, providers))
     for result in results:
-        _print_spot(call, result)
+        print_spot(call, result)
     return results
 
 
-def _print_spot(call: Call, result: SpotResult) -> None:
+def print_spot(call: Call, result: SpotResult) -> None:
     """The summary on stdout, what is missing on stderr."""
     if _print_trouble(call, result):
         return
-    loaded = result.load
-    if loaded is not None:
+    if loaded := result.load:
         when = f" of {result.period}" if result.period else ""
         corrected = f", {loaded.corrected:,} corrected" if loaded.corrected else ""
         call.say(

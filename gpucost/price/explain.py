@@ -11,7 +11,7 @@ from gpucost.engine import answer_rows, dicts
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, iso, to_ms
 from gpucost.price import price_nodes
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.shapes import Shape
 from gpucost.store.sqlfiles import column
 from gpucost.suggest import did_you_mean
@@ -191,9 +191,8 @@ def shown_price(price: Decimal) -> str:
 
 def shown_rows(named: Sequence[str], count: int) -> str:
     """The rows of bills that `named` names as path:row, short: `cur.csv:12, 57 and 8 more` where they are `count` in all."""
-    files: dict[str, list[str]] = {}
-    for path, _, row in (name.rpartition(":") for name in named):
-        files.setdefault(path, []).append(row)
+    parts = (name.rpartition(":") for name in named)
+    files = grouped((path, row) for path, _, row in parts)
     texts = [f"{PurePath(path).name}:{', '.join(numbers)}" for path, numbers in files.items()]
     return "; ".join(texts) + (f" and {count - len(named):,} more" if count > len(named) else "")
 

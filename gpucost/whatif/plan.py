@@ -429,18 +429,30 @@ Spans = list[tuple[int, int, float]]
 def _holds(nodes: Iterable[Node], gpus: int) -> Mapping[str, Spans]:
     """From when until when how many of `gpus` hold each node, by its name. Those that began first come first."""
     order = sorted(nodes, key=lambda node: (node.from_ms, node.name))
-    starting = grouped((node.from_ms, node) for node in order)
+    begins = [(node.from_ms, True, at) for at, node in enumerate(order)]
+    ends = [(node.to_ms, False, at) for at, node in enumerate(order)]
+    changes = [[(node.from_ms, 0.0)] for node in order]
+    free, first, begun = float(gpus), 0, 0  # nodes from `first` on, of those that began, wait for GPUs
+    # at one moment, nodes that end make room for those that begin
+    for moment, is_begin, at in sorted(begins + ends):
+        if is_begin:
+            begun = at + 1
+        else:
+            free += changes[at][-1][1]
+            changes[at].append((moment, 0.0))
+        while free > _ROUNDING and first < begun:
+            node, own = order[first], changes[first]
+            more = min(free, node.gpus - own[-1][1])
+            if more <= _ROUNDING or node.to_ms <= moment:
+                first += 1
+                continue
+            own.append((moment, own[-1][1] + more))
+            free -= more
     holds: dict[str, Spans] = defaultdict(list)
-    running: list[Node] = []
-    for since, until in pairwise(sorted({*starting, *(node.to_ms for node in order)})):
-        running = [node for node in (*running, *starting.get(since, ())) if node.to_ms > since]
-        free = float(gpus)
-        for node in running:
-            held = min(free, node.gpus)
-            free -= held
-            spans = holds[node.name]
-            begin = spans.pop()[0] if spans and spans[-1][2] == held else since
-            spans.append((begin, until, held))
+    for node, own in zip(order, changes, strict=True):
+        for (since, held), (until, _) in pairwise(own):
+            if since < until:
+                holds[node.name].append((since, until, held))
     return holds
 
 
@@ -689,17 +701,15 @@ def _business_case(plan: Plan, steps: Iterable[_Done]) -> Rows:
     lines: list[Line] = []
     for one in steps:
         step, money = one.step, (one.before.total.cost, one.after.total.cost, one.saving)
-        risk, effort = step.risk or _risk(one), step.effort or _USUAL[step.kind][0]
         rounded = (round(amount, 2) for amount in money)
-        names = ", ".join(step.groups)
         lines.append(
             (
                 one.number,
                 step.change,
-                names,
+                ", ".join(step.groups),
                 *rounded,
-                risk,
-                effort,
+                step.risk or _risk(one),
+                step.effort or _USUAL[step.kind][0],
                 step.confidence or _confidence(step, plan),
             )
         )

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from gpucost.errors import UsageError
-from gpucost.options import WHOSE, Names, Option, Selection
+from gpucost.options import WHOSE, Names, Option, WorkloadSelection
 from gpucost.periods import Period, name_of
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report.reading import earlier
@@ -79,11 +79,12 @@ def findings(
         settings = settings.model_copy(
             update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})}
         )
-    _check_names(request, workload)
+    query = request.query(workloads=workload)
+    _check_names(request, query)
     with request.status() as tell:
 
         def read(period: Period) -> Findings:
-            return narrowed(read_findings(settings, request.store, period, tell), request, workload)
+            return findings_of(settings, request.store, replace(query, period=period), tell)
 
         found, changed = read(request.period), None
         if compare:
@@ -103,7 +104,7 @@ def findings(
     if changed:
         sections.append(_changes_table(changed, name_of(changed.period, request.tz)))
     return Document(
-        title=f"Findings: {', '.join((*request.teams, *request.namespaces, *request.clusters, request.period_name))}",
+        title=f"Findings: {', '.join(filter(None, (request.scope_name, request.period_name)))}",
         subtitle=headline(found, settings.currency),
         currency=settings.currency,
         sections=tuple(sections),
@@ -136,17 +137,15 @@ def read_findings(
     return savings.findings(config, store, period, tell)
 
 
-def _check_names(request: FleetRequest, workloads: Sequence[str]) -> None:
+def _check_names(request: FleetRequest, query: Query) -> None:
     """Raises GpucostError for a name that held no GPUs in the period."""
-    filters = {name: getattr(request, name) for name in ("teams", "namespaces", "clusters")}
-    filters["workloads"] = workloads
-    if not any(filters.values()):
+    if not any(query.filters.values()):
         return
-    period, name = request.period, request.period_name
+    period, name = query.period, query.period_name
     error = read_attributed(
         request.settings,
         request.store,
-        lambda con: unknown_name(con, period.start_ms, period.end_ms, name, **filters),
+        lambda con: unknown_name(con, period.start_ms, period.end_ms, name, **query.filters),
     )
     if error:
         raise error
@@ -158,12 +157,13 @@ def findings_of(
     """The findings about the query's part of the fleet. Raises UsageError for users: findings name none."""
     if query.users:
         raise UsageError("--findings cannot be narrowed to users", "leave out --findings or --user")
-    return narrowed(read_findings(config, store, query.period, tell), query, query.workloads)
+    return narrowed(read_findings(config, store, query.period, tell), query)
 
 
-def narrowed(found: Findings, selection: Selection | Query, workloads: Sequence[str] = ()) -> Findings:
+def narrowed(found: Findings, selection: WorkloadSelection | Query) -> Findings:
     """The findings about a part of the fleet, with the ranks that they have among all."""
     teams, namespaces, clusters = selection.teams, selection.namespaces, selection.clusters
+    workloads = selection.workloads
     kept = tuple(
         one
         for one in found.findings

@@ -7,7 +7,7 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from gpucost.errors import IncompleteError, PriceError
-from gpucost.options import Selection
+from gpucost.options import WorkloadSelection
 from gpucost.periods import is_month
 from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
@@ -146,7 +146,7 @@ def bundle_blocks(
     found[None] = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
     for team in bundle.teams:
         units = [_of_team(view, team) for view in bundle.units]
-        own = advice and of_findings.narrowed(advice, Selection(teams=(team,)))
+        own = advice and of_findings.narrowed(advice, WorkloadSelection(teams=(team,)))
         found[team] = blocks(config, period, workloads[team], bundle.waste.of("team", team), units, own)
     return found
 

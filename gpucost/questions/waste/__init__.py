@@ -69,11 +69,11 @@ def waste(
     # coverage is that of all pods
     whole = replace(query, workloads=(), users=())
     view, found = waste_report(request.settings, request.store, whole, query, top)
-    advice = None
+    shown = None
     if findings:
         with request.status() as tell:
             advice = of_findings.findings_of(request.settings, request.store, query, tell)
-    shown = advice.findings[:findings] if advice else None
+        shown = advice.findings[:findings]
     return Document(
         title=f"GPU waste: {', '.join((*request.workloads, *request.users, view.title.split(': ', 1)[1]))}",
         subtitle=view.subtitle,
