@@ -214,7 +214,7 @@ def _pool(terms: Terms, uses: Sequence[ReservedUse], evidence: Evidence) -> Pool
     """
     uses = sorted(uses, key=lambda use: use.ratio(terms))
     with_gpus = [use for use in uses if use.gpus]
-    cheapest = min(with_gpus, key=lambda use: (use.price(terms), use.instance_type))
+    cheapest = min(with_gpus, key=lambda use: use.price(terms))
     price = cheapest.price(terms)
 
     def summed(several: Iterable[ReservedUse]) -> list[Curve]:
@@ -239,18 +239,16 @@ def answer(demand: Demand, *, period: str, bought_on: date, stale_after_days: in
     shown = [(use.instance_type, use.on_demand) for use in demand.uses]
     shown += [(pool.use.instance_type, pool.use.offers[pool.terms]) for pool in advised]
     rows = list(map(_record, pools))
-    unused = [(pool.hours - pool.used, pool.use.gpus) for pool in advised]
+    scenario = today
+    for pool in advised:
+        unused = round(pool.hours - pool.used, 6)
+        scenario += Position(-pool.gain(), today.currency, unused * pool.use.gpus, unused)
     return Answer(
         kind="reserve",
         title="Committing instead of paying on demand" + old_prices(shown, bought_on, stale_after_days),
         period=period,
         today=today,
-        scenario=Position(
-            today.cost - total(pool.gain() for pool in advised),
-            today.currency,
-            round(today.gpu_hours + sum(hours * gpus for hours, gpus in unused), 6),
-            round(today.node_hours + sum(hours for hours, _ in unused), 6),
-        ),
+        scenario=scenario,
         figures={
             "obligation": total(pool.obligation for pool in advised),
             "best": list(map(_record, advised)),

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from gpucost.config.model import Config, Prices
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.questions.whatif.commitments import StoredCommitments
+from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.store.connection import Store
 from gpucost.whatif import buy, reserve
 from gpucost.whatif.answer import Answer, Position
@@ -252,6 +253,29 @@ def test_list_prices_of_an_instance() -> None:
     place = "--nodes 1 --instance-type a2-highgpu-8g --region us-central1 --gpus-per-node 4"
     own = ask("buy", f"{OPTIONS} {place}")
     assert own["cloud_price"] == answer["best"][0]["on_demand_price_per_node_hour"] / 2
+
+
+# A node of 24 hours, half of which a pod holds for 12: a finding about it, and the node-hours that may be committed.
+FOUND = """
+    empty_nodes   | A100 spot                  |         | 24
+    empty_nodes   | A100 on demand             |         | 6
+    empty_nodes   | T4 spot, A100 unknown      |         | 6
+    idle_notebook | StatefulSet/x, Job/train-* | default | 18
+    idle_notebook | Job/train-*                | other   | 24
+"""
+
+
+@pytest.mark.parametrize(("kind", "subject", "namespace", "hours"), text_rows(FOUND))
+def test_findings_take_their_hours_out_first(kind: str, subject: str, namespace: str, hours: str) -> None:
+    there = fleet(
+        "name | hours | prices | capacity_type\na | 0-24 | 10 | on_demand",
+        "node | gpus | hours | workload\na | 4 | 0-12 | Job/train-7",
+        START,
+    )
+    known: Any = SimpleNamespace(read=(NONE, MONTH_OF_DATA, {}), period=PERIOD)
+    finding: Any = SimpleNamespace(kind=kind, subject=subject, cluster="default", namespace=namespace or None)
+    demand = stored_demand(known, Usage(there, "USD", "a test", ""), [finding])
+    assert shown(demand.uses[0].curve.node_hours, demand.today.cost) == f"{hours} 240"
 
 
 # What is left of the price on demand, and of that of reservations; a savings plan's is as on-demand nodes have it.

@@ -225,7 +225,7 @@ def whatif_reserve(
 ) -> Document:
     """Say which commitment costs least: how many instances, for how long, and what is owed.
 
-    From the hourly curve of instances in use on demand: the store's, by instance family and region, or one described by options.
+    From the hourly curve of instances in use on demand: the store's, by instance type and region, or one described by options.
     Workloads that gpucost findings has better advice for are left out. Prices of reserved instances, savings plans and CUDs are
     list prices (gpucost prices), or --commitment-discount, without upfront payment: kind reserved (default), savings_plan or cud;
     years 1 or 3. Commitments that the bill knows are counted first.
