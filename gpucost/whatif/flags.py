@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 from gpucost.errors import UsageError
@@ -90,9 +89,6 @@ Headroom = Annotated[
         says="kept free",
         unit="percent of a GPU or slice",
     ),
-]
-CurveFile = Annotated[
-    Path, Option("Nodes in use, one line per hour: a number, or CSV with a column `nodes`.", "FILE")
 ]
 Days = Annotated[
     int,

@@ -31,7 +31,6 @@ from gpucost.questions.policy.rules import read_rules, shipped_rules
 from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
 from gpucost.whatif.compare import read_answer
-from gpucost.whatif.curve import read_curve
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.plan import read_plan
 from gpucost.whatif.rightsize import read_speeds
@@ -195,7 +194,6 @@ PARSERS = {
         400,
     ),
     "plan": Parser(read_plan, {"plan.toml": PLAN}, 400),
-    "curve": Parser(read_curve, {"curve.csv": "hour,nodes\n0,3\n1,4.5\n", "plain.txt": "3\n4\n5.5\n"}, 400),
     "speeds": Parser(
         lambda path: read_speeds(path, facts_known()),
         {"speeds.csv": "gpu_model,relative_speed\nA100-SXM4-80GB,1\nH100-80GB-HBM3,2.2\n"},

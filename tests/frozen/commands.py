@@ -100,8 +100,8 @@ whatif-rightsize          | whatif rightsize --month 2026-03 --other-models --sp
 whatif-rightsize-options  | whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu \
 --utilization-percent 20 --memory-per-gpu-mib 9000 --to-gpu-model L4 --to-price 1
 whatif-reserve            | whatif reserve --month 2026-03 --commitment-discount 1=35
-whatif-reserve-options    | whatif reserve --curve nodes.csv --on-demand-price 4 --price-per gpu --commitment-price \
-3:all_upfront=1.9
+whatif-reserve-options    | whatif reserve --nodes 3 --hours 700 --on-demand-price 4 --price-per gpu \
+--commitment-discount 3=52.5
 whatif-buy                | whatif buy onprem.toml --month 2026-03
 whatif-buy-options        | whatif buy onprem.toml --nodes 4 --on-demand-price 55.04
 whatif-move               | whatif move --month 2026-03 --namespace train --egress-gb 500 --egress-price-per-gb 0.09 \

@@ -128,11 +128,6 @@ def estimated(folder: Path) -> None:
     for name, text in FILES.items():
         write(folder, name, text)
     write_book(folder, (line for line in BOOK if "p5." not in line))
-    write(
-        folder,
-        "nodes.csv",
-        "\n".join(["nodes", *(str(2 + 6 * (8 <= hour % 24 < 20)) for hour in range(24 * 28)), ""]),
-    )
     steps = {"2026-03-01": "14.2", "2026-03-12": "16.9", "2026-03-18": "15.1"}
     changes = [change(day, price, "us-west-2b", "p4de.24xlarge") for day, price in steps.items()]
     write(folder, "history.json", answer(changes))

@@ -15,7 +15,7 @@ from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments, Cover, Held, w
 from gpucost.whatif.covered import NO_KEY, Covered, Existing, read_commitments, read_covers, read_evidence
 from gpucost.whatif.curve import Curve, Evidence, counted
 from gpucost.whatif.fleet import Fleet, Node, Price
-from gpucost.whatif.reserve import ANYTHING, ON_DEMAND, ReservedUse, Terms, uses_of
+from gpucost.whatif.reserve import ON_DEMAND, ReservedUse, Terms, uses_of
 from tests.text_tables import named_rows, text_rows
 from tests.unit.billed import bill, covered
 from tests.unit.whatif_costs import fleet, shown
@@ -32,7 +32,7 @@ NODE = Node(
 
 def covering(covered: str, uncovered: str, returned: str = "0") -> Commitments:
     """Four hours of instances, covered and not, that cost 20 an hour on demand."""
-    curves = (Curve.hourly([float(count) for count in told.split()]) for told in (covered, uncovered))
+    curves = (Curve(tuple(map(float, told.split())), (1.0,) * 4) for told in (covered, uncovered))
     return Commitments(0, 4 * HOUR, {KEY: Cover(*curves, D(20), D(returned))})
 
 
@@ -190,12 +190,12 @@ def test_usage_is_on_demand_and_what_the_bill_covers_counts_first(
     rows = [f"n{at} | 0-{kinds[kind]} | 10, 2 committed from 6 | {kind}" for at, kind in enumerate(kinds)]
     existing = Existing(True, (), spanning(0, 24, part)) if part else NONE
     one = used_nodes("\n".join(rows), existing, is_narrowed=is_narrowed)
-    assert (one.key, one.on_demand.per_node_hour, set(filter(ANYTHING.allows, one.offers))) == (
-        KEY,
+    assert (one.instance_type, one.on_demand.per_node_hour, set(one.offers)) == (
+        KEY[2],
         10,
-        {ONE_YEAR},
+        {ON_DEMAND, ONE_YEAR},
     )
-    assert shown(one.curve.node_hours, one.covered_hours) == shown(hours, 12 - hours if part else 0)
+    assert one.curve.node_hours == pytest.approx(hours)
 
 
 def test_usage_is_uncovered_again_after_a_commitment_ends() -> None:
@@ -207,11 +207,14 @@ def test_usage_is_uncovered_again_after_a_commitment_ends() -> None:
 
 
 def test_hours_that_findings_free_are_taken_out_first() -> None:
-    morning = counted([(START, START + 8 * HOUR, 1.0)], START, DAY.end_ms)
-    elsewhere = ("aws", "us-west-2", KEY[2])
-    for freed, hours in (({KEY: morning}, 16), ({elsewhere: morning}, 24), (None, 24)):
-        one = used_nodes("n0 | 0-24 | 10 | on_demand", freed=freed)
-        assert (one.curve.node_hours, one.covered_hours) == (hours, 0)
+    # a pod holds half of the node all day
+    for freed, whole, held in (
+        (("default", "default", "Job/a"), 12, 0),
+        (("default", "default", "Job/b"), 24, 12),
+    ):
+        for is_narrowed, hours in ((False, whole), (True, held)):
+            one = used_nodes("n0 | 0-24 | 10 | on_demand", freed=[freed], is_narrowed=is_narrowed)
+            assert one.curve.node_hours == hours
 
 
 def test_days_of_data_are_those_of_any_cluster(con: DuckDBPyConnection) -> None:

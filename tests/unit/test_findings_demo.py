@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from fnmatch import fnmatch
 from itertools import cycle
 from typing import Any
 
@@ -22,11 +23,10 @@ from gpucost.questions.findings.kinds import Findings, WhatIfQuery
 from gpucost.questions.report.query import Query
 from gpucost.questions.waste import waste_report
 from gpucost.questions.waste.anatomy import BUCKETS
-from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
+from gpucost.questions.whatif.commitments import StoredCommitments
 from gpucost.store.connection import Store
-from gpucost.whatif import reserve
 from gpucost.whatif.curve import counted
-from gpucost.whatif.fleet import Fleet, Scope, Usage, read_stored
+from gpucost.whatif.fleet import Fleet, Scope, read_stored
 from gpucost.whatif.spot.advice import SAFE, advise
 from tests.asked_once import ask_findings_once
 from tests.sample.build import build
@@ -104,26 +104,22 @@ def fleet(sample: Config) -> Fleet:
     )
 
 
-def test_commitments_are_asked_as_the_command_asks(sample: Config, fleet: Fleet, where: str) -> None:
+def test_commitments_leave_out_what_other_findings_free(sample: Config, where: str) -> None:
     with Store(sample.store).write() as con:
         con.execute(
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'g4dn.12xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
-    known = StoredCommitments(sample, Store(sample.store), MONTH)
-    usage = Usage(fleet, "USD", "", "", is_narrowed=False)
     result = savings._Scenarios(sample, Store(sample.store), MONTH, {}).reserve(WhatIfQuery("reserve"))
-    assert result.saving > 0
-    found = answer(f"{WhatIfQuery('reserve').words(()).removeprefix('gpucost ')} {where}")
-    assert found["saving"] == pytest.approx(float(result.saving), abs=1e-5)
-    best = {row["instance_types"]: row["instances"] for row in found["best"]}
-    assert best == {"p4d.24xlarge": 2, "g4dn.12xlarge": 1}
-    # a finding that frees the node leaves nothing of it to commit to
-    nights = counted([(MONTH.start_ms, MONTH.end_ms, 0.5)], MONTH.start_ms, MONTH.end_ms)
-    demand = stored_demand(known, usage, freed={("aws", "us-east-1", "g4dn.12xlarge"): nights})
-    freed = reserve.answer(demand, period="", bought_on=MONTH.end.date(), stale_after_days=30)
-    assert [row["instance_types"] for row in freed.figures["best"]] == ["p4d.24xlarge"]
-    assert freed.saving < result.saving
+    # training moves to spot, by a finding of its own; what stays of g4dn.12xlarge is in use for 81 % of the hours
+    found = answer(f"whatif reserve {where}")
+    kinds = [[row["family"].split()[-1] for row in best] for best in (result.figures["best"], found["best"])]
+    assert kinds == [["p4d.24xlarge", "g4dn.12xlarge"], ["g4dn.12xlarge"]]
+    assert [row["instances"] for row in found["best"]] == [1]
+    used = found["best"][0]["utilization_percent"] / 100
+    assert found["saving"] == pytest.approx(672 * (used * 3.519 - 0.99), abs=1e-3)
+    assert 0 < found["saving"] < result.saving
+    assert found["today"]["cost"] == pytest.approx(float(result.today.cost))
 
 
 def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news(
@@ -192,22 +188,44 @@ def october(demo: Config) -> Fleet:
     )
 
 
+def _fits(workload: str, globs: list[str]) -> bool:
+    return any(fnmatch(workload, glob) for glob in globs)
+
+
 @pytest.mark.ci
 def test_commitments(demo: Config) -> None:
-    answer = promised(demo, "reserve")
-    nodes = [node for node in october(demo).nodes if node.capacity_type == "on_demand"]
-    covered = StoredCommitments(demo, Store(demo.store), OCTOBER).bill[1].covered
+    """September's commitments in October, if its other findings were followed, too."""
+    promise, fleet = promised(demo, "reserve"), october(demo)
+    savings = answer(f"findings --month 2026-09 --config {demo.path}")["savings"]
+    globs = [
+        (one["namespace"], one["subject"].split(", "))
+        for one in savings
+        if one["saving"] and one["kind"] != "steady_on_demand"
+    ]
+    freed = [
+        pod
+        for pod in fleet.pods
+        if any(pod.namespace == place and _fits(pod.workload, names) for place, names in globs)
+    ]
+    covered = StoredCommitments(demo, Store(demo.store), OCTOBER).read[0].covered
     assert any(one.curve.node_hours for one in covered.values()), "the bill has commitments"
-    saved = least = most = 0.0
-    for best in answer["best"]:
-        own = [node for node in nodes if node.instance_type == best["instance_types"]]
-        up = counted(
-            ((node.from_ms, node.to_ms, 1.0) for node in own), OCTOBER.start_ms, OCTOBER.end_ms
-        ).levels
-        had = covered.get((best["provider"], best["region"], best["instance_types"]))
+    saved = 0.0
+    for best in promise["best"]:
+        provider, region, kind = best["family"].split()
+        own = {
+            node.key: node
+            for node in fleet.nodes
+            if (node.capacity_type, node.instance_type) == ("on_demand", kind)
+        }
+        up = [(node.from_ms, node.to_ms, 1.0) for node in own.values()]
+        gone = [
+            (pod.from_ms, pod.to_ms, -pod.gpus / own[pod.place].gpus) for pod in freed if pod.place in own
+        ]
+        levels = counted([*up, *gone], OCTOBER.start_ms, OCTOBER.end_ms).levels
+        had = covered.get((provider, region, kind))
         left = [
             max(0.0, level - less)
-            for level, less in zip(up, had.curve.levels if had else cycle([0.0]), strict=False)
+            for level, less in zip(levels, had.curve.levels if had else cycle([0.0]), strict=False)
         ]
         used = sum(min(level, best["instances"]) for level in left) / len(left)
         # October is longer: savings are per hour
@@ -215,13 +233,10 @@ def test_commitments(demo: Config) -> None:
             used * best["on_demand_price_per_node_hour"]
             - best["instances"] * best["committed_price_per_node_hour"]
         )
-        rows = [row for row in answer["regret"] if row["family"] == best["family"]]
-        changes = [
-            row["still_saves"] / SEPTEMBER_HOURS for row in rows if abs(row["usage_change_percent"]) == 20
-        ]
-        least, most = least + min(changes), most + max(changes)
-    assert sum(best["instances"] for best in answer["best"]) > 0
-    assert least - 1e-9 <= saved <= most + 1e-9, (answer["saving"], saved)
+    assert sum(best["instances"] for best in promise["best"]) > 0
+    by_usage, _ = promise["ranges"]
+    least, most = by_usage["low"] / SEPTEMBER_HOURS, by_usage["high"] / SEPTEMBER_HOURS
+    assert least - 1e-9 <= saved <= most + 1e-9, (promise["saving"], saved)
 
 
 @pytest.mark.ci

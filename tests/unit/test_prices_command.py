@@ -158,7 +158,9 @@ def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
     if offerings == "convertible":
         return
     best = answer("whatif reserve --nodes 4 --instance-type p5.48xlarge --region us-east-1 -q")["best"]
-    assert cells(best, "committed_price_per_node_hour offering") == [tuple(current.split(",")[0].split())]
+    price, offering = current.split(",")[0].split()
+    assert cells(best, "committed_price_per_node_hour") == [(price,)]
+    assert best[0]["commitment"].endswith(f", {offering}")
 
 
 def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_region(work: Path) -> None:

@@ -175,18 +175,20 @@ NAMES["SERVED"] = "{PRICED} --peak-factor 3 {REPLICA}".format(**NAMES)
 REFUSED = table("""
     command   | code | options                                              | message
     reserve   | 2    | --nodes 4                                            | price on demand is missing
-    reserve   | 2    | {ON} --commitment-price 2=1                          | nobody sells 2 years
+    reserve   | 2    | {ON} --commitment-discount 2=1                       | YEARS is 1 or 3
+    reserve   | 2    | {ON} --commitment-discount gift:1=1                  | 'gift:1=1' is invalid
+    reserve   | 2    | {ON} --commitment-discount 1                         | no number above 0
     reserve   | 2    | {ON} --commitment-discount 1=100                     | at most 99
     reserve   | 2    | --nodes 1 --instance-type a2-highgpu-8g              | --region names one
-    reserve   | 2    | --nodes 1 --instance-type 1x_H200 | digitalocean and vast, and no region tells them apart
-    reserve   | 2    | --hours 1e9 {ON}                                     | at most 87,840
-    reserve   | 2    | --payment-option gift                                | gift is not known
+    reserve   | 2    | --nodes 1 --instance-type 1x_H200                    | several places: digitalocean, vast
+    reserve   | 2    | --hours 731 {ON}                                     | at most 730
+    reserve   | 2    | --month 2026-10 --nodes 1 {ON}                       | describes a fleet by options
     reserve   | 1    | --nodes 4 {ON}                                       | no price of a commitment
     reserve   | 1    |                                                      | there is no store
     buy       | 2    | --nodes 2 --on-demand-price 3                        | purchase_price
     buy       | 2    | {OWN} --nodes 2                                      | the price on demand is missing
     buy       | 2    | {OWN} --residual-percent 120 --nodes 1 {ON}          | --residual-percent is 120
-    buy       | 2    | {OWN} --lead-months -1                               | no number from 0
+    buy       | 2    | {OWN} --own-nodes -1                                 | greater than or equal to 0
     buy       | 1    | none.toml --nodes 2                                  | cannot read none.toml
     buy       | 1    | {OWN}                                                | there is no store
     move      | 2    | --spot-price 3                                       | no place to compare with
