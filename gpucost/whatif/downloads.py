@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated
 
+from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.periods import Period
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, stated
+from gpucost.whatif.answer import Answer, Position, stated
 from gpucost.whatif.cost import charge
-from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal, total
-from gpucost.whatif.fleet import Fleet
-
-Starts = tuple[str, float]  # the workload, and its pod starts in the period
-
-
-@record
-class DescribedStarts(OptionGroup):
-    """Starts that options describe, all of the same data."""
-
-    starts_per_day: Annotated[float | None, Option("Pod starts a day, of all nodes.", above=True)] = None
-    days: flags.Days = flags.DAYS
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, to_decimal
 
 
 @record
 class Transfer(OptionGroup):
-    """Data of each start, and the prices of moving and keeping it. A month has 730 hours."""
+    """Starts, the data of each, and the prices of moving and keeping it. A month has 730 hours."""
 
     gb_per_start: Annotated[
         Decimal | None,
         Option("GB that each pod start downloads.", "GB", above=True, says="data", unit="GB per start"),
     ] = None
+    starts_per_day: Annotated[
+        float | None,
+        Option("Starts a day of pods that share the data.", above=True, says="starts", unit="per day"),
+    ] = None
+    days: flags.Days = DAYS
     # public list prices from general knowledge, of no certain day
     price_per_gb: Annotated[
         Decimal,
@@ -75,60 +67,34 @@ class Transfer(OptionGroup):
     ] = Decimal(0)
 
 
-def starts_of(fleet: Fleet, period: Period) -> Sequence[Starts]:
-    """Pod starts in the period by workload, most starts first: pods of a workload download the same data.
+def answer(transfer: Transfer, currency: str) -> Answer:
+    """The cost of downloading at every start, and that of a shared cache if it costs less.
 
-    A pod that was there when the period, or the collected part of it, began did not start in it.
+    A cache fetches each version once, keeps it, and is read at each start. Raises UsageError without a number of starts.
     """
-    begins: dict[str, int] = {}
-    for node in fleet.nodes:
-        begins[node.cluster] = min(node.from_ms, begins.get(node.cluster, node.from_ms))
-    earlier = {pod.key for pod in fleet.pods if pod.from_ms <= max(period.start_ms, begins[pod.cluster])}
-    # a node that was not collected for a while has a pod in several parts: it started once
-    names = {pod.key: f"{pod.namespace}/{pod.workload}" for pod in fleet.pods if pod.key not in earlier}
-    return Counter(sorted(names.values())).most_common()
-
-
-def answer(
-    starts: Sequence[Starts], transfer: Transfer, use: Assumption, *, hours: float, currency: str, period: str
-) -> Answer:
-    """The cost of downloading at every start over `hours`, and that of a shared cache for data that costs less so.
-
-    A cache fetches each version once, keeps it, and is read at each start. `use` states where the starts come from.
-    """
-    gb, months = transfer.gb_per_start or Decimal(0), hours / HOURS_PER_MONTH
-    download, read = gb * transfer.price_per_gb, gb * transfer.cache_read_price_per_gb
-    fetched = charge(download, transfer.changes).cost
+    if not transfer.starts_per_day:
+        raise UsageError("the number of starts is missing", "--starts-per-day")
+    gb, starts = transfer.gb_per_start or Decimal(0), transfer.starts_per_day * transfer.days
+    months = 24 * transfer.days / HOURS_PER_MONTH
+    today = charge(gb * transfer.price_per_gb, starts).cost
+    fetched = charge(gb * transfer.price_per_gb, transfer.changes).cost
     kept = charge(gb * transfer.cache_price_per_gb_month, months).cost
-    today, lines = Decimal(0), []
-    for name, count in starts:
-        downloads, cached = charge(download, count).cost, fetched + kept + charge(read, count).cost
-        today += downloads
-        if cached < downloads:
-            lines.append((name, count, downloads, cached, downloads - cached))
+    read = charge(gb * transfer.cache_read_price_per_gb, starts).cost
     gained = transfer.price_per_gb - transfer.cache_read_price_per_gb
     spent = transfer.price_per_gb * transfer.changes + transfer.cache_price_per_gb_month * to_decimal(months)
     even = round(float(spent / gained), 6) if gained > 0 else None
+    text = "The cache never pays: reading from it costs as much as downloading."
+    if even is not None:
+        text = (
+            f"The cache pays for itself if the same data is read more than {even:,.1f} times in the period."
+        )
     return Answer(
         kind="move",
         title="A shared cache instead of a download at every pod start",
-        period=period,
+        period=f"{transfer.days} days",
         today=Position(today, currency),
-        scenario=Position(today - total(line[-1] for line in lines), currency),
-        figures={
-            "starts": sum(count for _, count in starts),
-            "cached_gb": gb * len(lines),
-            "break_even_starts": even,
-        },
-        assumptions=(use, *stated(transfer)),
-        break_even=(
-            "The cache never pays: reading from it costs as much as downloading."
-            if even is None
-            else f"The cache pays for itself if the same data is read more than {even:,.1f} times in the period.",
-        ),
-        findings=(f"A cache costs less for {len(lines):,} of {len(starts):,} sets of data.",),
-        tables=Rows.top("data worth a cache", _COLUMNS, lines, "And {} with no more starts."),
+        scenario=Position(min(today, fetched + kept + read), currency),
+        figures={"starts": starts, "break_even_starts": even},
+        assumptions=tuple(stated(transfer)),
+        break_even=(text,),
     )
-
-
-_COLUMNS = ("workload", "starts", "today", "with a cache", "saving")

@@ -274,7 +274,8 @@ def answer(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet) -> Answer:
         start, saved = whole, Saved.of(less, gone)
     else:
         start, saved = now, Saved(between(fleet, then.fleet), max(less - gone, Decimal(0)))
-    released = _gpu_hours(fleet.pods) - _gpu_hours(kept)
+    by_workload = _released(fleet.pods, kept)
+    released = sum(by_workload.values())
     freed = max(0.0, released - (whole.gpu_hours - after.gpu_hours))
     selected = set(fleet.pods)
     waits = [wait for wait in then.waits if wait.pod in selected]
@@ -309,12 +310,18 @@ def answer(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet) -> Answer:
         break_even=(_break_even(saved.cash, sum(hours), usage.currency),),
         time=tuple(times),
         findings=tuple(_findings(usage, rules, kept, idle, freed, saved.freed)),
-        tables=_tables(fleet, kept, waits),
+        tables=_tables(by_workload, waits),
     )
 
 
-def _gpu_hours(held: Iterable[Pod | Piece]) -> float:
-    return sum(each.gpu_ms for each in held) / MS_PER_HOUR
+def _released(pods: Iterable[Pod], kept: Iterable[Piece]) -> dict[str, float]:
+    """GPU-hours by workload that its pods hold no longer."""
+    released: defaultdict[str, float] = defaultdict(float)
+    for pod in pods:
+        released[pod.workload] += pod.gpu_ms / MS_PER_HOUR
+    for piece in kept:
+        released[piece.pod.workload] -= piece.gpu_ms / MS_PER_HOUR
+    return released
 
 
 def _busy_outside(pods: Iterable[Pod], office: Sequence[Span], idle: Idle) -> float:
@@ -399,18 +406,10 @@ def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
     )
 
 
-def _tables(fleet: Fleet, kept: Iterable[Piece], several: Iterable[Wait]) -> tuple[Rows, ...]:
+def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> tuple[Rows, ...]:
     waits = Counter(wait.pod.workload for wait in several)
-    released: defaultdict[str, float] = defaultdict(float)
-    for pod in fleet.pods:
-        released[pod.workload] += pod.gpu_ms
-    for piece in kept:
-        released[piece.pod.workload] -= piece.gpu_ms
-    lines = [
-        (name, round(gpu_ms / MS_PER_HOUR, 2), waits[name])
-        for name, gpu_ms in released.items()
-        if round(gpu_ms) > 0 or waits[name]
-    ]
+    lines = [(name, round(hours, 2), waits[name]) for name, hours in released.items()]
+    lines = [line for line in lines if line[1] > 0 or line[2]]
     lines.sort(key=lambda line: (-line[1], -line[2], line[0]))
     columns = ("workload", "released_gpu_hours", "waits")
     return Rows.top("Whom it touches", columns, lines, "{} more workloads are touched.")

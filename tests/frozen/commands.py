@@ -108,7 +108,6 @@ whatif-move               | whatif move --month 2026-03 --namespace train --egre
 --wait-minutes 15
 whatif-move-options       | whatif move --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 \
 --egress-gb 2000 --egress-price-per-gb 0.02 --wait-minutes 15
-whatif-move-data          | whatif move --gb-per-start 15 --month 2026-03
 whatif-move-data-options  | whatif move --gb-per-start 100 --starts-per-day 50 --days 30 --price-per-gb 0.09
 whatif-tokens             | whatif tokens --month 2026-03 --input-price-per-million 0.2 --output-price-per-million 0.8
 whatif-tokens-own         | whatif tokens --month 2026-03 --prompt-tokens-per-day 240M --generation-tokens-per-day 60M \

@@ -12,7 +12,7 @@ import pytest
 from gpucost.periods import Period
 from gpucost.whatif import downloads, move
 from gpucost.whatif.answer import Answer, Assumption, Position
-from gpucost.whatif.downloads import Transfer, starts_of
+from gpucost.whatif.downloads import Transfer
 from gpucost.whatif.fleet import Fleet
 from gpucost.whatif.move import Moving, Place, Work
 from tests.text_tables import table, text_rows
@@ -182,46 +182,24 @@ def test_hundred_gb_on_fifty_nodes_for_thirty_days() -> None:
     assert answer["scenario"]["cost"] == pytest.approx(9 + 30 * 720 / 730, abs=1e-6)
 
 
-# Sets of 100 GB for 9 dollars a download, kept for 30 a month; 1 a GB is read from the cache at `read`, versions are fetched anew
+# 100 GB for 9 dollars a download, kept for 30 a month of 730 hours; each start reads at `read` a GB, versions are fetched anew
 CACHES = """
-    sets           | starts | versions | read | hours | today | scenario | cached | break-even
-    what pays      | 10 1   |        1 |    0 |   730 |    99 |       48 |    100 | 4.333333
-    all of them    | 10 20  |        1 |    0 |   730 |   270 |       78 |    200 | 4.333333
-    half a month   | 10     |        1 |    0 |   365 |    90 |       24 |    100 | 2.666667
-    three versions | 100    |        3 | 0.01 |   730 |   900 |      157 |    100 | 7.125
-    costly reads   | 100    |        1 | 0.09 |   730 |   900 |      900 |      0 | None
+    data           | starts | versions | read | days | today | scenario            | break-even
+    what pays      | 1      |        1 |    0 |   73 |   657 | 81                  | 9
+    once           | 0.1    |        1 |    0 |   10 |     9 | 9                   | 2.09589
+    three versions | 10     |        3 | 0.01 |   73 |  6570 | 829                 | 12.375
+    costly reads   | 10     |        1 | 0.09 |   73 |  6570 | 6570                | None
 """
 
 
-def cached(counts: str, hours: float = 730, **changes: Any) -> Answer:
-    starts = [(f"set {count}", int(count)) for count in counts.split()]
-    transfer = Transfer(Decimal(100), **changes)
-    return downloads.answer(starts, transfer, USE, hours=hours, currency="USD", period="a test")
-
-
-@pytest.mark.parametrize("case", table(CACHES), ids=lambda case: case["sets"])
+@pytest.mark.parametrize("case", table(CACHES), ids=lambda case: case["data"])
 def test_a_cache_is_for_what_pays(case: dict[str, str]) -> None:
-    reads = Decimal(case["read"])
-    answer = cached(
-        case["starts"], float(case["hours"]), changes=int(case["versions"]), cache_read_price_per_gb=reads
+    transfer = Transfer(
+        Decimal(100),
+        float(case["starts"]),
+        int(case["days"]),
+        changes=int(case["versions"]),
+        cache_read_price_per_gb=Decimal(case["read"]),
     )
-    expected = " ".join(case[name] for name in ("today", "scenario", "cached", "break-even"))
-    assert figures(answer, "today scenario cached_gb break_even_starts") == expected
-
-
-def test_data_that_a_cache_makes_no_cheaper_is_named() -> None:
-    answer = cached("10 1")
-    assert answer.figures["starts"] == 11 and "1 of 2 sets" in answer.findings[0]
-
-
-def test_starts_are_pods_that_began_in_the_period() -> None:
-    # of pod 3 two parts, around time that was not collected
-    there = on_nodes(
-        "n | 1 | on_demand | A100 | 0-24\nm | 1 | on_demand | A100 | 0-24",
-        """n | Job/a | 2 | 0-5 | before | default
-        n | Job/a | 2 | 1-2 | 1 | default
-        n | Job/a | 4 | 1-2 | 2 | default
-        n | Job/b | 1 | 1-2 | 3 | other
-        m | Job/b | 1 | 3-4 | 3 | other""",
-    )
-    assert starts_of(there, PERIOD) == [("default/Job/a", 2), ("other/Job/b", 1)]
+    expected = " ".join(case[name] for name in ("today", "scenario", "break-even"))
+    assert figures(downloads.answer(transfer, "USD"), "today scenario break_even_starts") == expected

@@ -202,7 +202,7 @@ REFUSED = table("""
     move      | 2    | --gb-per-start 1 --starts-per-day 3 --team x         | leave out --team
     move      | 1    | --instance-type p99.large --wait-minutes 5           | no GPU or instance type is called
     move      | 1    | --wait-minutes 0                                     | there is no store
-    move      | 1    | --gb-per-start 1                                     | there is no store
+    move      | 2    | --gb-per-start 1 --month 2026-10                     | asks for usage in the store
     share     | 2    | --pods 4                                             | --utilization-percent
     share     | 2    | --utilization-percent 4                              | --pods
     share     | 2    | --pods 4 --utilization-percent 10 --method mig       | model

@@ -321,14 +321,14 @@ def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) 
     assert "for gpt-4o" in found["title"]
     # bills name no part of the fleet
     where = f"--config {config.path} {WHEN} --namespace chat --peak-factor 2 {REPLICA} {NODE}"
-    assert_refused("tokens", where, "--namespace: bills have tokens with their prices")
+    assert_refused("tokens", where, "bills have tokens by team and model", 1)
 
 
 UNKNOWN = f"""
     --model gpt-x {PRICES}                            | no token of gpt-x is known            | 1
     {TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/none --gpus-per-replica 1 | Deployment/none | 1
     {REPLICA} {NODE} --peak-factor 1                  | no bill of 2026-03-10 contains tokens | 1
-    {REPLICA} {NODE} --peak-factor 1 {PRICES}         | bills have tokens with their prices   | 2
+    {REPLICA} {NODE} --peak-factor 1 {PRICES}         | bills have the prices of tokens       | 2
 """
 
 

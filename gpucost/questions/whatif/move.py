@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from gpucost.errors import GpucostError, UsageError
-from gpucost.periods import MS_PER_HOUR
 from gpucost.price.listing import ListedPrice
 from gpucost.questions.whatif.prices import ListPrices, list_prices, named_old, source_of
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.records import grouped
 from gpucost.render.view import Document
 from gpucost.whatif import downloads, move
-from gpucost.whatif.answer import Answer, Assumption, today_of
+from gpucost.whatif.answer import Assumption, today_of
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
-from gpucost.whatif.downloads import DescribedStarts, Transfer
+from gpucost.whatif.downloads import Transfer
 from gpucost.whatif.flags import to_decimal
 from gpucost.whatif.fleet import Fleet
 from gpucost.whatif.move import DescribedWork, Moving, Place, Work
 
 
 def whatif_move(
-    request: WhatIfRequest,
-    described: DescribedWork,
-    moving: Moving,
-    starts: DescribedStarts,
-    transfer: Transfer,
+    request: WhatIfRequest, described: DescribedWork, moving: Moving, transfer: Transfer
 ) -> Document:
     """Say whether low-priority work is worth moving elsewhere, or its data worth keeping near.
 
@@ -31,8 +26,7 @@ def whatif_move(
     leaves the bill. Work is the store's pods, or --nodes of --instance-type for --hours. Places are those with a spot price of
     the GPU.
 
-    With --gb-per-start: what downloads at every pod start cost, and what a shared cache saves. Starts are those of the store's
-    pods, or --starts-per-day.
+    With --gb-per-start and --starts-per-day: what downloads at every pod start cost, and what a shared cache saves.
 
     \b
     Examples:
@@ -40,15 +34,14 @@ def whatif_move(
       gpucost whatif move --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 --wait-minutes 15 \\
         --egress-gb 500 --egress-price-per-gb 0.02
       gpucost whatif move --gb-per-start 100 --starts-per-day 50 --days 30 --price-per-gb 0.09
-      gpucost whatif move --gb-per-start 15 --month 2026-10
     """
-    of_data, of_places = [*flags_of(starts), *flags_of(transfer)], [*flags_of(described), *flags_of(moving)]
+    of_data, of_places = flags_of(transfer), [*flags_of(described), *flags_of(moving)]
     is_of_data = bool(transfer.gb_per_start)
     if others := of_places if is_of_data else of_data:
         word = "with" if is_of_data else "without"
         raise UsageError(f"{others[0]} has no meaning {word} --gb-per-start", f"leave out {others[0]}")
-    if is_of_data:
-        return request.finish(_downloads(request, starts, transfer))
+    if request.is_described(transfer):
+        return request.finish(downloads.answer(transfer, request.settings.currency))
     moving.check()
     with list_prices(request.settings) as listed:
         if request.is_described(described):
@@ -68,28 +61,6 @@ def whatif_move(
             use = Assumption("work", usage.scope_name, "all its pods", "store", period)
     answer = move.answer(works, moving, today, use, findings, period=period)
     return request.finish(named_old(answer, request.settings, request.today))
-
-
-def _downloads(request: WhatIfRequest, given: DescribedStarts, transfer: Transfer) -> Answer:
-    """A cache for described starts, or those of the store's pods."""
-    if request.is_described(given):
-        if not given.starts_per_day:
-            raise UsageError("the number of starts is missing", "--starts-per-day")
-        starts, period = [("the described starts", given.starts_per_day * given.days)], f"{given.days} days"
-        use = Assumption("starts", given.starts_per_day, "per day", "option")
-        hours = 24.0 * given.days
-    else:
-        usage, span, period = request.usage(), request.period, request.period_name
-        starts = downloads.starts_of(usage.fleet, span)
-        if not starts:
-            raise GpucostError(
-                f"no pod of {usage.scope_name} started in {period}", "--starts-per-day describes starts"
-            )
-        count = sum(number for _, number in starts)
-        use = Assumption("starts", count, f"pods of {usage.scope_name}", "store", period)
-        hours = (span.end_ms - span.start_ms) / MS_PER_HOUR
-    currency = request.settings.currency
-    return downloads.answer(starts, transfer, use, hours=hours, currency=currency, period=period)
 
 
 def _described(given: DescribedWork, listed: ListPrices, moving: Moving) -> Work:

@@ -46,7 +46,11 @@ def whatif_tokens(
     """
     is_described = request.is_described(described, but=("peak_factor",), of_period=not replicas.throughput_of)
     if flags_of(replicas):
-        purchase = (_described if is_described else _billed)(request, offer, described)
+        if is_described:
+            use = Assumption("tokens", f"{described.days} days", "", "option")
+            purchase = _api(request, offer, described.tokens(), use)
+        else:
+            purchase = _billed(request, offer, described)
         answer = serve(
             purchase, _node(request, own), replicas, *_throughput(request, replicas, purchase.tokens)
         )
@@ -71,19 +75,11 @@ def _api(request: WhatIfRequest, offer: ApiOffer, tokens: Tokens, use: Assumptio
     return Purchase(price.name, tokens, position, period, (use, *price.assumptions()))
 
 
-def _described(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens) -> Purchase:
-    use = Assumption("tokens", f"{described.days} days", "", "option")
-    return _api(request, offer, described.tokens(), use)
-
-
 def _billed(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens) -> Purchase:
     """Bought tokens of the bills, at their cost."""
     period, name, currency = request.period, request.period_name, request.settings.currency
-    places = [f"--{given}" for given in ("namespace", "workload", "cluster") if getattr(request, f"{given}s")]
-    for given in (*flags_of(offer, but=("model",)), *places):
-        raise UsageError(
-            f"{given}: bills have tokens with their prices, by team and model", f"leave out {given}"
-        )
+    if prices := flags_of(offer, but=("model",)):
+        raise UsageError(f"{prices[0]}: bills have the prices of tokens", f"leave out {prices[0]}")
     query = _query(request, request.scope)
     found = request.read(lambda con: bought(con, request.settings, query)) or ()
     rows = [one for one in found if _is_of(one.model, offer) and one.cost.prompt_tokens is not None]
@@ -93,7 +89,10 @@ def _billed(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens)
     days = max(1, round((period.end_ms - period.start_ms) / MS_PER_DAY))
     tokens = Tokens(prompts, generated, 24 * days, described.peak_factor)
     if not tokens.total:
-        raise GpucostError(f"no bill of {name} contains tokens", "gpucost collect focus FILE loads a bill")
+        raise GpucostError(
+            f"no bill of {name} contains tokens of {request.scope}",
+            "bills have tokens by team and model; gpucost collect focus FILE loads a bill",
+        )
     today = Position(total(one.cost.api_cost for one in rows), currency)
     return Purchase(models, tokens, today, name, (Assumption("tokens", models, "bought", "bills", name),))
 
