@@ -275,7 +275,7 @@ def answer(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet) -> Answer:
     else:
         start, saved = now, Saved(between(fleet, then.fleet), max(less - gone, Decimal(0)))
     by_workload = _released(fleet.pods, kept)
-    released = sum(by_workload.values())
+    released = max(0.0, sum(by_workload.values()))
     freed = max(0.0, released - (whole.gpu_hours - after.gpu_hours))
     selected = set(fleet.pods)
     waits = [wait for wait in then.waits if wait.pod in selected]
@@ -315,7 +315,7 @@ def answer(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet) -> Answer:
 
 
 def _released(pods: Iterable[Pod], kept: Iterable[Piece]) -> dict[str, float]:
-    """GPU-hours by workload that its pods hold no longer."""
+    """GPU-hours by workload that its pods no longer hold."""
     released: defaultdict[str, float] = defaultdict(float)
     for pod in pods:
         released[pod.workload] += pod.gpu_ms / MS_PER_HOUR
@@ -408,7 +408,7 @@ def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
 
 def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> tuple[Rows, ...]:
     waits = Counter(wait.pod.workload for wait in several)
-    lines = [(name, round(hours, 2), waits[name]) for name, hours in released.items()]
+    lines = [(name, max(0.0, round(hours, 2)), waits[name]) for name, hours in released.items()]
     lines = [line for line in lines if line[1] > 0 or line[2]]
     lines.sort(key=lambda line: (-line[1], -line[2], line[0]))
     columns = ("workload", "released_gpu_hours", "waits")
