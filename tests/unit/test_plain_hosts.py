@@ -35,7 +35,8 @@ def test_hosts_without_users_are_no_empty_nodes(tmp_path: Path, monkeypatch: pyt
     assert "(box-2): this time is unallocated, but never counts as empty" in warned
     answer = told("whatif", "schedule", "--empty-minutes", "10")
     # 20 h 40 min of box 1 at $4
-    assert (answer["removed_node_hours"], answer["saving"]) == (20.666667, 82.666666666)
+    removed = answer["today"]["node_hours"] - answer["scenario"]["node_hours"]
+    assert (round(removed, 6), answer["saving"]) == (20.666667, 82.666666666)
     assert answer["findings"] == [
         "1 node stays: plain hosts, and no metric reports who uses their GPUs. Set [[hosts]] user_label."
     ]

@@ -42,7 +42,7 @@ def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("answers")
-    for more in ("--save demand", "--spot-price 12.50 --save spot"):
+    for more in ("--save demand", "--provision-minutes 60 --save spot"):
         run(f"{BASE} {more} --store {folder}/new/x.duckdb")
     return folder / "new" / "whatif"
 
@@ -63,11 +63,13 @@ def test_saved_beside_the_store_but_under_no_wrong_name(saved: Path, tmp_path: P
 
 def test_side_by_side(saved: Path) -> None:
     comparison = answer("whatif compare demand spot")
-    assert comparison["figures"]["saving"] == {"a": 112_728.80, "b": 161_376.80, "difference": 48_648.00}
+    assert comparison["figures"]["saving"] == {"a": 112_073.40, "b": 104_864.00, "difference": -7_209.40}
     assert comparison["figures"]["today.cost"]["difference"] == 0
-    assert {"name": "spot price", "a": "-", "b": "12.5 per node-hour"} in comparison["assumptions"]
+    assert {"name": "a node is provisioned in", "a": "5.0 minutes", "b": "60.0 minutes"} in comparison[
+        "assumptions"
+    ]
     assert comparison["notes"] == []
-    assert "48,648" in run(f"whatif compare demand {saved / 'spot.json'}").stdout
+    assert "7,209" in run(f"whatif compare demand {saved / 'spot.json'}").stdout
 
 
 OTHER = "whatif schedule --nodes 2 --on-demand-price 3 --active-hours-per-day 1"
@@ -75,10 +77,7 @@ OTHER = "whatif schedule --nodes 2 --on-demand-price 3 --active-hours-per-day 1"
 
 @pytest.mark.parametrize(
     ("other", "note"),
-    [
-        (f"{BASE} --hours 400", "The periods differ (730 hours; 400 hours)"),
-        (OTHER, "not about the same usage"),
-    ],
+    [(f"{BASE} --days 40", "The periods differ (730 hours; 960 hours)"), (OTHER, "not about the same usage")],
 )
 def test_other_periods_and_usage_are_noted(saved: Path, other: str, note: str) -> None:
     run(f"{other} --save other")
@@ -159,8 +158,8 @@ NAMES = {
     "ON": "--on-demand-price 32",
     "BOTH": "--on-demand-price 32 --spot-price 12",
     "OWN": "--purchase-price 280000 --gpu-watts 700 --years 4 --price-per-kwh 0.12",
-    "PLACE": "--spot-price 3 --place x=1",
-    "DATA": "--spot-price 3 --place x=1 --wait-minutes 5 --egress-gb 10",
+    "PLACE": "--instance-type a2-highgpu-8g --region us-central1",
+    "DATA": "--instance-type a2-highgpu-8g --region us-central1 --wait-minutes 5 --egress-gb 10",
     "A100": "--gpu-model A100-SXM4-40GB",
     "TO_H100": "--to-gpu-model H100-80GB-HBM3 --to-price 6",
     "TODAY": "--gpus 4 --on-demand-price 3 --price-per gpu",
@@ -191,24 +190,21 @@ REFUSED = table("""
     buy       | 2    | {OWN} --own-nodes -1                                 | greater than or equal to 0
     buy       | 1    | none.toml --nodes 2                                  | cannot read none.toml
     buy       | 1    | {OWN}                                                | there is no store
-    move      | 2    | --spot-price 3                                       | no place to compare with
-    move      | 2    | --nodes 3                                            | the primary's spot price is missing
-    move      | 2    | --spot-price 3 --place x                             | not NAME=MONEY
+    move      | 2    | --nodes 3 --wait-minutes 5                           | --instance-type is missing
+    move      | 2    | --instance-type a2-highgpu-8g --wait-minutes 5       | --region names one
     move      | 2    | {PLACE} --at-most-percent 120                        | at most 100
-    move      | 2    | --region us-east-1                                   | --region needs --instance-type
+    move      | 2    | --region us-east-1 --wait-minutes 5                  | --instance-type is missing
     move      | 2    | {PLACE}                                              | --wait-minutes is missing
     move      | 2    | {DATA}                                               | --egress-price-per-gb is missing
-    move      | 2    | {DATA} --egress-price-per-gb 1 --delay-cost-per-hour 2 | --transfer-gbit-per-second is missing
     move      | 2    | --starts-per-day 3 | --starts-per-day has no meaning without --gb-per-start
-    move      | 2    | --gb-per-start 1 --place x=1                         | --place has no meaning with --gb-per-start
+    move      | 2    | --gb-per-start 1 --nodes 2                           | --nodes has no meaning with --gb-per-start
     move      | 2    | --gb-per-start 1 --wait-minutes 5                    | --wait-minutes has no meaning with --gb-per-start
-    move      | 2    | --gb-per-start 1 --nodes 2 --starts-per-day 3        | leave out one
-    move      | 2    | --gb-per-start 1 --nodes 2 --days 99999              | 3660
+    move      | 2    | --gb-per-start 1 --starts-per-day 2 --days 99999     | 3660
     move      | 2    | --gb-per-start 1 --days 3                            | the number of starts is missing
     move      | 2    | --gb-per-start 1 --starts-per-day 3 --team x         | leave out --team
-    move      | 1    | --instance-type p99.large                            | no GPU or instance type is called
+    move      | 1    | --instance-type p99.large --wait-minutes 5           | no GPU or instance type is called
     move      | 1    | --wait-minutes 0                                     | there is no store
-    move      | 1    | --gb-per-start 1                                     | there is no store
+    move      | 2    | --gb-per-start 1 --month 2026-10                     | asks for usage in the store
     share     | 2    | --pods 4                                             | --utilization-percent
     share     | 2    | --utilization-percent 4                              | --pods
     share     | 2    | --pods 4 --utilization-percent 10 --method mig       | model
@@ -220,12 +216,11 @@ REFUSED = table("""
     share     | 2    | --method mig --ways 3                                | --ways
     schedule  | 2    | --nodes 2                                            | --on-demand-price
     schedule  | 2    | {ON}                                                 | --active-hours-per-day
-    schedule  | 2    | {ON} --active-hours-per-day 10 --hours 200           | 300
     schedule  | 2    | {ON} --active-hours-per-day 5 --month 2026-10        | --month
-    schedule  | 2    | {ON} --active-hours-per-day 5 --office-hours 08:00-18:00 | twice
+    schedule  | 2    | {ON} --active-hours-per-day 5 --office-hours 08:00-18:00 | --office-hours asks for usage in the store
     schedule  | 2    | {ON} --active-hours-per-day 5 --idle-minutes 5       | --idle-minutes
     schedule  | 2    | {ON} --active-hours-per-day 5 --save ../x            | --save cannot call an answer
-    schedule  | 2    | --office-hours 8-18                                  | 08:00-18:00
+    schedule  | 2    | --office-hours early                                 | 08:00-18:00
     schedule  | 2    | --office-hours 08:00-18:00 --weekdays mo-fr          | mon-fri
     rightsize | 2    | --gpu-model A100                                     | --to-gpu-model
     rightsize | 2    | {A100} --gpus 4 --on-demand-price 3 {TO_H100}        | --to-gpus
@@ -251,11 +246,12 @@ REFUSED = table("""
     spot      | 2    | {BOTH} --days 5                                      | --active-hours-per-day
     spot      | 1    | --team research                                      | no store
     tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
-    tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 | are not both given, or are 0
+    tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 {REPLICA} {ON} | are not both given, or are 0
+    tokens    | 2    | {TOKENS} --peak-factor 3 {REPLICA} {ON}              | the API's price is missing
     tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is no number from 0
     tokens    | 2    | {PRICED} {REPLICA} {ON}                              | --peak-factor is missing
-    tokens    | 2    | {TOKENS} --peak-factor 3                             | the API's price is missing
     tokens    | 2    | {PRICED} --peak-factor 25                            | at most 24
+    tokens    | 2    | --on-demand-price 3                                  | what serves the tokens is missing
     tokens    | 2    | {PRICED} --peak-factor 3 {ON}                        | what serves the tokens is missing
     tokens    | 2    | {PRICED} --peak-factor 3 --gpus-per-replica 2 {ON}   | the throughput is missing or given twice
     tokens    | 2    | {PRICED} --peak-factor 3 --replica-tokens-per-second 9 {ON} | --gpus-per-replica is missing
@@ -265,11 +261,7 @@ REFUSED = table("""
     tokens    | 2    | {SERVED} {ON} --region us-east-1                     | --region is of an --instance-type
     tokens    | 2    | {SERVED} --instance-type p5.48xlarge --region us-east-1 --gpus 4 | has 8 GPUs, not 4
     tokens    | 2    | {SERVED} {ON} --cached-share 2                       | at most 1
-    tokens    | 2    | {SERVED} {ON} --nodes 2                              | leave out --nodes
     tokens    | 2    | {PRICED} {ON}                                        | what serves the tokens is missing
-    tokens    | 2    | --nodes 2                                            | --generation-tokens-per-day are not both given
-    tokens    | 2    | {PRICED} --nodes 2                                   | the price on demand is missing
-    tokens    | 2    | {PRICED} --nodes 2 {ON} --workload x                 | leave out --workload
     tokens    | 1    |                                                      | there is no store
     tokens    | 1    | --gpus-per-replica 1 --throughput-of x {ON}          | there is no store
     plan      | 2    |                                                      | no plan is named

@@ -14,8 +14,9 @@ from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.whatif import schedule
 from gpucost.whatif.answer import Answer
+from gpucost.whatif.flags import PROVISION_MINUTES, START_SOURCE
 from gpucost.whatif.fleet import Fleet, Node, Pod, Usage
-from gpucost.whatif.schedule import OfficeHours, Piece, Replay, Rules, replay
+from gpucost.whatif.schedule import Piece, Replay, Rules, office_spans, replay
 from gpucost.whatif.spot.moves import SpotOptions
 from tests.text_tables import table
 from tests.unit.whatif_costs import ask, figures, fleet, shown
@@ -35,15 +36,16 @@ def on_node(pods: str, prices: str = "10") -> Fleet:
 
 
 (NODE,) = on_node("").nodes
-# Cost and node-hours: 32.77 an hour, 10 hours a day; days beyond a month are all of them today; many nodes cost as many times one
+# Cost and node-hours: 32.77 an hour, 10 hours a day, and 5 minutes of provisioning; days beyond a month are all of them today
 CALCULATED = """
     nodes            | today               | scenario           | options
-    8 nodes          | 191376.8 5840       | 78648 2400         | --nodes 8 --active-hours-per-day 10 --days 30
-    on spot          | 191376.8 5840       | 30000 2400         | --nodes 8 --active-hours-per-day 10 --spot-price 12.50
+    8 nodes          | 191376.8 5840       | 79303.4 2420       | --nodes 8 --active-hours-per-day 10 --days 30
+    at once          | 191376.8 5840       | 78648 2400         | --nodes 8 --active-hours-per-day 10 --provision-minutes 0
     after 6 minutes  | 191376.8 5840       | 79434.48 2424      | --nodes 8 --active-hours-per-day 10 --provision-minutes 6
     a year           | 861283.2 8760       | 861283.2 8760      | --active-hours-per-day 24 --days 365 --on-demand-price 98.32
-    20 of 30 days    | 730 730             | 20 20              | --active-hours-per-day 1 --days 20 --on-demand-price 1
-    100,000 nodes    | 2392210000 73000000 | 983100000 30000000 | --nodes 100000 --active-hours-per-day 10
+    20 of 30 days    | 730 730             | 21.66666667 21.666667 | --active-hours-per-day 1 --days 20 --on-demand-price 1
+    per GPU          | 5840 730            | 2420 302.5         | --active-hours-per-day 10 --on-demand-price 1 --price-per gpu
+    100,000 nodes    | 2392210000 73000000 | 991292500 30250000 | --nodes 100000 --active-hours-per-day 10
 """
 
 
@@ -53,22 +55,34 @@ def test_scale_to_zero(case: dict[str, str]) -> None:
     assert figures(answer, "today today.node_hours") == case["today"]
     assert figures(answer, "scenario scenario.node_hours") == case["scenario"]
     if case["nodes"] == "after 6 minutes":
-        assert figures(answer, "waits longest_wait_minutes") == "240 6"
+        assert figures(answer, "waits wait_hours longest_wait_minutes") == "240 24 6"
+
+
+def test_described_nodes_are_provisioned_as_long_as_in_every_what_if() -> None:
+    answer = ask("schedule", "--on-demand-price 1 --active-hours-per-day 10")
+    assert answer["longest_wait_minutes"] == PROVISION_MINUTES
+    (row,) = [one for one in answer["assumptions"] if one["name"] == "a node is provisioned in"]
+    assert (row["value"], row["source"]) == (PROVISION_MINUTES, START_SOURCE)
 
 
 def test_office_hours_are_local_and_clocks_change() -> None:
     # Friday to Monday over the end of summer time
     period = Period(datetime(2026, 10, 22, 22, tzinfo=UTC), datetime(2026, 10, 26, 23, tzinfo=UTC))
-    spans = OfficeHours.parse("08:00-18:00", "mon-fri").spans(period, ZoneInfo("Europe/Berlin"))
+    spans = office_spans("08:00-18:00", "mon-fri", period, ZoneInfo("Europe/Berlin"))
     hours = [(datetime.fromtimestamp(begin / 1000, UTC).hour, (end - begin) / H) for begin, end in spans]
     assert hours == [(6, 10), (7, 10)]
-    # past midnight
+    # past midnight; all day; from Saturday to Monday
     period = Period(datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC))
-    spans = OfficeHours.parse("22:00-06:00", "fri").spans(period, ZoneInfo("UTC"))
-    assert [(end - begin) / H for begin, end in spans] == [6]
-    for text in ("08:00-08:00", "25:00-26:00", "08:60-09:00", "morning"):
+    for hours, days, left in (
+        ("22:00-06:00", "fri", [6]),
+        ("00:00-24:00", "mon-fri", []),
+        ("00:00-24:00", "sat-mon", [24]),
+    ):
+        spans = office_spans(hours, days, period, ZoneInfo("UTC"))
+        assert [(end - begin) / H for begin, end in spans] == left
+    for text in ("25:00-26:00", "08:60-09:00", "morning", "08:00-12:00-18:00"):
         with pytest.raises(UsageError):
-            OfficeHours.parse(text, "mon-fri")
+            office_spans(text, "mon-fri", period, ZoneInfo("UTC"))
 
 
 # What is left of ten hours, idle from 2 to 4 and for 20 minutes from 6; office hours, here 3 to 8, leave batch work alone
@@ -82,7 +96,7 @@ RULES_LEAVE = """
 """
 RULES_OF = {
     "idle": Rules(idle_minutes=30),
-    "notebook idle": Rules(notebook_idle_minutes=30),
+    "notebook idle": Rules(idle_minutes=30, only_notebooks=True),
     "office": Rules(office=((3 * H, 8 * H),)),
 }
 
@@ -91,8 +105,8 @@ RULES_OF = {
 def test_what_rules_leave_a_pod(case: dict[str, str]) -> None:
     there = on_node(f"n | {case['workload']} | 8 | 0-10 | a")
     idle = {there.pods[0].key: ((2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE))}
-    then, _ = schedule.played(Usage(there, "USD", "test", "all"), RULES_OF[case["rule"]], idle, {})
-    left = [f"{shown(p.from_ms / H)}-{shown(p.to_ms / H)}{' again' * p.returns}" for p in then.kept]
+    kept = schedule.pieces(there.pods, RULES_OF[case["rule"]], idle, {})
+    left = [f"{shown(p.from_ms / H)}-{shown(p.to_ms / H)}{' again' * p.returns}" for p in kept]
     assert ", ".join(left) == case["left"]
 
 
@@ -142,7 +156,7 @@ def test_reservation_under_a_commitment_saves_nothing_by_cancelling_it() -> None
     assert committed == "under a commitment, which is paid in any case"
 
 
-RULES = Rules(notebook_idle_minutes=60, provision_minutes=0, restart_minutes=0)
+RULES = Rules(idle_minutes=60, provision_minutes=0)
 
 
 def released(there: Fleet, others: str = "", idle: tuple[int, int] = (10, 40)) -> Answer:
@@ -150,8 +164,7 @@ def released(there: Fleet, others: str = "", idle: tuple[int, int] = (10, 40)) -
     held = on_node(others).pods
     usage = Usage(there, "USD", "test", "eve", is_narrowed=True, others=held)
     stretches = {p.key: ((idle[0] * H, idle[1] * H),) for p in there.pods}
-    then, before = schedule.played(usage, RULES, stretches, {})
-    return schedule.answer(usage, RULES, then, stretches, before)
+    return schedule.answer(usage, RULES, stretches, {})
 
 
 CASH = "saving freed_capacity_cost"
@@ -181,13 +194,12 @@ def test_a_node_that_stays_saves_no_cash() -> None:
 def test_a_service_keeps_a_replica() -> None:
     pods = on_node("n | Deployment/api | 4 | 0-100 | a\nn | Deployment/api | 4 | 0-100 | b").pods
     service = tuple(replace(pod, workload_type="inference") for pod in pods)
-    usage = Usage(Fleet((NODE,), service), "USD", "test", "all")
     idle = {pod.key: ((0, 100 * H),) for pod in service}
     quiet = {service[0].owner: range(10, 20)}
 
     def kept(idle: dict[tuple[str, str], tuple[tuple[int, int], ...]], requests: dict[str, range]) -> str:
-        then, _ = schedule.played(usage, Rules(idle_minutes=60), idle, requests)
-        pieces = sorted(then.kept, key=lambda piece: (piece.pod.uid, piece.from_ms))
+        held = schedule.pieces(service, Rules(idle_minutes=60), idle, requests)
+        pieces = sorted(held, key=lambda piece: (piece.pod.uid, piece.from_ms))
         return ", ".join(f"{one.pod.uid} {shown(one.from_ms / H)}-{shown(one.to_ms / H)}" for one in pieces)
 
     assert kept(idle, {}) == "a 0-100, b 0-1"
@@ -226,6 +238,5 @@ def test_no_node_ever_holds_more_than_it_has(
 
 def test_work_starts_on_a_new_node_after_the_same_time_in_every_what_if() -> None:
     """0.2 h: the node in 5 minutes, its image and weights in 7."""
-    rules = Rules()
-    assert (rules.provision_minutes, rules.restart_minutes) == (5, 7)
+    assert (Rules().provision_minutes, schedule.RESTART_MINUTES) == (5, 7)
     assert SpotOptions().restart_minutes == 12

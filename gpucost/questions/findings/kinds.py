@@ -422,8 +422,7 @@ class Candidates:
     def _empty_nodes(self) -> Iterator[Candidate]:
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
         for (cluster, is_own), rows in grouped_by(empty, "cluster", "is_own").items():
-            # no workload is called `none`: only nodes are looked at
-            options = (("--empty-minutes", "10"), ("--notebook", "none"))
+            options = (("--empty-minutes", "10"),)
             question = WhatIfQuery("schedule", cluster if self.many else None, options=options)
             patch = patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
             words = "that no pod held for long"

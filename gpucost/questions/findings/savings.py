@@ -128,14 +128,13 @@ class _Scenarios:
     def schedule(self, question: WhatIfQuery) -> Answer:
         options = dict(question.options)
         hours, minutes = options.get("--office-hours"), options.get("--idle-minutes")
-        office = schedule.OfficeHours.parse(hours, options["--weekdays"] or "") if hours else None
+        days, tz = options.get("--weekdays") or "", self.config.tz
         rules = schedule.Rules(
             idle_minutes=float(minutes) if minutes else None,
-            office=tuple(office.spans(self.period, self.config.tz)) if office else None,
+            office=schedule.office_spans(hours, days, self.period, tz) if hours else None,
         )
-        idle, usage = self._idle_hour if minutes else {}, self.usage(question)
-        then, before = schedule.played(usage, rules, idle, self._quiet)
-        return schedule.answer(usage, rules, then, idle, before)
+        idle = self._idle_hour if minutes else {}
+        return schedule.answer(self.usage(question), rules, idle, self._quiet)
 
     def spot(self, question: WhatIfQuery) -> Answer:
         interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days

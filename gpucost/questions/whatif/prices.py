@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, NamedTuple
@@ -17,8 +18,9 @@ from gpucost.price.listing import ListedPrice, PriceQuery, listing, prices_of
 from gpucost.price.tokens import near_models, token_price
 from gpucost.questions.request import store_or_empty
 from gpucost.records import record
-from gpucost.whatif.answer import Assumption
+from gpucost.whatif.answer import Answer, Assumption, old_prices
 from gpucost.whatif.flags import DEAREST, kept, to_decimal
+from gpucost.whatif.fleet import Price
 
 
 def price(flag: str, text: str, price: str, most: int | None = None) -> Decimal:
@@ -52,6 +54,13 @@ def list_prices(settings: Config) -> Iterator[ListPrices]:
 def source_of(price: ListedPrice) -> tuple[str, str]:
     """Where a list price comes from, and its day."""
     return (f"{price.origin.replace('_', ' ')}: {price.source}", price.price_as_of.isoformat())
+
+
+def named_old(answer: Answer, settings: Config, day: date) -> Answer:
+    """The answer, with the old prices among its assumptions named in its title."""
+    prices = [one for one in answer.assumptions if one.unit.startswith("money")]
+    dated = [(one.name.partition(":")[0], Price(Decimal(0), one.source, one.as_of)) for one in prices]
+    return replace(answer, title=answer.title + old_prices(dated, day, settings.prices.stale_after_days))
 
 
 @record

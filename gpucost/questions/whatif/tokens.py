@@ -9,18 +9,18 @@ from typing import Any
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError, UsageError
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_DAY
 from gpucost.questions.report.api_cost import bought
 from gpucost.questions.units.query import UnitQuery
 from gpucost.questions.units.serving import full_gpu, token_hours
 from gpucost.questions.whatif.commitments import listed_type
-from gpucost.questions.whatif.prices import ApiOffer, api_price
+from gpucost.questions.whatif.prices import ApiOffer, api_price, named_old
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.render.view import Document
-from gpucost.whatif.answer import Assumption, Position, old_prices, priced
-from gpucost.whatif.cost import CostBlock, fleet_costs, position
+from gpucost.whatif.answer import Assumption, Position
+from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import GPUS_PER_NODE, total
-from gpucost.whatif.fleet import Price, Scope, escaped_glob
+from gpucost.whatif.fleet import Scope, escaped_glob
 from gpucost.whatif.tokens import DescribedTokens, Node, OwnNodes, Purchase, Replicas, Tokens, buy, serve
 
 _MODELS = "gpucost unit tokens lists models; gpucost collect progress loads their tokens"
@@ -34,7 +34,7 @@ def whatif_tokens(
     """Say whether a model's tokens cost less bought or on own GPUs.
 
     With options of a replica: bought tokens, of bills or described, on own nodes on demand that are always on, enough for the
-    busiest hour and spare replicas. Without: tokens of the store's workloads (gpucost unit tokens), or of --nodes, at an API.
+    busiest hour and spare replicas. Without: tokens of the store's workloads (gpucost unit tokens), at an API.
 
     \b
     Examples:
@@ -46,69 +46,55 @@ def whatif_tokens(
     """
     is_described = request.is_described(described, but=("peak_factor",), of_period=not replicas.throughput_of)
     if flags_of(replicas):
-        if own.nodes:
-            raise UsageError("--nodes serve today, replicas in the scenario", "leave out --nodes")
-        of_tokens = _described if is_described else _billed
-        purchase, node = of_tokens(request, offer, described), _node(request, own)
-        answer = serve(purchase, node, replicas, *_throughput(request, replicas, purchase.tokens))
-    elif is_described or request.is_described(own):
-        purchase, node = _described(request, offer, described), _node(request, own)
-        if not own.nodes:
-            raise UsageError("what serves the tokens is missing", "--nodes, or --replica-tokens-per-second")
-        priced_node = priced(node.name, node.price, "money per node-hour")
-        purchase = replace(purchase, assumptions=(*purchase.assumptions, priced_node))
-        block = CostBlock(float(own.nodes * purchase.tokens.hours), node.price.per_node_hour, node.gpus)
-        answer = buy(purchase, position(purchase.position.currency, [block]), Decimal(0))
+        if is_described:
+            use = Assumption("tokens", f"{described.days} days", "", "option")
+            purchase = _api(request, offer, described.tokens(), use)
+        else:
+            purchase = _billed(request, offer, described)
+        answer = serve(
+            purchase, _node(request, own), replicas, *_throughput(request, replicas, purchase.tokens)
+        )
+    elif is_described or flags_of(own):
+        raise UsageError(
+            "what serves the tokens is missing", "--gpus-per-replica, --replica-tokens-per-second"
+        )
     else:
         rows = [row for row in _served(request, request.scope) if _is_of(row["model"], offer)]
         purchase = _stored(request, offer, rows)
         held = round(sum(row["allocated_gpu_hours"] for row in rows), 6)
-        today = Position(total(row["cost"] for row in rows), purchase.position.currency, held)
+        today = Position(total(row["cost"] for row in rows), request.settings.currency, held)
         answer = buy(purchase, today, round(today.cost * _share_paid_anyway(request, rows), 9))
-    day, most_days = request.today, request.settings.prices.stale_after_days
-    prices = [one for one in answer.assumptions if one.unit.startswith("money")]
-    dated = [(one.name.partition(":")[0], Price(Decimal(0), one.source, one.as_of)) for one in prices]
-    return request.finish(replace(answer, title=answer.title + old_prices(dated, day, most_days)))
+    return request.finish(named_old(answer, request.settings, request.today))
 
 
 def _api(request: WhatIfRequest, offer: ApiOffer, tokens: Tokens, use: Assumption, *models: str) -> Purchase:
     """The tokens at an API's price."""
     price = api_price(request.settings, offer, models, request.today)
     cost = price.cost(tokens.prompts, tokens.generations, offer.cached_share or 0.0)
-    position, assumptions = Position(cost, request.settings.currency), (use, *price.assumptions())
-    period = use.as_of or str(use.value)
-    return Purchase(price.name, tokens, position, period, assumptions, offer.cached_share)
-
-
-def _described(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens) -> Purchase:
-    use = Assumption("tokens", f"{described.days} days", "", "option")
-    return _api(request, offer, described.tokens(), use)
+    position, period = Position(cost, request.settings.currency), use.as_of or str(use.value)
+    return Purchase(price.name, tokens, position, period, (use, *price.assumptions()))
 
 
 def _billed(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens) -> Purchase:
-    """Bought tokens of the bills, at what they cost."""
-    if options := flags_of(offer, but=("model",)):
-        raise UsageError(f"{options[0]}: bills have prices of tokens", f"leave out {options[0]}")
-    settings, period, name = request.settings, request.period, request.period_name
-    for given in ("namespace", "workload", "cluster"):
-        if getattr(request, f"{given}s"):
-            raise UsageError(
-                f"--{given} does not narrow bought tokens: bills do not name it", f"leave out --{given}"
-            )
-    found = request.read(lambda con: bought(con, settings, _query(request, request.scope))) or ()
+    """Bought tokens of the bills, at their cost."""
+    period, name, currency = request.period, request.period_name, request.settings.currency
+    if prices := flags_of(offer, but=("model",)):
+        raise UsageError(f"{prices[0]}: bills have the prices of tokens", f"leave out {prices[0]}")
+    query = _query(request, request.scope)
+    found = request.read(lambda con: bought(con, request.settings, query)) or ()
     rows = [one for one in found if _is_of(one.model, offer) and one.cost.prompt_tokens is not None]
     models = ", ".join(sorted({one.model or "unknown" for one in rows}))
-    prompts, cached, generated = (
-        sum(getattr(one.cost, name) or 0 for one in rows)
-        for name in ("prompt_tokens", "cached_tokens", "generation_tokens")
-    )
-    days = max(1, round((period.end_ms - period.start_ms) / MS_PER_HOUR / 24))
+    prompts = sum(one.cost.prompt_tokens or 0 for one in rows)
+    generated = sum(one.cost.generation_tokens or 0 for one in rows)
+    days = max(1, round((period.end_ms - period.start_ms) / MS_PER_DAY))
     tokens = Tokens(prompts, generated, 24 * days, described.peak_factor)
     if not tokens.total:
-        raise GpucostError(f"no bill of {name} contains tokens", "gpucost collect focus FILE loads a bill")
-    today = Position(total(one.cost.api_cost for one in rows), settings.currency)
-    use = Assumption("tokens", models, "bought", "bills", name)
-    return Purchase(models, tokens, today, name, (use,), cached / prompts if prompts else None)
+        raise GpucostError(
+            f"no bill of {name} contains tokens of {request.scope}",
+            "bills have tokens by team and model; gpucost collect focus FILE loads a bill",
+        )
+    today = Position(total(one.cost.api_cost for one in rows), currency)
+    return Purchase(models, tokens, today, name, (Assumption("tokens", models, "bought", "bills", name),))
 
 
 def _is_of(model: str | None, offer: ApiOffer) -> bool:
@@ -128,15 +114,12 @@ def _served(request: WhatIfRequest, scope: Scope) -> list[Row]:
 
 
 def _stored(request: WhatIfRequest, offer: ApiOffer, rows: list[Row]) -> Purchase:
-    """The tokens of these rows at an API, from the first hour with tokens or cost to the last."""
-    busy = [row for row in rows if row["prompt_tokens"] or row["generation_tokens"] or row["cost"]]
-    hours = [row["from_ms"] // MS_PER_HOUR for row in busy] or [0]
-    prompts, generations = (sum(row[name] for row in rows) for name in ("prompt_tokens", "generation_tokens"))
-    if not prompts + generations:
+    """The tokens of these rows at an API."""
+    tokens = Tokens(*(sum(row[kind] for row in rows) for kind in ("prompt_tokens", "generation_tokens")))
+    if not tokens.total:
         raise GpucostError(
             f"no token of {offer.model or 'a model'} is known in {request.period_name}", _MODELS
         )
-    tokens = Tokens(prompts, generations, max(hours) - min(hours) + 1)
     models, workloads = (sorted({row[name] for row in rows if row[name]}) for name in ("model", "workload"))
     use = Assumption("tokens", ", ".join(models), ", ".join(workloads), "store", request.period_name)
     return _api(request, offer, tokens, use, *models)
@@ -175,7 +158,7 @@ def _throughput(request: WhatIfRequest, replicas: Replicas, tokens: Tokens) -> t
     if given:
         return given * tokens.work / tokens.total, "option"
     rows = [row for row in _served(request, Scope()) if workload in row["workload"].split(" + ")]
-    work = [Tokens(row["prompt_tokens"], row["generation_tokens"], 1).work for row in rows]
+    work = [Tokens(row["prompt_tokens"], row["generation_tokens"]).work for row in rows]
     full = full_gpu(zip(work, (row["allocated_gpu_hours"] for row in rows), strict=True))
     if not full:
         raise GpucostError(f"no token of {workload} is known in {request.period_name}", _THROUGHPUT)
