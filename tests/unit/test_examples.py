@@ -45,7 +45,6 @@ whatif spot --backtest  # needs collected spot prices; the sample has none
 whatif rightsize --team research --other-models --max-slowdown 1.5 --speeds  # needs a file of one's own
 whatif reserve --curve  # needs a file of one's own
 whatif buy onprem.toml --curve  # needs a file of one's own
-whatif compare thirty other.json  # needs a file of one's own
 whatif tokens --month 2026-10 --peak-factor  # needs a bill of bought tokens; the sample has none
 export alerts --config prod.toml  # needs another config
 export dashboard --config prod.toml  # needs another config

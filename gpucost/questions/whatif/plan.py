@@ -25,7 +25,6 @@ def whatif_plan(
       gpucost whatif plan --example > plan.toml
       gpucost whatif plan plan.toml
       gpucost whatif plan plan.toml --format markdown -o plan.md
-      gpucost whatif plan plan.toml --save october
     """
     if not file:
         raise UsageError(
