@@ -115,10 +115,9 @@ price_per_gpu_hour = 3.0
 [[groups]]
 name = "training"
 gpus_per_pod = 4
-runs_per_day = 20
-hours_per_run = 2
+pods = 600
+hours = 2
 price_per_gpu_hour = 3.0
-capacity_gpus = 16
 [[steps]]
 change = "share"
 groups = ["inference"]
