@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,10 +14,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from gpucost import inputs
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
-from gpucost.options import Names
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
-from gpucost.whatif.answer import Answer, Assumption, Position, Rows, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import CostBlock, fleet_costs
 from gpucost.whatif.curve import Evidence, counted
@@ -31,7 +30,6 @@ from gpucost.whatif.spot.moves import SpotOptions, rate_assumption
 
 _HINT = "gpucost whatif plan --example prints a plan with all that matters"
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")
-_DESCRIBING = ("pods", "gpus_per_pod", "hours", "price_per_gpu_hour")
 _TIMES = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
 _ROUNDING = 1e-6
 _COLUMNS = ("step", "change", "groups", "today", "after", "saving")
@@ -76,13 +74,12 @@ class Group(_Table):
 
     @model_validator(mode="after")
     def _described_or_stored(self) -> Group:
-        filters, describing = (
-            [key for key in keys if key in self.model_fields_set] for keys in (_FILTERS, _DESCRIBING)
-        )
-        if filters and describing:
-            raise ValueError(f"{filters[0]} reads {self.name} from the store, {describing[0]} describes it")
-        if not filters and not self.price_per_gpu_hour:
-            raise ValueError(f"{self.name} needs price_per_gpu_hour, or one of {', '.join(_FILTERS)}")
+        stored = self.model_fields_set & set(_FILTERS)
+        described = self.model_fields_set - stored - {"name"}
+        if bool(stored) == bool(described) or (described and not self.price_per_gpu_hour):
+            raise ValueError(
+                f"{self.name} needs price_per_gpu_hour, or {', '.join(_FILTERS)} and no other key"
+            )
         return self
 
     @property
@@ -147,22 +144,22 @@ class _OnSpot(_Step):
     interruptions_per_hour: _FromZero | None = None
     checkpoint_minutes: _Above | None = None
 
-    moving_types: ClassVar[Names] = ()  # capacity types; none: all
+    moving_types: ClassVar[tuple[str, ...]] = ("on_demand", "unknown")
 
     @property
     def options(self) -> SpotOptions:
         """How work continues after an interruption."""
-        given = {"checkpoint_minutes": self.checkpoint_minutes} if self.checkpoint_minutes else {}
-        return SpotOptions(**given)
+        minutes = self.checkpoint_minutes
+        return SpotOptions(checkpoint_minutes=minutes) if minutes else SpotOptions()
 
     @property
     def wait_ms(self) -> int:
         """How long each pod waits on a paid node."""
         return 0
 
-    def moving(self, nodes: Iterable[Node]) -> list[Node]:
-        """The nodes that the step changes."""
-        return [node for node in nodes if not self.moving_types or node.capacity_type in self.moving_types]
+    def moves(self, node: Node) -> bool:
+        """Whether the step changes the node."""
+        return node.capacity_type in self.moving_types
 
     def rate(self, node: Node) -> Rate:
         """Interruptions per node-hour: the plan's, otherwise the published rate of the family."""
@@ -176,8 +173,7 @@ class _OnSpot(_Step):
         return exact(replace(self.options.work(rate), notice=0.0)) if rate or self.checkpoint_minutes else 1.0
 
     def applied(self, nodes: Sequence[Node]) -> list[Node]:
-        moving = {node.name for node in self.moving(nodes)}
-        return [self._moved(node) if node.name in moving else node for node in nodes]
+        return [self._moved(node) if self.moves(node) else node for node in nodes]
 
     def _moved(self, node: Node) -> Node:
         factor = self.factor(node)
@@ -195,8 +191,6 @@ class Spot(_OnSpot):
 
     change: Literal["spot"] = "spot"
 
-    moving_types: ClassVar[Names] = ("on_demand", "unknown")
-
 
 class Move(_OnSpot):
     """Spot nodes elsewhere: each pod waits on a paid node, and `egress_gb` of data move once."""
@@ -204,13 +198,9 @@ class Move(_OnSpot):
     change: Literal["move"] = "move"
     wait_minutes: _FromZero
     egress_gb: _FromZero
-    price_per_gb: _Amount | None = None
+    price_per_gb: _Amount
 
-    @model_validator(mode="after")
-    def _data_has_a_price(self) -> Move:
-        if self.egress_gb and self.price_per_gb is None:
-            raise ValueError("with egress_gb move needs price_per_gb")
-        return self
+    moving_types: ClassVar[tuple[str, ...]] = ("on_demand", "unknown", "spot", "reserved", "flex_start")
 
     @property
     def wait_ms(self) -> int:
@@ -218,8 +208,7 @@ class Move(_OnSpot):
 
     @property
     def data_cost(self) -> Decimal:
-        """The cost of the data that move."""
-        return to_decimal(self.egress_gb) * (self.price_per_gb or 0)
+        return to_decimal(self.egress_gb) * self.price_per_gb
 
 
 class Schedule(_Step):
@@ -344,41 +333,23 @@ def _position(currency: str, nodes: Sequence[Node]) -> Position:
     return Position(costs.node_cost, currency, costs.gpu_hours, costs.node_hours)
 
 
-class _Done(NamedTuple):
-    """A step, everything before it, and the cost before and after it."""
-
-    number: int
-    step: Step
-    before: Stage
-    today: Decimal
-    after: Decimal
-
-    def __str__(self) -> str:
-        return f"Step {self.number} ({self.step})"
-
-
 def answer(plan: Plan, context: Context) -> Answer:
     """What each step and the whole plan save. Raises DataError if a step is impossible."""
-    stage, notes = _today(plan, context)
+    stage, findings = _today(plan, context)
     today = scenario = stage.total
-    assumptions = tuple(_assumptions(plan, stage, context))
-    steps: list[_Done] = []
+    assumptions = list(_assumptions(plan, stage, context))
+    lines: list[Line] = []
+    times: list[str] = []
     for number, step in enumerate(plan.steps, start=1):
-        before, cost = stage, scenario.cost
+        name, before, cost = f"Step {number} ({step})", stage, scenario.cost
         stage = _reserved(step, before, context) if isinstance(step, Reserve) else _changed(step, before)
         scenario = stage.total
-        steps.append(_Done(number, step, before, cost, scenario.cost))
-    lines = [
-        (
-            done.number,
-            done.step.change,
-            ", ".join(done.step.groups),
-            done.today,
-            done.after,
-            done.today - done.after,
-        )
-        for done in steps
-    ]
+        saving = cost - scenario.cost
+        lines.append((number, step.change, ", ".join(step.groups), cost, scenario.cost, saving))
+        findings += [f"{name}: {text}." for text in _findings(step, before, saving, context)]
+        if isinstance(step, _OnSpot):
+            most = max(map(step.factor, _moving(step, before)), default=1.0)
+            times.append(f"{name}: work takes up to {most:.3f} times as long.")
     commits = any(isinstance(step, Reserve) for step in plan.steps)
     return Answer(
         kind="plan",
@@ -387,9 +358,9 @@ def answer(plan: Plan, context: Context) -> Answer:
         today=today,
         scenario=scenario,
         figures={"obligation": round(stage.obligation, 2)} if commits else {},
-        assumptions=assumptions,
-        time=tuple(_times(steps)),
-        findings=(*notes, *_findings(steps, context)),
+        assumptions=tuple(assumptions),
+        time=tuple(times),
+        findings=tuple(findings),
         tables=Rows.of("Business case", _COLUMNS, lines, _NOTE),
     )
 
@@ -404,17 +375,17 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, list[str]]:
     fixed: list[Node] = []
     parts: set[str] = set()
     for group in plan.groups:
-        fleet = context.fleets.get(group.name)
-        nodes[group.name] = group.described(context) if fleet is None else []
-        places = fleet.by_name if fleet else {}
-        for pod in fleet.pods if fleet else ():
+        own = nodes[group.name] = [] if group.is_stored else group.described(context)
+        fleet = context.fleets.get(group.name, Fleet())
+        places = fleet.by_name
+        for pod in fleet.pods:
             key, place = (pod.key, pod.node, pod.from_ms), places[pod.place]
             if key in seen:
                 continue
             seen.add(key)
-            part = place.sized(pod.gpus, f"{group.name}/{len(seen)}")
-            node = replace(part, from_ms=pod.from_ms, to_ms=pod.to_ms, cluster="default")
-            (fixed if why_not(place) else nodes[group.name]).append(node)
+            node = place.sized(pod.gpus, f"{group.name}/{len(seen)}")
+            node = replace(node, from_ms=pod.from_ms, to_ms=pod.to_ms, cluster="default")
+            (fixed if why_not(place) else own).append(node)
             if pod.gpus < place.gpus - _ROUNDING:
                 parts.add(node.name)
     notes = []
@@ -463,42 +434,29 @@ def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
     return Stage({**now.nodes, **left}, now.fixed + paid, now.parts, now.obligation + owed)
 
 
-def _moving(step: Step, now: Stage) -> list[Node]:
+def _moving(step: _OnSpot, now: Stage) -> list[Node]:
     """The nodes that a step moves to spot."""
-    if not isinstance(step, _OnSpot):
-        return []
-    return [node for name in step.groups for node in step.moving(now.nodes[name])]
+    return [node for name in step.groups for node in filter(step.moves, now.nodes[name])]
 
 
-def _times(steps: Iterable[_Done]) -> Iterator[str]:
-    """How much longer work takes on spot."""
-    for done in steps:
-        if isinstance(done.step, _OnSpot):
-            most = max(map(done.step.factor, _moving(done.step, done.before)), default=1.0)
-            yield f"{done}: work takes up to {most:.3f} times as long."
-
-
-def _findings(steps: Sequence[_Done], context: Context) -> Iterator[str]:
-    for done in steps:
-        step = done.step
-        names = {node.name for name in step.groups for node in done.before.nodes[name]}
-        parts = names & done.before.parts
-        if parts and step.frees_whole_nodes:
-            yield (
-                f"{done}: {len(parts)} pods hold parts of nodes. To {step.change} them frees GPUs on nodes that stay, and"
-                " saves no cash: gpucost whatif share shows the GPUs."
-            )
-        if done.after > done.today:
-            yield f"{done} costs {done.after - done.today:,.2f} more than it saves."
-        if isinstance(step, Reserve) and not step.gpus and context.evidence.shortage:
-            yield f"{done}: {context.evidence.shortage}."
-        if isinstance(step, Share):
-            yield f"{done}: memory is not checked, and time slicing isolates nothing: see gpucost whatif share."
+def _findings(step: Step, before: Stage, saving: Decimal, context: Context) -> Iterator[str]:
+    """What limits a step or may go wrong with it."""
+    names = {node.name for name in step.groups for node in before.nodes[name]}
+    parts = len(names & before.parts)
+    if parts and step.frees_whole_nodes:
+        yield f"{parts} pods hold parts of nodes that stay, which saves no cash: see gpucost whatif share"
+    if saving < 0:
+        yield f"costs {-saving:,.2f} more than it saves"
+    if isinstance(step, Reserve) and not step.gpus and context.evidence.shortage:
+        yield context.evidence.shortage
+    if isinstance(step, Share):
+        yield "memory is not checked, and time slicing isolates nothing: see gpucost whatif share"
+    if isinstance(step, _OnSpot):
         fleets = [context.fleets[name] for name in step.groups if name in context.fleets]
         pods = {pod.owner: pod for fleet in fleets for pod in fleet.pods}.values()
         lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in pods)
-        if isinstance(step, _OnSpot) and lost:
-            yield f"{done}: an interruption loses state or requests of {lost} of {len(pods)} workloads."
+        if lost:
+            yield f"an interruption loses state or requests of {lost} of {len(pods)} workloads"
 
 
 def _assumptions(plan: Plan, start: Stage, context: Context) -> Iterator[Assumption]:
@@ -516,8 +474,8 @@ def _assumptions(plan: Plan, start: Stage, context: Context) -> Iterator[Assumpt
                 yield Assumption(f"{name}: {key}", value, "", context.file if key in given else "default")
         if not isinstance(step, _OnSpot) or step.interruptions_per_hour == 0:
             continue
-        rates = {rate.source: rate for rate in map(step.rate, _moving(step, start))}
-        for rate in rates.values() if step.interruptions_per_hour is None else ():
-            yield rate_assumption(rate, f"{name}: interruptions")
-        for one in stated(step.options, *(time for time in _TIMES if time not in given)):
-            yield replace(one, name=f"{name}: {one.name}")
+        if step.interruptions_per_hour is None:
+            rates = {rate.source: rate for rate in map(step.rate, _moving(step, start))}
+            yield from (rate_assumption(rate, f"{name}: interruptions") for rate in rates.values())
+        times = stated(step.options, *(time for time in _TIMES if time not in given))
+        yield from (replace(time, name=f"{name}: {time.name}") for time in times)
