@@ -400,7 +400,7 @@ def _changed(step: Share | Spot | Move | Schedule | Rightsize, now: Stage) -> St
     """Everything after the step."""
     nodes = dict(now.nodes)
     stays = now.parts if step.frees_whole_nodes else frozenset()
-    for name in step.groups:
+    for name in set(step.groups):
         staying = [node for node in nodes[name] if node.name in stays]
         edited = step.applied([node for node in nodes[name] if node.name not in stays])
         nodes[name] = [*staying, *(node for node in edited if node.length_ms > 0)]
