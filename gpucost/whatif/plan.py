@@ -18,7 +18,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.avoidable import why_not
-from gpucost.whatif.cost import CostBlock, fleet_costs
+from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, kept, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, PodKey, Price, Scope
@@ -420,15 +420,16 @@ def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
         raise DataError(f"{step}: none of its GPUs are on demand", "leave out that step")
     end_ms = context.start_ms + round(context.hours * MS_PER_HOUR)
     curve = counted(((node.from_ms, node.to_ms, node.gpus) for node in on_demand), context.start_ms, end_ms)
-    mean = costs.node_cost / to_decimal(costs.gpu_hours)
-    gpus = step.gpus or context.evidence.safe_level(curve, float(step.price_per_gpu_hour / mean))
+    ratio = float(step.price_per_gpu_hour) * costs.gpu_hours / float(costs.node_cost)
+    gpus = step.gpus or context.evidence.safe_level(curve, ratio)
     if not gpus:
         return now
-    committed = CostBlock(gpus * curve.hours, step.price_per_gpu_hour)
-    rest = CostBlock(costs.gpu_hours - curve.used(gpus), mean)
-    gpu_hours = round(committed.node_hours + rest.node_hours, 6)
-    node_hours = round(gpu_hours / costs.gpu_hours * costs.node_hours, 6)
-    paid = Position(committed.cost + rest.cost, context.currency, gpu_hours, node_hours)
+    committed, above = gpus * curve.hours, costs.gpu_hours - curve.used(gpus)
+    rest = costs.node_cost * to_decimal(above / costs.gpu_hours)
+    cost = kept(step.price_per_gpu_hour * to_decimal(committed) + rest)
+    times = (committed + above) / costs.gpu_hours
+    hours = (round(hours * times, 6) for hours in (costs.gpu_hours, costs.node_hours))
+    paid = Position(cost, context.currency, *hours)
     left = {name: [node for node in now.nodes[name] if node.capacity_type != "on_demand"] for name in names}
     owed = step.price_per_gpu_hour * gpus * HOURS_PER_YEAR * step.term_years
     return Stage({**now.nodes, **left}, now.fixed + paid, now.parts, now.obligation + owed)
