@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -324,8 +325,11 @@ class Stage(NamedTuple):
     @property
     def total(self) -> Position:
         """What everything costs."""
-        nodes = [node for several in self.nodes.values() for node in several]
-        return _position(self.fixed.currency, nodes) + self.fixed
+        return _position(self.fixed.currency, self.of(self.nodes)) + self.fixed
+
+    def of(self, groups: Iterable[str]) -> list[Node]:
+        """The nodes of these groups, each once."""
+        return list(chain.from_iterable(self.nodes[name] for name in dict.fromkeys(groups)))
 
 
 def _position(currency: str, nodes: Sequence[Node]) -> Position:
@@ -348,7 +352,7 @@ def answer(plan: Plan, context: Context) -> Answer:
         lines.append((number, step.change, ", ".join(step.groups), cost, scenario.cost, saving))
         findings += [f"{name}: {text}." for text in _findings(step, before, saving, context)]
         if isinstance(step, _OnSpot):
-            most = max(map(step.factor, _moving(step, before)), default=1.0)
+            most = max(map(step.factor, filter(step.moves, before.of(step.groups))), default=1.0)
             times.append(f"{name}: work takes up to {most:.3f} times as long.")
     commits = any(isinstance(step, Reserve) for step in plan.steps)
     return Answer(
@@ -413,8 +417,7 @@ def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
 
     The curve is hourly, as in `whatif reserve`. No later step changes these groups (`read_plan`).
     """
-    names = dict.fromkeys(step.groups)
-    on_demand = [node for name in names for node in now.nodes[name] if node.capacity_type == "on_demand"]
+    on_demand = [node for node in now.of(step.groups) if node.capacity_type == "on_demand"]
     costs = fleet_costs(Fleet(tuple(on_demand)))
     if not costs.node_cost:
         raise DataError(f"{step}: none of its GPUs are on demand", "leave out that step")
@@ -430,20 +433,16 @@ def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
     times = (committed + above) / costs.gpu_hours
     hours = (round(hours * times, 6) for hours in (costs.gpu_hours, costs.node_hours))
     paid = Position(cost, context.currency, *hours)
-    left = {name: [node for node in now.nodes[name] if node.capacity_type != "on_demand"] for name in names}
+    left = dict(now.nodes)
+    for name in step.groups:
+        left[name] = [node for node in left[name] if node.capacity_type != "on_demand"]
     owed = step.price_per_gpu_hour * gpus * HOURS_PER_YEAR * step.term_years
-    return Stage({**now.nodes, **left}, now.fixed + paid, now.parts, now.obligation + owed)
-
-
-def _moving(step: _OnSpot, now: Stage) -> list[Node]:
-    """The nodes that a step moves to spot."""
-    return [node for name in step.groups for node in filter(step.moves, now.nodes[name])]
+    return Stage(left, now.fixed + paid, now.parts, now.obligation + owed)
 
 
 def _findings(step: Step, before: Stage, saving: Decimal, context: Context) -> Iterator[str]:
     """What limits a step or may go wrong with it."""
-    names = {node.name for name in step.groups for node in before.nodes[name]}
-    parts = len(names & before.parts)
+    parts = sum(node.name in before.parts for node in before.of(step.groups))
     if parts and step.frees_whole_nodes:
         yield f"{parts} pods hold parts of nodes that stay, which saves no cash: see gpucost whatif share"
     if saving < 0:
@@ -454,7 +453,7 @@ def _findings(step: Step, before: Stage, saving: Decimal, context: Context) -> I
         yield "memory is not checked, and time slicing isolates nothing: see gpucost whatif share"
     if isinstance(step, _OnSpot):
         fleets = [context.fleets[name] for name in step.groups if name in context.fleets]
-        pods = {pod.owner: pod for fleet in fleets for pod in fleet.pods}.values()
+        pods = {pod.owner: pod for pod in chain.from_iterable(fleet.pods for fleet in fleets)}.values()
         lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in pods)
         if lost:
             yield f"an interruption loses state or requests of {lost} of {len(pods)} workloads"
@@ -476,7 +475,7 @@ def _assumptions(plan: Plan, start: Stage, context: Context) -> Iterator[Assumpt
         if not isinstance(step, _OnSpot) or step.interruptions_per_hour == 0:
             continue
         if step.interruptions_per_hour is None:
-            rates = {rate.source: rate for rate in map(step.rate, _moving(step, start))}
+            rates = {rate.source: rate for rate in map(step.rate, filter(step.moves, start.of(step.groups)))}
             yield from (rate_assumption(rate, f"{name}: interruptions") for rate in rates.values())
         times = stated(step.options, *(time for time in _TIMES if time not in given))
         yield from (replace(time, name=f"{name}: {time.name}") for time in times)
