@@ -431,8 +431,8 @@ def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
     rest = costs.node_cost * to_decimal(above / costs.gpu_hours)
     cost = kept(step.price_per_gpu_hour * to_decimal(committed) + rest)
     times = (committed + above) / costs.gpu_hours
-    hours = (round(hours * times, 6) for hours in (costs.gpu_hours, costs.node_hours))
-    paid = Position(cost, context.currency, *hours)
+    gpu_hours, node_hours = round(costs.gpu_hours * times, 6), round(costs.node_hours * times, 6)
+    paid = Position(cost, context.currency, gpu_hours, node_hours)
     left = dict(now.nodes)
     for name in step.groups:
         left[name] = [node for node in left[name] if node.capacity_type != "on_demand"]
