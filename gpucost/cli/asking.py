@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.cli.command import SUFFIXES, Call, format_of, registered
-from gpucost.cli.output import is_drawn, made_folder
-from gpucost.disk import write_text
+from gpucost.cli.output import is_drawn
 from gpucost.errors import UsageError
 from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, arguments, parameters
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
 
 if TYPE_CHECKING:
-    from gpucost.render.view import Answer
+    pass
 
 _SHORT = "How to write it."
 _HELP = {
@@ -31,42 +28,13 @@ _HELP = {
 Ask = partial[Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScenarioCall(Call):
-    """A what-if, whose answer can be kept. Raises UsageError for a name that is no file's."""
-
-    save: Annotated[
-        str | None,
-        Option("Keep the answer beside the store, for gpucost whatif compare.", "NAME", panel=WRITTEN),
-    ] = None
-
-    def __post_init__(self) -> None:
-        if self.save is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.save):
-            raise UsageError(
-                f"--save cannot call an answer {self.save!r}",
-                "letters, digits, dots, dashes and underscores make a name",
-            )
-
-    def answer(self, answer: Answer) -> None:
-        """Write the answer, and keep it under its name if there is one."""
-        if self.save is not None:
-            from gpucost.questions.whatif.request import saved_answers
-
-            folder = made_folder(saved_answers(self.configured), "--store names a store elsewhere")
-            write_text(answer.json(), folder / f"{self.save}.json")
-        super().answer(answer)
-
-
 def question_command(words: str) -> Callable[..., None]:
     """The command that asks a question and writes its answer."""
 
     def write(call: Call, ask: Ask) -> None:
         call.answer(ask())
 
-    def write_scenario(call: ScenarioCall, ask: Ask) -> None:
-        call.answer(ask())
-
-    return asking(words)(write_scenario if QUESTIONS[words].is_scenario else write)
+    return asking(words)(write)
 
 
 def asking(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Annotated
 
-from gpucost.cli.asking import Ask, ScenarioCall, asking
+from gpucost.cli.asking import Ask, asking
+from gpucost.cli.command import Call
 from gpucost.errors import UsageError
 from gpucost.options import Option
 
 
 @asking("whatif plan")
 def whatif_plan(
-    call: ScenarioCall, ask: Ask, example: Annotated[bool, Option("Print a plan to start from.")] = False
+    call: Call, ask: Ask, example: Annotated[bool, Option("Print a plan to start from.")] = False
 ) -> None:
     """Write the plan's answer, or a plan to start from."""
     if not example:

@@ -40,11 +40,6 @@ class Question(NamedTuple):
         return self.contract or self.words.replace(" ", ".")
 
     @property
-    def is_scenario(self) -> bool:
-        """Whether its answers can be kept, and compared later."""
-        return self.contract == "whatif"
-
-    @property
     def function(self) -> Callable[..., Answer]:
         """The function that answers it; importing it may take a while."""
         function: Callable[..., Answer] = getattr(
@@ -110,8 +105,6 @@ _QUESTIONS = (
     _what_if("share", "share", "Let pods share GPUs: time slicing, MPS or MIG."),
     _what_if("rightsize", "rightsize", "Fewer GPUs for the same work, a slice of one, or others."),
     _what_if("plan", "plan", "Several changes together, none counted twice.", reads_files=True),
-    Question("whatif compare", "whatif.compare", "Two saved answers side by side.",
-             "whatif.view:ComparedAnswer", contract="whatif-compare", reads_files=True),
     _what_if("reserve", "commitments", "Commit: how many instances, for how long, paid how."),
     _what_if("buy", "commitments", "Own nodes beside the cloud: whether they pay, and from when on."),
     _what_if("move", "move", "Run work elsewhere, or keep its data near: waiting, transfer and price."),

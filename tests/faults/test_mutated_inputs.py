@@ -30,7 +30,6 @@ from gpucost.price.onprem import read_file, read_inputs
 from gpucost.questions.policy.rules import read_rules, shipped_rules
 from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
-from gpucost.whatif.compare import read_answer
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.plan import read_plan
 from gpucost.whatif.rightsize import read_speeds
@@ -115,10 +114,9 @@ price_per_gpu_hour = 3.0
 [[groups]]
 name = "training"
 gpus_per_pod = 4
-runs_per_day = 20
-hours_per_run = 2
+pods = 600
+hours = 2
 price_per_gpu_hour = 3.0
-capacity_gpus = 16
 [[steps]]
 change = "share"
 groups = ["inference"]
@@ -158,8 +156,6 @@ SPOT = b"""{"SpotPriceHistory": [
  {"AvailabilityZone": "us-east-1a", "InstanceType": "p4d.24xlarge", "ProductDescription": "Linux/UNIX", "SpotPrice": "9.1",
   "Timestamp": "2026-03-05T11:00:00+00:00"}
 ]}"""
-ANSWER = b"""{"schema": "gpucost.whatif/1", "kind": "spot", "title": "t", "today": {"cost": 1.5, "currency": "USD"},
- "scenario": {"cost": 1.0, "currency": "USD"}, "saving": 0.5, "assumptions": []}"""
 SACCT_JSON = b"""{"jobs": [{"job_id": 17, "cluster": "c1", "account": "ml", "partition": "gpu", "user": "ann",
  "state": {"current": ["COMPLETED"]},
  "time": {"submission": 1772704800, "start": 1772704860, "end": 1772712000, "elapsed": 7140},
@@ -200,7 +196,6 @@ PARSERS = {
         200,
     ),
     "spot prices": Parser(read_path, {"spot.json": SPOT}, 400),
-    "saved answers": Parser(lambda path: read_answer(str(path), path.parent), {"answer.json": ANSWER}, 400),
     "policy": Parser(read_rules, {"policy.toml": shipped_rules()}),
     "progress": Parser(progress, {"work.csv": WORK_CSV, "work.jsonl": WORK_JSON}),
     "sacct": Parser(

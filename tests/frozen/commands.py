@@ -118,7 +118,6 @@ whatif-tokens-own-options | whatif tokens --prompt-tokens-per-day 4B --generatio
 --replica-tokens-per-second 9000
 whatif-plan               | whatif plan plan.toml --month 2026-03
 whatif-plan-example       | whatif plan --example
-whatif-compare            | whatif compare ten.json six.json
 """)
 )
 BILLED = dict(
@@ -144,7 +143,7 @@ collect-azure      | collect azure azure.csv --store new.duckdb
 QUICK = {
     "estimated": {
         "report-by", "waste", "diff", "budget-check", "explain-team", "prices-gpu", "unit-epoch", "queue", "sql", "config-show",
-        "export-openmetrics", "notify-slack", "whatif-move-data-options", "whatif-compare",
+        "export-openmetrics", "notify-slack", "whatif-move-data-options",
     },
     "billed": {"report", "reconcile", "explain-node"},
 }  # fmt: skip
@@ -202,7 +201,6 @@ whatif spot --nodes 0
 whatif spot --team nobody
 whatif share --pods 4
 whatif plan missing.toml
-whatif compare one two
 whatif buy --nodes 4
 export cronjob
 init --yes --config gpucost.toml

@@ -136,12 +136,6 @@ def estimated(folder: Path) -> None:
     store = load(described, [*scrape(described), *_queues()], config, hours_per_window=HOURS)
     _work(store)
     _run(folder, "collect spot", folder / "history.json")
-    for name, starts in (("ten.json", 10), ("six.json", 6)):
-        _run(
-            folder,
-            f"whatif move --gb-per-start 40 --price-per-gb 0.09 --starts-per-day {starts} -o",
-            folder / name,
-        )
     pipeline.attribute(config, store)
 
 

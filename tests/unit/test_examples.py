@@ -43,7 +43,6 @@ notify  # sends; tests/unit/test_notify_message.py has the messages
 prices history  # needs collected spot prices; the sample has none
 whatif spot --backtest  # needs collected spot prices; the sample has none
 whatif rightsize --team research --other-models --max-slowdown 1.5 --speeds  # needs a file of one's own
-whatif compare thirty other.json  # needs a file of one's own
 whatif tokens --month 2026-10 --peak-factor  # needs a bill of bought tokens; the sample has none
 export alerts --config prod.toml  # needs another config
 export dashboard --config prod.toml  # needs another config

@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
-from tests.unit.command import call
 from tests.unit.spot import answer, change
 from tests.unit.test_texts import HOSTILE, hidden
 
@@ -32,8 +31,6 @@ SACCT = """JobID|JobIDRaw|JobName|Cluster|Account|User|State|Submit|Start|End|El
 7|7|@here@|hpc|@here@|@here@|COMPLETED|1773100800|1773100860|1773108060|7200|n1|cpu=8,gres/gpu:a100=8,gres/gpu=8,node=1
 """
 TCO = f'purchase_price = 1\ngpu_model = "{HERE}"\ngpus_per_node = 8\nyears = 4\nprice_per_kwh = 1\n'
-MOVE = "whatif move --gb-per-start 40 --price-per-gb 0.09 --starts-per-day 1 --format json"
-COMPARED = json.dumps(json.loads(call(*MOVE.split())[0]) | {"title": HERE, "period": HERE})
 # What is asked, of which file, which holds what; the table that then holds it.
 FILES = [
     ("collect spot history.json", answer([change("2026-03-01", "1", HERE)]), "spot_prices"),
@@ -48,7 +45,6 @@ FILES = [
     ("config show --config gpucost.toml", CONFIG + f'[[teams]]\nname = "{HERE}"\nnamespaces = ["{HERE}"]\n', None),
     ("prices tco onprem.toml", TCO, None),
     ("whatif plan plan.toml", f'[[groups]]\nname = "{HERE}"\nteams = ["{HERE}"]\n[[steps]]\nchange = "{HERE}"\n', None),
-    ("whatif compare one.json one.json", COMPARED, None),
     ("policy check --rules rules.toml", f'[[rules]]\nname = "{HERE}"\nkind = "{HERE}"\n', None),
 ]  # fmt: skip
 
@@ -93,7 +89,7 @@ def test_what_files_hold_is_shown(
         (tmp_path / name).write_bytes(told(VALUES[value], name.rpartition(".")[2], content))
         asked = words.removesuffix(" prices.csv").split()
         store = ["--store", f"{number}.duckdb"]
-        has_store = asked[0] not in ("config", "prices") and "compare" not in asked
+        has_store = asked[0] not in ("config", "prices")
         done = CliRunner().invoke(app, asked + store * has_store)
         assert done.exit_code in (0, 1, 2) and "defect" not in done.output, (words, done.output)
         assert not hidden(done.output), (words, done.output)

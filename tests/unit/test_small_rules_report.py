@@ -23,10 +23,9 @@ from gpucost.questions.units import reading as units
 from gpucost.render.formatting import missing_text
 from gpucost.render.view import Gap
 from gpucost.whatif.answer import Position, today_of
-from gpucost.whatif.compare import compare
 from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
 from gpucost.whatif.spot.backtest import node_jobs
-from tests.text_tables import cells, text_rows, words
+from tests.text_tables import text_rows, words
 from tests.unit.whatif_costs import figures, listed
 
 NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
@@ -171,30 +170,3 @@ def test_of_a_fleet_that_was_asked_for_in_part_the_part_of_its_nodes_counts() ->
     for times, is_held, position in ((1, False, "10 16 2"), (1, True, "4 6 1"), (3, True, "12 18 3")):
         usage = _fake(fleet=fleet, currency="USD", times=times, reported=None)
         assert figures(today_of(usage, costs, is_held=is_held), "cost gpu_hours node_hours") == position
-
-
-def test_two_answers_are_compared_by_every_figure_and_by_assumptions_that_differ() -> None:
-    def answer(today: int, nodes: int, title: str, rate: int, **more: Any) -> dict[str, Any]:
-        hours = {"name": "hours", "value": 730, "unit": "hours"}
-        return {
-            "today": {"cost": today, "currency": "USD", "is_whole": True}, "scenario": {"cost": 6, "more": {"nodes": nodes}},
-            "saving": today - 6, "period": "October", "title": title, "ranges": [{"low": 1}],
-            "assumptions": [hours, {"name": "rate", "value": rate, "unit": ""}],
-        } | more  # fmt: skip
-
-    first = answer(10, 3, "less", 5)
-    found = compare(("x", "y"), (first, answer(8, 4, "more", 7, saving_percent=25)))
-    rows = [{"name": name, **figure} for name, figure in found["figures"].items()]
-    assert cells(rows, "name a b difference") == text_rows("""
-        today.cost | 10 | 8 | -2
-        scenario.cost | 6 | 6 | 0
-        saving | 4 | 2 | -2
-        saving_percent | None | 25 | None
-        scenario.more.nodes | 3 | 4 | 1
-    """)
-    assert found["assumptions"] == [{"name": "rate", "a": "5", "b": "7"}]
-    usage = "Today's costs differ: the answers are not about the same usage."
-    periods = "The periods differ (October; November): compare percentages, not money."
-    others = [(answer(8, 3, "", 5), [usage]), (first | {"period": "November"}, [periods]), (first, [])]
-    for other, notes in others:
-        assert compare(("x", "y"), (first, other))["notes"] == notes

@@ -18,9 +18,9 @@ from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import fleet_costs
-from gpucost.whatif.fleet import Costs, Fleet, Node, Price
+from gpucost.whatif.curve import Evidence
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price
 from gpucost.whatif.plan import (
-    Commitment,
     Context,
     Group,
     Move,
@@ -30,12 +30,11 @@ from gpucost.whatif.plan import (
     Schedule,
     Share,
     Spot,
-    Stage,
     Step,
     answer,
     read_plan,
 )
-from tests.text_tables import named_rows, table, text_rows, words
+from tests.text_tables import named_rows, table, words
 from tests.unit.command import run
 from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed, shown
 
@@ -66,36 +65,33 @@ def test_the_example_to_the_cent(example: Path) -> None:
     undisturbed = example.read_text().replace("= 1.17\n", "= 1.17\ninterruptions_per_hour = 0\n")
     example.write_text(undisturbed)
     answer = ask("plan", str(example))
-    assert listed(answer["tables"]["Before and after"], "category before after") == (
-        "inference 87600 21900; training 14400 5616; notebooks 54750 2135.25; total 156750 29651.25"
+    assert listed(answer["tables"]["Business case"], "groups today after saving") == (
+        "inference 156750 91050 65700; training 91050 82266 8784; notebooks 82266 32991 49275; notebooks 32991 29651.25 3339.75"
     )
-    assert figures(answer, "today scenario") == "156750 29651.25"
+    assert figures(answer, "today scenario saving") == "156750 29651.25 127098.75"
     assert round(answer["saving_percent"], 1) == 81.1
-    assert sum(step["saving"] for step in answer["steps"]) == pytest.approx(answer["saving"])
     assert_refused("plan", f"{example} --month 2026-10", "leave the period out")
 
 
 # What stands in the example, what takes its place, and what is said of it
 WRONG = r"""
-    old                       | new                                            | message
-    ways = 4                  | way = 4                                        | line 31 in \[\[steps\]\] 1: unknown key 'way'
-    pods = 25                 | pods = 2.5                                     | line 24 in .*: pods: should be a whole number
-    pods = 25                 | pods = "25"                                    | pods: should be a number, got '25'
-    price_per_gpu_hour = 1.17 | price_per_gpu_hour = -1                        | hour: should be greater than 0, got -1
-    price_per_gpu_hour = 1.17 | price_per_gpu_hour = nan                       | should be a finite number
-    price_per_gpu_hour = 1.17 |                                                | spot needs price_per_gpu_hour
-    active_percent = 10       | active_percent = 10; egress_gb = 5             | unknown key 'egress_gb'
-    capacity_gpus = 16        | gb_per_start = 16                              | needs both gb_per_start and price_per_gb
-    pods = 25                 | pods = 25; gb_per_start = 1; price_per_gb = 1 | starts never: gb_per_start needs runs_per_day
-    ["training"]              | ["trainings"]                                  | there is no group 'trainings'
-    "schedule"                | "scheduel"                                     | 'scheduel' is no change
-    active_percent = 10       | active_percent = 10; active_hours_per_day = 3  | either active_percent or
-    name = "training"         | name = "inference"                             | two groups called 'inference'
-    name = "training"         | teams = ["x"]; name = "training"               | reads training from the store
-    hours_per_run = 2         |                                                | both runs_per_day and hours_per_run
-    hours_per_run = 2         | hours_per_run = 2; hours = 3                   | twice
-    days = 30                 | days = = 30                                    | is no TOML
-    utilization_percent = 15  | utilization_percent = 60                       | no two of them share
+    old                       | new                              | message
+    ways = 4                  | way = 4                          | line 27 in \[\[steps\]\] 1: unknown key 'way'
+    pods = 25                 | pods = 2.5                       | line 21 in .*: pods: should be a whole number
+    pods = 25                 | pods = "25"                      | pods: should be a number, got '25'
+    price_per_gpu_hour = 1.17 | price_per_gpu_hour = -1          | hour: should be greater than 0, got -1
+    price_per_gpu_hour = 1.17 | price_per_gpu_hour = nan         | should be a finite number
+    price_per_gpu_hour = 1.17 |                                  | spot needs price_per_gpu_hour
+    active_percent = 10       | active_percent = 10; egress_gb = 5 | unknown key 'egress_gb'
+    active_percent = 10       |                                  | schedule needs active_percent
+    utilization_percent = 15  |                                  | share needs utilization_percent
+    ["training"]              | ["trainings"]                    | there is no group 'trainings'
+    "schedule"                | "scheduel"                       | 'scheduel' is no change
+    name = "training"         | name = "inference"               | two groups called 'inference'
+    name = "training"         | teams = ["x"]; name = "training" | training needs price_per_gpu_hour, or
+    price_per_gpu_hour = 3.0  |                                  | inference needs price_per_gpu_hour
+    name = "Three             | name = = "Three                  | is no TOML
+    utilization_percent = 15  | utilization_percent = 60         | cannot share a GPU
 """
 
 
@@ -108,13 +104,30 @@ def test_what_is_wrong_is_said_with_its_line(example: Path, case: dict[str, str]
         answer(read_plan(example), Context("USD", {}))
 
 
+def test_a_group_is_reserved_last(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text("""
+        groups = [{name = "g", price_per_gpu_hour = 3}]
+        [[steps]]
+        change = "reserve"
+        groups = ["g"]
+        price_per_gpu_hour = 2
+        [[steps]]
+        change = "schedule"
+        groups = ["g"]
+        active_percent = 50
+    """)
+    with pytest.raises(DataError, match=r"line 9 in .* 2: g is reserved already"):
+        read_plan(file)
+
+
 def answer_to(groups: list[Group] | Group, *steps: Step, context: Context | None = None) -> Answer:
     several = groups if isinstance(groups, list) else [groups]
     return answer(Plan(groups=several, steps=list(steps)), context or Context("USD", {}))
 
 
 def of_store(fleets: Mapping[str, Fleet], hours: float = 10) -> Context:
-    return Context("USD", dict(fleets), "October 2026", hours, math.ceil(hours / 24))
+    return Context("USD", dict(fleets), "October 2026", hours, evidence=Evidence(hours / 24))
 
 
 STORED = Group(name="x", teams=["x"])
@@ -133,27 +146,18 @@ def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:
     assert result.assumptions[0].value == 744
 
 
-def case(answer: Answer) -> list[dict[str, Any]]:
-    """The lines of the business case."""
-    cases = next(table for table in answer.tables if table.title == "Business case")
-    return [dict(zip(cases.columns, line, strict=True)) for line in cases.lines]
-
-
 def test_spot_pays_for_interruptions() -> None:
     group = told(Group, "name=g pods=2 hours=100 price_per_gpu_hour=3")
-    often = "interruptions_per_hour=0.1 checkpoint_minutes=60 checkpoint_write_minutes=0 restart_minutes=6"
+    often = "interruptions_per_hour=0.1 checkpoint_minutes=60"
     result, measured = (
         answer_to(group, told(Spot, f"groups=g price_per_gpu_hour=1 {more}")) for more in (often, "")
     )
     (rate,) = (one for one in measured.assumptions if one.name.endswith("interruptions"))
     assert "measured traces" in rate.source
-    assert case(measured)[0]["risk"] == f"interrupted {rate.value:.3g} times a node-hour"
-    # exact cost of exponential interruptions: an hour of work, 6 minutes to go on; 30 minutes, 2.5 to save it, 12 to go on
-    for of, hourly, work, saved, restart in (
-        (result, 0.1, 1.0, 0.0, 0.1),
-        (measured, float(rate.value or 0), 0.5, 2.5 / 60, 0.2),
-    ):
-        longer = math.exp(hourly * restart) * math.expm1(hourly * (work + saved)) / (hourly * work)
+    # exact cost of exponential interruptions: an hour or 30 minutes of work, 2.5 to save it, 12 to go on
+    for of, hourly, work in ((result, 0.1, 1.0), (measured, float(rate.value or 0), 0.5)):
+        longer = math.exp(hourly * 0.2) * math.expm1(hourly * (work + 2.5 / 60)) / (hourly * work)
+        assert of.time == (f"Step 1 (spot of g): work takes up to {longer:.3f} times as long.",)
         assert of.today.cost == 600
         assert float(of.scenario.cost) == pytest.approx(200 * longer, rel=1e-6)
 
@@ -167,60 +171,62 @@ def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
     both = told(Reserve, "groups=b,h price_per_gpu_hour=2 term_years=3")
     result = answer_to([base, half], both)
     assert figures(result, "today scenario") == shown(4 * 730 * 3 + 4 * 365 * 3, 4 * 730 * 2 + 4 * 365 * 3)
-    assert case(result)[0]["risk"] == "paid for 3 years, used or not: 100.0 % used in the period"
+    assert result.figures == {"obligation": 4 * 2 * 8760 * 3}
     six = answer_to([base, half], both.model_copy(update={"gpus": 6}))
     # two of them are used half of the time
     expected = shown(6 * 730 * 2 + 2 * 365 * 3, 6 * 730 + 2 * 365)
     assert figures(six, "scenario scenario.gpu_hours") == expected
     alone = both.model_copy(update={"groups": ["b"]})
     for steps, cost in (
-        # half of the time off, or all of it on spot: what was committed to is paid all the same
+        # half of the time off: nothing is worth a commitment, and no later step makes one cheaper
+        ([told(Schedule, "groups=b active_percent=50"), alone], 4380),
         ([alone, told(Schedule, "groups=b active_percent=50")], 5840),
-        ([alone, told(Spot, "groups=b price_per_gpu_hour=1 interruptions_per_hour=0")], 5840 + 2920),
-        # bought after the change, it takes what is left
         ([told(Rightsize, "groups=b price_per_gpu_hour=3 gpus_per_pod=2"), alone], 2 * 730 * 2),
         ([alone.model_copy(update={"price_per_gpu_hour": D(3)})], 8760),
     ):
         assert figures(answer_to(base, *steps), "today scenario") == shown(8760, cost)
 
 
-def test_a_move_of_work_and_of_data_count_their_data() -> None:
-    runs = "name=t hours_per_run=5 price_per_gpu_hour=3"
-    group = told(Group, f"{runs} runs_per_day=2 gb_per_start=50 price_per_gb=0.1")
-    cache = told(Move, "groups=t cache_price_per_gb_month=0.3 cache_read_price_per_gb=0.01")
-    away = "price_per_gpu_hour=1 interruptions_per_hour=0 wait_minutes=15 egress_gb=200 price_per_gb=0.05"
-    move = told(Move, f"groups=t {away}")
-    result, both = answer_to(group, cache), answer_to(group, cache, move)
-    assert result.today.cost == 60 * 5 * 3 + 60 * 5  # 60 runs of 50 GB
-    assert result.scenario.cost == 900 + 5 + 15 + 30  # fetched once, kept for a month, read 60 times
-    assert both.scenario.cost == 60 * 5.25 + 10 + 50
-    with pytest.raises(DataError, match="t downloads nothing that a cache could keep"):
-        answer_to(told(Group, f"{runs} runs_per_day=1"), cache)
+def test_no_commitment_is_advised_on_few_days_and_none_covers_what_is_committed() -> None:
+    step = told(Reserve, "groups=x price_per_gpu_hour=1")
+    nodes = "name | hours | prices\nn | 0-36 | 2\nm | 0-36 | 2 committed"
+    there = fleet(
+        nodes,
+        "node | workload | gpus | hours | uid\nn | Job/a | 1 | 0-36 | a\nm | Job/a | 1 | 0-36 | b",
+        gpus=1,
+    )
+    result = answer_to(STORED, step, context=of_store({"x": there}, 36))
+    assert figures(result, "today scenario obligation") == "144 144 0"
+    assert any("36 hours of data" in finding for finding in result.findings)
+    # with a number it is what the plan wants: one of the two nodes is paid in any case
+    both = answer_to(STORED, step.model_copy(update={"gpus": 2}), context=of_store({"x": there}, 36))
+    assert both.scenario.cost == 72 + 2 * 36
+    with pytest.raises(DataError, match="none of its GPUs are on demand"):
+        answer_to(
+            told(Group, "name=g price_per_gpu_hour=1"),
+            told(Spot, "groups=g price_per_gpu_hour=1"),
+            told(Reserve, "groups=g price_per_gpu_hour=1"),
+        )
+
+
+def test_a_move_counts_waits_and_data() -> None:
+    group = told(Group, "name=t pods=60 hours=5 price_per_gpu_hour=3")
+    away = "price_per_gpu_hour=1 interruptions_per_hour=0 wait_minutes=15 egress_gb=200"
+    result = answer_to(group, told(Move, f"groups=t {away} price_per_gb=0.05"))
+    assert (result.today.cost, result.scenario.cost) == (60 * 5 * 3, 60 * 5.25 + 10)
     # a step states the keys of its kind alone
-    stated = {one.name for one in both.assumptions if "cache" in one.name or "versions" in one.name}
-    keys = ("cache_price_per_gb_month", "cache_read_price_per_gb", "versions")
+    keys = ("price_per_gpu_hour", "interruptions_per_hour", "wait_minutes", "egress_gb", "price_per_gb")
+    stated = {one.name for one in result.assumptions if one.name.startswith("step")}
     assert stated == {f"step 1, move: {key}" for key in keys}
-    assert [line[7] for line in both.tables[1].lines] == ["medium", "high"]
-
-
-MOVES = """
-    {"price_per_gpu_hour": 1, "egress_gb": 0}                    | move needs wait_minutes, or cache_price_per_gb_month
-    {"price_per_gpu_hour": 1, "egress_gb": 5, "wait_minutes": 0} | with egress_gb move needs price_per_gb
-    {"cache_price_per_gb_month": 1, "wait_minutes": 5}           | takes no wait_minutes
-    {}                                                           | move needs price_per_gpu_hour
-"""
-
-
-@pytest.mark.parametrize(("keys", "message"), text_rows(MOVES))
-def test_a_move_is_of_work_or_of_data(keys: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Move(groups=["g"], **json.loads(keys))
 
 
 STEPS: dict[str, Step] = {
     "share": told(Share, "groups=x ways=4 utilization_percent=15"),
     "spot": told(Spot, "groups=x price_per_gpu_hour=1 interruptions_per_hour=0"),
-    "move": told(Move, "groups=x price_per_gpu_hour=0.5 interruptions_per_hour=0 wait_minutes=0 egress_gb=0"),
+    "move": told(
+        Move,
+        "groups=x price_per_gpu_hour=0.5 interruptions_per_hour=0 wait_minutes=0 egress_gb=0 price_per_gb=1",
+    ),
 }
 # four pods of one GPU: on one node of four they free GPUs and the node stays; on nodes of their own three nodes go
 STORED_STEPS = """
@@ -228,6 +234,7 @@ STORED_STEPS = """
     share on four                      | 1 | 8 on_demand, 8 on_demand, 8 on_demand, 8 on_demand | 0 1 2 3 | share | 320 240
     what is on spot or reserved stays  | 1 | 2 spot, 2 on_demand, 2 reserved       | 0 1 2   | spot  | 60 10
     what is paid anyway stays          | 1 | 1_committed on_demand, 1 on_demand    | 0 1     | move  | 20 5
+    and is not bought on spot either   | 1 | 2_committed on_demand, 2 on_demand    | 0 1     | spot  | 40 10
 """
 
 
@@ -248,52 +255,30 @@ def test_steps_of_stored_groups_save_what_their_what_ifs_do(
     assert any("no cash" in text for text in result.findings) == (result.saving == 0)
 
 
-def test_how_long_work_waits_before_and_after() -> None:
-    # one run an hour that takes one hour, on two GPUs: a third of them wait (Erlang C of 1 on 2), each on the mean an hour
-    group = told(Group, "name=r runs_per_day=24 hours_per_run=1 price_per_gpu_hour=3 capacity_gpus=2")
-
-    def waits(group: Group, time_factor: float, context: Context | None = None) -> tuple[Any, ...]:
-        step = told(Rightsize, f"groups={group.name} price_per_gpu_hour=1 time_factor={time_factor}")
-        return answer_to(group, step, context=context).tables[-1].lines[0]
-
-    before, after = math.log((1 / 3) / 0.05) * 60, math.log(0.1 / 0.05) * 0.5 / 1.5 * 60
-    half = waits(group, 0.5)
-    assert half == ("r", 2, 50.0, 25.0, round(before, 1), round(after, 1))
-    assert waits(group, 2)[3:] == (100.0, half[4], None)
-    # stored pods in the order that they came: 2 + 2 GPUs are all there were; twice as long, the third pod waits for the second
-    there = fleet(
-        "name | hours | prices\nn | 0-10 | 8",
-        "node | workload | gpus | hours | uid\nn | Job/1 | 2 | 1-4 | 1\nn | Job/2 | 2 | 2-4 | 2\nn | Job/4 | 1 | 4-5 | 4",
-    )
-    assert waits(STORED, 2, of_store({"x": there})) == ("x", 4, 27.5, 55.0, 0.0, 120.0)
-
-
 @given(
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 99), st.integers(1, 99)), min_size=1, max_size=12),
     st.integers(1, 20),
 )
 def test_a_commitment_counts_no_gpu_hour_twice(pods: list[tuple[int, int, int]], gpus: int) -> None:
     nodes = [
-        Node(str(at), g, a * H, (a + n) * H, (Price(Decimal(g), "plan"),))
+        Node(str(at), g, a * H, (a + n) * H, (Price(Decimal(g), "plan"),), instance_type="p5")
         for at, (g, a, n) in enumerate(pods)
     ]
-    commitment = Commitment(("g",), frozenset({(None, None)}), gpus, Decimal("0.5"))
-    paid = Stage(Context("USD", {}, hours=200.0), {"g": nodes}, {}, (commitment,)).paid["g"]
-    hours = {
-        kind: sum(node.hours * node.gpus for node in paid if node.capacity_type == kind)
-        for kind in ("reserved", "on_demand")
-    }
-    over = sum(
-        max(0, sum(n.gpus for n in nodes if n.from_ms <= at * H < n.to_ms) - gpus) for at in range(200)
+    held = tuple(
+        Pod(node.name, "Job/a", node.gpus, node.from_ms, node.to_ms, uid=node.name) for node in nodes
     )
-    assert hours == pytest.approx({"reserved": gpus * 200, "on_demand": over})
-    assert sum(node.mean_price * node.hours for node in paid) == pytest.approx(gpus * 100 + over)
+    step = Reserve(groups=["x"], price_per_gpu_hour=D("0.5"), gpus=gpus)
+    result = answer_to(STORED, step, context=of_store({"x": Fleet(tuple(nodes), held)}, 200))
+    levels = [sum(node.gpus for node in nodes if node.from_ms <= at * H < node.to_ms) for at in range(200)]
+    over = sum(max(0, level - gpus) for level in levels)
+    assert float(result.scenario.gpu_hours) == pytest.approx(gpus * 200 + over)
+    assert float(result.scenario.cost) == pytest.approx(gpus * 100 + over)
 
 
 def test_described_groups_run_when_stored_ones_did(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = 500_000 * H
     there = fleet("name | hours | prices\nn | 0-10 | 8", "", begin)
-    context = Context("USD", {"x": there}, "October 2026", 10, 1, start_ms=begin)
+    context = Context("USD", {"x": there}, "October 2026", 10, start_ms=begin)
     fleets: list[Fleet] = []
 
     def costs(fleet: Fleet) -> Costs:

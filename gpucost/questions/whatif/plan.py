@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from gpucost.options import argument
 from gpucost.periods import MS_PER_HOUR
 from gpucost.questions.whatif.request import PlanRequest
 from gpucost.render.view import Document
+from gpucost.whatif.covered import read_evidence
 
 
 def whatif_plan(
@@ -25,7 +27,6 @@ def whatif_plan(
       gpucost whatif plan --example > plan.toml
       gpucost whatif plan plan.toml
       gpucost whatif plan plan.toml --format markdown -o plan.md
-      gpucost whatif plan plan.toml --save october
     """
     if not file:
         raise UsageError(
@@ -37,10 +38,14 @@ def whatif_plan(
     context = Context(request.settings.currency, {}, file=str(file))
     fleets = {group.name: request.usage(group.scope).fleet for group in plan.groups if group.is_stored}
     if fleets:
-        start = request.period.start_ms
-        hours = (request.period.end_ms - start) / MS_PER_HOUR
-        context = Context(
-            context.currency, fleets, request.period_name, hours, hours / 24, context.file, start
+        period = request.period
+        context = replace(
+            context,
+            fleets=fleets,
+            period=request.period_name,
+            hours=(period.end_ms - period.start_ms) / MS_PER_HOUR,
+            start_ms=period.start_ms,
+            evidence=request.read(lambda con: read_evidence(con, period)),
         )
     elif request.period_flags:
         raise UsageError(

@@ -6,11 +6,9 @@ import functools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from gpucost import pipeline
-from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option, PeriodOptions, Selection, flag_of, options_in
 from gpucost.periods import Period, name_of, previous_month
@@ -151,8 +149,3 @@ def flags_of(group: Any, but: Collection[str] = ()) -> list[str]:
         for name, how in known
         if name in group.given and name not in but and not how.is_shown
     ]
-
-
-def saved_answers(settings: Config) -> Path:
-    """The directory that answers are saved in, beside the store."""
-    return settings.store.parent / "whatif"

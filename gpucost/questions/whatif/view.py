@@ -14,7 +14,8 @@ from typing_extensions import TypedDict
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts, Unit, figure, text
 from gpucost.whatif.answer import Answer, Assumption, Range, Rows, Value
-from gpucost.whatif.compare import SCHEMA
+
+SCHEMA = "gpucost.whatif/1"
 
 
 @with_config(extra="allow")
@@ -44,17 +45,6 @@ class WhatIfAnswer(TypedDict):
     time: list[str]
     findings: list[str]
     tables: dict[str, list[dict[str, str | float | None]]]
-
-
-class ComparedAnswer(TypedDict):
-    """What gpucost whatif compare prints: figures by dotted name, each with `a`, `b` and `difference`."""
-
-    currency: str
-    a: dict[str, str]
-    b: dict[str, str]
-    figures: dict[str, dict[str, float | None]]
-    assumptions: list[dict[str, str]]
-    notes: list[str]
 
 
 # below this, four decimals would hide a number's digits; above that, two say more than anybody reads
