@@ -54,13 +54,6 @@ class Curve:
         nodes, least = range(1, int(self.peak) + 2), share * self.hours
         return bisect_right(nodes, -least, key=lambda node: self.used(node - 1) - self.used(node))
 
-    def best_level(self, break_even: float) -> int:
-        """The number of always paid nodes that costs least, if each costs `break_even` of a node that is always paid by the hour.
-
-        A node that only breaks even is not counted.
-        """
-        return self.level(break_even + _TIE)
-
     def scaled(self, factor: float) -> Curve:
         return Curve(tuple(level * factor for level in self.levels), self.lengths)
 

@@ -197,7 +197,7 @@ def test_no_commitment_is_advised_on_few_days_and_none_covers_what_is_committed(
     )
     result = answer_to(STORED, step, context=of_store({"x": there}, 36))
     assert figures(result, "today scenario obligation") == "144 144 0"
-    assert any("36 hours of data" in finding for finding in result.findings)
+    assert any("1.5 days of data" in finding for finding in result.findings)
     # with a number it is what the plan wants: one of the two nodes is paid in any case
     both = answer_to(STORED, step.model_copy(update={"gpus": 2}), context=of_store({"x": there}, 36))
     assert both.scenario.cost == 72 + 2 * 36
