@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -22,7 +24,7 @@ from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, kept, to_decimal
-from gpucost.whatif.fleet import Fleet, Node, PodKey, Price, Scope
+from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price, Scope
 from gpucost.whatif.packing import PackedPod, pack, slots
 from gpucost.whatif.spot.advice import NOT, advise
 from gpucost.whatif.spot.formulas import exact
@@ -106,8 +108,6 @@ class _Step(_Table):
     change: str
     groups: Annotated[_Names, Field(min_length=1)]
 
-    frees_whole_nodes: ClassVar[bool] = False  # whether a part of a machine saves no cash
-
     def __str__(self) -> str:
         return f"{self.change} of {', '.join(self.groups)}"
 
@@ -120,8 +120,6 @@ class Share(_Step):
     utilization_percent: Annotated[_FromZero, Field(le=100)]
     margin_percent: _FromZero = 10.0
     headroom_percent: Annotated[_FromZero, Field(le=90)] = 20.0
-
-    frees_whole_nodes: ClassVar[bool] = True
 
     def applied(self, nodes: Sequence[Node]) -> list[Node]:
         free = 1 - self.headroom_percent / 100
@@ -218,8 +216,6 @@ class Schedule(_Step):
     change: Literal["schedule"] = "schedule"
     active_percent: Annotated[_Above, Field(le=100)]
 
-    frees_whole_nodes: ClassVar[bool] = True
-
     def applied(self, nodes: Sequence[Node]) -> list[Node]:
         return [_longer(node, self.active_percent / 100) for node in nodes]
 
@@ -314,18 +310,22 @@ class Stage(NamedTuple):
     """The groups' nodes after a step.
 
     `fixed` is what no step changes: nodes that are paid in any case, moved data and commitments. `parts` names the nodes that
-    stand for a part of a machine.
+    stand for a part of a machine, and whether the group fills that machine.
     """
 
     nodes: Mapping[str, list[Node]]
     fixed: Position
-    parts: frozenset[str] = frozenset()
+    parts: Mapping[str, bool] = MappingProxyType({})
     obligation: Decimal = Decimal(0)
 
     @property
     def total(self) -> Position:
         """What everything costs."""
         return _position(self.fixed.currency, self.of(self.nodes)) + self.fixed
+
+    def stays(self, node: Node, step: Step) -> bool:
+        """Whether a step leaves the machine of this node, and so its price: sharing empties GPUs, not machines."""
+        return not self.parts.get(node.name, True) or (node.name in self.parts and isinstance(step, Share))
 
     def of(self, groups: Iterable[str]) -> list[Node]:
         """The nodes of these groups, each once."""
@@ -377,11 +377,11 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, list[str]]:
     seen: set[tuple[PodKey, str, int]] = set()
     nodes: dict[str, list[Node]] = {}
     fixed: list[Node] = []
-    parts: set[str] = set()
+    parts: dict[str, bool] = {}
     for group in plan.groups:
         own = nodes[group.name] = [] if group.is_stored else group.described(context)
         fleet = context.fleets.get(group.name, Fleet())
-        places = fleet.by_name
+        places, filled = fleet.by_name, set(_filled(fleet))
         for pod in fleet.pods:
             key, place = (pod.key, pod.node, pod.from_ms), places[pod.place]
             if key in seen:
@@ -391,22 +391,33 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, list[str]]:
             node = replace(node, from_ms=pod.from_ms, to_ms=pod.to_ms, cluster="default")
             (fixed if why_not(place) else own).append(node)
             if pod.gpus < place.gpus - _ROUNDING:
-                parts.add(node.name)
+                parts[node.name] = pod.place in filled
     notes = []
     if fixed:
         notes.append(f"{len(fixed)} pods run on nodes that are paid in any case: no step changes them.")
     if twice := sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen):
         notes.append(f"{twice} pods are named by several groups: each counts in the first of them alone.")
-    return Stage(nodes, _position(context.currency, fixed), frozenset(parts)), notes
+    return Stage(nodes, _position(context.currency, fixed), parts), notes
+
+
+def _filled(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    """The nodes that pods hold whole, from the start of the first to the end of the last."""
+    held: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
+    for pod in fleet.pods:
+        held[pod.place].append(pod)
+    for place, pods in held.items():
+        length = max(pod.to_ms for pod in pods) - min(pod.from_ms for pod in pods)
+        used = sum(pod.gpus * (pod.to_ms - pod.from_ms) for pod in pods)
+        if used >= (fleet.by_name[place].gpus - _ROUNDING) * length:
+            yield place
 
 
 def _changed(step: Share | Spot | Move | Schedule | Rightsize, now: Stage) -> Stage:
     """Everything after the step."""
     nodes = dict(now.nodes)
-    stays = now.parts if step.frees_whole_nodes else frozenset()
     for name in set(step.groups):
-        staying = [node for node in nodes[name] if node.name in stays]
-        edited = step.applied([node for node in nodes[name] if node.name not in stays])
+        staying = [node for node in nodes[name] if now.stays(node, step)]
+        edited = step.applied([node for node in nodes[name] if not now.stays(node, step)])
         nodes[name] = [*staying, *(node for node in edited if node.length_ms > 0)]
     data = step.data_cost if isinstance(step, Move) else Decimal(0)
     return now._replace(nodes=nodes, fixed=now.fixed + Position(data, now.fixed.currency))
@@ -442,9 +453,9 @@ def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
 
 def _findings(step: Step, before: Stage, saving: Decimal, context: Context) -> Iterator[str]:
     """What limits a step or may go wrong with it."""
-    parts = sum(node.name in before.parts for node in before.of(step.groups))
-    if parts and step.frees_whole_nodes:
-        yield f"{parts} pods hold parts of nodes that stay, which saves no cash: see gpucost whatif share"
+    parts = sum(before.stays(node, step) for node in before.of(step.groups))
+    if parts and not isinstance(step, Reserve):
+        yield f"{parts} pods hold parts of nodes that stay, which saves no cash: see gpucost whatif {step.change}"
     if saving < 0:
         yield f"costs {-saving:,.2f} more than it saves"
     if isinstance(step, Reserve) and not step.gpus and context.evidence.shortage:

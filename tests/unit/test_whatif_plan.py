@@ -234,6 +234,8 @@ STORED_STEPS = """
     share on four                      | 1 | 8 on_demand, 8 on_demand, 8 on_demand, 8 on_demand | 0 1 2 3 | share | 320 240
     what is on spot or reserved stays  | 1 | 2 spot, 2 on_demand, 2 reserved       | 0 1 2   | spot  | 60 10
     what is paid anyway stays          | 1 | 1_committed on_demand, 1 on_demand    | 0 1     | move  | 20 5
+    pods that fill their node move it  | 2 | 8 on_demand                           | 0 0     | spot  | 80 60
+    other pods may keep a node         | 4 | 8 on_demand                           | 0 0     | spot  | 40 0
     and is not bought on spot either   | 1 | 2_committed on_demand, 2 on_demand    | 0 1     | spot  | 40 10
 """
 
