@@ -46,7 +46,7 @@ findings-compared         | findings --from 2026-03-17 --to 2026-03-24 --compare
 queue                     | queue --month 2026-03
 diff                      | diff 2026-03-10..2026-03-17 2026-03-17..2026-03-24
 budget-check              | budget check --month 2026-03
-policy-check              | policy check --month 2026-03 --junit policy.xml
+policy-check              | policy check --month 2026-03
 policy-rules              | policy rules
 forecast                  | forecast --month 2026-03
 forecast-months           | forecast --month 2026-03 --months 2 --growth 5
