@@ -72,8 +72,9 @@ CANDIDATES = {
     "free": _candidate("between_jobs"),
     "more free": _candidate("between_jobs", waste=90),
 }
-# the first kind in line takes the workload, and a small one leaves it; two buckets of a workload are two findings; free GPUs belong to no workload; of several what-ifs the one
-# that saves more; half a month of saving counts twice; a saving that needs work first is a bound that its command shows
+# the first kind in line takes the workload, and a small one leaves it; two buckets of a workload are two findings; free GPUs
+# belong to no workload; of several what-ifs the one that saves more; half a month of saving counts twice; a saving that needs
+# work first is a bound that its command shows
 RANKED = """
     first in line | stalled free spot notebook | 60  | 900   | 1   | 0 | idle_notebook 60 60 False schedule; \
 between_jobs 100 100 True None

@@ -228,28 +228,6 @@ charge_description VARCHAR, pricing_quantity DOUBLE
 common
 3
 
-= metrics report quotas of the period, and whether they limit GPUs
-questions/policy/quotas
-params {"from_ms": 10, "to_ms": 90, "accelerators": "nvidia_com_gpu", "other_resources": "cpu|memory"}
-
-series: series_id, cluster, metric, labels
-0, 'c', 'kube_resourcequota', MAP {'namespace': 'a', 'resource': 'requests.nvidia.com/gpu'}
-1, 'c', 'kube_resourcequota', MAP {'namespace': 'b', 'resource': 'requests.cpu'}
-2, 'c', 'kube_resourcequota', MAP {'exported_namespace': 'd', 'namespace': 'x', 'resource': 'nvidia.com/gpu'}
-3, 'c', 'kube_resourcequota', MAP {'namespace': 'late', 'resource': 'nvidia.com/gpu'}
-4, 'c', 'kube_pod_info', MAP {'namespace': 'e', 'resource': 'nvidia.com/gpu'}
-
-states: series_id, first_ms, last_ms
-0, 0, 50
-1, 0, 50
-2, 0, 50
-3, 0, 5
-4, 0, 50
-->
-cluster namespace is_gpu
-c | a | True
-c | b | False
-c | d | True
 """)
 
 

@@ -26,8 +26,8 @@ def policy_check(
 ) -> Document:
     """Check the fleet against rules, and exit with 3 if a rule of severity error is broken.
 
-    Batch work on spot, quotas for GPUs, idle notebooks, long training on demand: docs/policy.md lists the rules and their
-    settings. A rule is unknown if its metrics are missing or there was nothing to check. Pods are judged by their whole lives.
+    Batch work on spot, idle notebooks, long training on demand: docs/policy.md lists the rules and their settings. A rule is
+    unknown if data is missing or there was nothing to check. Pods are judged by their whole lives.
 
     Without a period: the current month so far, or the newest month with data.
 

@@ -1,4 +1,4 @@
-"""Rules that a fleet should keep, and the workloads and namespaces that break them (docs/policy.md)."""
+"""Rules that a fleet should keep, and the workloads that break them (docs/policy.md)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpucost import inputs
-from gpucost.catalog import accelerators, other_resources
 from gpucost.config.tables import TableFile
-from gpucost.engine import answer_rows
 from gpucost.errors import StoreError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
@@ -50,7 +48,7 @@ _Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 @record
 class Violation(Shape):
-    """A workload or namespace that breaks a rule, with its GPU-hours and cost in the period (cost: None for idle stretches)."""
+    """A workload that breaks a rule, with its GPU-hours and cost in the period (cost: None for idle stretches)."""
 
     cluster: str
     namespace: str
@@ -64,7 +62,7 @@ class Violation(Shape):
 class RuleResult(Shape):
     """The state of a rule: `kept`, `broken` or `unknown` (data is `missing`, or there was nothing to check).
 
-    `checked` counts the workloads or namespaces that were checked.
+    `checked` counts the workloads that were checked.
     """
 
     name: str
@@ -105,19 +103,18 @@ class Facts(NamedTuple):
     """The data that rules check.
 
     `rows` are dimensions, allocated GPU-hours and cost of a report by BY. `pods` are the pods of the period; the capacity type of
-    their node is None if the node was not up. `quotas` are quotas of (cluster, namespace). `idle` reads stretches of at least so
+    their node is None if the node was not up. `idle` reads stretches of at least so
     many hours in the lives of some pods; `stay` reads the workloads that `whatif spot` leaves on demand.
     """
 
     rows: Sequence[tuple[Row, float, Decimal]]
     pods: Sequence[Row]
-    quotas: Sequence[Row]
     period: Period
     idle: Callable[[float, Sequence[Row]], Idle]
     stay: Callable[[], Collection[Owner]]
 
 
-# The number of workloads or namespaces that were checked, and the violations.
+# The number of workloads that were checked, and the violations.
 Checked = tuple[int, list[Violation]]
 
 
@@ -203,29 +200,6 @@ class OnDemandTraining(_OnDemand):
         return f"a pod was on demand for {longest:,.1f} h" if longest > self.hours else None
 
 
-class Quota(_Rule):
-    """Every namespace that holds GPUs has a ResourceQuota for them."""
-
-    kind: Literal["quota"]
-
-    advice = "add a ResourceQuota with requests.nvidia.com/gpu"
-
-    def check(self, facts: Facts) -> Checked:
-        spaces = grouped((_owner(keys)[:2], row) for keys, *row in facts.rows)
-        reporting = {quota["cluster"] for quota in facts.quotas}
-        if silent := sorted({cluster for cluster, _ in spaces} - reporting):
-            raise _Unknown(
-                f"the store has no kube_resourcequota of {', '.join(silent)}: there are no quotas,"
-                " or kube-state-metrics does not export them"
-            )
-        limited = {(quota["cluster"], quota["namespace"]) for quota in facts.quotas if quota["is_gpu"]}
-        return len(spaces), [
-            Violation(*space, space[1], "no ResourceQuota names GPUs", *_total(parts))
-            for space, parts in sorted(spaces.items())
-            if space not in limited
-        ]
-
-
 class IdleNotebooks(_Rule):
     """A notebook is stopped after `hours` idle ones."""
 
@@ -260,10 +234,9 @@ class IdleNotebooks(_Rule):
         ]
 
 
-Rule = SpotForBatch | Quota | IdleNotebooks | OnDemandTraining
+Rule = SpotForBatch | IdleNotebooks | OnDemandTraining
 _KINDS: dict[str, type[BaseModel]] = {
     "spot_for_batch": SpotForBatch,
-    "quota": Quota,
     "idle_notebooks": IdleNotebooks,
     "on_demand_training": OnDemandTraining,
 }
@@ -321,13 +294,11 @@ def check(
         namespaces=query.namespaces,
         clusters=query.clusters,
     )
-    patterns = {"accelerators": accelerators().lower(), "other_resources": other_resources().lower()}
     capacity = {node["node_id"]: node["capacity_type"] for node in usage.nodes}
     rows = [row for row in view.rows if row.kind == "allocated"]
     facts = Facts(
         rows=[(dict(row.keys), row.measures.allocated_gpu_hours, row.measures.cost) for row in rows],
         pods=[{**pod, "capacity_type": capacity.get(pod["node_id"])} for pod in usage.pods],
-        quotas=answer_rows(con, "gpucost.questions.policy", "quotas", period.bounds | patterns),
         period=period,
         idle=partial(_idle, con, period),
         stay=cache(partial(_stay, con, config, query)),
