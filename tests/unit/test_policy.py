@@ -89,6 +89,9 @@ def test_a_part_of_the_fleet_and_what_makes_it_fail(broken: Path) -> None:
     few = broken / "few.toml"
     few.write_text('[[rules]]\nname = "q"\nkind = "spot_for_batch"\nexcept = ["jobs", "m*"]\n')
     answer(broken, f"--rules {few}", code=0)
+    # all five GPU-hours of the only batch work outside production
+    few.write_text('[[rules]]\nname = "q"\nkind = "spot_for_batch"\nexcept = ["m*"]\nmin_gpu_hours = 5\n')
+    answer(broken, f"--rules {few}", code=0)
     few.write_text('[[rules]]\nname = "q"\nkind = "spot_for_batch"\nseverity = "warning"\n')
     assert answer(broken, f"--rules {few}", code=0)["broken"] == 1
 
