@@ -66,7 +66,7 @@ def rules_of(found: dict[str, Any]) -> dict[str, Any]:
 
 
 VIOLATIONS = """
-    batch-on-spot jobs Job/embed-1: batch work on demand
+    batch-on-spot jobs Job/embed-1: a pod was on demand for 5.0 h
     idle-notebooks ml StatefulSet/ann-notebook: idle for 30.0 h at a stretch
     long-training-on-demand ml PyTorchJob/bert: a pod was on demand for 26.0 h"""
 
@@ -88,6 +88,8 @@ def test_a_part_of_the_fleet_and_what_makes_it_fail(broken: Path) -> None:
     assert (web["batch-on-spot"]["checked"], web["batch-on-spot"]["missing"]) == (0, None)
     few = broken / "few.toml"
     few.write_text('[[rules]]\nname = "q"\nkind = "spot_for_batch"\nexcept = ["jobs", "m*"]\n')
+    answer(broken, f"--rules {few}", code=0)
+    few.write_text('[[rules]]\nname = "q"\nkind = "on_demand_training"\nhours = 26\n')
     answer(broken, f"--rules {few}", code=0)
     # all five GPU-hours of the only batch work outside production
     few.write_text('[[rules]]\nname = "q"\nkind = "spot_for_batch"\nexcept = ["m*"]\nmin_gpu_hours = 5\n')

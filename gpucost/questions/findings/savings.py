@@ -122,7 +122,8 @@ class _Scenarios:
 
     def schedule(self, question: WhatIfQuery) -> Answer:
         options, usage = dict(question.options), self.usage(question)
-        rules, idle = schedule.Rules(), {}
+        rules = schedule.Rules()
+        idle: Idle = {}
         if "--idle-minutes" in options:
             rules, idle = schedule.Rules(idle_minutes=60.0), self._idle_hour
         elif "--office-hours" in options:

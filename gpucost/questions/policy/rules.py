@@ -43,7 +43,6 @@ _HINT = "gpucost policy rules prints all rules and their keys"
 _NO_CAPACITY = "no capacity type is known: it is not known what runs on demand"
 Row = dict[str, Any]
 Owner = tuple[str, str, str]  # cluster, namespace, workload
-_Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @record
@@ -143,68 +142,46 @@ class _Rule(BaseModel):
         raise NotImplementedError
 
 
-class _OnDemand(_Rule):
-    """Some type of work does not run on demand, unless `whatif spot` leaves it there."""
+class OnDemand(_Rule):
+    """Batch or training work does not run on demand, unless `whatif spot` leaves it there.
 
-    workload_type: ClassVar[str]
+    A workload keeps the rule if its pods have at most `min_gpu_hours` together, or at most `hours` each, in their whole lives.
+    """
 
-    def evidence(self, pods: Sequence[Row]) -> str | None:
-        """How a workload's pods on demand break the rule, judged by their whole lives; None if they keep it."""
-        raise NotImplementedError
+    kind: Literal["spot_for_batch", "on_demand_training"]
+    min_gpu_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+    advice = "run it on spot, with checkpoints (gpucost whatif spot), or commit (gpucost whatif reserve)"
 
     def check(self, facts: Facts) -> Checked:
-        pods = [pod for pod in facts.pods if pod["workload_type"] == self.workload_type]
-        placed = [pod for pod in pods if pod["capacity_type"]]
-        known = [pod for pod in placed if pod["capacity_type"] != "unknown"]
-        if placed and not known:
+        workload_type = "batch" if self.kind == "spot_for_batch" else "training"
+        pods = [pod for pod in facts.pods if pod["workload_type"] == workload_type and pod["capacity_type"]]
+        known = [pod for pod in pods if pod["capacity_type"] != "unknown"]
+        if pods and not known:
             raise _Unknown(_NO_CAPACITY)
+        broken = {}
         on_demand = grouped((_owner(pod), pod) for pod in known if pod["capacity_type"] == "on_demand")
-        broken = {owner: self.evidence(several) for owner, several in sorted(on_demand.items())}
-        stay = facts.stay() if any(broken.values()) else ()
-        kind = {"workload_type": self.workload_type, "capacity_type": "on_demand"}
+        for owner, several in sorted(on_demand.items()):
+            longest = max(map(_life_hours, several))
+            gpu_hours = sum(pod["gpus"] * _life_hours(pod) for pod in several)
+            if longest > self.hours and gpu_hours > self.min_gpu_hours:
+                broken[owner] = f"a pod was on demand for {longest:,.1f} h"
+        stay = facts.stay() if broken else ()
+        kind = {"workload_type": workload_type, "capacity_type": "on_demand"}
         costs = grouped((_owner(keys), row) for keys, *row in facts.rows if kind.items() <= keys.items())
-        found = []
-        for owner, evidence in broken.items():
-            if evidence and owner not in stay:
-                found.append(Violation(*owner, evidence, *_total(costs[owner])))
-        return len(set(map(_owner, known))), found
-
-
-class SpotForBatch(_OnDemand):
-    """Batch work runs on spot."""
-
-    kind: Literal["spot_for_batch"]
-    min_gpu_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-
-    workload_type = "batch"
-    advice = "give its pods a spot node selector, or add its namespace to `except`: gpucost whatif spot"
-
-    def evidence(self, pods: Sequence[Row]) -> str | None:
-        gpu_hours = sum(pod["gpus"] * _life_hours(pod) for pod in pods)
-        return "batch work on demand" if gpu_hours > self.min_gpu_hours else None
-
-
-class OnDemandTraining(_OnDemand):
-    """No training pod is on demand for longer than `hours`."""
-
-    kind: Literal["on_demand_training"]
-    hours: _Hours
-
-    workload_type = "training"
-    advice = (
-        "let it write checkpoints and run on spot, or commit: gpucost whatif spot, gpucost whatif reserve"
-    )
-
-    def evidence(self, pods: Sequence[Row]) -> str | None:
-        longest = max(map(_life_hours, pods))
-        return f"a pod was on demand for {longest:,.1f} h" if longest > self.hours else None
+        return len(set(map(_owner, known))), [
+            Violation(*owner, evidence, *_total(costs[owner]))
+            for owner, evidence in broken.items()
+            if owner not in stay
+        ]
 
 
 class IdleNotebooks(_Rule):
     """A notebook is stopped after `hours` idle ones."""
 
     kind: Literal["idle_notebooks"]
-    hours: _Hours
+    hours: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
     advice = (
         "stop idle notebooks, as Kubeflow's culling or JupyterHub's idle culler does: gpucost whatif schedule"
@@ -234,11 +211,11 @@ class IdleNotebooks(_Rule):
         ]
 
 
-Rule = SpotForBatch | IdleNotebooks | OnDemandTraining
+Rule = OnDemand | IdleNotebooks
 _KINDS: dict[str, type[BaseModel]] = {
-    "spot_for_batch": SpotForBatch,
+    "spot_for_batch": OnDemand,
     "idle_notebooks": IdleNotebooks,
-    "on_demand_training": OnDemandTraining,
+    "on_demand_training": OnDemand,
 }
 
 
