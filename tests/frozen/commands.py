@@ -41,12 +41,12 @@ report-waste              | report --month 2026-03 --waste
 report-team               | report --last 7d --team research --by workload,day
 report-compared           | report --from 2026-03-17 --to 2026-03-24 --compare previous
 waste                     | waste --month 2026-03 --by team,workload_type
-findings                  | findings --month 2026-03 --patches
+findings                  | findings --month 2026-03
 findings-compared         | findings --from 2026-03-17 --to 2026-03-24 --compare previous --top 4
 queue                     | queue --month 2026-03
 diff                      | diff 2026-03-10..2026-03-17 2026-03-17..2026-03-24
 budget-check              | budget check --month 2026-03
-policy-check              | policy check --month 2026-03 --junit policy.xml
+policy-check              | policy check --month 2026-03
 policy-rules              | policy rules
 forecast                  | forecast --month 2026-03
 forecast-months           | forecast --month 2026-03 --months 2 --growth 5

@@ -56,7 +56,7 @@ def printed(config: Path, *words: str, code: int = 0) -> Any:
 def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
     listed = {tool.name: tool for tool in talk(config, lambda session: session.list_tools()).tools}
     assert set(listed) == set(tools()) >= {"report", "waste", "findings", "whatif_spot", "unit_tokens"}
-    withheld = {"config", "store", "lake", "output", "save", "trace", "file", "junit", "rules"}
+    withheld = {"config", "store", "lake", "output", "save", "trace", "file", "rules"}
     for name, tool in listed.items():
         assert tool.annotations is not None and tool.annotations.read_only_hint, name
         Draft202012Validator.check_schema(tool.input_schema)

@@ -86,6 +86,7 @@ def test_metrics_that_inventory_reads_are_collected_and_documented() -> None:
     }
     assert len(read) > 20
     read.discard(FAMILY_SAMPLES)  # what a server has samples of, in the store's own words
+    read -= {"kube_resourcequota", "kube_limitrange"}  # left out: stores of older versions contain them
     assert {name for name in read if not any(re.fullmatch(name, metric) for metric in collected)} == set()
     matched = {metric for name in read for metric in collected if re.fullmatch(name, metric)}
     assert {metric for metric in matched if f"`{metric}" not in page} == set()

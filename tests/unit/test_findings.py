@@ -18,7 +18,6 @@ from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.questions.findings import savings
 from gpucost.questions.findings.kinds import (
     Candidate,
-    Claim,
     Finding,
     WhatIfQuery,
     WhatIfResult,
@@ -41,11 +40,10 @@ def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:
     for glob in (*names, *["Job/a-*", "Job/*", "*", "*-1", "Job/?-1", "Job/[ab]-1", "Pod/z*"]):
         fitting = [name for name in names if fnmatchcase(name, glob) or name == glob]
         assert [name for name in names if is_fitting(name, glob)] == fitting, glob
-    options = (("--idle-minutes", "60"), ("--same-model", None))
+    options = (("--idle-minutes", "60"),)
     question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), options)
     assert question.words(savings.period_words(Config(), MONTH)) == (
         "gpucost whatif schedule --month 2026-02 --cluster 'eu one' --namespace n --workload 'Job/a-*' --idle-minutes 60"
-        " --same-model"
     )
     week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
     span = "--from 2026-02-08T00:00:00Z --to 2026-02-15T00:00:00Z"
@@ -53,43 +51,42 @@ def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:
 
 
 def _candidate(
-    kind: str, *claims: Claim, waste: int = 100, questions: tuple[WhatIfQuery, ...] = (), subject: str = "s"
+    kind: str, *workloads: str, waste: int = 100, questions: tuple[WhatIfQuery, ...] = (), subject: str = "s"
 ) -> Candidate:
     finding = Finding(
-        rank=0, kind=kind, title="", cluster="c", namespace="n", team="t", subject=subject, evidence="", start=MONTH.start,
-        end=MONTH.end, gpu_hours=1.0, waste_gpu_hours=1.0, utilization=None, cost=Decimal(1000), saving=Decimal(waste),
-        saving_per_month=Decimal(0), freed_capacity_cost=Decimal(0), freed_capacity_per_month=Decimal(0), is_bound=True,
-        command=None, advice="", measured="", patch=None,
+        kind=kind, title="", cluster="c", namespace="n", team="t", subject=subject, evidence="", waste_gpu_hours=1.0,
+        cost=Decimal(1000), saving=Decimal(waste), command=None, advice="", measured="", patch=None,
     )  # fmt: skip
-    return Candidate(finding, frozenset(claims), questions)
+    return Candidate(finding, frozenset(("c", "n", name) for name in workloads), questions)
 
 
-WHOLE, STALL, LOST = ("c", "n", "w", "*"), ("c", "n", "w", "data_stall"), ("c", "n", "w", "failed_restarted")
 ASK, OTHER = WhatIfQuery("schedule"), WhatIfQuery("spot")
 
 
-NOTEBOOK = _candidate("idle_notebook", WHOLE, questions=(ASK,))
-TO_SPOT = _candidate("on_demand_training", WHOLE, questions=(OTHER,))
-SMALLER = _candidate("over_provisioned", ("c", "n", "b", "*"), questions=(ASK, OTHER))
-STALLED, FAILED = _candidate("data_stall", STALL), _candidate("lost_work", LOST)
-AGAIN = _candidate("lost_work", LOST, subject="again", waste=90)
-
-
 CANDIDATES = {
-    "stalled": STALLED, "spot": TO_SPOT, "notebook": NOTEBOOK, "failed": FAILED, "again": AGAIN, "smaller": SMALLER
-}  # fmt: skip
-# the first kind in line takes the workload, and a small one leaves it; two buckets of a workload are two findings, but not the
-# same one twice; of several what-ifs the one that saves more; half a month of saving counts twice; what takes work first is a
-# bound that its command shows
+    "notebook": _candidate("idle_notebook", "w", questions=(ASK,)),
+    "spot": _candidate("on_demand_training", "w", "v", questions=(OTHER,)),
+    "smaller": _candidate("over_provisioned", "b", questions=(ASK, OTHER)),
+    "stalled": _candidate("data_stall", "w"),
+    "failed": _candidate("lost_work", "w"),
+    "free": _candidate("between_jobs"),
+    "more free": _candidate("between_jobs", waste=90),
+}
+# the first kind in line takes the workload, and a small one leaves it; two buckets of a workload are two findings; free GPUs
+# belong to no workload; of several what-ifs the one that saves more; half a month of saving counts twice; a saving that needs
+# work first is a bound that its command shows
 RANKED = """
-    first in line | stalled spot notebook        | 60  | 900   | 1   | 0 | idle_notebook 60 60 False schedule
-    too small     | stalled spot notebook        | 40  | 900   | 1   | 1 | on_demand_training 900 900 False spot
-    not asked     | stalled spot notebook        | 40  |       | 1   | 1 | data_stall 100 100 True None
-    buckets       | stalled failed again smaller | 70  | 300   | 1   | 0 | over_provisioned 300 300 False spot; \
-data_stall 100 100 True None; lost_work 100 100 True None
-    half a month  | notebook                     | 30  |       | 0.5 | 0 | idle_notebook 30 60 False schedule
-    takes work    | spot                         |     | 0,900 | 1   | 0 | on_demand_training 900 900 True spot
-    is safe       | spot                         |     | 70,900 | 1  | 0 | on_demand_training 70 70 False spot
+    first in line | stalled free spot notebook | 60  | 900   | 1   | 0 | idle_notebook 60 60 False schedule; \
+between_jobs 100 100 True None
+    too small     | spot notebook      | 40  | 900   | 1   | 1 | on_demand_training 900 900 False spot
+    not asked     | free spot notebook | 40  |       | 1   | 1 | between_jobs 100 100 True None
+    several       | more_free smaller free | 70 | 300 | 1  | 0 | over_provisioned 300 300 False spot; \
+between_jobs 100 100 True None; between_jobs 90 90 True None
+    buckets       | stalled failed     |     |       | 1   | 0 | data_stall 100 100 True None; \
+lost_work 100 100 True None
+    half a month  | notebook           | 30  |       | 0.5 | 0 | idle_notebook 30 60 False schedule
+    takes work    | spot               |     | 0,900 | 1   | 0 | on_demand_training 900 900 True spot
+    is safe       | spot               |     | 70,900 | 1  | 0 | on_demand_training 70 70 False spot
 """
 
 
@@ -101,11 +98,12 @@ def test_findings_are_ranked_and_no_work_counts_twice(
 ) -> None:
     """What schedules and spot save; each finding saves at least 50 a month."""
     answers = {
-        question: WhatIfResult(question, D(1000), *map(D, text.split(",")))
+        question: WhatIfResult(D(1000), *map(D, text.split(",")))
         for question, text in ((ASK, ask), (OTHER, other))
         if text
     }
-    chosen, period = [CANDIDATES[name] for name in candidates.split()], ("--month", "2026-02")
+    chosen = [CANDIDATES[name.replace("_", " ")] for name in candidates.split()]
+    period = ("--month", "2026-02")
     found = ranked(chosen, answers, months=D(months), minimum=D(50), period=period)
     told = listed(found.findings, "kind saving saving_per_month is_bound command")
     assert told.replace("gpucost whatif ", "").replace(" --month 2026-02", "") == expected
@@ -125,6 +123,7 @@ def test_patches_ask_for_the_size_that_was_used() -> None:
     assert yaml.safe_load(sharing)["sharing"]["timeSlicing"]["resources"]
 
 
+DAYTIME = ("UTC", "08:00-18:00", "mon-fri")
 INJECTED = "web\n---\nkind: ClusterRoleBinding\nx: y"
 
 
@@ -140,17 +139,17 @@ INJECTED = "web\n---\nkind: ClusterRoleBinding\nx: y"
     ],
 )
 def test_names_that_kubernetes_does_not_allow_add_nothing_to_patches(name: str, namespace: str) -> None:
-    assert patches.scaled_down(f"Deployment/{name}", namespace, "UTC", {}, 2) is None
+    assert patches.scaled_down(f"Deployment/{name}", namespace, *DAYTIME, replicas=2) is None
     assert patches.smaller_request(f"Deployment/{name}", namespace, 4, 2) == patches.smaller_request(
         "Job/a", "ml", 4, 2
     )
 
 
 def test_names_that_yaml_reads_as_other_values_stay_names() -> None:
-    down = yaml.safe_load(patches.scaled_down("Deployment/123", "true", "UTC", {}, 2) or "")
+    down = next(yaml.safe_load_all(patches.scaled_down("Deployment/123", "true", *DAYTIME, replicas=2) or ""))
     smaller = yaml.safe_load(patches.smaller_request("StatefulSet/null", "1e3", 4, 2) or "")
     assert down["metadata"] == {"name": "123-down", "namespace": "true"}
-    assert (down["spec"]["schedule"], smaller["kind"]) == ("0 20 * * *", "StatefulSet")
+    assert (down["spec"]["schedule"], smaller["kind"]) == ("0 18 * * 1-5", "StatefulSet")
     assert smaller["metadata"] == {"name": "null", "namespace": "1e3"}
 
 
@@ -163,8 +162,7 @@ OFFICE = """
 
 @pytest.mark.parametrize(("hours", "days", "expected"), text_rows(OFFICE))
 def test_office_hours_as_cron_has_them(hours: str, days: str, expected: str) -> None:
-    given = {"--office-hours": hours, "--weekdays": days}
-    text = patches.scaled_down("Deployment/chat", "web", "Europe/Berlin", given, 6, least=1)
+    text = patches.scaled_down("Deployment/chat", "web", "Europe/Berlin", hours, days, replicas=6)
     found = []
     for job in yaml.safe_load_all(text or ""):
         pod, spec = job["spec"]["jobTemplate"]["spec"]["template"]["spec"], job["spec"]
@@ -177,7 +175,7 @@ def test_office_hours_as_cron_has_them(hours: str, days: str, expected: str) -> 
 def test_patches_have_measured_numbers_or_names_that_kubernetes_refuses() -> None:
     pool = yaml.safe_load(patches.fewer_nodes(76) or "")
     assert pool["spec"]["limits"] == {"nvidia.com/gpu": 76}
-    down = yaml.safe_load(patches.scaled_down("StatefulSet/a", "web", "UTC", {}, 1) or "")
+    down = next(yaml.safe_load_all(patches.scaled_down("StatefulSet/a", "web", *DAYTIME, replicas=2) or ""))
     smaller = yaml.safe_load(patches.smaller_request("Deployment/chat", "web", 4, 2) or "")
     names = (
         pool["metadata"]["name"],
@@ -186,18 +184,19 @@ def test_patches_have_measured_numbers_or_names_that_kubernetes_refuses() -> Non
     )
     assert not any(re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) for name in names), names
     # one replica of a service stays: there is nothing to scale down
-    assert patches.scaled_down("Deployment/api", "web", "UTC", {}, 1, least=1) is None
+    assert patches.scaled_down("Deployment/api", "web", *DAYTIME, replicas=1) is None
     assert patches.fewer_nodes(0) is None
 
 
 def test_what_became_of_the_findings_before() -> None:
-    def found(**worth: int) -> list[Finding]:
-        one = _candidate("data_stall").finding
-        return [replace(one, subject=name, saving_per_month=Decimal(much)) for name, much in worth.items()]
+    def found(*names: str) -> list[Finding]:
+        one = _candidate("between_jobs").finding
+        return [replace(one, subject=name) for name in names]
 
-    changed = changes(found(a=10, b=20, c=30), found(b=25, d=5), MONTH).findings
-    told = listed(changed, "status subject before_per_month after_per_month")
-    assert told == "gone c 30 None; gone a 10 None; new d None 5; still b 20 25"
+    changed = changes(found("a", "b", "c"), found("b", "d"), MONTH)
+    assert (listed(changed.gone, "subject"), listed(changed.new, "subject")) == ("a; c", "d")
+    spot = _candidate("on_demand_training").finding
+    assert not changes([spot], [replace(spot, subject="other runs")], MONTH).new
 
 
 def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, float]]:

@@ -139,14 +139,19 @@ def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news
 
 def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
     patched = [one for one in findings.findings if one.patch]
-    assert {one.kind for one in patched} >= {"idle_notebook", "empty_nodes", "on_demand_training", "off_peak"}
+    assert {one.kind for one in patched} >= {
+        "over_requested",
+        "empty_nodes",
+        "on_demand_training",
+        "off_peak",
+    }
     for one in patched:
         for document in yaml.safe_load_all(one.patch or ""):
             if document.get("kind") == "CronJob":
                 (container,) = document["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
                 assert container["command"][:2] == ["kubectl", "scale"]
                 # a service keeps a replica
-                assert one.kind != "off_peak" or container["command"][3] != "--replicas=0"
+                assert container["command"][3] != "--replicas=0"
                 scaled = container["command"][2].partition("/")[2]
                 assert scaled in {name.partition("/")[2] for name in one.subject.split(", ")}
                 assert document["metadata"]["namespace"] == one.namespace

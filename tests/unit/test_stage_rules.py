@@ -228,50 +228,6 @@ charge_description VARCHAR, pricing_quantity DOUBLE
 common
 3
 
-= metrics tell of which clusters they tell quotas limits and priorities
-questions/policy/facts
-params {"from_ms": 10, "to_ms": 90, "accelerators": "nvidia_com_gpu", "other_resources": "cpu|memory"}
-
-series: series_id, cluster, metric, labels
-0, 'c', 'kube_resourcequota', MAP {'namespace': 'a', 'resource': 'requests.nvidia.com/gpu'}
-1, 'c', 'kube_resourcequota', MAP {'namespace': 'b', 'resource': 'requests.cpu'}
-2, 'c', 'kube_limitrange', MAP {'exported_namespace': 'd', 'namespace': 'x', 'resource': 'nvidia.com/gpu'}
-3, 'c', 'kube_limitrange', MAP {'namespace': 'late', 'resource': 'nvidia.com/gpu'}
-4, 'c', 'karpenter_nodepools_limit', MAP {'nodepool': 'p', 'resource_type': 'cpu'}
-5, 'c', 'karpenter_nodepools_usage', MAP {'nodepool': 'q', 'resource_type': 'cpu'}
-6, 'c', 'karpenter_nodepools_usage', MAP {'nodepool': 'r', 'resource_type': 'nvidia.com/gpu'}
-7, 'c', 'kube_pod_info', MAP {'uid': 'u1', 'priority_class': 'high'}
-8, 'c', 'kube_pod_info', MAP {'uid': 'u2', 'priority_class': ''}
-9, 'c', 'kube_node_info', MAP {'uid': 'u3', 'priority_class': 'x'}
-
-states: series_id, first_ms, last_ms
-0, 0, 50
-1, 0, 50
-2, 0, 50
-3, 0, 5
-4, 0, 50
-5, 0, 50
-6, 0, 50
-7, 0, 50
-8, 0, 50
-9, 0, 50
-
-nodes: node_id, cluster, labels
-1, 'c', MAP {'label_karpenter_sh_nodepool': 'p'}
-2, 'c', MAP {'label_karpenter_sh_provisioner_name': 'old'}
-3, 'c', MAP {}
-->
-kind cluster name
-limit_range | c | d
-limit_range_told | c |
-node_pool | c | 1 p
-node_pool | c | 2 old
-node_pool_limit | c | p
-node_pool_limit_told | c |
-priority_class | c | u1
-priority_class_told | c |
-quota | c | a
-quota_told | c |
 """)
 
 

@@ -150,7 +150,6 @@ _CLUSTER = [
     *_listed("cluster", "cluster", "node"),
     *_claims("device", "cluster", "resourceclaim"),
     *_listed("kueue", "cluster", "cluster_queue"),
-    *_listed("policies", "cluster", "nodepool"),
     *_listed("interruptions", "cluster", "node_name"),
 ]
 _HOSTS = _listed("hosts", "hosts", "uid")

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 
-# What an answer is compared with.
-Comparison = Literal["previous"]
 _WITHOUT_USERS = (
     "SELECT message FROM warnings WHERE code = 'host_without_users' AND to_ms > $1 AND from_ms < $2"
 )
@@ -42,25 +40,22 @@ def findings(
     minimum: Annotated[
         Decimal | None,
         Option(
-            "Leave out what saves less a month. Default: [findings] minimum_per_month.",
+            "Leave out savings under this amount a month (default: [findings] minimum_per_month).",
             "MONEY",
             flag="--min-cost",
-            also="--minimum",
         ),
     ] = None,
-    top: Annotated[int | None, Option("Only the dearest; without it all.", "COUNT", least=1)] = None,
-    show_patches: Annotated[
-        bool, Option("Also what to apply: Kubernetes YAML, where it is known.", flag="--patches")
-    ] = False,
+    top: Annotated[int | None, Option("Show the N most expensive (default: all).", "COUNT", least=1)] = None,
     compare: Annotated[
-        Comparison | None, Option("Also what became of the findings of the period before, as long.")
+        Literal["previous"] | None,
+        Option("Add what is new and gone since the previous period of equal length."),
     ] = None,
 ) -> Document:
-    """Say what to do about waste, the dearest first: what, who, evidence, saving, and the command that shows it.
+    """List what to do about waste, the largest saving first, each with the command that shows the saving.
 
-    Savings come first, then upper bounds: what waste cost, or what could be saved once something else is done.
-    Each finding's saving is what its `gpucost whatif` command answers on the same store. No GPU-hour's waste is in two findings.
-    docs/findings.md tells the kinds, and the order in which they lay claim to GPU-hours.
+    Savings come first, then upper bounds: the cost of waste, or savings that need other work first. Each saving is the answer of
+    its `gpucost whatif` command on the same store; no GPU-hour is in two findings. Markdown, HTML and JSON have patches to apply.
+    docs/findings.md lists the kinds.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -69,7 +64,7 @@ def findings(
       gpucost findings
       gpucost findings --month 2026-10 --top 5
       gpucost findings --team research --min-cost 500
-      gpucost findings --month 2026-10 --compare previous --patches
+      gpucost findings --month 2026-10 --compare previous --format markdown
       gpucost findings --last 30d --format json
     """
     from gpucost.questions.findings.kinds import Finding, FindingsAnswer, changes
@@ -95,14 +90,14 @@ def findings(
         for message in column(con, _WITHOUT_USERS, [request.period.start_ms, request.period.end_ms]):
             request.note(f"note: {message}")
     shown = replace(found, findings=found.findings[:top])
-    with_patches = show_patches or request.format == "markdown"
+    with_patches = request.format == "markdown"
     sections: list[Section] = [
         finding_items(several, settings.currency, title, with_patches=with_patches)
         for title, several in (("Savings", shown.savings), ("Upper bounds", shown.upper_bounds))
         if several
     ]
     if changed:
-        sections.append(_changes_table(changed, name_of(changed.period, request.tz)))
+        sections += _changes(changed, name_of(changed.period, request.tz))
     return Document(
         title=f"Findings: {', '.join(filter(None, (request.scope_name, request.period_name)))}",
         subtitle=headline(found, settings.currency),
@@ -183,21 +178,11 @@ def _is_about(subject: str, workload: str) -> bool:
     return any(fnmatchcase(workload, name) or fnmatchcase(name, workload) for name in names)
 
 
-def _changes_table(changed: FindingChanges, name: str) -> Table:
-    """What is gone, new and still there since the period before."""
-    return Table.of(
-        f"Since {name}",
-        changed.findings,
-        (
-            text("status"),
-            text("title", "What"),
-            text("subject", "Who"),
-            text("namespace", weight=2),
-            money("before_per_month", "A month then"),
-            money("after_per_month", "Now"),
-        ),
-        note="Gone: done, or passed by itself.",
-    )
+def _changes(changed: FindingChanges, name: str) -> list[Table]:
+    """Findings that are gone and new since the period before."""
+    columns = text("title", "What"), text("subject", "Who"), money("saving_per_month", "A month")
+    tables = ((f"Gone since {name}", changed.gone), (f"New since {name}", changed.new))
+    return [Table.of(title, rows, columns) for title, rows in tables if rows]
 
 
 def finding_items(
@@ -211,7 +196,7 @@ def finding_items(
         if one.freed_capacity_per_month:
             amount = figure_text(one.freed_capacity_per_month, "money", currency, 2)
             freed = f"GPUs worth {amount} a month would be free on nodes that stay. "
-        advice = one.advice[:1].upper() + one.advice[1:]
+        advice = one.advice[0].upper() + one.advice[1:]
         return Item(
             f"{one.title}: {one.subject}{f' ({owner})' if owner else ''}",
             one.saving_per_month,
@@ -229,20 +214,18 @@ def finding_items(
 
 def headline(findings: Findings, currency: str) -> str:
     """How many there are, and what their commands show together."""
-    least, saving, freed, most = (
-        figure_text(amount, "money", currency, 2)
-        for amount in (
-            findings.minimum_per_month,
-            findings.saving_per_month,
-            findings.freed_capacity_per_month,
-            findings.at_most_per_month,
-        )
+    amounts = (
+        findings.minimum_per_month,
+        findings.saving_per_month,
+        findings.freed_capacity_per_month,
+        findings.at_most_per_month,
     )
+    least, saving, freed, most = (figure_text(amount, "money", currency, 2) for amount in amounts)
     count = len(findings.findings)
     if not count:
         return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
     less = f"; {findings.passed_over} more under {least}" if findings.passed_over else ""
     return (
         f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} a month in cash, and GPUs worth {freed} "
-        f"free on nodes that stay; upper bounds: {most}, the cost of waste, or what takes work first."
+        f"free on nodes that stay; upper bounds: {most}, the cost of waste, or savings that need work first."
     )

@@ -1,4 +1,4 @@
-"""What to do about waste, ranked by money a month: who, why, what it saves, and the command that shows it (docs/findings.md)."""
+"""Kinds of findings: what to do about waste, what it saves, and the command that shows the saving (docs/findings.md)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.engine import answer_rows
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
@@ -29,10 +28,202 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-# An hour of the day counts as idle where GPUs were idle for so much of it, and is worth turning off in runs of so many.
+# An hour of the day is idle if GPUs are idle for this share of it. Shorter pauses, in hours, stay on.
 _IDLE = 0.8
 _SHORTEST = 3
 _HOURS = 24
+_LITTLE_USED = 0.5
+_NUMBER = re.compile(r"([-_.])\d+$")
+_IDLE_MINUTES = (("--idle-minutes", "60"),)
+# No workload is called `none`: only empty nodes are removed.
+_EMPTY_MINUTES = (("--empty-minutes", "10"),)
+_OWN_MACHINES = "switch these own machines off, which saves power, or use them for other work"
+
+# Each kind: its title and its advice. If several kinds fit a workload, the first one in this order takes it.
+KINDS = {
+    "idle_notebook": ("Idle notebook", "release its GPUs when it is idle, or end it"),
+    "idle_workload": ("Idle workload", "ask its owner whether it is still needed"),
+    "over_requested": ("GPUs requested, never used", "request as many GPUs as are used"),
+    "over_provisioned": ("Replicas or GPUs to spare", "fewer replicas, a shared GPU, or a smaller one"),
+    "off_peak": ("Serving idle off its peak", "scale it down outside of those hours"),
+    "on_demand_training": ("Training on demand", "move it to spot, with checkpoints"),
+    "empty_nodes": ("Empty nodes", "let the autoscaler remove them sooner"),
+    "steady_on_demand": ("Steady use on demand", "commit to the base"),
+    "data_stall": ("GPUs waiting for data", "cache and prefetch its data, or add workers that load it"),
+    "lost_work": ("Work lost to failures", "write checkpoints more often, and fix the failures"),
+    "between_jobs": ("Free between jobs", "pack jobs on fewer nodes, or start waiting work sooner"),
+}
+
+Row = Mapping[str, Any]
+Owner = tuple[str, str, str]  # cluster, namespace, workload
+Options = tuple[tuple[str, str], ...]
+Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and their cost
+
+
+@record
+class WhatIfQuery:
+    """A what-if over the store's usage. `workloads` are globs; `options` are those of the command."""
+
+    command: str
+    cluster: str | None = None
+    namespace: str | None = None
+    workloads: tuple[str, ...] = ()
+    options: Options = ()
+
+    def words(self, period: tuple[str, ...]) -> str:
+        """The command line, for a shell; `period` are the words that name the period."""
+        scope = [("--cluster", self.cluster), ("--namespace", self.namespace)]
+        scope += [("--workload", workload) for workload in self.workloads]
+        words = ["gpucost", "whatif", self.command, *period]
+        for name, value in (*scope, *self.options):
+            words += [name, value] if value else []
+        return shlex.join(words)
+
+
+class WhatIfResult(NamedTuple):
+    """A what-if's answer over the period: cash that leaves the bill, and the cost of GPUs freed on nodes that stay.
+
+    `needs_work` is cash that is saved after other work.
+    """
+
+    cost: Decimal
+    saving: Decimal
+    needs_work: Decimal = ZERO
+    freed: Decimal = ZERO
+
+
+@keyed_record
+class Finding(Shape):
+    """`saving` is cash of the period, as `command` shows it; `saving_per_month` is the same per month.
+
+    `freed_capacity_cost` is the cost of GPUs that would be free on nodes that stay: capacity for other work, not cash.
+    `is_bound`: `saving` is an upper bound: no command shows it (then it is the cost of the waste), or it needs work first.
+    `patch` is YAML to apply.
+    """
+
+    rank: int = 0
+    kind: str
+    title: str
+    cluster: str
+    namespace: str | None
+    team: str | None
+    subject: str
+    evidence: str
+    waste_gpu_hours: float
+    cost: Decimal
+    saving: Decimal
+    saving_per_month: Decimal = ZERO
+    freed_capacity_cost: Decimal = ZERO
+    freed_capacity_per_month: Decimal = ZERO
+    is_bound: bool = True
+    command: str | None
+    advice: str
+    measured: str
+    patch: str | None
+
+
+class Candidate(NamedTuple):
+    """Waste that may become a finding: `saving` is the cost of the waste.
+
+    The what-if of `questions` that saves most decides. `owners` are the workloads that the finding takes.
+    """
+
+    finding: Finding
+    owners: frozenset[Owner]
+    questions: tuple[WhatIfQuery, ...] = ()
+
+
+@record
+class Findings:
+    """Savings that a command shows, the largest first, then upper bounds. `passed_over` counts those under the minimum."""
+
+    findings: tuple[Finding, ...]
+    minimum_per_month: Decimal
+    passed_over: int
+
+    @property
+    def savings(self) -> tuple[Finding, ...]:
+        """Findings with a saving that their command shows."""
+        return tuple(found for found in self.findings if not found.is_bound)
+
+    @property
+    def upper_bounds(self) -> tuple[Finding, ...]:
+        """Findings with an upper bound of the saving."""
+        return tuple(found for found in self.findings if found.is_bound)
+
+    @property
+    def saving_per_month(self) -> Decimal:
+        """The sum of savings, without upper bounds."""
+        return _total(found.saving_per_month for found in self.savings)
+
+    @property
+    def freed_capacity_per_month(self) -> Decimal:
+        """The cost of GPUs that the savings free on nodes that stay."""
+        return _total(found.freed_capacity_per_month for found in self.savings)
+
+    @property
+    def at_most_per_month(self) -> Decimal:
+        """The sum of upper bounds."""
+        return _total(found.saving_per_month for found in self.upper_bounds)
+
+
+@record
+class FindingChanges(Shape):
+    """Findings of the `period` before that are `gone`, and `new` ones."""
+
+    period: Period
+    gone: tuple[Finding, ...]
+    new: tuple[Finding, ...]
+
+
+def changes(before: Sequence[Finding], after: Sequence[Finding], period: Period) -> FindingChanges:
+    """The findings of `period` that are gone, and those that are new after it: compared by kind, place and subject."""
+
+    def by_key(findings: Sequence[Finding]) -> dict[tuple[str | None, ...], Finding]:
+        # a place has one finding of these kinds, whatever its runs or nodes
+        of_places = ("on_demand_training", "steady_on_demand", "empty_nodes")
+        return {
+            (one.kind, one.cluster, one.namespace, "" if one.kind in of_places else one.subject): one
+            for one in findings
+        }
+
+    then, now = by_key(before), by_key(after)
+    gone = tuple(one for key, one in then.items() if key not in now)
+    return FindingChanges(period, gone, tuple(one for key, one in now.items() if key not in then))
+
+
+@record
+class FindingsAnswer(Shape):
+    """What `gpucost findings` prints: sums of all findings, and the first of them."""
+
+    period: Period
+    currency: str
+    minimum_per_month: Decimal
+    saving_per_month: Decimal
+    freed_capacity_per_month: Decimal
+    at_most_per_month: Decimal
+    passed_over: int
+    savings: tuple[Finding, ...]
+    upper_bounds: tuple[Finding, ...]
+    changes: FindingChanges | None = None
+
+
+@keyed_record
+class WasteAnswer(Shape):
+    """What `gpucost waste` prints, with findings if they are requested."""
+
+    period: Period
+    currency: str
+    waste: Waste
+    findings: tuple[Finding, ...] | None = None
+    coverage: CoverageAnswer
+
+    FLAT = ("period", "waste")
+
+
+def is_fitting(name: str, glob: str) -> bool:
+    """Whether the glob fits the name, or is the name."""
+    return name == glob or fnmatchcase(name, glob)
 
 
 def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, str] | None:
@@ -71,460 +262,178 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
     return f"{opens % _HOURS:02}:00-{closes or _HOURS:02}:00", "mon-fri" if weekends_off else "mon-sun"
 
 
-Row = Mapping[str, Any]
-Family = tuple[str, list[Row]]  # what they are called, and the workloads
-
-# What a finding lays claim to: (cluster, namespace, workload, bucket) of held GPU time, or (cluster, GPU model, capacity type,
-# bucket) of free GPUs; the bucket "*" is all of them.
-Claim = tuple[str, str, str, str]
-
-
-@record
-class WhatIfQuery:
-    """A what-if over the store's usage. `workloads` are globs; `options` are those of the command, in its own words."""
-
-    command: str
-    cluster: str | None = None
-    namespace: str | None = None
-    workloads: tuple[str, ...] = ()
-    options: tuple[tuple[str, str | None], ...] = ()
-
-    def words(self, period: tuple[str, ...]) -> str:
-        """The command line, for a shell; `period` are the words that name the period."""
-        words = ["gpucost", "whatif", self.command, *period]
-        scope = [("--cluster", self.cluster), ("--namespace", self.namespace)]
-        scope += [("--workload", workload) for workload in self.workloads]
-        for name, value in (*filter(all, scope), *self.options):
-            words += [name] if value is None else [name, value]
-        return shlex.join(words)
-
-
-class WhatIfResult(NamedTuple):
-    """A what-if's answer over the period: cash that leaves the bill, and the cost of GPUs freed on nodes that stay.
-
-    `with_work` is what could be saved once something else is done.
-    """
-
-    question: WhatIfQuery
-    cost: Decimal
-    saving: Decimal
-    with_work: Decimal = ZERO
-    freed: Decimal = ZERO
-
-
-@record
-class Finding(Shape):
-    """`saving` is cash of the period, as `command` shows it; `saving_per_month` the same of 730 hours (a whole month: as it is).
-
-    `freed_capacity_cost` is the cost of GPUs that would be free on nodes that stay: capacity for other work, no cash.
-    `measured` says how; `patch` is what to apply, in YAML, where it is known. `is_bound`: no command shows it (what the waste
-    cost, so that no more can be saved), or what the command shows takes work first. `utilization` is 0-1 over measured time,
-    None where nothing was measured.
-    """
-
-    rank: int
-    kind: str
-    title: str
-    cluster: str
-    namespace: str | None
-    team: str | None
-    subject: str
-    evidence: str
-    start: datetime
-    end: datetime
-    gpu_hours: float
-    waste_gpu_hours: float
-    utilization: float | None
-    cost: Decimal
-    saving: Decimal
-    saving_per_month: Decimal
-    freed_capacity_cost: Decimal
-    freed_capacity_per_month: Decimal
-    is_bound: bool
-    command: str | None
-    advice: str
-    measured: str
-    patch: str | None
-
-
-class Candidate(NamedTuple):
-    """Waste that may become a finding, as it is without an answer: `saving` is what the waste cost, and nothing is ranked.
-
-    Of `questions` the one that saves most counts; without any, what the waste cost is at stake.
-    """
-
-    finding: Finding
-    claims: frozenset[Claim]
-    questions: tuple[WhatIfQuery, ...] = ()
-
-
-@record
-class Findings:
-    """`findings` are those that a command shows, the dearest first, then the others.
-
-    `passed_over` counts those under the minimum.
-    """
-
-    findings: tuple[Finding, ...]
-    minimum_per_month: Decimal
-    passed_over: int
-
-    @property
-    def savings(self) -> tuple[Finding, ...]:
-        """Those that a command shows."""
-        return tuple(found for found in self.findings if not found.is_bound)
-
-    @property
-    def upper_bounds(self) -> tuple[Finding, ...]:
-        """Those of which no more than that can be saved, or once something else is done."""
-        return tuple(found for found in self.findings if found.is_bound)
-
-    @property
-    def saving_per_month(self) -> Decimal:
-        """Of those that a command shows: what only bounds a saving is not added to it."""
-        return _total(found.saving_per_month for found in self.savings)
-
-    @property
-    def freed_capacity_per_month(self) -> Decimal:
-        """The cost of GPUs that those would free on nodes that stay."""
-        return _total(found.freed_capacity_per_month for found in self.savings)
-
-    @property
-    def at_most_per_month(self) -> Decimal:
-        """Of the others."""
-        return _total(found.saving_per_month for found in self.upper_bounds)
-
-
-@record
-class FindingChange(Shape):
-    """A finding beside the same of the period before: what it is worth a month then and now, None where it is not there."""
-
-    status: Literal["gone", "still", "new"]
-    kind: str
-    title: str
-    cluster: str
-    namespace: str | None
-    subject: str
-    before_per_month: Decimal | None
-    after_per_month: Decimal | None
-
-
-@record
-class FindingChanges(Shape):
-    """What became of the findings of the period before: `gone` no longer show, done or passed by themselves."""
-
-    period: Period
-    findings: tuple[FindingChange, ...]
-
-
-# Of these a place has one, whoever its runs or nodes are.
-_OF_PLACES = {"on_demand_training", "steady_on_demand", "empty_nodes"}
-
-
-def changes(before: Sequence[Finding], after: Sequence[Finding], period: Period) -> FindingChanges:
-    """The findings of `period` beside those after it: known by kind, place and subject; what is gone first, then the dearest."""
-
-    def by_key(findings: Sequence[Finding]) -> dict[tuple[str | None, ...], Finding]:
-        return {
-            (one.kind, one.cluster, one.namespace, "" if one.kind in _OF_PLACES else one.subject): one
-            for one in findings
-        }
-
-    then, now = by_key(before), by_key(after)
-    rows = []
-    for key in {**then, **now}:
-        old, new = then.get(key), now.get(key)
-        one = new or then[key]
-        status: Literal["gone", "still", "new"] = "gone" if new is None else "still" if old else "new"
-        worth = (found.saving_per_month if found else None for found in (old, new))
-        rows.append(
-            FindingChange(status, one.kind, one.title, one.cluster, one.namespace, one.subject, *worth)
-        )
-    order = ("gone", "new", "still").index
-    rows.sort(key=lambda row: (order(row.status), -max(row.before_per_month or 0, row.after_per_month or 0)))
-    return FindingChanges(period, tuple(rows))
-
-
-@record
-class FindingsAnswer(Shape):
-    """What `gpucost findings` prints: sums of all findings, and the first of them."""
-
-    period: Period
-    currency: str
-    minimum_per_month: Decimal
-    saving_per_month: Decimal
-    freed_capacity_per_month: Decimal
-    at_most_per_month: Decimal
-    passed_over: int
-    savings: tuple[Finding, ...]
-    upper_bounds: tuple[Finding, ...]
-    changes: FindingChanges | None = None
-
-
-@keyed_record
-class WasteAnswer(Shape):
-    """What `gpucost waste` prints, findings where they are asked for."""
-
-    period: Period
-    currency: str
-    waste: Waste
-    findings: tuple[Finding, ...] | None = None
-    coverage: CoverageAnswer
-
-    FLAT = ("period", "waste")
-
-
-def is_fitting(name: str, glob: str) -> bool:
-    """Whether the glob fits the name, or is the name."""
-    return name == glob or fnmatchcase(name, glob)
-
-
-_NUMBER = re.compile(r"([-_.])\d+$")
-_IDLE_MINUTES = (("--idle-minutes", "60"),)
-_LITTLE_USED = 0.5
-_EVERY = "*"
-# Findings without a command, of workloads: the bucket of waste, what its hours were, and what explains them.
-_ADVISED = {
-    "data_stall": ("data_stall", "idle while it ran", ""),
-    "lost_work": ("failed_restarted", "lost by pods that failed", "since their last epoch known"),
-    "slow_start": ("starting", "held before it ran", "images are pulled meanwhile"),
-    "reserved": ("reserved", "kept free by a reservation", ""),
-}
-# And of free GPUs: what they were, by bucket.
-_FREE = {
-    "between_jobs": "that were free on nodes in use",
-    "fragmentation": "that were free, but fewer than the smallest request",
-    "reserved": "that reservations of Slurm kept free",
-    "unavailable": "that were not ready, cordoned or broken",
-}
-_OWN_MACHINES = "switch these own machines off, which saves power, or use them for other work"
-
-Options = tuple[tuple[str, str | None], ...]
-Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and what they cost
-
-
 class Candidates:
-    """Everything that may be worth a finding, of the tables waste_rows and activity_use and the attributed ones.
+    """All waste that may become a finding, from the tables waste_rows and activity_use and the attributed ones.
 
-    `workloads`, and `free` GPUs that nobody held, are rows as the SQL names them.
+    `workloads` and `free` (GPUs that no pod held) are rows with the columns of the SQL.
     """
 
     def __init__(self, con: DuckDBPyConnection, config: Config, period: Period) -> None:
         self.workloads = answer_rows(con, "gpucost.questions.findings", "workloads", period.bounds)
         self.free = answer_rows(con, "gpucost.questions.findings", "free_gpus", period.bounds)
-        self.period, self.config = period, config
-        self.many = len({row["cluster"] for row in (*self.workloads, *self.free)}) > 1
+        self.config = config
+        self.has_clusters = len({row["cluster"] for row in (*self.workloads, *self.free)}) > 1
         self.places = grouped_by(self.workloads, "cluster", "namespace")
 
     def all(self) -> Iterator[Candidate]:
-        """All waste that may become a finding, kind by kind."""
-        yield from self._idle("development", "idle_notebook", "user_away", "forgotten")
-        yield from self._idle("other", "idle_workload", "idle")
+        """All candidates, kind by kind."""
+        yield from self._idle("idle_notebook", "development", "user_away", "forgotten")
+        yield from self._idle("idle_workload", "other", "idle")
         yield from self._over_requested()
-        yield from self._serving()
-        training = _families(row for row in self.workloads if row["workload_type"] in ("training", "batch"))
-        could = "{} that could go on after an interruption"
+        for row in self._of_types("inference"):
+            yield from self._spare(row)
+            yield from self._off_peak(row)
+        training = self._of_types("training", "batch")
         patch = fill("patches/on-spot.yml")
-        yield from self._on_demand("on_demand_training", "spot", training, could, patch)
-        yield from self._empty_nodes()
-        serving = [(row["workload"], [row]) for row in self._of_type("inference")]
-        yield from self._on_demand("steady_on_demand", "reserve", serving, "serves around the clock")
-        for kind, (bucket, what, words) in _ADVISED.items():
-            for family, rows in _families(row for row in self.workloads if bucket in row["buckets"]):
-                waste = _wasted(rows, bucket)
-                if waste[1] > 0:
-                    yield self._candidate(kind, rows, family, waste, what, words, bucket=bucket)
-        for row in self.free:
-            if row["bucket"] in _FREE and row["cost"] > 0:
-                yield self._of_free(row["bucket"], [row], _FREE[row["bucket"]])
+        yield from self._on_demand("on_demand_training", "spot", training, patch)
+        yield from self._on_demand("steady_on_demand", "reserve", self._of_types("inference"), None)
+        yield from self._advice("data_stall", "data_stall", "idle while it ran")
+        yield from self._advice("lost_work", "failed_restarted", "lost by pods that failed")
+        yield from self._free_gpus()
 
-    def _of_type(self, workload_type: str) -> list[Row]:
-        return [row for row in self.workloads if row["workload_type"] == workload_type]
+    def _of_types(self, *types: str) -> list[Row]:
+        return [row for row in self.workloads if row["workload_type"] in types]
 
-    def _scope(self, rows: Sequence[Row], family: str) -> tuple[str, ...]:
-        """The words that name these workloads of a namespace and no others: the family's glob, else each by itself."""
-        if len(rows) > 1:
-            others = self.places[rows[0]["cluster"], rows[0]["namespace"]]
-            fitting = [row for row in others if is_fitting(row["workload"], family)]
-            return (family,) if fitting == rows else _workloads(rows)
-        return (family,)
-
-    def _idle(self, workload_type: str, kind: str, *buckets: str) -> Iterator[Candidate]:
-        """Those on one node are one finding: it goes only if all of them release it."""
-        wasteful = [row for row in self._of_type(workload_type) if _wasted([row], *buckets)[1] > 0]
+    def _idle(self, kind: str, workload_type: str, *buckets: str) -> Iterator[Candidate]:
+        """Workloads of one node are one finding: the node goes away only if all of them release it."""
+        wasteful = [row for row in self._of_types(workload_type) if _wasted([row], *buckets)[1] > 0]
         for rows in _on_shared_nodes(wasteful):
-            active, names = max(row["active_to_ms"] or 0 for row in rows), _workloads(rows)
-            words = f"last active {self._moment(active)}" if active else "never active"
-            patch = patches.joined(self._scaled_down(row, {}) for row in rows)
+            names = tuple(sorted({row["workload"] for row in rows}))
+            active = max(row["active_to_ms"] or 0 for row in rows)
+            words = f"idle; last active {self._moment(active)}" if active else "idle; never active"
             question = self._question("schedule", rows, names, _IDLE_MINUTES)
-            waste = _wasted(rows, *buckets)
-            yield self._candidate(kind, rows, ", ".join(names), waste, "idle", words, question, patch=patch)
-
-    def _scaled_down(self, row: Row, options: Mapping[str, str | None], least: int = 0) -> str | None:
-        """The patch that scales a workload down to `least`."""
-        name, namespace, most = row["workload"], row["namespace"], row["most_pods"]
-        return patches.scaled_down(name, namespace, self.config.timezone, options, most, least)
+            yield self._candidate(kind, rows, names, _wasted(rows, *buckets), words, question)
 
     def _over_requested(self) -> Iterator[Candidate]:
         for family, rows in _families(row for row in self.workloads if row["unused_gpu_ms"] > 0):
             unused, held = (sum(row[name] for row in rows) for name in ("unused_gpu_ms", "held_gpu_ms"))
             cost = _total(row["cost"] for row in rows) * Decimal(str(round(unused / held, 9)))
             most, used = (max(row[name] for row in rows) for name in ("asked", "most_used"))
-            words = f"asks for {most:g} GPUs, never used more than {used}"
+            words = f"on GPUs never used; requests {most:g} GPUs, never used more than {used}"
             patch = patches.smaller_request(family, rows[0]["namespace"], most, used)
-            question = self._question("rightsize", rows, self._scope(rows, family))
-            what, waste = "on GPUs never used", (unused, cost)
-            yield self._candidate("over_requested", rows, family, waste, what, words, question, patch=patch)
+            question = self._question("rightsize", rows, self._scope(family, rows))
+            yield self._candidate(
+                "over_requested", rows, (family,), (unused, cost), words, question, patch=patch
+            )
 
-    def _serving(self) -> Iterator[Candidate]:
-        for row in self._of_type("inference"):
-            rows, name, p95 = [row], row["workload"], row["p95"]
-            spare, off = _wasted(rows, "over_provisioned"), _wasted(rows, "off_peak_idle")
-            words = "not measured" if p95 is None else f"{_percent(p95)} busy in its busiest hours"
-            if row["gpus_per_pod"] >= 1 and (spare[1] > 0 or (p95 is not None and p95 < _LITTLE_USED)):
-                waste = spare if spare[1] > 0 else off
-                questions = [self._question(command, rows, (name,)) for command in ("share", "rightsize")]
-                yield self._candidate(
-                    "over_provisioned", rows, name, waste, "idle or to spare", words, *questions
-                )
-            hours = open_hours(row["hours"], self.config.tz) if off[1] > 0 else None
-            if hours:
-                options = (("--office-hours", hours[0]), ("--weekdays", hours[1]))
-                question = self._question("schedule", rows, (name,), options)
-                words = f"needed {hours[0]}, {hours[1]}; {words}"
-                patch = self._scaled_down(row, dict(options), least=1)
-                yield self._candidate("off_peak", rows, name, off, "idle", words, question, patch=patch)
+    def _spare(self, row: Row) -> Iterator[Candidate]:
+        """A service with GPUs to spare."""
+        waste, busy = _wasted([row], "over_provisioned"), row["p95"]
+        is_little_used = busy is not None and busy < _LITTLE_USED
+        if row["gpus_per_pod"] >= 1 and (waste[1] > 0 or is_little_used):
+            waste = waste if waste[1] > 0 else _wasted([row], "off_peak_idle")
+            name = (row["workload"],)
+            questions = [self._question(command, [row], name) for command in ("share", "rightsize")]
+            yield self._candidate(
+                "over_provisioned", [row], name, waste, f"idle or to spare; {_busiest(row)}", *questions
+            )
+
+    def _off_peak(self, row: Row) -> Iterator[Candidate]:
+        """A service that is idle in some hours of the day."""
+        waste, name = _wasted([row], "off_peak_idle"), row["workload"]
+        hours = open_hours(row["hours"], self.config.tz) if waste[1] > 0 else None
+        if hours:
+            options = (("--office-hours", hours[0]), ("--weekdays", hours[1]))
+            question = self._question("schedule", [row], (name,), options)
+            words = f"idle; needed {hours[0]}, {hours[1]}; {_busiest(row)}"
+            timezone, most = self.config.timezone, row["most_pods"]
+            patch = patches.scaled_down(name, row["namespace"], timezone, *hours, replicas=most)
+            yield self._candidate("off_peak", [row], (name,), waste, words, question, patch=patch)
 
     def _on_demand(
-        self, kind: str, command: str, families: Iterable[Family], words: str, patch: str | None = None
+        self, kind: str, command: str, rows: Sequence[Row], patch: str | None
     ) -> Iterator[Candidate]:
-        """Workloads of which a part was on demand, each namespace's together; `words` may count them."""
-        spaces = grouped(
-            ((rows[0]["cluster"], rows[0]["namespace"]), (family, rows))
-            for family, rows in families
-            if any(row["on_demand_cost"] > 0 for row in rows)
-        )
-        for several in spaces.values():
-            subject = ", ".join(family for family, _ in several)
-            scope: list[str] = []
-            members: list[Row] = []
-            for family, rows in several:
-                scope += self._scope(rows, family)
-                members += rows
-            waste = (
-                sum(row["on_demand_gpu_ms"] for row in members),
-                _total(row["on_demand_cost"] for row in members),
-            )
-            evidence = words.format(f"{len(members)} workload{'s' if len(members) > 1 else ''}")
-            question = self._question(command, members, tuple(scope))
-            yield self._candidate(kind, members, subject, waste, "on demand", evidence, question, patch=patch)
+        """Workloads of which a part was on demand, each namespace's together."""
+        for place in grouped_by(rows, "cluster", "namespace").values():
+            families, scope, members = list[str](), list[str](), list[Row]()
+            for family, runs in _families(place):
+                if any(row["on_demand_cost"] > 0 for row in runs):
+                    families.append(family)
+                    scope += self._scope(family, runs)
+                    members += runs
+            if members:
+                gpu_ms = sum(row["on_demand_gpu_ms"] for row in members)
+                waste = (gpu_ms, _total(row["on_demand_cost"] for row in members))
+                question = self._question(command, members, tuple(scope))
+                yield self._candidate(kind, members, families, waste, "on demand", question, patch=patch)
 
-    def _empty_nodes(self) -> Iterator[Candidate]:
+    def _advice(self, kind: str, bucket: str, words: str) -> Iterator[Candidate]:
+        """Waste without a what-if: its cost is an upper bound."""
+        for family, rows in _families(row for row in self.workloads if bucket in row["buckets"]):
+            yield self._candidate(kind, rows, (family,), _wasted(rows, bucket), words)
+
+    def _free_gpus(self) -> Iterator[Candidate]:
+        """GPUs that no pod held: nodes that stood empty, by cluster, and GPUs that were free on nodes in use."""
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
         for (cluster, is_own), rows in grouped_by(empty, "cluster", "is_own").items():
-            options = (("--empty-minutes", "10"),)
-            question = WhatIfQuery("schedule", cluster if self.many else None, options=options)
-            patch = patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
-            words = "that no pod held for long"
-            if is_own:
-                yield self._of_free("empty_nodes", rows, words, advice=_OWN_MACHINES)
-            else:
-                yield self._of_free("empty_nodes", rows, words, question, patch=patch)
-
-    def _of_free(
-        self, kind: str, rows: Sequence[Row], words: str, *questions: WhatIfQuery, **more: str | None
-    ) -> Candidate:
-        hours, nodes = _hours(sum(row["gpu_ms"] for row in rows)), sum(row["nodes"] for row in rows)
-        cost, largest = _total(row["cost"] for row in rows), max(rows, key=lambda row: row["cost"])["largest"]
-        names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
-        finding = _bound(
-            kind,
-            cluster=rows[0]["cluster"],
-            namespace=None,
-            team=None,
-            subject=", ".join(names),
-            evidence=f"{hours:,.1f} GPU-hours on {nodes} node{'s' if nodes > 1 else ''} {words}, most on {largest}",
-            start=self.period.start,
-            end=self.period.end,
-            gpu_hours=hours,
-            waste_gpu_hours=hours,
-            utilization=None,
-            cost=cost,
-            saving=cost,
-            measured="what Slurm told of nodes, jobs and reservations"
-            if kind == "reserved"
-            else "what kube-state-metrics told of nodes and pods",
-            **more,
-        )
-        claims = frozenset[Claim](
-            (row["cluster"], row["gpu_model"], row["capacity_type"], row["bucket"]) for row in rows
-        )
-        return Candidate(finding, claims, questions)
+            question = WhatIfQuery("schedule", cluster if self.has_clusters else None, options=_EMPTY_MINUTES)
+            questions = () if is_own else (question,)
+            patch = None if is_own else patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
+            finding = _of_free("empty_nodes", rows, "that no pod held for long", patch)
+            finding = replace(finding, advice=_OWN_MACHINES) if is_own else finding
+            yield Candidate(finding, frozenset(), questions)
+        for row in self.free:
+            if row["bucket"] == "between_jobs":
+                finding = _of_free("between_jobs", [row], "that were free on nodes in use", None)
+                yield Candidate(finding, frozenset())
 
     def _candidate(
         self,
         kind: str,
         rows: Sequence[Row],
-        subject: str,
+        names: Sequence[str],
         waste: Wasted,
-        what: str,
         words: str,
         *questions: WhatIfQuery,
-        bucket: str = _EVERY,
         patch: str | None = None,
     ) -> Candidate:
-        held, active, idle, used = (
-            sum(row[f"{name}_gpu_ms"] for row in rows) for name in ("held", "active", "idle", "utilization")
-        )
-        measured = active + idle
-        busy = used / measured if measured else None
+        """A candidate about workloads; `words` continue "1.0 of 2.0 GPU-hours"."""
+        held = sum(row["held_gpu_ms"] for row in rows)
+        measured = sum(row["active_gpu_ms"] for row in rows) + sum(row["idle_gpu_ms"] for row in rows)
         start, end = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
-        lasting = f"{self._moment(start)} to {self._moment(end)}"
-        evidence = f"{_hours(waste[0]):,.1f} of {_hours(held):,.1f} GPU-hours {what}, {lasting}"
-        evidence += f", {_percent(busy)} busy" if busy is not None else ""
+        evidence = f"{_hours(waste[0]):,.1f} of {_hours(held):,.1f} GPU-hours {words}"
+        evidence += f"; held {self._moment(start)} to {self._moment(end)}"
         metric, threshold = self.config.activity.device_metric, self.config.idle.threshold_percent
         share = _percent(measured / held) if held else "nothing"
-        finding = _bound(
+        finding = _finding(
             kind,
             cluster=rows[0]["cluster"],
             namespace=_namespace(rows),
             team=", ".join(sorted({row["team"] for row in rows if row["team"]})) or None,
-            subject=subject,
-            evidence=evidence + (f"; {words}" if words else ""),
-            start=from_ms(start),
-            end=from_ms(end),
-            gpu_hours=_hours(held),
+            subject=", ".join(names),
+            evidence=evidence,
             waste_gpu_hours=_hours(waste[0]),
-            utilization=round(busy, 6) if busy is not None else None,
             cost=_total(row["cost"] for row in rows),
             saving=waste[1],
             measured=f"{metric}, idle under {threshold:g} %; {share} of the GPU-hours measured",
             patch=patch,
         )
-        claims = frozenset[Claim]((row["cluster"], row["namespace"], row["workload"], bucket) for row in rows)
-        return Candidate(finding, claims, questions)
+        owners = frozenset((row["cluster"], row["namespace"], row["workload"]) for row in rows)
+        return Candidate(finding, owners, questions)
 
     def _question(
         self, command: str, rows: Sequence[Row], workloads: tuple[str, ...], options: Options = ()
     ) -> WhatIfQuery:
-        cluster = rows[0]["cluster"] if self.many else None
+        cluster = rows[0]["cluster"] if self.has_clusters else None
         return WhatIfQuery(command, cluster, _namespace(rows), workloads, options)
+
+    def _scope(self, family: str, rows: Sequence[Row]) -> tuple[str, ...]:
+        """The family's glob; if it fits other workloads of the namespace, too: the names of all rows."""
+        others = self.places[rows[0]["cluster"], rows[0]["namespace"]]
+        fitting = [row for row in others if is_fitting(row["workload"], family)]
+        return (family,) if len(fitting) == len(rows) else tuple(sorted({row["workload"] for row in rows}))
 
     def _moment(self, ms: int) -> str:
         return f"{from_ms(ms).astimezone(self.config.tz):%Y-%m-%d %H:%M}"
 
 
-def _families(rows: Iterable[Row]) -> Iterator[Family]:
+def _families(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
     """Workloads of a namespace, runs of one name together: `Job/sweep-1` and `-2` under `Job/sweep-*`."""
     families = grouped(
         ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row) for row in rows
     )
     for (_, _, glob), members in families.items():
         yield glob if len(members) > 1 else members[0]["workload"], members
-
-
-def _workloads(rows: Iterable[Row]) -> tuple[str, ...]:
-    return tuple(sorted({row["workload"] for row in rows}))
 
 
 def _namespace(rows: Iterable[Row]) -> str | None:
@@ -534,7 +443,7 @@ def _namespace(rows: Iterable[Row]) -> str | None:
 
 
 def _on_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
-    """The rows of workloads, those that were on one node together; a workload without a node is by itself."""
+    """The rows of workloads, grouped by nodes that they share."""
     groups: list[tuple[set[str], list[Row]]] = []
     for row in rows:
         nodes, members = {f"{row['cluster']}/{node}" for node in row["nodes"]}, [row]
@@ -549,9 +458,37 @@ def _on_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
     return [members for _, members in groups]
 
 
+def _of_free(kind: str, rows: Sequence[Row], words: str, patch: str | None) -> Finding:
+    """The finding about free GPUs."""
+    hours, nodes = _hours(sum(row["gpu_ms"] for row in rows)), sum(row["nodes"] for row in rows)
+    largest = max(rows, key=lambda row: row["cost"])["largest"]
+    names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
+    evidence = f"{hours:,.1f} GPU-hours on {nodes} node{'s' if nodes > 1 else ''} {words}, most on {largest}"
+    cost = _total(row["cost"] for row in rows)
+    return _finding(
+        kind,
+        cluster=rows[0]["cluster"],
+        namespace=None,
+        team=None,
+        subject=", ".join(names),
+        evidence=evidence,
+        waste_gpu_hours=hours,
+        cost=cost,
+        saving=cost,
+        measured="metrics of nodes and pods",
+        patch=patch,
+    )
+
+
+def _finding(kind: str, **figures: Any) -> Finding:
+    title, advice = KINDS[kind]
+    return Finding(kind=kind, title=title, advice=advice, command=None, **figures)
+
+
 def _wasted(rows: Sequence[Row], *buckets: str) -> Wasted:
-    """The buckets of these names, of all the workloads."""
-    parts = [row["buckets"][name] for row in rows for name in buckets if name in row["buckets"]]
+    """The sum of these buckets over the workloads."""
+    named = [(row["buckets"], name) for row in rows for name in buckets]
+    parts = [found[name] for found, name in named if name in found]
     return sum(gpu_ms for gpu_ms, _ in parts), _total(cost for _, cost in parts)
 
 
@@ -563,45 +500,12 @@ def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
+def _busiest(row: Row) -> str:
+    return "not measured" if row["p95"] is None else f"{_percent(row['p95'])} busy in its busiest hours"
+
+
 def _hours(gpu_ms: float) -> float:
     return round(gpu_ms / MS_PER_HOUR, 6)
-
-
-# Each kind of finding: what people call it, and what to do about it. Whoever comes first claims a workload that several fit.
-KINDS = {
-    "idle_notebook": ("Idle notebook", "release its GPUs when it is idle, or end it"),
-    "idle_workload": ("Idle workload", "ask its owner whether it is still needed"),
-    "over_requested": ("GPUs asked for, never used", "ask for as many GPUs as are used"),
-    "over_provisioned": ("Replicas or GPUs to spare", "fewer replicas, a shared GPU, or a smaller one"),
-    "off_peak": ("Serving idle off its peak", "scale it down outside of those hours"),
-    "on_demand_training": ("Training on demand", "move it to spot, with checkpoints"),
-    "empty_nodes": ("Empty nodes", "let the autoscaler remove them sooner"),
-    "steady_on_demand": ("Steady use on demand", "commit to the base"),
-    "data_stall": ("GPUs waiting for data", "cache and prefetch its data, or add workers that load it"),
-    "lost_work": ("Work lost to failures", "write checkpoints more often, and mend what fails"),
-    "slow_start": ("Slow starts", "keep images on nodes, or make them smaller"),
-    "between_jobs": ("Free between jobs", "pack jobs on fewer nodes, or start waiting work sooner"),
-    "fragmentation": ("GPUs too few to use", "pack pods closer, or ask for sizes that fit"),
-    "reserved": ("GPUs reserved for nobody", "shorten reservations, or let short jobs into them"),
-    "unavailable": ("GPUs that cannot be used", "repair these nodes, or give them back"),
-}
-
-
-def _bound(kind: str, **figures: Any) -> Finding:
-    """A finding that no command shows, and no rank yet."""
-    title, advice = KINDS[kind]
-    unranked: dict[str, Any] = {
-        "rank": 0,
-        "title": title,
-        "advice": advice,
-        "saving_per_month": ZERO,
-        "freed_capacity_cost": ZERO,
-        "freed_capacity_per_month": ZERO,
-        "is_bound": True,
-        "command": None,
-        "patch": None,
-    }
-    return Finding(kind=kind, **unranked | figures)
 
 
 def ranked(
@@ -612,59 +516,66 @@ def ranked(
     minimum: Decimal,
     period: tuple[str, ...],
 ) -> Findings:
-    """Findings of `minimum` or more a month; `months` is how many the period stands for, `period` the words that name it.
+    """Findings of `minimum` or more per month; the period is `months` long, and `period` are the words that name it.
 
-    Candidates are taken by kind, in the order of KINDS, then by saving. One that lays claim to what an earlier one has is
-    dropped; one under the minimum leaves its claims to others.
+    Candidates are taken by kind, in the order of KINDS, then by saving. A finding with a command takes its workloads, so that no
+    saving counts twice; a finding under the minimum leaves them to others.
     """
-
-    def answered(candidate: Candidate) -> Finding:
-        finding = candidate.finding
-        known = [answers[question] for question in candidate.questions if question in answers]
-        if known:
-            best = max(known, key=lambda answer: (answer.saving, answer.freed))
-            # too little as it is, but worth a line once it is worked for
-            worth = max(best.saving, ZERO) + best.freed
-            is_bound = worth / months < minimum and best.with_work > worth
-            saving, freed = (best.with_work, ZERO) if is_bound else (max(best.saving, ZERO), best.freed)
-            finding = replace(
-                finding,
-                cost=best.cost,
-                saving=saving,
-                freed_capacity_cost=freed,
-                is_bound=is_bound,
-                command=best.question.words(period),
-                patch=fill("patches/shared-gpus.yml") if best.question.command == "share" else finding.patch,
-            )
-        elif candidate.questions:
-            finding = replace(finding, saving=ZERO)
-        return replace(
-            finding,
-            saving_per_month=round(finding.saving / months, 9),
-            freed_capacity_per_month=round(finding.freed_capacity_cost / months, 9),
-        )
-
     order = list(KINDS).index
 
-    taken: dict[tuple[str, ...], set[str]] = defaultdict(set)  # buckets by what stands before them in a claim
+    def place(item: tuple[frozenset[Owner], Finding]) -> tuple[Any, ...]:
+        one = item[1]
+        names = one.cluster, one.namespace or "", one.subject
+        return order(one.kind), -one.saving, -one.freed_capacity_cost, *names
+
+    taken: set[Owner] = set()
     found: list[Finding] = []
     passed_over = 0
-    proposed = [(candidate.claims, answered(candidate)) for candidate in candidates]
-    proposed.sort(key=lambda item: (item[1].cluster, item[1].namespace or "", item[1].subject))
-    proposed.sort(key=lambda item: (order(item[1].kind), -item[1].saving, -item[1].freed_capacity_cost))
-    for claims, finding in proposed:
-        if any(
-            taken[claim[:3]] and (claim[3] == _EVERY or taken[claim[:3]] & {claim[3], _EVERY})
-            for claim in claims
-        ):
-            continue
+    proposed = ((one.owners, _answered(one, answers, months, minimum, period)) for one in candidates)
+    for owners, finding in sorted(proposed, key=place):
         worth = finding.saving + finding.freed_capacity_cost
-        if worth <= 0 or worth / months < minimum:
-            passed_over += worth > 0
+        if worth <= 0 or owners & taken:
             continue
-        for *place, bucket in claims:
-            taken[tuple(place)].add(bucket)
+        if worth / months < minimum:
+            passed_over += 1
+            continue
+        # advice is about a bucket of the workload alone, and comes after all what-ifs
+        if finding.command:
+            taken |= owners
         found.append(finding)
     found.sort(key=lambda finding: (finding.is_bound, -finding.saving, -finding.freed_capacity_cost))
     numbered = (replace(one, rank=rank) for rank, one in enumerate(found, start=1))
     return Findings(tuple(numbered), minimum, passed_over)
+
+
+def _answered(
+    candidate: Candidate,
+    answers: Mapping[WhatIfQuery, WhatIfResult],
+    months: Decimal,
+    minimum: Decimal,
+    period: tuple[str, ...],
+) -> Finding:
+    """The candidate's finding with the figures of the what-if that saves most, if one answered."""
+    finding = candidate.finding
+    answered = [question for question in candidate.questions if question in answers]
+    if answered:
+        best = max(answered, key=lambda question: (answers[question].saving, answers[question].freed))
+        cost, saving, needs_work, freed = answers[best]
+        saving = max(saving, ZERO)
+        is_bound = (saving + freed) / months < minimum and needs_work > saving + freed
+        finding = replace(
+            finding,
+            cost=cost,
+            saving=needs_work if is_bound else saving,
+            freed_capacity_cost=ZERO if is_bound else freed,
+            is_bound=is_bound,
+            command=best.words(period),
+            patch=fill("patches/shared-gpus.yml") if best.command == "share" else finding.patch,
+        )
+    elif candidate.questions:
+        finding = replace(finding, saving=ZERO)
+    return replace(
+        finding,
+        saving_per_month=round(finding.saving / months, 9),
+        freed_capacity_per_month=round(finding.freed_capacity_cost / months, 9),
+    )

@@ -1,19 +1,17 @@
-"""What to apply for a finding: Kubernetes objects of reports/patches, filled in with names and numbers of the store.
+"""Kubernetes objects of reports/patches for a finding, filled in with names and numbers of the store.
 
-A name in angle brackets is what the store lacks: `kubectl apply` refuses the object until it is filled in.
+A name in angle brackets is missing in the store: `kubectl apply` refuses the object until you fill it in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 
 from gpucost.render.templates import fill
 
 _API = {"Deployment": "apps/v1", "StatefulSet": "apps/v1"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _DAYS = {"mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6, "sun": 7}
-_NIGHT = "0 20 * * *"
 
 
 def _object(subject: str, namespace: str) -> tuple[str, str] | None:
@@ -26,7 +24,7 @@ def _object(subject: str, namespace: str) -> tuple[str, str] | None:
 
 
 def smaller_request(subject: str, namespace: str, asked: float, used: int) -> str | None:
-    """As many GPUs as were ever used: of the whole object where its kind is known, else of a container."""
+    """The object, or the part of a pod template, with as many GPUs as were ever used."""
     if used < 1 or asked <= used:
         return None
     kind, name = _object(subject, namespace) or ("", "")
@@ -39,38 +37,19 @@ def fewer_nodes(peak_gpus: int) -> str | None:
     return fill("patches/empty-nodes.yml", peak=peak_gpus) if peak_gpus else None
 
 
-def joined(parts: Iterable[str | None]) -> str | None:
-    """Several objects in one text."""
-    known = [part for part in parts if part]
-    return "---\n".join(known) if known else None
-
-
 def scaled_down(
-    subject: str,
-    namespace: str,
-    timezone: str,
-    options: Mapping[str, str | None],
-    replicas: int,
-    least: int = 0,
+    subject: str, namespace: str, timezone: str, hours: str, days: str, *, replicas: int
 ) -> str | None:
-    """CronJobs that scale a workload down to `least` and up to `replicas` by office hours; without any, down every evening.
-
-    None if nothing would change.
-    """
-    if replicas <= least:
-        return None
+    """CronJobs that scale a service to one replica outside of `hours` and back to `replicas`; None if that changes nothing."""
     target = _object(subject, namespace)
-    if target is None:
+    if replicas <= 1 or target is None:
         return None
-    times = {"down": _NIGHT}
-    if hours := options.get("--office-hours"):
-        opens, _, closes = hours.partition("-")
-        days = options.get("--weekdays") or "mon-sun"
-        # what closes after midnight does so on the day after
-        times = {
-            "down": _cron(closes, _weekdays(days, later=closes < opens)),
-            "up": _cron(opens, _weekdays(days)),
-        }
+    opens, _, closes = hours.partition("-")
+    # a service that closes after midnight does so on the next day
+    times = {
+        "down": _cron(closes, _weekdays(days, later=closes < opens)),
+        "up": _cron(opens, _weekdays(days)),
+    }
     kind, name = target
     return fill(
         "patches/scaled-down.yml",
@@ -79,7 +58,7 @@ def scaled_down(
         namespace=namespace,
         timezone=timezone,
         times=times,
-        replicas={"down": least, "up": replicas},
+        replicas={"down": 1, "up": replicas},
     )
 
 

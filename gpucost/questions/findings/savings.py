@@ -22,6 +22,7 @@ from gpucost.questions.findings.kinds import (
     ranked,
 )
 from gpucost.questions.report.query import Query
+from gpucost.questions.report.rows import ZERO
 from gpucost.questions.units.query import quiet_hours
 from gpucost.questions.waste.anatomy import prepare
 from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
@@ -43,7 +44,7 @@ from gpucost.whatif.fleet import (
     levels,
     read_stored,
 )
-from gpucost.whatif.gpu_specs import Facts, load_facts
+from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.spot import answer as spot
 from gpucost.whatif.spot import moves
 from gpucost.whatif.spot.market import Market, read_market
@@ -54,10 +55,8 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.store.connection import Store
 
-WhatIf = Callable[[WhatIfQuery], Answer]
 # Less is not extrapolated to a month.
 _SHORTEST_MS = 7 * MS_PER_DAY
-Place = tuple[str | None, str | None]  # provider and region
 
 
 class _Scenarios:
@@ -65,7 +64,7 @@ class _Scenarios:
 
     def __init__(self, config: Config, store: Store, period: Period, measured: Levels) -> None:
         self.config, self.period, self.store, self._levels = config, period, store, measured
-        self._on_offer = StoredCommitments(config, store, period)
+        self._on_offer, self._facts = StoredCommitments(config, store, period), load_facts()
 
         def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, schedule.Quiet, Commitments]:
             return (
@@ -86,17 +85,13 @@ class _Scenarios:
         self._parts_of = grouped((_machine(node.key), at) for at, node in nodes)
 
     @cached_property
-    def _facts(self) -> Facts:
-        return load_facts()
-
-    @cached_property
     def _market(self) -> Market:
         with self.store.read() as con:
             return read_market(con, self.config, self.period)
 
     @cached_property
-    def _offers(self) -> dict[Place, list[rightsize.Offer]]:
-        """List prices by place."""
+    def _offers(self) -> dict[tuple[str | None, str | None], list[rightsize.Offer]]:
+        """List prices by provider and region."""
         with list_prices(self.config) as listed:
             offers = rightsize.offers_near(listed, self.fleet.nodes)
         return grouped(((offer.provider, offer.region), offer) for offer in offers)
@@ -181,25 +176,19 @@ def findings(
     scenarios = _Scenarios(config, store, period, measured)
     minimum = config.findings.minimum_per_month
     # no what-if saves more than what the workloads cost today
-    worth = (one for one in candidates if one.finding.cost > 0 and one.finding.cost >= minimum / 12)
-    questions = dict.fromkeys(question for one in worth for question in one.questions)
-    what_ifs: dict[str, WhatIf] = {
-        "schedule": scenarios.schedule,
-        "spot": scenarios.spot,
-        "share": scenarios.share,
-        "rightsize": scenarios.rightsize,
-        "reserve": scenarios.reserve,
-    }
+    worth = [one for one in candidates if one.finding.cost > 0 and one.finding.cost >= minimum / 12]
+    questions = [question for one in worth for question in one.questions]
     tell(f"asking {len(questions):,} what-ifs")
     answers: dict[WhatIfQuery, WhatIfResult] = {}
     for question in questions:
         try:
-            answer = what_ifs[question.command](question)
+            answer: Answer = getattr(scenarios, question.command)(question)
         except GpucostError:
             continue  # nothing was measured, for example, or nothing is on offer
-        needs_work = answer.figures.get("saving_by_suitability", {}).get("needs_work", Decimal(0))
-        freed = answer.figures.get("freed_capacity_cost", Decimal(0))
-        answers[question] = WhatIfResult(question, answer.today.cost, answer.saving, needs_work, freed)
+        figures = answer.figures
+        needs_work = figures.get("saving_by_suitability", {}).get("needs_work", ZERO)
+        freed = figures.get("freed_capacity_cost", ZERO)
+        answers[question] = WhatIfResult(answer.today.cost, answer.saving, needs_work, freed)
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
 

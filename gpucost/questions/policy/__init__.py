@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from gpucost.options import Option
 from gpucost.pipeline import read_attributed
 from gpucost.questions.budget import MISSED
-from gpucost.questions.policy.rules import BY, PolicyAnswer, RuleResult, check, read_rules
+from gpucost.questions.policy.rules import BY, PolicyAnswer, check, read_rules
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.request import FleetRequest
 from gpucost.render.schema import to_dict
@@ -20,28 +19,15 @@ from gpucost.render.view import Document, ReportView, Table, count, money, numbe
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# lines of the table of who breaks rules
-_SHOWN = 40
-# From which severity on a broken rule makes the command fail.
-FailOn = Literal["warning", "error", "never"]
-
 
 def policy_check(
     request: FleetRequest,
-    rules: Annotated[Path | None, Option("Rules in TOML, instead of those that gpucost has.", "FILE")] = None,
-    fail_on: Annotated[
-        FailOn,
-        Option(
-            "Exit with 3 where such a rule is broken; warning: where one cannot be checked, too.",
-            is_shown=True,
-        ),
-    ] = "error",
+    rules: Annotated[Path | None, Option("TOML file of rules (default: the built-in rules).", "FILE")] = None,
 ) -> Document:
-    """Hold the fleet against rules, and exit with 3 where one is broken.
+    """Check the fleet against rules, and exit with 3 if a rule of severity error is broken.
 
-    Batch work on spot, quotas for GPUs, idle notebooks, limits of NodePools, priority classes, long training on demand:
-    docs/policy.md has all rules and what they can be set to. A rule that metrics tell nothing of is unknown, never
-    kept, and so is one of which there was nothing to check. Pods are judged by their whole lives.
+    Batch work on spot, idle notebooks, long training on demand: docs/policy.md lists the rules and their settings. A rule is
+    unknown if data is missing or there was nothing to check. Pods are judged by their whole lives.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -49,7 +35,7 @@ def policy_check(
     Examples:
       gpucost policy check
       gpucost policy check --last 7d --team research
-      gpucost policy rules > policy.toml && gpucost policy check --rules policy.toml --junit policy.xml
+      gpucost policy rules > policy.toml && gpucost policy check --rules policy.toml
     """
     settings, chosen = request.settings, read_rules(rules)
     query = request.query(by=BY, with_sections=False, period_note=None)
@@ -65,14 +51,12 @@ def policy_check(
         for one in rule.violations
     ]
     columns = ["rule", "severity", "cluster", "namespace", "subject", "evidence", "gpu_hours", "cost"]
-    counts = {"error": ("error",), "warning": ("error", "warning"), "never": ()}[fail_on]
-    is_broken = any(rule.status == "broken" and rule.severity in counts for rule in answer.rules)
-    is_failed = is_broken or (fail_on == "warning" and any(rule.missing for rule in answer.rules))
+    is_failed = any(rule.violations and rule.severity == "error" for rule in answer.rules)
     return Document(
         title=f"Policy: {request.period_name}",
         subtitle=f"{answer.kept} kept, {answer.broken} broken, {answer.unknown} unknown",
         currency=settings.currency,
-        sections=tuple(_sections(answer.rules, broken)),
+        sections=_sections(answer, broken),
         coverage=view.coverage,
         name="policy",
         data=answer,
@@ -81,36 +65,32 @@ def policy_check(
     )
 
 
-def _sections(rules: Sequence[RuleResult], broken: list[SimpleNamespace]) -> list[Table]:
-    """How the rules stand, what to do, and who breaks them."""
-    several = len({one.cluster for one in broken}) > 1
-    sections = [
-        Table.of(
-            "Rules",
-            rules,
-            (
-                text("name", "Rule"),
-                text("severity", weight=2),
-                text("status"),
-                count("checked", weight=1),
-                count(lambda rule: len(rule.violations), "Broken by"),
-            ),
-        )
-    ]
-    if open_rules := [rule for rule in rules if rule.status != "kept"]:
-        wanted = (text("name", "Rule"), text("to_do", "What to do"))
-        sections.append(Table.of("What to do", open_rules, wanted))
-    if broken:
-        shown = (
+def _sections(answer: PolicyAnswer, broken: list[SimpleNamespace]) -> tuple[Table, ...]:
+    """The state of the rules with the next step, and the violations."""
+    rules = Table.of(
+        "Rules",
+        answer.rules,
+        (
+            text("name", "Rule"),
+            text("severity", weight=2),
+            text("status"),
+            count("checked", weight=1),
+            count(lambda rule: len(rule.violations), "Broken by"),
+            text("to_do", "What to do"),
+        ),
+    )
+    violations = Table.of(
+        "Broken",
+        broken,
+        (
             text("rule"),
-            *([text("cluster")] if several else []),
+            text("cluster", weight=3),
             text("namespace", weight=1),
             text("subject", "Who"),
             text("evidence", weight=2),
             number("gpu_hours", "GPU-hours"),
             money("cost"),
-        )
-        more = f" And {len(broken) - _SHOWN:,} more: --format json has all." if len(broken) > _SHOWN else ""
-        note = f"GPU-hours and cost of the period, of what breaks the rule.{more}"
-        sections.append(Table.of("Broken", broken[:_SHOWN], shown, note=note))
-    return sections
+        ),
+        note="GPU-hours and cost of the period.",
+    )
+    return (rules, violations) if broken else (rules,)

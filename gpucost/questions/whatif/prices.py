@@ -71,10 +71,7 @@ class ApiOffer(OptionGroup):
     api_model: Annotated[str | None, Option("Model at the API, if not --model.", "NAME")] = None
     api_provider: Annotated[str | None, Option("Seller, for its list price: openai, aws, …", "NAME")] = None
     input_price_per_million: Annotated[
-        Decimal | None, Option("Price of a million prompt tokens.", most=DEAREST)
-    ] = None
-    cached_input_price_per_million: Annotated[
-        Decimal | None, Option("Price of a million cached ones. Default: as others.", most=DEAREST)
+        Decimal | None, Option("Price of a million prompt tokens, cached ones included.", most=DEAREST)
     ] = None
     output_price_per_million: Annotated[
         Decimal | None, Option("Price of a million generated tokens.", most=DEAREST)
@@ -103,50 +100,44 @@ class ApiPrice(NamedTuple):
 
     def assumptions(self) -> list[Assumption]:
         """The three prices."""
-        prices = {
-            "prompt tokens": self.input,
-            "cached prompt tokens": self.cached,
-            "generated tokens": self.output,
-        }
+        prices = (
+            ("prompt tokens", self.input),
+            ("cached prompt tokens", self.cached),
+            ("generated tokens", self.output),
+        )
         return [
             Assumption(f"{self.name}: {kind}", price, "money per million", self.source, self.as_of)
-            for kind, price in prices.items()
+            for kind, price in prices
         ]
 
 
 def api_price(settings: Config, offer: ApiOffer, models: Sequence[str], day: date) -> ApiPrice:
-    """The prices that options give, otherwise the list's. Raises UsageError if neither has one."""
+    """The two prices of the options, otherwise list prices. Raises UsageError if neither has prices."""
     prompt, output = offer.input_price_per_million, offer.output_price_per_million
-    cached = offer.cached_input_price_per_million
-    named = [offer.api_model, offer.model if "*" not in (offer.model or "") else None]
-    name = next((one for one in named if one), models[0] if len(models) == 1 else None)
+    both = "--input-price-per-million and --output-price-per-million"
+    if (prompt is None) != (output is None):
+        raise UsageError("one of the API's two prices is missing", f"give {both}, or neither")
+    model = offer.model if offer.model and "*" not in offer.model else None
+    name = offer.api_model or model or (models[0] if len(models) == 1 else None)
     if prompt is not None and output is not None:
-        return ApiPrice(name or "the model", prompt, output, prompt if cached is None else cached, "option")
+        return ApiPrice(name or "the model", prompt, output, prompt, "option")
     if name is None:
         known = f"; the models are {', '.join(models)}" if models else ""
-        prices = "--input-price-per-million and --output-price-per-million"
-        raise UsageError("the API's price is missing", f"give {prices}, or --api-model gpt-4o{known}")
+        raise UsageError("the API's price is missing", f"give {both}, or --api-model gpt-4o{known}")
     listed = token_price(offer.api_provider, name, day)
     if listed is None:
-        of = f" at {offer.api_provider}" if offer.api_provider else ""
-        raise UsageError(
-            f"no price of the tokens of {name}{of} is known",
-            f"{near_models(offer.api_provider, name, day)}; or give --input-price-per-million and --output-price-per-million",
-        )
+        seller = f" at {offer.api_provider}" if offer.api_provider else ""
+        near = near_models(offer.api_provider, name, day)
+        raise UsageError(f"the price of the tokens of {name}{seller} is unknown", f"{near}; or give {both}")
     fx = rates(settings)
 
-    def given_or_listed(given: Decimal | None, price: Decimal) -> Decimal:
-        """Convert a list price only if no option replaces it."""
-        return (
-            fx.convert(price, listed.currency, day, f"the token price of {name}") if given is None else given
-        )
+    def converted(price: Decimal) -> Decimal:
+        return fx.convert(price, listed.currency, day, f"the token price of {name}")
 
-    is_mixed = prompt is not None or output is not None
-    prompt = given_or_listed(prompt, listed.input_price_per_million)
-    output = given_or_listed(output, listed.output_price_per_million)
-    if listed.cached_input_price_per_million is not None:
-        cached = given_or_listed(cached, listed.cached_input_price_per_million)
-    source = f"{listed.source}, but for what options give" if is_mixed else listed.source
+    prompt = converted(listed.input_price_per_million)
+    output = converted(listed.output_price_per_million)
+    cached = listed.cached_input_price_per_million
+    cached = prompt if cached is None else converted(cached)
     title = f"{listed.model} ({listed.provider})"
-    cached = prompt if cached is None else cached
-    return ApiPrice(title, prompt, output, cached, source, listed.price_as_of.isoformat())
+    as_of = listed.price_as_of.isoformat()
+    return ApiPrice(title, prompt, output, cached, listed.source, as_of)
