@@ -91,7 +91,6 @@ collect-prices            | collect prices --provider nobody
 chargeback                | chargeback --month 2026-03 --out out
 whatif-spot               | whatif spot --month 2026-03
 whatif-spot-options       | whatif spot --on-demand-price 32 --spot-price 12 --interruptions-per-hour 0.3
-whatif-spot-backtest      | whatif spot --backtest --instance-type p4de.24xlarge --region us-west-2 --hours 48
 whatif-schedule           | whatif schedule --month 2026-03 --idle-minutes 30
 whatif-schedule-options   | whatif schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30
 whatif-share              | whatif share --month 2026-03 --method mps --ways 8

@@ -23,8 +23,7 @@ from gpucost.questions.units import reading as units
 from gpucost.render.formatting import missing_text
 from gpucost.render.view import Gap
 from gpucost.whatif.answer import Position, today_of
-from gpucost.whatif.fleet import Fleet, Node, Price, fleet_of
-from gpucost.whatif.spot.backtest import node_jobs
+from gpucost.whatif.fleet import fleet_of
 from tests.text_tables import text_rows, words
 from tests.unit.whatif_costs import figures, listed
 
@@ -145,17 +144,6 @@ def test_a_pod_that_begins_as_a_part_of_its_node_ends_is_not_of_that_part() -> N
     held = {"node_id": 1, "gpus": 1.0, "resumes": False, "held_from_ms": 50, "held_to_ms": 70}
     fleet = fleet_of(nodes, [], [pod | held])
     assert listed(fleet.pods, "node from_ms to_ms") == "n#2 50 60"
-
-
-def test_only_nodes_on_demand_whose_price_is_known_are_replayed_on_spot() -> None:
-    zone = _fake(provider="aws", region="us-east-1", zone="", covers=lambda *_: True)
-    nodes = tuple(
-        Node(kind, 8, 0, 3_600_000, (Price(Decimal(4), source),), kind, instance_type=f"{kind} {source}")
-        for kind in ("on_demand", "spot")
-        for source in ("book", "none")
-    )
-    jobs, left_out = node_jobs(Fleet(nodes, ()), {"on_demand book": [zone]}, is_narrowed=False)
-    assert (len(jobs), left_out) == (1, 0)
 
 
 def test_positions_add_up() -> None:

@@ -74,32 +74,6 @@ list_prices: provider
 old_price_per_hour new_price_per_hour
 4 | 5
 
-= what a machine was charged is no price of the market
-whatif/spot/market_changes
-params {"instance_types": ["p5"], "currency": "USD", "now_ms": 0}
-fixture discounts
-
-listed_instances: provider VARCHAR, instance_type VARCHAR, gpu_model VARCHAR
-'aws', 'p5', 'H100'
-
-discounts: gpu_model, purchase_option, capacity_type, factor, price_sources, from_ms, to_ms
-'H100', NULL, NULL, 0.5, ['spot_history'], 0, 1
-'H100', 'spot', 'spot', 0.5, ['catalog', 'spot_history'], 0, 1
-'H100', 'on_demand', 'on_demand', 0.1, ['spot_history'], 0, 1
-'H100', NULL, NULL, 0.1, ['catalog'], 0, 1
-'H100', NULL, NULL, 0.1, ['spot_history'], 1, 2
-'H100', NULL, NULL, 0.1, ['spot_history'], -1, 0
-'A100', NULL, NULL, 0.1, ['spot_history'], 0, 1
-
-spot_prices: provider, region, zone, instance_type, product, instance_id, at_ms, price_per_hour, currency
-'aws', 'r', 'ra', 'P5', 'Linux/UNIX', '', 10, 4, 'USD'
-'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 10, 3, 'USD'
-'aws', 'r', 'ra', 'p5', 'Linux/UNIX', 'i-1', 20, 3, 'USD'
-'aws', 'r', 'ra', 'p5', 'Windows', '', 30, 5, 'USD'
-->
-SELECT zone, instance_type, at_ms, price_per_hour FROM market_changes
-ra | p5 | 10 | 1
-
 = a load holds a bill for each account and month, final if all that costs is invoiced
 store/sql/incoming_bills
 params {"source": None, "format": "given"}

@@ -101,7 +101,6 @@ NAMES = {
     "A100": "--gpu-model A100-SXM4-40GB",
     "TO_H100": "--to-gpu-model H100-80GB-HBM3 --to-price 6",
     "TODAY": "--gpus 4 --on-demand-price 3 --price-per gpu",
-    "JOB": "--backtest --instance-type p3.2xlarge --region us-east-1 --hours 2",
     "TOKENS": "--prompt-tokens-per-day 4B --generation-tokens-per-day 800M",
     "PRICES": "--input-price-per-million 2.5 --output-price-per-million 10",
     "REPLICA": "--gpus-per-replica 2 --replica-tokens-per-second 9000",
@@ -174,9 +173,6 @@ REFUSED = table("""
     spot      | 2    | {BOTH} --region us-east-1                            | --instance-type
     spot      | 2    | {BOTH} --team research                               | --team
     spot      | 2    | {BOTH} --interruptions-per-hour 9999                 | never end
-    spot      | 2    | --backtest --instance-type p3.2xlarge                | --hours is missing
-    spot      | 2    | {JOB} --move-to on-demand                            | reverse
-    spot      | 2    | {JOB} --on-demand-share 1.5                          | at most 1
     spot      | 2    | {BOTH} --hours 9e9                                   | at most 87,840
     spot      | 2    | --on-demand-price 1e30 --spot-price 12               | at most 10,000,000
     spot      | 2    | {BOTH} --hours 5 --active-hours-per-day 5            | leave out one

@@ -5,60 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from gpucost.errors import UsageError
 from gpucost.options import Option
 from gpucost.questions.request import store_or_empty
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.render.view import Document
 from gpucost.whatif.flags import hours_needed
 from gpucost.whatif.fleet import Price
-from gpucost.whatif.spot import answer, backtest
-from gpucost.whatif.spot.answer import Described, find_place
-from gpucost.whatif.spot.backtest import Job, SpotReplay, job_starts, node_jobs
+from gpucost.whatif.spot import answer
+from gpucost.whatif.spot.answer import Described
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Target, read_history, read_market
+from gpucost.whatif.spot.market import read_market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery
-
-
-def job_replay(request: WhatIfRequest, fleet: Described) -> SpotReplay:
-    """A job to start again and again over the history of its instance type. Raises GpucostError where something is not known."""
-    if fleet.instance_type is None or fleet.hours is None:
-        missing = "--instance-type" if fleet.instance_type is None else "--hours"
-        raise UsageError(
-            f"{missing} is missing: which job should be replayed?",
-            f"give {missing}, or no options of a fleet at all",
-        )
-    with request.store.read() as con:
-        place, gpus = find_place(con, fleet)
-        # a replay ends with what was collected
-        history = read_history(con, request.settings, [fleet.instance_type])
-        price = fleet.price(con, request.settings, Target.on_demand, gpus, place)
-    job = Job(0, fleet.hours, gpus, ((0, price.per_node_hour),), (), gpus, fleet.nodes)
-    jobs, covered = job_starts(place, job, history, request.period if request.period_flags else None)
-    return SpotReplay(
-        jobs=jobs,
-        title=f"{fleet.hours:g} h on {fleet.nodes} {place.instance_type} replayed over spot prices",
-        period_name=str(covered),
-        on_demand_source=price.source + (f", {price.as_of}" if price.as_of else ""),
-        is_sample=True,
-    )
-
-
-def usage_replay(request: WhatIfRequest) -> SpotReplay:
-    """The real hours of a usage's on-demand nodes. Raises GpucostError where no spot price history covers any of them."""
-    usage, settings = request.usage(), request.settings
-    types = {node.instance_type for node in usage.fleet.nodes if node.instance_type}
-    with request.store.read() as con:
-        history = read_history(con, settings, types, settings.prices.stale_after_days)
-    jobs, left_out = node_jobs(usage.fleet, history, is_narrowed=usage.is_narrowed)
-    return SpotReplay(
-        jobs=jobs,
-        title=f"On-demand nodes of {usage.scope_name} replayed over spot prices",
-        period_name=usage.period_name,
-        on_demand_source="store",
-        is_sample=False,
-        left_out=left_out,
-    )
 
 
 def whatif_spot(
@@ -86,23 +43,10 @@ def whatif_spot(
       gpucost whatif spot --instance-type p4d.24xlarge --region us-east-1 --nodes 4 --restart-minutes 10
       gpucost whatif spot --team research --month 2026-10
       gpucost whatif spot --on-demand-price 32 --spot-price 12 --nodes 4 --on-demand-share 0.25
-      gpucost whatif spot --backtest --instance-type p3.2xlarge --region us-east-1 --hours 168
       gpucost whatif spot --instance-type p5.48xlarge --region us-east-1 --interruptions-per-hour 0.05 --format json
     """
     rate = None if interruptions_per_hour is None else Rate(interruptions_per_hour, "option")
     fleet = replace(fleet, hours=hours_needed(fleet.hours, fleet.active_hours_per_day, fleet.days))
-    if options.backtest:
-        if options.to is Target.on_demand:
-            raise UsageError(
-                "--backtest compares spot with on demand; there is nothing to reverse", "leave out --move-to"
-            )
-        if fleet.spot_price is not None:
-            raise UsageError(
-                "--backtest takes spot prices from the store's history", "leave out --spot-price"
-            )
-        is_job = request.is_described(fleet, of_period=False)
-        replay = job_replay(request, fleet) if is_job else usage_replay(request)
-        return request.finish(backtest.answer(options, replay, rate, request.settings.currency))
     if request.is_described(fleet, but=("spot_price",)):
         with store_or_empty(request.settings) as con:
             question = answer.described(con, request.settings, options, fleet, rate)

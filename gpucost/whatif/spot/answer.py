@@ -22,7 +22,6 @@ from gpucost.whatif.answer import (
     Position,
     Range,
     Rows,
-    Value,
     old_prices,
     priced,
     today_of,
@@ -32,7 +31,7 @@ from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_
 from gpucost.whatif.fleet import Price, Usage, Workload, one_node
 from gpucost.whatif.spot import formulas
 from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
-from gpucost.whatif.spot.formulas import Formula, Work, exact
+from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market, Place, Target, find_instance, read_price, read_rates
 from gpucost.whatif.spot.moves import (
@@ -69,9 +68,7 @@ class _Means:
     spot: float
     on_demand: float
     break_even: float | None
-    break_even_first_order: float | None
     effective: float
-    effective_first_order: float
     useful: float
     paid: float
     elapsed: float
@@ -105,24 +102,22 @@ def _means_of(options: SpotOptions, moved: Moves, parts: Sequence[Part]) -> _Mea
 
     today = sum(float(part.today) for part in parts)
 
-    def by(formula: Formula) -> tuple[float | None, float]:
-        """The break-even, and the price of a useful GPU-hour."""
-        if to_spot:
-            cost = sum(part.cost_at(part.rate.per_hour, formula) for part in parts)
+    even: float | None
+    if to_spot:
+        cost = sum(part.cost_at(part.rate.per_hour) for part in parts)
 
-            def relative_cost(per_hour: float) -> float:
-                return sum(part.cost_at(per_hour, formula) for part in parts) / today
+        def relative_cost(per_hour: float) -> float:
+            return sum(part.cost_at(per_hour) for part in parts) / today
 
-            return formulas.crossing(relative_cost, 1.0) if today else None, cost / (hours * gpus)
-        return formulas.break_even_rate(work, on_demand / spot, formula), spot * formula(work) / gpus
-
-    (even, effective), (even_first, effective_first) = by(exact), by(formulas.first_order)
+        even, effective = formulas.crossing(relative_cost, 1.0) if today else None, cost / (hours * gpus)
+    else:
+        even, effective = formulas.break_even_rate(work, on_demand / spot), spot * exact(work) / gpus
     # hours on spot include what interruptions lost: the work itself is less
     useful = hours / gang / (1 if to_spot else exact(work))
     paid = formulas.expected_hours(work, useful)
     elapsed = paid + options.wait_hours * paid * work.gang_rate
     return _Means(
-        work, rate, gang, gpus, spot, on_demand, even, even_first, effective, effective_first, useful, paid, elapsed
+        work, rate, gang, gpus, spot, on_demand, even, effective, useful, paid, elapsed
     )  # fmt: skip
 
 
@@ -142,27 +137,17 @@ def _figures(means: _Means, per: PricePer) -> dict[str, Any]:
     """The figures of JSON answers."""
     work, best = means.work, formulas.best_checkpoints(means.work)
     gpus, share = (1.0, 1 / means.gpus) if per is PricePer.gpu else (means.gpus, 1.0)
-    saved = means.on_demand - means.spot
     return {
         "price_per": per,
         "on_demand_price": round(means.on_demand * share, 9),
         "spot_price": round(means.spot * share, 9),
-        "has_discount": means.spot < means.on_demand,
-        "effective_price_first_order": _finite(means.effective_first_order * gpus),
         "effective_price_exact": _finite(means.effective * gpus),
-        "effective_price_per_gpu_hour_first_order": _finite(means.effective_first_order),
-        "effective_price_per_gpu_hour_exact": _finite(means.effective),
         "interruptions_per_hour": means.rate.per_hour,
         "interruptions_per_hour_low": means.rate.low,
         "interruptions_per_hour_high": means.rate.high,
         "break_even_interruptions_per_hour": means.break_even,
-        "break_even_interruptions_per_hour_first_order": means.break_even_first_order,
         "optimal_checkpoint_minutes": best and round(best.exact * 60, _DIGITS),
-        "optimal_checkpoint_minutes_young": best and round(best.young * 60, _DIGITS),
         "optimal_checkpoint_minutes_daly": best and round(best.daly * 60, _DIGITS),
-        # per node: what an interruption loses, and what was saved since the one before
-        "lost_per_interruption": round(means.spot * (work.lost + work.restart), _DIGITS),
-        "saved_between_interruptions": round(saved / work.gang_rate, _DIGITS) if work.gang_rate else None,
         "makespan_hours": {
             "without_interruptions": means.useful,
             "expected": _finite(means.elapsed),
@@ -179,9 +164,7 @@ def _price_sentences(means: _Means, per: PricePer, currency: str) -> Iterator[st
         yield f"spot costs {dearer} here: there is no discount"
     gpus = 1.0 if per is PricePer.gpu else means.gpus
     if math.isfinite(means.effective):
-        first_order, exactly = means.effective_first_order * gpus, means.effective * gpus
-        prices = f"{first_order:,.4f} by first order, {exactly:,.4f} exactly"
-        yield f"effective price: {prices}, {currency} per useful {per}-hour"
+        yield f"effective price: {means.effective * gpus:,.4f} {currency} per useful {per}-hour"
 
 
 def _break_even_sentences(means: _Means) -> Iterator[str]:
@@ -203,8 +186,6 @@ def _break_even_sentences(means: _Means) -> Iterator[str]:
                 f": the break-even is {times:,.1f} times that" if times > 1 else ": more than the break-even"
             )
         yield assumed
-        if means.break_even_first_order is not None:
-            yield f"the break-even by first order is {means.break_even_first_order:,.4g}"
 
 
 def _span(hours: float) -> str:
@@ -228,7 +209,7 @@ def _time_sentences(means: _Means, *, is_described: bool) -> Iterator[str]:
 
 
 def answer(options: SpotOptions, question: SpotQuery) -> Answer:
-    """What moving the usage costs, by the exact effective price; first order next to it. Only what suits spot moves.
+    """What moving the usage costs, with interruptions. Only what suits spot moves.
 
     A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError if nothing can be moved.
     """
@@ -249,8 +230,7 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     safe = [part for part in parts if part.advice.suits == SAFE]
     means = _means_of(options, moved, fixed)
     cost = moved_cost(today, safe)
-    first_order: dict[str, Value] = {"cost_first_order": moved_cost(today, safe, formulas.first_order)}
-    scenario = replace(today, cost=today.cost if cost is None else cost, more=first_order)
+    scenario = replace(today, cost=today.cost if cost is None else cost)
     figures, findings = _figures(means, per), list(_price_sentences(means, per, usage.currency))
     tables = savings_by_rate(fixed) if to_spot else ()
     ranges: tuple[Range, ...] = ()
@@ -321,11 +301,11 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
     return staying - going
 
 
-def moved_cost(today: Position, parts: Sequence[Part], formula: Formula = exact) -> Decimal | None:
+def moved_cost(today: Position, parts: Sequence[Part]) -> Decimal | None:
     """Today's cost with these parts moved; None if one would never end."""
     cost = today.cost
     for part in parts:
-        there = part.cost(formula)
+        there = part.cost()
         if there is None:
             return None
         cost += there - part.today

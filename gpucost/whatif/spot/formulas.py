@@ -49,22 +49,12 @@ class Work:
         return self.write if self.is_noticed else self.checkpoint / 2
 
 
-# Paid hours per useful hour.
-Formula = Callable[[Work], float]
-
-
 def gang_hits(nodes: float) -> float:
     """How often a gang of `nodes` is interrupted per interruption of one node: √n, as interruptions come together.
 
     Any of 4 nodes was hit 1.1 to 2.0 times as often as one (skypilot-org/spot-traces, preemption).
     """
     return math.sqrt(max(nodes, 1.0))
-
-
-def first_order(work: Work) -> float:
-    """Paid hours per useful hour, as long as interruptions are rare against checkpoints: 1 + w/c + hλ (c/2 + r)."""
-    overhead = 1 + work.write / work.checkpoint
-    return overhead + work.gang_rate * (work.lost + work.restart)
 
 
 def exact(work: Work) -> float:
@@ -84,16 +74,18 @@ def exact(work: Work) -> float:
     return overhead * math.exp(rate * work.restart) * (math.expm1(exponent) / exponent if exponent else 1.0)
 
 
-def break_even_rate(work: Work, ratio: float, formula: Formula = exact) -> float | None:
-    """The rate per node-hour at which `formula` is `ratio`, the on-demand over the spot price; None where it never is."""
-    return crossing(lambda rate: formula(replace(work, per_hour=rate)), ratio)
+def break_even_rate(work: Work, ratio: float) -> float | None:
+    """The rate per node-hour at which paid hours are `ratio` times the useful ones; None if there is no such rate.
+
+    `ratio` is the on-demand price over the spot price.
+    """
+    return crossing(lambda rate: exact(replace(work, per_hour=rate)), ratio)
 
 
 class Checkpoints(NamedTuple):
-    """The intervals that cost least, in hours: exactly, and as Young and Daly approximate it."""
+    """The intervals that cost least, in hours: exactly, and as Daly approximates it."""
 
     exact: float
-    young: float
     daly: float
 
 
@@ -108,7 +100,7 @@ def best_checkpoints(work: Work) -> Checkpoints | None:
     write = work.gang_rate * work.write
     # the x = Λc in (0, 1) where the derivative of (e^{x + Λw} - 1) / x is 0: ln(1 - x) + x + Λw = 0
     best = bisected(0.0, 1.0, lambda x: x < 1 and math.log1p(-x) + x + write > 0)
-    return Checkpoints(best / work.gang_rate, young, daly)
+    return Checkpoints(best / work.gang_rate, daly)
 
 
 def bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:

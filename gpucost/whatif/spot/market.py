@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +13,6 @@ from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.price import price_nodes
-from gpucost.price.discounts import load_discounts
 from gpucost.records import grouped, record
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.fleet import UNPRICED, Node, NodeKey, Price, Row, price_steps
@@ -49,43 +46,6 @@ class Place(NamedTuple):
     provider: str | None = None
     region: str | None = None
     zone: str | None = None
-
-
-# steps of a price per node-hour: since when, how much
-Lane = tuple[tuple[int, Decimal], ...]
-
-
-def price_at(lane: Lane, at_ms: int) -> Decimal:
-    """The price at a moment; before the first step, that of the first."""
-    return lane[max(bisect.bisect_right(lane, at_ms, key=lambda step: step[0]) - 1, 0)][1]
-
-
-@record
-class PriceChanges:
-    """A zone's spot price by steps, up to `known_until_ms` after the last one."""
-
-    provider: str
-    region: str
-    zone: str
-    steps: Lane
-    known_until_ms: int
-
-    def covers(self, start_ms: int, end_ms: int) -> bool:
-        return self.steps[0][0] <= start_ms and end_ms <= self.known_until_ms
-
-
-# Spot price histories by instance type (lower-cased).
-History = Mapping[str, Sequence[PriceChanges]]
-
-
-def zones_in(history: History, place: Place) -> list[PriceChanges]:
-    """The histories of the place: that of its zone alone if there is one, otherwise those of its region's zones."""
-    rows = [
-        changes
-        for changes in history.get(place.instance_type.lower(), ())
-        if place.provider in (None, changes.provider) and place.region in (None, changes.region)
-    ]
-    return [changes for changes in rows if changes.zone == place.zone] or rows
 
 
 @record
@@ -142,13 +102,6 @@ SELECT provider, region, lower(instance_type), arg_max(band_low_percent, seen_on
 FROM spot_eviction_rates GROUP BY ALL"""
 _EVIDENCE = """
 SELECT provider, instance_type, node_hours, reclaims, pool_hours, ends FROM spot_evidence ORDER BY ALL"""
-_HISTORY = """
-SELECT instance_type, provider, region, zone,
-    list(row(at_ms, price_per_hour) ORDER BY at_ms), greatest(max(at_ms), coalesce(max(l.to_ms), 0)) + $lasting_ms
-FROM market_changes
-LEFT JOIN (SELECT source, max(to_ms) AS to_ms FROM loads WHERE kind = 'spot' GROUP BY source) AS l USING (source)
-GROUP BY ALL
-ORDER BY 1, 2, 3, 4"""
 
 
 def read_market(
@@ -162,25 +115,6 @@ def read_market(
     own = {name: Price(price, source) for name, price in means}
     return Market(
         target, grouped(((row["cluster"], row["node"]), row) for row in rows), own, *read_rates(con)
-    )
-
-
-def read_history(
-    con: DuckDBPyConnection, config: Config, instance_types: Iterable[str], lasting_days: int = 0
-) -> History:
-    """The spot price histories of these instance types, less discounts.
-
-    The last prices hold for `lasting_days` after they were collected.
-    """
-    load_catalog(con)
-    load_discounts(con, config)
-    run_stage(con, "gpucost.price", "listed_instances")
-    types = {"instance_types": sorted({name.lower() for name in instance_types}), "currency": config.currency}
-    run_stage(con, __package__, "market_changes", types | {"now_ms": to_ms(datetime.now(UTC))})
-    rows = con.execute(_HISTORY, {"lasting_ms": lasting_days * MS_PER_DAY}).fetchall()
-    return grouped(
-        (name, PriceChanges(provider, region, zone, tuple(steps), until))
-        for name, provider, region, zone, steps, until in rows
     )
 
 

@@ -100,12 +100,9 @@ class SpotOptions(OptionGroup):
             "spot: on-demand usage moves to spot; on-demand: the reverse.", flag="--move-to", is_shown=True
         ),
     ] = Target.spot
-    backtest: Annotated[
-        bool, Option("Replay a job (--instance-type, --hours), or real usage, over the store's spot prices.")
-    ] = False
     on_demand_share: Annotated[
         float | None,
-        Option("Part of the nodes that stays on demand, and goes on. Default: 0; with --backtest 0.3.", most=1),
+        Option("Part of the nodes that stays on demand, and goes on. Default: 0.", most=1),
     ] = None  # fmt: skip
 
     def work(self, per_hour: float, hits: float = 1.0, provider: str | None = None) -> Work:

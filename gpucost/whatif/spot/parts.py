@@ -15,7 +15,7 @@ from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Fleet, Workload
 from gpucost.whatif.spot.advice import FREE, NOT, SAFE, Advice, suitability
-from gpucost.whatif.spot.formulas import Formula, exact
+from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Target
 from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, gangs
@@ -65,17 +65,13 @@ class Part:
         )
 
     def cost_at(
-        self,
-        per_hour: float,
-        formula: Formula = exact,
-        hits: float | None = None,
-        options: SpotOptions | None = None,
+        self, per_hour: float, hits: float | None = None, options: SpotOptions | None = None
     ) -> float:
         """Its cost there at a rate per node-hour; infinite if it would never end."""
         if self.owner is None:
             return float(self.there)
         how = options or self.options
-        factor = formula(how.work(per_hour, self.hits if hits is None else hits, self.provider))
+        factor = exact(how.work(per_hour, self.hits if hits is None else hits, self.provider))
         if factor > ENDLESS_COST:
             return math.inf
         if how.to is Target.on_demand:
@@ -83,9 +79,9 @@ class Part:
         share = how.kept_on_demand
         return float(self.today) * share + float(self.there) * (1 - share) * factor
 
-    def cost(self, formula: Formula = exact) -> Decimal | None:
+    def cost(self) -> Decimal | None:
         """Its cost there at its rate; None if it would never end."""
-        cost = self.cost_at(self.rate.per_hour, formula)
+        cost = self.cost_at(self.rate.per_hour)
         return kept(cost) if math.isfinite(cost) else None
 
     @property

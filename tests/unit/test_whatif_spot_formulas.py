@@ -1,0 +1,124 @@
+"""Closed forms of work on spot, and rates of interruptions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gpucost.whatif.spot.formulas import Work, best_checkpoints, break_even_rate, exact, expected_hours
+from gpucost.whatif.spot.interruptions import Evidence, Rate, gamma_quantile, posterior, prior_rate
+from tests.text_tables import table
+from tests.unit.whatif_costs import shown
+
+MINUTE = 60_000
+
+
+WORKS = st.builds(
+    Work,
+    per_hour=st.floats(0, 0.5),
+    checkpoint=st.floats(0.05, 5),
+    write=st.floats(0, 0.2),
+    restart=st.floats(0, 0.5),
+    notice=st.sampled_from([0.0, 2 / 60]),
+    hits=st.integers(1, 16),
+)
+
+
+@given(WORKS)
+def test_rare_interruptions_cost_half_an_interval_and_the_restart(work: Work) -> None:
+    """The first order 1 + w/c + hλ (c/2 + r) is a lower bound, and met if nothing is interrupted."""
+
+    def first_order(work: Work) -> float:
+        return 1 + work.write / work.checkpoint + work.gang_rate * (work.lost + work.restart)
+
+    assert exact(work) >= first_order(work) * (1 - 1e-12)
+    for rate, precision in ((1e-7, 1e-5), (0.0, 1e-12)):
+        rare = replace(work, per_hour=rate)
+        assert exact(rare) == pytest.approx(first_order(rare), rel=precision)
+
+
+@given(WORKS.filter(lambda work: work.per_hour > 0), st.floats(1.01, 20))
+def test_at_the_break_even_spot_costs_what_on_demand_does(work: Work, ratio: float) -> None:
+    rate = break_even_rate(work, ratio)
+    if rate is None:
+        assert exact(replace(work, per_hour=0.0)) >= ratio or exact(replace(work, per_hour=5e3)) < ratio
+        return
+    assert exact(replace(work, per_hour=rate)) == pytest.approx(ratio, rel=1e-6)
+
+
+@given(WORKS, st.floats(0.1, 10))
+def test_no_other_interval_beats_the_best(work: Work, factor: float) -> None:
+    work = replace(work, notice=0.0)
+    best = best_checkpoints(work)
+    if best is None:
+        assert work.write == 0 or work.gang_rate == 0
+        return
+    assume(work.gang_rate * work.write > 1e-9)
+    optimal = exact(replace(work, checkpoint=best.exact))
+    assert exact(replace(work, checkpoint=best.exact * factor)) >= optimal * (1 - 1e-9)
+    if work.gang_rate * work.write < 0.01:
+        assert best.daly == pytest.approx(best.exact, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        Work(1 / 3, 0.5),
+        Work(0.05, 0.5, write=0.05, restart=0.25),
+        Work(0.1, 0.5, write=0.05, restart=0.2, hits=4),
+        Work(0.1, 0.5, write=0.02, restart=0.2, notice=2 / 60, hits=2),
+        Work(3.0, 0.5, write=0.02, restart=0.2),
+    ],
+)
+def test_a_job_takes_what_its_intervals_take_and_the_last_may_be_shorter(work: Work) -> None:
+    short = replace(work, checkpoint=0.2)
+    assert expected_hours(work, 100) == pytest.approx(100 * exact(work))
+    assert expected_hours(work, 0.7) == pytest.approx(0.5 * exact(work) + 0.2 * exact(short))
+    # by rounding, 0.1 h + 0.2 h are a little more than three intervals of 0.1 h
+    tenths = replace(work, checkpoint=0.1)
+    assert expected_hours(tenths, 0.1 + 0.2) == pytest.approx(0.3 * exact(tenths))
+
+
+PRIORS = """
+    cloud | region    | type          | low   | rate  | high
+    aws   | us-east-1 | g5.48xlarge   | 0.06  | 0.26  | 0.74
+    aws   | us-east-1 | p4d.24xlarge  | 0.025 | 0.068 | 0.147
+    gcp   |           | a3-highgpu-8g | 0.005 | 0.05  | 0.1
+    oci   |           | BM.GPU.H100.8 | 0.001 | 0.1   | 0.4
+"""
+
+
+@pytest.mark.parametrize("case", table(PRIORS), ids=lambda case: case["type"])
+def test_a_prior_is_the_one_of_the_advisors_band(case: dict[str, str]) -> None:
+    rate = prior_rate(case["cloud"], case.get("region"), case["type"])
+    assert shown(rate.low, rate.per_hour, rate.high) == " ".join(
+        case[name] for name in ("low", "rate", "high")
+    )
+    # elsewhere it is the most frequent one of the family
+    assert prior_rate("aws", "nowhere-1", "g4dn.metal").low in {0.004, 0.06}
+
+
+def test_own_evidence_moves_the_rate_from_the_first_hour() -> None:
+    """40 nodes of one pool for a week without an interruption: 3 events in 168 pool-hours would be seen in 95 %."""
+    prior = Rate(0.1, "wide", None, 0.001, 0.4)  # as wide as an exponential distribution: shape 1
+    rate = posterior(prior, Evidence(node_hours=6720, pool_hours=168))
+    assert rate.per_hour == pytest.approx(1 / (10 + 6720))
+    assert rate.high == pytest.approx(2.9957 / (10 + 168), rel=1e-4)
+    more = posterior(prior, Evidence(node_hours=1486, reclaims=6, pool_hours=743, ends=8))
+    assert more.per_hour == pytest.approx(7 / 1496)
+    assert more.high == pytest.approx(
+        14.4347 / 753, rel=1e-4
+    )  # half of the chi-squared quantile of 18 degrees
+    assert posterior(prior, Evidence()) is prior
+
+
+@pytest.mark.parametrize(
+    ("shape", "share", "value"),
+    # half of the chi-squared quantiles of twice as many degrees of freedom
+    [(1, 0.95, 2.995732), (9, 0.975, 15.763189), (0.5, 0.05, 0.0019660), (50, 0.05, 38.964626)],
+)
+def test_quantiles_of_the_gamma_distribution(shape: float, share: float, value: float) -> None:
+    assert gamma_quantile(shape, share) == pytest.approx(value, rel=1e-4)
