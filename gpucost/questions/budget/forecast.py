@@ -7,14 +7,12 @@ from datetime import date, timedelta
 from itertools import chain
 from typing import Annotated
 
-from pydantic import Field
-
 from gpucost.errors import GpucostError
 from gpucost.options import WHOSE, Names, Option, OptionGroup
 from gpucost.periods import Period, local_days
 from gpucost.questions.budget.ahead import Ahead, ahead_of
 from gpucost.questions.budget.days import BOUGHT, LEVELS, chosen_month, costs_by_day, known_days
-from gpucost.questions.budget.outlook import HISTORY_DAYS, RANGE, Growth
+from gpucost.questions.budget.outlook import Growth
 from gpucost.questions.budget.projection import CostSeries, Days, Forecast, Level, forecasts
 from gpucost.questions.budget.scenarios import ScenarioRow
 from gpucost.questions.report.query import nearest
@@ -25,10 +23,7 @@ from gpucost.render.view import CoverageAnswer, Document, Table, count, money, t
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption
 
-_METHOD = (
-    "Each day that is missing costs what the level of the last eight weeks, its weekday and past ends of "
-    "months let expect. Four in five months end within the range."
-)
+_NOTE = "Four in five months end within the range. Each line is forecast by itself: they need not add up."
 
 
 @record
@@ -45,17 +40,11 @@ class ForecastRow(Shape):
 
 @record
 class ForecastAnswer(Shape):
-    """What `gpucost forecast` prints. `range` is how often the range holds what the month comes to.
-
-    `scenarios` and the `assumptions` that they rest on are there with --months or --growth.
-    """
+    """The answer of `gpucost forecast`; `scenarios` and their `assumptions` come with --months or --growth."""
 
     month: str
     period: Period
     currency: str
-    method: str
-    history_days: int
-    chance: Annotated[float, Field(alias="range")]
     growth_percent: float | None
     rows: list[ForecastRow]
     scenarios: list[ScenarioRow]
@@ -122,9 +111,6 @@ def forecast(
         month=f"{spans[0][0]:%Y-%m}",
         period=period,
         currency=settings.currency,
-        method="damped trend and weekdays",
-        history_days=HISTORY_DAYS,
-        chance=RANGE,
         growth_percent=growth,
         rows=rows,
         scenarios=ahead.rows,
@@ -153,24 +139,21 @@ def _name(span: tuple[date, ...]) -> str:
 def _rows(
     days: Days, teams: Names, spans: list[tuple[date, ...]], growth: Growth | None
 ) -> list[ForecastRow]:
-    """A row for each month of teams, by the cost of the first month, of unallocated GPUs and of the fleet."""
+    """A row for each month: teams by cost of the first month, then unallocated GPUs and the fleet."""
     known = {series.team: series for series in days.costs if series.level == "team"}
     for name in teams:
         if name not in known:
-            near = ", ".join(nearest(name, [one for one in known if one])[:8])
+            near = ", ".join(nearest(name, filter(None, known))[:8])
             raise GpucostError(
                 f"no team {name!r} held GPUs or bought tokens in these weeks",
                 f"--team takes one of: {near}" if near else None,
             )
-    # without names all teams, unallocated GPUs and the fleet
-    chosen = [known[name] for name in teams] or [
-        *known.values(),
-        CostSeries("unallocated"),
-        CostSeries("fleet"),
-    ]
+    chosen = list(map(known.__getitem__, teams or known))
     found = [(series, forecasts(days, series, spans, growth)) for series in chosen]
-    order = ("team", "unallocated", "fleet").index
-    found.sort(key=lambda one: (order(one[0].level), -(one[1][0].expected or one[1][0].to_date)))
+    found.sort(key=lambda one: one[1][0].expected or one[1][0].to_date, reverse=True)
+    if not teams:
+        every = (CostSeries("unallocated"), CostSeries("fleet"))
+        found += [(series, forecasts(days, series, spans, growth)) for series in every]
     rows = []
     for series, months in found:
         for span, row in zip(spans, months, strict=True):
@@ -181,7 +164,7 @@ def _rows(
 def _forecast_table(rows: list[ForecastRow], more: str) -> Table:
     months = {row.month for row in rows}
     return Table.of(
-        "What the month will come to" if len(months) == 1 else "What the months will come to",
+        "What the month will come to",
         rows,
         (
             text(lambda row: row.team or LEVELS[row.level], "Team"),
@@ -191,13 +174,7 @@ def _forecast_table(rows: list[ForecastRow], more: str) -> Table:
             money("forecast.low", "From"),
             money("forecast.high", "To"),
             count("forecast.open_days", "Days missing", weight=1),
-            # a month that is known needs no other days
-            count(
-                lambda row: row.forecast.history_days if row.forecast.open_days else None,
-                "Days used",
-                weight=2,
-            ),
         ),
-        note=f"{_METHOD} Each line is forecast by itself: they need not add up. {more}".rstrip(),
+        note=f"{_NOTE} {more}".rstrip(),
         is_sum=lambda row: row.level == "fleet",
     )
