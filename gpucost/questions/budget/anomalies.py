@@ -47,8 +47,10 @@ def anomalies(
     found = unusual(days, wanted, Decimal(repr(least)), settings.currency)
     columns = (
         text(lambda row: f"{row.day:%a} {row.day}", "Day"),
-        text(lambda row: row.workload or row.team or LEVELS[row.level], "Whose"),
-        text(lambda row: "/".join(part for part in (row.cluster, row.namespace) if part), "Where", weight=1),
+        text(lambda row: row.series.workload or row.series.team or LEVELS[row.series.level], "Whose"),
+        text(
+            lambda row: "/".join(filter(None, (row.series.cluster, row.series.namespace))), "Where", weight=1
+        ),
         money("cost"),
         money("expected_cost", "Expected"),
         money("excess_cost", "Difference"),

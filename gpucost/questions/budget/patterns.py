@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
-from operator import attrgetter
 from statistics import median
 
 from gpucost.periods import Period
 from gpucost.questions.budget.outlook import HISTORY_DAYS
-from gpucost.questions.budget.projection import CostSeries, Days, Level, as_money
+from gpucost.questions.budget.projection import CostSeries, Days, as_money
 from gpucost.questions.budget.seasons import Seasons, levels, weekday_factors
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
 from gpucost.questions.report.rows import ZERO
@@ -34,25 +33,23 @@ _LASTING = frozenset(
 
 
 @record
-class AnomalyRow:
+class AnomalyRow(Shape):
     """A day that cost more or less than expected: `cost` = `expected_cost` + `excess_cost`, negative where it is less.
 
     `score` is the excess in robust standard deviations. `main_workload` moved furthest on the day in the same direction: None for
     workloads, or if none did.
     """
 
-    level: Level
+    series: CostSeries
     day: date
-    team: str | None
-    cluster: str | None
-    namespace: str | None
-    workload: str | None
     cost: Decimal
     expected_cost: Decimal
     excess_cost: Decimal
     score: float
     main_workload: str | None
     currency: str
+
+    FLAT = ("series",)
 
 
 @record
@@ -80,23 +77,21 @@ def anomalies(days: Days, wanted: Sequence[date], least: Decimal, currency: str)
         if max(costs.values(), default=ZERO) >= least:
             found = _judged(days, series, costs, candidates, currency)
             unusual += (row for row in found if abs(row.excess_cost) >= least and _is_news(row))
-    names = attrgetter("level", "team", "cluster", "namespace", "workload")
-    return sorted(unusual, key=lambda row: (-abs(row.excess_cost), row.day, str(names(row))))
+    return sorted(unusual, key=lambda row: (-abs(row.excess_cost), row.day, str(row.series)))
 
 
 def _is_news(row: AnomalyRow) -> bool:
     if row.score > 0:
         return True
-    if row.level == "workload":
-        return (row.workload or "").partition("/")[0] in _LASTING
-    return row.level != "unallocated"
+    if row.series.level == "workload":
+        return (row.series.workload or "").partition("/")[0] in _LASTING
+    return row.series.level != "unallocated"
 
 
 def _judged(
     days: Days, series: CostSeries, costs: Mapping[date, Decimal], candidates: frozenset[date], currency: str
 ) -> Iterator[AnomalyRow]:
     begun = days.first(series)
-    _, cluster, namespace, workload = series.workload or (None,) * 4
     known = {day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if day >= begun}
     seasons = Seasons(weekday_factors(known))
     before: list[float] = []
@@ -111,17 +106,15 @@ def _judged(
             if abs(score) > SCORE:
                 cost, expected = costs.get(day, ZERO), as_money(usual * seasons.factor(day))
                 yield AnomalyRow(
-                    series.level,
+                    series,
                     day,
-                    series.team,
-                    cluster,
-                    namespace,
-                    workload,
                     cost,
                     expected,
                     cost - expected,
                     round(score, 6),
-                    None if series.workload else _main_workload(days, series, day, 1 if score > 0 else -1),
+                    None
+                    if series.level == "workload"
+                    else _main_workload(days, series, day, 1 if score > 0 else -1),
                     currency,
                 )
         strayed.append(level - usual)
@@ -140,8 +133,10 @@ def _main_workload(days: Days, series: CostSeries, day: date, sign: int) -> str 
     earlier = [known for known in days.complete if known < day][-LEVEL_DAYS:]
     changes = {}
     for other, costs in days.costs.items():
-        if other.workload and (series.level == "fleet" or series == CostSeries("team", other.team)):
+        if other.level == "workload" and (
+            series.level == "fleet" or series == CostSeries("team", other.team)
+        ):
             usual = Decimal(median(costs.get(known, ZERO) for known in earlier))
-            changes[other.workload] = sign * (costs.get(day, ZERO) - usual)
+            changes[other] = sign * (costs.get(day, ZERO) - usual)
     largest = max(changes, key=changes.__getitem__, default=None)
-    return largest[-1] if largest and changes[largest] > 0 else None
+    return largest.workload if largest and changes[largest] > 0 else None
