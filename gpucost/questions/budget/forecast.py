@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Annotated
 
 from gpucost.errors import GpucostError
-from gpucost.options import WHOSE, Names, Option, OptionGroup
+from gpucost.options import WHOSE, Names, Option
 from gpucost.periods import Period, local_days
 from gpucost.questions.budget.ahead import Ahead, ahead_of
 from gpucost.questions.budget.days import BOUGHT, LEVELS, chosen_month, costs_by_day, known_days
@@ -19,7 +19,7 @@ from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
 from gpucost.records import record
 from gpucost.render.schema import table as as_table
-from gpucost.render.view import CoverageAnswer, Document, Table, count, money, text
+from gpucost.render.view import CoverageAnswer, Document, Table, money, number, text
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption
 
@@ -52,36 +52,16 @@ class ForecastAnswer(Shape):
     coverage: CoverageAnswer
 
 
-@record
-class Horizon(OptionGroup):
-    """How far ahead, and on which growth."""
-
+def forecast(
+    request: MonthRequest,
     months: Annotated[
         int | None,
         Option("Months, the chosen one included. Default: 1, with --growth 12.", "COUNT", least=1, most=60),
-    ] = None
+    ] = None,
     growth: Annotated[
         float | None,
         Option("Growth a month after the first, in place of the trend.", "PERCENT", least=-99, most=1000),
-    ] = None
-
-    @property
-    def is_ahead(self) -> bool:
-        return self.months is not None or self.growth is not None
-
-    def spans(self, first: tuple[date, ...]) -> list[tuple[date, ...]]:
-        """The days of the first month and of those after it, and, of several, of all of them."""
-        count, months = self.months or (1 if self.growth is None else 12), [first]
-        while len(months) < count:
-            begin = months[-1][-1] + timedelta(days=1)
-            days = monthrange(begin.year, begin.month)[1]
-            months.append(tuple(begin + timedelta(days=day) for day in range(days)))
-        return months if count == 1 else [*months, tuple(chain.from_iterable(months))]
-
-
-def forecast(
-    request: MonthRequest,
-    horizon: Horizon,
+    ] = None,
     team: Annotated[Names, Option("Only this team; repeatable.", "NAME", panel=WHOSE, completes="team")] = (),
 ) -> Document:
     """Show what the month will come to, by team and for the whole fleet, and within which range.
@@ -101,12 +81,12 @@ def forecast(
     settings = request.settings
     period, period_name = chosen_month(request)
     view, days = costs_by_day(request, period)
-    growth, spans = horizon.growth, horizon.spans(tuple(local_days(period, request.tz)))
+    count = months or (1 if growth is None else 12)
+    spans = _spans(tuple(local_days(period, request.tz)), count)
     rows = _rows(days, team, spans, None if growth is None else Growth(growth, spans[0][-1]))
     ahead = Ahead()
-    if horizon.is_ahead and not team:
-        later = max(0, len(spans) - 2)
-        ahead = ahead_of(request, days, growth, later, _name(spans[later]))
+    if (months or growth is not None) and not team:
+        ahead = ahead_of(request, days, growth, count - 1, _name(spans[count - 1]))
     whole = ForecastAnswer(
         month=f"{spans[0][0]:%Y-%m}",
         period=period,
@@ -118,17 +98,27 @@ def forecast(
         coverage=view.coverage,
     )
     columns, lines = as_table(whole.rows)
-    last = "" if len(spans) == 1 else f" to {spans[-2][0]:%B %Y}"
+    last = "" if count == 1 else f" to {spans[count - 1][0]:%B %Y}"
     return Document(
         title=f"Forecast: {', '.join(team) or 'all teams'}, {period_name.removesuffix(' so far')}{last}",
         subtitle=known_days(days, spans[0]),
         currency=settings.currency,
-        sections=(_forecast_table(rows, BOUGHT if view.totals_api else ""), *ahead.sections),
+        sections=(_forecast_table(rows, f"{_NOTE} {BOUGHT}" if view.totals_api else _NOTE), *ahead.sections),
         coverage=view.coverage,
         name="forecast",
         data=whole,
         flat=([*columns, "currency"], [[*line, settings.currency] for line in lines]),
     )
+
+
+def _spans(first: tuple[date, ...], count: int) -> list[tuple[date, ...]]:
+    """The days of so many months, and of several also of all of them."""
+    months = [first]
+    while len(months) < count:
+        begin = months[-1][-1] + timedelta(days=1)
+        days = monthrange(begin.year, begin.month)[1]
+        months.append(tuple(begin + timedelta(days=day) for day in range(days)))
+    return months if count == 1 else [*months, tuple(chain.from_iterable(months))]
 
 
 def _name(span: tuple[date, ...]) -> str:
@@ -143,7 +133,7 @@ def _rows(
     known = {series.team: series for series in days.costs if series.level == "team"}
     for name in teams:
         if name not in known:
-            near = ", ".join(nearest(name, filter(None, known))[:8])
+            near = ", ".join(nearest(name, list(filter(None, known)))[:8])
             raise GpucostError(
                 f"no team {name!r} held GPUs or bought tokens in these weeks",
                 f"--team takes one of: {near}" if near else None,
@@ -161,20 +151,21 @@ def _rows(
     return rows
 
 
-def _forecast_table(rows: list[ForecastRow], more: str) -> Table:
-    months = {row.month for row in rows}
+def _forecast_table(rows: list[ForecastRow], note: str) -> Table:
+    month = text(lambda row: row.month.replace("/", " to "), "Month")
+    has_several = len({row.month for row in rows}) > 1
     return Table.of(
         "What the month will come to",
         rows,
         (
             text(lambda row: row.team or LEVELS[row.level], "Team"),
-            *([text(lambda row: row.month.replace("/", " to "), "Month")] if len(months) > 1 else []),
+            *([month] if has_several else []),
             money("forecast.to_date", "To date"),
             money("forecast.expected", "Forecast"),
             money("forecast.low", "From"),
             money("forecast.high", "To"),
-            count("forecast.open_days", "Days missing", weight=1),
+            number("forecast.open_days", "Days missing", decimals=0, weight=1),
         ),
-        note=f"{_NOTE} {more}".rstrip(),
+        note=note,
         is_sum=lambda row: row.level == "fleet",
     )

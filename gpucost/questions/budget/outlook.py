@@ -87,8 +87,9 @@ class Outlook:
     def half_range(self, course: Course, missing: Sequence[date]) -> float:
         """How far above and below the sum of the missing days four in five such sums are, if the course goes on."""
         level, seasons, last = course.level, self.seasons, max(self.known)
+        open_days = frozenset(missing)
         after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
-        weights = [self.factor(day) if day in missing else 0.0 for day in after]
+        weights = [self.factor(day) if day in open_days else 0.0 for day in after]
         trend_days = (self.growth.until - last).days if self.growth else len(after)
         seen = Counter(day.weekday() for day in self.known)
         wanted = Counter(day.weekday() for day in missing)

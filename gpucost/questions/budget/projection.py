@@ -145,9 +145,9 @@ def forecasts(
         to_date = sum((costs.get(day, ZERO) for day in month), ZERO)
         open_days = [day for day in month if day not in collected]
         missing = [day for day in open_days if day > nothing_until]
-        ends: tuple[Decimal | None, ...] = (to_date,) * 3
+        ends: tuple[Decimal | None, Decimal | None, Decimal | None] = (to_date, to_date, to_date)
         if missing and outlook is None:
-            ends = (None,) * 3
+            ends = (None, None, None)
         elif missing and outlook:
             rest, low, high = _rest(outlook, missing, costs)
             ends = (to_date + rest, to_date + max(ZERO, low), to_date + high)

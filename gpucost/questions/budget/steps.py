@@ -49,7 +49,8 @@ def courses(levels: Mapping[date, float]) -> tuple[Course, ...]:
         score = abs(after - before) * sqrt(len(since)) / spread if spread else 0.0
         if score > _LEAST_SCORE:
             jumps.append((score, start, before, after, spread))
-    steps = [_step(levels, level, *jump) for _, *jump in sorted(jumps)[-_CANDIDATES:]]
+    likely = sorted(jumps)[-_CANDIDATES:]
+    steps = [_step(levels, level, start, before, after, spread) for _, start, before, after, spread in likely]
     _, new = max(steps, key=itemgetter(0), default=(0.0, Course(level, 0.0)))
     if new.chance < _LEAST_CHANCE:
         return (Course(level),)
