@@ -167,7 +167,7 @@ queue --queue nobody
 diff 2026-03
 diff 2025-01 2025-02
 budget check --fail-on never --month 2025-01
-anomalies --level nothing
+anomalies --min-cost -1
 explain node nobody
 explain team nobody
 explain workload nothing

@@ -169,7 +169,7 @@ def test_scenarios_multiply_node_hours_by_prices(store: DuckDBPyConnection) -> N
     assert costs(rows, "x10")["on_demand"] == 10 * (D("1.5") * 80 + 2) * 730
     found = {row.way: row for row in rows if row.scenario == "today"}
     one, three = found["commitment_1_year"], found["commitment_3_years"]
-    assert (one.missing, one.priced_cost) == (("a3-highgpu-8g gcp us-central1",), 2 * 730)
+    assert (one.missing, one.obligation) == (("a3-highgpu-8g gcp us-central1",), None)
     assert (three.obligation, found["on_demand"].obligation) == ((2 * D("38.864") + 2) * 8760 * 3, None)
 
 
@@ -184,7 +184,7 @@ def test_prices_come_from_own_nodes_then_the_book_then_the_list(
         "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start\n"
         "gcp,us-central1,us-central1-a,a3-highgpu-8g,spot,20,USD,\n"
         "gcp,,,,spot,40,USD,\ngcp,,,a3-highgpu-8g,spot,24,USD,\ngcp,,,a3-highgpu-8g,spot,21,USD,2027-01-01\n"
-        "gcp,,,a3-highgpu-8g,cud,50,USD,\n"
+        "gcp,,,a3-highgpu-8g,cud,10,USD,\n"
     )
     config = Config.model_validate({
         "prices": {"book": str(book), "discounts": [{"percent": 10, "provider": "gcp"}]}
@@ -194,9 +194,9 @@ def test_prices_come_from_own_nodes_then_the_book_then_the_list(
     assert (prices["spot"].per_node_hour, prices["spot"].source) == (24, "price book line 4")
     assert prices["on_demand"].source == "own nodes: price book"
     assert "less 10 %" in prices["commitment_3_years"].source
-    # a book states no term of a commitment
+    # a book states no term of a commitment: its price is none of a year's, nor one on demand
     commitments = {way: price.per_node_hour for way, price in prices.items() if way.startswith("commitment")}
-    assert commitments == {"commitment_3_years": D("34.9776"), "commitment_of_price_book": 50}
+    assert commitments == {"commitment_3_years": D("34.9776")}
     told = {one.name: (one.value, one.source) for one in assumptions(uses, DAYS, 5.0)}
     assert told["a3-highgpu-8g gcp us-central1: commitment 1 year"] == ("missing", "no source")
     assert told["a3-highgpu-8g gcp us-central1: spot"] == (24, "price book line 4")
@@ -218,19 +218,18 @@ def test_terms_with_the_least_in_advance_and_the_book_in_other_currencies(
     book = tmp_path / "prices.csv"
     book.write_text(
         "provider,instance_type,purchase_option,price_per_hour,currency,effective_start\n"
-        "gcp,a3-highgpu-8g,,70,USD,2026-10-01\ngcp,,cud,50,CHF,\n"
+        "gcp,a3-highgpu-8g,,70,CHF,2026-10-01\ngcp,,spot,50,USD,\n"
     )
     config = Config.model_validate({"prices": {"book": str(book), "fx": {"CHF": "1.2"}}})
     uses = used(store, config)
     prices = {way: (price.per_node_hour, price.as_of) for way, price in uses[0].prices.items()}
     assert prices["commitment_3_years"] == (D("38.864"), "2026-11-01")
-    assert prices["commitment_of_price_book"][0] == 60 and prices["on_demand"] == (70, "2026-10-01")
+    assert prices["on_demand"] == (84, "2026-10-01")
     assert "as_now" not in prices
     today = costs(scenarios(uses, None), "today")
-    assert (today["as_now"], today["commitment_of_price_book"]) == (None, (2 * 60 + 2) * 730)
+    assert today["as_now"] is None
     assert {row.scenario for row in scenarios(uses, None)} == {"today", "+50 %", "x10"}
     assert "growth" not in {one.name for one in assumptions(uses, DAYS, None)}
-    assert all(one.value != "missing" for one in assumptions(uses, DAYS, None) if "price book" in one.name)
 
 
 def test_price_under_a_commitment_is_none_on_demand(store: DuckDBPyConnection) -> None:

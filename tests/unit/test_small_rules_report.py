@@ -79,7 +79,7 @@ def test_weekdays_of_which_no_day_is_known_are_foretold_too() -> None:
     known = tuple(day for day in month[:7] if day.weekday() < 5)
     days = Days(tuple(month), known, {CostSeries("fleet"): dict.fromkeys(known, Decimal(10))})
     foretold = forecast(days, CostSeries("fleet"), month)
-    assert figures(foretold, "to_date expected open_days history_days") == "50 310 26 5"
+    assert figures(foretold, "to_date expected open_days") == "50 310 26"
 
 
 PLACES = """

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from gpucost.errors import ConfigError
 from gpucost.options import Option
 from gpucost.periods import local_days
 from gpucost.questions.budget.days import BOUGHT, chosen_month, costs_by_day, known_days
-from gpucost.questions.budget.projection import Days
 from gpucost.questions.budget.states import BudgetAnswer, BudgetState, check
-from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
-from gpucost.render.schema import to_dict
+from gpucost.render.schema import columns_of
+from gpucost.render.schema import table as as_table
 from gpucost.render.view import Document, Table, money, share, text
 
 MISSED = 3
@@ -57,13 +56,15 @@ def budget_check(
     month_days = tuple(local_days(period, request.tz))
     states = check(settings, view, days, month_days)
     worst = max((state.status for state in states), key=_RANKS.index)
-    lines = [
-        to_dict(state) | {"reasons": "; ".join(state.reasons), **_target_columns(state)} for state in states
-    ]
-    for line in lines:
-        del line["targets"]
     counts = {"warn": ("warn", "over"), "over": ("over",), "never": ()}[fail_on]
     failed = [state for state in states if state.status in counts]
+    unknown = [
+        f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}"
+        for state in states
+        if not state.is_seen
+    ]
+    # reasons come last; targets are in JSON
+    columns, lines = as_table(states, [name for name in columns_of(BudgetState) if name != "targets"])
     return Document(
         title=f"Budgets: {name}",
         subtitle=known_days(days, month_days),
@@ -72,41 +73,14 @@ def budget_check(
         coverage=view.coverage,
         name="budget",
         data=BudgetAnswer(f"{month_days[0]:%Y-%m}", period, settings.currency, worst, states, view.coverage),
-        flat=(list(lines[0]), [list(line.values()) for line in lines]),
-        notes=_notes(states, days, name, failed),
+        flat=(columns, [[*line[:-1], "; ".join(line[-1])] for line in lines]),
+        notes=(*unknown, *(f"budget {state.name}: {'; '.join(state.reasons)}" for state in failed)),
         exit_code=MISSED if failed else 0,
     )
 
 
-def _notes(
-    states: Sequence[BudgetState], days: Days, name: str, failed: Sequence[BudgetState]
-) -> tuple[str, ...]:
-    """What to report besides the answer: teams that nobody knows, and why the command fails."""
-    notes = []
-    known = [series.team for series in days.costs if series.level == "team" and series.team]
-    for state in states:
-        if not state.is_seen:
-            # of a team that held nothing in the weeks before, either
-            others = ""
-            if state.team and known and state.team not in known:
-                others = f"; there are {', '.join(nearest(state.team, known)[:5])}"
-            notes.append(
-                f"budget {state.name}: no team {state.team!r} held GPUs or bought tokens in {name}{others}"
-            )
-    return (*notes, *(f"budget {state.name}: {'; '.join(state.reasons)}" for state in failed))
-
-
-def _target_columns(state: BudgetState) -> dict[str, Any]:
-    found = {one.name: one for one in state.targets}
-    columns: dict[str, Any] = {}
-    for name in ("efficiency", "spot_ratio", "idle_cost_share"):
-        for column, field in ((name, "value"), (f"{name}_target", "limit"), (f"{name}_status", "status")):
-            columns[column] = getattr(found.get(name), field, None)
-    return columns
-
-
-def _tables(states: tuple[BudgetState, ...], note: str | None) -> tuple[Table, ...]:
-    """Of those that have any: amounts of money, with a note, and targets."""
+def _tables(states: Sequence[BudgetState], note: str | None) -> tuple[Table, ...]:
+    """Amounts of money, with a note, and targets, if there are any."""
     budgets = Table.of(
         "Money",
         [state for state in states if state.amount is not None],
@@ -115,13 +89,11 @@ def _tables(states: tuple[BudgetState, ...], note: str | None) -> tuple[Table, .
             text(lambda state: state.team or "all GPU nodes", "Team", weight=1),
             money("amount"),
             money("forecast.to_date", "To date"),
-            share(
-                lambda state: None if state.spent_percent is None else float(state.spent_percent) / 100,
-                "Spent",
-            ),
+            share(lambda state: state.spent_percent / 100, "Spent"),
             money("forecast.expected", "Forecast"),
-            text(_range, "Range", weight=1),
-            text(lambda state: state.amount_status or "", "Status"),
+            money("forecast.low", "From", weight=1),
+            money("forecast.high", "To", weight=1),
+            text("amount_status", "Status"),
         ),
         note=note,
     )
@@ -140,8 +112,3 @@ def _tables(states: tuple[BudgetState, ...], note: str | None) -> tuple[Table, .
         ),
     )
     return tuple(table for table in (budgets, targets) if table.lines)
-
-
-def _range(state: BudgetState) -> str:
-    low, high = state.forecast.low, state.forecast.high
-    return "" if low is None or high is None or low == high else f"{low:,.0f} to {high:,.0f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import field
 from decimal import Decimal
 
@@ -21,7 +20,7 @@ from gpucost.questions.budget.scenarios import (
 from gpucost.questions.request import MonthRequest
 from gpucost.records import record
 from gpucost.render.formatting import figure_text
-from gpucost.render.view import Section, Shown, Table, Texts, figure, money, text
+from gpucost.render.view import Section, Table, Texts, figure, money, text
 from gpucost.whatif.answer import Assumption, old_prices
 
 _TITLE = "What a month costs, by size and way to buy"
@@ -33,7 +32,7 @@ _NOTE = (
 
 @record
 class Ahead:
-    """The scenarios of the fleet, what they rest on, and how both are shown."""
+    """The scenarios of the fleet, their assumptions, and the sections that show both."""
 
     rows: list[ScenarioRow] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
@@ -51,51 +50,31 @@ def ahead_of(request: MonthRequest, days: Days, growth: float | None, months: in
     known = assumptions(uses, mix, growth)
     prices = ((use.name, price) for use in uses for price in use.prices.values())
     old = old_prices(prices, request.now.astimezone(request.tz).date(), settings.prices.stale_after_days)
-    notes = [
-        f"missing: the price of {', '.join(row.missing)}, {_way(row.way).lower()}; the other types come to "
-        f"{figure_text(row.priced_cost, 'money', settings.currency, 2)} a month"
-        for row in rows
-        if row.missing and row.factor == 1
-    ]
-    if len(mix) < MIX_DAYS:
-        notes.append(f"{len(mix)} days are known: fewer than {MIX_DAYS} are too few to commit on")
-    sections: tuple[Section, ...] = (
-        _table(f"{_TITLE}{old}", rows, "monthly_cost", _NOTE),
-        _table("What is owed over the term", rows, "obligation", None),
-        *([Texts("Notes", tuple(notes))] if notes else []),
-        Table.of(
-            "Assumptions",
-            known,
-            (
-                text("name", "What"),
-                figure(
-                    lambda one: (
-                        figure_text(one.value, "money", settings.currency, 4)
-                        if isinstance(one.value, Decimal)
-                        else f"{one.value}"
-                    ),
-                    "Value",
-                ),
-                text("unit"),
-                text(lambda one: f"{one.source}{f', {one.as_of}' if one.as_of else ''}", "From"),
-            ),
+    few = f" {len(mix)} days are known: fewer than {MIX_DAYS} are too few to commit on."
+    costs = Table.of(
+        f"{_TITLE}{old}",
+        rows,
+        (
+            text("scenario", "Size"),
+            text(lambda row: row.way.replace("_", " "), "Bought"),
+            money(lambda row: row.monthly_cost or "missing", "A month"),
+            money(lambda row: row.obligation or (WAYS[row.way] and "missing") or None, "Owed over the term"),
+        ),
+        note=_NOTE + (few if len(mix) < MIX_DAYS else ""),
+    )
+
+    def shown(row: Assumption) -> str:
+        is_money = isinstance(row.value, Decimal)
+        return figure_text(row.value, "money", settings.currency, 4) if is_money else f"{row.value}"
+
+    sources = Table.of(
+        "Assumptions",
+        known,
+        (
+            text("name", "What"),
+            figure(shown, "Value"),
+            text("unit"),
+            text(lambda row: ", ".join(filter(None, (row.source, row.as_of))), "From"),
         ),
     )
-    return Ahead(rows, known, sections)
-
-
-def _way(way: str) -> str:
-    return way.replace("_", " ").capitalize()
-
-
-def _table(title: str, rows: Sequence[ScenarioRow], what: str, note: str | None) -> Table:
-    """A line for each size, a column for each way, with `what` of each."""
-    ways = [row.way for row in rows if row.factor == 1 and (what != "obligation" or WAYS[row.way])]
-    cells = {(row.scenario, row.way): getattr(row, what) for row in rows}
-    names = dict.fromkeys(row.scenario for row in rows)
-
-    def shown(way: str) -> Shown:
-        return money(lambda name: cells[name, way] or "missing", _way(way))
-
-    columns = [text(str, "Size"), *map(shown, ways)]
-    return Table.of(title, names, columns, note=note)
+    return Ahead(rows, known, (costs, sources))

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 # What rows are called that are of no team.
 LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}
 BOUGHT = "Bought tokens are part of it, of teams and of all GPU nodes."
-_DAYS_SHOWN = 5
 # Eight weeks and one to begin with; three ends of months, and the weeks around them.
 RECENT_DAYS, LONG_HISTORY_DAYS = 63, 94
 
@@ -65,6 +64,5 @@ def costs_by_day(
     if not left_out:
         return view, days
     message = f"{len(left_out):,} of {len(since) + 1:,} days since {days.complete[0]} are left out: not collected in full"
-    named = f" ({', '.join(map(str, left_out[:_DAYS_SHOWN]))}{', …' if len(left_out) > _DAYS_SHOWN else ''})"
-    warnings = (*view.coverage.warnings, Notice("days_left_out", message + named, None))
+    warnings = (*view.coverage.warnings, Notice("days_left_out", message, None))
     return replace(view, coverage=replace(view.coverage, warnings=warnings)), days

@@ -7,28 +7,23 @@ from datetime import date, timedelta
 from itertools import chain
 from typing import Annotated
 
-from pydantic import Field
-
 from gpucost.errors import GpucostError
-from gpucost.options import WHOSE, Names, Option, OptionGroup
+from gpucost.options import WHOSE, Names, Option
 from gpucost.periods import Period, local_days
 from gpucost.questions.budget.ahead import Ahead, ahead_of
 from gpucost.questions.budget.days import BOUGHT, LEVELS, chosen_month, costs_by_day, known_days
-from gpucost.questions.budget.outlook import HISTORY_DAYS, RANGE, Growth
+from gpucost.questions.budget.outlook import Growth
 from gpucost.questions.budget.projection import CostSeries, Days, Forecast, Level, forecasts
 from gpucost.questions.budget.scenarios import ScenarioRow
 from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
 from gpucost.records import record
 from gpucost.render.schema import table as as_table
-from gpucost.render.view import CoverageAnswer, Document, Table, count, money, text
+from gpucost.render.view import CoverageAnswer, Document, Table, money, number, text
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption
 
-_METHOD = (
-    "Each day that is missing costs what the level of the last eight weeks, its weekday and past ends of "
-    "months let expect. Four in five months end within the range."
-)
+_NOTE = "Four in five months end within the range. Each line is forecast by itself: they need not add up."
 
 
 @record
@@ -45,17 +40,11 @@ class ForecastRow(Shape):
 
 @record
 class ForecastAnswer(Shape):
-    """What `gpucost forecast` prints. `range` is how often the range holds what the month comes to.
-
-    `scenarios` and the `assumptions` that they rest on are there with --months or --growth.
-    """
+    """The answer of `gpucost forecast`; `scenarios` and their `assumptions` come with --months or --growth."""
 
     month: str
     period: Period
     currency: str
-    method: str
-    history_days: int
-    chance: Annotated[float, Field(alias="range")]
     growth_percent: float | None
     rows: list[ForecastRow]
     scenarios: list[ScenarioRow]
@@ -63,36 +52,16 @@ class ForecastAnswer(Shape):
     coverage: CoverageAnswer
 
 
-@record
-class Horizon(OptionGroup):
-    """How far ahead, and on which growth."""
-
+def forecast(
+    request: MonthRequest,
     months: Annotated[
         int | None,
         Option("Months, the chosen one included. Default: 1, with --growth 12.", "COUNT", least=1, most=60),
-    ] = None
+    ] = None,
     growth: Annotated[
         float | None,
         Option("Growth a month after the first, in place of the trend.", "PERCENT", least=-99, most=1000),
-    ] = None
-
-    @property
-    def is_ahead(self) -> bool:
-        return self.months is not None or self.growth is not None
-
-    def spans(self, first: tuple[date, ...]) -> list[tuple[date, ...]]:
-        """The days of the first month and of those after it, and, of several, of all of them."""
-        count, months = self.months or (1 if self.growth is None else 12), [first]
-        while len(months) < count:
-            begin = months[-1][-1] + timedelta(days=1)
-            days = monthrange(begin.year, begin.month)[1]
-            months.append(tuple(begin + timedelta(days=day) for day in range(days)))
-        return months if count == 1 else [*months, tuple(chain.from_iterable(months))]
-
-
-def forecast(
-    request: MonthRequest,
-    horizon: Horizon,
+    ] = None,
     team: Annotated[Names, Option("Only this team; repeatable.", "NAME", panel=WHOSE, completes="team")] = (),
 ) -> Document:
     """Show what the month will come to, by team and for the whole fleet, and within which range.
@@ -112,19 +81,16 @@ def forecast(
     settings = request.settings
     period, period_name = chosen_month(request)
     view, days = costs_by_day(request, period)
-    growth, spans = horizon.growth, horizon.spans(tuple(local_days(period, request.tz)))
+    count = months or (1 if growth is None else 12)
+    spans = _spans(tuple(local_days(period, request.tz)), count)
     rows = _rows(days, team, spans, None if growth is None else Growth(growth, spans[0][-1]))
     ahead = Ahead()
-    if horizon.is_ahead and not team:
-        later = max(0, len(spans) - 2)
-        ahead = ahead_of(request, days, growth, later, _name(spans[later]))
+    if (months or growth is not None) and not team:
+        ahead = ahead_of(request, days, growth, count - 1, _name(spans[count - 1]))
     whole = ForecastAnswer(
         month=f"{spans[0][0]:%Y-%m}",
         period=period,
         currency=settings.currency,
-        method="damped trend and weekdays",
-        history_days=HISTORY_DAYS,
-        chance=RANGE,
         growth_percent=growth,
         rows=rows,
         scenarios=ahead.rows,
@@ -132,17 +98,27 @@ def forecast(
         coverage=view.coverage,
     )
     columns, lines = as_table(whole.rows)
-    last = "" if len(spans) == 1 else f" to {spans[-2][0]:%B %Y}"
+    last = "" if count == 1 else f" to {spans[count - 1][0]:%B %Y}"
     return Document(
         title=f"Forecast: {', '.join(team) or 'all teams'}, {period_name.removesuffix(' so far')}{last}",
         subtitle=known_days(days, spans[0]),
         currency=settings.currency,
-        sections=(_forecast_table(rows, BOUGHT if view.totals_api else ""), *ahead.sections),
+        sections=(_forecast_table(rows, f"{_NOTE} {BOUGHT}" if view.totals_api else _NOTE), *ahead.sections),
         coverage=view.coverage,
         name="forecast",
         data=whole,
         flat=([*columns, "currency"], [[*line, settings.currency] for line in lines]),
     )
+
+
+def _spans(first: tuple[date, ...], count: int) -> list[tuple[date, ...]]:
+    """The days of so many months, and of several also of all of them."""
+    months = [first]
+    while len(months) < count:
+        begin = months[-1][-1] + timedelta(days=1)
+        days = monthrange(begin.year, begin.month)[1]
+        months.append(tuple(begin + timedelta(days=day) for day in range(days)))
+    return months if count == 1 else [*months, tuple(chain.from_iterable(months))]
 
 
 def _name(span: tuple[date, ...]) -> str:
@@ -153,24 +129,21 @@ def _name(span: tuple[date, ...]) -> str:
 def _rows(
     days: Days, teams: Names, spans: list[tuple[date, ...]], growth: Growth | None
 ) -> list[ForecastRow]:
-    """A row for each month of teams, by the cost of the first month, of unallocated GPUs and of the fleet."""
+    """A row for each month: teams by cost of the first month, then unallocated GPUs and the fleet."""
     known = {series.team: series for series in days.costs if series.level == "team"}
     for name in teams:
         if name not in known:
-            near = ", ".join(nearest(name, [one for one in known if one])[:8])
+            near = ", ".join(nearest(name, list(filter(None, known)))[:8])
             raise GpucostError(
                 f"no team {name!r} held GPUs or bought tokens in these weeks",
                 f"--team takes one of: {near}" if near else None,
             )
-    # without names all teams, unallocated GPUs and the fleet
-    chosen = [known[name] for name in teams] or [
-        *known.values(),
-        CostSeries("unallocated"),
-        CostSeries("fleet"),
-    ]
+    chosen = list(map(known.__getitem__, teams or known))
     found = [(series, forecasts(days, series, spans, growth)) for series in chosen]
-    order = ("team", "unallocated", "fleet").index
-    found.sort(key=lambda one: (order(one[0].level), -(one[1][0].expected or one[1][0].to_date)))
+    found.sort(key=lambda one: one[1][0].expected or one[1][0].to_date, reverse=True)
+    if not teams:
+        every = (CostSeries("unallocated"), CostSeries("fleet"))
+        found += [(series, forecasts(days, series, spans, growth)) for series in every]
     rows = []
     for series, months in found:
         for span, row in zip(spans, months, strict=True):
@@ -178,26 +151,21 @@ def _rows(
     return rows
 
 
-def _forecast_table(rows: list[ForecastRow], more: str) -> Table:
-    months = {row.month for row in rows}
+def _forecast_table(rows: list[ForecastRow], note: str) -> Table:
+    month = text(lambda row: row.month.replace("/", " to "), "Month")
+    has_several = len({row.month for row in rows}) > 1
     return Table.of(
-        "What the month will come to" if len(months) == 1 else "What the months will come to",
+        "What the month will come to",
         rows,
         (
             text(lambda row: row.team or LEVELS[row.level], "Team"),
-            *([text(lambda row: row.month.replace("/", " to "), "Month")] if len(months) > 1 else []),
+            *([month] if has_several else []),
             money("forecast.to_date", "To date"),
             money("forecast.expected", "Forecast"),
             money("forecast.low", "From"),
             money("forecast.high", "To"),
-            count("forecast.open_days", "Days missing", weight=1),
-            # a month that is known needs no other days
-            count(
-                lambda row: row.forecast.history_days if row.forecast.open_days else None,
-                "Days used",
-                weight=2,
-            ),
+            number("forecast.open_days", "Days missing", decimals=0, weight=1),
         ),
-        note=f"{_METHOD} Each line is forecast by itself: they need not add up. {more}".rstrip(),
+        note=note,
         is_sum=lambda row: row.level == "fleet",
     )

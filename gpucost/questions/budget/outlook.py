@@ -17,8 +17,7 @@ from gpucost.questions.budget.seasons import (
     month_end_factors,
     weekday_factors,
 )
-from gpucost.questions.budget.smoothing import Smoothed, smoothed
-from gpucost.questions.budget.steps import latest_step
+from gpucost.questions.budget.steps import Course, courses
 from gpucost.questions.report.rows import MICRO
 from gpucost.records import record
 
@@ -49,15 +48,6 @@ class Growth:
 
 
 @record
-class Course:
-    """A level of costs, and how likely it goes on (0-1); `days` are those that tell a new level, None if it is not new."""
-
-    level: Smoothed
-    chance: float = 1.0
-    days: int | None = None
-
-
-@record
 class Outlook:
     """What days may cost: `known` are costs by day, `courses` the levels that may go on, the likeliest first."""
 
@@ -73,12 +63,7 @@ class Outlook:
         weekdays = weekday_factors(known)
         seasons = Seasons(weekdays, month_end_factors(history, weekdays))
         usual = levels(known, seasons) or dict.fromkeys(list(known)[-1:], 0.0)
-        level = smoothed(usual)
-        step = latest_step(usual, level)
-        if step is None:
-            return cls(known, seasons, (Course(level),), growth)
-        stays, passes = Course(step.level, step.chance, step.days), Course(level, 1 - step.chance)
-        return cls(known, seasons, (stays, passes) if step.chance > 0.5 else (passes, stays), growth)
+        return cls(known, seasons, courses(usual), growth)
 
     def costs(self, course: Course, missing: Sequence[date]) -> dict[date, float]:
         """Costs of the missing days. Those before the last one known are at the median level of the nearest that are."""
@@ -143,18 +128,21 @@ def between(
         return middles[0] - halves[0], middles[0] + halves[0]
     lowest = min(middle - 4 * half for middle, half in zip(middles, halves, strict=True))
     highest = max(middle + 4 * half for middle, half in zip(middles, halves, strict=True))
-    if lowest == highest:
+    width = float(highest - lowest)
+    if not width:
         return lowest, highest
     curves = [
-        (chance, NormalDist(float(middle - lowest), max(float(half) / _Z, float(highest - lowest) * 1e-9)))
+        (chance, NormalDist(float(middle - lowest), max(float(half) / _Z, width * 1e-9)))
         for chance, middle, half in zip(chances, middles, halves, strict=True)
     ]
-    ends = []
-    for share in ((1 - RANGE) / 2, (1 + RANGE) / 2):
-        low, high = 0.0, float(highest - lowest)
+
+    def end(share: float) -> Decimal:
+        """The sum that so many sums are below."""
+        low, high = 0.0, width
         for _ in range(_HALVINGS):
             at = (low + high) / 2
             below = sum(chance * curve.cdf(at) for chance, curve in curves)
             low, high = (at, high) if below < share else (low, at)
-        ends.append((lowest + Decimal(repr(high))).quantize(MICRO))
-    return ends[0], ends[1]
+        return (lowest + Decimal(repr(high))).quantize(MICRO)
+
+    return end((1 - RANGE) / 2), end((1 + RANGE) / 2)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
-from operator import attrgetter
 from statistics import median
-from typing import Literal
 
 from gpucost.periods import Period
 from gpucost.questions.budget.outlook import HISTORY_DAYS
-from gpucost.questions.budget.projection import CostSeries, Days, Level, as_money
+from gpucost.questions.budget.projection import CostSeries, Days, as_money
 from gpucost.questions.budget.seasons import Seasons, levels, weekday_factors
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
 from gpucost.questions.report.rows import ZERO
@@ -35,28 +33,23 @@ _LASTING = frozenset(
 
 
 @record
-class AnomalyRow:
+class AnomalyRow(Shape):
     """A day that cost more or less than expected: `cost` = `expected_cost` + `excess_cost`, negative where it is less.
 
-    `score` is the excess in robust standard deviations, from `basis_days` days. `main_workload` broke its pattern most on the
-    day, in the same direction: None for workloads or where none tells.
+    `score` is the excess in robust standard deviations. `main_workload` moved furthest on the day in the same direction: None for
+    workloads, or if none did.
     """
 
-    level: Level
+    series: CostSeries
     day: date
-    team: str | None
-    cluster: str | None
-    namespace: str | None
-    workload: str | None
-    direction: Literal["above", "below"]
     cost: Decimal
     expected_cost: Decimal
     excess_cost: Decimal
     score: float
-    basis_days: int
     main_workload: str | None
-    main_workload_change: Decimal | None
     currency: str
+
+    FLAT = ("series",)
 
 
 @record
@@ -79,78 +72,71 @@ def anomalies(days: Days, wanted: Sequence[date], least: Decimal, currency: str)
     workloads where they are less only if they are meant to go on.
     """
     candidates = frozenset(wanted) & frozenset(days.complete)
-    unusual = [
-        anomaly
-        for series, costs in days.costs.items()
-        if max(costs.values(), default=ZERO) >= least
-        for anomaly in _judged(days, series, costs, candidates, currency)
-        if abs(anomaly.excess_cost) >= least and _is_news(anomaly)
-    ]
-    names = attrgetter("level", "team", "cluster", "namespace", "workload")
-    return sorted(unusual, key=lambda row: (-abs(row.excess_cost), row.day, str(names(row))))
+    unusual: list[AnomalyRow] = []
+    for series, costs in days.costs.items():
+        if max(costs.values(), default=ZERO) >= least:
+            found = _judged(days, series, costs, candidates, currency)
+            unusual += (row for row in found if abs(row.excess_cost) >= least and _is_news(row))
+    return sorted(unusual, key=lambda row: (-abs(row.excess_cost), row.day, str(row.series)))
 
 
 def _is_news(row: AnomalyRow) -> bool:
-    if row.direction == "above":
+    if row.score > 0:
         return True
-    return (
-        (row.workload or "").partition("/")[0] in _LASTING
-        if row.level == "workload"
-        else row.level != "unallocated"
-    )
+    if row.series.level == "workload":
+        return (row.series.workload or "").partition("/")[0] in _LASTING
+    return row.series.level != "unallocated"
 
 
 def _judged(
     days: Days, series: CostSeries, costs: Mapping[date, Decimal], candidates: frozenset[date], currency: str
 ) -> Iterator[AnomalyRow]:
     begun = days.first(series)
-    _, cluster, namespace, workload = series.workload or (None,) * 4
     known = {day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if day >= begun}
     seasons = Seasons(weekday_factors(known))
     before: list[float] = []
     strayed: list[float] = []
     for day, level in levels(known, seasons).items():
-        if len(before) >= _LEAST_DAYS:
-            usual = median(before[-LEVEL_DAYS:])
-            if day in candidates and usual > 0 and len(strayed) >= _LEAST_DAYS:
-                sizes = sorted(map(abs, strayed[-HISTORY_DAYS:]))
-                many = sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA
-                score = (level - usual) / max(MAD_TO_SIGMA * median(sizes), many, _LEAST_SPREAD * usual)
-                if abs(score) > SCORE:
-                    cost, expected = costs.get(day, ZERO), as_money(usual * seasons.factor(day))
-                    yield AnomalyRow(
-                        series.level,
-                        day,
-                        series.team,
-                        cluster,
-                        namespace,
-                        workload,
-                        "above" if score > 0 else "below",
-                        cost,
-                        expected,
-                        cost - expected,
-                        round(score, 6),
-                        min(len(before), HISTORY_DAYS),
-                        *_main_workload(days, series, day, 1 if score > 0 else -1),
-                        currency,
-                    )
-            strayed.append(level - usual)
+        if len(before) < _LEAST_DAYS:
+            before.append(level)
+            continue
+        usual = median(before[-LEVEL_DAYS:])
+        if day in candidates and usual > 0 and len(strayed) >= _LEAST_DAYS:
+            score = (level - usual) / _spread(strayed, usual)
+            if abs(score) > SCORE:
+                cost, expected = costs.get(day, ZERO), as_money(usual * seasons.factor(day))
+                yield AnomalyRow(
+                    series,
+                    day,
+                    cost,
+                    expected,
+                    cost - expected,
+                    round(score, 6),
+                    None
+                    if series.level == "workload"
+                    else _main_workload(days, series, day, 1 if score > 0 else -1),
+                    currency,
+                )
+        strayed.append(level - usual)
         before.append(level)
 
 
-def _main_workload(days: Days, series: CostSeries, day: date, sign: int) -> tuple[str | None, Decimal | None]:
-    """The workload of the team, or of the fleet, whose cost left the median of its LEVEL_DAYS before furthest, and how far."""
-    if series.workload:
-        return None, None
+def _spread(strayed: Sequence[float], usual: float) -> float:
+    """The robust standard deviation of the days before, at least a share of what is usual."""
+    sizes = sorted(map(abs, strayed[-HISTORY_DAYS:]))
+    many = sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA
+    return max(MAD_TO_SIGMA * median(sizes), many, _LEAST_SPREAD * usual)
+
+
+def _main_workload(days: Days, series: CostSeries, day: date, sign: int) -> str | None:
+    """The workload of the team, or of the fleet, whose cost left the median of its LEVEL_DAYS before furthest."""
     earlier = [known for known in days.complete if known < day][-LEVEL_DAYS:]
-    changes = [
-        (
-            other.workload[-1],
-            costs.get(day, ZERO) - Decimal(median(costs.get(known, ZERO) for known in earlier)),
-        )
-        for other, costs in days.costs.items()
-        if other.workload is not None
-        and (series.level == "fleet" or series == CostSeries("team", other.team))
-    ]
-    largest = max(changes, key=lambda change: change[1] * sign, default=None)
-    return largest if largest and largest[1] * sign > 0 else (None, None)
+    changes = {}
+    for other, costs in days.costs.items():
+        if other.level == "workload" and (
+            series.level == "fleet" or series == CostSeries("team", other.team)
+        ):
+            usual = Decimal(median(costs.get(known, ZERO) for known in earlier))
+            changes[other] = sign * (costs.get(day, ZERO) - usual)
+    largest = max(changes, key=changes.__getitem__, default=None)
+    return largest.workload if largest and changes[largest] > 0 else None

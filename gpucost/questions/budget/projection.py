@@ -28,11 +28,13 @@ _BUYS = Decimal("0.05")
 
 @record
 class CostSeries:
-    """Whose costs these are. `workload` is (team, cluster, namespace, workload); None for what is none."""
+    """Whose costs these are."""
 
     level: Level
     team: str | None = None
-    workload: tuple[str | None, ...] | None = None
+    cluster: str | None = None
+    namespace: str | None = None
+    workload: str | None = None
 
 
 @record
@@ -80,8 +82,8 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
                 for buyer in series:
                     bought[buyer] += row.own_cost
             elif "workload" in row.keys:
-                named = tuple(row.keys[name] for name in ("team", "cluster", "namespace", "workload"))
-                series.append(CostSeries("workload", team, named))
+                named = (row.keys[name] for name in ("cluster", "namespace", "workload"))
+                series.append(CostSeries("workload", team, *named))
         for one in series:
             costs[one][day] += row.own_cost
     over = max(now, view.coverage.collected_to or now)
@@ -106,9 +108,9 @@ _LEAST_DAYS = 3
 
 @record
 class Forecast(Shape):
-    """A month's cost to date and at its end, with the range of the latter; None where too few days are known to tell.
+    """A month's cost to date and at its end, with the range of the latter; None if too few days are known.
 
-    `open_days` are those of the month that are not collected in full, `history_days` those that the forecast was made from.
+    `open_days` are those of the month that are not collected in full.
     """
 
     to_date: Annotated[Decimal, Field(alias="cost_to_date")]
@@ -116,7 +118,6 @@ class Forecast(Shape):
     low: Annotated[Decimal | None, Field(alias="forecast_low")]
     high: Annotated[Decimal | None, Field(alias="forecast_high")]
     open_days: int
-    history_days: int
 
 
 def forecast(days: Days, series: CostSeries, month: Sequence[date]) -> Forecast:
@@ -138,30 +139,32 @@ def forecasts(
     history = {day: float(costs.get(day, ZERO)) for day in complete if begun <= day <= months[0][-1]}
     outlook = Outlook.of(history, growth) if len(history) >= _LEAST_DAYS else None
     nothing_until = max((day for day in complete if day < begun), default=date.min)
-    collected, found = frozenset(complete), []
+    collected = frozenset(complete)
+    found = []
     for month in months:
         to_date = sum((costs.get(day, ZERO) for day in month), ZERO)
         open_days = [day for day in month if day not in collected]
         missing = [day for day in open_days if day > nothing_until]
-        if not missing:
-            found.append(Forecast(to_date, to_date, to_date, to_date, len(open_days), 0))
-            continue
-        if outlook is None:
-            used = sum(begun <= day <= month[-1] for day in complete)
-            found.append(Forecast(to_date, None, None, None, len(open_days), used))
-            continue
-        rests = []
-        for course in outlook.courses:
-            # what the days will add to what is known of them
-            foretold = outlook.costs(course, missing).items()
-            rests.append(
-                sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold), ZERO)
-            )
-        halves = [as_money(outlook.half_range(course, missing)) for course in outlook.courses]
-        low, high = between([course.chance for course in outlook.courses], rests, halves)
-        low, high, used = max(to_date, to_date + low), to_date + high, len(outlook.known)
-        found.append(Forecast(to_date, to_date + rests[0], low, high, len(open_days), used))
+        ends: tuple[Decimal | None, Decimal | None, Decimal | None] = (to_date, to_date, to_date)
+        if missing and outlook is None:
+            ends = (None, None, None)
+        elif missing and outlook:
+            rest, low, high = _rest(outlook, missing, costs)
+            ends = (to_date + rest, to_date + max(ZERO, low), to_date + high)
+        found.append(Forecast(to_date, *ends, len(open_days)))
     return found
+
+
+def _rest(
+    outlook: Outlook, missing: Sequence[date], costs: Mapping[date, Decimal]
+) -> tuple[Decimal, Decimal, Decimal]:
+    """The amount that the days will add to what is known of them, and its range."""
+    rests = []
+    for course in outlook.courses:
+        foretold = outlook.costs(course, missing).items()
+        rests.append(sum((max(ZERO, as_money(cost) - costs.get(day, ZERO)) for day, cost in foretold), ZERO))
+    halves = [as_money(outlook.half_range(course, missing)) for course in outlook.courses]
+    return rests[0], *between([course.chance for course in outlook.courses], rests, halves)
 
 
 def as_money(value: float) -> Decimal:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
-from functools import partial
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows
@@ -32,11 +32,8 @@ if TYPE_CHECKING:
 
 # The mix of instance types is that of so many days; fewer than a week are no mix.
 MIX_DAYS, LEAST_DAYS = 28, 7
-# Ways to buy, with the years that a commitment binds for; a price book's commitment states none.
-WAYS = {
-    "as_now": None, "on_demand": None, "spot": None, "commitment_1_year": 1, "commitment_3_years": 3,
-    "commitment_of_price_book": 0,
-}  # fmt: skip
+# Ways to buy, with the years that a commitment binds for.
+WAYS = {"as_now": 0, "on_demand": 0, "spot": 0, "commitment_1_year": 1, "commitment_3_years": 3}
 _COMMITMENTS = ("reserved", "savings_plan", "cud")
 # Of several terms those with the least paid in advance are taken, then the cheapest.
 _PAYMENTS = (None, "no_upfront", "monthly", "partial_upfront", "all_upfront")
@@ -48,15 +45,14 @@ Row = Mapping[str, Any]
 class ScenarioRow(Shape):
     """What the fleet costs in a month of 730 hours at `factor` times its size, all of it bought one way.
 
-    `monthly_cost` is None where a price is missing, of the instance types that `missing` names; `priced_cost` is that of the
-    others. A commitment is as large as the busiest moment; `obligation` is what is owed for it over its term.
+    `monthly_cost` is None if a price of the instance types in `missing` is unknown. A commitment is as large as the busiest
+    moment; `obligation` is the sum owed for it over its term.
     """
 
     scenario: str
     factor: float
     way: str
     monthly_cost: Decimal | None
-    priced_cost: Decimal
     obligation: Decimal | None
     missing: tuple[str, ...]
 
@@ -91,27 +87,21 @@ def read_uses(con: DuckDBPyConnection, config: Config, days: Sequence[date], now
 
 
 def _prices(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> dict[str, Price]:
-    """The price per node-hour of each way to buy that one is known of: own nodes', the price book's, the list's.
+    """The known price per node-hour of each way to buy: from own nodes, the price book or the list.
 
-    Machines without an instance type are no cloud's: they cost what they do, bought any way.
+    Machines without an instance type belong to no cloud: they cost the same, bought any way.
     """
-    as_now = _own(row, "priced") if row["priced_ms"] == row["node_ms"] else None
+    found = {"as_now": _own(row, "priced") if row["priced_ms"] == row["node_ms"] else None}
     if row["is_own"]:
-        return (
-            dict.fromkeys(WAYS, replace(as_now, source="own machines, at their price in every way"))
-            if as_now
-            else {}
-        )
-    listed = _listed(con, config, row, now)
-    book = partial(_of_book, con, config, row, now)
-    found = {
-        "as_now": as_now,
-        "on_demand": _own(row, "on_demand") or book("on_demand") or _cheapest(listed, "on_demand"),
-        "spot": _own(row, "spot") or book("spot") or _cheapest(listed, "spot"),
-        "commitment_1_year": _cheapest(listed, *_COMMITMENTS, years=1),
-        "commitment_3_years": _cheapest(listed, *_COMMITMENTS, years=3),
-        "commitment_of_price_book": book(*_COMMITMENTS),
-    }
+        price = found["as_now"]
+        own = replace(price, source="own machines, at their price in every way") if price else None
+        found = dict.fromkeys(WAYS, own)
+    else:
+        listed = _listed(con, config, row, now)
+        for way in ("on_demand", "spot"):
+            found[way] = _own(row, way) or _of_book(con, config, row, now, way) or _cheapest(listed, (way,))
+        found["commitment_1_year"] = _cheapest(listed, _COMMITMENTS, 1)
+        found["commitment_3_years"] = _cheapest(listed, _COMMITMENTS, 3)
     return {way: price for way, price in found.items() if price}
 
 
@@ -128,34 +118,28 @@ SELECT line, price_per_hour * CASE WHEN per_gpu THEN $gpus::DECIMAL(12, 6) ELSE 
 FROM price_book
 WHERE coalesce(lower(provider) = lower($provider), true) AND coalesce(lower(region) = lower($region), true) AND zone IS NULL
     AND coalesce(lower(instance_type) = lower($instance_type), true) AND len(selector_labels) = 0
-    AND (list_contains($options, purchase_option) OR (purchase_option IS NULL AND $is_by_the_hour))
+    AND coalesce(purchase_option = $option, true)
     AND coalesce(start_ms, 0) <= $now_ms
 ORDER BY specificity DESC, purchase_option IS NULL, start_ms DESC NULLS LAST, line
 LIMIT 1"""
 
 
-def _of_book(con: DuckDBPyConnection, config: Config, row: Row, now: datetime, *options: str) -> Price | None:
+def _of_book(con: DuckDBPyConnection, config: Config, row: Row, now: datetime, option: str) -> Price | None:
     """The price book's row for nodes of this type in this region; rows with a zone or a node selector are for some of them."""
     place = {name: row[name] for name in ("provider", "region", "instance_type", "gpus")}
-    which = {"options": list(options), "is_by_the_hour": options != _COMMITMENTS, "now_ms": to_ms(now)}
-    found = con.execute(_BOOK, place | which).fetchone()
-    if found is None:
-        return None
-    line, price, currency, as_of = found
+    found = con.execute(_BOOK, place | {"option": option, "now_ms": to_ms(now)}).fetchone()
+    line, price, currency, as_of = found or (None, None, config.currency, None)
     rate = rates(config).rate(currency, now.astimezone(config.tz).date())
-    if rate is None:
+    if price is None or rate is None:
         return None
     return Price((price * rate).quantize(MICRO), f"price book line {line}", as_of and f"{as_of}")
 
 
 def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> list[ListedPrice]:
     """List prices of the type in its region, less discounts."""
-    query = PriceQuery.of(
-        config,
-        now,
-        providers=(row["provider"],) if row["provider"] else (),
-        regions=(row["region"],) if row["region"] else (),
-    )
+    place = {"providers": row["provider"], "regions": row["region"]}
+    which = {name: (value,) for name, value in place.items() if value}
+    query = PriceQuery.of(config, now, **which)
     try:
         rows = listing(con, row["instance_type"], query).rows
     except GpucostError:
@@ -163,7 +147,9 @@ def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) ->
     return discounted(con, config, rows, now)
 
 
-def _cheapest(listed: Sequence[ListedPrice], *options: str, years: int | None = None) -> Price | None:
+def _cheapest(
+    listed: Sequence[ListedPrice], options: Sequence[str], years: int | None = None
+) -> Price | None:
     """The price of the terms with the least paid in advance, then the cheapest."""
     terms = grouped(
         ((one.payment_option, one.purchase_option, one.offering, one.region), one)
@@ -191,21 +177,18 @@ def grown(percent: float, months: int, until: str) -> tuple[str, Decimal]:
 def scenarios(uses: Sequence[Use], growth: tuple[str, Decimal] | None) -> list[ScenarioRow]:
     """What the fleet costs today, grown by so much, half as large again and ten times as large, bought each way."""
     sizes = [("today", Decimal(1)), *([growth] if growth else []), *_SIZES]
-    # few price books price every type under a commitment
-    ways = [way for way in WAYS if WAYS[way] != 0 or all(way in use.prices for use in uses)]
     rows = []
     for name, factor in sizes:
-        for way in ways:
+        for way, years in WAYS.items():
             missing = tuple(use.name for use in uses if way not in use.prices)
-            years = WAYS[way]
-            per_hour = ZERO
-            for use in uses:
-                if way in use.prices:
-                    nodes = use.nodes * factor if years is None else _whole(use.most_nodes * factor)
-                    per_hour += use.prices[way].per_node_hour * nodes
-            cost = (per_hour * HOURS_PER_MONTH).quantize(MICRO)
-            owed = (per_hour * HOURS_PER_YEAR * years).quantize(MICRO) if years and not missing else None
-            rows.append(ScenarioRow(name, float(factor), way, None if missing else cost, cost, owed, missing))
+            cost = owed = None
+            if not missing:
+                nodes = [_whole(use.most_nodes * factor) if years else use.nodes * factor for use in uses]
+                prices = [use.prices[way].per_node_hour for use in uses]
+                per_hour = sum(map(mul, prices, nodes), ZERO)
+                cost = (per_hour * HOURS_PER_MONTH).quantize(MICRO)
+                owed = (per_hour * HOURS_PER_YEAR * years).quantize(MICRO) if years else None
+            rows.append(ScenarioRow(name, float(factor), way, cost, owed, missing))
     return rows
 
 
@@ -214,7 +197,7 @@ def _whole(nodes: Decimal) -> Decimal:
 
 
 def assumptions(uses: Sequence[Use], days: Sequence[date], growth: float | None) -> list[Assumption]:
-    """What the scenarios rest on, with its source; a price that is not known is `missing`."""
+    """The assumptions of the scenarios, with their sources; an unknown price is `missing`."""
     known = f"{days[0]} to {days[-1]}"
     found = [
         Assumption("mix of instance types", len(days), "days collected in full", "store", known),
@@ -225,17 +208,10 @@ def assumptions(uses: Sequence[Use], days: Sequence[date], growth: float | None)
     if growth is not None:
         found.append(Assumption("growth", growth, "% a month", "option"))
     for use in uses:
-        found.append(
-            Assumption(f"{use.name}: nodes", round(float(use.nodes), 3), "on average", "store", known)
-        )
-        found.append(
-            Assumption(f"{use.name}: nodes", use.most_nodes, "at the busiest moment", "store", known)
-        )
+        nodes = f"on average, at most {use.most_nodes}"
+        found.append(Assumption(f"{use.name}: nodes", round(float(use.nodes), 3), nodes, "store", known))
         for way in WAYS:
-            price = use.prices.get(way)
-            label = f"{use.name}: {way.replace('_', ' ')}"
-            if price:
-                found.append(priced(label, price, "a node-hour"))
-            elif WAYS[way] != 0:
-                found.append(Assumption(label, "missing", "a node-hour", "no source"))
+            price, label = use.prices.get(way), f"{use.name}: {way.replace('_', ' ')}"
+            missing = Assumption(label, "missing", "a node-hour", "no source")
+            found.append(priced(label, price, "a node-hour") if price else missing)
     return found

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpucost.render.view import Measures, ReportView
 
 State = Literal["ok", "warn", "over"]
+TargetName = Literal["efficiency", "spot_ratio", "idle_cost_share"]
 _SIX = Decimal("0.000001")
 
 
@@ -29,7 +30,7 @@ _SIX = Decimal("0.000001")
 class TargetState:
     """A target and what was reached: ratios 0-1, and why it cannot be told where it is unknown."""
 
-    name: Literal["efficiency", "spot_ratio", "idle_cost_share"]
+    name: TargetName
     limit: Annotated[float, Field(alias="target")]
     value: float | None
     status: Literal["met", "missed", "unknown"]
@@ -116,28 +117,31 @@ def _state(
 
 
 def _targets(config: Config, budget: Budget, measures: Measures | None) -> tuple[TargetState, ...]:
+    activity_unknown = spot_unknown = idle_unknown = "held no GPUs"
     efficiency = spot_ratio = idle_share = None
-    activity_unknown = spot_unknown = "held no GPUs"
     if measures:
         efficiency, spot_ratio = measures.efficiency, measures.spot_ratio
         idle_share = ratio(measures.idle_cost, measures.cost)
         activity_unknown = unmeasured(measures, config) or ""
         spot_unknown = "no capacity type is known" if spot_ratio is None else ""
-    idle_unknown = activity_unknown or ("it cost nothing" if idle_share is None else "")
-    targets = []
-    for name, value, unknown in (
-        ("efficiency", efficiency, activity_unknown),
-        ("spot_ratio", spot_ratio, spot_unknown),
-        ("idle_cost_share", idle_share, idle_unknown),
-    ):
-        if getattr(budget, name) is None:
-            continue
-        limit, is_most = float(getattr(budget, name)), name == "idle_cost_share"
-        is_missed = value is not None and (value > limit if is_most else value < limit)
-        status = "missed" if is_missed else "met"
-        # what was not measured may be idle, too: a share that is too large already stays so
-        if (unknown or value is None) and not (is_missed and is_most):
-            status = "unknown"
-        reason = unknown or None if status == "unknown" else None
-        targets.append(TargetState(name, limit, value, status, reason))  # type: ignore[arg-type]
-    return tuple(targets)
+        idle_unknown = activity_unknown or ("it cost nothing" if idle_share is None else "")
+    targets = [
+        _target("efficiency", budget.efficiency, efficiency, activity_unknown),
+        _target("spot_ratio", budget.spot_ratio, spot_ratio, spot_unknown),
+        _target("idle_cost_share", budget.idle_cost_share, idle_share, idle_unknown),
+    ]
+    return tuple(filter(None, targets))
+
+
+def _target(
+    name: TargetName, target: Decimal | None, value: float | None, unknown: str
+) -> TargetState | None:
+    """A target's state, None without one; `unknown` is why its value cannot be judged."""
+    if target is None:
+        return None
+    limit, is_most = float(target), name == "idle_cost_share"
+    is_missed = value is not None and (value > limit if is_most else value < limit)
+    # what was not measured may be idle, too: a share that is too large already stays so
+    if (unknown or value is None) and not (is_missed and is_most):
+        return TargetState(name, limit, value, "unknown", unknown or None)
+    return TargetState(name, limit, value, "missed" if is_missed else "met", None)

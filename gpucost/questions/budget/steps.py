@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date
 from math import exp, sqrt
+from operator import itemgetter
 from statistics import median
 
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA, Smoothed, smoothed
@@ -26,64 +27,50 @@ _LEAST_RATIO = 0.05
 
 
 @record
-class Step:
-    """The level since `day`, and how likely it stays (0-1). `days` are those since then that are known.
+class Course:
+    """A level of costs that may go on, and how likely it does (0-1); `days` are those that show a new level, None for the old."""
 
-    `level` follows the costs of all days, those before `day` brought to the new level.
-    """
-
-    day: date
-    days: int
-    chance: float
-    proof: float
     level: Smoothed
+    chance: float = 1.0
+    days: int | None = None
 
 
-def latest_step(levels: Mapping[date, float], level: Smoothed) -> Step | None:
-    """The likeliest step of the last four weeks, None where none is likely; `level` follows `levels` without it.
+def courses(levels: Mapping[date, float]) -> tuple[Course, ...]:
+    """The courses after the likeliest step of the last four weeks, the more likely first; one if no step is likely.
 
-    After one day it is no likelier than that the day is odd. That it passes is half as likely with each further day.
+    After one day a step is no likelier than that the day is odd. That it passes is half as likely with each further day.
     """
-    first = max(_LEAST_BEFORE, len(levels) - _LATEST_DAYS)
-    values, jumps = list(levels.values()), []
-    for start in range(first, len(levels)):
+    level, values, jumps = smoothed(levels), list(levels.values()), []
+    for start in range(max(_LEAST_BEFORE, len(levels) - _LATEST_DAYS), len(levels)):
         before, since = values[start] - level.errors[start], values[start : start + _TELLING_DAYS]
         after = median(since)
         spread = MAD_TO_SIGMA * median(map(abs, level.errors[:start]))
         spread = max(spread, _LEAST_SPREAD * max(before, after))
         score = abs(after - before) * sqrt(len(since)) / spread if spread else 0.0
-        jumps.append(_Jump(start, before, after, spread, score))
-    likely = sorted(jumps, key=lambda jump: jump.score)[-_CANDIDATES:]
-    steps = [_judged(levels, level, jump) for jump in likely if jump.score > _LEAST_SCORE]
-    step = max(steps, key=lambda step: step.proof, default=None)
-    return step if step and step.chance >= _LEAST_CHANCE else None
+        if score > _LEAST_SCORE:
+            jumps.append((score, start, before, after, spread))
+    likely = sorted(jumps)[-_CANDIDATES:]
+    steps = [_step(levels, level, start, before, after, spread) for _, start, before, after, spread in likely]
+    _, new = max(steps, key=itemgetter(0), default=(0.0, Course(level, 0.0)))
+    if new.chance < _LEAST_CHANCE:
+        return (Course(level),)
+    old = Course(level, 1 - new.chance)
+    return (new, old) if new.chance > 0.5 else (old, new)
 
 
-@record
-class _Jump:
-    """The levels before and after a start, the usual spread of days, and how far the levels are apart for that."""
-
-    start: int
-    before: float
-    after: float
-    spread: float
-    score: float
-
-
-def _judged(levels: Mapping[date, float], level: Smoothed, jump: _Jump) -> Step:
-    days = len(levels) - jump.start
-    is_ratio = jump.before > _LEAST_RATIO * jump.after
-    ratio = jump.after / jump.before if is_ratio else 1.0
-    shift = 0.0 if is_ratio else jump.after - jump.before
+def _step(
+    levels: Mapping[date, float], level: Smoothed, start: int, before: float, after: float, spread: float
+) -> tuple[float, Course]:
+    """How well a step is proven, and its course: days before it are brought to the new level."""
+    is_ratio = before > _LEAST_RATIO * after
+    ratio, shift = (after / before, 0.0) if is_ratio else (1.0, after - before)
     moved = {
-        day: value if at >= jump.start else value * ratio + shift
-        for at, (day, value) in enumerate(levels.items())
+        day: value if at >= start else value * ratio + shift for at, (day, value) in enumerate(levels.items())
     }
-    changed = smoothed(moved)
-    proof = _surprise(level.errors, jump.spread)
-    proof -= _surprise(changed.errors, jump.spread * max(ratio, _LEAST_RATIO))
-    chance = min(1 / (1 + exp(_PROOF - proof)), 1 - 0.5**days)
-    return Step(list(levels)[jump.start], days, chance, proof, changed)
+    changed, days = smoothed(moved), len(levels) - start
+    proof = _surprise(level.errors, spread)
+    proof -= _surprise(changed.errors, spread * max(ratio, _LEAST_RATIO))
+    return proof, Course(changed, min(1 / (1 + exp(_PROOF - proof)), 1 - 0.5**days), days)
 
 
 def _surprise(errors: Sequence[float], spread: float) -> float:
