@@ -84,8 +84,6 @@ _WEIGHTS = {
         "status",
         "failed",
         "lost_epochs",
-        "best_epoch",
-        "best_cost",
         "prompt_tokens",
         "generation_tokens",
         "prompt_cost",
@@ -121,7 +119,7 @@ def unit_epoch(
     ] = None,
     each: Annotated[bool, Option("List every epoch, also where there are several runs.")] = False,
 ) -> Document:
-    """Show what each epoch of a training run cost, its mean, trend and best, what was lost, and what is still to come.
+    """Show what each epoch of a training run cost, its mean and trend, what was lost, and what is still to come.
 
     An epoch costs what its workload (all its pods) cost from one epoch to the next: idle time and restarts included. Epochs
     that were done again after a failure are lost work. Without a period: the current month so far, or the newest with data.
