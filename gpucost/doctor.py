@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost import pipeline
-from gpucost.catalog import ActivityMetric, activity_metrics
+from gpucost.catalog import activity_metrics
 from gpucost.collect.prometheus.client import Ask, PrometheusClient, Retries, status
 from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
@@ -47,10 +47,10 @@ from gpucost.config.files import places
 from gpucost.config.load import load_config
 from gpucost.config.model import Config, PrometheusSource
 from gpucost.errors import ConfigError, GpucostError, SourceError
-from gpucost.periods import MS_PER_HOUR, from_ms, iso, label_name
-from gpucost.questions.report.coverage import TRACK_GPUS, UNTRACKED
-from gpucost.records import grouped, record
+from gpucost.periods import iso, label_name
+from gpucost.records import record
 from gpucost.store.connection import Store
+from gpucost.store.sqlfiles import column
 
 
 class Status(StrEnum):
@@ -80,7 +80,6 @@ Finding = tuple[str, Status, str, str | None]
 
 # A daily collection is late after a day and a half.
 STALE_AFTER = timedelta(hours=36)
-COVERAGE_DAYS = 31
 # Sources of prices that can be asked again -> the command that does.
 REFRESHED = {"catalog": "gpucost collect prices", "spot_history": "gpucost collect spot"}
 
@@ -204,56 +203,22 @@ def _price_ages(config: Config, ages: list[tuple[str, int, date, date]], now: da
         yield Check("prices", source, WARN if is_stale else OK, text, REFRESHED[source] if is_stale else None)
 
 
-_COVERAGE = """
-SELECT c.cluster, c.end_ms, coalesce(g.kind, ''), coalesce(count(g.kind), 0), coalesce(sum(g.to_ms - g.from_ms), 0),
-    max(g.from_ms), arg_max(g.to_ms, g.from_ms), arg_max(g.families, g.from_ms), arg_max(g.reason, g.from_ms)
-FROM (SELECT cluster, max(to_ms) AS end_ms, greatest(min(from_ms), end_ms - $1) AS since_ms FROM collected GROUP BY cluster) AS c
-LEFT JOIN LATERAL (
-    SELECT * REPLACE (greatest(from_ms, c.since_ms) AS from_ms, least(to_ms, c.end_ms) AS to_ms) FROM coverage_gaps
-    WHERE cluster = c.cluster AND kind IN ('not_collected', 'partial') AND accepted_by IS NULL
-) AS g ON g.from_ms < g.to_ms
-GROUP BY ALL ORDER BY ALL"""
-
-# The clusters in the store, and whether Slurm accounts for them.
 _CLUSTERS = """
-SELECT name, bool_or(has_slurm)
-FROM (
-    SELECT cluster AS name, false AS has_slurm FROM series UNION ALL
-    SELECT source, true FROM loads WHERE kind = 'slurm')
-GROUP BY name
-ORDER BY name"""
+SELECT cluster FROM series
+UNION SELECT source FROM loads WHERE kind = 'slurm'
+ORDER BY 1"""
 
 
-def check_coverage(config: Config) -> Iterator[Check]:
-    """Until when each cluster is collected, and what of the month before that is missing. Attribution is up to date."""
+def check_clusters(config: Config) -> Iterator[Check]:
+    """Names of clusters in the settings that the store lacks: the settings have no effect."""
     store = Store.of(config)
     if not store.exists:
         return
     try:
         with store.read() as con:
-            rows = con.execute(_COVERAGE, [COVERAGE_DAYS * 24 * MS_PER_HOUR]).fetchall()
-            has_slurm = dict(con.execute(_CLUSTERS).fetchall())
+            known = column(con, _CLUSTERS)
     except GpucostError:
         return  # an earlier check names it
-    for cluster, end_ms, kind, count, missing_ms, from_ms_, to_ms_, families, reason in rows:
-        text = f"collected until {iso(from_ms(end_ms))}"
-        if not count:
-            yield Check(
-                "coverage", cluster, OK, f"{text}, nothing missing in the {COVERAGE_DAYS} days before"
-            )
-            continue
-        start, end = iso(from_ms(from_ms_)), iso(from_ms(to_ms_))
-        lacks = "from answers that were partial" if kind == "partial" else "missing"
-        text += f"; {missing_ms / MS_PER_HOUR:.1f} h {lacks} in the {COVERAGE_DAYS} days before, in {count} gap(s)"
-        text += f", the last {start} to {end} ({', '.join(families)}): {reason}"
-        source = "slurm" if has_slurm.get(cluster) else "prometheus"
-        fix = TRACK_GPUS if UNTRACKED in families else f"gpucost collect {source} --from {start} --to {end}"
-        yield Check("coverage", cluster, WARN, text, fix)
-    yield from _unknown_clusters(config, list(has_slurm))
-
-
-def _unknown_clusters(config: Config, known: list[str]) -> Iterator[Check]:
-    """Names in the settings that no series has, where there are series: what they declare or sign has no effect."""
     named = [("[[clusters]] name", cluster.name) for cluster in config.clusters]
     named += [("[[coverage.accept]] cluster", gap.cluster) for gap in config.coverage.accept if gap.cluster]
     for where, name in dict.fromkeys(named):
@@ -575,7 +540,6 @@ def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
             yield each.metric, WARN, text, f"{fix}; scrape it with honor_labels: true"
         else:
             yield each.metric, OK, "there, and names pods", None
-    yield from _exporters(seen, devices)
     if any("GPU_I_ID" in labels for labels in devices.values()) or seen.values(MIG_REQUESTS, "resource"):
         there = [one.metric for one in listed if one.part == "mig" and "GPU_I_ID" in seen.labels(one.metric)]
         if there:
@@ -585,15 +549,6 @@ def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
 
 
 _DCGM = '{__name__=~"DCGM_.+|dcgm_.+"}'
-_IMAGES = 'kube_pod_container_info{image=~".*(dcgm-exporter|nvidia_gpu_exporter|metrics?-exporter|neuron-monitor)[:@].*"}'
-
-
-def _exporters(seen: Seen, metrics: Iterable[ActivityMetric]) -> Iterator[Finding]:
-    """The versions of exporters that the names of their metrics show, and the images that run."""
-    for exporter, several in grouped((one.exporter, one) for one in metrics if one.exporter).items():
-        yield exporter, OK, "; ".join(f"version {one.versions} ({one.metric})" for one in several), None
-    if images := seen.values(_IMAGES, "image"):
-        yield "exporters", OK, f"images {', '.join(sorted(images))}", None
 
 
 def examine(
@@ -622,4 +577,4 @@ def examine(
         yield from check_server(source, config, now)
     yield from check_slurm(config)
     yield from check_prices(config, now)
-    yield from check_coverage(config)
+    yield from check_clusters(config)

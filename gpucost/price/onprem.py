@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from gpucost import inputs
 from gpucost.catalog import load_catalog
 from gpucost.errors import ConfigError, UsageError
-from gpucost.price.book import effective_start, lines_of, node_selector
 from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
 from gpucost.records import record
 from gpucost.resources import pricing_dir
@@ -178,12 +173,11 @@ class Tco:
 
 @record
 class TcoAnswer(Shape):
-    """What `gpucost prices tco` prints; `saved` is the row that was written into the price book."""
+    """What `gpucost prices tco` prints."""
 
     currency: str
     tco: Tco
     not_given: tuple[str, ...]
-    saved: BookEntry | None
 
     FLAT = ("tco",)
 
@@ -246,90 +240,6 @@ def tco(inputs: Inputs, tdp_watts: Decimal | None) -> Tco:
 def _n(number: Decimal) -> str:
     """Thousands separated, without zeros at the end."""
     return f"{number.normalize():,f}"
-
-
-HEADER = (
-    "provider",
-    "region",
-    "zone",
-    "instance_type",
-    "purchase_option",
-    "price_per_hour",
-    "currency",
-    "effective_start",
-    "node_selector",
-)
-
-
-@record
-class BookEntry:
-    """A row for nodes of any provider, place and purchase option; per hour of a whole node."""
-
-    price_per_hour: Decimal
-    currency: str
-    instance_type: str = ""
-    node_selector: str = ""
-    effective_start: str = ""  # as the book has it: a date, an instant, or '' for since ever
-
-    def check(self, timezone: ZoneInfo) -> None:
-        """Raises UsageError, naming the option, for what the price book could not read back."""
-        if not self.instance_type and not self.node_selector:
-            raise UsageError(
-                "--save needs the nodes that the price is for",
-                "add --instance-type, or --node-selector label=value",
-            )
-        for field in (self.instance_type, self.node_selector):
-            if re.search(r"[\r\n]", field) or field.startswith("#"):
-                raise UsageError(
-                    f"{field!r} cannot stand in the price book",
-                    "name it without line breaks, and without # in front",
-                )
-        option = "--effective-start"
-        try:
-            effective_start(self.effective_start, timezone)
-            option = "--node-selector"
-            node_selector(self.node_selector)
-        except ValueError as error:
-            raise UsageError(f"{option} {error}", "see docs/pricing.md, The price book") from None
-
-
-def _same_nodes(row: Mapping[str, str], timezone: ZoneInfo) -> tuple[object, ...]:
-    """What a row prices, and since when: the book holds one row for it."""
-    start, _ = effective_start(row.get("effective_start", ""), timezone)
-    return row.get("instance_type", "").lower(), node_selector(row.get("node_selector", "")), start
-
-
-def with_entry(text: str, entry: BookEntry, timezone: ZoneInfo) -> tuple[str, int | None]:
-    """The text of a price book with `entry` in it, and the number of the line it replaced: None where it is added at the end.
-
-    `text` is that of a book that could be read, or '' for a new one. Comments, other rows, line endings and a byte order mark
-    stay; a column that the header lacks is added to it, empty in the other rows.
-    """
-    mark, body = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
-    end = next(iter(re.findall(r"\r\n|\n|\r", body)), "\n")
-    lines = re.split(r"\r\n|\n|\r", body)
-    if lines[-1] == "":
-        lines.pop()
-    values = {**asdict(entry), "price_per_hour": f"{entry.price_per_hour:f}"}
-    if not any(lines_of(Path(), body)):
-        lines.append(",".join(HEADER))
-    (first, names), *others = lines_of(Path(), "\n".join(lines))
-    header = [name.lower() for name in names]
-    missing = [name for name in HEADER if name not in header and values.get(name)]
-    if missing:
-        lines[first - 1] += "".join(f",{name}" for name in missing)
-        for number, _ in others:
-            lines[number - 1] += "," * len(missing)
-        header += missing
-    written = io.StringIO()
-    csv.writer(written, lineterminator="").writerow([values.get(name, "") for name in header])
-    for number, texts in others:
-        row = dict(zip(header, texts, strict=False))
-        is_narrower = any(row.get(name) for name in ("provider", "region", "zone", "purchase_option"))
-        if not is_narrower and _same_nodes(row, timezone) == _same_nodes(values, timezone):
-            lines[number - 1] = written.getvalue()
-            return mark + end.join(lines) + end, number
-    return mark + end.join([*lines, written.getvalue()]) + end, None
 
 
 def node_cost(inputs: Inputs) -> Tco:

@@ -115,7 +115,6 @@ QUESTIONS = {question.words: question for question in _QUESTIONS}
 SCHEMAS = {question.schema: question.answer for question in _QUESTIONS} | {
     "store": "gpucost.store.schema:StoreInfo",
     "chargeback": "gpucost.publish.chargeback:Index",
-    "unit.price": "units:UnitPrice",
 }
 
 

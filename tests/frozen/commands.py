@@ -66,7 +66,6 @@ unit-experiment           | unit experiment --month 2026-03 --metric val_loss
 unit-requests             | unit requests --month 2026-03
 unit-tokens               | unit tokens --month 2026-03
 unit-tokens-by            | unit tokens --month 2026-03 --by model,day --basis used
-unit-price                | unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
 store-info                | store info
 store-check               | store check
 config-show               | config show

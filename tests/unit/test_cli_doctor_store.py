@@ -1,4 +1,4 @@
-"""What the doctor finds in the store, of its coverage, and of prices."""
+"""What the doctor finds in the store, in the names of clusters, and in prices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from gpucost import pipeline
 from gpucost.config.load import load_config
 from gpucost.config.model import Config, Prices, PrometheusSource
-from gpucost.doctor import Status, check_coverage, check_prices, check_store
+from gpucost.doctor import Status, check_clusters, check_prices, check_store
 from gpucost.periods import to_ms
 from gpucost.store.connection import Store
 from tests.unit.test_cli_doctor import MAIN, NOW
@@ -38,47 +38,6 @@ def test_the_store(tmp_path: Path) -> None:
     assert [check.status for check in check_store(config, NOW)] == [Status.fail]
 
 
-# the first gap of `a` lies before its first sample and its fifth is not due yet; the cluster `old` ended long ago
-MISSED = """
-INSERT INTO collected SELECT cluster, epoch_ms(first::TIMESTAMP), epoch_ms(until::TIMESTAMP) FROM (VALUES
-    ('a',   '2026-09-22', '2026-10-31'),
-    ('b',   '2026-09-22', '2026-10-31'),
-    ('old', '2026-01-20', '2026-02-14'),
-    ('old', '2026-03-01', '2026-03-21')) AS rows(cluster, first, until);
-INSERT INTO coverage_gaps SELECT cluster, epoch_ms(first::TIMESTAMP),
-    coalesce(epoch_ms(until::TIMESTAMP), 9223372036854775807), kind, ['nodes', 'pods'], 'a silence', who, who FROM (VALUES
-    ('a',   '1970-01-01', '2026-09-22',       'not_collected', NULL),
-    ('a',   '2026-10-12', '2026-10-13',       'not_collected', NULL),
-    ('a',   '2026-10-23', '2026-10-23 12:00', 'not_collected', NULL),
-    ('a',   '2026-10-27', '2026-10-28',       'not_collected', 'Dana'),
-    ('a',   '2026-10-31', NULL,               'not_collected', NULL),
-    ('a',   '2026-10-29', '2026-10-29 01:00', 'partial',       NULL),
-    ('b',   '2026-10-27', '2026-10-28',       'off',           NULL),
-    ('old', '1970-01-01', '2026-01-20',       'not_collected', NULL),
-    ('old', '2026-02-14', '2026-03-01',       'not_collected', NULL),
-    ('old', '2026-03-21', NULL,               'not_collected', NULL)) AS rows(cluster, first, until, kind, who)"""
-
-
-GAPS = (
-    "collected until {}T00:00:00Z; {} h missing in the 31 days before, in {} gap(s), the last {}:00:00Z "
-    "to {}:00:00Z (nodes, pods): a silence"
-)
-
-
-def test_time_that_the_store_misses_is_found_with_the_command_that_collects_it(tmp_path: Path) -> None:
-    config = Config(store=tmp_path / "gpucost.duckdb")
-    assert list(check_coverage(config)) == []
-    with Store(config.store).write() as con:
-        con.execute(MISSED)
-    missing, partial, whole, old = check_coverage(config)
-    assert missing.found == GAPS.format("2026-10-31", "36.0", 2, "2026-10-23T00", "2026-10-23T12")
-    assert missing.fix == "gpucost collect prometheus --from 2026-10-23T00:00:00Z --to 2026-10-23T12:00:00Z"
-    assert "1.0 h from answers that were partial" in partial.found
-    until = "collected until 2026-10-31T00:00:00Z, nothing missing in the 31 days before"
-    assert (whole.status, whole.found) == (Status.ok, until)
-    assert old.found == GAPS.format("2026-03-21", "264.0", 1, "2026-02-18T00", "2026-03-01T00")
-
-
 NAMED = """
 clusters = [{ name = "prd", until = 2026-11-01 }, { name = "prod", until = 2026-11-01 }]
 [coverage]
@@ -94,14 +53,15 @@ def test_names_of_clusters_that_no_series_has(tmp_path: Path) -> None:
     config = load_config(tmp_path, environ={}, cwd=tmp_path)
     with Store(config.store).write():
         pass
-    assert list(check_coverage(config)) == []
+    assert list(check_clusters(config)) == []
     with Store(config.store).write() as con:
         con.execute(
             "INSERT INTO series VALUES (0, 0, 'a', 'prod', 'up', map()), (1, 1, 'a', 'main', 'up', map())"
         )
-    assert [(check.status, check.subject, check.found) for check in check_coverage(config)] == [
-        (Status.warn, "[[clusters]] name", "no cluster is called prd; known: main, prod"),
-        (Status.warn, "[[coverage.accept]] cluster", "no cluster is called mian; known: main, prod"),
+        con.execute("INSERT INTO loads VALUES (1, 1, 'slurm', 'hpc', 0, 1, 1, 0, now()::TIMESTAMP)")
+    assert [(check.status, check.subject, check.found) for check in check_clusters(config)] == [
+        (Status.warn, "[[clusters]] name", "no cluster is called prd; known: hpc, main, prod"),
+        (Status.warn, "[[coverage.accept]] cluster", "no cluster is called mian; known: hpc, main, prod"),
     ]
 
 

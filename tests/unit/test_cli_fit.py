@@ -78,7 +78,7 @@ def test_prices_fit_the_terminal(width: int, nowhere: Path, monkeypatch: pytest.
     own_catalog.use(directory, monkeypatch)
     monkeypatch.setattr(command, "today_in", lambda _: date(2026, 11, 21))
     monkeypatch.setenv("COLUMNS", str(width))
-    out, _ = call("prices", "a3-highgpu-8g", "--all-regions", "--superseded")
+    out, _ = call("prices", "a3-highgpu-8g", "--all-regions")
     assert max(map(len, out.splitlines())) <= width
     assert "As of" in out and "Per GPU-h" in out
     # 2025-06-30 is over 90 days ago: its age stands with it, however narrow the terminal

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import gpucost
 from gpucost.periods import Period
-from gpucost.questions.explain import explain_cost, stages
+from gpucost.questions.explain import explain_cost
 from gpucost.questions.explain.costs import CostExplained
 from gpucost.questions.report import reading
 from gpucost.questions.report.query import Query
@@ -158,15 +155,3 @@ namespace serve --cluster nowhere                | 1 | no cluster 'nowhere'
 @pytest.mark.parametrize(("words", "code", "message"), text_rows(REFUSED))
 def test_what_cannot_be_explained_is_said(fleet: Billed, words: str, code: str, message: str) -> None:
     check_end(line(fleet, words), code, message)
-
-
-@pytest.mark.parametrize("basis", ["node", "sku", "scad"])
-def test_the_stages_it_names_are_there_and_are_those_of_the_cost_basis(fleet: Billed, basis: str) -> None:
-    package = Path(gpucost.__file__).parent
-    named = [file for _, file in stages(replace(explained(fleet, namespaces=("serve",)), cost_basis=basis))]
-    for file in named:
-        assert (package / file).is_file(), file
-    assert ("attribute/basis/30_node_splits.sql" in named) is (basis != "node")
-    assert "price/bill/30_billed_hours.sql" in named
-    unbilled = explained(fleet, namespaces=("batch",))
-    assert "price/bill/30_billed_hours.sql" not in [file for _, file in stages(unbilled)]

@@ -131,10 +131,7 @@ def test_the_newest_fact_that_has_begun_wins_and_all_stay_visible(
     assert cells(document["rows"], "price_per_hour origin") == [tuple(price.split())]
     superseded = cells(document["superseded"], "price_per_hour origin status")
     assert superseded == [tuple(one.split()) for one in lost.split(",")]
-    plain, shown = (
-        run(f"prices p5.48xlarge --region us-east-1 -q {more}").stdout for more in ("", "--superseded")
-    )
-    assert bool(re.search("upcoming +asked", shown)) is ("upcoming" in lost) and "upcoming" not in plain
+    assert "upcoming" not in run("prices p5.48xlarge --region us-east-1 -q").stdout
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`gpucost prices tco`: the arithmetic to the last decimal, and what it writes into the price book."""
+"""`gpucost prices tco`: the arithmetic to the last decimal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpucost.price.book import BookRow, read_book
-from gpucost.price.onprem import BookEntry, Inputs, tco, with_entry
+from gpucost.price.onprem import Inputs, tco
 from gpucost.resources import pricing_dir
 from tests.text_tables import cells, text_rows, words
-from tests.unit.command import answer, check_end, run
+from tests.unit.command import answer, run
 from tests.unit.whatif_costs import figures
 
 UTC = ZoneInfo("UTC")
@@ -88,7 +87,7 @@ def answer_of(words: str) -> Any:
 
 def test_a_file_and_options_over_it() -> None:
     document = answer_of("node.toml")
-    assert cells([document], f"{PRICES} not_given saved") == [("11.26", "1.4075", "2.815", "[]", "None")]
+    assert cells([document], f"{PRICES} not_given") == [("11.26", "1.4075", "2.815", "[]")]
     assert document["inputs"]["gpu_model"] == "H100-80GB-HBM3"
     assert answer_of("node.toml --price-per-kwh 0.2")["price_per_hour"] == 11.86
     assert answer_of(f"{pricing_dir()}/onprem.toml")["price_per_hour"] > 1
@@ -139,93 +138,3 @@ def test_what_cannot_be_used_is_named(work: Path, words: str, code: str, message
         (work / f"{name}.toml").write_text(text)
     result = run(f"prices tco {words}", int(code))
     assert message in result.output and "fix:" in result.stderr
-
-
-# --save
-
-
-def saved(work: Path, words: str, code: int = 0) -> tuple[str, list[BookRow]]:
-    """What is said of an entry that is saved, and the book afterwards."""
-    err = run(f"prices tco node.toml --save {words}", code).stderr
-    return err, [] if code else read_book(work / "book.csv", "USD", UTC)
-
-
-def test_save_writes_a_row_that_the_book_reads(work: Path) -> None:
-    err, (row,) = saved(work, "--node-selector node-pool=dgx --effective-start 2026-10-01")
-    assert "as its last line" in err
-    assert (row.price_per_hour, row.per, row.purchase_option) == (Decimal("11.26"), "node", None)
-    assert [value for _, value in row.node_selector] == ["dgx"]
-    assert len(saved(work, "--instance-type dgx-h100")[1]) == 2
-
-
-def test_save_replaces_its_own_row_and_keeps_the_rest(work: Path) -> None:
-    book = work / "book.csv"
-    rows = ("3,USD,p5.48xlarge,", "", "9,USD,dgx,eu", "8,USD,dgx,", "")
-    text = "\r\n".join(("# contract 17", "price_per_hour,currency,instance_type,region", *rows))
-    book.write_bytes(text.encode())
-    err, _ = saved(work, "--instance-type DGX")
-    assert "in place of line 6" in err
-    assert book.read_bytes() == text.replace("8,USD,dgx,", "11.260000000,USD,DGX,").encode()
-    saved(work, "--node-selector pool=a --effective-start 2026-10-01")
-    _, read = saved(work, "--node-selector pool=a --effective-start 2026-11-01")
-    assert [float(row.price_per_hour) for row in read] == [3, 9, 11.26, 11.26, 11.26]
-    raw = book.read_bytes()
-    assert raw.startswith(b"# contract 17\r\n")
-    assert raw.count(b"\n") == raw.count(b"\r\n") == 8
-
-
-NOT_SAVED = """
---save | 2 | --save needs the nodes
---save --node-selector dgx | 2 | which is not label=value
---save --instance-type a --effective-start soon | 2 | --effective-start
---save --instance-type a --currency EUR | 1 | no rate from EUR to USD
---instance-type a | 2 | needs --save
-"""
-
-
-@pytest.mark.parametrize(("words", "code", "message"), text_rows(NOT_SAVED))
-def test_save_refuses_what_the_book_could_not_hold(work: Path, words: str, code: str, message: str) -> None:
-    check_end(f"prices tco node.toml {words}", code, message)
-    assert not (work / "book.csv").exists()
-
-
-# more digits than a price may have, and a book that was broken before
-@pytest.mark.parametrize(
-    ("text", "words", "message"),
-    [
-        ("price_per_hour,currency\nfree,USD\n", "--instance-type a", "book.csv:2: price_per_hour"),
-        (
-            "price_per_hour,currency,instance_type\n3,USD,a\n",
-            "--instance-type b --purchase-price 1e12 --years 0.0001",
-            "as it was",
-        ),
-    ],
-    ids=["broken before", "broken by the row"],
-)
-def test_save_leaves_a_book_alone_that_would_not_load(
-    work: Path, text: str, words: str, message: str
-) -> None:
-    (work / "book.csv").write_text(text)
-    assert message in saved(work, words, code=1)[0]
-    assert (work / "book.csv").read_text() == text
-
-
-def test_save_needs_a_configured_book_and_a_type_of_one_line(work: Path) -> None:
-    check_end("prices tco node.toml --save --instance-type 'a\nb'", "2", "cannot stand in the price book")
-    (work / "gpucost.toml").write_text("")
-    assert "no price book is configured" in saved(work, "--instance-type a", code=1)[0]
-
-
-def test_a_book_with_an_entry_still_loads_and_keeps_its_lines(work: Path) -> None:
-    mark, end, selector = "\ufeff", "\r\n", "example.com/kind=Az9,\"' ._-x"
-    text = mark + end.join(
-        ["price_per_hour,currency,instance_type", "# note", "3,USD,a", "", '4,USD,"b"', ""]
-    )
-    entry = BookEntry(Decimal("2.5"), "USD", node_selector=selector)
-    entry.check(UTC)
-    after, replaced = with_entry(text, entry, UTC)
-    (work / "book.csv").write_bytes(after.encode())
-    assert [float(row.price_per_hour) for row in read_book(work / "book.csv", "USD", UTC)] == [3, 4, 2.5]
-    again, line = with_entry(after, replace(entry, price_per_hour=Decimal(7)), UTC)
-    assert (replaced, line, again) == (None, 6, after.replace("2.5,USD", "7,USD"))
-    assert after.startswith(mark) and after.count(end) == 6

@@ -35,7 +35,7 @@ run     any | epochs_done=4 cost=480 outside_cost=96.24
 slower: epochs 1 and 2 took two hours each, 3 and 4 four hours each
 pods    0-24
 counted pod=0 | 0:0 2:1 4:2 8:3 12:4
-run     any | trend_percent=100 mean_cost=72 best_epoch=1 best_cost=48
+run     any | trend_percent=100 mean_cost=72
 
 restarted from nothing
 pods    0-9 10-24

@@ -19,7 +19,6 @@ from gpucost.questions.explain.costs import (
     CostExplained,
     NamespaceExplained,
     NodeCost,
-    Stage,
     TeamExplained,
     WorkloadExplained,
 )
@@ -32,36 +31,6 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
-
-# When a file has a part in an answer, what it decides, and the file in the package; docs/attribution.md, docs/pricing.md and
-# docs/cost-basis.md have the rules.
-_STAGES = (
-    ("always", "which pod has how many GPUs of which node, and when", "inventory/40_allocated.sql"),
-    ("always", "the same by stretches of one price", "attribute/20_allocation_segments.sql"),
-    ("discounted", "what discounts take off", "price/bill/14_discount_rates.sql"),
-    ("billed", "what the bill says of each machine and hour", "price/bill/30_billed_hours.sql"),
-    ("always", "what a node costs at each moment", "price/50_node_prices.sql"),
-    ("split", "what of it is for GPUs, CPU and memory", "attribute/basis/30_node_splits.sql"),
-    ("always", "what of it each pod pays for", "attribute/22_billed_time.sql"),
-    ("always", "each pod's share of what the node costs", "attribute/50_shares.sql"),
-    ("always", "that share's cost", "attribute/51_allocated_costs.sql"),
-    ("always", "the team, and equal hours as one", "attribute/60_cost_runs.sql"),
-    ("always", "when they were active, idle or unmeasured", "attribute/74_activity_hours.sql"),
-    ("always", "the sums of this period", "questions/report/20_cost_rows.sql"),
-)
-
-
-def stages(answer: CostExplained) -> tuple[tuple[str, str], ...]:
-    """Those that had a part in it: bills where nodes are billed, cores and memory where the cost basis charges them."""
-    machines = [machine for node in answer.nodes for machine in node.bill]
-    had_part = {
-        "always": True,
-        "billed": machines,
-        "discounted": any(machine.discount_cost for machine in machines),
-        "split": answer.cost_basis != "node",
-    }
-    return tuple((what, file) for when, what, file in _STAGES if had_part[when])
-
 
 _SHORT_UUID = len("GPU-01234567")
 _CENT = Decimal("0.005")
@@ -149,13 +118,11 @@ def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | N
     )
     answer = explain_cost(request.settings, request.store, query, request.rows)
     request.note_gaps(query.clusters, query.period)
-    decided = [Stage(what, f"gpucost/{file}") for what, file in stages(answer)]
     shape = {"team": TeamExplained, "namespace": NamespaceExplained, "workload": WorkloadExplained}[kind]
     cost, final, estimated = (
         figure_text(amount, "money", answer.currency, 2)
         for amount in (answer.cost, answer.cost - answer.estimated_cost, answer.estimated_cost)
     )
-    by_stage = Table.of("Made by, in this order", decided, (text("decides"), text("file", "SQL stage")))
     return Document(
         title=f"{kind} {name}, {answer.period_name}: {cost} for {answer.allocated_gpu_hours:,.1f} GPU-hours",
         subtitle=f"{final} from bills, {estimated} estimated until its bill is collected"
@@ -166,11 +133,10 @@ def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | N
             _by_workload(answer, request.top),
             _by_pod(answer, request.top),
             *_by_node(name, answer, request.top, request.rows),
-            by_stage,
         ),
         whole_in="json",
         name=f"explain.{kind}",
-        data=shape(name, answer, decided),
+        data=shape(name, answer),
         flat=((), ()),
     )
 

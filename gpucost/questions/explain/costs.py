@@ -153,42 +153,31 @@ class CostExplained(Shape):
 
 
 @record
-class Stage:
-    """A file of the package, and what it decides."""
-
-    decides: str
-    file: str
-
-
-@record
 class TeamExplained(Shape):
-    """What `gpucost explain team` prints: whose cost it is, the answer, and the stages that made it."""
+    """What `gpucost explain team` prints: whose cost it is, and the answer."""
 
     team: str
     answer: CostExplained
-    stages: list[Stage]
 
     FLAT = ("answer",)
 
 
 @record
 class NamespaceExplained(Shape):
-    """What `gpucost explain namespace` prints: whose cost it is, the answer, and the stages that made it."""
+    """What `gpucost explain namespace` prints: whose cost it is, and the answer."""
 
     namespace: str
     answer: CostExplained
-    stages: list[Stage]
 
     FLAT = ("answer",)
 
 
 @record
 class WorkloadExplained(Shape):
-    """What `gpucost explain workload` prints: whose cost it is, the answer, and the stages that made it."""
+    """What `gpucost explain workload` prints: whose cost it is, and the answer."""
 
     workload: str
     answer: CostExplained
-    stages: list[Stage]
 
     FLAT = ("answer",)
 

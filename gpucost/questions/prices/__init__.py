@@ -63,9 +63,6 @@ def prices(
     purchase_option: Annotated[
         tuple[PurchaseOption, ...], Option(f"Only {', '.join(PurchaseOption)}; repeatable.", "OPTION")
     ] = (),
-    superseded: Annotated[
-        bool, Option("Also the prices that newer ones replaced; JSON always has them.")
-    ] = False,
 ) -> Document:
     """Say what a GPU costs where, cheapest GPU-hour first.
 
@@ -82,10 +79,9 @@ def prices(
       gpucost prices "A100 80GB" --all-regions --purchase-option spot --format csv -o a100.csv
     """
     settings = request.settings
-    if name is None and (all_regions or superseded):
-        option = "--all-regions" if all_regions else "--superseded"
+    if name is None and all_regions:
         raise UsageError(
-            f"{option} needs a GPU or an instance type", f"for example: gpucost prices H100 {option}"
+            "--all-regions needs a GPU or an instance type", "for example: gpucost prices H100 --all-regions"
         )
     query = PriceQuery.of(
         settings, request.now, providers=provider, regions=region, purchase_options=purchase_option
@@ -94,12 +90,7 @@ def prices(
         answer = overview(con, query) if name is None else listing(con, name, query)
     if isinstance(answer, Listing) and not all_regions and not region:
         answer = replace(answer, rows=cheapest_regions(answer.rows))
-    replaced = list(answer.superseded) if superseded and isinstance(answer, Listing) else []
-    return with_notes(
-        request,
-        _listing_document(answer, _prices_of(answer) + replaced, superseded=superseded),
-        listing_notes(answer),
-    )
+    return with_notes(request, _listing_document(answer, _prices_of(answer)), listing_notes(answer))
 
 
 def today_in(tz: ZoneInfo) -> date:
@@ -113,7 +104,7 @@ def _prices_of(answer: PricesAnswer) -> list[ListedPrice]:
     return [price for model in models for price in model.values() if isinstance(price, ListedPrice)]
 
 
-def _listing_document(answer: PricesAnswer, prices: list[ListedPrice], *, superseded: bool) -> Document:
+def _listing_document(answer: PricesAnswer, prices: list[ListedPrice]) -> Document:
     """Prices as people read them: of one name with what tells them apart, of all GPU models with where each is cheapest."""
 
     per_gpu_hour = price_column("price_per_gpu_hour", "Per GPU-h")
@@ -152,7 +143,7 @@ def _listing_document(answer: PricesAnswer, prices: list[ListedPrice], *, supers
         columns.append(as_of)
         if any(price.more_regions is not None for price in prices):
             columns.append(count("more_regions", weight=3))
-        columns += [*([text("status")] if superseded else []), source]
+        columns.append(source)
     return Document(
         title=title,
         subtitle=f"list prices and the newest spot prices, {answer.today}",

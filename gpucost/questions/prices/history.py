@@ -14,11 +14,9 @@ from gpucost.questions.request import SpanRequest, with_notes
 from gpucost.records import grouped
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import table, to_dict
-from gpucost.render.view import Document, Figure, Figures, Section, Table, Texts, count, number, shown, text
+from gpucost.render.view import Document, Figure, Figures, Section, Table, count, number, shown, text
 
-_LEVELS = "▁▂▃▄▅▆▇█"
 _STEPS_SHOWN = 20
-_LINE, _SHORT_LINE = 60, 12
 
 
 def prices_history(
@@ -112,10 +110,7 @@ def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:
         note = (
             f"the last {_STEPS_SHOWN} of {len(zone.steps):,} steps; --format json has all" if more else None
         )
-        sections += [
-            Texts("Over time", (_sparkline(zone, _LINE),)),
-            Table.of("Steps", zone.steps[-_STEPS_SHOWN:], columns, note=note),
-        ]
+        sections.append(Table.of("Steps", zone.steps[-_STEPS_SHOWN:], columns, note=note))
     return tuple(sections)
 
 
@@ -127,7 +122,6 @@ def _zones_table(zones: list[ZoneHistory]) -> Table:
         price_column("max_price_per_hour", "Highest", 6),
         count("changes", weight=2),
         shown("discount", unit="ratio", weight=1),
-        text(lambda zone: _sparkline(zone, _SHORT_LINE), "Over time", weight=3),
         text("product", weight=4),
         price_column("on_demand_price_per_hour", "On demand", 6, weight=4),
         number("covered_hours", "Hours known", weight=4),
@@ -141,21 +135,3 @@ def _zones_table(zones: list[ZoneHistory]) -> Table:
 
 def _per_hour(zone: ZoneHistory, price: Decimal | None) -> str:
     return figure_text(price, "price", zone.currency, 6)
-
-
-def _sparkline(zone: ZoneHistory, width: int) -> str:
-    """The price as `width` blocks, each the mean of its part of the period by time; a blank where no price is known."""
-    start, part_seconds = zone.start.timestamp(), (zone.end - zone.start).total_seconds() / width
-    steps = []
-    for step in zone.steps:
-        first, last = ((at.timestamp() - start) / part_seconds for at in (step.start, step.end))
-        steps.append((first, last, float(step.price_per_hour)))
-    parts = []
-    for index in range(width):
-        shares = [(max(0.0, min(index + 1, last) - max(index, first)), price) for first, last, price in steps]
-        covered = sum(share for share, _ in shares)
-        parts.append(sum(share * price for share, price in shares) / covered if covered else None)
-    known = [part for part in parts if part is not None]
-    low, high = min(known, default=0.0), max(known, default=0.0)
-    scale = (len(_LEVELS) - 1) / (high - low) if high - low >= 1e-9 else 0
-    return "".join(" " if part is None else _LEVELS[round((part - low) * scale)] for part in parts)

@@ -7,26 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from gpucost.disk import write_text
-from gpucost.errors import ConfigError, GpucostError, UsageError
 from gpucost.options import Option, OptionGroup, argument
-from gpucost.price.book import read_book
-from gpucost.price.fx import rates
-from gpucost.price.onprem import (
-    BookEntry,
-    Tco,
-    TcoAnswer,
-    TcoPart,
-    node_cost,
-    read_file,
-    read_inputs,
-    with_entry,
-)
+from gpucost.price.onprem import Tco, TcoAnswer, TcoPart, node_cost, read_file, read_inputs
 from gpucost.questions.request import Request, with_notes
 from gpucost.render.view import Document, Table, shown, text
 
 if TYPE_CHECKING:
-    from gpucost.config.model import Config
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,48 +66,20 @@ def prices_tco(
     currency: Annotated[
         str | None, Option("Currency of every price here; else the config's.", "CODE")
     ] = None,
-    save: Annotated[bool, Option("Write the price of a node-hour into the price book.")] = False,
-    node_selector: Annotated[
-        str | None, Option("With --save: nodes with these labels.", "LABEL=VALUE;…")
-    ] = None,
-    instance_type: Annotated[str | None, Option("With --save: nodes of this instance type.", "TYPE")] = None,
-    effective_start: Annotated[
-        str | None, Option("With --save: from when it holds; else ever.", "DATE")
-    ] = None,
 ) -> Document:
     """Say what an hour of an own node and of its GPUs costs, part by part.
 
     From a file, from options, or both. A year is 8,760 hours, a month 730. Power counts in every hour, used or not. What was
-    not given counts as nothing, and is named. With --save, the price of a node-hour becomes a row of the price book that
-    [prices] book names, in place of its earlier row for the same nodes and start; everything else in the book stays.
+    not given counts as nothing, and is named. Add the price of a node-hour to the price book by hand.
 
     \b
     Examples:
       gpucost prices tco onprem.toml
       gpucost prices tco onprem.toml --gpu-watts 450 --format json
       gpucost prices tco --purchase-price 280000 --gpus-per-node 8 --gpu-model H100 --years 4 --price-per-kwh 0.12 --pue 1.3
-      gpucost prices tco onprem.toml --save --node-selector node-pool=dgx --effective-start 2026-10-01
     """
-    of_row = {
-        "--node-selector": node_selector,
-        "--instance-type": instance_type,
-        "--effective-start": effective_start,
-    }
-    for name, value in of_row.items():
-        if value is not None and not save:
-            raise UsageError(f"{name} needs --save", "it says which nodes the saved price is for")
     given = {**own.values, "utilization_percent": utilization_percent, "currency": currency}
     answer = own_node(file, given, request.settings.currency)
-    entry = None
-    if save:
-        entry = BookEntry(
-            answer.price_per_hour,
-            answer.inputs.currency,
-            instance_type or "",
-            node_selector or "",
-            effective_start or "",
-        )
-        request.note(_save_entry(request.settings, entry))
     notes = []
     if answer.gpu_watts_source == "tdp":
         notes.append(
@@ -130,7 +89,7 @@ def prices_tco(
         )
     if answer.inputs.not_given:
         notes.append(f"not given, and counted as nothing (pue as 1): {', '.join(answer.inputs.not_given)}")
-    return with_notes(request, _tco_document(answer, entry), notes)
+    return with_notes(request, _tco_document(answer), notes)
 
 
 def own_node(file: Path | None, given: Mapping[str, str | None], currency: str, **defaults: str) -> Tco:
@@ -142,7 +101,7 @@ def own_node(file: Path | None, given: Mapping[str, str | None], currency: str, 
     return node_cost(read_inputs({**defaults, **(read_file(file) if file else {})}, options, file, currency))
 
 
-def _tco_document(answer: Tco, saved: BookEntry | None) -> Document:
+def _tco_document(answer: Tco) -> Document:
     """A row for each part, then the prices that they add up to."""
     inputs = answer.inputs
     sums = [
@@ -163,46 +122,9 @@ def _tco_document(answer: Tco, saved: BookEntry | None) -> Document:
         currency=inputs.currency,
         sections=(Table.of("Price of an hour", parts, columns, is_sum=lambda part: part in sums),),
         name="tco",
-        data=TcoAnswer(inputs.currency, answer, inputs.not_given, saved),
+        data=TcoAnswer(inputs.currency, answer, inputs.not_given),
         flat=(
             ["part", f"{inputs.currency} per hour", "from"],
             [[part.name, part.price_per_hour, part.basis] for part in parts],
         ),
     )
-
-
-def _save_entry(config: Config, entry: BookEntry) -> str:
-    """Put `entry` into the price book, creating the file where there is none; what was done, in a sentence.
-
-    The file is replaced as a whole. Raises ConfigError where no book is configured, PriceError where the book cannot be read,
-    and GpucostError where the result would not load or cannot be written.
-    """
-    book = config.prices.book
-    if book is None:
-        raise ConfigError("no price book is configured", 'set [prices] book = "prices.csv" in gpucost.toml')
-    entry.check(config.tz)
-    fx = rates(config)
-    if entry.currency not in (config.currency, *fx.steps):
-        raise ConfigError(
-            f"a price in {entry.currency} cannot be used: there is no rate from {entry.currency} to "
-            f"{config.currency}",
-            f"set [prices] fx = {{ {entry.currency} = … }}, what 1 {entry.currency} is worth in "
-            f"{config.currency}",
-        )
-    before = ""
-    if book.exists():
-        read_book(book, config.currency, config.tz, fx)
-        before = book.read_bytes().decode("utf-8")
-    after, replaced = with_entry(before, entry, config.tz)
-    try:
-        read_book(book, config.currency, config.tz, fx, after)
-    except GpucostError as error:
-        raise GpucostError(
-            f"not saved, and {book} is as it was: the new row would refuse it: {error.message}"
-        ) from None
-    try:
-        write_text(after, book)
-    except GpucostError as error:
-        raise GpucostError(error.message, "[prices] book names the file") from None
-    where = f"in place of line {replaced}" if replaced else "as its last line"
-    return f"saved to {book} {where}: {entry.price_per_hour:f} {entry.currency} per node-hour"

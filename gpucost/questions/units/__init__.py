@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import Names, Option, OptionGroup, options_in
+from gpucost.options import Names, Option
 from gpucost.periods import iso
 from gpucost.pipeline import read_attributed
 from gpucost.questions.request import WorkloadRequest
 from gpucost.questions.units import reading as units
-from gpucost.questions.units.query import FILTERS, Item, UnitQuery, UnitView, per
+from gpucost.questions.units.query import FILTERS, Item, UnitQuery, UnitView
 from gpucost.questions.units.serving import Requests, Tokens
 from gpucost.questions.units.work import Epochs, Experiments
-from gpucost.records import record
-from gpucost.render.formatting import cell, figure_text
-from gpucost.render.schema import to_dict
-from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts
-from gpucost.shapes import Shape
-from gpucost.whatif.flags import DEAREST
+from gpucost.render.formatting import cell
+from gpucost.render.view import Column, Document, Line, Table, Texts
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -89,8 +84,6 @@ _WEIGHTS = {
         "status",
         "failed",
         "lost_epochs",
-        "best_epoch",
-        "best_cost",
         "prompt_tokens",
         "generation_tokens",
         "prompt_cost",
@@ -111,85 +104,6 @@ _SECTIONS = {
 }
 
 
-def _given(help: str, most: int = DEAREST) -> Option:
-    """A number above zero that describes work without a store."""
-    return Option(f"Without a store: {help}", "NUMBER", above=True, most=most)
-
-
-@record
-class Workers(OptionGroup):
-    """GPUs that work, described without a store."""
-
-    gpus: Annotated[Decimal | None, _given("GPUs that do the work, with --price-per-gpu-hour.")] = None
-    price_per_gpu_hour: Annotated[Decimal | None, _given("what one of them costs.")] = None
-
-
-@record
-class Servers(Workers):
-    """GPUs that serve, described without a store."""
-
-    busy_percent: Annotated[
-        Decimal | None, _given("share of the paid hours in which the rate is reached.", most=100)
-    ] = None
-
-
-_SCALES = {"epoch": 1, "request": 1000, "token": 1_000_000}
-
-
-@record
-class UnitPrice(Shape):
-    """What `gpucost unit` prints of described work: `cost` is of `per` units, `planned_cost` of all that are planned."""
-
-    unit: str
-    currency: str
-    gpus: Decimal
-    price_per_gpu_hour: Decimal
-    units_per_hour: Decimal
-    busy_percent: Decimal
-    cost_per_hour: Decimal
-    per: int
-    cost: Decimal
-    planned: int | None
-    planned_hours: Decimal | None
-    planned_cost: Decimal | None
-
-
-def unit_price(
-    unit: str,
-    currency: str,
-    *,
-    gpus: Decimal,
-    price_per_gpu_hour: Decimal,
-    units_per_hour: Decimal,
-    busy_percent: Decimal,
-    planned: int | None,
-) -> UnitPrice:
-    """Paid hours × price ÷ units done in them: 1 of an epoch, 1,000 of a request, a million of a token.
-
-    `units_per_hour` are done by all GPUs while they work, `busy_percent` of the hours that are paid.
-    """
-    per_hour, scale = gpus * price_per_gpu_hour, _SCALES[unit]
-    done = units_per_hour * busy_percent / 100  # in an hour that is paid
-    cost = per(per_hour, done, scale)
-    if cost is None:
-        raise UsageError(f"no {unit} is ever done", "a rate above 0 is needed")
-    hours = None if planned is None else planned / done
-    return UnitPrice(
-        unit,
-        currency,
-        gpus,
-        price_per_gpu_hour,
-        units_per_hour,
-        busy_percent,
-        per_hour,
-        scale,
-        cost,
-        planned,
-        hours and hours.quantize(Decimal("0.000001")),
-        hours and (hours * per_hour).quantize(Decimal("0.000000001")),
-    )
-
-
 # Which value of a metric is best.
 Goal = Literal["min", "max"]
 
@@ -200,14 +114,12 @@ Basis = Literal["allocated", "used"]
 
 def unit_epoch(
     request: WorkloadRequest,
-    workers: Workers,
     planned_epochs: Annotated[
         int | None, Option("Forecast the cost up to this many epochs.", "NUMBER", least=1)
     ] = None,
     each: Annotated[bool, Option("List every epoch, also where there are several runs.")] = False,
-    hours_per_epoch: Annotated[Decimal | None, _given("how long an epoch takes.")] = None,
 ) -> Document:
-    """Show what each epoch of a training run cost, its mean, trend and best, what was lost, and what is still to come.
+    """Show what each epoch of a training run cost, its mean and trend, what was lost, and what is still to come.
 
     An epoch costs what its workload (all its pods) cost from one epoch to the next: idle time and restarts included. Epochs
     that were done again after a failure are lost work. Without a period: the current month so far, or the newest with data.
@@ -218,11 +130,7 @@ def unit_epoch(
       gpucost unit epoch --workload Job/llama-sft-12 --planned-epochs 20
       gpucost unit epoch --team research --month 2026-10 --each
       gpucost unit epoch --last 7d --format json -o epochs.json
-      gpucost unit epoch --gpus 16 --price-per-gpu-hour 3 --hours-per-epoch 2.5 --planned-epochs 20
     """
-    rate = hours_per_epoch and 1 / hours_per_epoch
-    if price := _described(request, "epoch", "--hours-per-epoch", rate, workers, planned_epochs):
-        return price
     return answer(request, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=each)
 
 
@@ -253,11 +161,9 @@ def unit_experiment(
 
 def unit_requests(
     request: WorkloadRequest,
-    workers: Servers,
     count: Annotated[
         str, Option("What is counted: request, batch_item, or a unit of [[units]].", "UNIT", is_shown=True)
     ] = "request",
-    requests_per_second: Annotated[Decimal | None, _given("of all GPUs together.")] = None,
 ) -> Document:
     """Show what 1,000 requests cost, by model and day, with what models cost while they were idle.
 
@@ -269,17 +175,12 @@ def unit_requests(
       gpucost unit requests
       gpucost unit requests --namespace inference --last 7d
       gpucost unit requests --count generation_token --month 2026-10 --format csv -o items.csv
-      gpucost unit requests --gpus 2 --price-per-gpu-hour 1.2 --requests-per-second 15 --busy-percent 40
     """
-    rate = requests_per_second and requests_per_second * 3600
-    if price := _described(request, "request", "--requests-per-second", rate, workers):
-        return price
     return answer(request, lambda con, ask: units.requests(con, ask, count))
 
 
 def unit_tokens(
     request: WorkloadRequest,
-    workers: Servers,
     basis: Annotated[
         Basis, Option("Split the whole cost, or only what was used, with idle cost beside it.", is_shown=True)
     ] = "allocated",
@@ -292,7 +193,6 @@ def unit_tokens(
             is_split=True,
         ),
     ] = (),
-    tokens_per_second: Annotated[Decimal | None, _given("of all GPUs together.")] = None,
 ) -> Document:
     """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
 
@@ -308,14 +208,9 @@ def unit_tokens(
       gpucost unit tokens --by team,model
       gpucost unit tokens --by tenant --month 2026-10
       gpucost unit tokens --basis used --last 7d --format json -o tokens.json
-      gpucost unit tokens --gpus 8 --price-per-gpu-hour 2.5 --tokens-per-second 9000 --busy-percent 40
     """
     from gpucost.questions.report.api_cost import add_bought
 
-    of_store = [*(["--basis"] if basis != "allocated" else []), *(["--by"] if by else [])]
-    rate = tokens_per_second and tokens_per_second * 3600
-    if price := _described(request, "token", "--tokens-per-second", rate, workers, of_store=of_store):
-        return price
     dimensions = tuple(dict.fromkeys(by))
     for name in dimensions:
         if name not in units.DIMENSIONS:
@@ -327,71 +222,6 @@ def unit_tokens(
         return view
 
     return answer(request, build)
-
-
-def _described(
-    request: WorkloadRequest,
-    unit: str,
-    flag: str,
-    units_per_hour: Decimal | None,
-    workers: Workers,
-    planned: int | None = None,
-    *,
-    of_store: Sequence[str] = (),
-) -> Document | None:
-    """The price of work that options describe; None if no option does.
-
-    Raises UsageError where one is missing, or something asks for the store's, as the options `of_store` do.
-    """
-    numbers = {name: getattr(workers, name) for name in options_in(type(workers))}
-    given = {flag: units_per_hour, **{f"--{name.replace('_', '-')}": numbers[name] for name in numbers}}
-    described = [name for name, value in given.items() if value is not None]
-    if not described:
-        return None
-    stored = [f"--{name[:-1]}" for name in FILTERS if getattr(request, name)] + [*of_store]
-    stored += ["a period"] if request.named_period else []
-    if stored:
-        raise UsageError(
-            f"{described[0]} describes work by options, {stored[0]} asks for that in the store",
-            "leave out one",
-        )
-    if missing := [name for name in given if name not in described]:
-        raise UsageError(
-            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-            "they describe the work together",
-        )
-    numbers = {"busy_percent": Decimal(100), "units_per_hour": units_per_hour} | numbers
-    return _price_document(unit_price(unit, request.settings.currency, planned=planned, **numbers))
-
-
-def _price_document(price: UnitPrice) -> Document:
-    title = {1: f"What an {price.unit} costs", 1000: f"What 1,000 {price.unit}s cost"}.get(
-        price.per, f"What a million {price.unit}s cost"
-    )
-    cost = figure_text(price.cost, "price", price.currency, 4)
-    figures = [Figure(title.removeprefix("What ").capitalize(), cost, "text")]
-    if price.planned_cost is not None:
-        figures.append(
-            Figure(
-                f"All {price.planned:,} of them",
-                price.planned_cost,
-                "money",
-                note=f"{price.planned_hours:,.1f} hours",
-            )
-        )
-    figures.append(Figure("An hour", price.cost_per_hour, "money", note=f"{price.gpus:,f} GPUs"))
-    busy = f"; {price.busy_percent:f} % of the paid hours at that rate" if price.busy_percent != 100 else ""
-    row = to_dict(price)
-    return Document(
-        title=title,
-        subtitle=f"by options: {price.units_per_hour.normalize():,f} {price.unit}s an hour{busy}",
-        currency=price.currency,
-        sections=(Figures("Price", tuple(figures)),),
-        name="unit.price",
-        data=price,
-        flat=(list(row), [list(row.values())]),
-        whole_in="json",
-    )
 
 
 def answer(

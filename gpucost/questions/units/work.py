@@ -176,10 +176,6 @@ class RunRow(Located, Span):
     attempts: int
     epochs_done: int
     mean_cost: Decimal | None
-    mean_hours: float | None
-    cost_per_epoch_all_in: Decimal | None
-    best_epoch: int | None
-    best_cost: Decimal | None
     trend_percent: float | None
     trend_since: Literal["restart", "middle"] | None
     lost_epochs: int
@@ -188,7 +184,6 @@ class RunRow(Located, Span):
     outside_cost: Decimal
     cost: Decimal
     idle_cost: Decimal
-    cost_per_useful_gpu_hour: Decimal | None
     planned_epochs: int | None
     remaining_epochs: int | None
     forecast_cost: Decimal | None
@@ -268,7 +263,7 @@ def epochs(
             "rows": ("run", "epoch", "status", "from", "duration_hours", "cost", "idle_cost"),
             "runs": (
                 "run", "epochs_done", "mean_cost", "trend_percent", "lost_cost", "cost", "planned_epochs", "forecast_cost",
-                "lost_epochs", "best_epoch", "best_cost",
+                "lost_epochs",
             ),
             "work_without_cost": ("workload", "unit", "amount", "since", "why"),
         },
@@ -342,7 +337,6 @@ def _summary(rows: list[Item], plan: int) -> Item:
     """
     done, lost = _of_status(rows, "done"), _of_status(rows, "lost")
     whole = sorted((row for row in done if row["is_whole"]), key=lambda row: (row["epoch"], row["from"]))
-    best = min(whole, key=lambda row: (row["cost"], row["epoch"]), default={"epoch": None, "cost": None})
     # the latest epochs and those before, parted by the last restart, else the middle
     last = max((row["attempt"] for row in whole), default=1)
     by_recency = grouped((row["attempt"] == last, row) for row in whole)
@@ -358,10 +352,6 @@ def _summary(rows: list[Item], plan: int) -> Item:
         "attempts": max(row["attempt"] for row in rows),
         "epochs_done": len(done),
         "mean_cost": per(total(whole), len(whole)),
-        "mean_hours": round(_mean_hours(whole), 6) if whole else None,
-        "cost_per_epoch_all_in": per(total(rows), len(done)),
-        "best_epoch": best["epoch"],
-        "best_cost": best["cost"],
         "trend_percent": round(float((_mean(recent) / _mean(before) - 1) * 100), 1) if has_trend else None,
         "trend_since": since if has_trend else None,
         "lost_epochs": len(lost),
@@ -370,7 +360,6 @@ def _summary(rows: list[Item], plan: int) -> Item:
         "outside_cost": total(_of_status(rows, "outside")),
         "cost": total(rows),
         "idle_cost": total(rows, "idle_cost"),
-        "cost_per_useful_gpu_hour": per(total(rows), sum(row["active_gpu_hours"] for row in done)),
         "planned_epochs": plan or None,
         **dict.fromkeys(("remaining_epochs", "forecast_cost", "forecast_hours")),
     } | (_forecast(plan, rows, recent) if plan else {})
