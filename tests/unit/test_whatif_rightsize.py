@@ -158,14 +158,23 @@ def on_nodes(nodes: str, pods: str) -> Fleet:
     )  # fmt: skip
 
 
-def sized(there: Fleet, level: Level | None, *offers: Offer, others: str = "", **more: bool) -> Answer:
+def sized(
+    there: Fleet,
+    level: Level | None,
+    *offers: Offer,
+    others: str = "",
+    margins: Margins | None = None,
+    **more: bool,
+) -> Answer:
     """The answer if all pods were used like this; `others` hold GPUs of the same nodes."""
     facts = facts_once()
     held = on_nodes("x | 1 | 0-1 | 1", others).pods if others else ()
     usage = Usage(there, "USD", "test", "all", is_narrowed=bool(others), others=held)
     levels = {pod.key: level for pod in there.pods if level}
     given = {"other_models": False} | more
-    return rightsize.answer(usage, Margins(), levels, facts, catalog_speeds(facts), offers, **given)
+    return rightsize.answer(
+        usage, margins or Margins(), levels, facts, catalog_speeds(facts), offers, **given
+    )
 
 
 facts_once = cache(load_facts)
@@ -237,6 +246,8 @@ def test_pods_that_fit_slices_of_one_gpu(facts: Facts) -> None:
     alone = share.answer(usage, sizing, {pod.key: level for pod in there.pods}, facts)
     assert alone.figures["freed_capacity_cost"] == 300
     assert alone.scenario.gpu_hours == answer.scenario.gpu_hours
+    # six times the memory fills a GPU
+    assert figures(sized(there, level, margins=Margins(margin_percent=500)), names) == "600 0 0 0 0"
     # what they fill is not known: nothing is cut
     assert figures(sized(there, replace(level, high_memory_mib=None)), names) == "600 0 0 0 0"
 
@@ -247,6 +258,8 @@ def test_time_slices_stand_beside_the_saving() -> None:
     there = on_nodes("n | 4 | 0-100 | 1.6", pods).with_nodes(lambda node: replace(node, gpu_model=L4))
     answer = sized(there, Level(1, 1, 100, 0.1, 0.3, 8000))
     assert figures(answer, "saving time_slices_saving") == "0 80"
+    roomy = sized(there, Level(1, 1, 100, 0.1, 0.3, 8000), margins=Margins(headroom_percent=80))
+    assert figures(roomy, "saving time_slices_saving") == "0 0"
     assert "4 pods could take turns on GPUs without MIG: 80.00 more, not counted" in " ".join(answer.findings)
 
 

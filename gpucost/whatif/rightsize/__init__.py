@@ -229,6 +229,12 @@ class Margins(OptionGroup):
         """What is measured counts so many times."""
         return 1 + self.margin_percent / 100
 
+    def sharing(self, method: share.Method) -> share.Sizing:
+        """The same percentages for pods that share a GPU."""
+        return share.Sizing(
+            method, margin_percent=self.margin_percent, headroom_percent=self.headroom_percent
+        )
+
 
 @record
 class Move:
@@ -407,7 +413,7 @@ class Sizer:
         slices = Change()
         if share.has_memory(levels):
             rest = usage._replace(fleet=usage.fleet.without(moved))
-            slices = share.share(rest, share.Sizing(share.Method.mig), levels, self.facts).change
+            slices = share.share(rest, self.margins.sharing(share.Method.mig), levels, self.facts).change
         nodes, empty = usage.fleet.by_name, emptied(usage, moved + slices.pods)
         fewer = tuple(
             move.then(pod, nodes[pod.place], is_empty=pod.place in empty)
@@ -572,7 +578,7 @@ def answer(
     if fixed := share.without_preallocation(fleet, levels, facts):
         work = saved(usage, sizer.sized(usage, {**levels, **fixed}).change) - found
     others = sizer.moves(sized.loads, other_models=True) if other_models else []
-    sliced = _time_slices(usage, sized, levels, facts)
+    sliced = _time_slices(usage, sized, levels, sizer)
     figures = _figures(usage, sized) | share.saved_figures(found, work)
     figures |= {"memory_measured": share.has_memory(levels), "time_slices_saving": less_cost(usage, sliced)}
     if other_models:
@@ -601,13 +607,14 @@ def answer(
     )
 
 
-def _time_slices(usage: Usage, sized: Sized, levels: Levels, facts: Facts) -> Change:
+def _time_slices(usage: Usage, sized: Sized, levels: Levels, sizer: Sizer) -> Change:
     """Pods that could take turns on GPUs that MIG cannot cut: nothing is between them, so it is no part of the saving."""
     if not share.has_memory(levels):
         return Change()
-    uncut = {name for name, model in facts.models.items() if not model.mig_slices}
+    uncut = {name for name, model in sizer.facts.models.items() if not model.mig_slices}
     fleet = usage.fleet.without(sized.fewer.pods).only(lambda node: node.gpu_model in uncut)
-    return share.share(usage._replace(fleet=fleet), share.Sizing(), levels, facts).change
+    sizing = sizer.margins.sharing(share.Method.time_slicing)
+    return share.share(usage._replace(fleet=fleet), sizing, levels, sizer.facts).change
 
 
 def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
