@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gpucost.cli.command import SUFFIXES, Call, format_of, registered
 from gpucost.cli.output import is_drawn
 from gpucost.errors import UsageError
 from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, arguments, parameters
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
-
-if TYPE_CHECKING:
-    pass
 
 _SHORT = "How to write it."
 _HELP = {

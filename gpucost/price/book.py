@@ -221,20 +221,19 @@ class Kind(Generic[_Row]):
                 f"cannot read the {self.name} {path}: {error.strerror}", f"set {self.key} in gpucost.toml"
             ) from None
 
-    def read(self, path: Path, context: dict[str, Any], text: str | None = None) -> list[_Row]:
-        """The rows of the file at `path`, or of the `text` that it is to have; `context` is what its fields are read by.
+    def read(self, path: Path, context: dict[str, Any]) -> list[_Row]:
+        """The rows of the file at `path`; `context` is what its fields are read by.
 
         Blank lines, lines of commas only and lines beginning with # are passed over. Raises PriceError naming file, line and
         column where anything in it cannot be used.
         """
-        if text is None:
-            try:
-                # -sig: spreadsheets begin a UTF-8 file with a byte order mark
-                text = self._bytes(path).decode("utf-8-sig")
-            except UnicodeDecodeError as error:
-                raise PriceError(
-                    f"{path}: is not UTF-8 text (byte {error.start})", "save it as CSV in UTF-8"
-                ) from None
+        try:
+            # -sig: spreadsheets begin a UTF-8 file with a byte order mark
+            text = self._bytes(path).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise PriceError(
+                f"{path}: is not UTF-8 text (byte {error.start})", "save it as CSV in UTF-8"
+            ) from None
         lines = lines_of(path, text)
         header = self._header(path, lines)
         rows = []
@@ -305,15 +304,13 @@ def lines_of(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 BOOK = Kind("price book", "[prices] book", BookRow)
 
 
-def read_book(
-    path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None = None, text: str | None = None
-) -> list[BookRow]:
+def read_book(path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None = None) -> list[BookRow]:
     """All rows of a price book, in its order; prices in another currency than `currency` need a rate in `fx`.
 
-    The file may be about to be written: then `text` is what it will hold. Raises PriceError naming file, line and column where
-    anything in it cannot be used, also for two rows that price the same thing from the same moment.
+    Raises PriceError naming file, line and column where anything in it cannot be used, also for two rows that price the same
+    thing from the same moment.
     """
-    rows = BOOK.read(path, {"currencies": {currency, *(fx.steps if fx else ())}, "timezone": timezone}, text)
+    rows = BOOK.read(path, {"currencies": {currency, *(fx.steps if fx else ())}, "timezone": timezone})
     lines: dict[tuple[object, ...], int] = {}
     for row in rows:
         first = lines.setdefault((row.key, row.effective_start[0]), row.line)

@@ -96,23 +96,17 @@ Days = Annotated[
 ]
 
 
-def days_counted(days: int | None, active_hours_per_day: float | None) -> int:
-    """The days that counts per day run. Raises UsageError where --days is given and nothing counts per day."""
+def hours_needed(hours: float | None, active_hours_per_day: float | None, days: int | None) -> float | None:
+    """How long each node is needed: --hours, or some hours of each day; None where neither is given. Raises UsageError."""
     if days and not active_hours_per_day:
         raise UsageError(
             "--days counts the days of --active-hours-per-day, which is not given",
             "add --active-hours-per-day 10, or say --hours instead of --days",
         )
-    return days or DAYS
-
-
-def hours_needed(hours: float | None, active_hours_per_day: float | None, days: int | None) -> float | None:
-    """How long each node is needed: --hours, or some hours of each day; None where neither is given. Raises UsageError."""
-    counted = days_counted(days, active_hours_per_day)
     if not active_hours_per_day:
         return hours
     if hours:
         raise UsageError(
             "--hours and --active-hours-per-day both say how long nodes are needed", "leave out one of them"
         )
-    return active_hours_per_day * counted
+    return active_hours_per_day * (days or DAYS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -18,13 +17,13 @@ from gpucost import inputs
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, kept, to_decimal
-from gpucost.whatif.fleet import Fleet, Node, Pod, PodKey, Price, Scope
+from gpucost.whatif.fleet import Fleet, Node, PodKey, Price, Scope
 from gpucost.whatif.packing import PackedPod, pack, slots
 from gpucost.whatif.spot.advice import NOT, advise
 from gpucost.whatif.spot.formulas import exact
@@ -325,7 +324,8 @@ class Stage(NamedTuple):
 
     def stays(self, node: Node, step: Step) -> bool:
         """Whether a step leaves the machine of this node, and so its price: sharing empties GPUs, not machines."""
-        return not self.parts.get(node.name, True) or (node.name in self.parts and isinstance(step, Share))
+        is_filled = self.parts.get(node.name)
+        return is_filled is False or (is_filled is True and isinstance(step, Share))
 
     def of(self, groups: Iterable[str]) -> list[Node]:
         """The nodes of these groups, each once."""
@@ -402,10 +402,7 @@ def _today(plan: Plan, context: Context) -> tuple[Stage, list[str]]:
 
 def _filled(fleet: Fleet) -> Iterator[tuple[str, str]]:
     """The nodes that pods hold whole, from the start of the first to the end of the last."""
-    held: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
-    for pod in fleet.pods:
-        held[pod.place].append(pod)
-    for place, pods in held.items():
+    for place, pods in grouped((pod.place, pod) for pod in fleet.pods).items():
         length = max(pod.to_ms for pod in pods) - min(pod.from_ms for pod in pods)
         used = sum(pod.gpus * (pod.to_ms - pod.from_ms) for pod in pods)
         if used >= (fleet.by_name[place].gpus - _ROUNDING) * length:

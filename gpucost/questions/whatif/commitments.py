@@ -20,6 +20,7 @@ from gpucost.questions.findings import read_findings
 from gpucost.questions.prices.tco import OwnNode, own_node
 from gpucost.questions.whatif.prices import list_prices, price, source_of
 from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.questions.whatif.view import document
 from gpucost.records import grouped
 from gpucost.render.view import Document
 from gpucost.whatif import buy, covered, reserve
@@ -98,7 +99,7 @@ def whatif_buy(
         currency=settings.currency, period=period, own_nodes=own_nodes, assumptions=(use, missing),
         bought_on=request.today, stale_after_days=settings.prices.stale_after_days,
     )  # fmt: skip
-    return request.finish(result)
+    return document(result)
 
 
 _PURCHASE_OPTIONS = ("on_demand", *KINDS)
@@ -252,7 +253,7 @@ def whatif_reserve(
         bought_on=request.today,
         stale_after_days=request.settings.prices.stale_after_days,
     )
-    return request.finish(result)
+    return document(result)
 
 
 def _discounted(use: ReservedUse, texts: Names) -> ReservedUse:

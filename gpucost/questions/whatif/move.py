@@ -6,6 +6,7 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.price.listing import ListedPrice
 from gpucost.questions.whatif.prices import ListPrices, list_prices, named_old, source_of
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
+from gpucost.questions.whatif.view import document
 from gpucost.records import grouped
 from gpucost.render.view import Document
 from gpucost.whatif import downloads, move
@@ -41,7 +42,7 @@ def whatif_move(
         word = "with" if is_of_data else "without"
         raise UsageError(f"{others[0]} has no meaning {word} --gb-per-start", f"leave out {others[0]}")
     if request.is_described(transfer):
-        return request.finish(downloads.answer(transfer, request.settings.currency))
+        return document(downloads.answer(transfer, request.settings.currency))
     moving.check()
     with list_prices(request.settings) as listed:
         if request.is_described(described):
@@ -60,7 +61,7 @@ def whatif_move(
             today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
             use = Assumption("work", usage.scope_name, "all its pods", "store", period)
     answer = move.answer(works, moving, today, use, findings, period=period)
-    return request.finish(named_old(answer, request.settings, request.today))
+    return document(named_old(answer, request.settings, request.today))
 
 
 def _described(given: DescribedWork, listed: ListPrices, moving: Moving) -> Work:

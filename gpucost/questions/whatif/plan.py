@@ -10,6 +10,7 @@ from gpucost.errors import UsageError
 from gpucost.options import argument
 from gpucost.periods import MS_PER_HOUR
 from gpucost.questions.whatif.request import PlanRequest
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.covered import read_evidence
 
@@ -51,4 +52,4 @@ def whatif_plan(
         raise UsageError(
             "a period was named, but no group of the plan is read from the store", "leave the period out"
         )
-    return request.finish(answer(plan, context))
+    return document(answer(plan, context))

@@ -13,9 +13,6 @@ from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option, PeriodOptions, Selection, flag_of, options_in
 from gpucost.periods import Period, name_of, previous_month
 from gpucost.questions.request import Request
-from gpucost.questions.whatif.view import document
-from gpucost.render.view import Document
-from gpucost.whatif.answer import Answer
 from gpucost.whatif.avoidable import Commitments
 from gpucost.whatif.covered import read_covers
 from gpucost.whatif.fleet import Scope, Usage, read_stored
@@ -107,10 +104,6 @@ class PlanRequest(PeriodOptions, Request):
             others=stored.others,
             commitments=self.commitments,
         )
-
-    def finish(self, answer: Answer) -> Document:
-        """The answer as a document with this period."""
-        return document(answer)
 
 
 @dataclass(frozen=True, kw_only=True)

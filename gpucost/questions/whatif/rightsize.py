@@ -8,6 +8,7 @@ from typing import Annotated
 from gpucost.options import Option
 from gpucost.questions.whatif.prices import list_prices
 from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
@@ -48,13 +49,13 @@ def whatif_rightsize(
     settings, facts = request.settings, load_facts()
     measured_speeds = read_speeds(speeds, facts) if speeds is not None else catalog_speeds(facts)
     if request.is_described(work, *(["--other-models"] if other_models else [])):
-        return request.finish(compare(work, margins, measured_speeds, facts, settings.currency))
+        return document(compare(work, margins, measured_speeds, facts, settings.currency))
     usage = request.usage()
     with list_prices(settings) as listed:
         offers = offers_near(listed, usage.fleet.nodes)
     measured = request.read(lambda con: levels(con, settings.activity, request.period))
     stale = request.period.end.date(), settings.prices.stale_after_days
-    return request.finish(
+    return document(
         answer(
             usage, margins, measured, facts, measured_speeds, offers, other_models=other_models, stale=stale
         )

@@ -9,6 +9,7 @@ from gpucost.options import Option
 from gpucost.periods import MS_PER_HOUR
 from gpucost.questions.units.query import quiet_hours
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import idle_stretches
 from gpucost.whatif.schedule import DescribedNodes, Rules, answer, described, office_spans
@@ -38,7 +39,7 @@ def whatif_schedule(
     office = office_spans(office_hours, weekdays, period, settings.tz) if office_hours is not None else None
     of_store = ["--office-hours"] if office_hours else []
     if request.is_described(nodes, *of_store, *flags_of(rules, but=("provision_minutes",))):
-        return request.finish(described(nodes, rules, settings.currency))
+        return document(described(nodes, rules, settings.currency))
 
     usage = request.usage()
     if office is None and not {"idle_minutes", "empty_minutes"} & set(rules.given):
@@ -48,4 +49,4 @@ def whatif_schedule(
     idle, quiet = request.read(
         lambda con: (idle_stretches(con, settings.activity, period, at_least_ms), quiet_hours(con, period))
     )
-    return request.finish(answer(usage, rules, idle, quiet))
+    return document(answer(usage, rules, idle, quiet))

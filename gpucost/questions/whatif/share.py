@@ -7,6 +7,7 @@ from typing import Annotated
 from gpucost.errors import UsageError
 from gpucost.options import Option
 from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
@@ -44,4 +45,4 @@ def whatif_share(
             request.usage(),
             request.read(lambda con: levels(con, settings.activity, request.period)),
         )
-    return request.finish(answer(usage, sizing, measured, facts, across_teams=across_teams))
+    return document(answer(usage, sizing, measured, facts, across_teams=across_teams))

@@ -8,6 +8,7 @@ from typing import Annotated
 from gpucost.options import Option
 from gpucost.questions.request import store_or_empty
 from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.flags import hours_needed
 from gpucost.whatif.fleet import Price
@@ -64,4 +65,4 @@ def whatif_spot(
             settings.spot.interruptible,
             settings.prices.stale_after_days,
         )
-    return request.finish(answer.answer(options, question))
+    return document(answer.answer(options, question))

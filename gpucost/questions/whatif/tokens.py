@@ -16,6 +16,7 @@ from gpucost.questions.units.serving import full_gpu, token_hours
 from gpucost.questions.whatif.commitments import listed_type
 from gpucost.questions.whatif.prices import ApiOffer, api_price, named_old
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.answer import Assumption, Position
 from gpucost.whatif.cost import fleet_costs
@@ -64,7 +65,7 @@ def whatif_tokens(
         held = round(sum(row["allocated_gpu_hours"] for row in rows), 6)
         today = Position(total(row["cost"] for row in rows), request.settings.currency, held)
         answer = buy(purchase, today, round(today.cost * _share_paid_anyway(request, rows), 9))
-    return request.finish(named_old(answer, request.settings, request.today))
+    return document(named_old(answer, request.settings, request.today))
 
 
 def _api(request: WhatIfRequest, offer: ApiOffer, tokens: Tokens, use: Assumption, *models: str) -> Purchase:
