@@ -19,6 +19,7 @@ from gpucost.questions.findings import savings
 from gpucost.questions.findings.kinds import (
     Candidate,
     Finding,
+    Freed,
     WhatIfQuery,
     WhatIfResult,
     changes,
@@ -109,6 +110,21 @@ def test_findings_are_ranked_and_no_work_counts_twice(
     assert told.replace("gpucost whatif ", "").replace(" --month 2026-02", "") == expected
     assert found.passed_over == int(passed_over)
     assert found.saving_per_month == sum(one.saving_per_month for one in found.findings if not one.is_bound)
+
+
+def test_what_saves_cash_frees_its_workloads_and_advice_to_commit_frees_none() -> None:
+    answers = {ASK: WhatIfResult(D(1000), D(100)), OTHER: WhatIfResult(D(1000), D(0), freed=D(100))}
+    empty = _candidate("empty_nodes", questions=(ASK,))._replace(empty=frozenset({"on_demand"}))
+    chosen = [
+        _candidate("steady_on_demand", "steady", questions=(ASK,)),
+        _candidate("idle_workload", "idle", questions=(ASK,)),
+        _candidate("over_provisioned", "stays", questions=(OTHER,)),
+        _candidate("data_stall", "waits"),
+        empty,
+    ]
+    found = ranked(chosen, answers, months=D(1), minimum=D(50), period=())
+    assert len(found.findings) == 5
+    assert found.freed == Freed(frozenset({("c", "n", "idle")}), frozenset({"on_demand"}))
 
 
 def test_patches_ask_for_the_size_that_was_used() -> None:

@@ -14,6 +14,7 @@ import pytest
 from gpucost.config.model import Config, Prices
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.questions.findings.kinds import Freed
 from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.store.connection import Store
 from gpucost.whatif import buy, reserve
@@ -256,25 +257,26 @@ def test_list_prices_of_an_instance() -> None:
 
 
 # A node of 24 hours, half of which a pod holds for 12: a finding about it, and the node-hours that may be committed.
-FOUND = """
-    empty_nodes   | A100 spot                  |         | 24
-    empty_nodes   | A100 on demand             |         | 6
-    empty_nodes   | T4 spot, A100 unknown      |         | 6
-    idle_notebook | StatefulSet/x, Job/train-* | default | 18
-    idle_notebook | Job/train-*                | other   | 24
+FREED = """
+    spot         |                                             | 24
+    on_demand    |                                             | 6
+    spot unknown |                                             | 6
+                 | default/StatefulSet/x default/Job/train-7   | 18
+                 | other/Job/train-7 default/Job/train-70      | 24
 """
 
 
-@pytest.mark.parametrize(("kind", "subject", "namespace", "hours"), text_rows(FOUND))
-def test_findings_take_their_hours_out_first(kind: str, subject: str, namespace: str, hours: str) -> None:
+@pytest.mark.parametrize(("empty", "workloads", "hours"), text_rows(FREED))
+def test_findings_take_their_hours_out_first(empty: str, workloads: str, hours: str) -> None:
     there = fleet(
         "name | hours | prices | capacity_type\na | 0-24 | 10 | on_demand",
         "node | gpus | hours | workload\na | 4 | 0-12 | Job/train-7",
         START,
     )
     known: Any = SimpleNamespace(read=(NONE, MONTH_OF_DATA, {}), period=PERIOD)
-    finding: Any = SimpleNamespace(kind=kind, subject=subject, cluster="default", namespace=namespace or None)
-    demand = stored_demand(known, Usage(there, "USD", "a test", ""), [finding])
+    named = [name.partition("/") for name in workloads.split()]
+    owners = frozenset(("default", namespace, workload) for namespace, _, workload in named)
+    demand = stored_demand(known, Usage(there, "USD", "a test", ""), Freed(owners, frozenset(empty.split())))
     assert shown(demand.uses[0].curve.node_hours, demand.today.cost) == f"{hours} 240"
 
 

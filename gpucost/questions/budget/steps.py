@@ -38,7 +38,7 @@ class Course:
 def courses(levels: Mapping[date, float]) -> tuple[Course, ...]:
     """The courses after the likeliest step of the last four weeks, the more likely first; one if no step is likely.
 
-    After one day a step is no likelier than that the day is odd. That it passes is half as likely with each further day.
+    After one day, a step is at most as likely as an odd day. Each further day halves the chance that it passes.
     """
     level, values, jumps = smoothed(levels), list(levels.values()), []
     for start in range(max(_LEAST_BEFORE, len(levels) - _LATEST_DAYS), len(levels)):

@@ -35,7 +35,6 @@ _HOURS = 24
 _LITTLE_USED = 0.5
 _NUMBER = re.compile(r"([-_.])\d+$")
 _IDLE_MINUTES = (("--idle-minutes", "60"),)
-# No workload is called `none`: only empty nodes are removed.
 _EMPTY_MINUTES = (("--empty-minutes", "10"),)
 _OWN_MACHINES = "switch these own machines off, which saves power, or use them for other work"
 
@@ -125,12 +124,25 @@ class Finding(Shape):
 class Candidate(NamedTuple):
     """Waste that may become a finding: `saving` is the cost of the waste.
 
-    The what-if of `questions` that saves most decides. `owners` are the workloads that the finding takes.
+    The what-if of `questions` that saves most decides. `owners` are the workloads that the finding takes; `empty` are the
+    capacity types of nodes that stood empty.
     """
 
     finding: Finding
-    owners: frozenset[Owner]
+    owners: frozenset[Owner] = frozenset()
     questions: tuple[WhatIfQuery, ...] = ()
+    empty: frozenset[str] = frozenset()
+
+
+@record
+class Freed:
+    """What findings with cash would free: workloads, and nodes of some capacity types that stood empty.
+
+    Advice to commit frees nothing; other findings free GPUs on nodes that stay.
+    """
+
+    owners: frozenset[Owner] = frozenset()
+    empty: frozenset[str] = frozenset()
 
 
 @record
@@ -140,6 +152,7 @@ class Findings:
     findings: tuple[Finding, ...]
     minimum_per_month: Decimal
     passed_over: int
+    freed: Freed = Freed()
 
     @property
     def savings(self) -> tuple[Finding, ...]:
@@ -371,11 +384,12 @@ class Candidates:
             patch = None if is_own else patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
             finding = _of_free("empty_nodes", rows, "that no pod held for long", patch)
             finding = replace(finding, advice=_OWN_MACHINES) if is_own else finding
-            yield Candidate(finding, frozenset(), questions)
+            yield Candidate(
+                finding, questions=questions, empty=frozenset(row["capacity_type"] for row in rows)
+            )
         for row in self.free:
             if row["bucket"] == "between_jobs":
-                finding = _of_free("between_jobs", [row], "that were free on nodes in use", None)
-                yield Candidate(finding, frozenset())
+                yield Candidate(_of_free("between_jobs", [row], "that were free on nodes in use", None))
 
     def _candidate(
         self,
@@ -523,29 +537,36 @@ def ranked(
     """
     order = list(KINDS).index
 
-    def place(item: tuple[frozenset[Owner], Finding]) -> tuple[Any, ...]:
+    def place(item: tuple[Candidate, Finding]) -> tuple[Any, ...]:
         one = item[1]
         names = one.cluster, one.namespace or "", one.subject
         return order(one.kind), -one.saving, -one.freed_capacity_cost, *names
 
     taken: set[Owner] = set()
     found: list[Finding] = []
+    freeing: list[Candidate] = []
     passed_over = 0
-    proposed = ((one.owners, _answered(one, answers, months, minimum, period)) for one in candidates)
-    for owners, finding in sorted(proposed, key=place):
+    proposed = ((one, _answered(one, answers, months, minimum, period)) for one in candidates)
+    for candidate, finding in sorted(proposed, key=place):
         worth = finding.saving + finding.freed_capacity_cost
-        if worth <= 0 or owners & taken:
+        if worth <= 0 or candidate.owners & taken:
             continue
         if worth / months < minimum:
             passed_over += 1
             continue
         # advice is about a bucket of the workload alone, and comes after all what-ifs
         if finding.command:
-            taken |= owners
+            taken |= candidate.owners
+        if finding.saving and not finding.is_bound and finding.kind != "steady_on_demand":
+            freeing.append(candidate)
         found.append(finding)
     found.sort(key=lambda finding: (finding.is_bound, -finding.saving, -finding.freed_capacity_cost))
     numbered = (replace(one, rank=rank) for rank, one in enumerate(found, start=1))
-    return Findings(tuple(numbered), minimum, passed_over)
+    freed = Freed(
+        frozenset().union(*(one.owners for one in freeing)),
+        frozenset().union(*(one.empty for one in freeing)),
+    )
+    return Findings(tuple(numbered), minimum, passed_over, freed)
 
 
 def _answered(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -31,10 +29,10 @@ from gpucost.whatif.covered import Existing
 from gpucost.whatif.curve import A_MONTH, MONTH, DescribedNodes, Evidence
 from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal, total
 from gpucost.whatif.fleet import Price, Usage, Workload
-from gpucost.whatif.reserve import KINDS, ON_DEMAND, Demand, Offers, ReservedUse, Terms
+from gpucost.whatif.reserve import COMMITTABLE, KINDS, ON_DEMAND, Demand, Offers, ReservedUse, Terms
 
 if TYPE_CHECKING:
-    from gpucost.questions.findings.kinds import Finding
+    from gpucost.questions.findings.kinds import Freed
     from gpucost.store.connection import Store
 
 # Parts of the price that are paid on the first day; the others as the node runs.
@@ -177,24 +175,17 @@ class StoredCommitments:
         return existing, evidence, {key: _prices(several) for key, several in places.items()}
 
 
-def stored_demand(known: StoredCommitments, usage: Usage, findings: Sequence[Finding] = ()) -> Demand:
-    """What of the store's usage may be committed, without the workloads of `findings`.
+def stored_demand(known: StoredCommitments, usage: Usage, freed: Freed | None = None) -> Demand:
+    """What of the store's usage may be committed, without what findings free.
 
-    If empty nodes are among these, nodes count by what pods hold of them.
+    If nodes that may be committed stood empty, nodes count by what pods hold of them.
     """
     existing, evidence, offers = known.read
     fleet, is_narrowed = usage.fleet, usage.is_narrowed
-    owners, freed = {pod.owner for pod in fleet.pods}, set[Workload]()
-    for one in findings:
-        for glob in one.subject.split(", "):
-            place = one.cluster, one.namespace or "*", glob
-            freed.update(names for names in owners if all(map(fnmatchcase, names, place)))
-    # the subject is GPU models and capacity types
-    is_held = is_narrowed or any(
-        one.kind == "empty_nodes" and re.search("on demand|unknown", one.subject) for one in findings
-    )
+    owners = {pod.owner for pod in fleet.pods} & freed.owners if freed else frozenset[Workload]()
+    is_held = is_narrowed or bool(freed and freed.empty.intersection(COMMITTABLE))
     unit = "parts of on-demand nodes that pods hold, by hour" if is_held else "on-demand nodes by hour"
-    uses = reserve.uses_of(fleet, known.period, existing, offers, is_narrowed=is_held, freed=freed)
+    uses = reserve.uses_of(fleet, known.period, existing, offers, is_narrowed=is_held, freed=owners)
     if not uses:
         raise GpucostError(
             f"{usage.scope_name} used no priced node on demand in {usage.period_name}",
@@ -208,7 +199,7 @@ def stored_demand(known: StoredCommitments, usage: Usage, findings: Sequence[Fin
         (
             Assumption("usage", usage.scope_name, unit, "store", usage.period_name),
             Assumption("data", round(evidence.days, 1), "days; other hours count as unused", "store"),
-            Assumption("left out for other findings", len(freed), "workloads", "gpucost findings"),
+            Assumption("left out for other findings", len(owners), "workloads", "gpucost findings"),
         ),
     )
 
@@ -241,11 +232,9 @@ def whatif_reserve(
         demand, period_name = _described_demand(request, described), A_MONTH
     else:
         usage, period_name = request.usage(), request.period_name
-        found = read_findings(request.settings, request.store, request.period).savings
+        found = read_findings(request.settings, request.store, request.period)
         known = StoredCommitments(request.settings, request.store, request.period)
-        # others free GPUs on nodes that stay
-        cash = [one for one in found if one.saving and one.kind != "steady_on_demand"]
-        demand = stored_demand(known, usage, cash)
+        demand = stored_demand(known, usage, found.freed)
     uses = tuple(_discounted(use, commitment_discount) for use in demand.uses)
     result = reserve.answer(
         replace(demand, uses=uses),

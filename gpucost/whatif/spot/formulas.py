@@ -75,7 +75,7 @@ def exact(work: Work) -> float:
 
 
 def break_even_rate(work: Work, ratio: float) -> float | None:
-    """The rate per node-hour at which paid hours are `ratio` times the useful ones; None if there is no such rate.
+    """The rate per node-hour at which paid hours are `ratio` times the useful ones; None without such a rate.
 
     `ratio` is the on-demand price over the spot price.
     """
