@@ -291,4 +291,29 @@ started_ms BIGINT, ended_ms BIGINT, status VARCHAR
 ->
 workload levels
 Job/b | [3.0]
+
+= levels that are stored twice alternate as others do
+questions/report/35_processes
+params {"from_ms": 0, "to_ms": 100}
+
+progress_series: series_id, identity, source, mapping, kind, labels
+1, 7, 's', 'requests', 'counter', MAP {}
+
+progress_values: series_id, at_ms, value
+1, 1, 100
+1, 2, 100
+1, 3, 50
+1, 4, 50
+1, 5, 101
+1, 6, 101
+1, 7, 51
+1, 8, 51
+1, 9, 102
+1, 10, 102
+1, 11, 52
+1, 12, 52
+1, 13, 103
+->
+series_id levels
+1 | [100.0, 50.0, 101.0, 51.0, 102.0, 52.0, 103.0]
 """)

@@ -155,9 +155,9 @@ def test_parts_of_tokens_are_the_whole_in_both_bases(served: Served, basis: str)
 
 
 def test_a_window_replaces_values_where_they_change(served: Served) -> None:
-    # values where they change, and the first and last
+    # the values around each change, and the first and last
     sql = "SELECT count(*) FROM progress_values JOIN progress_series USING (series_id) WHERE pod = 'again-0'"
-    assert served.store.query(sql)[1] == [(3,)]
+    assert served.store.query(sql)[1] == [(4,)]
 
 
 def test_requests_with_token_counts_from_a_file(served: Served) -> None:
