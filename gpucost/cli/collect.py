@@ -151,11 +151,10 @@ def collect_prices(
     """Refresh list prices from AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai into the store.
 
     On-demand, spot, reserved and commitment prices of every instance type with GPUs. The catalog inside gpucost stays beside
-    them, and the newest price wins. Without --region: the regions of the configuration; for
-    AWS else those where nodes were seen, else us-east-1; for the others else all. Google Cloud needs a login and is skipped
-    without one; AWS' public lists, which are read without one, have hundreds of megabytes a region. Asking again on the same
-    day replaces that day's prices. A cloud whose answer is not whole leaves what was there. Ends with 1 if a cloud failed or all
-    were skipped.
+    them, and the newest price wins. Without --region: the regions of the configuration; for AWS else those where nodes were
+    seen, else us-east-1; for the others else all. AWS and Google Cloud need a login and are skipped without one. Asking again
+    on the same day replaces that day's prices. A cloud whose answer is not whole leaves what was there. Ends with 1 if a cloud
+    failed or all were skipped.
 
     \b
     Examples:

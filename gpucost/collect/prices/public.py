@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 import requests
 
 from gpucost import http, inputs
 from gpucost.collect.prices.base import again as prices_again
 from gpucost.errors import SourceError
-from gpucost.http import TooLarge, TransientError, chunks, excerpt, retry
+from gpucost.http import TooLarge, TransientError, excerpt, retry
 
 _ATTEMPTS = 5
 _LONGEST_PAUSE = 120.0
 _LONGEST_SECONDS = 3600.0
 _JSON_BYTES = 256 << 20
-_CSV_BYTES = 8 << 30  # AWS' list of one region has about 0.4 GB
-
-_T = TypeVar("_T")
-Row = dict[str, str]
 
 
 @dataclass
@@ -58,8 +51,7 @@ class PublicList:
         """A JSON answer, its numbers as Decimal; posted where there is a `body`. `whole` tells whether nothing is missing."""
 
         def ask() -> Any:
-            with self._answer(url, params, body) as answer:
-                content = answer.content
+            content = self._content(url, params, body)
             try:
                 parsed = inputs.parse_json(content, Decimal)
                 complete = whole(parsed)
@@ -69,56 +61,19 @@ class PublicList:
                 raise TransientError("half an answer: items are missing from a page")
             return parsed
 
-        return self._retried(ask)
-
-    def rows(self, url: str, keep: Callable[[Row], _T | None]) -> list[_T]:
-        """What `keep` makes of the rows of a CSV file of AWS' form, read as it arrives.
-
-        Columns are called by the small letters and digits of their names, since AWS spells them in several ways.
-        """
-
-        def ask() -> list[_T]:
-            with self._answer(url, stream=True) as answer:
-                table = csv.reader(_lines(answer), strict=True)
-                names: list[str] = []
-                rows = []
-                try:
-                    for fields in table:
-                        if not names:
-                            # lines on the file itself come first
-                            bare = (re.sub(r"[\W_]", "", field.lower()) for field in fields)
-                            names = list(bare) if fields[:1] == ["SKU"] else []
-                        elif (kept := keep(dict(zip(names, fields, strict=True)))) is not None:
-                            rows.append(kept)
-                except (csv.Error, ValueError, UnicodeDecodeError) as error:
-                    raise TransientError(
-                        f"half an answer, or no answer of {self.what} at all: {_line(error)}"
-                    ) from error
-            if not names:
-                raise TransientError(f"half an answer, cut off or no answer of {self.what} at all")
-            return rows
-
-        return self._retried(ask)
-
-    def _retried(self, ask: Callable[[], _T]) -> _T:
         try:
             return retry(ask, attempts=_ATTEMPTS, longest_wait=_LONGEST_PAUSE)
         except TransientError as error:
             words = error.message.removeprefix(f"{self.provider}: ")
             raise SourceError(f"{self.provider}: {words}", f"wait a while, then {self.again}") from error
 
-    @contextmanager
-    def _answer(
-        self, url: str, params: dict[str, str] | None = None, body: Any = None, *, stream: bool = False
-    ) -> Iterator[requests.Response]:
+    def _content(self, url: str, params: dict[str, str] | None, body: Any) -> bytes:
+        method = "GET" if body is None else "POST"
         try:
-            method = "GET" if body is None else "POST"
-            with self._session.request(
-                method, url, params=params, json=body, timeout=(10, 60), stream=stream
-            ) as answer:
-                if answer.status_code != 200:
-                    raise http.refused(f"{self.provider}: {self.what}", answer, self.login, self.again)
-                yield answer
+            answer = self._session.request(method, url, params=params, json=body, timeout=(10, 60))
+            if answer.status_code != 200:
+                raise http.refused(f"{self.provider}: {self.what}", answer, self.login, self.again)
+            return answer.content
         except TooLarge as error:
             raise SourceError(f"{self.provider}: {error.message}", self.setting) from error
         except http.CUT_OFF as error:
@@ -129,17 +84,6 @@ class PublicList:
             raise SourceError(
                 f"{self.provider}: {_line(error)}", f"{self.setting} says where {self.what} is"
             ) from error
-
-
-def _lines(answer: requests.Response) -> Iterator[str]:
-    rest = b""
-    for chunk in chunks(answer, _CSV_BYTES):
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > inputs.LINE:
-            raise ValueError("a line does not end")
-        yield from (line.decode() for line in lines)
-    if rest:
-        yield rest.decode()
 
 
 def _line(error: Exception) -> str:
