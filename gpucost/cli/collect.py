@@ -357,7 +357,7 @@ def collect_slurm(
     call: SpanCall,
     paths: Annotated[
         tuple[Path, ...],
-        argument("[FILE]...", "What sacct, scontrol, sinfo, sacctmgr and sshare wrote; text may be gzipped."),
+        argument("[FILE]...", "What sacct, scontrol, sacctmgr and sshare wrote; text may be gzipped."),
     ] = (),
     cluster: Annotated[str | None, Option("The cluster, where a file names none.", "NAME")] = None,
     fields: Annotated[str | None, Option("The fields of files without a header.", "A,B,C")] = None,
@@ -371,10 +371,9 @@ def collect_slurm(
     """Load what Slurm's accounting says of jobs, and what else it says of nodes and accounts.
 
     Of jobs: sacct's text with any list of fields that has JobID, State, Start, End (or Elapsed) and AllocTRES, and its JSON.
-    Of the rest: scontrol show node, reservation and job -d (--oneliner or --json), sinfo (--json, or with NODELIST and GRES
-    among its columns), sacctmgr show event, sacctmgr show assoc tree and sshare (--parsable2 or --json). Loading a file twice
-    changes nothing; a later answer replaces what an earlier one said of a job that still ran, in whichever order they come.
-    One file that cannot be read, and none is loaded.
+    Of the rest: scontrol show node, reservation and job -d (--oneliner or --json), sinfo --json, sacctmgr show event, sacctmgr
+    show assoc tree and sshare (--parsable2 or --json). Loading a file twice changes nothing; a later answer replaces what an
+    earlier one said of a job that still ran, in whichever order they come. One file that cannot be read, and none is loaded.
 
     Without a file Slurm is asked, by --sacct, --slurmrestd or [slurm] of the config: a day at a time, from the beginning of
     the month at first, later from late_days before the last collected moment.

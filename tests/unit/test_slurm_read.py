@@ -36,15 +36,7 @@ def read(folder: Path, content: str | bytes, **form: Any) -> tuple[dict[str, lis
 
 @pytest.mark.parametrize("mark", ["|", "\x1f", "\t", ";"])
 def test_names_hold_what_they_like(tmp_path: Path, mark: str) -> None:
-    for pattern in (
-        "plain",
-        "a{0}b",
-        "{0}{0}",
-        "two\nlines",
-        "qu\"ote's",
-        "ünï ✓",
-        " spaces ",
-    ):
+    for pattern in ("plain", "a{0}b", "{0}{0}", "two\nlines", "qu\"ote's", "ünï ✓", " spaces "):
         name = pattern.format(mark)
         first, second, third = jobs("1 0 60 n1 1\n2 0 60 n1 1\n3 0 60 n1 1")
         told, notes = read(tmp_path, text([first, second | {"JobName": name}, third], mark))

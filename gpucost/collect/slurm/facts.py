@@ -31,9 +31,9 @@ Record = Mapping[str, str]
 def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
     """What a text tells; None where it is not one of the kinds known. Raises DataError where it is one, and cannot be read.
 
-    Nodes of `scontrol show node -o` or --json and `sinfo`, GPUs of jobs of `scontrol show job -d` or --json, reservations of
-    `scontrol show reservation -o` or --json, events, associations and shares of `sacctmgr show event`, `sacctmgr show assoc tree`
-    and `sshare` with --parsable2 or --json.
+    Nodes of `scontrol show node -o` or --json, and of `sinfo --json`; GPUs of jobs of `scontrol show job -d` or --json; reservations
+    of `scontrol show reservation -o` or --json; events, associations and shares of `sacctmgr show event`, `sacctmgr show assoc
+    tree` and `sshare` with --parsable2 or --json.
     """
     reader = _Reader(name, clock_of(form, notes), seen_ms)
     start = text.lstrip()[:4096]
@@ -51,8 +51,6 @@ def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: i
                 records = [one for one in re.split(rf"(?:^|\n){mark}", text) if one.strip()]
                 return table, _table(row for one in records for row in read(reader, mark + one))
         first = start.partition("\n")[0]
-        if {"NODELIST", "GRES"} <= set(re.split(r"[\s|]+", first)):
-            return "slurm_nodes", _table(reader.sinfo(text))
         header = [column.strip() for column in first.rstrip("|").split("|")]
         for needed, table, read in _TABLES:
             if needed <= set(header):
@@ -100,24 +98,6 @@ class _Reader:
         node, kind = item.get("name") or item["hostname"], item.get("instance_type") or None
         gres, partitions = item.get("gres") or "", list(item.get("partitions") or ())
         yield self._described(node, gres, partitions, features, kind)
-
-    def sinfo(self, text: str) -> Rows:
-        """A line for each partition of a node, or of several nodes that are alike."""
-        lines = [
-            line.split("|") if "|" in line else line.split() for line in text.splitlines() if line.strip()
-        ]
-        header = [column.strip() for column in lines[0]]
-        nodes: dict[str, tuple[str, list[str], list[str]]] = {}
-        for line in lines[1:]:
-            row = dict(zip(header, (value.strip() for value in line), strict=True))
-            for node in expand_nodes(row["NODELIST"], self.name):
-                features = _names(row.get("AVAIL_FEATURES") or row.get("ACTIVE_FEATURES"))
-                _, partitions, _ = nodes.setdefault(node, (",".join(_names(row["GRES"])), [], features))
-                partition = row.get("PARTITION", "").rstrip("*")
-                if partition and partition not in partitions:
-                    partitions.append(partition)
-        for node, described in nodes.items():
-            yield self._described(node, *described, None)
 
     def _described(
         self, node: str, gres: str, partitions: list[str], features: list[str], instance_type: str | None

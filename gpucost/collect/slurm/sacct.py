@@ -159,14 +159,7 @@ def _is_one(name: str, text: str) -> bool:
     return _CHECKS[name](text) is not None
 
 
-_NEEDED = (
-    "JobID or JobIDRaw",
-    "State",
-    "Start",
-    "End or Elapsed or ElapsedRaw",
-    "AllocTRES or AllocGRES",
-    "NodeList",
-)
+_NEEDED = ("JobID or JobIDRaw", "State", "Start", "End or Elapsed or ElapsedRaw", "AllocTRES", "NodeList")
 _MARKS = (DELIMITER, "\x1e", "\t", "|", ";", ",")
 _GOING_ON = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")
 _UNENDED = (*_GOING_ON, "PENDING", "RESIZING", "REQUEUE_HOLD")
@@ -313,7 +306,7 @@ class _Text:
                 raise ValueError(
                     "from Start to End is an hour off Elapsed: the clocks changed, and these times are local"
                 )
-        tres = get("alloctres") or _gres(get("allocgres")) or None
+        tres = get("alloctres")
         array = re.match(r"(\d+)_", shown)
         usage = (_usage(get(name)) for name in ("tresusageintot", "tresusageinave"))
         return {
@@ -384,15 +377,6 @@ def _length(text: str | None) -> int | None:
         raise ValueError(f"{text!r} is no length of time")
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return round(1000 * (days * 86400 + hours * 3600 + minutes * 60 + seconds))
-
-
-def _gres(text: str | None) -> str:
-    """AllocGRES of Slurm before 20.11, 'gpu:a100:2', as AllocTRES says it."""
-    items = []
-    for item in filter(None, (text or "").split(",")):
-        name, *kind, count = item.split(":") if item.count(":") else (item, "1")
-        items += [f"gres/{':'.join((name, *kind))}={count}", *([f"gres/{name}={count}"] if kind else [])]
-    return ",".join(items)
 
 
 def _usage(text: str | None) -> dict[str, float | None]:
