@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -24,7 +25,7 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.exceptions import InvalidHeader, NewConnectionError, ProtocolError
 from urllib3.util import Retry
 
-from gpucost import texts
+from gpucost import inputs, texts
 from gpucost.errors import GpucostError, SourceError
 from gpucost.records import record
 
@@ -117,6 +118,7 @@ class Response:
 
 
 _TRIES = 4
+_ATTEMPTS = 5
 _FIRST_PAUSE_SECONDS = 1.0
 _TIMEOUT_SECONDS = (5.0, 15.0)  # to connect, to answer
 _LONGEST_SECONDS = 30.0
@@ -208,11 +210,11 @@ class Session(requests.Session):
             self.mount(scheme, TimedAdapter(seconds))
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send a request, also one that follows a redirect. Raises InvalidURL if it goes to another server."""
+        """Send a request, also one that follows a redirect. Raises SourceError if it goes to another server."""
         here = requests.Request("GET", self._url).prepare().url
         # the rule by which requests itself withholds a login
         if self.should_strip_auth(here, request.url):  # type: ignore[no-untyped-call]
-            raise requests.exceptions.InvalidURL("the answer leads to another server")
+            raise SourceError(f"an answer of {urlsplit(self._url).hostname} leads to another server", _CHECK)
         return super().send(request, **options)
 
     def _hold(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
@@ -250,6 +252,53 @@ def session(
         cert, key = str(tls.cert_file), tls.key_file
         connection.cert = cert if key is None else (cert, str(key))
     return connection
+
+
+@dataclass
+class JsonServer:
+    """A server that answers in JSON: `name` in messages, and the fixes for a refused login, another refusal, and its absence."""
+
+    name: str
+    session: Session
+    login: str
+    address: str
+    later: str
+    seconds: float = 60.0
+
+    def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        number: Callable[[str], Any] = float,
+        is_whole: Callable[[Any], bool] = lambda _: True,
+        **query: Any,
+    ) -> Any:
+        """The answer to a request, asked for up to five times. `number` makes its decimals. Raises SourceError.
+
+        `is_whole` returns whether nothing of the answer is missing; it may raise ValueError, LookupError or TypeError.
+        """
+
+        def once() -> Any:
+            timeout = (min(10.0, self.seconds), self.seconds)
+            try:
+                response = self.session.request(method, url, timeout=timeout, **query)
+            except requests.RequestException as error:
+                raise undelivered(self.name, self.name, error) from None
+            if response.status_code != 200:
+                raise refused(self.name, response, self.login, self.address)
+            try:
+                answer = inputs.parse_json(response.content, number)
+                if is_whole(answer):
+                    return answer
+            except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+                raise TransientError(f"{self.name} gave an answer that is not its JSON: {error!r}") from None
+            raise TransientError(f"{self.name} gave half an answer")
+
+        try:
+            return retry(once, attempts=_ATTEMPTS, longest_wait=120.0)
+        except TransientError as error:
+            raise SourceError(error.message, self.later) from None
 
 
 def addresses_of(url: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:

@@ -184,12 +184,12 @@ def test_gpu_clouds_price_a_gpu(cloud: Cloud, store: Store) -> None:
 
 
 FAILURES = """
-no list | oci | 200 | 0 | "FormatVersion","v1.0" | oci: half an answer, cut off or no answer of the cost estimator's list
-broken | oci | 200 | 1000 | {"items": | oci: half an answer, the connection broke off
+no list | oci | 200 | 0 | "FormatVersion","v1.0" | oci: the cost estimator's list gave an answer that is not its JSON
+broken | oci | 200 | 1000 | {"items": | oci: the cost estimator's list cannot be reached: the connection failed
 not found | oci | 404 | 0 | <Error/> | oci: the cost estimator's list answered HTTP 404
 no shape | oci | 200 | 0 | {"items": []} | oci: there are no prices of GPU shapes in USD
 unlike | runpod | 200 | 0 | {"data": {"gpuTypes": [{"id": "x"}]}} | runpod: the answer cannot be read: KeyError
-no offer | vast | 200 | 0 | {"offers": []} | vast: half an answer: items are missing
+no offer | vast | 200 | 0 | {"offers": []} | vast: the list of offers gave half an answer
 """
 
 
@@ -204,4 +204,4 @@ def test_a_failure_is_one_line_and_nothing_is_written(
 
 def test_a_list_without_end_is_left(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(public, "_JSON_BYTES", 100)
-    check_failure(collect(cloud, store, "oci"), f"oci: {cloud.url} answers with more than 0 MiB")
+    check_failure(collect(cloud, store, "oci"), f"{cloud.url} answers with more than 0 MiB")

@@ -31,9 +31,9 @@ Record = Mapping[str, str]
 def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
     """What a text tells; None where it is not one of the kinds known. Raises DataError where it is one, and cannot be read.
 
-    Nodes of `scontrol show node -o` or --json, and of `sinfo --json`; GPUs of jobs of `scontrol show job -d` or --json; reservations
-    of `scontrol show reservation -o` or --json; events, associations and shares of `sacctmgr show event`, `sacctmgr show assoc
-    tree` and `sshare` with --parsable2 or --json.
+    Nodes of `scontrol show node -o` or --json, and of `sinfo --json`; GPUs of jobs of `scontrol show job -d` or --json;
+    reservations of `scontrol show reservation -o` or --json; events, associations and shares of `sacctmgr show event`,
+    `sacctmgr show assoc tree` and `sshare` with --parsable2 or --json.
     """
     reader = _Reader(name, clock_of(form, notes), seen_ms)
     start = text.lstrip()[:4096]

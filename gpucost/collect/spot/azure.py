@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from gpucost import http
 from gpucost.clouds import AZURE_LOGIN, NoCredentials, azure_login, line, require
-from gpucost.collect.prices.public import PublicList
 from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
 from gpucost.config.model import Azure
 from gpucost.errors import SourceError
@@ -22,6 +22,8 @@ from gpucost.store.prices import EvictionRate, SpotAnswer, SpotPrice
 SOURCE = "azure"
 # What EC2 calls it: one word for Linux in all of spot_prices.
 _PRODUCT = "Linux/UNIX"
+_LONGEST_SECONDS = 3600.0
+_LARGEST_BYTES = 256 << 20
 _PATH = "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
 _AGAIN = "gpucost collect spot asks again"
 # Where one of these is set, somebody meant to log in, and a refusal is an error.
@@ -58,8 +60,9 @@ def fetch(settings: Azure, types: dict[str, str]) -> SpotAnswer:
     """
     regions = f"| where location in~ ({_quoted(settings.regions)})\n" if settings.regions else ""
     url = settings.management_url.rstrip("/") + _PATH
-    graph = PublicList("azure", "Azure Resource Graph", "azure.management_url", url, _AGAIN, AZURE_LOGIN)
-    graph.headers["Authorization"] = f"Bearer {_token(settings)}"
+    session = http.session(url, _LONGEST_SECONDS, _LARGEST_BYTES)
+    session.headers["Authorization"] = f"Bearer {_token(settings)}"
+    graph = http.JsonServer("azure: Azure Resource Graph", session, AZURE_LOGIN, _AGAIN, _AGAIN)
     prices, evictions = (
         _rows(graph, url, query.format(sizes=_quoted(types), regions=regions), settings.subscriptions)
         for query in (_QUERY, _EVICTIONS)
@@ -73,7 +76,7 @@ def fetch(settings: Azure, types: dict[str, str]) -> SpotAnswer:
         ) from None
 
 
-def _rows(graph: PublicList, url: str, query: str, subscriptions: Iterable[str]) -> list[Any]:
+def _rows(graph: http.JsonServer, url: str, query: str, subscriptions: Iterable[str]) -> list[Any]:
     """All rows of a query, page by page. Raises SourceError if some are missing."""
     options: dict[str, Any] = {"resultFormat": "objectArray", "$top": 1000}
     body: dict[str, Any] = {"query": query, "options": options}
@@ -81,7 +84,7 @@ def _rows(graph: PublicList, url: str, query: str, subscriptions: Iterable[str])
         body["subscriptions"] = list(subscriptions)
     rows: list[Any] = []
     while True:
-        page = graph.json(url, body=body)
+        page = graph.ask("POST", url, json=body, number=Decimal)
         if not isinstance(page, dict) or not isinstance(page.get("data"), list):
             raise SourceError("Azure Resource Graph answered without data; nothing was loaded", _AGAIN)
         rows += page["data"]
