@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpucost.clouds import HALF, aws_client, aws_in_words, aws_login
@@ -220,31 +219,20 @@ class AwsPrices(PriceCollector):
                 if kind := accelerated(described):
                     yield kind
 
-    def _pages(
-        self, what: str, ask: Callable[..., JsonObject], token: str, endless: str
-    ) -> Iterator[JsonObject]:
-        more: dict[str, str] = {}
-        for page in range(1, _PAGES):
-            self.tell(f"{what}, page {page}")
-            answer = ask(**more)
-            yield answer
-            if not answer.get(token):
-                return
-            more = {token: answer[token]}
-        raise SourceError(endless)
-
     def _products(self, session: boto3.Session, region: str, names: set[str]) -> Iterator[ListPrice]:
+        self.tell(f"{region}: price list")
         client = aws_client(session, self.config.aws, "pricing", _price_list_region(region))
         wanted = {**WANTED, "regionCode": region}
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
-        ask = partial(client.get_products, ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters)
-        for answer in self._pages(
-            f"{region}: price list", ask, "NextToken", f"aws: the price list of {region} has no end"
-        ):
-            for text in _part(answer, "PriceList", "get_products"):
+        pages = client.get_paginator("get_products").paginate(
+            ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters
+        )
+        for page in pages:
+            for text in _part(page, "PriceList", "get_products"):
                 yield from product_prices(text, region, names, self.day)
 
     def _plans(self, session: boto3.Session, region: str, names: set[str]) -> Iterator[ListPrice]:
+        self.tell(f"{region}: Savings Plans")
         client = aws_client(session, self.config.aws, "savingsplans", _price_list_region(region))
         ordered = sorted(names)
         for start in range(0, len(ordered), _TYPES_PER_REQUEST):
@@ -254,19 +242,26 @@ class AwsPrices(PriceCollector):
                 "productDescription": ["Linux/UNIX"],
                 "instanceType": ordered[start : start + _TYPES_PER_REQUEST],
             }
-            ask = partial(
-                client.describe_savings_plans_offering_rates,
+            for rate in self._rates(client, filters):
+                if (price := plan_price(rate, names)) and price.region == region:
+                    yield price
+
+    def _rates(self, client: Any, filters: dict[str, list[str]]) -> Iterator[JsonObject]:
+        more: dict[str, str] = {}
+        for _ in range(_PAGES):
+            answer = client.describe_savings_plans_offering_rates(
                 savingsPlanTypes=["Compute", "EC2Instance"],
                 products=["EC2"],
                 serviceCodes=["AmazonEC2"],
                 filters=[{"name": name, "values": values} for name, values in filters.items()],
                 maxResults=1000,
+                **more,
             )
-            endless = f"aws: the Savings Plans of {region} have no end"
-            for answer in self._pages(f"{region}: Savings Plans", ask, "nextToken", endless):
-                for rate in _part(answer, "searchResults", "describe_savings_plans_offering_rates"):
-                    if (price := plan_price(rate, names)) and price.region == region:
-                        yield price
+            yield from _part(answer, "searchResults", "describe_savings_plans_offering_rates")
+            if not answer.get("nextToken"):
+                return
+            more = {"nextToken": answer["nextToken"]}
+        raise SourceError("aws: the Savings Plans have no end")
 
 
 def _not_none(prices: list[ListPrice], region: str) -> list[ListPrice]:
