@@ -58,8 +58,8 @@ def _print_run(call: Call, result: CollectResult) -> None:
     _print_metrics(call, result, "samples")
     if call.quiet and not result.samples and result.ok:
         note(f"warning: {result.source}: no sample of {result.asked}")
-    for reason in sorted({item.reason for item in result.dropped}):
-        metrics = {item.metric: item.samples for item in result.dropped if item.reason == reason}
+    for reason in sorted({why for _, why in result.dropped}):
+        metrics = {metric: samples for (metric, why), samples in result.dropped.items() if why == reason}
         call.note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}")
     note_findings(call, result.findings, SHOWN_OF_A_KIND, loud=_LOUD)
     for missing in result.incomplete[:SHOWN_OF_A_KIND]:
@@ -111,8 +111,8 @@ def print_progress(call: Call, result: CollectResult) -> None:
         f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work"
     )
     _print_metrics(call, result, "values")
-    for item in result.dropped:
-        call.note(f"  dropped {item.samples:,} values that are no number")
+    for samples in result.dropped.values():
+        call.note(f"  dropped {samples:,} values that are no number")
     note_findings(call, result.findings)
     _print_failed(result)
 
