@@ -97,18 +97,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 @record
-class Request:
-    """One message. `what` says who it goes to, in errors; `repeatable` that taking it twice does no harm."""
-
-    method: str
-    url: str
-    body: bytes
-    headers: Mapping[str, str]
-    what: str
-    repeatable: bool = False
-
-
-@record
 class Response:
     """What the server said: status, the beginning of the text on one line, and its host."""
 
@@ -125,33 +113,35 @@ _LONGEST_SECONDS = 30.0
 _CHECK = "check the address, and that this machine may reach it"
 
 
-def send(request: Request) -> Response:
-    """Send `request`, again where the server cannot be reached or asks for patience. No redirect is followed.
+def send(
+    method: str, url: str, body: bytes, headers: Mapping[str, str], what: str, *, repeatable: bool = False
+) -> Response:
+    """Send a message, again where the server cannot be reached or asks for patience. No redirect is followed.
 
-    A message that may have arrived is sent again only where it is `repeatable`. Raises GpucostError where no answer came at all.
+    `what` is the server in errors. A message that may have arrived is sent again only if taking it twice does no harm
+    (`repeatable`). Raises GpucostError where no answer came at all.
     """
-    host = urlsplit(request.url).netloc.rpartition("@")[2]
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    server = f"{what} at {host}"
 
     def once() -> Response:
         try:
-            with session(request.url, _LONGEST_SECONDS) as connection:
+            with session(url, _LONGEST_SECONDS) as connection:
                 answer = connection.request(
-                    request.method,
-                    request.url,
-                    data=request.body,
-                    headers=request.headers,
+                    method,
+                    url,
+                    data=body,
+                    headers=headers,
                     timeout=_TIMEOUT_SECONDS,
                     allow_redirects=False,
                     stream=True,
                 )
                 text = excerpt(beginning(answer).decode("utf-8", "replace"), 200)
         except (requests.RequestException, ValueError) as error:
-            raise undelivered(
-                request.what, f"{request.what} at {host}", error, repeatable=request.repeatable
-            ) from None
+            raise undelivered(server, error, repeatable=repeatable) from None
         if answer.status_code in PASSING:
             raise TransientError(
-                f"{request.what} at {host} answered {answer.status_code}: {text}", retry_after(answer.headers)
+                f"{server} answered {answer.status_code}: {text}", retry_after(answer.headers)
             )
         return Response(answer.status_code, text, host)
 
@@ -165,9 +155,7 @@ def send(request: Request) -> Response:
 CUT_OFF = (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
 
 
-def undelivered(
-    what: str, server: str, error: Exception, *, repeatable: bool = True
-) -> SourceError | TransientError:
+def undelivered(server: str, error: Exception, *, repeatable: bool = True) -> SourceError | TransientError:
     """What a request without an answer failed by: TransientError where it may be sent again. Its own words would show the URL."""
     cause = error.args[0] if error.args else None
     reason = getattr(cause, "reason", cause)
@@ -183,7 +171,7 @@ def undelivered(
         if not isinstance(reason, ProtocolError):
             return TransientError(f"{server} {failure}")
     else:
-        return SourceError(f"the address of {what} cannot be used", _CHECK)
+        return SourceError(f"the address of {server} cannot be used", _CHECK)
     if repeatable:
         return TransientError(f"{server} {failure}")
     return SourceError(f"{server} {how}; the message may have arrived", "look there before you send it again")
@@ -284,7 +272,7 @@ class JsonServer:
             try:
                 response = self.session.request(method, url, timeout=timeout, **query)
             except requests.RequestException as error:
-                raise undelivered(self.name, self.name, error) from None
+                raise undelivered(self.name, error) from None
             if response.status_code != 200:
                 raise refused(self.name, response, self.login, self.address)
             try:

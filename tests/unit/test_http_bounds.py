@@ -85,7 +85,7 @@ class Server(Quiet):
 
 
 def sent(url: str) -> Any:
-    return http.send(http.Request("POST", url, b"{}", {}, "the webhook"))
+    return http.send("POST", url, b"{}", {}, "the webhook")
 
 
 def listed(url: str) -> Any:
