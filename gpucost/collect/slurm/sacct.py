@@ -37,6 +37,7 @@ DELIMITER = "\x1f"
 MADE_UP = 1 << 62
 DEFAULT_CLUSTER = "slurm"
 _ROWS_AT_ONCE = 100_000
+_LONGEST_RECORD = 65_536
 _MEMORY = 200_000
 
 
@@ -160,7 +161,6 @@ def _is_one(name: str, text: str) -> bool:
 
 
 _NEEDED = ("JobID or JobIDRaw", "State", "Start", "End or Elapsed or ElapsedRaw", "AllocTRES", "NodeList")
-_MARKS = (DELIMITER, "\x1e", "\t", "|", ";", ",")
 _GOING_ON = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")
 _UNENDED = (*_GOING_ON, "PENDING", "RESIZING", "REQUEUE_HOLD")
 
@@ -208,15 +208,13 @@ class _Text:
             yield line.rstrip("\r\n")
 
     def _delimiter(self, first: str) -> str:
-        """What stands between the names of a header, or else cuts the first record into as many fields as there are."""
+        """What stands between the names of a header; without one, `|` or sacct's as gpucost asks for it."""
         if {"jobid", "jobidraw"} & set(re.split(r"\W+", first.lower())):
             between = re.match(r"\w+(?:%-?\d+)?(\W+?)(?=\w)", first)
             if between and re.fullmatch("  +", between[1]):
                 raise self.error(1, "these are columns for people, which cut what is too long")
             return between[1] if between else "|"
-        count = len(self.form.fields or ())
-        fits = [mark for mark in _MARKS if first.count(mark) in (count - 1, count)]
-        return next((mark for mark in (*fits, *_MARKS) if mark in first), "|")
+        return DELIMITER if DELIMITER in first else "|"
 
     def _columns(self, first: str) -> tuple[tuple[str, ...], str, bool]:
         """The fields, lower-cased, the delimiter, and whether the first line is a header."""
@@ -250,7 +248,7 @@ class _Text:
             if is_closed and parts[-1] == "":
                 parts.pop()
             surplus = len(parts) - len(columns)
-            if surplus < 0:
+            if surplus < 0 and len(joined) < _LONGEST_RECORD:
                 pending = joined
                 continue
             if surplus or pending:
@@ -273,7 +271,7 @@ class _Text:
         surplus = len(parts) - len(columns)
         free = [place for place, name in enumerate(columns) if name in _FREE.split()]
         ways = []
-        for chosen in combinations_with_replacement(free, surplus) if surplus < 12 else ():
+        for chosen in combinations_with_replacement(free, surplus) if 0 <= surplus < 12 else ():
             rest, row = iter(parts), []
             for place in range(len(columns)):
                 row.append(delimiter.join(next(rest) for _ in range(1 + chosen.count(place))))
