@@ -462,10 +462,6 @@ def _print_slurm(call: Call, result: SlurmResult) -> None:
         call.say(f"{result.source}: no jobs")
     for table, rows in result.facts.items():
         call.say(f"{result.source}: {rows:,} {_SHOWN[table]}")
-    if result.notes.repaired:
-        call.note(
-            f"  note: names with the delimiter or a new line in them: {result.notes.repaired:,}, put together"
-        )
     if result.notes.is_open:
         call.note(f"  warning: {result.source} does not end its last line: it may be cut off")
     if result.notes.has_local_times:

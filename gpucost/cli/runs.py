@@ -144,9 +144,8 @@ def _print_prices(call: Call, result: PriceResult) -> None:
     """For each cloud: what was written on stdout; what was skipped or failed on stderr."""
     if _print_trouble(call, result):
         return
-    parts = f", {result.components:,} prices of their parts" if result.components else ""
-    types = f"{result.priced_types:,} instance types{parts}{_regions(result.regions)}"
-    call.say(f"{result.provider}: {result.prices:,} prices of {types}, as of {result.as_of}")
+    types = f"{result.priced_types:,} instance types{_regions(result.regions)}"
+    call.say(f"{result.provider}: {result.prices:,} prices of {types}")
 
 
 def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:

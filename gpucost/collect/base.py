@@ -134,9 +134,9 @@ def period_of(span: Span) -> Period:
     return Period(from_ms(span[0]), from_ms(span[1]))
 
 
-def month_start_ms(moment: datetime, tz: ZoneInfo | None) -> int:
-    """Where the month that `moment` lies in begins, in `tz` (None: UTC)."""
-    return to_ms(moment.astimezone(tz or UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
+def month_start_ms(moment: datetime, tz: ZoneInfo) -> int:
+    """Where the month that `moment` lies in begins, in `tz`."""
+    return to_ms(moment.astimezone(tz).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
 
 
 def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import datetime
 from functools import partial
 
 from gpucost.clouds import NoCredentials
@@ -28,11 +28,9 @@ class PriceResult:
     """The counts of one provider's prices, or why it was skipped or failed."""
 
     provider: str
-    as_of: date
     regions: tuple[str, ...] = ()
     prices: int = 0
     priced_types: int = 0
-    components: int = 0
     skipped: NoCredentials | None = None
     error: GpucostError | None = None
 
@@ -53,7 +51,7 @@ def collect_prices(
         def say(words: str, provider: str = provider) -> None:
             tell(f"{provider}: {words}")
 
-        result = partial(PriceResult, provider, now.date())
+        result = partial(PriceResult, provider)
         named, near = (
             [one for one in dict.fromkeys(some) if is_region_of(provider, one)] for some in (regions, seen)
         )
@@ -70,6 +68,5 @@ def collect_prices(
         else:
             regions_priced = {price.region for price in answer.prices}
             types = {price.instance_type for price in answer.prices}
-            counts = len(answer.prices), len(types), len(answer.components)
-            results.append(result(tuple(sorted(regions_priced)), *counts))
+            results.append(result(tuple(sorted(regions_priced)), len(answer.prices), len(types)))
     return results

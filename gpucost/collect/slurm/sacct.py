@@ -60,12 +60,10 @@ class SacctFormat:
 
 @dataclass(slots=True)
 class Notes:
-    """What a reader should be told of a file: local times without an offset, a last line that does not end, records put together
-    again."""
+    """What a reader should be told of a file: local times without an offset, a last line that does not end."""
 
     has_local_times: bool = False
     is_open: bool = False
-    repaired: int = 0
 
 
 class Batch(NamedTuple):
@@ -258,7 +256,6 @@ class _Text:
                     fields = f"there are {len(parts)} fields for {len(columns)} columns"
                     raise self.error(begun, f"{fields}, and no one way to cut them")
                 (parts,) = ways
-                self.notes.repaired += 1
             pending = ""
             yield begun, parts
         if pending:

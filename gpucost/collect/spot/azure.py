@@ -114,14 +114,14 @@ def _token(settings: Azure) -> str:
 
 
 def _prices(row: Any, types: dict[str, str]) -> list[SpotPrice]:
-    if not isinstance(row, dict) or not isinstance(row.get("prices"), list):
+    kind, region = _place(row, types)
+    if not isinstance(row.get("prices"), list):
         raise BadFact("a row holds no spotPrices")
-    size, region = text_of(row, "size").lower(), text_of(row, "location").lower()
     return [
         SpotPrice(
             provider=SOURCE,
             region=region,
-            instance_type=types.get(size, size),
+            instance_type=kind,
             product=_PRODUCT,
             at_ms=moment_of("effectiveDate", text_of(change, "effectiveDate")),
             price=price_of("priceUSD", _digits(change.get("priceUSD"))),
@@ -133,14 +133,20 @@ def _prices(row: Any, types: dict[str, str]) -> list[SpotPrice]:
 
 def _eviction_rate(row: Any, types: dict[str, str]) -> EvictionRate | None:
     """The row's rate; None, with a warning, if it is no band of percent: prices do not depend on it."""
-    if not isinstance(row, dict):
-        raise BadFact("an eviction rate is no object")
-    size, region = text_of(row, "size").lower(), text_of(row, "location").lower()
+    kind, region = _place(row, types)
     band = _BAND.fullmatch(str(row.get("evictionRate")))
     if not band:
-        _log.warning("azure: no eviction rate of %s in %s: %r", size, region, row.get("evictionRate"))
+        _log.warning("azure: no eviction rate of %s in %s: %r", kind, region, row.get("evictionRate"))
         return None
-    return EvictionRate(SOURCE, region, types.get(size, size), int(band[1]))
+    return EvictionRate(SOURCE, region, kind, int(band[1]))
+
+
+def _place(row: Any, types: dict[str, str]) -> tuple[str, str]:
+    """The instance type and region of a row. Raises BadFact."""
+    if not isinstance(row, dict):
+        raise BadFact("a row is no object")
+    size = text_of(row, "size").lower()
+    return types.get(size, size), text_of(row, "location").lower()
 
 
 def _quoted(names: Iterable[str]) -> str:
