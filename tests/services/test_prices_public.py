@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gpucost.collect.prices import PriceResult, public
+from gpucost.collect.prices import PriceResult, base
 from gpucost.config.model import Config, PriceLists
 from gpucost.store.connection import Store
 from tests.services.price_clouds import (
@@ -203,5 +203,5 @@ def test_a_failure_is_one_line_and_nothing_is_written(
 
 
 def test_a_list_without_end_is_left(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(public, "_JSON_BYTES", 100)
+    monkeypatch.setattr(base, "_JSON_BYTES", 100)
     check_failure(collect(cloud, store, "oci"), f"{cloud.url} answers with more than 0 MiB")

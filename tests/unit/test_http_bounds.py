@@ -14,7 +14,7 @@ import pytest
 
 from gpucost import http
 from gpucost.collect.prices.azure import AzurePrices
-from gpucost.collect.prices.public import public_list
+from gpucost.collect.prices.base import public_list
 from gpucost.collect.progress.mlflow import pages, server_of
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.slurm.live import Slurmrestd
@@ -125,10 +125,10 @@ def urls() -> Iterator[str]:
 
 
 SECONDS = """
-http._LONGEST_SECONDS collect.prices.public._LONGEST_SECONDS collect.slurm.live._SECONDS
+http._LONGEST_SECONDS collect.prices.base._LONGEST_SECONDS collect.slurm.live._SECONDS
 collect.progress.mlflow._LONGEST_SECONDS"""
 BYTES = """
-collect.prices.public._JSON_BYTES collect.slurm.live.inputs.ANSWER
+collect.prices.base._JSON_BYTES collect.slurm.live.inputs.ANSWER
 collect.progress.mlflow._LARGEST_BYTES"""
 
 

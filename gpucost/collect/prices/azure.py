@@ -15,9 +15,9 @@ from gpucost.collect.prices.base import (
     again,
     known_types,
     one_of_each,
+    public_list,
     read_as,
 )
-from gpucost.collect.prices.public import public_list
 from gpucost.errors import SourceError
 from gpucost.http import JsonServer
 from gpucost.inputs import JsonObject

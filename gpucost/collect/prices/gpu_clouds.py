@@ -10,8 +10,14 @@ from decimal import Decimal
 from statistics import median
 from typing import Any, ClassVar
 
-from gpucost.collect.prices.base import PriceCollector, gpu_model, known_types, one_of_each, read_as
-from gpucost.collect.prices.public import public_list
+from gpucost.collect.prices.base import (
+    PriceCollector,
+    gpu_model,
+    known_types,
+    one_of_each,
+    public_list,
+    read_as,
+)
 from gpucost.errors import SourceError
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 

@@ -8,8 +8,14 @@ from decimal import Decimal
 from functools import partial
 from typing import ClassVar
 
-from gpucost.collect.prices.base import PriceCollector, gpu_model, known_types, one_of_each, read_as
-from gpucost.collect.prices.public import public_list
+from gpucost.collect.prices.base import (
+    PriceCollector,
+    gpu_model,
+    known_types,
+    one_of_each,
+    public_list,
+    read_as,
+)
 from gpucost.errors import SourceError
 from gpucost.inputs import JsonObject
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
