@@ -105,18 +105,8 @@ def _documents(name: str, text: str) -> Iterator[Any]:
             continue
         try:
             document, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
-            half = not text[error.pos :].strip() or error.msg.startswith("Unterminated")
-            why = (
-                f"it breaks off in line {error.lineno}"
-                if half
-                else f"line {error.lineno} is no JSON: {error.msg}"
-            )
-            raise DataError(f"{name}: {why}; nothing was loaded", _HISTORY_FIX) from None
-        except RecursionError:
-            raise DataError(
-                f"{name} is nested too deeply for an answer; nothing was loaded", _HISTORY_FIX
-            ) from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{name} is no whole JSON: {error}; nothing was loaded", _HISTORY_FIX) from None
         yield document
 
 
