@@ -280,7 +280,9 @@ class JsonServer:
                 if is_whole(answer):
                     return answer
             except (ValueError, LookupError, TypeError, ArithmeticError) as error:
-                raise TransientError(f"{self.name} gave an answer that is not its JSON: {error!r}") from None
+                raise TransientError(
+                    f"{self.name} gave an answer that is not its JSON: {excerpt(str(error), 100)}"
+                ) from None
             raise TransientError(f"{self.name} gave half an answer")
 
         try:
