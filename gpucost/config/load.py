@@ -220,6 +220,7 @@ REMOVED_KEYS: dict[str, str] = {
     "units.provider_label": "load the seller's bill: gpucost collect focus FILE",
     "units.base_label": "load the seller's bill: gpucost collect focus FILE",
     "units.currency": "load the seller's bill: gpucost collect focus FILE",
+    "aws.price_list_url": "delete it: AWS' prices are asked with a login, at endpoint_url if it is set",
     "price_lists.litellm": "use the list that gpucost ships: gpucost prices tokens",
 }
 

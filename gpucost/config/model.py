@@ -239,8 +239,6 @@ class Aws(Section):
     """Regions to ask; else those where GPU nodes were seen, else us-east-1."""
     endpoint_url: str | None = None
     """Base URL of another endpoint for all AWS services."""
-    price_list_url: str | None = None
-    """Base URL of a mirror of AWS' public price lists, which are read where nobody is logged in."""
     exports: list[str] = []
     """Where billing exports lie, for `gpucost collect aws`: paths or bucket addresses."""
 
@@ -285,7 +283,7 @@ class Azure(Section):
 
 
 class PriceLists(Section):
-    """Where the price lists are that need no login, but for AWS' and Azure's, which their own sections name."""
+    """Where the price lists are that need no login, but for Azure's, which its own section names."""
 
     oci: str = "https://www.oracle.com/a/ocom/docs/cloudestimator2/data"
     """Folder of the files of Oracle's cost estimator."""

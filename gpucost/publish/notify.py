@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import ConfigError, GpucostError
-from gpucost.http import Request, TransientError, excerpt, retry, send
+from gpucost.http import TransientError, excerpt, retry, send
 from gpucost.records import record
 from gpucost.render.data import to_json
 from gpucost.render.formatting import figure_text, percent, target_text, value_of
@@ -248,7 +248,7 @@ def _post(
     if not url.startswith(("http://", "https://")) or any(letter.isspace() for letter in url):
         raise ConfigError(f"[{section}] the URL should begin with http:// or https:// and hold no blanks")
     headers = {"Content-Type": "application/json; charset=utf-8", **headers}
-    answer = send(Request("POST", url, readable_json(body).encode(), headers, what))
+    answer = send("POST", url, readable_json(body).encode(), headers, what)
     if not 200 <= answer.status < 300:
         fix = fixes.get(answer.text.split(":")[0].strip()) or fixes.get(
             answer.status, f"check the URL under [{section}]"

@@ -229,6 +229,7 @@ TOKEN=secret USERNAME=me | 503 | 3  | Basic bWU6    |
 
 
 def test_credentials_and_failures_are_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenacity.nap.sleep", lambda _: None)
     for variables, status, times, login, message in text_rows(REFUSALS):
         for name in ("TOKEN", "USERNAME", "PASSWORD"):
             monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", words(variables).get(name, ""))
@@ -237,11 +238,11 @@ def test_credentials_and_failures_are_told(store: Store, monkeypatch: pytest.Mon
         with stand_in(state) as url:
             settings = Mlflow(url=url)
             if login:
-                assert collect_mlflow(settings, store, DAY, ZoneInfo("UTC"), pause=0.001).runs == 0
+                assert collect_mlflow(settings, store, DAY, ZoneInfo("UTC")).runs == 0
                 assert state.logins[-1] == login
                 continue
             with pytest.raises(SourceError, match=message) as error:
-                collect_mlflow(settings, store, DAY, ZoneInfo("UTC"), pause=0.001)
+                collect_mlflow(settings, store, DAY, ZoneInfo("UTC"))
             assert message != "refuses access" or "MLFLOW_TRACKING_TOKEN" in str(error.value.fix)
     with pytest.raises(SourceError, match="nothing answers"):
-        collect_mlflow(settings, store, DAY, ZoneInfo("UTC"), pause=0.001)
+        collect_mlflow(settings, store, DAY, ZoneInfo("UTC"))

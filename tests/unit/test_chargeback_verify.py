@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from shutil import copyfile
@@ -233,7 +233,7 @@ def test_a_cloud_that_gives_no_prices_has_its_line_and_the_bundle_is_written(
     def prices(*arguments: Any) -> list[PriceResult]:
         asked.append(("prices", list(arguments[2])))
         error = SourceError("aws: cannot be reached", "check the network")
-        return [PriceResult("aws", date(2026, 11, 3), error=error)]
+        return [PriceResult("aws", error=error)]
 
     monkeypatch.setattr("gpucost.collect.spot.collect_spot", spot)
     monkeypatch.setattr("gpucost.collect.prices.collect_prices", prices)
