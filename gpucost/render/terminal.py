@@ -25,7 +25,6 @@ from gpucost.render.formatting import (
     share_of,
     sum_text,
     value_of,
-    with_arrow,
 )
 from gpucost.render.rows import GAP, TableFit, folded, sum_of
 from gpucost.render.view import (
@@ -40,7 +39,6 @@ from gpucost.render.view import (
     Series,
     Table,
     Texts,
-    Value,
 )
 from gpucost.texts import unbroken, visible_parts
 
@@ -236,8 +234,7 @@ class _Terminal:
         currency = self.page.currency
         flags = [line.flag or "" for line in table.lines]
         texts = [
-            [with_arrow(*one, currency) for one in zip(line.cells, columns, strict=True)]
-            for line in table.lines
+            [cell(*one, currency) for one in zip(line.cells, columns, strict=True)] for line in table.lines
         ]
         fit = TableFit(columns, texts)
         room = self.console.width - _INDENT - (max(map(cell_len, flags)) + GAP if any(flags) else 0)
@@ -255,13 +252,7 @@ class _Terminal:
             grid.add_column(no_wrap=True)
         for line, row, flag, drawn in zip(table.lines, texts, flags, charts.cells(table), strict=True):
             style = "bold" if line.is_sum else ""
-            cells = [
-                Text(
-                    "\n".join(folded(row[index], widths[index])),
-                    f"{style} {_change_style(line.cells[index], columns[index])}".strip(),
-                )
-                for index in shown
-            ]
+            cells = [Text("\n".join(folded(row[index], widths[index])), style) for index in shown]
             grid.add_row(*cells, *drawn, *([Text(flag, style="yellow")] if any(flags) else []))
         self._indented(grid)
         self._remark(table.note)
@@ -349,13 +340,6 @@ class _Terminal:
             self._indented(grid, self.prose)
         if len(alike) > len(shown):
             self._remark(f"  and {len(alike) - len(shown):,} more of this kind: --format json lists them")
-
-
-def _change_style(value: Value, column: Column) -> str:
-    """What costs more is red, what costs less green."""
-    if column.unit != "change" or not isinstance(value, float) or not value:
-        return ""
-    return "red" if value > 0 else "green"
 
 
 def _meter(figure: Figure) -> Text:

@@ -39,7 +39,6 @@ report-by                 | report --month 2026-03 --by team,gpu_model --top 3
 report-shared             | report --month 2026-03 --share-unallocated proportional
 report-waste              | report --month 2026-03 --waste
 report-team               | report --last 7d --team research --by workload,day
-report-compared           | report --from 2026-03-17 --to 2026-03-24 --compare previous
 waste                     | waste --month 2026-03 --by team,workload_type
 findings                  | findings --month 2026-03
 findings-compared         | findings --from 2026-03-17 --to 2026-03-24 --compare previous --top 4

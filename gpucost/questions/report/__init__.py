@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # How unallocated cost is spread over the teams that used such GPUs.
 Sharing = Literal["proportional", "even"]
-# What an answer is compared with.
-Comparison = Literal["previous"]
 
 
 def report(
@@ -40,10 +38,6 @@ def report(
             "Also spread what nobody held over the teams that used such GPUs in that cluster: by cost, or"
             " evenly."
         ),
-    ] = None,
-    compare: Annotated[
-        Comparison | None,
-        Option("Also how cost changed since the period before, as long; of a month, since the month before."),
     ] = None,
     top: Annotated[int, count("How many top consumers to list.")] = 10,
     waste: Annotated[
@@ -70,7 +64,6 @@ def report(
       gpucost report --team research --month 2026-10
       gpucost report --last 7d --by team,gpu_model
       gpucost report --month 2026-10 --share-unallocated proportional
-      gpucost report --month 2026-10 --compare previous
       gpucost report --month 2026-10 -o october.html
       gpucost report --month 2026-10 -o october.html --findings 10
       gpucost report --month 2026-10 --waste
@@ -90,15 +83,11 @@ def report(
         with_series=request.format == "html" or (request.format == "table" and request.is_drawn),
         share_unallocated=share_unallocated,
     )
-    if compare:
-        _check_comparison(query, waste=waste)
     if waste and request.is_flat:
         raise UsageError(
             "--waste has no place in the columns of csv and parquet", "gpucost waste --format csv"
         )
-    view = read_or_incomplete(
-        request, query, lambda: _view(request, query, compare=compare, waste=waste), strict=strict
-    )
+    view = read_or_incomplete(request, query, lambda: _view(request, query, waste=waste), strict=strict)
     if request.format == "html":
         from gpucost.questions.report.page import page
 
@@ -108,16 +97,6 @@ def report(
     if strict and (missing := incomplete(request, query)):
         view = replace(view, errors=(missing,), exit_code=missing.exit_code)
     return view
-
-
-def _check_comparison(query: Query, *, waste: bool) -> None:
-    if waste:
-        raise UsageError("--compare and --waste exclude each other", "give one of them")
-    if times := [name for name in query.by if name in ("month", "day", "hour")]:
-        raise UsageError(
-            f"rows by {times[0]} have none of the period before to compare with",
-            f"leave {times[0]} out of --by",
-        )
 
 
 def read_or_incomplete(request: WorkloadRequest, query: Query, read: Callable[[], T], *, strict: bool) -> T:
@@ -148,13 +127,11 @@ def incomplete(request: WorkloadRequest, query: Query) -> IncompleteError | None
     return None
 
 
-def _view(request: WorkloadRequest, query: Query, *, compare: str | None, waste: bool) -> ReportView:
+def _view(request: WorkloadRequest, query: Query, *, waste: bool) -> ReportView:
     from gpucost.questions.report import reading
 
     settings = request.settings
     store = request.store
-    if compare:
-        return reading.compared_report(settings, store, query)
     if waste:
         from gpucost.questions.waste import waste_report, with_waste
 

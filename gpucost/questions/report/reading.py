@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from gpucost import price
 from gpucost.errors import GpucostError, StoreError
-from gpucost.periods import Period, name_of
+from gpucost.periods import Period
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report.build import build
 from gpucost.questions.report.changes import previous_period
@@ -25,25 +24,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def report(
-    config: Config, store: Store, query: Query, before: ReportView | None = None, before_name: str = ""
-) -> ReportView:
-    """The report that `query` asks for; with `before`, how it changed since (compared_report asks for both)."""
-    return read_attributed(
-        config, store, lambda con: report_of(con, config, query, before, before_name), query.period
-    )
+def report(config: Config, store: Store, query: Query) -> ReportView:
+    """The report that `query` asks for."""
+    return read_attributed(config, store, lambda con: report_of(con, config, query), query.period)
 
 
-def report_of(
-    con: DuckDBPyConnection,
-    config: Config,
-    query: Query,
-    before: ReportView | None = None,
-    before_name: str = "",
-) -> ReportView:
+def report_of(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
     """The report of an attributed store that is open."""
     load_rates(con, config, query)
-    return build(con, config, query, before, before_name)
+    return build(con, config, query)
 
 
 def load_rates(con: DuckDBPyConnection, config: Config, query: Query) -> None:
@@ -65,25 +54,3 @@ def earlier(config: Config, store: Store, period: Period, read: Callable[[Period
         raise GpucostError(
             f"there is nothing to compare with: {error.message}", "leave out --compare"
         ) from None
-
-
-def compared_report(config: Config, store: Store, query: Query) -> ReportView:
-    """The report for `query`, and how it changed since the period before it, as long.
-
-    Raises GpucostError where that period holds no data.
-    """
-
-    def before(period: Period) -> ReportView:
-        last = replace(
-            query,
-            period=period,
-            period_name=name_of(period, config.tz),
-            with_sections=False,
-            with_series=False,
-            may_be_absent=True,
-            by=query.dimensions,
-        )
-        return report(config, store, last)
-
-    period, view = earlier(config, store, query.period, before)
-    return report(config, store, query, view, name_of(period, config.tz))

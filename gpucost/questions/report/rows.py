@@ -16,7 +16,7 @@ from gpucost.errors import GpucostError
 from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
 from gpucost.questions.report.query import Query, nearest
 from gpucost.records import grouped, record
-from gpucost.render.view import ApiCost, Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
+from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -254,7 +254,6 @@ def _measures(sums: Mapping[str, Any], figures: Mapping[str, Any]) -> Measures:
 NO_MEASURES = Measures(0.0, 0.0, 0.0, 0.0, 0.0, ZERO, ZERO, ZERO, ZERO, None, None, None, None)
 ALL_HELD = Unallocated(0.0, 0.0, ZERO)
 ALL_COLLECTED = NotCollected(0.0, ZERO)
-NOTHING_BOUGHT = ApiCost(ZERO, ZERO, 0, None, 0)
 
 
 def has_nodes(con: DuckDBPyConnection) -> bool:
