@@ -122,7 +122,6 @@ BILLED = dict(
 report             | report --month 2026-03 --by namespace
 report-focus       | report --month 2026-03 --format focus
 reconcile          | reconcile --month 2026-03
-reconcile-by       | reconcile --month 2026-03 --by team,day
 reconcile-unsigned | reconcile --month 2026-03 --config unsigned.toml --format json
 chargeback         | chargeback --month 2026-03 --out out
 explain-node       | explain node n1
