@@ -636,8 +636,8 @@ class ReportView(Answer, Summary):
 
     `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
     every row, are None where nothing is shared. `totals_api` is None where no tokens were bought, `bought` tells of those that
-    were by team and model, and `api_known_to` is until when all of them are known. `waste`, where it was asked for, is what
-    programs read of it. `blocks` stand on an HTML page after its sections.
+    were by team and model, and `api_known_to` is until when all of them are known. `blocks` stand on an HTML page after
+    its sections.
     """
 
     period: Period
@@ -650,7 +650,6 @@ class ReportView(Answer, Summary):
     totals_api: ApiCost | None = None
     bought: tuple[ApiModel, ...] = ()
     api_known_to: datetime | None = None
-    waste: dict[str, object] | None = None
     blocks: tuple[Block, ...] = ()
 
     def json(self) -> str:
@@ -703,7 +702,6 @@ class ReportView(Answer, Summary):
                 api=self.totals_api,
             ),
             bought=self.bought if self.totals_api else None,
-            waste=self.waste,
             coverage=self.coverage,
         )
 
@@ -741,7 +739,6 @@ class ReportAnswer(Shape):
     rows: tuple[Row, ...]
     totals: TotalsAnswer
     bought: tuple[ApiModel, ...] | None = None
-    waste: dict[str, object] | None = None
     coverage: CoverageAnswer
 
 

@@ -37,7 +37,6 @@ ESTIMATED = dict(
 report                    | report
 report-by                 | report --month 2026-03 --by team,gpu_model --top 3
 report-shared             | report --month 2026-03 --share-unallocated proportional
-report-waste              | report --month 2026-03 --waste
 report-team               | report --last 7d --team research --by workload,day
 waste                     | waste --month 2026-03 --by team,workload_type
 findings                  | findings --month 2026-03
@@ -61,7 +60,7 @@ quote                     | quote A100-SXM4-80GB --gpus 16 --days 7 --price 2 --
 prices-history            | prices history p4de.24xlarge --region us-west-2 --from 2026-03-01
 prices-tokens             | prices tokens --model '*gpt*'
 unit-epoch                | unit epoch --month 2026-03 --planned-epochs 20 --each
-unit-experiment           | unit experiment --month 2026-03 --metric val_loss
+unit-experiment           | unit experiment --month 2026-03
 unit-requests             | unit requests --month 2026-03
 unit-tokens               | unit tokens --month 2026-03
 unit-tokens-by            | unit tokens --month 2026-03 --by model,day --basis used
@@ -153,7 +152,6 @@ report --month 2026-13
 report --by nothing
 report --month 2026-03 --last 7d
 report --format parquet
-report --waste --format csv
 report --findings 3
 report -o report.doc
 report --team nobody
@@ -238,8 +236,6 @@ def answers() -> list[Answer]:
         for name, command in asked.items():
             words = shlex.split(command)
             ways = [] if "--format" in words or "--example" in words else formats().get(command_of(words), [])
-            if "--waste" in words:
-                ways = [way for way in ways if way not in ("csv", "parquet")]
             ways = [way for way in ways if way not in ("table", "focus")]
             people = ["terminal", "pipe"] if name in QUICK[fleet] else ["terminal"]
             found += [Answer(fleet, name, way) for way in ([*people, *ways] if ways else ["only"])]

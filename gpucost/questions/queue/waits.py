@@ -86,7 +86,7 @@ class SlurmWait:
 class SlurmShare:
     """What sshare says of an account, or of a user in it, beside what its jobs cost; shares are 0-1.
 
-    `cost_share` is of the cluster's dollars, those of one half-life before the period's end counting half; None without any.
+    `cost_share` is of the cluster's dollars, those of 7 days before the period's end counting half; None without any.
     """
 
     cluster: str
@@ -111,6 +111,8 @@ class Queues(Shape):
 
 _RECENT_MS = 7 * 24 * MS_PER_HOUR
 _HALF_LIFE_MS = 2 * 24 * MS_PER_HOUR
+# Slurm's default, PriorityDecayHalfLife
+_SLURM_HALF_LIFE_MS = 7 * 24 * MS_PER_HOUR
 
 
 # One row per (cluster, queue, resource, part) and moment at which one of its gauges begins or ends, and the next one. A table, as
@@ -151,7 +153,7 @@ def queues(
 
 
 def slurm(
-    con: DuckDBPyConnection, period: Period, half_life_ms: int, clusters: Sequence[str]
+    con: DuckDBPyConnection, period: Period, clusters: Sequence[str]
 ) -> tuple[list[SlurmWait], list[SlurmShare]]:
     """Waits and cost of Slurm's jobs, and what sshare said of accounts and users beside what they cost. Needs attributed tables.
 
@@ -161,7 +163,7 @@ def slurm(
     asked = period.bounds | {"clusters": list(clusters)}
     waits = answer_rows(con, "gpucost.questions.queue", "70_slurm_waits", asked)
     shares = answer_rows(
-        con, "gpucost.questions.queue", "80_slurm_shares", asked | {"half_life_ms": half_life_ms}
+        con, "gpucost.questions.queue", "80_slurm_shares", asked | {"half_life_ms": _SLURM_HALF_LIFE_MS}
     )
     return [SlurmWait(**_rounded(row)) for row in waits], [SlurmShare(**_rounded(row)) for row in shares]
 

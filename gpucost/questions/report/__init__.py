@@ -40,9 +40,6 @@ def report(
         ),
     ] = None,
     top: Annotated[int, count("How many top consumers to list.")] = 10,
-    waste: Annotated[
-        bool, Option("Also the tables of gpucost waste: where GPU time was wasted and on what.")
-    ] = False,
     findings: Annotated[
         int,
         count(
@@ -66,16 +63,17 @@ def report(
       gpucost report --month 2026-10 --share-unallocated proportional
       gpucost report --month 2026-10 -o october.html
       gpucost report --month 2026-10 -o october.html --findings 10
-      gpucost report --month 2026-10 --waste
       gpucost report --month 2026-10 --format markdown --brief
       gpucost report --month 2026-10 --format focus -o october-focus.csv
       gpucost report --namespace serving --by pod,day --format csv -o pods.csv
     """
+    from gpucost.questions.report.reading import report as read_report
+
     if findings and request.format != "html":
         raise UsageError(
             "--findings has a place on an HTML page only", "gpucost findings lists them in every other format"
         )
-    request = replace(request, with_samples=waste or request.format == "html")
+    request = replace(request, with_samples=request.format == "html")
     query = request.query(
         by=by,
         top=top,
@@ -83,11 +81,9 @@ def report(
         with_series=request.format == "html" or (request.format == "table" and request.is_drawn),
         share_unallocated=share_unallocated,
     )
-    if waste and request.is_flat:
-        raise UsageError(
-            "--waste has no place in the columns of csv and parquet", "gpucost waste --format csv"
-        )
-    view = read_or_incomplete(request, query, lambda: _view(request, query, waste=waste), strict=strict)
+    view = read_or_incomplete(
+        request, query, lambda: read_report(request.settings, request.store, query), strict=strict
+    )
     if request.format == "html":
         from gpucost.questions.report.page import page
 
@@ -125,15 +121,3 @@ def incomplete(request: WorkloadRequest, query: Query) -> IncompleteError | None
             "leave out --strict for a report so far",
         )
     return None
-
-
-def _view(request: WorkloadRequest, query: Query, *, waste: bool) -> ReportView:
-    from gpucost.questions.report import reading
-
-    settings = request.settings
-    store = request.store
-    if waste:
-        from gpucost.questions.waste import waste_report, with_waste
-
-        return with_waste(*waste_report(settings, store, query, query, query.top))
-    return reading.report(settings, store, query)

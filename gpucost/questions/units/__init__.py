@@ -62,13 +62,11 @@ _WEIGHTS = {
         "duration_hours",
         "trend_percent",
         "trials",
-        "best_value",
         "from",
         "cost_per_million_generation_tokens",
         "unit",
     ),
     2: (
-        "best_trial_cost",
         "idle_cost",
         "lost_cost",
         "planned_epochs",
@@ -76,7 +74,6 @@ _WEIGHTS = {
         "kind",
         "experiment",
         "cost_per_trial",
-        "metric",
         "since",
         "cost_per_million_prompt_tokens",
     ),
@@ -102,10 +99,6 @@ _SECTIONS = {
     "work_without_cost": "Work without cost",
     "cost_without_work": "Cost without work",
 }
-
-
-# Which value of a metric is best.
-Goal = Literal["min", "max"]
 
 
 # Which cost is split between tokens.
@@ -134,16 +127,7 @@ def unit_epoch(
     return answer(request, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=each)
 
 
-def unit_experiment(
-    request: WorkloadRequest,
-    metric: Annotated[
-        str | None,
-        Option(
-            "Metric that names a sweep's best trial. Default: val_loss, eval_loss, loss or the like.", "NAME"
-        ),
-    ] = None,
-    goal: Annotated[Goal, Option("Which value of --metric is best.", is_shown=True)] = "min",
-) -> Document:
+def unit_experiment(request: WorkloadRequest) -> Document:
     """Show what experiments cost: runs of the experiment tracker, sweeps with their trials, and jobs that no tracker knows.
 
     A run costs what its workload cost while it ran; runs at the same time share it evenly, and a sweep's own run is charged only
@@ -153,10 +137,9 @@ def unit_experiment(
     Examples:
       gpucost unit experiment
       gpucost unit experiment --team research --month 2026-10
-      gpucost unit experiment --metric val_loss --goal min
       gpucost unit experiment --namespace nlp-experiments --format csv -o experiments.csv
     """
-    return answer(request, lambda con, ask: units.experiments(con, ask, metric, goal), most=30)
+    return answer(request, lambda con, ask: units.experiments(con, ask), most=30)
 
 
 def unit_requests(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.inventory import load_activity
-from gpucost.periods import is_whole_days, time_buckets
+from gpucost.periods import Period, is_whole_days, time_buckets
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, cut, filters, in_hours
 from gpucost.records import record
-from gpucost.render.view import hours, ratio
+from gpucost.render.view import CoverageAnswer, hours, ratio
 from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices, nothing_used
 
@@ -157,6 +157,18 @@ class Waste:
         rows = {row.bucket: row for row in self.rows if row.keys[dimension] == name}
         buckets = tuple(_bucket(bucket, rows[bucket.name]) for bucket in BUCKETS if bucket.name in rows)
         return Waste((), buckets, (), WasteTotals.of(buckets), ())
+
+
+@record
+class WasteAnswer(Shape):
+    """What `gpucost waste` prints."""
+
+    period: Period
+    currency: str
+    waste: Waste
+    coverage: CoverageAnswer
+
+    FLAT = ("period", "waste")
 
 
 def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
