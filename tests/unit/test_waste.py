@@ -291,9 +291,7 @@ def test_gpus_that_a_pod_of_several_never_used(everything: Stored) -> None:
     names = "gpus_requested gpus_measured gpus_never_used"
     # a single GPU that idled is no GPU too many
     assert [figures(work, names) for work in (wide, narrow)] == ["3 3 1", "1 1 0"]
-    assert figures(narrow, "utilization_p50 utilization_p95") == "0 0"
-    assert wide.utilization_p95 == pytest.approx(0.8)
-    assert figures(wide, "memory_mib_p95 workload_type bucket pods") == "None training data_stall 1"
+    assert figures(wide, "workload_type bucket pods") == "training data_stall 1"
 
 
 def test_the_command_filters_and_adds_up_to_the_cost_of_nodes(everything: Stored) -> None:

@@ -120,7 +120,6 @@ def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
     # a span has a "to" of its own
     between = "against" if " to " in before.name + after.name else "to"
     figures = ("gpu_hours_before", "gpu_hours_after", "cost_before", "cost_after", "cost_change")
-    daily = ("cost_per_day_before", "cost_per_day_after", "cost_per_day_change")
     by_workload = diff.by != ("team", "cluster", "namespace", "workload") and top
     return Document(
         title=f"What changed: {whose}, {before.name} {between} {after.name}",
@@ -130,7 +129,7 @@ def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
         coverage=view.coverage,
         name="diff",
         data=diff,
-        flat=table(diff.rows, ("kind", *diff.by, *figures, *daily, *PARTS, "currency")),
+        flat=table(diff.rows, ("kind", *diff.by, *figures, *PARTS, "currency")),
     )
 
 
@@ -168,7 +167,6 @@ def _by_rows(diff: Diff) -> Table:
         cost_before=diff.before.cost,
         cost_after=diff.after.cost,
         cost_change=diff.cost_change,
-        cost_per_day_change=diff.cost_change_per_day,
         parts=diff.parts,
     )
     labels = ["Total", *[""] * (len(diff.by) - 1)]
@@ -215,7 +213,6 @@ def _figures(diff: Diff) -> list[Shown]:
         money("cost_before", "Before", weight=3, group="sides"),
         money("cost_after", "After", weight=3, group="sides"),
         money("cost_change", "Change"),
-        *([money("cost_per_day_change", "Change a day", weight=1)] if _differ_in_length(diff) else []),
         *(part(name) for name in PARTS if any(abs(getattr(row.parts, name)) >= _SHOWN for row in rows)),
     ]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated
 
 from gpucost.options import Option, argument
 from gpucost.periods import iso, to_ms
@@ -54,7 +53,7 @@ def prices_history(
 
 def _history_document(zones: list[ZoneHistory]) -> Document:
     first, alone = zones[0], zones[0] if len(zones) == 1 else None
-    columns, rows = table(zones, [name for name in to_dict(first) if name not in ("steps", "notes")])
+    columns = [name for name in to_dict(first) if name not in ("steps", "notes")]
     where = f" in {first.place}, {first.product}" if alone else ""
     return Document(
         title=f"{first.instance_type}{where}, spot",
@@ -63,17 +62,9 @@ def _history_document(zones: list[ZoneHistory]) -> Document:
         sections=_one_zone(first) if alone else (_zones_table(zones),),
         name="prices.history",
         data=PriceHistory(first.instance_type, first.start, first.end, alone, zones),
-        flat=(columns, [[_flat(value) for value in row] for row in rows]),
+        flat=table(zones, columns),
         whole_in="json",
     )
-
-
-def _flat(value: Any) -> Any:
-    """Days as text, and decimals without the zeros behind the sixth."""
-    if isinstance(value, Decimal):
-        rounded = value.quantize(Decimal("0.000001"))
-        return rounded if rounded == value else value.normalize()
-    return str(value) if isinstance(value, date) else value
 
 
 def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:

@@ -28,7 +28,6 @@ from gpucost.questions.units.query import (
     WorkWithoutCost,
     moment,
     per,
-    prepare,
     total,
     with_remainders,
 )
@@ -212,16 +211,12 @@ class Epochs(UnitAnswer):
 _MONEY = Decimal("0.000000001")
 
 
-def epochs(
-    con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None = None, *, is_prepared: bool = False
-) -> UnitView:
+def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None = None) -> UnitView:
     """What each epoch of the period's runs cost, and per run its mean, trend, best, lost work and forecast.
 
     Per workload, the costs of its runs' intervals and of the time outside of runs sum to what it cost in the period, exactly.
-    `is_prepared`: `query.prepare` has run with this ask.
+    Reads the tables of `query.prepare`.
     """
-    if not is_prepared:
-        prepare(con, ask)
     run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
     runs, lost = _runs(con, ask)
     claims = _cut(con, ask, runs)
@@ -508,8 +503,7 @@ ORDER BY started_ms, run_id"""
 
 
 def experiments(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
-    """What each experiment of the period cost, and each sweep."""
-    prepare(con, ask)
+    """What each experiment of the period cost, and each sweep. Reads the tables of `query.prepare`."""
     run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
     con.execute("FROM unit_run_places WHERE workload IS NOT NULL ORDER BY started_ms, run_id")
     runs = dicts(con)

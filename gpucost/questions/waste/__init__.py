@@ -10,7 +10,7 @@ from gpucost.pipeline import read_attributed
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import check_names
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
-from gpucost.questions.waste.anatomy import BY_NAME, Waste, WasteAnswer, WorkloadWaste, build
+from gpucost.questions.waste.anatomy import BY_NAME, Waste, WasteAnswer, build
 from gpucost.render.schema import table
 from gpucost.render.view import (
     Document,
@@ -120,8 +120,6 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
             money("wasted_cost", "Wasted"),
             share(lambda work: ratio(work.wasted_cost, work.cost), "Share", decimals=0, weight=2),
             text(lambda work: BY_NAME[work.bucket].title if work.bucket else "", "Most of it"),
-            share("utilization_p50", "Busy p50", decimals=0, weight=3),
-            share("utilization_p95", "Busy p95", decimals=0, weight=3),
             text(
                 lambda work: (
                     f"{work.gpus_never_used} of {work.gpus_measured}" if work.gpus_never_used else None
@@ -129,15 +127,6 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
                 "GPUs never used",
                 weight=3,
             ),
-            text(_memory, "Memory used", weight=3),
         ]
         found.append(Table.of("Workloads that waste most", waste.workloads, columns))
     return tuple(found)
-
-
-def _memory(work: WorkloadWaste) -> str | None:
-    """`31 of 80 GiB`."""
-    if work.memory_mib_p95 is None:
-        return None
-    whole = f" of {work.gpu_memory_mib / 1024:.0f}" if work.gpu_memory_mib else ""
-    return f"{work.memory_mib_p95 / 1024:.0f}{whole} GiB"
