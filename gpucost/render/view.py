@@ -153,6 +153,8 @@ class ApiModel(Shape):
     prompt_cost: Decimal
     generation_cost: Decimal
     cost_per_million_tokens: Decimal | None
+    cost_per_million_prompt_tokens: Decimal | None
+    cost_per_million_generation_tokens: Decimal | None
 
     FLAT = ("cost",)
 

@@ -32,6 +32,7 @@ from gpucost.questions.units.query import (
     with_remainders,
 )
 from gpucost.records import grouped_by, record
+from gpucost.render.view import ApiModel
 from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
@@ -128,24 +129,6 @@ class TokenTotals(UnitTotals, TokenFigures):
     """Of all models."""
 
 
-class BoughtTokens(TypedDict):
-    """What a team bought of a model, from whom, and in which `source`: `invoice` or `bill`; docs/tokens.md."""
-
-    team: str
-    provider: str
-    model: str | None
-    source: str
-    prompt_tokens: float | None
-    cached_tokens: float | None
-    generation_tokens: float | None
-    api_cost: Decimal
-    prompt_cost: Decimal
-    generation_cost: Decimal
-    cost_per_million_tokens: Decimal | None
-    cost_per_million_prompt_tokens: Decimal | None
-    cost_per_million_generation_tokens: Decimal | None
-
-
 class Tokens(UnitAnswer):
     """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price.
 
@@ -156,7 +139,7 @@ class Tokens(UnitAnswer):
     rows: list[TokenRow]
     totals: TokenTotals
     models: list[TokenModel]
-    bought: NotRequired[list[BoughtTokens]]
+    bought: NotRequired[list[ApiModel]]
     work_without_cost: list[ModelWithoutCost]
 
 
