@@ -40,7 +40,7 @@ report-shared             | report --month 2026-03 --share-unallocated proportio
 report-team               | report --last 7d --team research --by workload,day
 waste                     | waste --month 2026-03 --by team,workload_type
 findings                  | findings --month 2026-03
-findings-compared         | findings --from 2026-03-17 --to 2026-03-24 --compare previous --top 4
+findings-top              | findings --from 2026-03-17 --to 2026-03-24 --top 4
 queue                     | queue --month 2026-03
 diff                      | diff 2026-03-10..2026-03-17 2026-03-17..2026-03-24
 budget-check              | budget check --month 2026-03
@@ -143,7 +143,7 @@ QUICK = {
     "billed": {"report", "reconcile", "explain-node"},
 }  # fmt: skip
 #: Those whose JSON the fast tests leave to the slow ones: they take seconds, and others show the same figures.
-SLOW_JSON = {"store-check", "findings-compared"}
+SLOW_JSON = {"store-check", "findings-top"}
 #: Wrong ways to call a command, with the words that make them wrong.
 WRONG = """
 nonsense
@@ -157,7 +157,7 @@ report -o report.doc
 report --team nobody
 report --month 2025-01
 waste --workload nothing
-findings --min-cost -1
+findings --top 0
 queue --queue nobody
 diff 2026-03
 diff 2025-01 2025-02

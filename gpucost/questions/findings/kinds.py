@@ -179,31 +179,6 @@ class Findings:
 
 
 @record
-class FindingChanges(Shape):
-    """Findings of the `period` before that are `gone`, and `new` ones."""
-
-    period: Period
-    gone: tuple[Finding, ...]
-    new: tuple[Finding, ...]
-
-
-def changes(before: Sequence[Finding], after: Sequence[Finding], period: Period) -> FindingChanges:
-    """The findings of `period` that are gone, and those that are new after it: compared by kind, place and subject."""
-
-    def by_key(findings: Sequence[Finding]) -> dict[tuple[str | None, ...], Finding]:
-        # a place has one finding of these kinds, whatever its runs or nodes
-        of_places = ("on_demand_training", "steady_on_demand", "empty_nodes")
-        return {
-            (one.kind, one.cluster, one.namespace, "" if one.kind in of_places else one.subject): one
-            for one in findings
-        }
-
-    then, now = by_key(before), by_key(after)
-    gone = tuple(one for key, one in then.items() if key not in now)
-    return FindingChanges(period, gone, tuple(one for key, one in now.items() if key not in then))
-
-
-@record
 class FindingsAnswer(Shape):
     """What `gpucost findings` prints: sums of all findings, and the first of them."""
 
@@ -216,7 +191,6 @@ class FindingsAnswer(Shape):
     passed_over: int
     savings: tuple[Finding, ...]
     upper_bounds: tuple[Finding, ...]
-    changes: FindingChanges | None = None
 
 
 def is_fitting(name: str, glob: str) -> bool:
