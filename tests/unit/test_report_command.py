@@ -1,4 +1,4 @@
-"""`gpucost report`, `open` and `diff` as they are called, the period before, and the parts of a change, by hand."""
+"""`gpucost report`, `open` and `diff` as they are called, and the parts of a change, by hand."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import csv
 import io
 import re
 import webbrowser
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpucost.periods import Period, to_ms
 from gpucost.questions.diff.parts import PARTS, Cell, Parts, Use, parts_of
-from gpucost.questions.report.changes import previous_period
 from tests.golden.report_fleet import HOUR, OCTOBER, Fleet, stored
 from tests.text_tables import text_rows
 from tests.unit.command import answer, check_end, run
@@ -80,30 +76,6 @@ def test_the_summary_of_a_report_in_three_lines(store: Path) -> None:
     share = 100 * totals["idle_cost"] / totals["cost"]
     assert idle.startswith(f"Idle ${totals['idle_cost']:,.2f}, {share:.1f} % of allocated cost; efficiency ")
     assert most.startswith("Most: ") and "; collected " in most
-
-
-BERLIN = ZoneInfo("Europe/Berlin")
-
-
-# what is asked for, until when there is data, and the period before
-BEFORE = """
-a whole month, whatever its length
-2026-10-01 2026-11-01              2026-11-05        2026-09-01 2026-10-01
-as much of the month before as is known of this one, in whole hours
-2026-10-01 2026-11-01              2026-10-04T05:30  2026-09-01 2026-09-04T06:00
-2026-03-01 2026-04-01              2026-03-31T12:00  2026-02-01 2026-03-01
-whole days stay whole where clocks change
-2026-10-26 2026-10-28              2026-10-28        2026-10-24 2026-10-26
-2026-10-25 2026-10-26              2026-10-26        2026-10-24 2026-10-25
-2026-10-05T06:00 2026-10-05T08:00  2026-10-28        2026-10-05T04:00 2026-10-05T06:00"""
-
-
-@pytest.mark.parametrize("line", [line for line in BEFORE.splitlines() if line.startswith("20")])
-def test_the_period_before(line: str) -> None:
-    start, end, known, *before = (
-        datetime.fromisoformat(text).replace(tzinfo=BERLIN) for text in line.split()
-    )
-    assert previous_period(Period(start, end), to_ms(known), BERLIN) == Period(*before)
 
 
 @pytest.fixture

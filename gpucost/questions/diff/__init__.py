@@ -17,11 +17,10 @@ from gpucost.options import Names, Option, argument, count
 from gpucost.periods import parse_period
 from gpucost.questions.diff.parts import CELL, PARTS, Diff, DiffRow, Side
 from gpucost.questions.diff.parts import diff as between
-from gpucost.questions.report.changes import missed_before
 from gpucost.questions.report.reading import report
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
-from gpucost.render.view import Document, Line, ReportView, Shown, Table, Value, money, text
+from gpucost.render.view import Document, Line, Notice, ReportView, Shown, Table, Value, money, text
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -81,7 +80,12 @@ def compare(
     )
     if not first.rows and not second.rows:
         report(config, store, after)  # says what there is of that name
-    warnings = (*second.coverage.warnings, *missed_before(first, before.period_name))
+    missed = [
+        Notice("not_collected_before", f"compared with {before.period_name}, of which {gap.message}", gap.fix)
+        for gap in first.coverage.warnings
+        if gap.code == "not_collected"
+    ]
+    warnings = (*second.coverage.warnings, *missed)
     names = (before.period_name, after.period_name)
     now = after.now or datetime.now(UTC)
     shown = replace(second, coverage=replace(second.coverage, warnings=warnings))
