@@ -383,7 +383,7 @@ class Column:
 
     `decimals` is the same in every row, so that the points stand under each other. Where there is no room for all columns,
     those of the highest `weight` are left out first; those of weight 0 never. Columns of one `group` (parts of a sum, before and
-    after) are shown all or none. A terminal draws a bar for the `whole` cost of a line, its idle `part` hatched.
+    after) are shown all or none.
     """
 
     title: str
@@ -392,7 +392,6 @@ class Column:
     weight: int = 0
     sign: str = ""
     group: str = ""
-    bar: Literal["whole", "part"] | None = None
 
 
 @record
@@ -537,7 +536,7 @@ Section = Table | Figures | Texts | Items
 
 @keyed_record
 class Page:
-    """What people read, before any format; money is in `currency`. `series` are drawn where there is room for charts.
+    """What people read, before any format; money is in `currency`.
 
     `whole_in` is the format of the command that has also what tables leave out.
     """
@@ -547,7 +546,6 @@ class Page:
     currency: str
     sections: tuple[Section, ...] = ()
     coverage: Coverage | None = None
-    series: Series | None = None
     whole_in: str = "markdown"
 
 
@@ -648,6 +646,7 @@ class ReportView(Answer, Summary):
     totals: Measures
     node_totals: NodeTotals | None
     coverage: Coverage
+    series: Series | None = None
     totals_shared: Shared | None = None
     totals_api: ApiCost | None = None
     bought: tuple[ApiModel, ...] = ()

@@ -78,7 +78,7 @@ def report(
         by=by,
         top=top,
         with_sections=request.format in ("table", "markdown", "html"),
-        with_series=request.format == "html" or (request.format == "table" and request.is_drawn),
+        with_series=request.format == "html",
         share_unallocated=share_unallocated,
     )
     view = read_or_incomplete(

@@ -64,12 +64,12 @@ def cost_by(
             for key in by
         ),
         Column("GPU-hours", "hours"),
-        Column("Cost", "money", 2, bar="whole"),
+        Column("Cost", "money", 2),
         *_shared_columns(shared),
         Column("Share", "ratio", weight=2),
         Column("Idle h", "hours", weight=3),
         Column("Idle", "ratio", weight=1),
-        Column("Idle cost", "money", 2, weight=1, bar="part"),
+        Column("Idle cost", "money", 2, weight=1),
         Column("Unmeasured", "ratio", weight=3),
         Column("Efficiency", "ratio", weight=3),
         Column("Spot", "ratio", weight=1),
@@ -233,7 +233,7 @@ def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
         text(_free_name, "GPU"),
         number("unallocated.unallocated_gpu_hours", "GPU-hours"),
         number("unallocated.unavailable_gpu_hours", "Of these unavailable", weight=1),
-        money("unallocated.unallocated_cost", "Cost", bar="whole"),
+        money("unallocated.unallocated_cost", "Cost"),
     )
     total = Line(
         ("Total", nodes.unallocated_gpu_hours, nodes.unavailable_gpu_hours, nodes.unallocated_cost),
@@ -280,9 +280,9 @@ def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -
         dimension("workload"),
         *(dimension(key) for key in ("cluster", "namespace") if counts[f"{key}s"] > 1),
         number("measures.allocated_gpu_hours", "GPU-hours"),
-        money("measures.cost", "Cost", bar="whole"),
+        money("measures.cost", "Cost"),
         share(lambda row: idle_share(row.measures), "Idle"),
-        money("measures.idle_cost", "Idle cost", weight=2, bar="part"),
+        money("measures.idle_cost", "Idle cost", weight=2),
         share(lambda row: ratio(row.measures.cost, totals.cost), "Share", weight=3),
     )
     whole = counts["workloads"]
