@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -145,10 +145,9 @@ def print_error(message: str, fix: str | None) -> None:
     """What failed and what mends it, on stderr, in the words that every command uses."""
     message = concealed(message)
     waiting.stop()
-    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
     # a name with a line end in it adds no fix of its own
     shown = re.sub(r"\n(?=error:|fix:)", r"\n  ", visible(message))
-    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + shown, err=True)
+    typer.echo(("\033[1;31merror:\033[0m " if has_colors(sys.stderr) else "error: ") + shown, err=True)
     if fix:
         typer.echo(f"fix: {visible(fix)}", err=True)
 
@@ -197,18 +196,13 @@ def write_page(page: Page, output: Path | None, *, markdown: bool) -> None:
     from gpucost.render.terminal import render
 
     width = line_width(output)
-    draws = is_drawn(output)
-    color, charts = draws and not os.environ.get("NO_COLOR"), draws and _can_spell("▇░▏▁")
-    write_output(render(page, width and max(_NARROWEST, width), color=color, charts=charts), output)
+    color = output is None and has_colors(sys.stdout)
+    write_output(render(page, width and max(_NARROWEST, width), color=color), output)
 
 
-def is_drawn(output: Path | None) -> bool:
-    """Whether a page goes to a terminal that can do more than print: there are colors, bars and sparklines there only."""
-    return output is None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def _can_spell(text: str) -> bool:
-    return text.encode(encoding := sys.stdout.encoding or "utf-8", "replace").decode(encoding) == text
+def has_colors(stream: TextIO) -> bool:
+    """Whether a stream goes to a terminal that shows colors."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def line_width(output: Path | None = None) -> int | None:

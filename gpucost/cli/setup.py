@@ -20,7 +20,7 @@ import typer
 
 from gpucost import disk
 from gpucost.cli.command import BriefCall, Call, RowsCall, TargetCall, command
-from gpucost.cli.output import put, waiting, write_page
+from gpucost.cli.output import has_colors, put, waiting, write_page
 from gpucost.errors import ConfigError, GpucostError, StoreError
 from gpucost.options import Option, argument
 from gpucost.periods import iso, name_of
@@ -157,7 +157,7 @@ def doctor(call: BriefCall) -> None:
 
 def _print(check: Check) -> None:
     mark, color = {"ok": ("✓", "32"), "warn": ("!", "33"), "fail": ("✗", "31")}[check.status]
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    if has_colors(sys.stdout):
         mark = f"\033[{color}m{mark}\033[0m"
     lines = check.found.splitlines() or [""]
     if check.fix and check.status != "ok":

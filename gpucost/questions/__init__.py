@@ -62,7 +62,7 @@ def _what_if(name: str, module: str, summary: str, *, reads_files: bool = False)
 _QUESTIONS = (
     Question("report", "report", "What GPUs cost, who used them, and how much sat idle.", "gpucost.render.view:ReportView",
              formats=REPORT_FORMATS, takes_lake=True),
-    Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "findings.kinds:WasteAnswer",
+    Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "waste.anatomy:WasteAnswer",
              takes_lake=True),
     Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues"),
     Question("findings", "findings", "What to do about waste, dearest first.", "findings.kinds:FindingsAnswer",

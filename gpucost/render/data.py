@@ -48,12 +48,6 @@ def flat_table(view: ReportView) -> tuple[dict[str, str], list[list[Any]]]:
         for field in fields(kind):
             if field.name not in IN_COST:
                 columns[field.name] = "DECIMAL(38,9)" if "Decimal" in str(field.type) else "DOUBLE"
-    if view.changes:
-        columns |= {
-            "previous_cost": "DECIMAL(38,9)",
-            "cost_change": "DECIMAL(38,9)",
-            "cost_change_percent": "DOUBLE",
-        }
     columns |= dict.fromkeys(shared, "DECIMAL(38,9)") | {"currency": "VARCHAR"}
     rows = (
         _flat(schema.to_dict(row)) | {"cost": row.own_cost, "currency": view.currency} for row in view.rows

@@ -37,12 +37,10 @@ ESTIMATED = dict(
 report                    | report
 report-by                 | report --month 2026-03 --by team,gpu_model --top 3
 report-shared             | report --month 2026-03 --share-unallocated proportional
-report-waste              | report --month 2026-03 --waste
 report-team               | report --last 7d --team research --by workload,day
-report-compared           | report --from 2026-03-17 --to 2026-03-24 --compare previous
 waste                     | waste --month 2026-03 --by team,workload_type
 findings                  | findings --month 2026-03
-findings-compared         | findings --from 2026-03-17 --to 2026-03-24 --compare previous --top 4
+findings-top              | findings --from 2026-03-17 --to 2026-03-24 --top 4
 queue                     | queue --month 2026-03
 diff                      | diff 2026-03-10..2026-03-17 2026-03-17..2026-03-24
 budget-check              | budget check --month 2026-03
@@ -61,8 +59,8 @@ prices-tco                | prices tco onprem.toml
 quote                     | quote A100-SXM4-80GB --gpus 16 --days 7 --price 2 --price-per gpu --own onprem.toml
 prices-history            | prices history p4de.24xlarge --region us-west-2 --from 2026-03-01
 prices-tokens             | prices tokens --model '*gpt*'
-unit-epoch                | unit epoch --month 2026-03 --planned-epochs 20 --each
-unit-experiment           | unit experiment --month 2026-03 --metric val_loss
+unit-epoch                | unit epoch --month 2026-03 --planned-epochs 20
+unit-experiment           | unit experiment --month 2026-03
 unit-requests             | unit requests --month 2026-03
 unit-tokens               | unit tokens --month 2026-03
 unit-tokens-by            | unit tokens --month 2026-03 --by model,day --basis used
@@ -123,7 +121,6 @@ BILLED = dict(
 report             | report --month 2026-03 --by namespace
 report-focus       | report --month 2026-03 --format focus
 reconcile          | reconcile --month 2026-03
-reconcile-by       | reconcile --month 2026-03 --by team,day
 reconcile-unsigned | reconcile --month 2026-03 --config unsigned.toml --format json
 chargeback         | chargeback --month 2026-03 --out out
 explain-node       | explain node n1
@@ -146,7 +143,7 @@ QUICK = {
     "billed": {"report", "reconcile", "explain-node"},
 }  # fmt: skip
 #: Those whose JSON the fast tests leave to the slow ones: they take seconds, and others show the same figures.
-SLOW_JSON = {"store-check", "findings-compared"}
+SLOW_JSON = {"store-check", "findings-top"}
 #: Wrong ways to call a command, with the words that make them wrong.
 WRONG = """
 nonsense
@@ -155,13 +152,12 @@ report --month 2026-13
 report --by nothing
 report --month 2026-03 --last 7d
 report --format parquet
-report --waste --format csv
 report --findings 3
 report -o report.doc
 report --team nobody
 report --month 2025-01
 waste --workload nothing
-findings --min-cost -1
+findings --top 0
 queue --queue nobody
 diff 2026-03
 diff 2025-01 2025-02
@@ -240,8 +236,6 @@ def answers() -> list[Answer]:
         for name, command in asked.items():
             words = shlex.split(command)
             ways = [] if "--format" in words or "--example" in words else formats().get(command_of(words), [])
-            if "--waste" in words:
-                ways = [way for way in ways if way not in ("csv", "parquet")]
             ways = [way for way in ways if way not in ("table", "focus")]
             people = ["terminal", "pipe"] if name in QUICK[fleet] else ["terminal"]
             found += [Answer(fleet, name, way) for way in ([*people, *ways] if ways else ["only"])]

@@ -24,7 +24,7 @@ from gpucost.questions.budget.projection import CostSeries, days_of
 from gpucost.questions.report import api_cost, reading
 from gpucost.questions.report.query import Query
 from gpucost.questions.units import reading as units
-from gpucost.questions.units.query import UnitQuery
+from gpucost.questions.units.query import UnitQuery, prepare
 from gpucost.render.data import to_csv, to_json
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView
@@ -64,6 +64,7 @@ class Ledger:
 
     def tokens(self, **filters: Any) -> Any:
         def build(con: Any, ask: UnitQuery) -> Any:
+            prepare(con, ask)
             view = units.tokens(con, ask)
             api_cost.add_bought(con, self.config, view)
             return view

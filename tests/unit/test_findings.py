@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -22,7 +21,6 @@ from gpucost.questions.findings.kinds import (
     Freed,
     WhatIfQuery,
     WhatIfResult,
-    changes,
     is_fitting,
     open_hours,
     patches,
@@ -202,17 +200,6 @@ def test_patches_have_measured_numbers_or_names_that_kubernetes_refuses() -> Non
     # one replica of a service stays: there is nothing to scale down
     assert patches.scaled_down("Deployment/api", "web", *DAYTIME, replicas=1) is None
     assert patches.fewer_nodes(0) is None
-
-
-def test_what_became_of_the_findings_before() -> None:
-    def found(*names: str) -> list[Finding]:
-        one = _candidate("between_jobs").finding
-        return [replace(one, subject=name) for name in names]
-
-    changed = changes(found("a", "b", "c"), found("b", "d"), MONTH)
-    assert (listed(changed.gone, "subject"), listed(changed.new, "subject")) == ("a; c", "d")
-    spot = _candidate("on_demand_training").finding
-    assert not changes([spot], [replace(spot, subject="other runs")], MONTH).new
 
 
 def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, float]]:

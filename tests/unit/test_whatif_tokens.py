@@ -178,7 +178,6 @@ POOLS = """
     prompt_token     | llm-prefill-0 | m | 1.5 8e6
     prompt_token     | llm-decode-0  | m | 1.5 8e6
     generation_token | llm-decode-0  | m | 1.5 2e6
-    decode_second    | llm-decode-0  | m | 1.5 4e4
     prompt_token     | plan-0        | p | 5 4e6
     generation_token | plan-0        | p | 5 1e6
 """

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option, WorkloadSelection
-from gpucost.periods import Period, name_of
+from gpucost.periods import Period
 from gpucost.pipeline import read_attributed
-from gpucost.questions.report.reading import earlier
 from gpucost.questions.request import FleetRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of, table
-from gpucost.render.view import Document, Item, Items, Section, Table, money, text
+from gpucost.render.view import Document, Item, Items
 from gpucost.store.sqlfiles import column
 from gpucost.store.usage import unknown_name
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpucost.config.model import Config
-    from gpucost.questions.findings.kinds import Finding, FindingChanges, Findings
+    from gpucost.questions.findings.kinds import Finding, Findings
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 
@@ -37,19 +35,7 @@ def findings(
     workload: Annotated[
         Names, Option("Only findings about this workload; repeatable.", "KIND/NAME", panel=WHOSE)
     ] = (),
-    minimum: Annotated[
-        Decimal | None,
-        Option(
-            "Leave out savings under this amount a month (default: [findings] minimum_per_month).",
-            "MONEY",
-            flag="--min-cost",
-        ),
-    ] = None,
     top: Annotated[int | None, Option("Show the N most expensive (default: all).", "COUNT", least=1)] = None,
-    compare: Annotated[
-        Literal["previous"] | None,
-        Option("Add what is new and gone since the previous period of equal length."),
-    ] = None,
 ) -> Document:
     """List what to do about waste, the largest saving first, each with the command that shows the saving.
 
@@ -63,41 +49,27 @@ def findings(
     Examples:
       gpucost findings
       gpucost findings --month 2026-10 --top 5
-      gpucost findings --team research --min-cost 500
-      gpucost findings --month 2026-10 --compare previous --format markdown
+      gpucost findings --team research --format markdown
       gpucost findings --last 30d --format json
     """
-    from gpucost.questions.findings.kinds import Finding, FindingsAnswer, changes
+    from gpucost.questions.findings.kinds import Finding, FindingsAnswer
 
-    settings = request.settings
-    if minimum is not None:
-        settings = settings.model_copy(
-            update={"findings": settings.findings.model_copy(update={"minimum_per_month": minimum})}
-        )
-    query = request.query(workloads=workload)
+    settings, query = request.settings, request.query(workloads=workload)
     _check_names(request, query)
     with request.status() as tell:
-
-        def read(period: Period) -> Findings:
-            return findings_of(settings, request.store, replace(query, period=period), tell)
-
-        found, changed = read(request.period), None
-        if compare:
-            period, before = earlier(settings, request.store, request.period, read)
-            changed = changes(before.findings, found.findings, period)
+        found = findings_of(settings, request.store, query, tell)
     request.note_gaps(request.clusters)
     with request.store.read() as con:
         for message in column(con, _WITHOUT_USERS, [request.period.start_ms, request.period.end_ms]):
             request.note(f"note: {message}")
     shown = replace(found, findings=found.findings[:top])
     with_patches = request.format == "markdown"
-    sections: list[Section] = [
+    parts = ("Savings", shown.savings), ("Upper bounds", shown.upper_bounds)
+    sections = [
         finding_items(several, settings.currency, title, with_patches=with_patches)
-        for title, several in (("Savings", shown.savings), ("Upper bounds", shown.upper_bounds))
+        for title, several in parts
         if several
     ]
-    if changed:
-        sections += _changes(changed, name_of(changed.period, request.tz))
     return Document(
         title=f"Findings: {', '.join(filter(None, (request.scope_name, request.period_name)))}",
         subtitle=headline(found, settings.currency),
@@ -114,7 +86,6 @@ def findings(
             found.passed_over,
             shown.savings,
             shown.upper_bounds,
-            changed,
         ),
         flat=table(shown.findings, columns_of(Finding)),
     )
@@ -176,13 +147,6 @@ def _is_about(subject: str, workload: str) -> bool:
     names = subject.split(", ")
     names += [name.partition("/")[2] for name in names]
     return any(fnmatchcase(workload, name) or fnmatchcase(name, workload) for name in names)
-
-
-def _changes(changed: FindingChanges, name: str) -> list[Table]:
-    """Findings that are gone and new since the period before."""
-    columns = text("title", "What"), text("subject", "Who"), money("saving_per_month", "A month")
-    tables = ((f"Gone since {name}", changed.gone), (f"New since {name}", changed.new))
-    return [Table.of(title, rows, columns) for title, rows in tables if rows]
 
 
 def finding_items(

@@ -15,10 +15,8 @@ from gpucost.engine import answer_rows
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.findings import patches
 from gpucost.questions.report.rows import ZERO
-from gpucost.questions.waste.anatomy import Waste
 from gpucost.records import grouped, grouped_by, keyed_record, record
 from gpucost.render.templates import fill
-from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -181,31 +179,6 @@ class Findings:
 
 
 @record
-class FindingChanges(Shape):
-    """Findings of the `period` before that are `gone`, and `new` ones."""
-
-    period: Period
-    gone: tuple[Finding, ...]
-    new: tuple[Finding, ...]
-
-
-def changes(before: Sequence[Finding], after: Sequence[Finding], period: Period) -> FindingChanges:
-    """The findings of `period` that are gone, and those that are new after it: compared by kind, place and subject."""
-
-    def by_key(findings: Sequence[Finding]) -> dict[tuple[str | None, ...], Finding]:
-        # a place has one finding of these kinds, whatever its runs or nodes
-        of_places = ("on_demand_training", "steady_on_demand", "empty_nodes")
-        return {
-            (one.kind, one.cluster, one.namespace, "" if one.kind in of_places else one.subject): one
-            for one in findings
-        }
-
-    then, now = by_key(before), by_key(after)
-    gone = tuple(one for key, one in then.items() if key not in now)
-    return FindingChanges(period, gone, tuple(one for key, one in now.items() if key not in then))
-
-
-@record
 class FindingsAnswer(Shape):
     """What `gpucost findings` prints: sums of all findings, and the first of them."""
 
@@ -218,20 +191,6 @@ class FindingsAnswer(Shape):
     passed_over: int
     savings: tuple[Finding, ...]
     upper_bounds: tuple[Finding, ...]
-    changes: FindingChanges | None = None
-
-
-@keyed_record
-class WasteAnswer(Shape):
-    """What `gpucost waste` prints, with findings if they are requested."""
-
-    period: Period
-    currency: str
-    waste: Waste
-    findings: tuple[Finding, ...] | None = None
-    coverage: CoverageAnswer
-
-    FLAT = ("period", "waste")
 
 
 def is_fitting(name: str, glob: str) -> bool:
