@@ -28,7 +28,7 @@ from gpucost.texts import conceal
 PATH_KEYS = frozenset(
     {
         "path", "book", "fx_rates", "bearer_token_file", "token_file", "password_file", "ca_file", "cert_file", "key_file",
-        "webhook_url_file", "url_file",
+        "webhook_url_file",
     }
 )  # fmt: skip
 
@@ -215,6 +215,7 @@ REMOVED_KEYS: dict[str, str] = {
     "engine.workers": 'delete it, or set engine.name = "spark" to run tasks in parallel',
     "call_logs": "load the seller's bill: gpucost collect focus FILE",
     "gateway": "load the seller's bill: gpucost collect focus FILE",
+    "notify.webhook": "send it with curl: gpucost report --format json | curl --json @- URL",
     "units.gateway": "count tokens at the server that makes them, and load the seller's bill for bought ones",
     "units.team_label": "use tenant_label",
     "units.provider_label": "load the seller's bill: gpucost collect focus FILE",

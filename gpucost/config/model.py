@@ -71,7 +71,6 @@ def every(field: str, is_good: Callable[[str], object], message: str) -> Any:
 # Kueue's histograms of waiting times end at 10,240 s: no quantile of them is beyond (kueue pkg/metrics/metrics.go).
 _LONGEST_WAIT_MINUTES = 170
 
-_HTTP = ("http://", "https://")
 _CURRENCY = re.compile("[A-Z]{3}")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
@@ -115,26 +114,6 @@ class Slack(Section):
     """File that holds the webhook's URL."""
     webhook_url_env: str | None = None
     """Environment variable that holds the webhook's URL."""
-
-
-class Webhook(Section):
-    """Any server that takes JSON over HTTP."""
-
-    url: str | None = None
-    """Where to POST, where the URL is no secret."""
-    url_file: Path | None = None
-    """File that holds the URL, where it is one."""
-    url_env: str | None = None
-    """Environment variable that holds it."""
-    headers_env: dict[str, str] = {}
-    """Headers with secret values: `{ Authorization = "NAME_OF_VARIABLE" }`."""
-
-    _http = every("url", lambda url: url.startswith(_HTTP), "should begin with http:// or https://")
-    _no_password = every(
-        "url",
-        lambda url: "@" not in url,
-        "should hold no password; name a file or a variable with url_file or url_env",
-    )
 
 
 class Email(Section):
@@ -185,7 +164,6 @@ class Notify(Section):
     link: str | None = None
     """Link to the whole report, shown below the summary; --link wins."""
     slack: Slack = Slack.model_construct()
-    webhook: Webhook = Webhook.model_construct()
     email: Email = Email.model_construct()
 
     _is_link = every("link", is_link, "should be a URL that begins with http:// or https://")
@@ -553,7 +531,7 @@ def shown_url(url: str) -> str:
 
 def base_url(value: str, password_goes: str) -> str:
     """`value` without a slash at its end. Raises ValueError where it is no base URL, or holds a password."""
-    if not value.startswith(_HTTP):
+    if not value.startswith(("http://", "https://")):
         raise ValueError("should begin with http:// or https://")
     if "@" in value:  # anywhere: a password may hold a slash
         raise ValueError(f"should hold no password; {password_goes}")

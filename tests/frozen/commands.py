@@ -78,7 +78,6 @@ export-recording-rules    | export recording-rules
 export-dashboard          | export dashboard
 export-openmetrics        | export openmetrics --month 2026-03
 notify-slack              | notify slack --dry-run --month 2026-03
-notify-webhook            | notify webhook --dry-run --month 2026-03 --team research
 notify-email              | notify email --dry-run --month 2026-03
 init                      | init --yes --url http://127.0.0.1:9 --config new.toml
 collect-spot              | collect spot history.json
