@@ -26,7 +26,6 @@ from gpucost.cli.output import (
     write_output,
     write_page,
     write_parquet,
-    write_rows,
 )
 from gpucost.cli.parameters import typer_parameter
 from gpucost.errors import GpucostError, UsageError
@@ -41,7 +40,7 @@ from gpucost.options import (
     parameters,
 )
 from gpucost.questions.request import Client, Request
-from gpucost.render.rows import RowFormat
+from gpucost.render.rows import RowFormat, render_rows, save_parquet
 from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
@@ -138,21 +137,24 @@ class Call(Request):
         write_output(text, self.target)
 
     def write_rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Write the rows as --format and -o say. Raises GpucostError where they cannot be written."""
-        write_rows(columns, rows, self.row_format, self.target)
+        """Write the rows as --format and -o say. Raises UsageError for Parquet without -o."""
+        if self.row_format is RowFormat.parquet:
+            write_parquet(functools.partial(save_parquet, columns, rows), self.target)
+        else:
+            self.write(render_rows(columns, rows, self.row_format))
 
     def answer(self, answer: Answer) -> None:
         """Write the answer as --format and -o say, with a note where it went into a file.
 
         Raises GpucostError where it cannot be written.
         """
-        texts = {"json": answer.json, "html": answer.html, "csv": answer.csv}
+        texts = {"json": answer.json, "html": answer.html, "csv": answer.csv, "markdown": answer.page}
         if self.format == "parquet":
             write_parquet(answer.save_parquet, self.target)
         elif self.format in texts:
             self.write(texts[self.format]())
         else:
-            write_page(answer, self.target, markdown=self.format == "markdown")
+            write_page(answer, self.target)
         self.conclude(answer)
 
     def conclude(self, answer: Answer) -> None:
@@ -306,7 +308,6 @@ def _waiting(terminal: Terminal) -> Iterator[None]:
 def _profile() -> Iterator[None]:
     """Shows what each stage of SQL took that runs while the block lasts, the longest first; also where it fails."""
     from gpucost import engine
-    from gpucost.render.rows import render_rows
 
     began = time.perf_counter()
     with engine.profiled() as costs:

@@ -119,7 +119,7 @@ def _report(config: Config, month: Period, *teams: str) -> None:
     from gpucost.store.connection import Store
 
     query = Query(period=month, period_name=name_of(month, config.tz), teams=teams)
-    write_page(report(config, Store.of(config), query), None, markdown=False)
+    write_page(report(config, Store.of(config), query), None)
 
 
 @command()

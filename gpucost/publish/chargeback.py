@@ -8,9 +8,7 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -719,13 +717,7 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]], mode: int = dis
     """
     above = target.parent
     try:
-        with (
-            disk.private(mode),
-            _made(above),
-            _alone(above),
-            _ended_in_order(),
-            disk.workplace(above) as work,
-        ):
+        with disk.private(mode), _made(above), _alone(above), disk.workplace(above) as work:
             part = work / target.name
             part.mkdir()
             yield part
@@ -766,23 +758,6 @@ def _alone(above: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """While the block lasts, SIGTERM, which schedulers end a run with, lets it clean up after itself."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _carry_over(old: Path, new: Path, files: list[Path]) -> None:
