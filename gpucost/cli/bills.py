@@ -14,7 +14,7 @@ import typer
 
 from gpucost.cli.command import Call, FocusVersion, RowsCall, command
 from gpucost.cli.output import print_error
-from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices, has_bills, run_bills
+from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices, run_bills
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.options import LakeOption, MonthOption, Option
 from gpucost.periods import Period, parse_period, previous_month
@@ -262,11 +262,7 @@ def collect_missing(call: Call, month: str, period: Period, now: datetime) -> in
     # prices last: metrics and bills decide whose prices are needed
     runs: list[Run] = [
         *_metrics(call, period, now),
-        *(
-            partial(run_bills, call, section, months=[month])
-            for section in ("aws", "gcp", "azure", "focus")
-            if has_bills(call.settings, section)
-        ),
+        *(partial(run_bills, call, section, months=[month]) for section in call.settings.bill_sections),
         partial(_prices, call, period, now),
     ]
     failed = 0

@@ -293,7 +293,7 @@ def run_bills(
     from gpucost.collect.bill.load import collect_bills
 
     settings = call.settings
-    if not paths and not has_bills(settings, section):
+    if not paths and section not in settings.bill_sections:
         also = {"gcp": " or billing_table", "azure": " or cost_scope"}.get(section, "")
         raise UsageError(
             f"no export is named: gpucost collect {section} PATH",
@@ -307,7 +307,8 @@ def run_bills(
             note = f"{bytes_text(state.done)} of {bytes_text(state.total)}: {state.note}"
             show("bills", state.done, state.total, note)
 
-        trees = [*(tree_of(name, settings) for name in paths or _exports(settings, section)), *answers]
+        names = paths or getattr(settings, section).exports
+        trees = [*(tree_of(name, settings) for name in names), *answers]
         run = collect_bills(
             call.store, trees, provider, currency=settings.bills.currency, force=force, progress=progress
         )
@@ -320,22 +321,6 @@ def run_bills(
         print_error(error.message, error.fix)
     if run.errors:
         raise typer.Exit(1)
-
-
-def has_bills(settings: Config, section: str) -> bool:
-    """Whether the section of the settings names exports, or a service to query."""
-    service = {"gcp": settings.gcp.billing_table, "azure": settings.azure.cost_scope}.get(section)
-    return bool(_exports(settings, section) or service)
-
-
-def _exports(settings: Config, section: str) -> list[str]:
-    exports = {
-        "aws": settings.aws.exports,
-        "gcp": settings.gcp.exports,
-        "azure": settings.azure.exports,
-        "focus": settings.focus.exports,
-    }
-    return exports[section]
 
 
 def tree_of(name: str, settings: Config) -> Tree:

@@ -1062,6 +1062,17 @@ class Config(Section):
         )
 
     @property
+    def bill_sections(self) -> list[str]:
+        """Sections that name billing exports, or a service to query."""
+        sources = {
+            "aws": self.aws.exports,
+            "gcp": self.gcp.exports or self.gcp.billing_table,
+            "azure": self.azure.exports or self.azure.cost_scope,
+            "focus": self.focus.exports,
+        }
+        return [name for name, source in sources.items() if source]
+
+    @property
     def prompt_weights(self) -> dict[str, float]:
         """What a prompt token weighs, by the mapping that says so."""
         return {unit.name: unit.prompt_weight for unit in self.units if unit.prompt_weight is not None}

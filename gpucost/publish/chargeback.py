@@ -96,15 +96,9 @@ def missing_bills(con: DuckDBPyConnection, config: Config, month: str) -> list[s
         [month, before],
     ).fetchall()
     there, wanted = ({provider for provider, _, period in rows if period == name} for name in (month, before))
-    sources = {
-        "aws": config.aws.exports,
-        "gcp": config.gcp.exports or config.gcp.billing_table,
-        "azure": config.azure.exports or config.azure.cost_scope,
-    }
-    wanted |= {name for name in sources if sources[name]}
-    if config.focus.exports and not any(is_focus for _, is_focus, period in rows if period == month):
-        wanted.add("focus")
-    return sorted(wanted - there)
+    if any(is_focus for _, is_focus, period in rows if period == month):
+        there.add("focus")
+    return sorted((wanted | set(config.bill_sections)) - there)
 
 
 _COLLECT = "--collect collects what the store lacks of the month; gpucost store info says what is there"
