@@ -80,7 +80,7 @@ def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
     file = find(path, environ, cwd)
     settings = Settings(file, file.parent if file else cwd)
     if file:
-        values, lines = _parse(file)
+        values, lines = parse_file(file)
         if isinstance(values.get("store"), str):
             values["store"] = {"path": values["store"]}
             lines["store", "path"] = lines.pop(("store",))
@@ -121,7 +121,8 @@ def as_toml(value: Any) -> str:
     )
 
 
-def _parse(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
+def parse_file(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
+    """The values of a TOML file, and the line of each key. Raises ConfigError if it cannot be read."""
     try:
         text = inputs.text(path, inputs.SETTINGS)
         return inputs.toml(text), line_numbers(text)
