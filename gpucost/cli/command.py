@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -309,32 +308,16 @@ def _profile() -> Iterator[None]:
     """Shows what each stage of SQL took that runs while the block lasts, the longest first; also where it fails."""
     from gpucost import engine
 
-    began = time.perf_counter()
     with engine.profiled() as costs:
         try:
             yield
         finally:
-            whole = time.perf_counter() - began
-            rows: list[tuple[Any, ...]] = [
-                (
-                    name,
-                    cost.runs,
-                    f"{cost.seconds:.3f}",
-                    f"{cost.seconds / whole:.1%}",
-                    f"{cost.cpu_seconds:.3f}",
-                    cost.rows,
-                )
+            rows = [
+                (name, cost.runs, f"{cost.seconds:.3f}", f"{cost.cpu_seconds:.3f}", cost.rows)
                 for name, cost in sorted(costs.items(), key=lambda item: -item[1].seconds)
             ]
-            inside = sum(cost.seconds for cost in costs.values())
-            rows.append(
-                ("everything else", None, f"{whole - inside:.3f}", f"{1 - inside / whole:.1%}", None, None)
-            )
-            note(
-                render_rows(
-                    ("stage", "runs", "seconds", "share", "cpu_seconds", "rows"), rows, RowFormat.table
-                )
-            )
+            columns = ("stage", "runs", "seconds", "cpu_seconds", "rows")
+            note(render_rows(columns, rows, RowFormat.table))
 
 
 @contextmanager
