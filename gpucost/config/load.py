@@ -127,7 +127,8 @@ def parse_file(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
         text = inputs.text(path, inputs.SETTINGS)
         return inputs.toml(text), line_numbers(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}", "make it a readable UTF-8 text file") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot read {path}: {reason}", "make it a readable UTF-8 text file") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{path} is not valid TOML: {error}", "mend that line; text needs quotes, tables [brackets]"
