@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.cli.command import Call, TargetCall, command
-from gpucost.cli.output import write_output
-from gpucost.errors import GpucostError, NoDataError, UsageError
+from gpucost.cli.output import made_folder
+from gpucost.disk import write_text
+from gpucost.errors import NoDataError, UsageError
 from gpucost.options import MonthOption, Option
 from gpucost.periods import Period, local_midnight, month_period, name_of
 
@@ -69,13 +70,8 @@ def export_chart(
         )
     for name, text in files.items():
         target = out / name
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise GpucostError(
-                f"cannot write {target}: {error.strerror}", "--out names another directory"
-            ) from None
-        write_output(text, target)
+        made_folder(target.parent, "--out names another directory")
+        write_text(text, target)
     call.note(f"chart written to {out}")
     others = [
         path.name for path in sorted((out / "templates").glob("*")) if f"templates/{path.name}" not in files

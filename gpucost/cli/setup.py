@@ -19,8 +19,8 @@ import typer
 
 from gpucost import disk
 from gpucost.cli.command import BriefCall, Call, RowsCall, TargetCall, command
-from gpucost.cli.output import has_colors, put, waiting, write_page
-from gpucost.errors import ConfigError, GpucostError, StoreError
+from gpucost.cli.output import has_colors, made_folder, put, waiting, write_page
+from gpucost.errors import ConfigError, StoreError
 from gpucost.options import Option, argument
 from gpucost.periods import name_of
 from gpucost.render.rows import RowFormat, render_rows
@@ -254,17 +254,10 @@ def _write(target: Path, answers: dict[str, str]) -> None:
     text = files("gpucost.cli").joinpath("starter.toml").read_text(encoding="utf-8")
     for name, answer in answers.items():
         text = text.replace(f'"@{name}@"', json.dumps(answer, ensure_ascii=False))
-    try:
-        disk.make_folder(target.parent)
-        # somebody may write a password into it
-        with disk.atomic_write(target, disk.PRIVATE) as part:
-            part.write_text(text, encoding="utf-8")
-    except GpucostError as error:
-        raise ConfigError(error.message, "--config names another file") from None
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {target}: {error.strerror or error}", "--config names another file"
-        ) from None
+    made_folder(target.parent, "--config names another file")
+    # somebody may write a password into it
+    with disk.atomic_write(target, disk.PRIVATE) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 @command(without="config store")
