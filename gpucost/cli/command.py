@@ -17,7 +17,6 @@ from gpucost.cli.output import (
     drop_stdout,
     note,
     output_file,
-    plain,
     print_error,
     put,
     to_stdout,
@@ -84,18 +83,12 @@ class Terminal(Client):
 
     @contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:
-        """What to call with what is being done: one line that changes on a terminal, lines on stderr under -v, else nothing.
-
-        Nothing may be written to stdout meanwhile.
-        """
-        waiting.stop()
-        if not self.is_watched:
+        """What to call with what is being done: one line that changes on a terminal, lines on stderr under -v, else nothing."""
+        if self.is_watched:
+            waiting.start()
+            yield waiting.tell
+        else:
             yield functools.partial(note, quiet=self.quiet or not self.verbose)
-            return
-        from rich.console import Console
-
-        with Console(stderr=True).status("") as line:
-            yield lambda doing: line.update(plain(doing))
 
 
 def format_of(target: Path | None, formats: Collection[str]) -> str:

@@ -40,6 +40,7 @@ class Waiting:
 
     def start(self) -> None:
         """Show it a second from now."""
+        self.stop()
         with self._lock:
             self._doing, self._timer = "working", Timer(self._AFTER_SECONDS, self._show)
             self._timer.daemon = True
@@ -53,7 +54,7 @@ class Waiting:
                 self._status.update(plain(doing))
 
     def stop(self) -> None:
-        """Take the line away; it does not come again."""
+        """Take the line away until `start`."""
         with self._lock:
             if self._timer:
                 self._timer.cancel()
