@@ -496,7 +496,7 @@ class Prices(Section):
     stale_after_days: Count = 90
     """A list price older than this is marked as stale."""
     discounts: list[Discount] = []
-    fx: dict[str, Decimal] = {}
+    fx: dict[str, Annotated[Decimal, Field(gt=0)]] = {}
     """What one unit of another currency is worth in `currency`: `{ EUR = 1.08 }`."""
     fx_rates: Path | None = None
     """CSV file of rates by day: `date,currency,rate`; a rate holds until the next one."""
@@ -509,14 +509,6 @@ class Prices(Section):
     charge CPU and memory by request."""
 
     _currencies = every("fx", _CURRENCY.fullmatch, "{} should be a currency such as EUR")
-
-    @field_validator("fx")
-    @classmethod
-    def _rates(cls, value: dict[str, Decimal]) -> dict[str, Decimal]:
-        for currency, rate in value.items():
-            if not rate.is_finite() or rate <= 0:
-                raise ValueError(f"the rate of {currency} should be above zero")
-        return value
 
 
 # Names of headers that carry credentials: their values may not stand in a file.
