@@ -71,7 +71,6 @@ def chargeback(
       gpucost chargeback --month 2026-10 --out /srv/chargeback --collect
       gpucost chargeback --month 2026-10 --out . --share-unallocated proportional --focus-version 1.3
     """
-    from gpucost import pipeline
     from gpucost.publish.chargeback import ChargebackQuery, manifest_of, read, read_bundle, replacing, write
     from gpucost.questions.findings import read_findings
     from gpucost.questions.report.page import bundle_blocks
@@ -102,7 +101,7 @@ def chargeback(
             bundle = read_bundle(settings, call.store, ask, folder, tell)
             advice = read_findings(settings, call.store, ask.period, tell)
             tell("writing the files")
-            manifest = manifest_of(bundle, settings, pipeline.ALGORITHM, previous)
+            manifest = manifest_of(bundle, settings, previous)
             manifest = write(bundle, manifest, folder, bundle_blocks(settings, bundle, advice))
     _record(call, manifest, target)
     _tell(call, manifest, target)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from gpucost import disk, price
 from gpucost.errors import GpucostError, IncompleteError, StoreError
 from gpucost.periods import Period
-from gpucost.pipeline import read_attributed
+from gpucost.pipeline import ALGORITHM, read_attributed
 from gpucost.publish import focus, seal
 from gpucost.publish.focus import FocusFile
 from gpucost.publish.seal import Seal
@@ -131,7 +131,6 @@ class Bundle(NamedTuple):
     """
 
     ask: ChargebackQuery
-    timezone: str
     overview: ReportView
     teams: dict[str, ReportView]
     ledger: ReportView
@@ -194,9 +193,7 @@ def _build(
         account = reconcile(con, ask.month, config.currency)
     state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month))
     inputs = seal.inputs_of(con, ask.month, ask.period) if ask.is_over else ()
-    return Bundle(
-        ask, config.timezone, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs
-    )
+    return Bundle(ask, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
 
 
 def charge(row: Row) -> Decimal:
@@ -472,9 +469,7 @@ FILE = "index.json"
 _FIGURES = ("state", "teams", "totals")
 
 
-def manifest_of(
-    bundle: Bundle, config: Config, algorithm: Mapping[str, int], previous: dict[str, Any] | None
-) -> dict[str, Any]:
+def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None) -> dict[str, Any]:
     """The manifest of `bundle`, without its list of files. `previous` is the manifest that it takes the place of, if any.
 
     `replaces` is what the figures differ from: those of the previous manifest of a month that was over, or, where they are the
@@ -487,7 +482,7 @@ def manifest_of(
     index = Index(
         month=ask.month,
         period=view.period,
-        timezone=bundle.timezone,
+        timezone=config.timezone,
         currency=view.currency,
         share_unallocated=ask.share_unallocated,
         state=bundle.state.name,
@@ -509,7 +504,7 @@ def manifest_of(
     manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
     if ask.is_over:
         manifest["seal"] = to_dict(
-            seal.make(config, algorithm, bundle.inputs, figures_digest(manifest, bundle.ledger.csv()))
+            seal.make(config, ALGORITHM, bundle.inputs, figures_digest(manifest, bundle.ledger.csv()))
         )
     return manifest | {"replaces": _replaces(manifest, previous)}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter
 
-from gpucost import disk, pipeline
+from gpucost import disk
 from gpucost.errors import GpucostError
 from gpucost.periods import iso
 from gpucost.publish import seal
@@ -95,7 +95,7 @@ def verify(
     with disk.temporary() as folder:
         tell("making the figures again")
         bundle = read_bundle(config, store, ask, folder, tell)
-        now = manifest_of(bundle, config, pipeline.ALGORITHM, None)
+        now = manifest_of(bundle, config, None)
         with store.read() as con:
             known: dict[str, datetime] = dict(log.seals(con, ask.month))
         is_listed = digest in known

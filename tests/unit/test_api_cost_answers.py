@@ -121,7 +121,7 @@ def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path)
     out = tmp_path / "out" / "2026-03"
     with replacing(out, lambda _: []) as folder:
         bundle = read_bundle(ledger.config, ledger.store, ask, folder)
-        manifest = manifest_of(bundle, ledger.config, {}, None)
+        manifest = manifest_of(bundle, ledger.config, None)
         manifest = write(bundle, manifest, folder, dict.fromkeys((None, *bundle.teams), ()))
     assert sorted(cells(manifest["teams"], "team charge cost api_cost shared_cost")) == text_rows("""
         chat | 99.08625 | 96.0 | 3.08625 | 0.0
