@@ -189,6 +189,7 @@ def init(
     from gpucost import discover
     from gpucost.collect.slurm.sacct import sacct_command
     from gpucost.config.files import FILE_NAME
+    from gpucost.config.load import plain_words
     from gpucost.config.model import PrometheusSource, shown_url
 
     target = (call.config_file or Path(FILE_NAME)).expanduser()
@@ -214,7 +215,7 @@ def init(
     try:
         url = PrometheusSource(url=url).url
     except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        reason = plain_words(error.errors()[0])
         raise ConfigError(
             f"{shown_url(url)} cannot be used: {reason}", "give --url http://HOST:PORT"
         ) from None

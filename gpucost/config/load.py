@@ -243,15 +243,23 @@ _SECRET_PARTS = re.compile(
 # Keys of different tables that mean the same.
 SAME_KEYS = ({"from", "start", "since"}, {"to", "until", "end"})
 
-PLAIN_WORDS = {
+_PLAIN_WORDS = {
     "missing": "is missing",
     "model_type": "should be a table",
     "dict_type": "should be a table",
     "list_type": "should be an array",
     "decimal_type": "should be a number",
+    "decimal_parsing": "should be a number",
+    "multiple_of": "should be a whole number",
     "int_type": "should be a whole number",
     "int_from_float": "should be a whole number",
 }
+
+
+def plain_words(detail: ErrorDetails) -> str:
+    """What is wrong with a value, after its name: `should be a number`."""
+    message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    return _PLAIN_WORDS.get(detail["type"], message)
 
 
 def explain(error: ValidationError, settings: Settings) -> tuple[str, str]:
@@ -270,11 +278,11 @@ def _wrong(detail: ErrorDetails) -> str:
         return _unknown(loc)
     if kind == "list_type" and isinstance(value, dict) and keys_at(loc):
         return f"write [[{'.'.join(str(part) for part in loc if isinstance(part, str))}]]"
-    if kind in PLAIN_WORDS:
-        return PLAIN_WORDS[kind]
+    if kind in _PLAIN_WORDS:
+        return plain_words(detail)
     if removed := REMOVED_VALUES.get((dotted(loc), str(value))):
         return f"the value {value!r} was removed; {removed}"
-    message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    message = plain_words(detail)
     # what could hold a credential by mistake is not shown
     may_be_shown = not re.search("url|exports|headers|basic_auth|bearer_token_env|spark_options", dotted(loc))
     if may_be_shown and isinstance(value, str | int | float) and repr(value) not in message:

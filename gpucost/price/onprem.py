@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from gpucost.catalog import load_catalog
-from gpucost.config.load import parse_file
+from gpucost.config.load import parse_file, plain_words
 from gpucost.errors import ConfigError, UsageError
 from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
 from gpucost.records import record
@@ -68,13 +68,6 @@ _EXAMPLES = {
 }
 
 
-_SHOULD_BE = {
-    "decimal_type": "it should be a number",
-    "decimal_parsing": "it should be a number",
-    "multiple_of": "it should be a whole number",
-}
-
-
 def _example() -> Path:
     return pricing_dir() / "onprem.toml"
 
@@ -119,7 +112,7 @@ def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None
     for detail in details:
         key, value = str(detail["loc"][0]), detail["input"]
         if detail["type"] != "missing":
-            fix = _EXAMPLES.get(key) or _SHOULD_BE.get(detail["type"]) or detail["msg"].replace("Input", "it")
+            fix = _EXAMPLES.get(key) or f"it {plain_words(detail)}"
             if key in options:
                 return UsageError(f"--{key.replace('_', '-')} is {value}", fix)
             return ConfigError(
