@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,13 +9,14 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import typer
 
 from gpucost.cli.command import Call
 from gpucost.cli.output import note, print_error
 from gpucost.errors import ConfigError, IncompleteError, StoreError, UsageError
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, parse_period
 from gpucost.texts import bytes_text
 
 if TYPE_CHECKING:
@@ -335,8 +335,7 @@ def tree_of(name: str, settings: Config) -> Tree:
 def months_asked(months: Sequence[str], now: datetime) -> list[str]:
     """Billing periods to ask a service for: those named, else the last and the current one. Raises UsageError."""
     for month in months:
-        if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
-            raise UsageError(f"{month} is no month", "--month 2026-10")
+        parse_period(ZoneInfo("UTC"), now, month=month)
     if months:
         return sorted(set(months))
     current = now.replace(day=1)
