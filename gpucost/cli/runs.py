@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,13 +9,14 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import typer
 
 from gpucost.cli.command import Call
 from gpucost.cli.output import note, print_error
 from gpucost.errors import ConfigError, IncompleteError, StoreError, UsageError
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, parse_period
 from gpucost.texts import bytes_text
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def run_bills(
     from gpucost.collect.bill.load import collect_bills
 
     settings = call.settings
-    if not paths and not has_bills(settings, section):
+    if not paths and section not in settings.bill_sections:
         also = {"gcp": " or billing_table", "azure": " or cost_scope"}.get(section, "")
         raise UsageError(
             f"no export is named: gpucost collect {section} PATH",
@@ -275,7 +275,8 @@ def run_bills(
             note = f"{bytes_text(state.done)} of {bytes_text(state.total)}: {state.note}"
             show("bills", state.done, state.total, note)
 
-        trees = [*(tree_of(name, settings) for name in paths or _exports(settings, section)), *answers]
+        names = paths or getattr(settings, section).exports
+        trees = [*(tree_of(name, settings) for name in names), *answers]
         run = collect_bills(
             call.store, trees, provider, currency=settings.bills.currency, force=force, progress=progress
         )
@@ -290,22 +291,6 @@ def run_bills(
         raise typer.Exit(1)
 
 
-def has_bills(settings: Config, section: str) -> bool:
-    """Whether the section of the settings names exports, or a service to query."""
-    service = {"gcp": settings.gcp.billing_table, "azure": settings.azure.cost_scope}.get(section)
-    return bool(_exports(settings, section) or service)
-
-
-def _exports(settings: Config, section: str) -> list[str]:
-    exports = {
-        "aws": settings.aws.exports,
-        "gcp": settings.gcp.exports,
-        "azure": settings.azure.exports,
-        "focus": settings.focus.exports,
-    }
-    return exports[section]
-
-
 def tree_of(name: str, settings: Config) -> Tree:
     """Where `name` lies: an address of an object store, or a path. Raises UsageError where there is nothing of that name."""
     from gpucost.collect.bill.opening import BucketTree, LocalTree
@@ -318,8 +303,7 @@ def tree_of(name: str, settings: Config) -> Tree:
 def months_asked(months: Sequence[str], now: datetime) -> list[str]:
     """Billing periods to ask a service for: those named, else the last and the current one. Raises UsageError."""
     for month in months:
-        if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
-            raise UsageError(f"{month} is no month", "--month 2026-10")
+        parse_period(ZoneInfo("UTC"), now, month=month)
     if months:
         return sorted(set(months))
     current = now.replace(day=1)

@@ -1,4 +1,4 @@
-"""Reports for programs: the JSON contract gpucost.report/1, and flat CSV."""
+"""Reports for programs: flat CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from typing import Any
 from gpucost.render import schema
 from gpucost.render.view import ApiCost, Measures, NotCollected, ReportView, Unallocated
 from gpucost.store.table_files import csv_text, harmless, save_rows
-
-
-def to_json(view: ReportView) -> str:
-    """The JSON contract gpucost.report/1; money and hours are plain numbers."""
-    return schema.to_json(view, "report")
 
 
 def to_csv(view: ReportView) -> str:

@@ -655,9 +655,9 @@ class ReportView(Answer, Summary):
 
     def json(self) -> str:
         """The answer as text of the JSON contract gpucost.report/1."""
-        from gpucost.render.data import to_json
+        from gpucost.render.schema import to_json
 
-        return to_json(self)
+        return to_json(self, "report")
 
     def csv(self) -> str:
         """The rows as CSV."""

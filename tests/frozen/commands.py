@@ -75,9 +75,7 @@ export-alerts             | export alerts
 export-recording-rules    | export recording-rules
 export-dashboard          | export dashboard
 export-openmetrics        | export openmetrics --month 2026-03
-export-cronjob            | export cronjob --image gpucost:1.0 --secret gpucost
 notify-slack              | notify slack --dry-run --month 2026-03
-notify-webhook            | notify webhook --dry-run --month 2026-03 --team research
 notify-email              | notify email --dry-run --month 2026-03
 init                      | init --yes --url http://127.0.0.1:9 --config new.toml
 collect-spot              | collect spot history.json
@@ -196,7 +194,7 @@ whatif spot --team nobody
 whatif share --pods 4
 whatif plan missing.toml
 whatif buy --nodes 4
-export cronjob
+export chart
 init --yes --config gpucost.toml
 demo --keep .
 """.splitlines()

@@ -61,8 +61,6 @@ idle_cost_share = 0.3
 link = "https://reports.example.com/gpu"
 [notify.slack]
 webhook_url_env = "SLACK_URL"
-[notify.webhook]
-url = "https://hooks.example.com/gpu"
 [notify.email]
 host = "mail.example.com"
 sender = "gpucost@example.com"

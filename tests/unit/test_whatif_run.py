@@ -124,7 +124,7 @@ REFUSED = table("""
     buy       | 2    | --nodes 2 --on-demand-price 3                        | purchase_price
     buy       | 2    | {OWN} --nodes 2                                      | the price on demand is missing
     buy       | 2    | {OWN} --residual-percent 120 --nodes 1 {ON}          | --residual-percent is 120
-    buy       | 2    | {OWN} --own-nodes -1                                 | greater than or equal to 0
+    buy       | 2    | {OWN} --own-nodes -1                                 | no whole number from 0
     buy       | 1    | none.toml --nodes 2                                  | cannot read none.toml
     buy       | 1    | {OWN}                                                | there is no store
     move      | 2    | --nodes 3 --wait-minutes 5                           | --instance-type is missing
@@ -136,7 +136,7 @@ REFUSED = table("""
     move      | 2    | --starts-per-day 3 | --starts-per-day has no meaning without --gb-per-start
     move      | 2    | --gb-per-start 1 --nodes 2                           | --nodes has no meaning with --gb-per-start
     move      | 2    | --gb-per-start 1 --wait-minutes 5                    | --wait-minutes has no meaning with --gb-per-start
-    move      | 2    | --gb-per-start 1 --starts-per-day 2 --days 99999     | 3660
+    move      | 2    | --gb-per-start 1 --starts-per-day 2 --days 99999     | 3,660
     move      | 2    | --gb-per-start 1 --days 3                            | the number of starts is missing
     move      | 2    | --gb-per-start 1 --starts-per-day 3 --team x         | leave out --team
     move      | 1    | --instance-type p99.large --wait-minutes 5           | no GPU or instance type is called
