@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fnmatch import fnmatchcase
+from itertools import product, starmap
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
@@ -128,25 +128,23 @@ def findings_of(
 
 def narrowed(found: Findings, selection: WorkloadSelection | Query) -> Findings:
     """The findings about a part of the fleet, with the ranks that they have among all."""
+    from gpucost.questions.findings.kinds import is_fitting
+
     teams, namespaces, clusters = selection.teams, selection.namespaces, selection.clusters
     workloads = selection.workloads
-    kept = tuple(
-        one
-        for one in found.findings
-        if (not teams or set((one.team or "").split(", ")) & set(teams))
-        and (not namespaces or one.namespace in namespaces)
-        and (not clusters or one.cluster in clusters)
-        and (not workloads or any(_is_about(one.subject, name) for name in workloads))
-    )
+
+    def is_about(one: Finding) -> bool:
+        names = [workload for _, _, workload in one.owners]
+        return (
+            (not teams or bool(set((one.team or "").split(", ")) & set(teams)))
+            and (not namespaces or one.namespace in namespaces)
+            and (not clusters or one.cluster in clusters)
+            and (not workloads or any(starmap(is_fitting, product(names, workloads))))
+        )
+
     is_narrowed = bool(teams or namespaces or clusters or workloads)
+    kept = tuple(filter(is_about, found.findings))
     return replace(found, findings=kept, passed_over=0 if is_narrowed else found.passed_over)
-
-
-def _is_about(subject: str, workload: str) -> bool:
-    """Whether the workload, with or without its kind, is in a subject such as `Job/a-*, StatefulSet/b`."""
-    names = subject.split(", ")
-    names += [name.partition("/")[2] for name in names]
-    return any(fnmatchcase(workload, name) or fnmatchcase(name, workload) for name in names)
 
 
 def finding_items(

@@ -48,8 +48,6 @@ KINDS = {
     "on_demand_training": ("Training on demand", "move it to spot, with checkpoints"),
     "empty_nodes": ("Empty nodes", "let the autoscaler remove them sooner"),
     "steady_on_demand": ("Steady use on demand", "commit to the base"),
-    "data_stall": ("GPUs waiting for data", "cache and prefetch its data, or add workers that load it"),
-    "lost_work": ("Work lost to failures", "write checkpoints more often, and fix the failures"),
     "between_jobs": ("Free between jobs", "pack jobs on fewer nodes, or start waiting work sooner"),
 }
 
@@ -97,8 +95,10 @@ class Finding(Shape):
 
     `freed_capacity_cost` is the cost of GPUs that would be free on nodes that stay: capacity for other work, not cash.
     `is_bound`: `saving` is an upper bound: no command shows it (then it is the cost of the waste), or it needs work first.
-    `patch` is YAML to apply.
+    `patch` is YAML to apply. `owners` are the workloads that it is about, `empty` the capacity types of nodes that stood empty.
     """
+
+    HIDDEN = ("owners", "empty")
 
     rank: int = 0
     kind: str
@@ -119,27 +119,20 @@ class Finding(Shape):
     advice: str
     measured: str
     patch: str | None
+    owners: frozenset[Owner] = frozenset()
+    empty: frozenset[str] = frozenset()
 
 
 class Candidate(NamedTuple):
-    """Waste that may become a finding: `saving` is the cost of the waste.
-
-    The what-if of `questions` that saves most decides. `owners` are the workloads that the finding takes; `empty` are the
-    capacity types of nodes that stood empty.
-    """
+    """Waste that may become a finding, with the cost of the waste. The what-if of `questions` that saves most decides."""
 
     finding: Finding
-    owners: frozenset[Owner] = frozenset()
     questions: tuple[WhatIfQuery, ...] = ()
-    empty: frozenset[str] = frozenset()
 
 
 @record
 class Freed:
-    """What findings with cash would free: workloads, and nodes of some capacity types that stood empty.
-
-    Advice to commit frees nothing; other findings free GPUs on nodes that stay.
-    """
+    """What findings with cash would free: workloads, and nodes of some capacity types that stood empty."""
 
     owners: frozenset[Owner] = frozenset()
     empty: frozenset[str] = frozenset()
@@ -152,7 +145,6 @@ class Findings:
     findings: tuple[Finding, ...]
     minimum_per_month: Decimal
     passed_over: int
-    freed: Freed = Freed()
 
     @property
     def savings(self) -> tuple[Finding, ...]:
@@ -178,6 +170,13 @@ class Findings:
     def at_most_per_month(self) -> Decimal:
         """The sum of upper bounds."""
         return _total(found.saving_per_month for found in self.upper_bounds)
+
+    @property
+    def freed(self) -> Freed:
+        """What savings free, but for commitments."""
+        cash = [found for found in self.savings if found.saving and found.kind != "steady_on_demand"]
+        owners, empty = (found.owners for found in cash), (found.empty for found in cash)
+        return Freed(frozenset().union(*owners), frozenset().union(*empty))
 
 
 @record
@@ -208,9 +207,10 @@ class WasteAnswer(Shape):
     FLAT = ("period", "waste")
 
 
-def is_fitting(name: str, glob: str) -> bool:
-    """Whether the glob fits the name, or is the name."""
-    return name == glob or fnmatchcase(name, glob)
+def is_fitting(workload: str, glob: str) -> bool:
+    """Whether the glob fits the workload, with or without its kind, or is its name."""
+    names = workload, workload.partition("/")[2]
+    return glob in names or any(fnmatchcase(name, glob) for name in names)
 
 
 def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, str] | None:
@@ -274,8 +274,6 @@ class Candidates:
         patch = fill("patches/on-spot.yml")
         yield from self._on_demand("on_demand_training", "spot", training, patch)
         yield from self._on_demand("steady_on_demand", "reserve", self._of_types("inference"), None)
-        yield from self._advice("data_stall", "data_stall", "idle while it ran")
-        yield from self._advice("lost_work", "failed_restarted", "lost by pods that failed")
         yield from self._free_gpus()
 
     def _of_types(self, *types: str) -> list[Row]:
@@ -344,11 +342,6 @@ class Candidates:
                 question = self._question(command, members, tuple(scope))
                 yield self._candidate(kind, members, families, waste, "on demand", question, patch=patch)
 
-    def _advice(self, kind: str, bucket: str, words: str) -> Iterator[Candidate]:
-        """Waste without a what-if: its cost is an upper bound."""
-        for family, rows in _families(row for row in self.workloads if bucket in row["buckets"]):
-            yield self._candidate(kind, rows, (family,), _wasted(rows, bucket), words)
-
     def _free_gpus(self) -> Iterator[Candidate]:
         """GPUs that no pod held: nodes that stood empty, by cluster, and GPUs that were free on nodes in use."""
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
@@ -357,10 +350,9 @@ class Candidates:
             questions = () if is_own else (question,)
             patch = None if is_own else patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
             finding = _of_free("empty_nodes", rows, "that no pod held for long", patch)
-            finding = replace(finding, advice=_OWN_MACHINES) if is_own else finding
-            yield Candidate(
-                finding, questions=questions, empty=frozenset(row["capacity_type"] for row in rows)
-            )
+            types = frozenset(row["capacity_type"] for row in rows)
+            advice = _OWN_MACHINES if is_own else finding.advice
+            yield Candidate(replace(finding, empty=types, advice=advice), questions)
         for row in self.free:
             if row["bucket"] == "between_jobs":
                 yield Candidate(_of_free("between_jobs", [row], "that were free on nodes in use", None))
@@ -395,9 +387,9 @@ class Candidates:
             saving=waste[1],
             measured=f"{metric}, idle under {threshold:g} %; {share} of the GPU-hours measured",
             patch=patch,
+            owners=frozenset((row["cluster"], row["namespace"], row["workload"]) for row in rows),
         )
-        owners = frozenset((row["cluster"], row["namespace"], row["workload"]) for row in rows)
-        return Candidate(finding, owners, questions)
+        return Candidate(finding, questions)
 
     def _question(
         self, command: str, rows: Sequence[Row], workloads: tuple[str, ...], options: Options = ()
@@ -506,41 +498,31 @@ def ranked(
 ) -> Findings:
     """Findings of `minimum` or more per month; the period is `months` long, and `period` are the words that name it.
 
-    Candidates are taken by kind, in the order of KINDS, then by saving. A finding with a command takes its workloads, so that no
-    saving counts twice; a finding under the minimum leaves them to others.
+    Findings are taken by kind, in the order of KINDS, then by saving. Each takes its workloads, so that no saving counts twice;
+    one under the minimum leaves them to others.
     """
     order = list(KINDS).index
 
-    def place(item: tuple[Candidate, Finding]) -> tuple[Any, ...]:
-        one = item[1]
+    def place(one: Finding) -> tuple[Any, ...]:
         names = one.cluster, one.namespace or "", one.subject
         return order(one.kind), -one.saving, -one.freed_capacity_cost, *names
 
     taken: set[Owner] = set()
     found: list[Finding] = []
-    freeing: list[Candidate] = []
     passed_over = 0
-    proposed = ((one, _answered(one, answers, months, minimum, period)) for one in candidates)
-    for candidate, finding in sorted(proposed, key=place):
+    proposed = [_answered(one, answers, months, minimum, period) for one in candidates]
+    for finding in sorted(proposed, key=place):
         worth = finding.saving + finding.freed_capacity_cost
-        if worth <= 0 or candidate.owners & taken:
+        if worth <= 0 or finding.owners & taken:
             continue
         if worth / months < minimum:
             passed_over += 1
             continue
-        # advice is about a bucket of the workload alone, and comes after all what-ifs
-        if finding.command:
-            taken |= candidate.owners
-        if finding.saving and not finding.is_bound and finding.kind != "steady_on_demand":
-            freeing.append(candidate)
+        taken |= finding.owners
         found.append(finding)
     found.sort(key=lambda finding: (finding.is_bound, -finding.saving, -finding.freed_capacity_cost))
     numbered = (replace(one, rank=rank) for rank, one in enumerate(found, start=1))
-    freed = Freed(
-        frozenset().union(*(one.owners for one in freeing)),
-        frozenset().union(*(one.empty for one in freeing)),
-    )
-    return Findings(tuple(numbered), minimum, passed_over, freed)
+    return Findings(tuple(numbered), minimum, passed_over)
 
 
 def _answered(
@@ -551,8 +533,8 @@ def _answered(
     period: tuple[str, ...],
 ) -> Finding:
     """The candidate's finding with the figures of the what-if that saves most, if one answered."""
-    finding = candidate.finding
-    answered = [question for question in candidate.questions if question in answers]
+    finding, questions = candidate
+    answered = [question for question in questions if question in answers]
     if answered:
         best = max(answered, key=lambda question: (answers[question].saving, answers[question].freed))
         cost, saving, needs_work, freed = answers[best]
@@ -567,7 +549,7 @@ def _answered(
             command=best.words(period),
             patch=fill("patches/shared-gpus.yml") if best.command == "share" else finding.patch,
         )
-    elif candidate.questions:
+    elif questions:
         finding = replace(finding, saving=ZERO)
     return replace(
         finding,
