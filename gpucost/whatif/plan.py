@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -135,14 +135,13 @@ class Share(_Step):
         return [*(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms) for gpu in packed), *several]
 
 
-class _OnSpot(_Step):
-    """Spot nodes, on which interruptions make work longer."""
+class Spot(_Step):
+    """Spot nodes in place of nodes on demand; interruptions make work longer."""
 
+    change: Literal["spot"] = "spot"
     price_per_gpu_hour: _Amount
     interruptions_per_hour: _FromZero | None = None
     checkpoint_minutes: _Above | None = None
-
-    moving_types: ClassVar[tuple[str, ...]] = ("on_demand", "unknown")
 
     @property
     def options(self) -> SpotOptions:
@@ -150,14 +149,9 @@ class _OnSpot(_Step):
         minutes = self.checkpoint_minutes
         return SpotOptions(checkpoint_minutes=minutes) if minutes else SpotOptions()
 
-    @property
-    def wait_ms(self) -> int:
-        """How long each pod waits on a paid node."""
-        return 0
-
     def moves(self, node: Node) -> bool:
         """Whether the step changes the node."""
-        return node.capacity_type in self.moving_types
+        return node.capacity_type in ("on_demand", "unknown")
 
     def rate(self, node: Node) -> Rate:
         """Interruptions per node-hour: the plan's, otherwise the published rate of the family."""
@@ -180,33 +174,8 @@ class _OnSpot(_Step):
                 f"{self}: with so many interruptions work never ends on spot",
                 "fewer interruptions_per_hour, or more checkpoints",
             )
-        moved = _longer(_priced(node, self, node.gpus), factor)
-        return replace(moved, capacity_type="spot", to_ms=moved.to_ms + self.wait_ms)
-
-
-class Spot(_OnSpot):
-    """Spot nodes in place of nodes on demand."""
-
-    change: Literal["spot"] = "spot"
-
-
-class Move(_OnSpot):
-    """Spot nodes elsewhere: each pod waits on a paid node, and `egress_gb` of data move once."""
-
-    change: Literal["move"] = "move"
-    wait_minutes: _FromZero
-    egress_gb: _FromZero
-    price_per_gb: _Amount
-
-    moving_types: ClassVar[tuple[str, ...]] = ("on_demand", "unknown", "spot", "reserved", "flex_start")
-
-    @property
-    def wait_ms(self) -> int:
-        return round(self.wait_minutes * MS_PER_HOUR / 60)
-
-    @property
-    def data_cost(self) -> Decimal:
-        return to_decimal(self.egress_gb) * self.price_per_gb
+        prices = _prices(self.price_per_gpu_hour, node.gpus)
+        return replace(_longer(node, factor), prices=prices, capacity_type="spot")
 
 
 class Schedule(_Step):
@@ -217,19 +186,6 @@ class Schedule(_Step):
 
     def applied(self, nodes: Sequence[Node]) -> list[Node]:
         return [_longer(node, self.active_percent / 100) for node in nodes]
-
-
-class Rightsize(_Step):
-    """Other GPUs, on which work takes `time_factor` times as long."""
-
-    change: Literal["rightsize"] = "rightsize"
-    price_per_gpu_hour: _Amount
-    gpus_per_pod: _Count | None = None
-    time_factor: _Above = 1.0
-
-    def applied(self, nodes: Sequence[Node]) -> list[Node]:
-        sized = (_priced(node, self, float(self.gpus_per_pod or node.gpus)) for node in nodes)
-        return [_longer(node, self.time_factor) for node in sized]
 
 
 class Reserve(_Step):
@@ -244,7 +200,7 @@ class Reserve(_Step):
     term_years: Literal[1, 3] = 1
 
 
-Step = Share | Spot | Schedule | Rightsize | Reserve | Move
+Step = Share | Spot | Schedule | Reserve
 _STEPS: dict[str, type[Step]] = {kind.model_fields["change"].default: kind for kind in get_args(Step)}
 
 
@@ -258,12 +214,6 @@ class Plan(_Table):
 
 def _prices(per_gpu_hour: Decimal | None, gpus: float) -> tuple[Price, ...]:
     return (Price(kept((per_gpu_hour or Decimal(0)) * to_decimal(gpus)), "plan"),)
-
-
-def _priced(node: Node, step: _OnSpot | Rightsize, gpus: float) -> Node:
-    """The node with so many GPUs of any model, at the step's price."""
-    prices = _prices(step.price_per_gpu_hour, gpus)
-    return replace(node, gpus=gpus, gpu_model=None, instance_type=step.change, prices=prices)
 
 
 def _longer(node: Node, times: float) -> Node:
@@ -308,7 +258,7 @@ class Context:
 class Stage(NamedTuple):
     """The groups' nodes after a step.
 
-    `fixed` is what no step changes: nodes that are paid in any case, moved data and commitments. `parts` names the nodes that
+    `fixed` is what no step changes: nodes that are paid in any case, and commitments. `parts` names the nodes that
     stand for a part of a machine, and whether the group fills that machine.
     """
 
@@ -351,7 +301,7 @@ def answer(plan: Plan, context: Context) -> Answer:
         saving = cost - scenario.cost
         lines.append((number, step.change, ", ".join(step.groups), cost, scenario.cost, saving))
         findings += [f"{name}: {text}." for text in _findings(step, before, saving, context)]
-        if isinstance(step, _OnSpot):
+        if isinstance(step, Spot):
             most = max(map(step.factor, filter(step.moves, before.of(step.groups))), default=1.0)
             times.append(f"{name}: work takes up to {most:.3f} times as long.")
     commits = any(isinstance(step, Reserve) for step in plan.steps)
@@ -409,15 +359,14 @@ def _filled(fleet: Fleet) -> Iterator[tuple[str, str]]:
             yield place
 
 
-def _changed(step: Share | Spot | Move | Schedule | Rightsize, now: Stage) -> Stage:
+def _changed(step: Share | Spot | Schedule, now: Stage) -> Stage:
     """Everything after the step."""
     nodes = dict(now.nodes)
     for name in set(step.groups):
         staying = [node for node in nodes[name] if now.stays(node, step)]
         edited = step.applied([node for node in nodes[name] if not now.stays(node, step)])
         nodes[name] = [*staying, *(node for node in edited if node.length_ms > 0)]
-    data = step.data_cost if isinstance(step, Move) else Decimal(0)
-    return now._replace(nodes=nodes, fixed=now.fixed + Position(data, now.fixed.currency))
+    return now._replace(nodes=nodes)
 
 
 def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
@@ -459,7 +408,7 @@ def _findings(step: Step, before: Stage, saving: Decimal, context: Context) -> I
         yield context.evidence.shortage
     if isinstance(step, Share):
         yield "memory is not checked, and time slicing isolates nothing: see gpucost whatif share"
-    if isinstance(step, _OnSpot):
+    if isinstance(step, Spot):
         fleets = [context.fleets[name] for name in step.groups if name in context.fleets]
         pods = {pod.owner: pod for pod in chain.from_iterable(fleet.pods for fleet in fleets)}.values()
         lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in pods)
@@ -480,7 +429,7 @@ def _assumptions(plan: Plan, start: Stage, context: Context) -> Iterator[Assumpt
         for key, value in step:
             if key not in _Step.model_fields and value is not None:
                 yield Assumption(f"{name}: {key}", value, "", context.file if key in given else "default")
-        if not isinstance(step, _OnSpot) or step.interruptions_per_hour == 0:
+        if not isinstance(step, Spot) or step.interruptions_per_hour == 0:
             continue
         if step.interruptions_per_hour is None:
             rates = {rate.source: rate for rate in map(step.rate, filter(step.moves, start.of(step.groups)))}
