@@ -30,7 +30,7 @@ from gpucost.whatif.flags import (
     node_price,
     to_decimal,
 )
-from gpucost.whatif.fleet import NOTEBOOKS, Fleet, Idle, Node, Pod, Usage, Workload, is_batch, is_notebook
+from gpucost.whatif.fleet import Fleet, Idle, Node, Pod, Usage, Workload, is_batch
 from gpucost.whatif.packing import Saved
 
 MS_PER_MINUTE = 60_000
@@ -119,7 +119,7 @@ class Rules(OptionGroup):
         if self.office is not None and not is_batch(pod):
             spans = intersect(spans, self.office)
         patience = self.patience_ms
-        if patience and (is_notebook(pod) or not self.only_notebooks):
+        if patience and (pod.workload_type == "development" or not self.only_notebooks):
             long = [(begin + patience, end) for begin, end in idle if end - begin > patience]
             spans = subtract(spans, long)
         return spans
@@ -393,15 +393,12 @@ def _why_it_stays(node: Node) -> str:
 def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
     hours = [end - begin for begin, end in rules.office or ()]
     office = Assumption("office hours in the period", round(sum(hours) / MS_PER_HOUR, 2), "hours", "option")
+    notebooks = Assumption("released", "notebooks alone", "of type development", "default")
     return (
         *stated(rules),
         Assumption("a released pod comes back in", RESTART_MINUTES, "minutes", START_SOURCE),
         *([office] if rules.office is not None else []),
-        *(
-            [Assumption("notebooks", ", ".join(NOTEBOOKS), "globs", "default")]
-            if rules.only_notebooks
-            else []
-        ),
+        *([notebooks] if rules.only_notebooks else []),
         Assumption("usage, idleness and prices", usage.period_name, "", "store"),
     )
 

@@ -104,6 +104,8 @@ RULES_OF = {
 @pytest.mark.parametrize("case", table(RULES_LEAVE), ids=lambda case: f"{case['rule']} {case['workload']}")
 def test_what_rules_leave_a_pod(case: dict[str, str]) -> None:
     there = on_node(f"n | {case['workload']} | 8 | 0-10 | a")
+    kind = "development" if "jupyter" in case["workload"] else ""
+    there = replace(there, pods=tuple(replace(pod, workload_type=kind) for pod in there.pods))
     idle = {there.pods[0].key: ((2 * H, 4 * H), (6 * H, 6 * H + 20 * MINUTE))}
     kept = schedule.pieces(there.pods, RULES_OF[case["rule"]], idle, {})
     left = [f"{shown(p.from_ms / H)}-{shown(p.to_ms / H)}{' again' * p.returns}" for p in kept]
