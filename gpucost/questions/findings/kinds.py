@@ -67,6 +67,15 @@ class WhatIfQuery:
     workloads: tuple[str, ...] = ()
     options: Options = ()
 
+    def is_about(self, owner: Owner) -> bool:
+        """Whether it asks for the workload."""
+        cluster, namespace, workload = owner
+        return (
+            self.cluster in (None, cluster)
+            and self.namespace in (None, namespace)
+            and any(is_fitting(workload, glob) for glob in self.workloads)
+        )
+
     def words(self, period: tuple[str, ...]) -> str:
         """The command line, for a shell; `period` are the words that name the period."""
         scope = [("--cluster", self.cluster), ("--namespace", self.namespace)]
