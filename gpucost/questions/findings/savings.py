@@ -96,15 +96,11 @@ class _Scenarios:
         )
 
     def schedule(self, question: WhatIfQuery) -> Answer:
-        options = dict(question.options)
+        options, period, tz = dict(question.options), self.period, self.config.tz
         hours, minutes = options.get("--office-hours"), options.get("--idle-minutes")
-        days, tz = options.get("--weekdays") or "", self.config.tz
-        rules = schedule.Rules(
-            idle_minutes=float(minutes) if minutes else None,
-            office=schedule.office_spans(hours, days, self.period, tz) if hours else None,
-        )
-        idle = self._idle_hour if minutes else {}
-        return schedule.answer(self.usage(question), rules, idle, self._quiet)
+        office = schedule.office_spans(hours, options["--weekdays"], period, tz) if hours else None
+        rules = schedule.Rules(idle_minutes=float(minutes) if minutes else None, office=office)
+        return schedule.answer(self.usage(question), rules, self._idle_hour, self._quiet)
 
     def spot(self, question: WhatIfQuery) -> Answer:
         interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
