@@ -235,8 +235,7 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
     `rows` tell active_gpu_ms and idle_gpu_ms of epoch hours.
     """
     # by whether it is a weekend, and the hour of the day
-    idle: dict[tuple[bool, int], float] = defaultdict(float)
-    measured: dict[tuple[bool, int], float] = defaultdict(float)
+    idle, measured = (defaultdict[tuple[bool, int], float](float) for _ in range(2))
     for row in rows:
         local = from_ms(row["hour"] * MS_PER_HOUR).astimezone(tz)
         key = local.weekday() > 4, local.hour
@@ -354,16 +353,16 @@ class Candidates:
         """GPUs that no pod held: nodes that stood empty, by cluster, and GPUs that were free on nodes in use."""
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
         for (cluster, is_own), rows in grouped_by(empty, "cluster", "is_own").items():
+            finding = _of_free("empty_nodes", rows, "that no pod held for long")
+            if is_own:
+                yield Candidate(replace(finding, advice=_OWN_MACHINES))
+                continue
+            patch = patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
             question = WhatIfQuery("schedule", cluster if self.has_clusters else None, options=_EMPTY_MINUTES)
-            questions = () if is_own else (question,)
-            patch = None if is_own else patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
-            finding = _of_free("empty_nodes", rows, "that no pod held for long", patch)
-            types = frozenset(row["capacity_type"] for row in rows)
-            advice = _OWN_MACHINES if is_own else finding.advice
-            yield Candidate(replace(finding, empty=types, advice=advice), questions)
+            yield Candidate(replace(finding, patch=patch), (question,))
         for row in self.free:
             if row["bucket"] == "between_jobs":
-                yield Candidate(_of_free("between_jobs", [row], "that were free on nodes in use", None))
+                yield Candidate(_of_free("between_jobs", [row], "that were free on nodes in use"))
 
     def _candidate(
         self,
@@ -448,7 +447,7 @@ def _on_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
     return [members for _, members in groups]
 
 
-def _of_free(kind: str, rows: Sequence[Row], words: str, patch: str | None) -> Finding:
+def _of_free(kind: str, rows: Sequence[Row], words: str) -> Finding:
     """The finding about free GPUs."""
     hours, nodes = _hours(sum(row["gpu_ms"] for row in rows)), sum(row["nodes"] for row in rows)
     largest = max(rows, key=lambda row: row["cost"])["largest"]
@@ -466,7 +465,8 @@ def _of_free(kind: str, rows: Sequence[Row], words: str, patch: str | None) -> F
         cost=cost,
         saving=cost,
         measured="metrics of nodes and pods",
-        patch=patch,
+        patch=None,
+        empty=frozenset(row["capacity_type"] for row in rows),
     )
 
 
