@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from gpucost import inputs
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
@@ -222,10 +221,7 @@ def _longer(node: Node, times: float) -> Node:
 
 def read_plan(path: Path) -> Plan:
     """The plan in a file. Raises DataError with file, line and key, and the nearest key that exists."""
-    try:
-        file = TableFile(path, inputs.text(path, inputs.SETTINGS), _STEPS, _HINT)
-    except (OSError, UnicodeDecodeError) as error:
-        raise inputs.unreadable(path, error, _HINT) from None
+    file = TableFile.read(path, _STEPS, _HINT)
     plan = file.parsed(Plan)
     names = [group.name for group in plan.groups]
     file.unique("groups", names)

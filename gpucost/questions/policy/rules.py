@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpucost import inputs
 from gpucost.config.tables import TableFile
 from gpucost.errors import StoreError
 from gpucost.inventory import load_activity
@@ -238,11 +237,8 @@ def shipped_rules() -> str:
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:
     """The rules of a file, otherwise the shipped ones. Raises DataError with file, line, key and the nearest known key."""
-    try:
-        text = inputs.text(path, inputs.SETTINGS) if path else shipped_rules()
-    except (OSError, UnicodeDecodeError) as error:
-        raise inputs.unreadable(path, error, _HINT) from None
-    file = TableFile(path, text, _KINDS, _HINT)
+    shipped = TableFile(None, shipped_rules(), _KINDS, _HINT)
+    file = TableFile.read(path, _KINDS, _HINT) if path else shipped
     rules = file.parsed(Rules).rules
     file.unique("rules", [rule.name for rule in rules])
     return tuple(rules)
