@@ -8,7 +8,6 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -20,7 +19,7 @@ from gpucost.records import grouped, record
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
-from gpucost.whatif.curve import Evidence, counted
+from gpucost.whatif.curve import MONTH, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, kept, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, PodKey, Price, Scope
 from gpucost.whatif.packing import PackedPod, pack, slots
@@ -248,7 +247,7 @@ class Context:
     hours: float = HOURS_PER_MONTH
     file: str = "plan"
     start_ms: int = 0
-    evidence: Evidence = Evidence(HOURS_PER_MONTH / 24)
+    evidence: Evidence = MONTH
 
 
 class Stage(NamedTuple):
@@ -260,7 +259,7 @@ class Stage(NamedTuple):
 
     nodes: Mapping[str, list[Node]]
     fixed: Position
-    parts: Mapping[str, bool] = MappingProxyType({})
+    parts: Mapping[str, bool]
     obligation: Decimal = Decimal(0)
 
     @property
@@ -350,7 +349,7 @@ def _filled(fleet: Fleet) -> Iterator[tuple[str, str]]:
     """The nodes that pods hold whole, from the start of the first to the end of the last."""
     for place, pods in grouped((pod.place, pod) for pod in fleet.pods).items():
         length = max(pod.to_ms for pod in pods) - min(pod.from_ms for pod in pods)
-        used = sum(pod.gpus * (pod.to_ms - pod.from_ms) for pod in pods)
+        used = sum(pod.gpu_ms for pod in pods)
         if used >= (fleet.by_name[place].gpus - _ROUNDING) * length:
             yield place
 
@@ -383,9 +382,9 @@ def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
     committed, above = gpus * curve.hours, costs.gpu_hours - curve.used(gpus)
     rest = costs.node_cost * to_decimal(above / costs.gpu_hours)
     cost = kept(step.price_per_gpu_hour * to_decimal(committed) + rest)
-    times = (committed + above) / costs.gpu_hours
-    gpu_hours, node_hours = round(costs.gpu_hours * times, 6), round(costs.node_hours * times, 6)
-    paid = Position(cost, context.currency, gpu_hours, node_hours)
+    gpu_hours = committed + above
+    node_hours = costs.node_hours * gpu_hours / costs.gpu_hours
+    paid = Position(cost, context.currency, round(gpu_hours, 6), round(node_hours, 6))
     left = dict(now.nodes)
     for name in step.groups:
         left[name] = [node for node in left[name] if node.capacity_type != "on_demand"]

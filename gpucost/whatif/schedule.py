@@ -209,7 +209,7 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> Replay:
         if delay > 0:
             waits.append(Wait(pod, delay / MS_PER_HOUR))
         if begin < end:
-            uid = pod.uid if piece.from_ms == pod.from_ms else f"{pod.uid}@{piece.from_ms}"
+            uid = f"{pod.uid}@{piece.from_ms}" if piece.returns else pod.uid
             pods.append(replace(pod, node=lives[-1].name, from_ms=begin, to_ms=end, uid=uid))
             running.append((end, pod.gpus))
             ends[pod.uid] = end
@@ -391,16 +391,16 @@ def _why_it_stays(node: Node) -> str:
 
 
 def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
-    hours = [end - begin for begin, end in rules.office or ()]
-    office = Assumption("office hours in the period", round(sum(hours) / MS_PER_HOUR, 2), "hours", "option")
-    notebooks = Assumption("released", "notebooks alone", "of type development", "default")
-    return (
+    rows = [
         *stated(rules),
         Assumption("a released pod comes back in", RESTART_MINUTES, "minutes", START_SOURCE),
-        *([office] if rules.office is not None else []),
-        *([notebooks] if rules.only_notebooks else []),
-        Assumption("usage, idleness and prices", usage.period_name, "", "store"),
-    )
+    ]
+    if rules.office is not None:
+        hours = sum(end - begin for begin, end in rules.office) / MS_PER_HOUR
+        rows.append(Assumption("office hours in the period", round(hours, 2), "hours", "option"))
+    if rules.only_notebooks:
+        rows.append(Assumption("released", "notebooks alone", "of type development", "default"))
+    return *rows, Assumption("usage, idleness and prices", usage.period_name, "", "store")
 
 
 def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> tuple[Rows, ...]:
