@@ -136,10 +136,6 @@ class _Rule(BaseModel):
         """Whether the rule holds for the namespace."""
         return not any(fnmatchcase(namespace or "", glob) for glob in self.apart)
 
-    def check(self, facts: Facts) -> Checked:
-        """Check the facts of namespaces that the rule concerns. Raises _Unknown and StoreError if data is missing."""
-        raise NotImplementedError
-
 
 class OnDemand(_Rule):
     """Batch or training work does not run on demand, unless `whatif spot` leaves it there.
@@ -249,14 +245,7 @@ def check(
 ) -> PolicyAnswer:
     """The state of each rule in the query's period of an attributed store. `view` is the report by BY of the same query."""
     period = query.period
-    usage = read_usage(
-        con,
-        period.start_ms,
-        period.end_ms,
-        teams=query.teams,
-        namespaces=query.namespaces,
-        clusters=query.clusters,
-    )
+    usage = read_usage(con, period.start_ms, period.end_ms, **query.filters)
     capacity = {node["node_id"]: node["capacity_type"] for node in usage.nodes}
     facts = Facts(
         pods=[{**pod, "capacity_type": capacity.get(pod["node_id"])} for pod in usage.pods],
