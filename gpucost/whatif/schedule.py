@@ -26,8 +26,6 @@ from gpucost.whatif.flags import (
     PROVISION_MINUTES,
     START_MINUTES,
     START_SOURCE,
-    PricePer,
-    node_price,
     to_decimal,
 )
 from gpucost.whatif.fleet import Fleet, Idle, Node, Pod, Usage, Workload, is_batch
@@ -417,7 +415,6 @@ class DescribedNodes(OptionGroup):
     """Nodes that options describe, equal and always on, and when they are needed."""
 
     on_demand_price: flags.OnDemandPrice | None = None
-    price_per: flags.Per = PricePer.node
     nodes: flags.Nodes = 1
     gpus: flags.Gpus = GPUS_PER_NODE
     active_hours_per_day: flags.ActiveHours | None = None
@@ -438,9 +435,8 @@ def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
     always = 24 * days if days > DAYS else HOURS_PER_MONTH
     wait = rules.provision_minutes / 60 if per_day < 24 else 0.0
     up = min((per_day + wait) * days, always)
-    per_hour = node_price(price, nodes.price_per, nodes.gpus)
     today, scenario = (
-        position(currency, [CostBlock(nodes.nodes * hours, per_hour, nodes.gpus)]) for hours in (always, up)
+        position(currency, [CostBlock(nodes.nodes * hours, price, nodes.gpus)]) for hours in (always, up)
     )
     starts = days * nodes.nodes if wait else 0
     figures, text = _waited(starts, starts * wait, wait)
@@ -452,7 +448,7 @@ def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
         scenario=scenario,
         figures={"cash_saving": today.cost - scenario.cost} | figures,
         assumptions=(
-            Assumption("on-demand price", price, f"per {nodes.price_per}-hour", "option"),
+            Assumption("on-demand price", price, "per node-hour", "option"),
             Assumption("always on", always, "hours", "default"),
             *stated(nodes),
             *stated(rules, "provision_minutes"),

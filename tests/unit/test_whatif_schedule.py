@@ -44,7 +44,6 @@ CALCULATED = """
     after 6 minutes  | 191376.8 5840       | 79434.48 2424      | --nodes 8 --active-hours-per-day 10 --provision-minutes 6
     a year           | 861283.2 8760       | 861283.2 8760      | --active-hours-per-day 24 --days 365 --on-demand-price 98.32
     20 of 30 days    | 730 730             | 21.66666667 21.666667 | --active-hours-per-day 1 --days 20 --on-demand-price 1
-    per GPU          | 5840 730            | 2420 302.5         | --active-hours-per-day 10 --on-demand-price 1 --price-per gpu
     100,000 nodes    | 2392210000 73000000 | 991292500 30250000 | --nodes 100000 --active-hours-per-day 10
 """
 
