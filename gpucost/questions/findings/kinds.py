@@ -22,6 +22,7 @@ from gpucost.render.templates import fill
 from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 from gpucost.whatif.flags import total
+from gpucost.whatif.fleet import Row, Workload
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -58,8 +59,6 @@ KINDS: dict[str, tuple[str, ...]] = {
     "between_jobs": ("Free between jobs", "pack jobs on fewer nodes, or start waiting work sooner"),
 }
 
-Row = Mapping[str, Any]
-Owner = tuple[str, str, str]  # cluster, namespace, workload
 Options = tuple[tuple[str, str], ...]
 Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and their cost
 
@@ -74,7 +73,7 @@ class WhatIfQuery:
     workloads: tuple[str, ...] = ()
     options: Options = ()
 
-    def is_about(self, owner: Owner) -> bool:
+    def is_about(self, owner: Workload) -> bool:
         """Whether it asks for the workload."""
         cluster, namespace, workload = owner
         return (
@@ -135,7 +134,7 @@ class Finding(Shape):
     advice: str
     measured: str
     patch: str | None
-    owners: frozenset[Owner] = frozenset()
+    owners: frozenset[Workload] = frozenset()
     empty: frozenset[str] = frozenset()
 
 
@@ -150,7 +149,7 @@ class Candidate(NamedTuple):
 class Freed:
     """What findings with cash would free: workloads, and nodes of some capacity types that stood empty."""
 
-    owners: frozenset[Owner] = frozenset()
+    owners: frozenset[Workload] = frozenset()
     empty: frozenset[str] = frozenset()
 
 
@@ -515,7 +514,7 @@ def ranked(
         names = one.cluster, one.namespace or "", one.subject
         return order(one.kind), -one.saving, -one.freed_capacity_cost, *names
 
-    taken: set[Owner] = set()
+    taken: set[Workload] = set()
     found: list[Finding] = []
     passed_over = 0
     proposed = [_answered(one, answers, months, minimum, period) for one in candidates]

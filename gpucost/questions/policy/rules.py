@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,9 +21,9 @@ from gpucost.questions.report.rows import ZERO
 from gpucost.records import grouped, record
 from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
-from gpucost.store.usage import read_idle, read_measured, read_usage
+from gpucost.store.usage import Row, read_idle, read_measured, read_usage
 from gpucost.whatif.covered import read_covers
-from gpucost.whatif.fleet import Scope, Usage, read_stored
+from gpucost.whatif.fleet import Scope, Usage, Workload, read_stored
 from gpucost.whatif.spot.answer import advised_to_stay
 from gpucost.whatif.spot.market import read_market
 from gpucost.whatif.spot.moves import SpotQuery
@@ -40,8 +40,6 @@ BY = ("cluster", "namespace", "workload", "workload_type", "capacity_type")
 NOTHING = "there was nothing to check"
 _HINT = "gpucost policy rules prints all rules and their keys"
 _NO_CAPACITY = "no capacity type is known: it is not known what runs on demand"
-Row = dict[str, Any]
-Owner = tuple[str, str, str]  # cluster, namespace, workload
 
 
 @record
@@ -109,7 +107,7 @@ class Facts(NamedTuple):
     costs: Mapping[tuple[str | None, ...], tuple[float, Decimal]]
     period: Period
     idle: Callable[[float, Collection[Row]], Idle]
-    stay: Callable[[], Collection[Owner]]
+    stay: Callable[[], Collection[Workload]]
 
 
 # The number of workloads that were checked, and the violations.
@@ -187,7 +185,7 @@ class IdleNotebooks(_Rule):
         checked = {_owner(pod) for key, pod in notebooks.items() if key in measured}
         if not checked:
             raise _Unknown("the activity of no notebook was measured: gpucost doctor finds out why")
-        stretches: dict[Owner, list[tuple[float, float]]] = defaultdict(list)
+        stretches: dict[Workload, list[tuple[float, float]]] = defaultdict(list)
         for row in idle:
             pod = notebooks.get((row["cluster"], row["uid"]))
             part_ms = min(row["to_ms"], facts.period.end_ms) - max(row["from_ms"], facts.period.start_ms)
@@ -217,7 +215,7 @@ class Rules(BaseModel):
     rules: Annotated[list[Annotated[Rule, Field(discriminator="kind")]], Field(min_length=1)]
 
 
-def _owner(row: Row) -> Owner:
+def _owner(row: Row) -> Workload:
     return str(row["cluster"]), str(row["namespace"]), str(row["workload"])
 
 
@@ -278,9 +276,9 @@ def _idle(con: DuckDBPyConnection, period: Period, hours: float, pods: Sequence[
     return stretches, read_measured(con, period)
 
 
-def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Owner]:
+def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Workload]:
     """The workloads that `gpucost whatif spot` leaves on demand."""
-    scope = Scope(tuple(query.teams), tuple(query.namespaces), (), tuple(query.clusters))
+    scope = Scope(query.teams, query.namespaces, (), query.clusters)
     fleet = read_covers(con, query.period, config.currency).marked(
         read_stored(con, query.period, scope).fleet
     )
