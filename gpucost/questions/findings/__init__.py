@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import product, starmap
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
@@ -120,18 +119,15 @@ def findings_of(
 
 def narrowed(found: Findings, selection: WorkloadSelection | Query) -> Findings:
     """The findings about a part of the fleet, with the ranks that they have among all."""
-    from gpucost.questions.findings.kinds import is_fitting
-
     teams, namespaces, clusters = selection.teams, selection.namespaces, selection.clusters
     workloads = selection.workloads
 
     def is_about(one: Finding) -> bool:
-        names = [workload for _, _, workload in one.owners]
         return (
             (not teams or bool(set((one.team or "").split(", ")) & set(teams)))
             and (not namespaces or one.namespace in namespaces)
             and (not clusters or one.cluster in clusters)
-            and (not workloads or any(starmap(is_fitting, product(names, workloads))))
+            and (not workloads or one.is_about(workloads))
         )
 
     if not any((teams, namespaces, clusters, workloads)):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from itertools import product
+from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.engine import answer_rows
@@ -136,6 +136,11 @@ class Finding(Shape):
     patch: str | None
     owners: frozenset[Workload] = frozenset()
     empty: frozenset[str] = frozenset()
+
+    def is_about(self, globs: Iterable[str]) -> bool:
+        """Whether one of the globs fits one of its workloads."""
+        names = [workload for _, _, workload in self.owners]
+        return any(starmap(is_fitting, product(names, globs)))
 
 
 class Candidate(NamedTuple):
