@@ -26,6 +26,14 @@ class TableFile(NamedTuple):
     kinds: Mapping[str, type[BaseModel]]
     hint: str
 
+    @classmethod
+    def read(cls, path: Path, kinds: Mapping[str, type[BaseModel]], hint: str) -> TableFile:
+        """The file at a path. Raises DataError if it cannot be read."""
+        try:
+            return cls(path, inputs.text(path, inputs.SETTINGS), kinds, hint)
+        except (OSError, UnicodeDecodeError) as error:
+            raise inputs.unreadable(path, error, hint) from None
+
     def parsed(self, model: type[M]) -> M:
         """The tables. Raises DataError."""
         try:

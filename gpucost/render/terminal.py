@@ -179,10 +179,6 @@ class _Terminal:
             self.console.print(Padding.indent(item.text, 5), width=self.prose)
             if item.command:
                 self.console.print(Text(f"     {item.command}", style="cyan"), soft_wrap=True)
-            if item.patch:
-                self.console.print(
-                    Padding.indent(Text(f"\n{item.patch.rstrip()}", style="dim"), 5), soft_wrap=True
-                )
 
     def _coverage(self, coverage: Coverage) -> None:
         self.console.print(Text("Coverage", style="bold"))

@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from decimal import Decimal
-from fnmatch import fnmatchcase
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -221,9 +220,6 @@ def one_node(name: str, gpus: float, hours: float, price: Price) -> Fleet:
 # Stretches [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
 Idle = Mapping[PodKey, Sequence[Span]]
 
-# Workloads and namespaces whose names say that a person sits before them.
-NOTEBOOKS = ("*notebook*", "*jupyter*", "*workspace*")
-
 
 @record
 class Level:
@@ -263,12 +259,6 @@ def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels
         key = row.pop("cluster"), row.pop("uid")
         found[key] = Level(**row | {"hours": tuple(row["hours"])})
     return found
-
-
-def is_notebook(pod: Pod, patterns: Iterable[str] = NOTEBOOKS) -> bool:
-    """Whether a glob fits the pod's workload (with or without its kind) or namespace, in any case."""
-    names = (pod.workload.lower(), pod.workload.partition("/")[2].lower(), pod.namespace.lower())
-    return any(fnmatchcase(name, pattern.lower()) for pattern in patterns for name in names)
 
 
 def is_batch(pod: Pod) -> bool:

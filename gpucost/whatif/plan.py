@@ -8,12 +8,10 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from gpucost import inputs
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
@@ -21,7 +19,7 @@ from gpucost.records import grouped, record
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
-from gpucost.whatif.curve import Evidence, counted
+from gpucost.whatif.curve import MONTH, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, kept, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, PodKey, Price, Scope
 from gpucost.whatif.packing import PackedPod, pack, slots
@@ -135,14 +133,13 @@ class Share(_Step):
         return [*(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms) for gpu in packed), *several]
 
 
-class _OnSpot(_Step):
-    """Spot nodes, on which interruptions make work longer."""
+class Spot(_Step):
+    """Spot nodes in place of nodes on demand; interruptions make work longer."""
 
+    change: Literal["spot"] = "spot"
     price_per_gpu_hour: _Amount
     interruptions_per_hour: _FromZero | None = None
     checkpoint_minutes: _Above | None = None
-
-    moving_types: ClassVar[tuple[str, ...]] = ("on_demand", "unknown")
 
     @property
     def options(self) -> SpotOptions:
@@ -150,14 +147,9 @@ class _OnSpot(_Step):
         minutes = self.checkpoint_minutes
         return SpotOptions(checkpoint_minutes=minutes) if minutes else SpotOptions()
 
-    @property
-    def wait_ms(self) -> int:
-        """How long each pod waits on a paid node."""
-        return 0
-
     def moves(self, node: Node) -> bool:
         """Whether the step changes the node."""
-        return node.capacity_type in self.moving_types
+        return node.capacity_type in ("on_demand", "unknown")
 
     def rate(self, node: Node) -> Rate:
         """Interruptions per node-hour: the plan's, otherwise the published rate of the family."""
@@ -180,33 +172,8 @@ class _OnSpot(_Step):
                 f"{self}: with so many interruptions work never ends on spot",
                 "fewer interruptions_per_hour, or more checkpoints",
             )
-        moved = _longer(_priced(node, self, node.gpus), factor)
-        return replace(moved, capacity_type="spot", to_ms=moved.to_ms + self.wait_ms)
-
-
-class Spot(_OnSpot):
-    """Spot nodes in place of nodes on demand."""
-
-    change: Literal["spot"] = "spot"
-
-
-class Move(_OnSpot):
-    """Spot nodes elsewhere: each pod waits on a paid node, and `egress_gb` of data move once."""
-
-    change: Literal["move"] = "move"
-    wait_minutes: _FromZero
-    egress_gb: _FromZero
-    price_per_gb: _Amount
-
-    moving_types: ClassVar[tuple[str, ...]] = ("on_demand", "unknown", "spot", "reserved", "flex_start")
-
-    @property
-    def wait_ms(self) -> int:
-        return round(self.wait_minutes * MS_PER_HOUR / 60)
-
-    @property
-    def data_cost(self) -> Decimal:
-        return to_decimal(self.egress_gb) * self.price_per_gb
+        prices = _prices(self.price_per_gpu_hour, node.gpus)
+        return replace(_longer(node, factor), prices=prices, capacity_type="spot")
 
 
 class Schedule(_Step):
@@ -217,19 +184,6 @@ class Schedule(_Step):
 
     def applied(self, nodes: Sequence[Node]) -> list[Node]:
         return [_longer(node, self.active_percent / 100) for node in nodes]
-
-
-class Rightsize(_Step):
-    """Other GPUs, on which work takes `time_factor` times as long."""
-
-    change: Literal["rightsize"] = "rightsize"
-    price_per_gpu_hour: _Amount
-    gpus_per_pod: _Count | None = None
-    time_factor: _Above = 1.0
-
-    def applied(self, nodes: Sequence[Node]) -> list[Node]:
-        sized = (_priced(node, self, float(self.gpus_per_pod or node.gpus)) for node in nodes)
-        return [_longer(node, self.time_factor) for node in sized]
 
 
 class Reserve(_Step):
@@ -244,7 +198,7 @@ class Reserve(_Step):
     term_years: Literal[1, 3] = 1
 
 
-Step = Share | Spot | Schedule | Rightsize | Reserve | Move
+Step = Share | Spot | Schedule | Reserve
 _STEPS: dict[str, type[Step]] = {kind.model_fields["change"].default: kind for kind in get_args(Step)}
 
 
@@ -260,22 +214,13 @@ def _prices(per_gpu_hour: Decimal | None, gpus: float) -> tuple[Price, ...]:
     return (Price(kept((per_gpu_hour or Decimal(0)) * to_decimal(gpus)), "plan"),)
 
 
-def _priced(node: Node, step: _OnSpot | Rightsize, gpus: float) -> Node:
-    """The node with so many GPUs of any model, at the step's price."""
-    prices = _prices(step.price_per_gpu_hour, gpus)
-    return replace(node, gpus=gpus, gpu_model=None, instance_type=step.change, prices=prices)
-
-
 def _longer(node: Node, times: float) -> Node:
     return replace(node, to_ms=node.from_ms + round(node.length_ms * times))
 
 
 def read_plan(path: Path) -> Plan:
     """The plan in a file. Raises DataError with file, line and key, and the nearest key that exists."""
-    try:
-        file = TableFile(path, inputs.text(path, inputs.SETTINGS), _STEPS, _HINT)
-    except (OSError, UnicodeDecodeError) as error:
-        raise inputs.unreadable(path, error, _HINT) from None
+    file = TableFile.read(path, _STEPS, _HINT)
     plan = file.parsed(Plan)
     names = [group.name for group in plan.groups]
     file.unique("groups", names)
@@ -302,19 +247,19 @@ class Context:
     hours: float = HOURS_PER_MONTH
     file: str = "plan"
     start_ms: int = 0
-    evidence: Evidence = Evidence(HOURS_PER_MONTH / 24)
+    evidence: Evidence = MONTH
 
 
 class Stage(NamedTuple):
     """The groups' nodes after a step.
 
-    `fixed` is what no step changes: nodes that are paid in any case, moved data and commitments. `parts` names the nodes that
+    `fixed` is what no step changes: nodes that are paid in any case, and commitments. `parts` names the nodes that
     stand for a part of a machine, and whether the group fills that machine.
     """
 
     nodes: Mapping[str, list[Node]]
     fixed: Position
-    parts: Mapping[str, bool] = MappingProxyType({})
+    parts: Mapping[str, bool]
     obligation: Decimal = Decimal(0)
 
     @property
@@ -351,7 +296,7 @@ def answer(plan: Plan, context: Context) -> Answer:
         saving = cost - scenario.cost
         lines.append((number, step.change, ", ".join(step.groups), cost, scenario.cost, saving))
         findings += [f"{name}: {text}." for text in _findings(step, before, saving, context)]
-        if isinstance(step, _OnSpot):
+        if isinstance(step, Spot):
             most = max(map(step.factor, filter(step.moves, before.of(step.groups))), default=1.0)
             times.append(f"{name}: work takes up to {most:.3f} times as long.")
     commits = any(isinstance(step, Reserve) for step in plan.steps)
@@ -404,20 +349,19 @@ def _filled(fleet: Fleet) -> Iterator[tuple[str, str]]:
     """The nodes that pods hold whole, from the start of the first to the end of the last."""
     for place, pods in grouped((pod.place, pod) for pod in fleet.pods).items():
         length = max(pod.to_ms for pod in pods) - min(pod.from_ms for pod in pods)
-        used = sum(pod.gpus * (pod.to_ms - pod.from_ms) for pod in pods)
+        used = sum(pod.gpu_ms for pod in pods)
         if used >= (fleet.by_name[place].gpus - _ROUNDING) * length:
             yield place
 
 
-def _changed(step: Share | Spot | Move | Schedule | Rightsize, now: Stage) -> Stage:
+def _changed(step: Share | Spot | Schedule, now: Stage) -> Stage:
     """Everything after the step."""
     nodes = dict(now.nodes)
     for name in set(step.groups):
         staying = [node for node in nodes[name] if now.stays(node, step)]
         edited = step.applied([node for node in nodes[name] if not now.stays(node, step)])
         nodes[name] = [*staying, *(node for node in edited if node.length_ms > 0)]
-    data = step.data_cost if isinstance(step, Move) else Decimal(0)
-    return now._replace(nodes=nodes, fixed=now.fixed + Position(data, now.fixed.currency))
+    return now._replace(nodes=nodes)
 
 
 def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
@@ -438,9 +382,9 @@ def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
     committed, above = gpus * curve.hours, costs.gpu_hours - curve.used(gpus)
     rest = costs.node_cost * to_decimal(above / costs.gpu_hours)
     cost = kept(step.price_per_gpu_hour * to_decimal(committed) + rest)
-    times = (committed + above) / costs.gpu_hours
-    gpu_hours, node_hours = round(costs.gpu_hours * times, 6), round(costs.node_hours * times, 6)
-    paid = Position(cost, context.currency, gpu_hours, node_hours)
+    gpu_hours = committed + above
+    node_hours = costs.node_hours * gpu_hours / costs.gpu_hours
+    paid = Position(cost, context.currency, round(gpu_hours, 6), round(node_hours, 6))
     left = dict(now.nodes)
     for name in step.groups:
         left[name] = [node for node in left[name] if node.capacity_type != "on_demand"]
@@ -459,7 +403,7 @@ def _findings(step: Step, before: Stage, saving: Decimal, context: Context) -> I
         yield context.evidence.shortage
     if isinstance(step, Share):
         yield "memory is not checked, and time slicing isolates nothing: see gpucost whatif share"
-    if isinstance(step, _OnSpot):
+    if isinstance(step, Spot):
         fleets = [context.fleets[name] for name in step.groups if name in context.fleets]
         pods = {pod.owner: pod for pod in chain.from_iterable(fleet.pods for fleet in fleets)}.values()
         lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in pods)
@@ -480,7 +424,7 @@ def _assumptions(plan: Plan, start: Stage, context: Context) -> Iterator[Assumpt
         for key, value in step:
             if key not in _Step.model_fields and value is not None:
                 yield Assumption(f"{name}: {key}", value, "", context.file if key in given else "default")
-        if not isinstance(step, _OnSpot) or step.interruptions_per_hour == 0:
+        if not isinstance(step, Spot) or step.interruptions_per_hour == 0:
             continue
         if step.interruptions_per_hour is None:
             rates = {rate.source: rate for rate in map(step.rate, filter(step.moves, start.of(step.groups)))}

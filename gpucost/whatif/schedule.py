@@ -26,11 +26,9 @@ from gpucost.whatif.flags import (
     PROVISION_MINUTES,
     START_MINUTES,
     START_SOURCE,
-    PricePer,
-    node_price,
     to_decimal,
 )
-from gpucost.whatif.fleet import NOTEBOOKS, Fleet, Idle, Node, Pod, Usage, Workload, is_batch, is_notebook
+from gpucost.whatif.fleet import Fleet, Idle, Node, Pod, Usage, Workload, is_batch
 from gpucost.whatif.packing import Saved
 
 MS_PER_MINUTE = 60_000
@@ -119,7 +117,7 @@ class Rules(OptionGroup):
         if self.office is not None and not is_batch(pod):
             spans = intersect(spans, self.office)
         patience = self.patience_ms
-        if patience and (is_notebook(pod) or not self.only_notebooks):
+        if patience and (pod.workload_type == "development" or not self.only_notebooks):
             long = [(begin + patience, end) for begin, end in idle if end - begin > patience]
             spans = subtract(spans, long)
         return spans
@@ -209,7 +207,7 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> Replay:
         if delay > 0:
             waits.append(Wait(pod, delay / MS_PER_HOUR))
         if begin < end:
-            uid = pod.uid if piece.from_ms == pod.from_ms else f"{pod.uid}@{piece.from_ms}"
+            uid = f"{pod.uid}@{piece.from_ms}" if piece.returns else pod.uid
             pods.append(replace(pod, node=lives[-1].name, from_ms=begin, to_ms=end, uid=uid))
             running.append((end, pod.gpus))
             ends[pod.uid] = end
@@ -391,19 +389,16 @@ def _why_it_stays(node: Node) -> str:
 
 
 def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
-    hours = [end - begin for begin, end in rules.office or ()]
-    office = Assumption("office hours in the period", round(sum(hours) / MS_PER_HOUR, 2), "hours", "option")
-    return (
+    rows = [
         *stated(rules),
         Assumption("a released pod comes back in", RESTART_MINUTES, "minutes", START_SOURCE),
-        *([office] if rules.office is not None else []),
-        *(
-            [Assumption("notebooks", ", ".join(NOTEBOOKS), "globs", "default")]
-            if rules.only_notebooks
-            else []
-        ),
-        Assumption("usage, idleness and prices", usage.period_name, "", "store"),
-    )
+    ]
+    if rules.office is not None:
+        hours = sum(end - begin for begin, end in rules.office) / MS_PER_HOUR
+        rows.append(Assumption("office hours in the period", round(hours, 2), "hours", "option"))
+    if rules.only_notebooks:
+        rows.append(Assumption("released", "notebooks alone", "of type development", "default"))
+    return *rows, Assumption("usage, idleness and prices", usage.period_name, "", "store")
 
 
 def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> tuple[Rows, ...]:
@@ -420,7 +415,6 @@ class DescribedNodes(OptionGroup):
     """Nodes that options describe, equal and always on, and when they are needed."""
 
     on_demand_price: flags.OnDemandPrice | None = None
-    price_per: flags.Per = PricePer.node
     nodes: flags.Nodes = 1
     gpus: flags.Gpus = GPUS_PER_NODE
     active_hours_per_day: flags.ActiveHours | None = None
@@ -441,9 +435,8 @@ def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
     always = 24 * days if days > DAYS else HOURS_PER_MONTH
     wait = rules.provision_minutes / 60 if per_day < 24 else 0.0
     up = min((per_day + wait) * days, always)
-    per_hour = node_price(price, nodes.price_per, nodes.gpus)
     today, scenario = (
-        position(currency, [CostBlock(nodes.nodes * hours, per_hour, nodes.gpus)]) for hours in (always, up)
+        position(currency, [CostBlock(nodes.nodes * hours, price, nodes.gpus)]) for hours in (always, up)
     )
     starts = days * nodes.nodes if wait else 0
     figures, text = _waited(starts, starts * wait, wait)
@@ -455,7 +448,7 @@ def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
         scenario=scenario,
         figures={"cash_saving": today.cost - scenario.cost} | figures,
         assumptions=(
-            Assumption("on-demand price", price, f"per {nodes.price_per}-hour", "option"),
+            Assumption("on-demand price", price, "per node-hour", "option"),
             Assumption("always on", always, "hours", "default"),
             *stated(nodes),
             *stated(rules, "provision_minutes"),

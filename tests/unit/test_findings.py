@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -36,6 +37,7 @@ MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC
 
 def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:
     names = ["Job/a", "Job/a-1", "Job/a-12", "Job/ab-1", "Job/b-1", "Pod/a-1", "Job/[x]-1"]
+    assert is_fitting("Job/a", "a") and is_fitting("Job/a-1", "a-*") and not is_fitting("Job/a", "b")
     for glob in (*names, *["Job/a-*", "Job/*", "*", "*-1", "Job/?-1", "Job/[ab]-1", "Pod/z*"]):
         fitting = [name for name in names if fnmatchcase(name, glob) or name == glob]
         assert [name for name in names if is_fitting(name, glob)] == fitting, glob
@@ -55,8 +57,9 @@ def _candidate(
     finding = Finding(
         kind=kind, title="", cluster="c", namespace="n", team="t", subject=subject, evidence="", waste_gpu_hours=1.0,
         cost=Decimal(1000), saving=Decimal(waste), command=None, advice="", measured="", patch=None,
+        owners=frozenset(("c", "n", name) for name in workloads),
     )  # fmt: skip
-    return Candidate(finding, frozenset(("c", "n", name) for name in workloads), questions)
+    return Candidate(finding, questions)
 
 
 ASK, OTHER = WhatIfQuery("schedule"), WhatIfQuery("spot")
@@ -66,23 +69,18 @@ CANDIDATES = {
     "notebook": _candidate("idle_notebook", "w", questions=(ASK,)),
     "spot": _candidate("on_demand_training", "w", "v", questions=(OTHER,)),
     "smaller": _candidate("over_provisioned", "b", questions=(ASK, OTHER)),
-    "stalled": _candidate("data_stall", "w"),
-    "failed": _candidate("lost_work", "w"),
     "free": _candidate("between_jobs"),
     "more free": _candidate("between_jobs", waste=90),
 }
-# the first kind in line takes the workload, and a small one leaves it; two buckets of a workload are two findings; free GPUs
-# belong to no workload; of several what-ifs the one that saves more; half a month of saving counts twice; a saving that needs
-# work first is a bound that its command shows
+# the first kind in line takes the workload, and a small one leaves it; free GPUs belong to no workload; of several what-ifs one
+# that saves more; half a month of saving counts twice; a saving that needs work first is a bound that its command shows
 RANKED = """
-    first in line | stalled free spot notebook | 60  | 900   | 1   | 0 | idle_notebook 60 60 False schedule; \
+    first in line | free spot notebook | 60  | 900   | 1   | 0 | idle_notebook 60 60 False schedule; \
 between_jobs 100 100 True None
     too small     | spot notebook      | 40  | 900   | 1   | 1 | on_demand_training 900 900 False spot
     not asked     | free spot notebook | 40  |       | 1   | 1 | between_jobs 100 100 True None
     several       | more_free smaller free | 70 | 300 | 1  | 0 | over_provisioned 300 300 False spot; \
 between_jobs 100 100 True None; between_jobs 90 90 True None
-    buckets       | stalled failed     |     |       | 1   | 0 | data_stall 100 100 True None; \
-lost_work 100 100 True None
     half a month  | notebook           | 30  |       | 0.5 | 0 | idle_notebook 30 60 False schedule
     takes work    | spot               |     | 0,900 | 1   | 0 | on_demand_training 900 900 True spot
     is safe       | spot               |     | 70,900 | 1  | 0 | on_demand_training 70 70 False spot
@@ -112,16 +110,16 @@ def test_findings_are_ranked_and_no_work_counts_twice(
 
 def test_what_saves_cash_frees_its_workloads_and_advice_to_commit_frees_none() -> None:
     answers = {ASK: WhatIfResult(D(1000), D(100)), OTHER: WhatIfResult(D(1000), D(0), freed=D(100))}
-    empty = _candidate("empty_nodes", questions=(ASK,))._replace(empty=frozenset({"on_demand"}))
+    nodes = _candidate("empty_nodes", questions=(ASK,))
+    empty = nodes._replace(finding=replace(nodes.finding, empty=frozenset({"on_demand"})))
     chosen = [
         _candidate("steady_on_demand", "steady", questions=(ASK,)),
         _candidate("idle_workload", "idle", questions=(ASK,)),
         _candidate("over_provisioned", "stays", questions=(OTHER,)),
-        _candidate("data_stall", "waits"),
         empty,
     ]
     found = ranked(chosen, answers, months=D(1), minimum=D(50), period=())
-    assert len(found.findings) == 5
+    assert len(found.findings) == 4
     assert found.freed == Freed(frozenset({("c", "n", "idle")}), frozenset({"on_demand"}))
 
 

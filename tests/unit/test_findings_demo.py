@@ -60,7 +60,7 @@ def where(sample: Config) -> str:
 
 def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, sample: Config) -> None:
     # what serves has more than it needs on reserved capacity alone: nothing is saved there
-    kinds = "idle_notebook idle_workload over_requested off_peak on_demand_training empty_nodes data_stall lost_work"
+    kinds = "idle_notebook idle_workload over_requested off_peak on_demand_training empty_nodes"
     assert {one.kind for one in findings.findings} >= {*kinds.split()}
     assert [one.rank for one in findings.findings] == list(range(1, len(findings.findings) + 1))
     assert (*findings.savings, *findings.upper_bounds) == findings.findings
@@ -110,7 +110,7 @@ def test_commitments_leave_out_what_other_findings_free(sample: Config, where: s
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'g4dn.12xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
-    result = savings._Scenarios(sample, Store(sample.store), MONTH, {}).reserve(WhatIfQuery("reserve"))
+    result = savings._Scenarios(sample, Store(sample.store), MONTH).reserve(WhatIfQuery("reserve"))
     # training moves to spot, by a finding of its own; what stays of g4dn.12xlarge is in use for 81 % of the hours
     found = answer(f"whatif reserve {where}")
     kinds = [[row["family"].split()[-1] for row in best] for best in (result.figures["best"], found["best"])]

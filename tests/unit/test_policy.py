@@ -169,9 +169,8 @@ def test_work_of_unknown_capacity_type_is_unknown() -> None:
     batch = {**keys, **life}
     training = {**batch, "workload_type": "training"}
     month = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
-    facts = Facts(
-        [(keys, 5.0, Decimal(5))], [batch, training], month, lambda *_: ([], ()), lambda: frozenset()
-    )
+    costs = {tuple(keys.values()): (5.0, Decimal(5))}
+    facts = Facts([batch, training], costs, month, lambda *_: ([], ()), lambda: frozenset())
     rules = [rule for rule in read_rules(None) if rule.kind in ("spot_for_batch", "on_demand_training")]
     found = {(one.status, one.missing) for one in (_checked(rule, facts) for rule in rules)}
     assert found == {("unknown", "no capacity type is known: it is not known what runs on demand")}

@@ -20,20 +20,7 @@ from gpucost.whatif.answer import Answer
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import Evidence
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Price
-from gpucost.whatif.plan import (
-    Context,
-    Group,
-    Move,
-    Plan,
-    Reserve,
-    Rightsize,
-    Schedule,
-    Share,
-    Spot,
-    Step,
-    answer,
-    read_plan,
-)
+from gpucost.whatif.plan import Context, Group, Plan, Reserve, Schedule, Share, Spot, Step, answer, read_plan
 from tests.text_tables import named_rows, table, words
 from tests.unit.command import run
 from tests.unit.whatif_costs import ask, assert_refused, figures, fleet, listed, shown
@@ -154,6 +141,10 @@ def test_spot_pays_for_interruptions() -> None:
     )
     (rate,) = (one for one in measured.assumptions if one.name.endswith("interruptions"))
     assert "measured traces" in rate.source
+    # a step states the keys of its kind alone
+    keys = {"price_per_gpu_hour", "interruptions_per_hour", "checkpoint_minutes"}
+    assert {f"step 1, spot: {key}" for key in keys} <= {one.name for one in result.assumptions}
+    assert not any(one.name.endswith(("change", "groups")) for one in result.assumptions)
     # exact cost of exponential interruptions: an hour or 30 minutes of work, 2.5 to save it, 12 to go on
     for of, hourly, work in ((result, 0.1, 1.0), (measured, float(rate.value or 0), 0.5)):
         longer = math.exp(hourly * 0.2) * math.expm1(hourly * (work + 2.5 / 60)) / (hourly * work)
@@ -181,7 +172,6 @@ def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
         # half of the time off: nothing is worth a commitment, and no later step makes one cheaper
         ([told(Schedule, "groups=b active_percent=50"), alone], 4380),
         ([alone, told(Schedule, "groups=b active_percent=50")], 5840),
-        ([told(Rightsize, "groups=b price_per_gpu_hour=3 gpus_per_pod=2"), alone], 2 * 730 * 2),
         ([alone.model_copy(update={"price_per_gpu_hour": D(3)})], 8760),
     ):
         assert figures(answer_to(base, *steps), "today scenario") == shown(8760, cost)
@@ -209,31 +199,16 @@ def test_no_commitment_is_advised_on_few_days_and_none_covers_what_is_committed(
         )
 
 
-def test_a_move_counts_waits_and_data() -> None:
-    group = told(Group, "name=t pods=60 hours=5 price_per_gpu_hour=3")
-    away = "price_per_gpu_hour=1 interruptions_per_hour=0 wait_minutes=15 egress_gb=200"
-    result = answer_to(group, told(Move, f"groups=t {away} price_per_gb=0.05"))
-    assert (result.today.cost, result.scenario.cost) == (60 * 5 * 3, 60 * 5.25 + 10)
-    # a step states the keys of its kind alone
-    keys = ("price_per_gpu_hour", "interruptions_per_hour", "wait_minutes", "egress_gb", "price_per_gb")
-    stated = {one.name for one in result.assumptions if one.name.startswith("step")}
-    assert stated == {f"step 1, move: {key}" for key in keys}
-
-
 STEPS: dict[str, Step] = {
     "share": told(Share, "groups=x ways=4 utilization_percent=15"),
     "spot": told(Spot, "groups=x price_per_gpu_hour=1 interruptions_per_hour=0"),
-    "move": told(
-        Move,
-        "groups=x price_per_gpu_hour=0.5 interruptions_per_hour=0 wait_minutes=0 egress_gb=0 price_per_gb=1",
-    ),
 }
 # four pods of one GPU: on one node of four they free GPUs and the node stays; on nodes of their own three nodes go
 STORED_STEPS = """
     share on one node                  | 4 | 8 on_demand                           | 0 0 0 0 | share | 80 0
     share on four                      | 1 | 8 on_demand, 8 on_demand, 8 on_demand, 8 on_demand | 0 1 2 3 | share | 320 240
     what is on spot or reserved stays  | 1 | 2 spot, 2 on_demand, 2 reserved       | 0 1 2   | spot  | 60 10
-    what is paid anyway stays          | 1 | 1_committed on_demand, 1 on_demand    | 0 1     | move  | 20 5
+    what is paid anyway stays          | 1 | 1_committed on_demand, 2 on_demand    | 0 1     | spot  | 30 10
     pods that fill their node move it  | 2 | 8 on_demand                           | 0 0     | spot  | 80 60
     other pods may keep a node         | 4 | 8 on_demand                           | 0 0     | spot  | 40 0
     and is not bought on spot either   | 1 | 2_committed on_demand, 2 on_demand    | 0 1     | spot  | 40 10

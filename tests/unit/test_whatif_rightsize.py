@@ -22,7 +22,7 @@ from gpucost.store.connection import Store, scratch_store
 from gpucost.store.usage import read_idle, read_levels
 from gpucost.whatif import rightsize, share
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.fleet import Fleet, Level, Pod, Usage, is_batch, is_notebook
+from gpucost.whatif.fleet import Fleet, Level, Pod, Usage, is_batch
 from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.rightsize import (
     Load,
@@ -343,14 +343,9 @@ def test_levels_with_memory(pod: Any) -> None:
     assert row["high"] == pytest.approx(0.9) == max(high for _, high in row["hours"])
 
 
-def test_what_a_notebook_is() -> None:
-    pods = [
-        Pod("n", name, 1, 0, 1)
-        for name in ("StatefulSet/Jupyter-eve", "Job/x", "PyTorchJob/x", "Deployment/x")
-    ]
-    assert [is_notebook(pod) for pod in pods] == [True, False, False, False]
-    assert [is_batch(pod) for pod in pods] == [False, True, True, False]
-    assert is_notebook(Pod("n", "Pod/x", 1, 0, 1, namespace="notebooks"))
+def test_what_ends_by_itself() -> None:
+    names = ("StatefulSet/jupyter-eve", "Job/x", "PyTorchJob/x", "Deployment/x")
+    assert [is_batch(Pod("n", name, 1, 0, 1)) for name in names] == [False, True, True, False]
 
 
 def test_a_gpu_that_holds_a_model_in_memory_is_in_use(tables: Tables) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
@@ -20,13 +20,15 @@ from gpucost.store.usage import unknown_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from duckdb import DuckDBPyConnection
+
     from gpucost.config.model import Config
     from gpucost.questions.findings.kinds import Finding, Findings
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 
 _WITHOUT_USERS = (
-    "SELECT message FROM warnings WHERE code = 'host_without_users' AND to_ms > $1 AND from_ms < $2"
+    "SELECT message FROM warnings WHERE code = 'host_without_users' AND to_ms > $from_ms AND from_ms < $to_ms"
 )
 
 
@@ -55,21 +57,17 @@ def findings(
     from gpucost.questions.findings.kinds import Finding, FindingsAnswer
 
     settings, query = request.settings, request.query(workloads=workload)
-    _check_names(request, query)
+    if any(query.filters.values()):
+        read_attributed(settings, request.store, partial(_check_names, query))
     with request.status() as tell:
         found = findings_of(settings, request.store, query, tell)
     request.note_gaps(request.clusters)
     with request.store.read() as con:
-        for message in column(con, _WITHOUT_USERS, [request.period.start_ms, request.period.end_ms]):
+        for message in column(con, _WITHOUT_USERS, request.period.bounds):
             request.note(f"note: {message}")
     shown = replace(found, findings=found.findings[:top])
-    with_patches = request.format == "markdown"
     parts = ("Savings", shown.savings), ("Upper bounds", shown.upper_bounds)
-    sections = [
-        finding_items(several, settings.currency, title, with_patches=with_patches)
-        for title, several in parts
-        if several
-    ]
+    sections = [finding_items(several, settings.currency, title) for title, several in parts if several]
     return Document(
         title=f"Findings: {', '.join(filter(None, (request.scope_name, request.period_name)))}",
         subtitle=headline(found, settings.currency),
@@ -103,17 +101,10 @@ def read_findings(
     return savings.findings(config, store, period, tell)
 
 
-def _check_names(request: FleetRequest, query: Query) -> None:
-    """Raises GpucostError for a name that held no GPUs in the period."""
-    if not any(query.filters.values()):
-        return
-    period, name = query.period, query.period_name
-    error = read_attributed(
-        request.settings,
-        request.store,
-        lambda con: unknown_name(con, period.start_ms, period.end_ms, name, **query.filters),
-    )
-    if error:
+def _check_names(query: Query, con: DuckDBPyConnection) -> None:
+    """Raise GpucostError for a name that held no GPUs in the period."""
+    period = query.period
+    if error := unknown_name(con, period.start_ms, period.end_ms, query.period_name, **query.filters):
         raise error
 
 
@@ -130,28 +121,21 @@ def narrowed(found: Findings, selection: WorkloadSelection | Query) -> Findings:
     """The findings about a part of the fleet, with the ranks that they have among all."""
     teams, namespaces, clusters = selection.teams, selection.namespaces, selection.clusters
     workloads = selection.workloads
-    kept = tuple(
-        one
-        for one in found.findings
-        if (not teams or set((one.team or "").split(", ")) & set(teams))
-        and (not namespaces or one.namespace in namespaces)
-        and (not clusters or one.cluster in clusters)
-        and (not workloads or any(_is_about(one.subject, name) for name in workloads))
-    )
-    is_narrowed = bool(teams or namespaces or clusters or workloads)
-    return replace(found, findings=kept, passed_over=0 if is_narrowed else found.passed_over)
+
+    def is_about(one: Finding) -> bool:
+        return (
+            (not teams or bool(set((one.team or "").split(", ")) & set(teams)))
+            and (not namespaces or one.namespace in namespaces)
+            and (not clusters or one.cluster in clusters)
+            and (not workloads or one.is_about(workloads))
+        )
+
+    if not any((teams, namespaces, clusters, workloads)):
+        return found
+    return replace(found, findings=tuple(filter(is_about, found.findings)), passed_over=0)
 
 
-def _is_about(subject: str, workload: str) -> bool:
-    """Whether the workload, with or without its kind, is in a subject such as `Job/a-*, StatefulSet/b`."""
-    names = subject.split(", ")
-    names += [name.partition("/")[2] for name in names]
-    return any(fnmatchcase(workload, name) or fnmatchcase(name, workload) for name in names)
-
-
-def finding_items(
-    findings: Sequence[Finding], currency: str, title: str = "", *, with_patches: bool = False
-) -> Items:
+def finding_items(findings: Sequence[Finding], currency: str, title: str = "") -> Items:
     """What each is worth a month, whose it is, its evidence, what to do, and the command that shows the saving."""
 
     def item(one: Finding) -> Item:
@@ -170,7 +154,7 @@ def finding_items(
             one.command,
             one.is_bound,
             one.rank,
-            one.patch if with_patches else None,
+            one.patch,
         )
 
     return Items(tuple(map(item, findings)), title)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.engine import answer_rows
@@ -18,6 +19,8 @@ from gpucost.questions.report.rows import ZERO
 from gpucost.records import grouped, grouped_by, keyed_record, record
 from gpucost.render.templates import fill
 from gpucost.shapes import Shape
+from gpucost.whatif.flags import total
+from gpucost.whatif.fleet import Row, Workload
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -36,23 +39,24 @@ _IDLE_MINUTES = (("--idle-minutes", "60"),)
 _EMPTY_MINUTES = (("--empty-minutes", "10"),)
 _OWN_MACHINES = "switch these own machines off, which saves power, or use them for other work"
 
-# Each kind: its title and its advice. If several kinds fit a workload, the first one in this order takes it.
-KINDS = {
-    "idle_notebook": ("Idle notebook", "release its GPUs when it is idle, or end it"),
-    "idle_workload": ("Idle workload", "ask its owner whether it is still needed"),
-    "over_requested": ("GPUs requested, never used", "request as many GPUs as are used"),
-    "over_provisioned": ("Replicas or GPUs to spare", "fewer replicas, a shared GPU, or a smaller one"),
-    "off_peak": ("Serving idle off its peak", "scale it down outside of those hours"),
-    "on_demand_training": ("Training on demand", "move it to spot, with checkpoints"),
-    "empty_nodes": ("Empty nodes", "let the autoscaler remove them sooner"),
-    "steady_on_demand": ("Steady use on demand", "commit to the base"),
-    "data_stall": ("GPUs waiting for data", "cache and prefetch its data, or add workers that load it"),
-    "lost_work": ("Work lost to failures", "write checkpoints more often, and fix the failures"),
+# Each kind: its title, its advice, and the what-ifs that price it. If several kinds fit a workload, the first one takes it.
+KINDS: dict[str, tuple[str, ...]] = {
+    "idle_notebook": ("Idle notebook", "release its GPUs when it is idle, or end it", "schedule"),
+    "idle_workload": ("Idle workload", "ask its owner whether it is still needed", "schedule"),
+    "over_requested": ("GPUs requested, never used", "request as many GPUs as are used", "rightsize"),
+    "over_provisioned": (
+        "Replicas or GPUs to spare",
+        "fewer replicas, a shared GPU, or a smaller one",
+        "share",
+        "rightsize",
+    ),
+    "off_peak": ("Serving idle off its peak", "scale it down outside of those hours", "schedule"),
+    "on_demand_training": ("Training on demand", "move it to spot, with checkpoints", "spot"),
+    "empty_nodes": ("Empty nodes", "let the autoscaler remove them sooner", "schedule"),
+    "steady_on_demand": ("Steady use on demand", "commit to the base", "reserve"),
     "between_jobs": ("Free between jobs", "pack jobs on fewer nodes, or start waiting work sooner"),
 }
 
-Row = Mapping[str, Any]
-Owner = tuple[str, str, str]  # cluster, namespace, workload
 Options = tuple[tuple[str, str], ...]
 Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and their cost
 
@@ -66,6 +70,15 @@ class WhatIfQuery:
     namespace: str | None = None
     workloads: tuple[str, ...] = ()
     options: Options = ()
+
+    def is_about(self, owner: Workload) -> bool:
+        """Whether it asks for the workload."""
+        cluster, namespace, workload = owner
+        return (
+            self.cluster in (None, cluster)
+            and self.namespace in (None, namespace)
+            and any(is_fitting(workload, glob) for glob in self.workloads)
+        )
 
     def words(self, period: tuple[str, ...]) -> str:
         """The command line, for a shell; `period` are the words that name the period."""
@@ -95,8 +108,10 @@ class Finding(Shape):
 
     `freed_capacity_cost` is the cost of GPUs that would be free on nodes that stay: capacity for other work, not cash.
     `is_bound`: `saving` is an upper bound: no command shows it (then it is the cost of the waste), or it needs work first.
-    `patch` is YAML to apply.
+    `patch` is YAML to apply. `owners` are the workloads that it is about, `empty` the capacity types of nodes that stood empty.
     """
+
+    HIDDEN = ("owners", "empty")
 
     rank: int = 0
     kind: str
@@ -117,29 +132,27 @@ class Finding(Shape):
     advice: str
     measured: str
     patch: str | None
+    owners: frozenset[Workload] = frozenset()
+    empty: frozenset[str] = frozenset()
+
+    def is_about(self, globs: Iterable[str]) -> bool:
+        """Whether one of the globs fits one of its workloads."""
+        names = [workload for _, _, workload in self.owners]
+        return any(starmap(is_fitting, product(names, globs)))
 
 
 class Candidate(NamedTuple):
-    """Waste that may become a finding: `saving` is the cost of the waste.
-
-    The what-if of `questions` that saves most decides. `owners` are the workloads that the finding takes; `empty` are the
-    capacity types of nodes that stood empty.
-    """
+    """Waste that may become a finding, with the cost of the waste. The what-if of `questions` that saves most decides."""
 
     finding: Finding
-    owners: frozenset[Owner] = frozenset()
     questions: tuple[WhatIfQuery, ...] = ()
-    empty: frozenset[str] = frozenset()
 
 
 @record
 class Freed:
-    """What findings with cash would free: workloads, and nodes of some capacity types that stood empty.
+    """What findings with cash would free: workloads, and nodes of some capacity types that stood empty."""
 
-    Advice to commit frees nothing; other findings free GPUs on nodes that stay.
-    """
-
-    owners: frozenset[Owner] = frozenset()
+    owners: frozenset[Workload] = frozenset()
     empty: frozenset[str] = frozenset()
 
 
@@ -150,7 +163,6 @@ class Findings:
     findings: tuple[Finding, ...]
     minimum_per_month: Decimal
     passed_over: int
-    freed: Freed = Freed()
 
     @property
     def savings(self) -> tuple[Finding, ...]:
@@ -165,17 +177,24 @@ class Findings:
     @property
     def saving_per_month(self) -> Decimal:
         """The sum of savings, without upper bounds."""
-        return _total(found.saving_per_month for found in self.savings)
+        return total(found.saving_per_month for found in self.savings)
 
     @property
     def freed_capacity_per_month(self) -> Decimal:
         """The cost of GPUs that the savings free on nodes that stay."""
-        return _total(found.freed_capacity_per_month for found in self.savings)
+        return total(found.freed_capacity_per_month for found in self.savings)
 
     @property
     def at_most_per_month(self) -> Decimal:
         """The sum of upper bounds."""
-        return _total(found.saving_per_month for found in self.upper_bounds)
+        return total(found.saving_per_month for found in self.upper_bounds)
+
+    @property
+    def freed(self) -> Freed:
+        """What savings free, but for commitments."""
+        cash = [found for found in self.savings if found.saving and found.kind != "steady_on_demand"]
+        owners, empty = (found.owners for found in cash), (found.empty for found in cash)
+        return Freed(frozenset().union(*owners), frozenset().union(*empty))
 
 
 @record
@@ -193,9 +212,10 @@ class FindingsAnswer(Shape):
     upper_bounds: tuple[Finding, ...]
 
 
-def is_fitting(name: str, glob: str) -> bool:
-    """Whether the glob fits the name, or is the name."""
-    return name == glob or fnmatchcase(name, glob)
+def is_fitting(workload: str, glob: str) -> bool:
+    """Whether the glob fits the workload, with or without its kind, or is its name."""
+    names = workload, workload.partition("/")[2]
+    return glob in names or any(fnmatchcase(name, glob) for name in names)
 
 
 def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, str] | None:
@@ -204,8 +224,7 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
     `rows` tell active_gpu_ms and idle_gpu_ms of epoch hours.
     """
     # by whether it is a weekend, and the hour of the day
-    idle: dict[tuple[bool, int], float] = defaultdict(float)
-    measured: dict[tuple[bool, int], float] = defaultdict(float)
+    idle, measured = (defaultdict[tuple[bool, int], float](float) for _ in range(2))
     for row in rows:
         local = from_ms(row["hour"] * MS_PER_HOUR).astimezone(tz)
         key = local.weekday() > 4, local.hour
@@ -256,11 +275,8 @@ class Candidates:
             yield from self._spare(row)
             yield from self._off_peak(row)
         training = self._of_types("training", "batch")
-        patch = fill("patches/on-spot.yml")
-        yield from self._on_demand("on_demand_training", "spot", training, patch)
-        yield from self._on_demand("steady_on_demand", "reserve", self._of_types("inference"), None)
-        yield from self._advice("data_stall", "data_stall", "idle while it ran")
-        yield from self._advice("lost_work", "failed_restarted", "lost by pods that failed")
+        yield from self._on_demand("on_demand_training", training, fill("patches/on-spot.yml"))
+        yield from self._on_demand("steady_on_demand", self._of_types("inference"), None)
         yield from self._free_gpus()
 
     def _of_types(self, *types: str) -> list[Row]:
@@ -270,22 +286,22 @@ class Candidates:
         """Workloads of one node are one finding: the node goes away only if all of them release it."""
         wasteful = [row for row in self._of_types(workload_type) if _wasted([row], *buckets)[1] > 0]
         for rows in _on_shared_nodes(wasteful):
-            names = tuple(sorted({row["workload"] for row in rows}))
+            names = _names(rows)
             active = max(row["active_to_ms"] or 0 for row in rows)
             words = f"idle; last active {self._moment(active)}" if active else "idle; never active"
-            question = self._question("schedule", rows, names, _IDLE_MINUTES)
-            yield self._candidate(kind, rows, names, _wasted(rows, *buckets), words, question)
+            waste = _wasted(rows, *buckets)
+            yield self._candidate(kind, rows, names, waste, words, options=_IDLE_MINUTES)
 
     def _over_requested(self) -> Iterator[Candidate]:
         for family, rows in _families(row for row in self.workloads if row["unused_gpu_ms"] > 0):
             unused, held = (sum(row[name] for row in rows) for name in ("unused_gpu_ms", "held_gpu_ms"))
-            cost = _total(row["cost"] for row in rows) * Decimal(str(round(unused / held, 9)))
+            cost = total(row["cost"] for row in rows) * Decimal(str(round(unused / held, 9)))
             most, used = (max(row[name] for row in rows) for name in ("asked", "most_used"))
             words = f"on GPUs never used; requests {most:g} GPUs, never used more than {used}"
             patch = patches.smaller_request(family, rows[0]["namespace"], most, used)
-            question = self._question("rightsize", rows, self._scope(family, rows))
+            scope = self._scope(family, rows)
             yield self._candidate(
-                "over_requested", rows, (family,), (unused, cost), words, question, patch=patch
+                "over_requested", rows, (family,), (unused, cost), words, scope=scope, patch=patch
             )
 
     def _spare(self, row: Row) -> Iterator[Candidate]:
@@ -294,11 +310,8 @@ class Candidates:
         is_little_used = busy is not None and busy < _LITTLE_USED
         if row["gpus_per_pod"] >= 1 and (waste[1] > 0 or is_little_used):
             waste = waste if waste[1] > 0 else _wasted([row], "off_peak_idle")
-            name = (row["workload"],)
-            questions = [self._question(command, [row], name) for command in ("share", "rightsize")]
-            yield self._candidate(
-                "over_provisioned", [row], name, waste, f"idle or to spare; {_busiest(row)}", *questions
-            )
+            words = f"idle or to spare; {_busiest(row)}"
+            yield self._candidate("over_provisioned", [row], (row["workload"],), waste, words)
 
     def _off_peak(self, row: Row) -> Iterator[Candidate]:
         """A service that is idle in some hours of the day."""
@@ -306,49 +319,39 @@ class Candidates:
         hours = open_hours(row["hours"], self.config.tz) if waste[1] > 0 else None
         if hours:
             options = (("--office-hours", hours[0]), ("--weekdays", hours[1]))
-            question = self._question("schedule", [row], (name,), options)
             words = f"idle; needed {hours[0]}, {hours[1]}; {_busiest(row)}"
             timezone, most = self.config.timezone, row["most_pods"]
             patch = patches.scaled_down(name, row["namespace"], timezone, *hours, replicas=most)
-            yield self._candidate("off_peak", [row], (name,), waste, words, question, patch=patch)
+            yield self._candidate("off_peak", [row], (name,), waste, words, options=options, patch=patch)
 
-    def _on_demand(
-        self, kind: str, command: str, rows: Sequence[Row], patch: str | None
-    ) -> Iterator[Candidate]:
+    def _on_demand(self, kind: str, rows: Sequence[Row], patch: str | None) -> Iterator[Candidate]:
         """Workloads of which a part was on demand, each namespace's together."""
         for place in grouped_by(rows, "cluster", "namespace").values():
-            families, scope, members = list[str](), list[str](), list[Row]()
+            families, members, scope = list[str](), list[Row](), tuple[str, ...]()
             for family, runs in _families(place):
                 if any(row["on_demand_cost"] > 0 for row in runs):
                     families.append(family)
-                    scope += self._scope(family, runs)
                     members += runs
+                    scope += self._scope(family, runs)
             if members:
                 gpu_ms = sum(row["on_demand_gpu_ms"] for row in members)
-                waste = (gpu_ms, _total(row["on_demand_cost"] for row in members))
-                question = self._question(command, members, tuple(scope))
-                yield self._candidate(kind, members, families, waste, "on demand", question, patch=patch)
-
-    def _advice(self, kind: str, bucket: str, words: str) -> Iterator[Candidate]:
-        """Waste without a what-if: its cost is an upper bound."""
-        for family, rows in _families(row for row in self.workloads if bucket in row["buckets"]):
-            yield self._candidate(kind, rows, (family,), _wasted(rows, bucket), words)
+                waste = (gpu_ms, total(row["on_demand_cost"] for row in members))
+                yield self._candidate(kind, members, families, waste, "on demand", scope=scope, patch=patch)
 
     def _free_gpus(self) -> Iterator[Candidate]:
         """GPUs that no pod held: nodes that stood empty, by cluster, and GPUs that were free on nodes in use."""
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
         for (cluster, is_own), rows in grouped_by(empty, "cluster", "is_own").items():
+            finding = _of_free("empty_nodes", rows, "that no pod held for long")
+            if is_own:
+                yield Candidate(replace(finding, advice=_OWN_MACHINES))
+                continue
+            patch = patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
             question = WhatIfQuery("schedule", cluster if self.has_clusters else None, options=_EMPTY_MINUTES)
-            questions = () if is_own else (question,)
-            patch = None if is_own else patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
-            finding = _of_free("empty_nodes", rows, "that no pod held for long", patch)
-            finding = replace(finding, advice=_OWN_MACHINES) if is_own else finding
-            yield Candidate(
-                finding, questions=questions, empty=frozenset(row["capacity_type"] for row in rows)
-            )
+            yield Candidate(replace(finding, patch=patch), (question,))
         for row in self.free:
             if row["bucket"] == "between_jobs":
-                yield Candidate(_of_free("between_jobs", [row], "that were free on nodes in use", None))
+                yield Candidate(_of_free("between_jobs", [row], "that were free on nodes in use"))
 
     def _candidate(
         self,
@@ -357,10 +360,12 @@ class Candidates:
         names: Sequence[str],
         waste: Wasted,
         words: str,
-        *questions: WhatIfQuery,
+        *,
+        scope: tuple[str, ...] = (),
+        options: Options = (),
         patch: str | None = None,
     ) -> Candidate:
-        """A candidate about workloads; `words` continue "1.0 of 2.0 GPU-hours"."""
+        """A candidate about workloads called `names`, in commands `scope`; `words` continue "1.0 of 2.0 GPU-hours"."""
         held = sum(row["held_gpu_ms"] for row in rows)
         measured = sum(row["active_gpu_ms"] for row in rows) + sum(row["idle_gpu_ms"] for row in rows)
         start, end = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
@@ -376,25 +381,21 @@ class Candidates:
             subject=", ".join(names),
             evidence=evidence,
             waste_gpu_hours=_hours(waste[0]),
-            cost=_total(row["cost"] for row in rows),
+            cost=total(row["cost"] for row in rows),
             saving=waste[1],
             measured=f"{metric}, idle under {threshold:g} %; {share} of the GPU-hours measured",
             patch=patch,
+            owners=frozenset((row["cluster"], row["namespace"], row["workload"]) for row in rows),
         )
-        owners = frozenset((row["cluster"], row["namespace"], row["workload"]) for row in rows)
-        return Candidate(finding, owners, questions)
-
-    def _question(
-        self, command: str, rows: Sequence[Row], workloads: tuple[str, ...], options: Options = ()
-    ) -> WhatIfQuery:
-        cluster = rows[0]["cluster"] if self.has_clusters else None
-        return WhatIfQuery(command, cluster, _namespace(rows), workloads, options)
+        cluster = finding.cluster if self.has_clusters else None
+        where = cluster, finding.namespace, scope or tuple(names), options
+        return Candidate(finding, tuple(WhatIfQuery(command, *where) for command in KINDS[kind][2:]))
 
     def _scope(self, family: str, rows: Sequence[Row]) -> tuple[str, ...]:
         """The family's glob; if it fits other workloads of the namespace, too: the names of all rows."""
         others = self.places[rows[0]["cluster"], rows[0]["namespace"]]
         fitting = [row for row in others if is_fitting(row["workload"], family)]
-        return (family,) if len(fitting) == len(rows) else tuple(sorted({row["workload"] for row in rows}))
+        return (family,) if len(fitting) == len(rows) else _names(rows)
 
     def _moment(self, ms: int) -> str:
         return f"{from_ms(ms).astimezone(self.config.tz):%Y-%m-%d %H:%M}"
@@ -407,6 +408,10 @@ def _families(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
     )
     for (_, _, glob), members in families.items():
         yield glob if len(members) > 1 else members[0]["workload"], members
+
+
+def _names(rows: Iterable[Row]) -> tuple[str, ...]:
+    return tuple(sorted({row["workload"] for row in rows}))
 
 
 def _namespace(rows: Iterable[Row]) -> str | None:
@@ -431,13 +436,13 @@ def _on_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
     return [members for _, members in groups]
 
 
-def _of_free(kind: str, rows: Sequence[Row], words: str, patch: str | None) -> Finding:
+def _of_free(kind: str, rows: Sequence[Row], words: str) -> Finding:
     """The finding about free GPUs."""
     hours, nodes = _hours(sum(row["gpu_ms"] for row in rows)), sum(row["nodes"] for row in rows)
     largest = max(rows, key=lambda row: row["cost"])["largest"]
     names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
     evidence = f"{hours:,.1f} GPU-hours on {nodes} node{'s' if nodes > 1 else ''} {words}, most on {largest}"
-    cost = _total(row["cost"] for row in rows)
+    cost = total(row["cost"] for row in rows)
     return _finding(
         kind,
         cluster=rows[0]["cluster"],
@@ -449,24 +454,23 @@ def _of_free(kind: str, rows: Sequence[Row], words: str, patch: str | None) -> F
         cost=cost,
         saving=cost,
         measured="metrics of nodes and pods",
-        patch=patch,
+        patch=None,
+        empty=frozenset(row["capacity_type"] for row in rows),
     )
 
 
 def _finding(kind: str, **figures: Any) -> Finding:
-    title, advice = KINDS[kind]
+    title, advice, *_ = KINDS[kind]
     return Finding(kind=kind, title=title, advice=advice, command=None, **figures)
 
 
 def _wasted(rows: Sequence[Row], *buckets: str) -> Wasted:
     """The sum of these buckets over the workloads."""
-    named = [(row["buckets"], name) for row in rows for name in buckets]
-    parts = [found[name] for found, name in named if name in found]
-    return sum(gpu_ms for gpu_ms, _ in parts), _total(cost for _, cost in parts)
-
-
-def _total(costs: Iterable[Decimal]) -> Decimal:
-    return sum(costs, ZERO)
+    gpu_ms, cost = 0.0, ZERO
+    for row, bucket in product(rows, buckets):
+        more_ms, more = row["buckets"].get(bucket, (0.0, ZERO))
+        gpu_ms, cost = gpu_ms + more_ms, cost + more
+    return gpu_ms, cost
 
 
 def _percent(share: float) -> str:
@@ -491,41 +495,31 @@ def ranked(
 ) -> Findings:
     """Findings of `minimum` or more per month; the period is `months` long, and `period` are the words that name it.
 
-    Candidates are taken by kind, in the order of KINDS, then by saving. A finding with a command takes its workloads, so that no
-    saving counts twice; a finding under the minimum leaves them to others.
+    Findings are taken by kind, in the order of KINDS, then by saving. Each takes its workloads, so that no saving counts twice;
+    one under the minimum leaves them to others.
     """
     order = list(KINDS).index
 
-    def place(item: tuple[Candidate, Finding]) -> tuple[Any, ...]:
-        one = item[1]
+    def place(one: Finding) -> tuple[Any, ...]:
         names = one.cluster, one.namespace or "", one.subject
         return order(one.kind), -one.saving, -one.freed_capacity_cost, *names
 
-    taken: set[Owner] = set()
+    taken: set[Workload] = set()
     found: list[Finding] = []
-    freeing: list[Candidate] = []
     passed_over = 0
-    proposed = ((one, _answered(one, answers, months, minimum, period)) for one in candidates)
-    for candidate, finding in sorted(proposed, key=place):
+    proposed = [_answered(one, answers, months, minimum, period) for one in candidates]
+    for finding in sorted(proposed, key=place):
         worth = finding.saving + finding.freed_capacity_cost
-        if worth <= 0 or candidate.owners & taken:
+        if worth <= 0 or finding.owners & taken:
             continue
         if worth / months < minimum:
             passed_over += 1
             continue
-        # advice is about a bucket of the workload alone, and comes after all what-ifs
-        if finding.command:
-            taken |= candidate.owners
-        if finding.saving and not finding.is_bound and finding.kind != "steady_on_demand":
-            freeing.append(candidate)
+        taken |= finding.owners
         found.append(finding)
     found.sort(key=lambda finding: (finding.is_bound, -finding.saving, -finding.freed_capacity_cost))
     numbered = (replace(one, rank=rank) for rank, one in enumerate(found, start=1))
-    freed = Freed(
-        frozenset().union(*(one.owners for one in freeing)),
-        frozenset().union(*(one.empty for one in freeing)),
-    )
-    return Findings(tuple(numbered), minimum, passed_over, freed)
+    return Findings(tuple(numbered), minimum, passed_over)
 
 
 def _answered(
@@ -536,8 +530,8 @@ def _answered(
     period: tuple[str, ...],
 ) -> Finding:
     """The candidate's finding with the figures of the what-if that saves most, if one answered."""
-    finding = candidate.finding
-    answered = [question for question in candidate.questions if question in answers]
+    finding, questions = candidate
+    answered = [question for question in questions if question in answers]
     if answered:
         best = max(answered, key=lambda question: (answers[question].saving, answers[question].freed))
         cost, saving, needs_work, freed = answers[best]
@@ -552,7 +546,7 @@ def _answered(
             command=best.words(period),
             patch=fill("patches/shared-gpus.yml") if best.command == "share" else finding.patch,
         )
-    elif candidate.questions:
+    elif questions:
         finding = replace(finding, saving=ZERO)
     return replace(
         finding,

@@ -11,7 +11,6 @@ from gpucost.render.templates import fill
 
 _API = {"Deployment": "apps/v1", "StatefulSet": "apps/v1"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_DAYS = {"mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6, "sun": 7}
 
 
 def _object(subject: str, namespace: str) -> tuple[str, str] | None:
@@ -62,10 +61,11 @@ def scaled_down(
     )
 
 
-def _weekdays(text: str, *, later: bool = False) -> str:
-    """mon-fri as cron has it: 1-5, a day `later` 2-6."""
-    first, _, last = text.partition("-")
-    return "*" if text == "mon-sun" else f"{_DAYS[first] + later}-{_DAYS[last or first] + later}"
+def _weekdays(days: str, *, later: bool = False) -> str:
+    """mon-fri or mon-sun as cron has it; a day `later`, work days are Tuesday to Saturday."""
+    if days == "mon-sun":
+        return "*"
+    return "2-6" if later else "1-5"
 
 
 def _cron(moment: str, days: str) -> str:

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING
 from gpucost import pipeline
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
-from gpucost.questions.findings.kinds import (
-    Candidate,
-    Candidates,
-    Findings,
-    WhatIfQuery,
-    WhatIfResult,
-    is_fitting,
-    ranked,
-)
+from gpucost.questions.findings.kinds import Candidates, Findings, WhatIfQuery, WhatIfResult, ranked
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO
 from gpucost.questions.units.query import quiet_hours
@@ -30,20 +22,9 @@ from gpucost.questions.whatif.prices import list_prices
 from gpucost.records import grouped
 from gpucost.whatif import reserve, rightsize, schedule, share
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.avoidable import Commitments
 from gpucost.whatif.covered import read_collected, read_covers
 from gpucost.whatif.flags import HOURS_PER_MONTH
-from gpucost.whatif.fleet import (
-    Fleet,
-    Idle,
-    Levels,
-    NodeKey,
-    Scope,
-    Usage,
-    idle_stretches,
-    levels,
-    read_stored,
-)
+from gpucost.whatif.fleet import Fleet, NodeKey, Scope, Usage, idle_stretches, levels, read_stored
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.spot import answer as spot
 from gpucost.whatif.spot import moves
@@ -62,27 +43,27 @@ _SHORTEST_MS = 7 * MS_PER_DAY
 class _Scenarios:
     """The what-ifs as their commands put them with the options of a question, on usage that is read once."""
 
-    def __init__(self, config: Config, store: Store, period: Period, measured: Levels) -> None:
-        self.config, self.period, self.store, self._levels = config, period, store, measured
+    def __init__(self, config: Config, store: Store, period: Period) -> None:
+        self.config, self.period, self.store = config, period, store
         self._on_offer, self._facts = StoredCommitments(config, store, period), load_facts()
-
-        def read(con: DuckDBPyConnection) -> tuple[Fleet, Idle, schedule.Quiet, Commitments]:
-            return (
-                read_stored(con, period, Scope()).fleet,
-                idle_stretches(con, config.activity, period, MS_PER_HOUR),
-                quiet_hours(con, period),
-                read_covers(con, period, config.currency),
-            )
-
-        fleet, self._idle_hour, self._quiet, commitments = pipeline.read_attributed(config, store, read)
-        self.fleet = commitments.marked(fleet)
         name = name_of(period, config.tz)
-        self._whole = Usage(self.fleet, config.currency, name, "", commitments=commitments)
-        # positions in the fleet of pods by workload and by machine, and of the parts of a machine's life
-        pods, nodes = list(enumerate(self.fleet.pods)), enumerate(self.fleet.nodes)
-        self._pods_of = grouped((pod.owner, at) for at, pod in pods)
+
+        def read(con: DuckDBPyConnection) -> None:
+            prepare(con, config, Query(period, name))
+            self._levels = levels(con, config.activity, period)
+            self.candidates = list(Candidates(con, config, period).all())
+            self._idle_hour = idle_stretches(con, config.activity, period, MS_PER_HOUR)
+            self._quiet = quiet_hours(con, period)
+            commitments = read_covers(con, period, config.currency)
+            self.fleet = commitments.marked(read_stored(con, period, Scope()).fleet)
+            self._whole = Usage(self.fleet, config.currency, name, "", commitments=commitments)
+
+        pipeline.read_attributed(config, store, read, period)
+        # positions in the fleet of pods by machine, and of the parts of a machine's life; the machines of each workload
+        pods, nodes = enumerate(self.fleet.pods), enumerate(self.fleet.nodes)
         self._pods_on = grouped((_machine(pod.place), at) for at, pod in pods)
         self._parts_of = grouped((_machine(node.key), at) for at, node in nodes)
+        self._machines_of = grouped((pod.owner, _machine(pod.place)) for pod in self.fleet.pods)
 
     @cached_property
     def _market(self) -> Market:
@@ -90,46 +71,36 @@ class _Scenarios:
             return read_market(con, self.config, self.period)
 
     @cached_property
-    def _offers(self) -> dict[tuple[str | None, str | None], list[rightsize.Offer]]:
-        """List prices by provider and region."""
+    def _offers(self) -> list[rightsize.Offer]:
         with list_prices(self.config) as listed:
-            offers = rightsize.offers_near(listed, self.fleet.nodes)
-        return grouped(((offer.provider, offer.region), offer) for offer in offers)
+            return rightsize.offers_near(listed, self.fleet.nodes)
 
     def usage(self, question: WhatIfQuery) -> Usage:
         """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""
+        fleet = self.fleet
         if not question.workloads:
             return self._whole._replace(
-                fleet=self.fleet.only(lambda node: question.cluster in (None, node.cluster))
+                fleet=fleet.only(lambda node: question.cluster in (None, node.cluster))
             )
-        nodes, pods = self.fleet.nodes, self.fleet.pods
-        meant: set[int] = set()
-        for (cluster, namespace, workload), positions in self._pods_of.items():
-            if (
-                question.cluster in (None, cluster)
-                and question.namespace in (None, namespace)
-                and any(is_fitting(workload, glob) for glob in question.workloads)
-            ):
-                meant.update(positions)
-        machines = {_machine(pods[at].place) for at in meant}
+        owners = {owner for owner in self._machines_of if question.is_about(owner)}
+        machines = set(chain.from_iterable(self._machines_of[owner] for owner in owners))
         held = sorted(chain.from_iterable(self._parts_of[machine] for machine in machines))
-        there = set(chain.from_iterable(self._pods_on[machine] for machine in machines))
+        there = sorted(chain.from_iterable(self._pods_on[machine] for machine in machines))
+        pods = [fleet.pods[at] for at in there]
         return self._whole._replace(
-            fleet=Fleet(tuple(nodes[at] for at in held), tuple(pods[at] for at in sorted(meant))),
-            others=tuple(pods[at] for at in sorted(there - meant)),
+            fleet=Fleet(
+                tuple(fleet.nodes[at] for at in held), tuple(pod for pod in pods if pod.owner in owners)
+            ),
+            others=tuple(pod for pod in pods if pod.owner not in owners),
             is_narrowed=True,
         )
 
     def schedule(self, question: WhatIfQuery) -> Answer:
-        options = dict(question.options)
+        options, period, tz = dict(question.options), self.period, self.config.tz
         hours, minutes = options.get("--office-hours"), options.get("--idle-minutes")
-        days, tz = options.get("--weekdays") or "", self.config.tz
-        rules = schedule.Rules(
-            idle_minutes=float(minutes) if minutes else None,
-            office=schedule.office_spans(hours, days, self.period, tz) if hours else None,
-        )
-        idle = self._idle_hour if minutes else {}
-        return schedule.answer(self.usage(question), rules, idle, self._quiet)
+        office = schedule.office_spans(hours, options["--weekdays"], period, tz) if hours else None
+        rules = schedule.Rules(idle_minutes=float(minutes) if minutes else None, office=office)
+        return schedule.answer(self.usage(question), rules, self._idle_hour, self._quiet)
 
     def spot(self, question: WhatIfQuery) -> Answer:
         interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
@@ -142,12 +113,8 @@ class _Scenarios:
         return share.answer(self.usage(question), share.Sizing(), self._levels, self._facts)
 
     def rightsize(self, question: WhatIfQuery) -> Answer:
-        facts, usage = self._facts, self.usage(question)
-        places = dict.fromkeys((node.provider, node.region) for node in usage.fleet.nodes)
-        offers = [offer for place in places for offer in self._offers.get(place, ())]
-        return rightsize.answer(
-            usage, rightsize.Margins(), self._levels, facts, rightsize.catalog_speeds(facts), offers
-        )
+        facts, speeds, margins = self._facts, rightsize.catalog_speeds(self._facts), rightsize.Margins()
+        return rightsize.answer(self.usage(question), margins, self._levels, facts, speeds, self._offers)
 
     def reserve(self, question: WhatIfQuery) -> Answer:
         return reserve.answer(
@@ -172,9 +139,8 @@ def findings(
     `tell` is called with what is being done. Raises GpucostError where nothing was used in the period.
     """
     tell("looking for waste")
-    candidates, measured = _candidates(config, store, period)
-    scenarios = _Scenarios(config, store, period, measured)
-    minimum = config.findings.minimum_per_month
+    scenarios = _Scenarios(config, store, period)
+    candidates, minimum = scenarios.candidates, config.findings.minimum_per_month
     # no what-if saves more than what the workloads cost today
     worth = [one for one in candidates if one.finding.cost > 0 and one.finding.cost >= minimum / 12]
     questions = [question for one in worth for question in one.questions]
@@ -191,17 +157,6 @@ def findings(
         answers[question] = WhatIfResult(answer.today.cost, answer.saving, needs_work, freed)
     months = _months(config, store, period, scenarios.fleet)
     return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
-
-
-def _candidates(config: Config, store: Store, period: Period) -> tuple[list[Candidate], Levels]:
-    """Where money may be saved in `period`, with the what-ifs that say how much; and how busy pods were."""
-
-    def built(con: DuckDBPyConnection) -> tuple[list[Candidate], Levels]:
-        prepare(con, config, Query(period, name_of(period, config.tz)))
-        measured = levels(con, config.activity, period)
-        return list(Candidates(con, config, period).all()), measured
-
-    return pipeline.read_attributed(config, store, built, period)
 
 
 def period_words(config: Config, period: Period) -> tuple[str, ...]:

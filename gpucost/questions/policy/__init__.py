@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.options import Option
 from gpucost.pipeline import read_attributed
 from gpucost.questions.budget import MISSED
-from gpucost.questions.policy.rules import BY, PolicyAnswer, check, read_rules
+from gpucost.questions.policy.rules import BY, PolicyAnswer, Violation, check, read_rules
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.request import FleetRequest
-from gpucost.render.schema import to_dict
+from gpucost.render.schema import columns_of, to_dict
 from gpucost.render.view import Document, ReportView, Table, count, money, number, text
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ def policy_check(
         for rule in answer.rules
         for one in rule.violations
     ]
-    columns = ["rule", "severity", "cluster", "namespace", "subject", "evidence", "gpu_hours", "cost"]
     is_failed = any(rule.violations and rule.severity == "error" for rule in answer.rules)
     return Document(
         title=f"Policy: {request.period_name}",
@@ -60,7 +58,7 @@ def policy_check(
         coverage=view.coverage,
         name="policy",
         data=answer,
-        flat=(columns, [attrgetter(*columns)(one) for one in broken]),
+        flat=(["rule", "severity", *columns_of(Violation)], [list(vars(one).values()) for one in broken]),
         exit_code=MISSED if is_failed else 0,
     )
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpucost import inputs
 from gpucost.config.tables import TableFile
 from gpucost.errors import StoreError
 from gpucost.inventory import load_activity
@@ -22,9 +21,9 @@ from gpucost.questions.report.rows import ZERO
 from gpucost.records import grouped, record
 from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
-from gpucost.store.usage import read_idle, read_measured, read_usage
+from gpucost.store.usage import Row, read_idle, read_measured, read_usage
 from gpucost.whatif.covered import read_covers
-from gpucost.whatif.fleet import Scope, Usage, read_stored
+from gpucost.whatif.fleet import Scope, Usage, Workload, read_stored
 from gpucost.whatif.spot.answer import advised_to_stay
 from gpucost.whatif.spot.market import read_market
 from gpucost.whatif.spot.moves import SpotQuery
@@ -41,8 +40,6 @@ BY = ("cluster", "namespace", "workload", "workload_type", "capacity_type")
 NOTHING = "there was nothing to check"
 _HINT = "gpucost policy rules prints all rules and their keys"
 _NO_CAPACITY = "no capacity type is known: it is not known what runs on demand"
-Row = dict[str, Any]
-Owner = tuple[str, str, str]  # cluster, namespace, workload
 
 
 @record
@@ -101,16 +98,16 @@ Idle = tuple[Sequence[Row], Collection[tuple[str, str]]]
 class Facts(NamedTuple):
     """The data that rules check.
 
-    `rows` are dimensions, allocated GPU-hours and cost of a report by BY. `pods` are the pods of the period; the capacity type of
-    their node is None if the node was not up. `idle` reads stretches of at least so
-    many hours in the lives of some pods; `stay` reads the workloads that `whatif spot` leaves on demand.
+    `pods` are those of the period; the capacity type of their node is None if the node was not up. `costs` are allocated
+    GPU-hours and cost of the period by BY. `idle` reads stretches of at least so many hours in the lives of some pods; `stay`
+    reads the workloads that `whatif spot` leaves on demand.
     """
 
-    rows: Sequence[tuple[Row, float, Decimal]]
     pods: Sequence[Row]
+    costs: Mapping[tuple[str | None, ...], tuple[float, Decimal]]
     period: Period
-    idle: Callable[[float, Sequence[Row]], Idle]
-    stay: Callable[[], Collection[Owner]]
+    idle: Callable[[float, Collection[Row]], Idle]
+    stay: Callable[[], Collection[Workload]]
 
 
 # The number of workloads that were checked, and the violations.
@@ -137,10 +134,6 @@ class _Rule(BaseModel):
         """Whether the rule holds for the namespace."""
         return not any(fnmatchcase(namespace or "", glob) for glob in self.apart)
 
-    def check(self, facts: Facts) -> Checked:
-        """Check the facts of namespaces that the rule concerns. Raises _Unknown and StoreError if data is missing."""
-        raise NotImplementedError
-
 
 class OnDemand(_Rule):
     """Batch or training work does not run on demand, unless `whatif spot` leaves it there.
@@ -160,21 +153,17 @@ class OnDemand(_Rule):
         known = [pod for pod in pods if pod["capacity_type"] != "unknown"]
         if pods and not known:
             raise _Unknown(_NO_CAPACITY)
-        broken = {}
+        violations = []
         on_demand = grouped((_owner(pod), pod) for pod in known if pod["capacity_type"] == "on_demand")
-        for owner, several in sorted(on_demand.items()):
+        for owner, several in on_demand.items():
             longest = max(map(_life_hours, several))
             gpu_hours = sum(pod["gpus"] * _life_hours(pod) for pod in several)
-            if longest > self.hours and gpu_hours > self.min_gpu_hours:
-                broken[owner] = f"a pod was on demand for {longest:,.1f} h"
-        stay = facts.stay() if broken else ()
-        kind = {"workload_type": workload_type, "capacity_type": "on_demand"}
-        costs = grouped((_owner(keys), row) for keys, *row in facts.rows if kind.items() <= keys.items())
-        return len(set(map(_owner, known))), [
-            Violation(*owner, evidence, *_total(costs[owner]))
-            for owner, evidence in broken.items()
-            if owner not in stay
-        ]
+            is_broken = longest > self.hours and gpu_hours > self.min_gpu_hours
+            if is_broken and owner not in facts.stay():
+                hours, cost = facts.costs.get((*owner, workload_type, "on_demand"), (0.0, ZERO))
+                evidence = f"a pod was on demand for {longest:,.1f} h"
+                violations.append(Violation(*owner, evidence, round(hours, 6), cost))
+        return len(set(map(_owner, known))), violations
 
 
 class IdleNotebooks(_Rule):
@@ -188,27 +177,26 @@ class IdleNotebooks(_Rule):
     )
 
     def check(self, facts: Facts) -> Checked:
-        notebooks = [pod for pod in facts.pods if pod["workload_type"] == "development"]
+        development = [pod for pod in facts.pods if pod["workload_type"] == "development"]
+        notebooks = {(pod["cluster"], pod["uid"]): pod for pod in development}
         if not notebooks:
             return 0, []
-        idle, measured = facts.idle(self.hours, notebooks)
-        pods = {(pod["cluster"], pod["uid"]): pod for pod in notebooks}
-        checked = {_owner(pod) for key, pod in pods.items() if key in measured}
+        idle, measured = facts.idle(self.hours, development)
+        checked = {_owner(pod) for key, pod in notebooks.items() if key in measured}
         if not checked:
             raise _Unknown("the activity of no notebook was measured: gpucost doctor finds out why")
-        longest: dict[Owner, float] = defaultdict(float)
-        gpu_hours: dict[Owner, float] = defaultdict(float)
+        stretches: dict[Workload, list[tuple[float, float]]] = defaultdict(list)
         for row in idle:
-            pod = pods.get((row["cluster"], row["uid"]))
+            pod = notebooks.get((row["cluster"], row["uid"]))
             part_ms = min(row["to_ms"], facts.period.end_ms) - max(row["from_ms"], facts.period.start_ms)
             if pod and part_ms > 0:
-                owner = _owner(pod)
-                longest[owner] = max(longest[owner], (row["to_ms"] - row["from_ms"]) / MS_PER_HOUR)
-                gpu_hours[owner] += part_ms / MS_PER_HOUR * pod["gpus"]
-        return len(checked), [
-            Violation(*owner, f"idle for {hours:,.1f} h at a stretch", round(gpu_hours[owner], 6), None)
-            for owner, hours in sorted(longest.items())
-        ]
+                stretches[_owner(pod)].append((row["to_ms"] - row["from_ms"], part_ms * pod["gpus"]))
+        violations = []
+        for owner, several in stretches.items():
+            longest, gpu_hours = max(several)[0] / MS_PER_HOUR, sum(ms for _, ms in several) / MS_PER_HOUR
+            evidence = f"idle for {longest:,.1f} h at a stretch"
+            violations.append(Violation(*owner, evidence, round(gpu_hours, 6), None))
+        return len(checked), violations
 
 
 Rule = OnDemand | IdleNotebooks
@@ -227,13 +215,8 @@ class Rules(BaseModel):
     rules: Annotated[list[Annotated[Rule, Field(discriminator="kind")]], Field(min_length=1)]
 
 
-def _owner(row: Row) -> Owner:
+def _owner(row: Row) -> Workload:
     return str(row["cluster"]), str(row["namespace"]), str(row["workload"])
-
-
-def _total(parts: Sequence[Sequence[Any]]) -> tuple[float, Decimal]:
-    """The sums of (GPU-hours, cost)."""
-    return round(sum(hours for hours, _ in parts), 6), sum((cost for _, cost in parts), ZERO)
 
 
 def _life_hours(pod: Row) -> float:
@@ -248,11 +231,8 @@ def shipped_rules() -> str:
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:
     """The rules of a file, otherwise the shipped ones. Raises DataError with file, line, key and the nearest known key."""
-    try:
-        text = inputs.text(path, inputs.SETTINGS) if path else shipped_rules()
-    except (OSError, UnicodeDecodeError) as error:
-        raise inputs.unreadable(path, error, _HINT) from None
-    file = TableFile(path, text, _KINDS, _HINT)
+    shipped = TableFile(None, shipped_rules(), _KINDS, _HINT)
+    file = TableFile.read(path, _KINDS, _HINT) if path else shipped
     rules = file.parsed(Rules).rules
     file.unique("rules", [rule.name for rule in rules])
     return tuple(rules)
@@ -263,19 +243,15 @@ def check(
 ) -> PolicyAnswer:
     """The state of each rule in the query's period of an attributed store. `view` is the report by BY of the same query."""
     period = query.period
-    usage = read_usage(
-        con,
-        period.start_ms,
-        period.end_ms,
-        teams=query.teams,
-        namespaces=query.namespaces,
-        clusters=query.clusters,
-    )
+    usage = read_usage(con, period.start_ms, period.end_ms, **query.filters)
     capacity = {node["node_id"]: node["capacity_type"] for node in usage.nodes}
-    rows = [row for row in view.rows if row.kind == "allocated"]
     facts = Facts(
-        rows=[(dict(row.keys), row.measures.allocated_gpu_hours, row.measures.cost) for row in rows],
         pods=[{**pod, "capacity_type": capacity.get(pod["node_id"])} for pod in usage.pods],
+        costs={
+            tuple(row.keys.values()): (row.measures.allocated_gpu_hours, row.measures.cost)
+            for row in view.rows
+            if row.kind == "allocated"
+        },
         period=period,
         idle=partial(_idle, con, period),
         stay=cache(partial(_stay, con, config, query)),
@@ -300,9 +276,9 @@ def _idle(con: DuckDBPyConnection, period: Period, hours: float, pods: Sequence[
     return stretches, read_measured(con, period)
 
 
-def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Owner]:
+def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Workload]:
     """The workloads that `gpucost whatif spot` leaves on demand."""
-    scope = Scope(tuple(query.teams), tuple(query.namespaces), (), tuple(query.clusters))
+    scope = Scope(query.teams, query.namespaces, (), query.clusters)
     fleet = read_covers(con, query.period, config.currency).marked(
         read_stored(con, query.period, scope).fleet
     )
@@ -312,21 +288,16 @@ def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Owner]:
 
 
 def _checked(rule: Rule, facts: Facts) -> RuleResult:
-    facts = facts._replace(
-        rows=[row for row in facts.rows if rule.concerns(row[0]["namespace"])],
-        pods=[pod for pod in facts.pods if rule.concerns(pod["namespace"])],
-    )
+    pods = [pod for pod in facts.pods if rule.concerns(pod["namespace"])]
     missing, checked, violations = None, 0, list[Violation]()
     try:
-        checked, violations = rule.check(facts)
+        checked, violations = rule.check(facts._replace(pods=pods))
     except (_Unknown, StoreError) as reason:
         missing = str(reason)
-    violations.sort(key=lambda one: -(one.cost or 0))
+    violations.sort(key=lambda one: (-(one.cost or 0), one.cluster, one.namespace, one.subject))
     status: Literal["kept", "broken", "unknown"] = "unknown"
-    if violations:
-        status = "broken"
-    elif checked:
-        status = "kept"
+    if checked:
+        status = "broken" if violations else "kept"
     return RuleResult(
         rule.name, rule.kind, rule.severity, status, checked, rule.advice, missing, tuple(violations)
     )

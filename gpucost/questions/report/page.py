@@ -217,7 +217,7 @@ def _per_unit(view: UnitView, words: str) -> Block | None:
 def _advice(advice: Findings, currency: str, words: str, top: int) -> Block | None:
     if not advice.findings:
         return None
-    items = of_findings.finding_items(advice.findings[:top], currency, with_patches=True).items
+    items = of_findings.finding_items(advice.findings[:top], currency).items
     left = len(advice.findings) - len(items)
     note = f"{left:,} more: gpucost findings {words}" if left else None
     return Block(of_findings.TITLE, of_findings.headline(advice, currency), items=items, note=note)

@@ -20,8 +20,8 @@ def whatif_plan(
 ) -> Document:
     """Say what several changes save together, in order, none counted twice: a business case.
 
-    Changes are share, spot, schedule, rightsize, reserve and move. Groups of workloads are described in the plan, or
-    read from the store: the last complete month, or the period named.
+    Changes are share, spot, schedule and reserve. Groups of workloads are described in the plan, or read from the store: the
+    last complete month, or the period named.
 
     \b
     Examples:
