@@ -82,11 +82,6 @@ def old_prices(prices: Iterable[tuple[str, Price]], used: date, most_days: int) 
     return f" (prices over {most_days} days old: {named})" if named else ""
 
 
-def assumed(name: str, value: Value, unit: str, given: object) -> Assumption:
-    """A value that an option gave; where `given` is None it is the default."""
-    return Assumption(name, value, unit, "default" if given is None else "option")
-
-
 def stated(options: Any, *names: str) -> list[Assumption]:
     """Fields as assumptions, as their Option says; without names all that have such words.
 
