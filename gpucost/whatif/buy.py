@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from datetime import date
 from decimal import Decimal
 from itertools import chain
 from typing import NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
-from gpucost.whatif.answer import Answer, Assumption, Position, old_prices, priced, today_of
+from gpucost.whatif.answer import Answer, Assumption, Position, priced, today_of
 from gpucost.whatif.cost import base_and_rest, fleet_costs, position
 from gpucost.whatif.curve import Curve, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal
@@ -65,19 +64,15 @@ def answer(
     *,
     currency: str,
     period: str,
-    bought_on: date,
-    own_nodes: int | None = None,
     assumptions: Sequence[Assumption] = (),
-    stale_after_days: int = 90,
 ) -> Answer:
     """All in the cloud against own nodes for the base load and the cloud above it, over the period of the curve.
 
-    `cloud` is its price per hour of as many GPUs as an own node has. Own nodes are paid in all hours; without `own_nodes` their
+    `cloud` is its price per hour of as many GPUs as an own node has. Own nodes are paid in all hours; their
     number follows the rules of commitments.
     """
     share = float(own.price / cloud.per_node_hour)
-    safe = evidence.safe_level(curve, share)
-    nodes = safe if own_nodes is None else own_nodes
+    nodes = evidence.safe_level(curve, share)
 
     def paid(number: int, price: Decimal) -> Position:
         return position(currency, base_and_rest(curve, number, price, cloud.per_node_hour, own.gpus))
@@ -90,16 +85,12 @@ def answer(
     per_hour = "money per node-hour"
     return Answer(
         kind="buy",
-        title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak"
-        + old_prices([("the cloud", cloud)], bought_on, stale_after_days),
+        title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak",
         period=period,
         today=today,
         scenario=scenario,
         figures={
             "own_nodes": nodes,
-            "own_price": own.price,
-            "own_running_price": own.running_price,
-            "cloud_price": cloud.per_node_hour,
             "obligation": nodes * own.capex,
             "break_even_month": month,
             "break_even_utilization_percent": round(share * 100, 6),
@@ -116,7 +107,7 @@ def answer(
         ),
         break_even=tuple(_break_even(share, nodes, month)),
         time=("The months until own nodes run are not counted: until then all is in the cloud.",),
-        findings=tuple(_findings(nodes, safe, evidence)),
+        findings=tuple(_findings(nodes, evidence)),
     )
 
 
@@ -128,11 +119,9 @@ def _break_even(share: float, nodes: int, month: int | None) -> Iterator[str]:
         yield "Cumulative cash does not break even while the nodes last."
 
 
-def _findings(nodes: int, safe: int, evidence: Evidence) -> Iterator[str]:
+def _findings(nodes: int, evidence: Evidence) -> Iterator[str]:
     if evidence.shortage:
         yield evidence.shortage
-    elif not safe:
+    elif not nodes:
         yield "No own node is safe to buy: it must be in use as much as a commitment (gpucost whatif reserve)."
-    if nodes != safe:
-        yield f"{safe} own nodes are advised; {nodes} were requested."
     yield "A commitment with the cloud may cost less than both: gpucost whatif reserve."

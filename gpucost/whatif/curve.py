@@ -125,7 +125,6 @@ class DescribedNodes(OptionGroup):
         Option("Hours of a month that each node is needed. Default: 730.", above=True, most=HOURS_PER_MONTH),
     ] = None
     on_demand_price: flags.OnDemandPrice | None = None
-    price_per: flags.Per = flags.PricePer.node
     instance_type: Annotated[str | None, Option("Instance type, for its list prices.", "TYPE")] = None
     region: Annotated[str | None, Option("Region of the list prices.", "NAME")] = None
 

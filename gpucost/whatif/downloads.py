@@ -8,7 +8,6 @@ from typing import Annotated
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
 from gpucost.records import record
-from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Position, stated
 from gpucost.whatif.cost import charge
 from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, to_decimal
@@ -26,7 +25,6 @@ class Transfer(OptionGroup):
         float | None,
         Option("Starts a day of pods that share the data.", above=True, says="starts", unit="per day"),
     ] = None
-    days: flags.Days = DAYS
     # public list prices from general knowledge, of no certain day
     price_per_gb: Annotated[
         Decimal,
@@ -74,8 +72,8 @@ def answer(transfer: Transfer, currency: str) -> Answer:
     """
     if not transfer.starts_per_day:
         raise UsageError("the number of starts is missing", "--starts-per-day")
-    gb, starts = transfer.gb_per_start or Decimal(0), transfer.starts_per_day * transfer.days
-    months = 24 * transfer.days / HOURS_PER_MONTH
+    gb, starts = transfer.gb_per_start or Decimal(0), transfer.starts_per_day * DAYS
+    months = 24 * DAYS / HOURS_PER_MONTH
     today = charge(gb * transfer.price_per_gb, starts).cost
     fetched = charge(gb * transfer.price_per_gb, transfer.changes).cost
     kept = charge(gb * transfer.cache_price_per_gb_month, months).cost
@@ -91,7 +89,7 @@ def answer(transfer: Transfer, currency: str) -> Answer:
     return Answer(
         kind="move",
         title="A shared cache instead of a download at every pod start",
-        period=f"{transfer.days} days",
+        period=f"{DAYS} days",
         today=Position(today, currency),
         scenario=Position(min(today, fetched + kept + read), currency),
         figures={"starts": starts, "break_even_starts": even},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -10,16 +9,18 @@ from typing import Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, OptionGroup
-from gpucost.records import grouped, record
+from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
 from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
-from gpucost.whatif.fleet import Fleet
+from gpucost.whatif.fleet import Fleet, Node
 
 Kind = tuple[str, str, str, str]  # GPU model, provider, region, on spot or on demand
 _CENT = Decimal("0.01")
+# Work moves if it costs at most so many percent of the primary's spot price.
+_WORTH_PERCENT = 70
 
 
 @record
@@ -70,17 +71,6 @@ class Work:
 class Moving(OptionGroup):
     """The cost of moving. Egress is of all work together; a start waits `wait_minutes` on a paid node."""
 
-    at_most_percent: Annotated[
-        float,
-        Option(
-            "Worth it up to this share of the primary's spot price.",
-            above=True,
-            most=100,
-            is_shown=True,
-            says="worth it",
-            unit="% of the primary's spot price",
-        ),
-    ] = 70.0
     egress_gb: Annotated[
         Decimal,
         Option("Data that moves there and back, in all.", "GB", is_shown=True, says="data", unit="GB in all"),
@@ -97,6 +87,10 @@ class Moving(OptionGroup):
         ),
     ] = None
     to_provider: Annotated[Names, Option("Only places of this cloud; repeatable.", "NAME")] = ()
+
+    @property
+    def wait_hours(self) -> float:
+        return (self.wait_minutes or 0.0) / 60
 
     def check(self) -> None:
         """Raises UsageError if a number that decides is missing: nothing is guessed."""
@@ -117,40 +111,31 @@ class DescribedWork(OptionGroup):
 
 
 @record
+class _There:
+    """A work in a place: its position, and whether it costs little enough."""
+
+    place: Place
+    position: Position
+    pays: bool
+
+    @property
+    def is_worth_it(self) -> bool:
+        return self.pays and not self.place.is_stale
+
+
+@record
 class _Case:
-    """A work at its primary's spot price and in places, cheapest first, old prices last."""
+    """A work at its primary's spot price and in places, cheapest first, old prices last; `limit` is the most that it may cost."""
 
     work: Work
     primary: Position
     limit: Decimal
-    elsewhere: list[tuple[Place, Position]]
+    elsewhere: list[_There]
 
     @property
-    def best(self) -> tuple[Place, Position] | None:
-        """The cheapest place with a recent price, if it is worth it and costs less than what leaves the bill."""
-        for place, there in self.elsewhere[:1]:
-            if self.pays(there) and not place.is_stale:
-                return place, there
-        return None
-
-    def pays(self, there: Position) -> bool:
-        """Whether the work costs little enough there."""
-        return there.cost <= self.limit and there.cost < self.work.cash
-
-    def lines(self) -> list[Line]:
-        """Rows of its places."""
-        return [
-            (
-                self.work.name,
-                str(place),
-                place.instance_type,
-                self.work.per_node(place),
-                place.as_of,
-                there.cost,
-                "yes" if self.pays(there) and not place.is_stale else "no",
-            )
-            for place, there in self.elsewhere
-        ]
+    def best(self) -> _There | None:
+        """The cheapest place with a recent price, if it is worth it."""
+        return next((there for there in self.elsewhere if there.is_worth_it), None)
 
 
 _COLUMNS = (
@@ -173,7 +158,7 @@ def answer(
     *,
     period: str,
 ) -> Answer:
-    """Each work in its cheapest place, if that costs at most `at_most_percent` of its primary's spot price; otherwise as it is.
+    """Each work in its cheapest place, if that costs at most 70 % of its primary's spot price; otherwise as it is.
 
     A place's cost is the work at its spot price, paid waiting and moved data.
     """
@@ -182,23 +167,30 @@ def answer(
     cases = [_case(work, moving, today.currency, work.gpu_hours / whole) for work in works]
     scenario, lines = today, []
     for case in cases:
-        lines += case.lines()
+        lines += [_line(case.work, there) for there in case.elsewhere]
         if case.best:
-            scenario = scenario + case.best[1] + -replace(case.primary, cost=case.work.cash)
-    limit = f"Worth it: at most {moving.at_most_percent:g} % of the cost at the primary's spot price."
+            scenario = scenario + case.best.position + -replace(case.primary, cost=case.work.cash)
+    limit = f"Worth it: at most {_WORTH_PERCENT} % of the cost at the primary's spot price."
+    worth = Assumption("worth it", _WORTH_PERCENT, "% of the primary's spot price", "default")
     return Answer(
         kind="move",
         title="Low-priority work in another region or cloud",
         period=period,
         today=today,
         scenario=scenario,
-        figures={"best": {case.work.name: str(case.best[0]) if case.best else None for case in cases}},
-        assumptions=(use, *stated(moving), *map(_primary, works)),
+        figures={"best": {case.work.name: str(case.best.place) if case.best else None for case in cases}},
+        assumptions=(use, worth, *stated(moving), *map(_primary, works)),
         break_even=tuple(_break_even(case, moving) for case in cases),
         time=tuple(_time(cases, moving)),
         findings=(*_findings(cases), *findings),
         tables=Rows.top("places, cheapest first", _COLUMNS, lines, "And {} more places.", limit),
     )
+
+
+def _line(work: Work, there: _There) -> Line:
+    place, is_worth_it = there.place, "yes" if there.is_worth_it else "no"
+    price = work.per_node(place)
+    return work.name, str(place), place.instance_type, price, place.as_of, there.position.cost, is_worth_it
 
 
 def _primary(work: Work) -> Assumption:
@@ -207,35 +199,33 @@ def _primary(work: Work) -> Assumption:
     return Assumption(name, work.per_node(work.primary), unit, work.primary.source, work.primary.as_of)
 
 
-def _wait_hours(moving: Moving) -> float:
-    return (moving.wait_minutes or 0.0) / 60
-
-
 def _case(work: Work, moving: Moving, currency: str, share: float) -> _Case:
     """The work in every place: its nodes, and its `share` (0-1) of the data."""
     moved = charge(moving.egress_gb * to_decimal(share) * (moving.egress_price_per_gb or 0))
     primary = position(currency, [work.nodes(work.primary)])
-    elsewhere = [
-        (place, position(currency, [work.nodes(place, _wait_hours(moving)), moved])) for place in work.places
-    ]
-    elsewhere.sort(key=lambda one: (one[0].is_stale, one[1].cost, str(one[0])))
-    return _Case(work, primary, primary.cost * to_decimal(moving.at_most_percent) / 100, elsewhere)
+    limit = primary.cost * _WORTH_PERCENT / 100
+    elsewhere = []
+    for place in others(work, moving):
+        there = position(currency, [work.nodes(place, moving.wait_hours), moved])
+        elsewhere.append(_There(place, there, there.cost <= limit and there.cost < work.cash))
+    elsewhere.sort(key=lambda one: (one.place.is_stale, one.position.cost, str(one.place)))
+    return _Case(work, primary, limit, elsewhere)
 
 
 def _break_even(case: _Case, moving: Moving) -> str:
     """How much more expensive the place may become before the work stays."""
-    name = case.work.name
-    if case.best is None:
-        return f"{name}: no place costs at most {moving.at_most_percent:g} % of the primary's spot price, and less than today."
-    place, there = case.best
-    room, nodes = min(case.limit, case.work.cash) - there.cost, case.work.nodes(place, _wait_hours(moving))
-    return f"{name}: {place} is worth it until its spot price rises by {room / nodes.cost * 100:,.1f} %."
+    name, best = case.work.name, case.best
+    if best is None:
+        return f"{name}: no place costs at most {_WORTH_PERCENT} % of the primary's spot price, and less than today."
+    room = min(case.limit, case.work.cash) - best.position.cost
+    percent = room / case.work.nodes(best.place, moving.wait_hours).cost * 100
+    return f"{name}: {best.place} is worth it until its spot price rises by {percent:,.1f} %."
 
 
 def _time(cases: Sequence[_Case], moving: Moving) -> Iterator[str]:
     """Sentences about waiting."""
     if starts := sum(case.work.starts for case in cases if case.best):
-        hours = starts * _wait_hours(moving)
+        hours = starts * moving.wait_hours
         yield f"Each start waits {moving.wait_minutes:g} min longer, {hours:,.1f} h in all."
         yield "Interruptions of spot nodes elsewhere are not counted: gpucost whatif spot counts them."
 
@@ -249,7 +239,7 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
             yield f"{name}: {stays:,.2f} stays on the bill wherever it runs: commitments, capacity blocks or own machines."
         if not case.elsewhere:
             yield f"{name}: no spot price of this GPU is known in another place; gpucost collect spot loads some."
-        old = [place for place, there in case.elsewhere if place.is_stale and case.pays(there)]
+        old = [there.place for there in case.elsewhere if there.place.is_stale and there.pays]
         if old:
             yield (
                 f"{name}: places with old prices would cost less: {len(old)}, the first {old[0]} ({old[0].as_of}). They are"
@@ -260,23 +250,25 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
 
 
 def works_of(
-    fleet: Fleet,
-    everywhere: Mapping[str, Sequence[Place]],
-    moving: Moving,
-    commitments: Commitments = NO_COMMITMENTS,
+    fleet: Fleet, everywhere: Mapping[str, Sequence[Place]], commitments: Commitments = NO_COMMITMENTS
 ) -> tuple[list[Work], list[str]]:
     """The pods of a fleet as work by GPU model, provider, region and spot or not; and findings about the rest.
 
     `everywhere`: the cheapest place of each region by GPU model. The primary's spot price is what the fleet's own spot nodes cost
     there, otherwise that of `everywhere`.
     """
-    parts = _parts(fleet)
+    held = {pod.place for pod in fleet.pods}
+    kinds = {node.key: _kind(node) for node in fleet.nodes if node.key in held}
+
+    def part(kind: Kind) -> Fleet:
+        return fleet.only(lambda node: kinds.get(node.key) == kind)
+
     works, findings = [], []
-    for kind, part in sorted(parts.items()):
+    for kind in sorted(set(kinds.values())):
         model, provider, region, _ = kind
-        name, places = " ".join(filter(None, kind)), everywhere.get(model, ())
-        costs, most = fleet_costs(part), max(pod.gpus for pod in part.pods)
-        own = fleet_costs(parts.get((model, provider, region, "on spot"), Fleet()))
+        name, places, here = " ".join(filter(None, kind)), everywhere.get(model, ()), part(kind)
+        costs, most = fleet_costs(here), max(pod.gpus for pod in here.pods)
+        own = fleet_costs(part((model, provider, region, "on spot")))
         home = [place for place in places if (place.provider, place.region) == (provider, region)]
         if own.cost:
             price = own.cost / to_decimal(own.allocated_gpu_hours)
@@ -284,28 +276,24 @@ def works_of(
         if not home or not home[0].price_per_gpu_hour:
             findings.append(f"{name}: the spot price there is unknown; {costs.cost:,.2f} stays where it is.")
             continue
-        starts = sum(pod.gpus for pod in part.pods) / most
-        cash = min(fleet_costs(commitments.at_cash_prices(part)).cost, costs.cost)
-        away = others(places, home[0], moving)
-        works.append(Work(name, home[0], costs.allocated_gpu_hours, most, starts, away, costs.cost, cash))
+        starts = sum(pod.gpus for pod in here.pods) / most
+        cash = min(fleet_costs(commitments.at_cash_prices(here)).cost, costs.cost)
+        hours = costs.allocated_gpu_hours
+        works.append(Work(name, home[0], hours, most, starts, tuple(places), costs.cost, cash))
     return works, findings
 
 
-def others(places: Sequence[Place], home: Place, moving: Moving) -> tuple[Place, ...]:
+def _kind(node: Node) -> Kind:
+    bought = "on spot" if node.capacity_type == "spot" else "on demand"
+    return node.gpu_model or "unknown GPU", node.provider or "", node.region or "", bought
+
+
+def others(work: Work, moving: Moving) -> list[Place]:
     """The places elsewhere, of the named clouds if some are."""
-    clouds, here = [name.lower() for name in moving.to_provider], (home.provider, home.region)
-    return tuple(
-        one for one in places if (one.provider, one.region) != here and (not clouds or one.provider in clouds)
-    )
-
-
-def _parts(fleet: Fleet) -> Mapping[Kind, Fleet]:
-    """The nodes with pods, by GPU model, provider, region and spot or not."""
-    parts: dict[Kind, Fleet] = defaultdict(Fleet)
-    pods = grouped((pod.place, pod) for pod in fleet.pods)
-    for node in fleet.nodes:
-        if node.key in pods:
-            bought = "on spot" if node.capacity_type == "spot" else "on demand"
-            kind = (node.gpu_model or "unknown GPU", node.provider or "", node.region or "", bought)
-            parts[kind] += Fleet((node,), tuple(pods[node.key]))
-    return parts
+    clouds, home = [name.lower() for name in moving.to_provider], work.primary
+    return [
+        place
+        for place in work.places
+        if (place.provider, place.region) != (home.provider, home.region)
+        and (not clouds or place.provider in clouds)
+    ]

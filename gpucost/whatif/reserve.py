@@ -236,8 +236,6 @@ def answer(demand: Demand, *, period: str, bought_on: date, stale_after_days: in
     """
     pools = _pools(demand, bought_on, stale_after_days)
     advised, today = _advised(pools), demand.today
-    shown = [(use.instance_type, use.on_demand) for use in demand.uses]
-    shown += [(pool.use.instance_type, pool.use.offers[pool.terms]) for pool in advised]
     rows = list(map(_record, pools))
     scenario = today
     for pool in advised:
@@ -245,14 +243,13 @@ def answer(demand: Demand, *, period: str, bought_on: date, stale_after_days: in
         scenario += Position(-pool.gain(), today.currency, unused * pool.use.gpus, unused)
     return Answer(
         kind="reserve",
-        title="Committing instead of paying on demand" + old_prices(shown, bought_on, stale_after_days),
+        title="Committing instead of paying on demand",
         period=period,
         today=today,
         scenario=scenario,
         figures={
             "obligation": total(pool.obligation for pool in advised),
             "best": list(map(_record, advised)),
-            "existing_commitments": demand.existing.commitments,
         },
         assumptions=tuple(_assumptions(demand)),
         ranges=tuple(_ranges(advised, today.currency)),
@@ -264,8 +261,8 @@ def answer(demand: Demand, *, period: str, bought_on: date, stale_after_days: in
         findings=tuple(_findings(demand)),
         tables=Rows.of(
             "commitments",
-            tuple(rows[0])[:-2],
-            [tuple(row.values())[:-2] for row in rows],
+            tuple(rows[0]),
+            [tuple(row.values()) for row in rows],
             "Longer terms and upfront payments bind longer, and are no part of the saving above.",
         ),
     )
@@ -314,7 +311,7 @@ def _advised(pools: Sequence[Pool]) -> list[Pool]:
 
 
 def _record(pool: Pool) -> dict[str, Value]:
-    gain, use, terms = pool.gain(), pool.use, pool.terms
+    gain, terms = pool.gain(), pool.terms
     usage = pool.curves[-1].node_hours
     return {
         "family": pool.scope,
@@ -327,8 +324,6 @@ def _record(pool: Pool) -> dict[str, Value]:
         "coverage_percent": round(pool.used / usage * 100, 6) if usage else None,
         "utilization_percent": round(pool.used / pool.hours * 100, 6) if pool.level else None,
         "break_even_utilization_percent": round(pool.break_even * 100, 6),
-        "on_demand_price_per_node_hour": use.on_demand.per_node_hour,
-        "committed_price_per_node_hour": use.price(terms),
     }
 
 
@@ -351,10 +346,10 @@ def _assumptions(demand: Demand) -> Iterator[Assumption]:
     yield Assumption("least use over the price ratio", MARGIN * 100, "points", "default")
     unit = "money per node-hour"
     for use in demand.uses:
-        yield priced(f"on demand, {use.instance_type}", use.on_demand, unit)
+        yield priced(f"{use.instance_type}: on demand", use.on_demand, unit)
         for terms, price in use.offers.items():
             if terms.term_years:
-                yield priced(f"{use.instance_type}, {terms}", price, unit)
+                yield priced(f"{use.instance_type}: {terms}", price, unit)
     for provider, other in demand.existing.others.items():
         yield priced(f"other usage of {provider}", other.on_demand, "money on demand per money of a plan")
 

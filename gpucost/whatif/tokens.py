@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
@@ -14,7 +15,7 @@ from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Value, priced, stated
 from gpucost.whatif.cost import CostBlock, position
-from gpucost.whatif.flags import kept, to_decimal
+from gpucost.whatif.flags import DAYS, kept, to_decimal
 from gpucost.whatif.fleet import Price
 
 _MILLION, _SECONDS = 1_000_000, 3600
@@ -58,7 +59,6 @@ class DescribedTokens(OptionGroup):
     peak_factor: Annotated[
         float | None, Option("Tokens of a day's busiest hour ÷ its mean hour: 1 is even.", least=1, most=24)
     ] = None
-    days: flags.Days = flags.DAYS
 
     def tokens(self) -> Tokens:
         """Raises UsageError if a count is missing."""
@@ -66,7 +66,7 @@ class DescribedTokens(OptionGroup):
         if prompts is None or generations is None or not prompts + generations:
             missing = "--prompt-tokens-per-day and --generation-tokens-per-day are not both given, or are 0"
             raise UsageError(missing, "give both, as in --prompt-tokens-per-day 400M; one may be 0")
-        return Tokens(prompts * self.days, generations * self.days, 24 * self.days, self.peak_factor)
+        return Tokens(prompts * DAYS, generations * DAYS, 24 * DAYS, self.peak_factor)
 
 
 @record
@@ -77,7 +77,6 @@ class OwnNodes(OptionGroup):
     region: Annotated[str | None, Option("Region of --instance-type.", "REGION")] = None
     gpus: flags.Gpus | None = None
     on_demand_price: flags.OnDemandPrice | None = None
-    price_per: flags.Per = flags.PricePer.node
 
 
 @record
@@ -133,32 +132,25 @@ class Purchase:
     assumptions: tuple[Assumption, ...]
 
     def answer(
-        self,
-        own: Decimal,
-        avoidable: Decimal,
-        figures: dict[str, Value],
-        findings: tuple[str, ...],
-        **more: Any,
+        self, avoidable: Decimal, figures: dict[str, Value], findings: Sequence[str], **more: Any
     ) -> Answer:
-        """The answer of either direction: `own` is the cost of own GPUs, of which `avoidable` is paid for these tokens alone."""
+        """The answer of either direction; `avoidable` is the cost of own GPUs that is paid for these tokens alone."""
         tokens = self.tokens
         api, even = (
             kept(cost * _MILLION / to_decimal(tokens.total)) for cost in (self.position.cost, avoidable)
         )
+        counts = {
+            "prompt_tokens": round(tokens.prompts),
+            "generation_tokens": round(tokens.generations),
+            "api_cost_per_million_tokens": api,
+            "break_even_api_cost_per_million_tokens": even,
+        }
+        text = f"The API costs less than own GPUs below {even:,.4f} per million tokens of this mix; it is {api:,.4f}"
         return Answer(
             kind="tokens",
             period=self.period,
-            figures={
-                "prompt_tokens": round(tokens.prompts),
-                "generation_tokens": round(tokens.generations),
-                "api_cost_per_million_tokens": api,
-                "own_cost_per_million_tokens": kept(own * _MILLION / to_decimal(tokens.total)),
-                "break_even_api_cost_per_million_tokens": even,
-            }
-            | figures,
-            break_even=(
-                f"The API costs less than own GPUs below {even:,.4f} per million tokens of this mix; it is {api:,.4f}",
-            ),
+            figures=counts | figures,
+            break_even=(text,),
             findings=(*findings, "People, networks and storage of own GPUs are not counted"),
             **more,
         )
@@ -176,20 +168,18 @@ def serve(purchase: Purchase, node: Node, plan: Replicas, per_second: float, sou
     count = replicas + plan.spare_replicas
     nodes = math.ceil(count * nodes_per_replica - _SLACK)
     block = CostBlock(nodes * tokens.hours, node.price.per_node_hour, node.gpus)
-    scenario = position(purchase.position.currency, [block])
     return purchase.answer(
-        scenario.cost,
-        scenario.cost,
+        block.cost,
         {
             "direction": "bought to own",
             "replicas_at_peak": replicas,
             "nodes": nodes,
             "work_tokens_per_second_per_replica": round(per_second, 6),
         },
-        ("The answer depends on the throughput and the latency at it: hold them against a load test",),
+        ["The answer depends on the throughput and the latency at it: hold them against a load test"],
         title=f"Own GPUs instead of an API for {purchase.name}: {count:,} replicas on {nodes:,} × {node.name}",
         today=purchase.position,
-        scenario=scenario,
+        scenario=position(purchase.position.currency, [block]),
         assumptions=(
             *purchase.assumptions,
             priced(node.name, node.price, "money per node-hour"),
@@ -209,10 +199,9 @@ def buy(purchase: Purchase, today: Position, paid_anyway: Decimal) -> Answer:
     if paid_anyway:
         findings.append(f"{paid_anyway:,.2f} stays on the bill: commitments, capacity blocks or own machines")
     return purchase.answer(
-        today.cost,
         today.cost - paid_anyway,
         {"direction": "own to bought", "paid_anyway_cost": kept(paid_anyway)},
-        tuple(findings),
+        findings,
         title=f"An API instead of own GPUs for {purchase.name}",
         today=today,
         scenario=replace(purchase.position, cost=purchase.position.cost + paid_anyway),

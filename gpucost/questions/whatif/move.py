@@ -34,7 +34,7 @@ def whatif_move(
       gpucost whatif move --month 2026-10 --namespace ci --wait-minutes 15
       gpucost whatif move --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 --wait-minutes 15 \\
         --egress-gb 500 --egress-price-per-gb 0.02
-      gpucost whatif move --gb-per-start 100 --starts-per-day 50 --days 30 --price-per-gb 0.09
+      gpucost whatif move --gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09
     """
     of_data, of_places = flags_of(transfer), [*flags_of(described), *flags_of(moving)]
     is_of_data = bool(transfer.gb_per_start)
@@ -46,25 +46,22 @@ def whatif_move(
     moving.check()
     with list_prices(request.settings) as listed:
         if request.is_described(described):
-            work = _described(described, listed, moving)
-            works, findings, period = (
-                [work],
-                list[str](),
-                f"{described.nodes or 1} nodes for {described.hours:g} hours",
-            )
+            work = _described(described, listed)
+            works, findings = [work], list[str]()
+            period = f"{described.nodes or 1} nodes for {described.hours:g} hours"
             today = position(request.settings.currency, [work.nodes(work.primary)])
             use = Assumption("work", period, "", "option")
         else:
             usage, period = request.usage(), request.period_name
             places = _places_of_fleet(listed, usage.fleet)
-            works, findings = move.works_of(usage.fleet, places, moving, usage.commitments)
+            works, findings = move.works_of(usage.fleet, places, usage.commitments)
             today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
             use = Assumption("work", usage.scope_name, "all its pods", "store", period)
     answer = move.answer(works, moving, today, use, findings, period=period)
-    return document(named_old(answer, request.settings, request.today))
+    return document(named_old(answer, request))
 
 
-def _described(given: DescribedWork, listed: ListPrices, moving: Moving) -> Work:
+def _described(given: DescribedWork, listed: ListPrices) -> Work:
     """The work that options describe, and its places. Raises UsageError unless one region has its spot price."""
     name, region = given.instance_type, given.region
     if not name:
@@ -75,7 +72,7 @@ def _described(given: DescribedWork, listed: ListPrices, moving: Moving) -> Work
         raise UsageError(f"{name} has spot prices in {len(regions)} regions", "--region names one")
     home, gpus, nodes = _place(rows[0]), float(rows[0].gpu_count or 1), given.nodes or 1
     cost = CostBlock(nodes * given.hours, home.price_per_gpu_hour * to_decimal(gpus)).cost
-    places = move.others(_of_model(listed, rows[0].gpu_model, gpus), home, moving)
+    places = tuple(_of_model(listed, rows[0].gpu_model, gpus))
     gpu_hours = nodes * gpus * given.hours
     return Work("the described work", home, gpu_hours, gpus, float(nodes), places, cost, cost)
 
