@@ -72,7 +72,7 @@ def priced(name: str, price: Price, unit: str) -> Assumption:
     return Assumption(name, price.per_node_hour, unit, price.source, price.as_of)
 
 
-def old_prices(prices: Iterable[tuple[str, Price]], used: date, most_days: int) -> str:
+def old_prices(prices: Iterable[tuple[str, Price | Assumption]], used: date, most_days: int) -> str:
     """Which prices, by what they are of, were over `most_days` old when they were used, for a title; empty where none was."""
     oldest: dict[str, str] = {}
     for name, price in prices:

@@ -1,4 +1,4 @@
-"""Work in another region or cloud, where it costs clearly less than at home: waiting, data and price counted."""
+"""Work in another region or cloud, where it costs clearly less than at home, or its data in a cache near it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
-from gpucost.whatif.flags import HOURS_PER_MONTH, to_decimal
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Fleet, Node
 
 Kind = tuple[str, str, str, str]  # GPU model, provider, region, on spot or on demand
@@ -297,3 +297,77 @@ def others(work: Work, moving: Moving) -> list[Place]:
         if (place.provider, place.region) != (home.provider, home.region)
         and (not clouds or place.provider in clouds)
     ]
+
+
+@record
+class Transfer(OptionGroup):
+    """Starts, the data of each, and the prices of moving and keeping it."""
+
+    gb_per_start: Annotated[
+        Decimal | None,
+        Option("GB that each pod start downloads.", "GB", above=True, says="data", unit="GB per start"),
+    ] = None
+    starts_per_day: Annotated[
+        float | None,
+        Option("Starts a day of pods that share the data.", above=True, says="starts", unit="per day"),
+    ] = None
+    # public list prices from general knowledge, of no certain day
+    price_per_gb: Annotated[
+        Decimal,
+        Option(
+            "Price of downloading a GB. Default: 0.09.",
+            says="download",
+            unit="money per GB",
+            source="default, from general knowledge: AWS, out to the internet, the first 10 TB a month",
+        ),
+    ] = Decimal("0.09")
+    cache_price_per_gb_month: Annotated[
+        Decimal,
+        Option(
+            "Price of keeping a GB in the cache for a month. Default: 0.30.",
+            says="cache",
+            unit="money per GB-month",
+            source="default, from general knowledge: AWS EFS Standard, us-east-1",
+        ),
+    ] = Decimal("0.30")
+    cache_read_price_per_gb: Annotated[
+        Decimal,
+        Option(
+            "Price of reading a GB from the cache. Default: 0.",
+            says="cache reads",
+            unit="money per GB",
+            source="default: one zone",
+        ),
+    ] = Decimal(0)
+
+
+def cache(transfer: Transfer, currency: str) -> Answer:
+    """The cost of downloading at every start over 30 days, and that of a shared cache if it costs less.
+
+    The cache downloads the data once and keeps it. Raises UsageError without a number of starts.
+    """
+    if not transfer.starts_per_day:
+        raise UsageError("the number of starts is missing", "--starts-per-day")
+    gb, starts = transfer.gb_per_start or Decimal(0), transfer.starts_per_day * DAYS
+    download, read = gb * transfer.price_per_gb, gb * transfer.cache_read_price_per_gb
+    storage = charge(gb * transfer.cache_price_per_gb_month, 24 * DAYS / HOURS_PER_MONTH).cost
+    today, cached = charge(download, starts).cost, download + storage + charge(read, starts).cost
+    even, text = None, "The cache never pays: reading from it costs as much as downloading."
+    if download > read:
+        even = round(float((download + storage) / (download - read)), 6)
+        text = (
+            f"The cache pays for itself if the same data is read more than {even:,.1f} times in the period."
+        )
+    return Answer(
+        kind="move",
+        title="A shared cache instead of a download at every pod start",
+        period=f"{DAYS} days",
+        today=Position(today, currency),
+        scenario=Position(min(today, cached), currency),
+        figures={"starts": starts, "break_even_starts": even},
+        assumptions=(
+            *stated(transfer),
+            Assumption("versions of the data", 1, "in the period; the cache downloads each once", "default"),
+        ),
+        break_even=(text,),
+    )

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from gpucost.periods import Period
-from gpucost.whatif import downloads, move
+from gpucost.whatif import move
 from gpucost.whatif.answer import Answer, Assumption, Position
-from gpucost.whatif.downloads import Transfer
 from gpucost.whatif.fleet import Fleet
-from gpucost.whatif.move import Moving, Place, Work
+from gpucost.whatif.move import Moving, Place, Transfer, Work
 from tests.text_tables import table, text_rows
 from tests.unit.whatif_costs import ask, figures, fleet, listed, shown
 
@@ -181,23 +180,19 @@ def test_hundred_gb_on_fifty_nodes_for_thirty_days() -> None:
     assert answer["scenario"]["cost"] == pytest.approx(9 + 30 * 720 / 730, abs=1e-6)
 
 
-# 100 GB for 9 dollars a download, kept for 30 a month of 730 hours; each start reads at `read` a GB, versions are fetched anew
+# 100 GB for 9 dollars a download, kept for 30 a month of 730 hours; each start reads at `read` a GB
 CACHES = """
-    data           | starts | versions | read | today | scenario | break-even
-    what pays      | 1      |        1 |    0 |   270 | 38.5890411 | 4.287671
-    rarely         | 0.1    |        1 |    0 |    27 | 27       | 4.287671
-    three versions | 10     |        3 | 0.01 |  2700 | 356.5890411 | 7.07363
-    costly reads   | 10     |        1 | 0.09 |  2700 | 2700     | None
+    data         | starts | read | today | scenario    | break-even
+    what pays    | 1      |    0 |   270 | 38.5890411  | 4.287671
+    rarely       | 0.1    |    0 |    27 | 27          | 4.287671
+    cheap reads  | 10     | 0.01 |  2700 | 338.5890411 | 4.82363
+    costly reads | 10     | 0.09 |  2700 | 2700        | None
 """
 
 
 @pytest.mark.parametrize("case", table(CACHES), ids=lambda case: case["data"])
 def test_a_cache_is_for_what_pays(case: dict[str, str]) -> None:
-    transfer = Transfer(
-        Decimal(100),
-        float(case["starts"]),
-        changes=int(case["versions"]),
-        cache_read_price_per_gb=Decimal(case["read"]),
-    )
+    reads = Decimal(case["read"])
+    transfer = Transfer(Decimal(100), float(case["starts"]), cache_read_price_per_gb=reads)
     expected = " ".join(case[name] for name in ("today", "scenario", "break-even"))
-    assert figures(downloads.answer(transfer, "USD"), "today scenario break_even_starts") == expected
+    assert figures(move.cache(transfer, "USD"), "today scenario break_even_starts") == expected

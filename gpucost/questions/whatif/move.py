@@ -9,13 +9,12 @@ from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.questions.whatif.view import document
 from gpucost.records import grouped
 from gpucost.render.view import Document
-from gpucost.whatif import downloads, move
+from gpucost.whatif import move
 from gpucost.whatif.answer import Assumption, today_of
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
-from gpucost.whatif.downloads import Transfer
 from gpucost.whatif.flags import to_decimal
 from gpucost.whatif.fleet import Fleet
-from gpucost.whatif.move import DescribedWork, Moving, Place, Work
+from gpucost.whatif.move import DescribedWork, Moving, Place, Transfer, Work
 
 
 def whatif_move(
@@ -42,7 +41,7 @@ def whatif_move(
         word = "with" if is_of_data else "without"
         raise UsageError(f"{others[0]} has no meaning {word} --gb-per-start", f"leave out {others[0]}")
     if request.is_described(transfer):
-        return document(downloads.answer(transfer, request.settings.currency))
+        return document(move.cache(transfer, request.settings.currency))
     moving.check()
     with list_prices(request.settings) as listed:
         if request.is_described(described):

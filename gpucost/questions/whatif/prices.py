@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 
 from gpucost.config.model import Config
 from gpucost.options import Names
@@ -15,7 +14,6 @@ from gpucost.price.listing import ListedPrice, PriceQuery, listing, prices_of
 from gpucost.questions.request import store_or_empty
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.whatif.answer import Answer, old_prices
-from gpucost.whatif.fleet import Price
 
 # Prices of an instance type or GPU model in every region, cheapest GPU-hour first; in the config's currency alone. Raises
 # GpucostError where the name means nothing (it offers near ones) or nothing is known of it.
@@ -44,7 +42,6 @@ def source_of(price: ListedPrice) -> tuple[str, str]:
 
 def named_old(answer: Answer, request: WhatIfRequest) -> Answer:
     """The answer, with the old prices among its assumptions named in its title."""
-    prices = [one for one in answer.assumptions if one.unit.startswith("money")]
-    dated = [(one.name.partition(":")[0], Price(Decimal(0), one.source, one.as_of)) for one in prices]
+    dated = [(one.name.partition(":")[0], one) for one in answer.assumptions if one.unit.startswith("money")]
     old = old_prices(dated, request.today, request.settings.prices.stale_after_days)
     return replace(answer, title=answer.title + old)
