@@ -127,7 +127,7 @@ def test_cached_tokens_cost_the_price_of_options() -> None:
 
 def test_prices_of_tokens_are_in_the_currency_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('currency = "EUR"\n[prices]\nfx = { USD = 0.5 }\n')
-    words = f"{TOKENS} --peak-factor 1 {REPLICA} {NODE} --api-model gpt-4o"
+    words = f"{TOKENS} --peak-factor 1 {REPLICA} {NODE} --model gpt-4o"
     answer = ask("tokens", words)
     assert (answer["today"]["currency"], answer["today"]["cost"]) == ("EUR", (7200 * 2.5 + 7200) / 2)
     (tmp_path / "gpucost.toml").write_text('currency = "EUR"\n')
@@ -259,7 +259,7 @@ def test_own_tokens_of_the_store_bought(config: Config) -> None:
     found = of_store(config, f"--workload Deployment/llm {PRICES}")
     assert figures(found, "today scenario today.gpu_hours paid_anyway_cost") == "48 40 48 0"
     assert found["assumptions"][0]["value"] == "llama"
-    listed = of_store(config, "--model 'LLA*' --api-model gpt-4o --cached-share 0.1")
+    listed = of_store(config, "--workload Deployment/llm --model gpt-4o --cached-share 0.1")
     assert "for gpt-4o (openai)" in listed["title"]
     assert listed["scenario"]["cost"] == pytest.approx(10.8 * 2.5 + 1.2 * 1.25 + 7 * 10)
 
@@ -320,7 +320,7 @@ def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) 
 
 
 UNKNOWN = f"""
-    --model gpt-x {PRICES}                            | no token of gpt-x is known            | 1
+    --from 2026-03-10T05 --to 2026-03-10T06 {PRICES}  | no token of the whole fleet is known  | 1
     {TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/none --gpus-per-replica 1 | Deployment/none | 1
     {REPLICA} {NODE} --peak-factor 1                  | no bill of 2026-03-10 contains tokens | 1
     {REPLICA} {NODE} --peak-factor 1 {PRICES}         | bills have the prices of tokens       | 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -23,7 +22,7 @@ from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.questions.whatif.view import document
 from gpucost.records import record
 from gpucost.render.view import Document
-from gpucost.whatif.answer import Assumption, Position
+from gpucost.whatif.answer import Answer, Assumption, Position
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import DAYS, DEAREST, kept, to_decimal, total
 from gpucost.whatif.fleet import Scope, escaped_glob
@@ -38,8 +37,9 @@ _THROUGHPUT = "--replica-tokens-per-second, or --throughput-of Deployment/NAME t
 class ApiOffer(OptionGroup):
     """A model at an API, and its price."""
 
-    model: Annotated[str | None, Option("Model of the tokens; `*` is anything.", "NAME")] = None
-    api_model: Annotated[str | None, Option("Model at the API, if not --model.", "NAME")] = None
+    model: Annotated[str | None, Option("Model at the API; of tokens of bills, `*` is anything.", "NAME")] = (
+        None
+    )
     api_provider: Annotated[str | None, Option("Seller, for its list price: openai, aws, …", "NAME")] = None
     input_price_per_million: Annotated[
         Decimal | None, Option("Price of a million prompt tokens, cached ones included.", most=DEAREST)
@@ -50,10 +50,6 @@ class ApiOffer(OptionGroup):
     cached_share: Annotated[
         float | None, Option("Prompt tokens that the API has cached, 0 to 1. Default: 0.", most=1)
     ] = None
-
-    def includes(self, model: str | None) -> bool:
-        """Whether tokens of this model are meant."""
-        return fnmatchcase((model or "").lower(), (self.model or "*").lower())
 
 
 def whatif_tokens(
@@ -66,7 +62,7 @@ def whatif_tokens(
 
     \b
     Examples:
-      gpucost whatif tokens --workload Deployment/chat-api --api-provider cerebras --api-model llama-3.1-8b
+      gpucost whatif tokens --workload Deployment/chat-api --api-provider cerebras --model llama-3.1-8b
       gpucost whatif tokens --month 2026-10 --peak-factor 3 --on-demand-price 55 --gpus-per-replica 2 \\
         --throughput-of Deployment/chat-api
       gpucost whatif tokens --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 --model gpt-4o \\
@@ -87,11 +83,7 @@ def whatif_tokens(
             "what serves the tokens is missing", "--gpus-per-replica, --replica-tokens-per-second"
         )
     else:
-        rows = [row for row in _served(request, request.scope) if offer.includes(row["model"])]
-        purchase = _stored(request, offer, rows)
-        held = round(sum(row["allocated_gpu_hours"] for row in rows), 6)
-        today = Position(total(row["cost"] for row in rows), request.settings.currency, held)
-        answer = buy(purchase, today, round(today.cost * _share_paid_anyway(request, rows), 9))
+        answer = _bought_instead(request, offer)
     return document(named_old(answer, request))
 
 
@@ -104,36 +96,33 @@ class ApiPrice(NamedTuple):
     as_of: str | None = None
 
 
-def _api_price(request: WhatIfRequest, offer: ApiOffer, models: Sequence[str]) -> ApiPrice:
+def _api_price(request: WhatIfRequest, offer: ApiOffer) -> ApiPrice:
     """The two prices of the options, otherwise list prices. Raises UsageError if neither has prices."""
+    model, seller, day = offer.model, offer.api_provider, request.today
     prompt, output = offer.input_price_per_million, offer.output_price_per_million
     both = "--input-price-per-million and --output-price-per-million"
     if (prompt is None) != (output is None):
         raise UsageError("one of the API's two prices is missing", f"give {both}, or neither")
-    model = offer.model if offer.model and "*" not in offer.model else None
-    name = offer.api_model or model or (models[0] if len(models) == 1 else None)
     if prompt is not None and output is not None:
-        return ApiPrice(name or "the model", (prompt, prompt, output), "option")
-    if name is None:
-        known = f"; the models are {', '.join(models)}" if models else ""
-        raise UsageError("the API's price is missing", f"give {both}, or --api-model gpt-4o{known}")
-    day, seller = request.today, offer.api_provider
-    listed = token_price(seller, name, day)
+        return ApiPrice(model or "the model", (prompt, prompt, output), "option")
+    if model is None:
+        raise UsageError("the API's price is missing", f"give {both}, or --model gpt-4o")
+    listed = token_price(seller, model, day)
     if listed is None:
         at = f" at {seller}" if seller else ""
-        near = near_models(seller, name, day)
-        raise UsageError(f"the price of the tokens of {name}{at} is unknown", f"{near}; or give {both}")
+        near = near_models(seller, model, day)
+        raise UsageError(f"the price of the tokens of {model}{at} is unknown", f"{near}; or give {both}")
     prompt, cached = listed.input_price_per_million, listed.cached_input_price_per_million
     prices = (prompt, prompt if cached is None else cached, listed.output_price_per_million)
-    fx, what = rates(request.settings), f"the token price of {name}"
+    fx, what = rates(request.settings), f"the token price of {model}"
     converted = tuple(fx.convert(price, listed.currency, day, what) for price in prices)
-    model = f"{listed.model} ({listed.provider})"
-    return ApiPrice(model, converted, listed.source, listed.price_as_of.isoformat())
+    name = f"{listed.model} ({listed.provider})"
+    return ApiPrice(name, converted, listed.source, listed.price_as_of.isoformat())
 
 
-def _api(request: WhatIfRequest, offer: ApiOffer, tokens: Tokens, use: Assumption, *models: str) -> Purchase:
+def _api(request: WhatIfRequest, offer: ApiOffer, tokens: Tokens, use: Assumption) -> Purchase:
     """The tokens at an API's price."""
-    price = _api_price(request, offer, models)
+    price = _api_price(request, offer)
     prompt, cached, generated = price.prices
     from_cache = to_decimal(round(tokens.prompts * (offer.cached_share or 0.0)))
     prompts = (to_decimal(tokens.prompts) - from_cache) * prompt + from_cache * cached
@@ -153,7 +142,9 @@ def _billed(request: WhatIfRequest, offer: ApiOffer, described: DescribedTokens)
         raise UsageError(f"{prices[0]}: bills have the prices of tokens", f"leave out {prices[0]}")
     query = _query(request, request.scope)
     found = request.read(lambda con: bought(con, request.settings, query)) or ()
-    rows = [one for one in found if offer.includes(one.model) and one.cost.prompt_tokens is not None]
+    wanted = (offer.model or "*").lower()
+    fitting = [one for one in found if fnmatchcase((one.model or "").lower(), wanted)]
+    rows = [one for one in fitting if one.cost.prompt_tokens is not None]
     models = ", ".join(sorted({one.model or "unknown" for one in rows}))
     prompts = sum(one.cost.prompt_tokens or 0 for one in rows)
     generated = sum(one.cost.generation_tokens or 0 for one in rows)
@@ -180,16 +171,18 @@ def _served(request: WhatIfRequest, scope: Scope) -> list[Row]:
     )
 
 
-def _stored(request: WhatIfRequest, offer: ApiOffer, rows: list[Row]) -> Purchase:
-    """The tokens of these rows at an API."""
+def _bought_instead(request: WhatIfRequest, offer: ApiOffer) -> Answer:
+    """The tokens of the store's servers, at an API."""
+    rows, period = _served(request, request.scope), request.period_name
     tokens = Tokens(*(sum(row[kind] for row in rows) for kind in ("prompt_tokens", "generation_tokens")))
     if not tokens.total:
-        raise GpucostError(
-            f"no token of {offer.model or 'a model'} is known in {request.period_name}", _MODELS
-        )
+        raise GpucostError(f"no token of {request.scope} is known in {period}", _MODELS)
     models, workloads = (sorted({row[name] for row in rows if row[name]}) for name in ("model", "workload"))
-    use = Assumption("tokens", ", ".join(models), ", ".join(workloads), "store", request.period_name)
-    return _api(request, offer, tokens, use, *models)
+    use = Assumption("tokens", ", ".join(models), ", ".join(workloads), "store", period)
+    purchase = _api(request, offer, tokens, use)
+    held = round(sum(row["allocated_gpu_hours"] for row in rows), 6)
+    today = Position(total(row["cost"] for row in rows), request.settings.currency, held)
+    return buy(purchase, today, round(today.cost * _share_paid_anyway(request, rows), 9))
 
 
 def _share_paid_anyway(request: WhatIfRequest, rows: list[Row]) -> Decimal:
