@@ -346,9 +346,10 @@ def cache(transfer: Transfer, currency: str) -> Answer:
 
     The cache downloads the data once and keeps it. Raises UsageError without a number of starts.
     """
-    if not transfer.starts_per_day:
-        raise UsageError("the number of starts is missing", "--starts-per-day")
-    gb, starts = transfer.gb_per_start or Decimal(0), transfer.starts_per_day * DAYS
+    gb, starts_per_day = transfer.gb_per_start, transfer.starts_per_day
+    if not gb or not starts_per_day:
+        raise UsageError("the data or the number of starts is missing", "--gb-per-start, --starts-per-day")
+    starts = starts_per_day * DAYS
     download, read = gb * transfer.price_per_gb, gb * transfer.cache_read_price_per_gb
     storage = charge(gb * transfer.cache_price_per_gb_month, 24 * DAYS / HOURS_PER_MONTH).cost
     today, cached = charge(download, starts).cost, download + storage + charge(read, starts).cost

@@ -35,12 +35,7 @@ def whatif_move(
         --egress-gb 500 --egress-price-per-gb 0.02
       gpucost whatif move --gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09
     """
-    of_data, of_places = flags_of(transfer), [*flags_of(described), *flags_of(moving)]
-    is_of_data = bool(transfer.gb_per_start)
-    if others := of_places if is_of_data else of_data:
-        word = "with" if is_of_data else "without"
-        raise UsageError(f"{others[0]} has no meaning {word} --gb-per-start", f"leave out {others[0]}")
-    if request.is_described(transfer):
+    if request.is_described(transfer, *flags_of(described), *flags_of(moving)):
         return document(move.cache(transfer, request.settings.currency))
     moving.check()
     with list_prices(request.settings) as listed:

@@ -128,7 +128,7 @@ class WhatIfRequest(PatternSelection, PlanRequest):
         stored = [*self.flags(PatternSelection), *(self.period_flags if of_period else ()), *of_store]
         if described and stored:
             raise UsageError(
-                f"{stored[0]} asks for usage in the store, {described[0]} describes a fleet by options",
+                f"{stored[0]} has no meaning with {described[0]}, which describes usage by options",
                 f"leave out {' and '.join(stored if len(stored) <= len(described) else described)}",
             )
         return bool(described)
