@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated
@@ -250,12 +250,14 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
 
 
 def works_of(
-    fleet: Fleet, everywhere: Mapping[str, Sequence[Place]], commitments: Commitments = NO_COMMITMENTS
+    fleet: Fleet,
+    places_of: Callable[[str, float], Sequence[Place]],
+    commitments: Commitments = NO_COMMITMENTS,
 ) -> tuple[list[Work], list[str]]:
     """The pods of a fleet as work by GPU model, provider, region and spot or not; and findings about the rest.
 
-    `everywhere`: the cheapest place of each region by GPU model. The primary's spot price is what the fleet's own spot nodes cost
-    there, otherwise that of `everywhere`.
+    `places_of`: the cheapest place of each region that has nodes with at least so many GPUs of a model. The primary's spot price
+    is what the fleet's own spot nodes cost there, otherwise that of `places_of`.
     """
     held = {pod.place for pod in fleet.pods}
     kinds = {node.key: _kind(node) for node in fleet.nodes if node.key in held}
@@ -266,8 +268,9 @@ def works_of(
     works, findings = [], []
     for kind in sorted(set(kinds.values())):
         model, provider, region, _ = kind
-        name, places, here = " ".join(filter(None, kind)), everywhere.get(model, ()), part(kind)
+        name, here = " ".join(filter(None, kind)), part(kind)
         costs, most = fleet_costs(here), max(pod.gpus for pod in here.pods)
+        places = places_of(model, most)
         own = fleet_costs(part((model, provider, region, "on spot")))
         home = [place for place in places if (place.provider, place.region) == (provider, region)]
         if own.cost:

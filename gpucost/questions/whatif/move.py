@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from gpucost.errors import GpucostError, UsageError
 from gpucost.price.listing import ListedPrice
 from gpucost.questions.whatif.prices import ListPrices, list_prices, named_old, source_of
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.questions.whatif.view import document
-from gpucost.records import grouped
 from gpucost.render.view import Document
 from gpucost.whatif import move
 from gpucost.whatif.answer import Assumption, today_of
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.flags import to_decimal
-from gpucost.whatif.fleet import Fleet
 from gpucost.whatif.move import DescribedWork, Moving, Place, Transfer, Work
 
 
@@ -47,7 +47,7 @@ def whatif_move(
             use = Assumption("work", period, "", "option")
         else:
             usage, period = request.usage(), request.period_name
-            places = _places_of_fleet(listed, usage.fleet)
+            places = partial(_of_model, listed)
             works, findings = move.works_of(usage.fleet, places, usage.commitments)
             today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
             use = Assumption("work", usage.scope_name, "all its pods", "store", period)
@@ -66,7 +66,7 @@ def _described(given: DescribedWork, listed: ListPrices) -> Work:
         raise UsageError(f"{name} has spot prices in {len(regions)} regions", "--region names one")
     home, gpus, nodes = _place(rows[0]), float(rows[0].gpu_count or 1), given.nodes or 1
     cost = CostBlock(nodes * given.hours, home.price_per_gpu_hour * to_decimal(gpus)).cost
-    places = tuple(_of_model(listed, rows[0].gpu_model, gpus))
+    places = tuple(_of_model(listed, rows[0].gpu_model or "", gpus))
     gpu_hours = nodes * gpus * given.hours
     return Work("the described work", home, gpu_hours, gpus, float(nodes), places, cost, cost)
 
@@ -78,10 +78,10 @@ def _place(row: ListedPrice) -> Place:
     return Place(row.provider, region, per_gpu, *source, row.zone or "", row.instance_type, row.is_stale)
 
 
-def _of_model(listed: ListPrices, gpu_model: str | None, gpus: float) -> list[Place]:
+def _of_model(listed: ListPrices, gpu_model: str, gpus: float) -> list[Place]:
     """The cheapest place of each region that has instances with at least so many of these GPUs; none if no price is known."""
     try:
-        rows = listed(gpu_model, purchase_options=("spot",)) if gpu_model else []
+        rows = listed(gpu_model, purchase_options=("spot",))
     except GpucostError:
         return []
     cheapest: dict[tuple[str, str | None], Place] = {}
@@ -89,10 +89,3 @@ def _of_model(listed: ListPrices, gpu_model: str | None, gpus: float) -> list[Pl
         if row.gpu_count and row.gpu_count >= gpus:
             cheapest.setdefault((row.provider, row.region), _place(row))
     return list(cheapest.values())
-
-
-def _places_of_fleet(listed: ListPrices, fleet: Fleet) -> dict[str, list[Place]]:
-    """Every place of the GPU models that pods hold."""
-    nodes = fleet.by_name
-    models = grouped((nodes[pod.place].gpu_model, pod.gpus) for pod in fleet.pods)
-    return {model or "": _of_model(listed, model, max(gpus)) for model, gpus in models.items()}
