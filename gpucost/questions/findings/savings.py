@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -92,8 +92,7 @@ class _Scenarios:
     @cached_property
     def _offers(self) -> dict[tuple[str | None, str | None], list[rightsize.Offer]]:
         """List prices by provider and region."""
-        with list_prices(self.config) as listed:
-            offers = rightsize.offers_near(listed, self.fleet.nodes)
+        offers = rightsize.offers_near(partial(list_prices, self.config), self.fleet.nodes)
         return grouped(((offer.provider, offer.region), offer) for offer in offers)
 
     def usage(self, question: WhatIfQuery) -> Usage:

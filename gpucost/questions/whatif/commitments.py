@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import Names, Option, argument, number
+from gpucost.options import Names, Option, argument
 from gpucost.periods import Period
 from gpucost.price.listing import ListedPrice, price_of_region
 from gpucost.questions.findings import read_findings
@@ -100,7 +100,7 @@ def whatif_buy(
 
 
 _PURCHASE_OPTIONS = ("on_demand", *KINDS)
-_DISCOUNT = re.compile(rf"(?:({'|'.join(KINDS)}):)?([13])=(.+)")
+_DISCOUNT = re.compile(rf"(?:({'|'.join(KINDS)}):)?([13])=(\d+(?:\.\d+)?)")
 
 
 class NodesOnOffer(NamedTuple):
@@ -122,8 +122,8 @@ def nodes_on_offer(
     name, region, price = described.instance_type, described.region, described.on_demand_price
     rows = []
     if name:
-        with list_prices(request.settings) as listed:
-            rows = listed(name, purchase_options=_PURCHASE_OPTIONS, regions=(region,) if region else ())
+        regions = (region,) if region else ()
+        rows = list_prices(request.settings, name, purchase_options=_PURCHASE_OPTIONS, regions=regions)
     places = sorted({f"{row.provider} {row.region or ''}".strip() for row in rows})
     if len(places) > 1:
         raise UsageError(
@@ -172,8 +172,7 @@ class StoredCommitments:
             types = covered.read_types(con)
             existing = covered.read_commitments(con, period.start_ms, period.end_ms, types)
             evidence = covered.read_evidence(con, period)
-        with list_prices(self.settings) as listed:
-            rows = listed(types, purchase_options=_PURCHASE_OPTIONS)
+        rows = list_prices(self.settings, types, purchase_options=_PURCHASE_OPTIONS)
         places = grouped(((row.provider, row.region or "", row.instance_type.lower()), row) for row in rows)
         return existing, evidence, {key: _prices(several) for key, several in places.items()}
 
@@ -253,17 +252,14 @@ def _discounted(use: ReservedUse, texts: Names) -> ReservedUse:
     offers = {}
     for text in texts:
         found = _DISCOUNT.fullmatch(text)
-        if not found:
+        kind, years, percent = found.groups("reserved") if found else ("", "", "0")
+        if not 0 < Decimal(percent) <= 99:
             raise UsageError(
                 f"--commitment-discount: {text!r} is invalid",
-                f"write [KIND:]YEARS=PERCENT, as in 1=35; KIND is one of {', '.join(KINDS)}, YEARS is 1 or 3",
+                f"write [KIND:]YEARS=PERCENT, as in 1=35; KIND is one of {', '.join(KINDS)}, YEARS is 1 or 3, PERCENT"
+                " at most 99",
             )
-        kind, years, percent = found.groups("reserved")
-        try:
-            left = 100 - number(Decimal, Option("", above=True, most=99), percent)
-        except ValueError as error:
-            raise UsageError(f"--commitment-discount {text}: {error}") from None
-        per_hour = use.on_demand.per_node_hour * left / 100
+        per_hour = use.on_demand.per_node_hour * (100 - Decimal(percent)) / 100
         offers[Terms(kind, int(years))] = Price(per_hour, f"option: {percent} % off")
     return replace(use, offers=offers or use.offers)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
 from gpucost.price.listing import ListedPrice
-from gpucost.questions.whatif.prices import ListPrices, list_prices, named_old, source_of
+from gpucost.questions.whatif.prices import list_prices, named_old, source_of
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
@@ -38,35 +39,34 @@ def whatif_move(
     if request.is_described(transfer, *flags_of(described), *flags_of(moving)):
         return document(move.cache(transfer, request.settings.currency))
     moving.check()
-    with list_prices(request.settings) as listed:
-        if request.is_described(described):
-            work = _described(described, listed)
-            works, findings = [work], list[str]()
-            period = f"{described.nodes or 1} nodes for {described.hours:g} hours"
-            today = position(request.settings.currency, [work.nodes(work.primary)])
-            use = Assumption("work", period, "", "option")
-        else:
-            usage, period = request.usage(), request.period_name
-            places = partial(_of_model, listed)
-            works, findings = move.works_of(usage.fleet, places, usage.commitments)
-            today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
-            use = Assumption("work", usage.scope_name, "all its pods", "store", period)
+    settings = request.settings
+    if request.is_described(described):
+        work = _described(described, settings)
+        works, findings = [work], list[str]()
+        period = f"{described.nodes or 1} nodes for {described.hours:g} hours"
+        today = position(settings.currency, [work.nodes(work.primary)])
+        use = Assumption("work", period, "", "option")
+    else:
+        usage, period = request.usage(), request.period_name
+        works, findings = move.works_of(usage.fleet, partial(_of_model, settings), usage.commitments)
+        today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
+        use = Assumption("work", usage.scope_name, "all its pods", "store", period)
     answer = move.answer(works, moving, today, use, findings, period=period)
     return document(named_old(answer, request))
 
 
-def _described(given: DescribedWork, listed: ListPrices) -> Work:
+def _described(given: DescribedWork, settings: Config) -> Work:
     """The work that options describe, and its places. Raises UsageError unless one region has its spot price."""
     name, region = given.instance_type, given.region
     if not name:
         raise UsageError("--instance-type is missing", "as in --instance-type a2-highgpu-8g")
-    rows = listed(name, purchase_options=("spot",), regions=(region,) if region else ())
+    rows = list_prices(settings, name, purchase_options=("spot",), regions=(region,) if region else ())
     regions = {row.region for row in rows}
     if len(regions) != 1:
         raise UsageError(f"{name} has spot prices in {len(regions)} regions", "--region names one")
     home, gpus, nodes = _place(rows[0]), float(rows[0].gpu_count or 1), given.nodes or 1
     cost = CostBlock(nodes * given.hours, home.price_per_gpu_hour * to_decimal(gpus)).cost
-    places = tuple(_of_model(listed, rows[0].gpu_model or "", gpus))
+    places = tuple(_of_model(settings, rows[0].gpu_model or "", gpus))
     gpu_hours = nodes * gpus * given.hours
     return Work("the described work", home, gpu_hours, gpus, float(nodes), places, cost, cost)
 
@@ -78,10 +78,10 @@ def _place(row: ListedPrice) -> Place:
     return Place(row.provider, region, per_gpu, *source, row.zone or "", row.instance_type, row.is_stale)
 
 
-def _of_model(listed: ListPrices, gpu_model: str, gpus: float) -> list[Place]:
+def _of_model(settings: Config, gpu_model: str, gpus: float) -> list[Place]:
     """The cheapest place of each region that has instances with at least so many of these GPUs; none if no price is known."""
     try:
-        rows = listed(gpu_model, purchase_options=("spot",))
+        rows = list_prices(settings, gpu_model, purchase_options=("spot",))
     except GpucostError:
         return []
     cheapest: dict[tuple[str, str | None], Place] = {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,24 +13,18 @@ from gpucost.questions.request import store_or_empty
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.whatif.answer import Answer, old_prices
 
-# Prices of an instance type or GPU model in every region, cheapest GPU-hour first; in the config's currency alone. Raises
-# GpucostError where the name means nothing (it offers near ones) or nothing is known of it.
-ListPrices = Callable[..., list[ListedPrice]]
 
+def list_prices(settings: Config, name: str | list[str] | None, **which: Names) -> list[ListedPrice]:
+    """List prices less discounts of instance types or a GPU model, cheapest GPU-hour first; without a name of all types.
 
-@contextmanager
-def list_prices(settings: Config) -> Iterator[ListPrices]:
-    """List prices less discounts, with those of the store where there is one: the catalog answers without."""
-
-    def listed(name: str | list[str] | None, **which: Names) -> list[ListedPrice]:
-        """Those of `purchase_options`, `providers` and `regions`; of all instance types without a name."""
-        now = datetime.now(settings.tz)
-        query = PriceQuery.of(settings, now, **which)
+    They are those of `purchase_options`, `providers` and `regions`, with those of the store if there is one. Raises GpucostError
+    if a name means nothing (it offers near ones) or has no price.
+    """
+    now = datetime.now(settings.tz)
+    query = PriceQuery.of(settings, now, **which)
+    with store_or_empty(settings) as con:
         found = listing(con, name, query).rows if isinstance(name, str) else prices_of(con, name, query)
         return discounted(con, settings, found, now)
-
-    with store_or_empty(settings) as con:
-        yield listed
 
 
 def source_of(price: ListedPrice) -> tuple[str, str]:

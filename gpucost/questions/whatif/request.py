@@ -129,7 +129,7 @@ class WhatIfRequest(PatternSelection, PlanRequest):
         if described and stored:
             raise UsageError(
                 f"{stored[0]} has no meaning with {described[0]}, which describes usage by options",
-                f"leave out {' and '.join(stored if len(stored) <= len(described) else described)}",
+                f"leave out {' and '.join(stored)}",
             )
         return bool(described)
 
