@@ -44,18 +44,14 @@ NODE = "--on-demand-price 10"
 WORDS = f"{TOKENS} --peak-factor 1 {PRICES} {REPLICA} {NODE}"
 
 
-def own(**plan: Any) -> Replicas:
-    """One replica a node, without a spare one, filled to the last."""
-    return Replicas(**{"target_utilization": 1.0, "spare_replicas": 0, "gpus_per_replica": 8} | plan)
-
-
 def purchase(tokens: Tokens, cost: float = 0) -> Purchase:
     return Purchase("m", tokens, Position(Decimal(str(cost)), "USD"), "a test", ())
 
 
-def hosted(tokens: Tokens, plan: Replicas, cost: float = 0) -> Answer:
-    """On nodes of $1 an hour, by replicas of 9 million generated tokens an hour."""
-    return serve(purchase(tokens, cost), Node("node", 8.0, Price(Decimal(1), "test")), plan, 2500, "test")
+def hosted(tokens: Tokens, cost: float = 0, gpus: int = 8) -> Answer:
+    """On nodes of $1 an hour, by replicas that are filled to 9 million generated tokens an hour, and a spare one."""
+    node, plan = Node("node", 8.0, Price(Decimal(1), "test")), Replicas(gpus_per_replica=gpus)
+    return serve(purchase(tokens, cost), node, plan, 2500 / 0.6, "test")
 
 
 def generated(millions: float, hours: int = 1, peak_factor: float = 1.0) -> Tokens:
@@ -84,28 +80,24 @@ def test_an_even_day_by_hand() -> None:
 
 def test_the_busiest_hour_decides() -> None:
     # 300 million a day, of which the busiest hour has 24 million: 2 and 2/3 of a replica
-    answer = hosted(generated(300, 24, 1.92), own(), 1200)
-    assert figures(answer, "scenario nodes replicas_at_peak") == "72 3 3"
+    answer = hosted(generated(300, 24, 1.92), 1200)
+    assert figures(answer, "scenario nodes replicas_at_peak") == "96 4 3"
     with pytest.raises(UsageError, match="--peak-factor is missing"):
-        hosted(Tokens(1.0, 1.0, 1), own())
+        hosted(Tokens(1.0, 1.0, 1))
 
 
-# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs takes two nodes, each alone; at a target of half, twice
-# as many; and never none
+# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs takes two nodes, each alone; and never none
 NODES = """
-    18    | 3  | 1 | 1   | 2
-    18    | 12 | 1 | 1   | 6
-    18    | 8  | 0 | 0.5 | 4
-    0.001 | 8  | 0 | 1   | 1
+    18    | 3  | 2
+    18    | 12 | 6
+    18    | 8  | 3
+    0.001 | 8  | 2
 """
 
 
-@pytest.mark.parametrize(("millions", "gpus", "spare", "target", "nodes"), text_rows(NODES))
-def test_spare_replicas_and_whole_nodes(
-    millions: str, gpus: str, spare: str, target: str, nodes: str
-) -> None:
-    plan = own(gpus_per_replica=int(gpus), spare_replicas=int(spare), target_utilization=float(target))
-    assert figures(hosted(generated(float(millions)), plan), "nodes") == nodes
+@pytest.mark.parametrize(("millions", "gpus", "nodes"), text_rows(NODES))
+def test_spare_replicas_and_whole_nodes(millions: str, gpus: str, nodes: str) -> None:
+    assert figures(hosted(generated(float(millions)), gpus=int(gpus)), "nodes") == nodes
 
 
 def test_list_prices_of_tokens() -> None:
