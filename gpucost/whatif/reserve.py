@@ -70,7 +70,7 @@ class ReservedUse:
     instance_type: str
     gpus: float
     on_demand: Price
-    curve: Curve
+    curve: Curve = Curve((), ())
     offers: Offers = field(default_factory=dict)
     provider: str = ""
     region: str = ""

@@ -15,6 +15,7 @@ from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Value, priced, stated
 from gpucost.whatif.cost import CostBlock, position
+from gpucost.whatif.curve import PricedNodes
 from gpucost.whatif.flags import DAYS, kept, to_decimal
 from gpucost.whatif.fleet import Price
 
@@ -75,13 +76,10 @@ class DescribedTokens(OptionGroup):
 
 
 @record
-class OwnNodes(OptionGroup):
+class OwnNodes(PricedNodes):
     """Own GPUs and their price."""
 
-    instance_type: Annotated[str | None, Option("Instance type, for list prices and GPUs.", "TYPE")] = None
-    region: Annotated[str | None, Option("Region of --instance-type.", "REGION")] = None
     gpus: flags.Gpus | None = None
-    on_demand_price: flags.OnDemandPrice | None = None
 
 
 @record

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
@@ -27,11 +27,10 @@ from gpucost.whatif.answer import Assumption, today_of
 from gpucost.whatif.avoidable import Key
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.covered import Existing
-from gpucost.whatif.curve import A_MONTH, MONTH, DescribedNodes, Evidence
+from gpucost.whatif.curve import A_MONTH, MONTH, DescribedNodes, Evidence, PricedNodes
 from gpucost.whatif.flags import GPUS_PER_NODE, to_decimal, total
 from gpucost.whatif.fleet import Price, Usage, Workload
 from gpucost.whatif.reserve import COMMITTABLE, KINDS, ON_DEMAND, Demand, Offers, ReservedUse, Terms
-from gpucost.whatif.tokens import OwnNodes
 
 if TYPE_CHECKING:
     from gpucost.questions.findings.kinds import Freed
@@ -103,21 +102,11 @@ _PURCHASE_OPTIONS = ("on_demand", *KINDS)
 _DISCOUNT = re.compile(rf"(?:({'|'.join(KINDS)}):)?([13])=(\d+(?:\.\d+)?)")
 
 
-class NodesOnOffer(NamedTuple):
-    """Nodes of `gpus` GPUs that options describe: their price on demand, and those of commitments."""
-
-    gpus: float
-    on_demand: Price
-    offers: Offers
-    provider: str
-
-
-def nodes_on_offer(
-    request: WhatIfRequest, described: DescribedNodes | OwnNodes, gpus: float | None = None
-) -> NodesOnOffer:
+def use_on_offer(request: WhatIfRequest, described: PricedNodes, gpus: float | None = None) -> ReservedUse:
     """Nodes of so many GPUs, otherwise of those of their type, otherwise of 8, at the price of options or the list price.
 
-    Raises UsageError if several places have list prices of the type, or if neither has a price; GpucostError for an unknown type.
+    How long they are in use is left open. Raises UsageError if several places have list prices of the type, or if neither has a
+    price; GpucostError for an unknown type.
     """
     name, region, price = described.instance_type, described.region, described.on_demand_price
     rows = []
@@ -143,7 +132,10 @@ def nodes_on_offer(
             "the price on demand is missing",
             "--on-demand-price, or --instance-type and --region of list prices",
         )
-    return NodesOnOffer(gpus, on_demand, offers, rows[0].provider if rows else "")
+    provider = rows[0].provider if rows else ""
+    return ReservedUse(
+        name or "nodes", gpus, on_demand, offers=offers, provider=provider, region=region or ""
+    )
 
 
 def _prices(rows: Sequence[ListedPrice]) -> dict[Terms, Price]:
@@ -276,8 +268,5 @@ def _described(
     request: WhatIfRequest, described: DescribedNodes, gpus: float | None = None
 ) -> tuple[ReservedUse, Assumption]:
     """The nodes that options describe, and the assumption about them."""
-    nodes = nodes_on_offer(request, described, gpus)
-    name, region = described.instance_type or "nodes", described.region or ""
-    curve = described.curve
-    use = ReservedUse(name, nodes.gpus, nodes.on_demand, curve, nodes.offers, nodes.provider, region)
-    return use, Assumption("usage", A_MONTH, f"nodes of {nodes.gpus:g} GPUs by hour", "option")
+    use = replace(use_on_offer(request, described, gpus), curve=described.curve)
+    return use, Assumption("usage", A_MONTH, f"nodes of {use.gpus:g} GPUs by hour", "option")

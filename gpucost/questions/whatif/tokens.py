@@ -16,7 +16,7 @@ from gpucost.price.tokens import near_models, token_price
 from gpucost.questions.report.api_cost import bought
 from gpucost.questions.units.query import UnitQuery
 from gpucost.questions.units.serving import full_gpu, token_hours
-from gpucost.questions.whatif.commitments import nodes_on_offer
+from gpucost.questions.whatif.commitments import use_on_offer
 from gpucost.questions.whatif.prices import named_old
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.questions.whatif.view import document
@@ -202,7 +202,7 @@ def _node(request: WhatIfRequest, own: OwnNodes) -> Node:
         raise UsageError("--region is of an --instance-type", "give --instance-type, or leave it out")
     if own.gpus and own.instance_type:
         raise UsageError("--gpus is of nodes without an --instance-type", "leave out --gpus")
-    nodes = nodes_on_offer(request, own, own.gpus)
+    nodes = use_on_offer(request, own, own.gpus)
     return Node(own.instance_type or f"node of {nodes.gpus:g} GPUs", nodes.gpus, nodes.on_demand)
 
 
