@@ -9,13 +9,14 @@ from typing import Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, OptionGroup
+from gpucost.price.listing import ListedPrice, source_of
 from gpucost.records import record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, priced, stated
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
 from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, to_decimal
-from gpucost.whatif.fleet import Fleet, Node
+from gpucost.whatif.fleet import Fleet, Node, Price
 
 Kind = tuple[str, str, str, str]  # GPU model, provider, region, on spot or on demand
 _CENT = Decimal("0.01")
@@ -24,47 +25,33 @@ _WORTH_PERCENT = 70
 
 
 @record
-class Place:
-    """A place for the work: its spot price per GPU-hour. Unknown names are ''."""
-
-    provider: str
-    region: str
-    price_per_gpu_hour: Decimal
-    source: str
-    as_of: str | None = None
-    zone: str = ""
-    instance_type: str = ""
-    is_stale: bool = False
-
-    def __str__(self) -> str:
-        """Cloud, and the zone or region."""
-        return " ".join(filter(None, (self.provider, self.zone or self.region)))
-
-
-@record
 class Work:
     """Work of one GPU model in one place; `starts` wait for their data and instance on nodes of `gpus`.
 
-    `paid` is its cost today, of which `cash` leaves the bill when it goes.
+    `primary` is the spot price of a node there. `paid` is its cost today, of which `cash` leaves the bill when it goes. `places`
+    are spot prices of the GPU, one for each region.
     """
 
     name: str
-    primary: Place
+    provider: str
+    region: str
+    primary: Price
     gpu_hours: float
     gpus: float
     starts: float
-    places: tuple[Place, ...]
+    places: Sequence[ListedPrice]
     paid: Decimal
     cash: Decimal
 
-    def per_node(self, place: Place) -> Decimal:
-        """The price of a node per hour there."""
-        return place.price_per_gpu_hour * to_decimal(self.gpus)
-
-    def nodes(self, place: Place, wait_hours: float = 0.0) -> CostBlock:
-        """Its nodes in that place; each start waits on a paid node."""
+    def nodes(self, price: Decimal, wait_hours: float = 0.0) -> CostBlock:
+        """Its nodes at this price; each start waits on a paid node."""
         hours = self.gpu_hours / self.gpus + self.starts * wait_hours
-        return CostBlock(hours, self.per_node(place), self.gpus)
+        return CostBlock(hours, price, self.gpus)
+
+
+def spot_price(row: ListedPrice, gpus: float) -> Price:
+    """The price of a node with so many GPUs."""
+    return Price((row.price_per_gpu_hour or row.price_per_hour) * to_decimal(gpus), *source_of(row))
 
 
 @record
@@ -112,11 +99,16 @@ class DescribedWork(OptionGroup):
 
 @record
 class _There:
-    """A work in a place: its position, and whether it costs little enough."""
+    """A work in a place: its nodes, these with its data, and whether both cost little enough."""
 
-    place: Place
+    place: ListedPrice
+    nodes: CostBlock
     position: Position
     pays: bool
+
+    def __str__(self) -> str:
+        """Cloud, and the zone or region."""
+        return " ".join(filter(None, (self.place.provider, self.place.zone or self.place.region)))
 
     @property
     def is_worth_it(self) -> bool:
@@ -178,9 +170,9 @@ def answer(
         period=period,
         today=today,
         scenario=scenario,
-        figures={"best": {case.work.name: str(case.best.place) if case.best else None for case in cases}},
+        figures={"best": {case.work.name: str(case.best) if case.best else None for case in cases}},
         assumptions=(use, worth, *stated(moving), *map(_primary, works)),
-        break_even=tuple(_break_even(case, moving) for case in cases),
+        break_even=tuple(map(_break_even, cases)),
         time=tuple(_time(cases, moving)),
         findings=(*_findings(cases), *findings),
         tables=Rows.top("places, cheapest first", _COLUMNS, lines, "And {} more places.", limit),
@@ -189,37 +181,38 @@ def answer(
 
 def _line(work: Work, there: _There) -> Line:
     place, is_worth_it = there.place, "yes" if there.is_worth_it else "no"
-    price = work.per_node(place)
-    return work.name, str(place), place.instance_type, price, place.as_of, there.position.cost, is_worth_it
+    day, cost = place.price_as_of.isoformat(), there.position.cost
+    return work.name, str(there), place.instance_type, there.nodes.price, day, cost, is_worth_it
 
 
 def _primary(work: Work) -> Assumption:
     """The spot price where the work runs, as an assumption."""
-    name, unit = f"primary spot price: {work.name}", f"money per hour of {work.gpus:g} GPUs, spot"
-    return Assumption(name, work.per_node(work.primary), unit, work.primary.source, work.primary.as_of)
+    unit = f"money per hour of {work.gpus:g} GPUs, spot"
+    return priced(f"primary spot price: {work.name}", work.primary, unit)
 
 
 def _case(work: Work, moving: Moving, currency: str, share: float) -> _Case:
     """The work in every place: its nodes, and its `share` (0-1) of the data."""
     moved = charge(moving.egress_gb * to_decimal(share) * (moving.egress_price_per_gb or 0))
-    primary = position(currency, [work.nodes(work.primary)])
+    primary = position(currency, [work.nodes(work.primary.per_node_hour)])
     limit = primary.cost * _WORTH_PERCENT / 100
     elsewhere = []
     for place in others(work, moving):
-        there = position(currency, [work.nodes(place, moving.wait_hours), moved])
-        elsewhere.append(_There(place, there, there.cost <= limit and there.cost < work.cash))
-    elsewhere.sort(key=lambda one: (one.place.is_stale, one.position.cost, str(one.place)))
+        nodes = work.nodes(spot_price(place, work.gpus).per_node_hour, moving.wait_hours)
+        there = position(currency, [nodes, moved])
+        elsewhere.append(_There(place, nodes, there, there.cost <= limit and there.cost < work.cash))
+    elsewhere.sort(key=lambda one: (one.place.is_stale, one.position.cost, str(one)))
     return _Case(work, primary, limit, elsewhere)
 
 
-def _break_even(case: _Case, moving: Moving) -> str:
+def _break_even(case: _Case) -> str:
     """How much more expensive the place may become before the work stays."""
     name, best = case.work.name, case.best
     if best is None:
         return f"{name}: no place costs at most {_WORTH_PERCENT} % of the primary's spot price, and less than today."
     room = min(case.limit, case.work.cash) - best.position.cost
-    percent = room / case.work.nodes(best.place, moving.wait_hours).cost * 100
-    return f"{name}: {best.place} is worth it until its spot price rises by {percent:,.1f} %."
+    percent = room / best.nodes.cost * 100
+    return f"{name}: {best} is worth it until its spot price rises by {percent:,.1f} %."
 
 
 def _time(cases: Sequence[_Case], moving: Moving) -> Iterator[str]:
@@ -239,10 +232,11 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
             yield f"{name}: {stays:,.2f} stays on the bill wherever it runs: commitments, capacity blocks or own machines."
         if not case.elsewhere:
             yield f"{name}: no spot price of this GPU is known in another place; gpucost collect spot loads some."
-        old = [there.place for there in case.elsewhere if there.place.is_stale and there.pays]
+        old = [there for there in case.elsewhere if there.place.is_stale and there.pays]
         if old:
+            day = old[0].place.price_as_of
             yield (
-                f"{name}: places with old prices would cost less: {len(old)}, the first {old[0]} ({old[0].as_of}). They are"
+                f"{name}: places with old prices would cost less: {len(old)}, the first {old[0]} ({day}). They are"
                 " listed last and not counted; gpucost collect spot and gpucost collect prices load new prices."
             )
         if case.best and more >= _CENT:
@@ -251,7 +245,7 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
 
 def works_of(
     fleet: Fleet,
-    places_of: Callable[[str, float], Sequence[Place]],
+    places_of: Callable[[str, float], Sequence[ListedPrice]],
     commitments: Commitments = NO_COMMITMENTS,
 ) -> tuple[list[Work], list[str]]:
     """The pods of a fleet as work by GPU model, provider, region and spot or not; and findings about the rest.
@@ -271,18 +265,18 @@ def works_of(
         name, here = " ".join(filter(None, kind)), part(kind)
         costs, most = fleet_costs(here), max(pod.gpus for pod in here.pods)
         places = places_of(model, most)
+        home = [row for row in places if (row.provider, row.region or "") == (provider, region)]
+        primary = spot_price(home[0], most) if home else None
         own = fleet_costs(part((model, provider, region, "on spot")))
-        home = [place for place in places if (place.provider, place.region) == (provider, region)]
         if own.cost:
-            price = own.cost / to_decimal(own.allocated_gpu_hours)
-            home = [Place(provider, region, price, "store: mean spot price paid")]
-        if not home or not home[0].price_per_gpu_hour:
+            price = own.cost / to_decimal(own.allocated_gpu_hours) * to_decimal(most)
+            primary = Price(price, "store: mean spot price paid")
+        if not primary or not primary.per_node_hour:
             findings.append(f"{name}: the spot price there is unknown; {costs.cost:,.2f} stays where it is.")
             continue
-        starts = sum(pod.gpus for pod in here.pods) / most
+        starts, hours = sum(pod.gpus for pod in here.pods) / most, costs.allocated_gpu_hours
         cash = min(fleet_costs(commitments.at_cash_prices(here)).cost, costs.cost)
-        hours = costs.allocated_gpu_hours
-        works.append(Work(name, home[0], hours, most, starts, tuple(places), costs.cost, cash))
+        works.append(Work(name, provider, region, primary, hours, most, starts, places, costs.cost, cash))
     return works, findings
 
 
@@ -291,14 +285,13 @@ def _kind(node: Node) -> Kind:
     return node.gpu_model or "unknown GPU", node.provider or "", node.region or "", bought
 
 
-def others(work: Work, moving: Moving) -> list[Place]:
+def others(work: Work, moving: Moving) -> list[ListedPrice]:
     """The places elsewhere, of the named clouds if some are."""
-    clouds, home = [name.lower() for name in moving.to_provider], work.primary
+    clouds, home = [name.lower() for name in moving.to_provider], (work.provider, work.region)
     return [
         place
         for place in work.places
-        if (place.provider, place.region) != (home.provider, home.region)
-        and (not clouds or place.provider in clouds)
+        if (place.provider, place.region or "") != home and (not clouds or place.provider in clouds)
     ]
 
 

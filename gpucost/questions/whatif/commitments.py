@@ -14,10 +14,10 @@ from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Names, Option, argument
 from gpucost.periods import Period
-from gpucost.price.listing import ListedPrice, price_of_region
+from gpucost.price.listing import ListedPrice, price_of_region, source_of
 from gpucost.questions.findings import read_findings
 from gpucost.questions.prices.tco import OwnNode, own_node
-from gpucost.questions.whatif.prices import list_prices, named_old, source_of
+from gpucost.questions.whatif.prices import list_prices, named_old
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.questions.whatif.view import document
 from gpucost.records import grouped

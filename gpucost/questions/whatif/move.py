@@ -7,15 +7,14 @@ from functools import partial
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
 from gpucost.price.listing import ListedPrice
-from gpucost.questions.whatif.prices import list_prices, named_old, source_of
+from gpucost.questions.whatif.prices import list_prices, named_old
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif import move
 from gpucost.whatif.answer import Assumption, today_of
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
-from gpucost.whatif.flags import to_decimal
-from gpucost.whatif.move import DescribedWork, Moving, Place, Transfer, Work
+from gpucost.whatif.move import DescribedWork, Moving, Transfer, Work
 
 
 def whatif_move(
@@ -44,7 +43,7 @@ def whatif_move(
         work = _described(described, settings)
         works, findings = [work], list[str]()
         period = f"{described.nodes or 1} nodes for {described.hours:g} hours"
-        today = position(settings.currency, [work.nodes(work.primary)])
+        today = position(settings.currency, [work.nodes(work.primary.per_node_hour)])
         use = Assumption("work", period, "", "option")
     else:
         usage, period = request.usage(), request.period_name
@@ -64,28 +63,31 @@ def _described(given: DescribedWork, settings: Config) -> Work:
     regions = {row.region for row in rows}
     if len(regions) != 1:
         raise UsageError(f"{name} has spot prices in {len(regions)} regions", "--region names one")
-    home, gpus, nodes = _place(rows[0]), float(rows[0].gpu_count or 1), given.nodes or 1
-    cost = CostBlock(nodes * given.hours, home.price_per_gpu_hour * to_decimal(gpus)).cost
-    places = tuple(_of_model(settings, rows[0].gpu_model or "", gpus))
-    gpu_hours = nodes * gpus * given.hours
-    return Work("the described work", home, gpu_hours, gpus, float(nodes), places, cost, cost)
+    home, gpus, nodes = rows[0], float(rows[0].gpu_count or 1), given.nodes or 1
+    primary, hours = move.spot_price(home, gpus), nodes * given.hours
+    cost = CostBlock(hours, primary.per_node_hour).cost
+    return Work(
+        "the described work",
+        home.provider,
+        home.region or "",
+        primary,
+        hours * gpus,
+        gpus,
+        float(nodes),
+        _of_model(settings, home.gpu_model or "", gpus),
+        cost,
+        cost,
+    )
 
 
-def _place(row: ListedPrice) -> Place:
-    """A spot price as a place."""
-    per_gpu, region = row.price_per_gpu_hour or row.price_per_hour, row.region or ""
-    source = source_of(row)
-    return Place(row.provider, region, per_gpu, *source, row.zone or "", row.instance_type, row.is_stale)
-
-
-def _of_model(settings: Config, gpu_model: str, gpus: float) -> list[Place]:
+def _of_model(settings: Config, gpu_model: str, gpus: float) -> list[ListedPrice]:
     """The cheapest place of each region that has instances with at least so many of these GPUs; none if no price is known."""
     try:
         rows = list_prices(settings, gpu_model, purchase_options=("spot",))
     except GpucostError:
         return []
-    cheapest: dict[tuple[str, str | None], Place] = {}
+    cheapest: dict[tuple[str, str | None], ListedPrice] = {}
     for row in rows:
         if row.gpu_count and row.gpu_count >= gpus:
-            cheapest.setdefault((row.provider, row.region), _place(row))
+            cheapest.setdefault((row.provider, row.region), row)
     return list(cheapest.values())

@@ -27,11 +27,6 @@ def list_prices(settings: Config, name: str | list[str] | None, **which: Names) 
         return discounted(con, settings, found, now)
 
 
-def source_of(price: ListedPrice) -> tuple[str, str]:
-    """Where a list price comes from, and its day."""
-    return (f"{price.origin.replace('_', ' ')}: {price.source}", price.price_as_of.isoformat())
-
-
 def named_old(answer: Answer, request: WhatIfRequest) -> Answer:
     """The answer, with the old prices among its assumptions named in its title."""
     dated = [(one.name.partition(":")[0], one) for one in answer.assumptions if one.unit.startswith("money")]
