@@ -29,9 +29,6 @@ class Position:
     node_hours: float = 0.0
     more: dict[str, Value] = field(default_factory=dict)
 
-    def __neg__(self) -> Position:
-        return Position(-self.cost, self.currency, -self.gpu_hours, -self.node_hours)
-
     def __add__(self, other: Position) -> Position:
         return Position(
             self.cost + other.cost,

@@ -6,29 +6,18 @@ import math
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import chain
-from typing import NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
+from gpucost.price.onprem import Tco
 from gpucost.whatif.answer import Answer, Assumption, Position, priced, today_of
 from gpucost.whatif.cost import base_and_rest, fleet_costs, position
 from gpucost.whatif.curve import Curve, Evidence, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal
+from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal, total
 from gpucost.whatif.fleet import Node, Pod, Price, Usage
 
-
-class Own(NamedTuple):
-    """An own node. `price` per node-hour is its whole cost over its life; `running_price` what of it is paid as it runs.
-
-    `capex` is paid on the first day of the `years` that it lasts.
-    """
-
-    price: Decimal
-    running_price: Decimal
-    capex: Decimal
-    years: float
-    gpus: float
-    source: str
+# Parts of the price that are paid on the first day; the others as the node runs.
+_UPFRONT_PARTS = ("depreciation", "network")
 
 
 def cloud_usage(usage: Usage, period: Period, gpu_model: str, own_gpus: float) -> tuple[Curve, Price]:
@@ -57,32 +46,36 @@ def cloud_usage(usage: Usage, period: Period, gpu_model: str, own_gpus: float) -
 
 
 def answer(
-    own: Own,
+    own: Tco,
     cloud: Price,
     curve: Curve,
     evidence: Evidence,
     *,
     currency: str,
     period: str,
-    assumptions: Sequence[Assumption] = (),
+    source: str,
+    use: Assumption,
 ) -> Answer:
     """All in the cloud against own nodes for the base load and the cloud above it, over the period of the curve.
 
-    `cloud` is its price per hour of as many GPUs as an own node has. Own nodes are paid in all hours; their
-    number follows the rules of commitments.
+    `source` names where `own` is described; `cloud` is the price per hour of as many GPUs in the cloud. Own nodes are paid in all
+    hours; their number follows the rules of commitments.
     """
-    share = float(own.price / cloud.per_node_hour)
+    inputs, gpus, years = own.inputs, float(own.inputs.gpus_per_node), float(own.inputs.years)
+    running = total(part.price_per_hour for part in own.parts if part.name not in _UPFRONT_PARTS)
+    capex = inputs.purchase_price + (inputs.network_per_node or 0)
+    share = float(own.price_per_hour / cloud.per_node_hour)
     nodes = evidence.safe_level(curve, share)
 
     def paid(number: int, price: Decimal) -> Position:
-        return position(currency, base_and_rest(curve, number, price, cloud.per_node_hour, own.gpus))
+        return position(currency, base_and_rest(curve, number, price, cloud.per_node_hour, gpus))
 
-    today, scenario = paid(0, own.price), paid(nodes, own.price)
-    avoided = today.cost - paid(nodes, own.running_price).cost
+    today, scenario = paid(0, own.price_per_hour), paid(nodes, own.price_per_hour)
+    avoided = today.cost - paid(nodes, running).cost
     gain = avoided * HOURS_PER_MONTH / to_decimal(curve.hours)
-    months = float(nodes * own.capex / gain) if nodes and gain > 0 else math.inf
-    month = math.ceil(round(months, 6)) if months <= own.years * 12 else None
-    per_hour = "money per node-hour"
+    months = float(nodes * capex / gain) if nodes and gain > 0 else math.inf
+    month = math.ceil(round(months, 6)) if months <= years * 12 else None
+    per_hour, missing = "money per node-hour", ", ".join(inputs.not_given) or "anything"
     return Answer(
         kind="buy",
         title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak",
@@ -91,18 +84,19 @@ def answer(
         scenario=scenario,
         figures={
             "own_nodes": nodes,
-            "obligation": nodes * own.capex,
+            "obligation": nodes * capex,
             "break_even_month": month,
             "break_even_utilization_percent": round(share * 100, 6),
             "monthly_cash_saving": round(gain, 6),
         },
         assumptions=(
-            *assumptions,
-            Assumption("own node, whole cost", own.price, per_hour, own.source),
-            Assumption("own node, as it runs", own.running_price, per_hour, own.source),
-            Assumption("own node, on the first day", own.capex, "money per node", own.source),
-            Assumption("life of an own node", own.years, "years", own.source),
-            priced("cloud", cloud, f"money per hour of {own.gpus:g} GPUs"),
+            use,
+            Assumption("own node, parts not given", 0, f"money for {missing}", source),
+            Assumption("own node, whole cost", own.price_per_hour, per_hour, source),
+            Assumption("own node, as it runs", running, per_hour, source),
+            Assumption("own node, on the first day", capex, "money per node", source),
+            Assumption("life of an own node", years, "years", source),
+            priced("cloud", cloud, f"money per hour of {gpus:g} GPUs"),
             Assumption("use and prices", "stay as they are", "over the nodes' life", "default"),
         ),
         break_even=tuple(_break_even(share, nodes, month)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated
 
@@ -161,7 +160,9 @@ def answer(
     for case in cases:
         lines += [_line(case.work, there) for there in case.elsewhere]
         if case.best:
-            scenario = scenario + case.best.position + -replace(case.primary, cost=case.work.cash)
+            home = case.primary
+            gone = Position(-case.work.cash, today.currency, -home.gpu_hours, -home.node_hours)
+            scenario += gone + case.best.position
     limit = f"Worth it: at most {_WORTH_PERCENT} % of the cost at the primary's spot price."
     worth = Assumption("worth it", _WORTH_PERCENT, "% of the primary's spot price", "default")
     return Answer(

@@ -18,8 +18,8 @@ from gpucost.questions.findings.kinds import Freed
 from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.store.connection import Store
 from gpucost.whatif import buy, reserve
-from gpucost.whatif.answer import Answer, Position
-from gpucost.whatif.buy import Own, cloud_usage
+from gpucost.whatif.answer import Answer, Assumption, Position
+from gpucost.whatif.buy import cloud_usage
 from gpucost.whatif.covered import Existing, OtherUse
 from gpucost.whatif.curve import Curve, Evidence, counted
 from gpucost.whatif.fleet import Price, Usage
@@ -45,8 +45,18 @@ TERMS = {
         plan            | savings_plan | 1 | no_upfront      | compute
         ec2_plan        | savings_plan | 1 | no_upfront      | ec2_instance""")
 }
+
+
 # 8,760 h a year: 87,600 over 2 years are 5 an hour, and 1 an hour as it runs
-OWN = Own(Decimal(6), Decimal(1), Decimal(87600), 2.0, 8.0, "test")
+def own_node(price: int) -> Any:
+    """A node that costs 1 an hour as it runs."""
+    inputs = SimpleNamespace(
+        gpus_per_node=8, years=2, purchase_price=Decimal(87600), network_per_node=None, not_given=()
+    )
+    parts = [SimpleNamespace(name="power", price_per_hour=Decimal(1))]
+    return SimpleNamespace(inputs=inputs, parts=parts, price_per_hour=Decimal(price))
+
+
 MONTH, MONTH_OF_DATA, DAY_ONE = Curve((1.0,), (730.0,)), Evidence(28), date(2026, 10, 1)
 
 
@@ -72,8 +82,10 @@ def committed(*uses: ReservedUse, existing: Existing = NONE, evidence: Evidence 
     return reserve.answer(demand, period="a test", bought_on=DAY_ONE)
 
 
-def bought(curve: Curve, cloud: str = "10", own: Own = OWN, days: Evidence = MONTH_OF_DATA) -> Answer:
-    return buy.answer(own, Price(Decimal(cloud), "option"), curve, days, currency="USD", period="a test")
+def bought(curve: Curve, cloud: str = "10", own: int = 6, days: Evidence = MONTH_OF_DATA) -> Answer:
+    price, use = Price(Decimal(cloud), "option"), Assumption("usage", "", "", "test")
+    facts = {"currency": "USD", "period": "a test", "source": "test"}
+    return buy.answer(own_node(own), price, curve, days, **facts, use=use)
 
 
 def rows(answer: Answer) -> list[dict[str, Any]]:
@@ -310,7 +322,7 @@ def test_list_prices_have_the_discounts_of_nodes(tmp_path: Path, monkeypatch: py
 
 def test_break_even_month_is_where_cumulative_cash_meets() -> None:
     # what costs 80,000 less at the end of its life does not meet within it, though it saves
-    answer, kept = bought(MONTH), bought(MONTH, "5", OWN._replace(price=Decimal(2)))
+    answer, kept = bought(MONTH), bought(MONTH, "5", 2)
     # a month in the cloud is 7,300, the node as it runs 730: 87,600 / 6,570 = 13.3
     assert figures(answer, "break_even_month monthly_cash_saving") == "14 6570"
     # what never pays: at 5 an hour a month is 3,650, and 87,600 / 2,920 = 30 months, after its life

@@ -28,16 +28,13 @@ from gpucost.whatif.avoidable import Key
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.covered import Existing
 from gpucost.whatif.curve import A_MONTH, MONTH, DescribedNodes, Evidence, PricedNodes
-from gpucost.whatif.flags import GPUS_PER_NODE, to_decimal, total
+from gpucost.whatif.flags import GPUS_PER_NODE, to_decimal
 from gpucost.whatif.fleet import Price, Usage, Workload
 from gpucost.whatif.reserve import COMMITTABLE, KINDS, ON_DEMAND, Demand, Offers, ReservedUse, Terms
 
 if TYPE_CHECKING:
     from gpucost.questions.findings.kinds import Freed
     from gpucost.store.connection import Store
-
-# Parts of the price that are paid on the first day; the others as the node runs.
-_UPFRONT_PARTS = ("depreciation", "network")
 
 
 def whatif_buy(
@@ -62,23 +59,15 @@ def whatif_buy(
       gpucost whatif buy --purchase-price 280000 --gpu-model H100 --years 4 --price-per-kwh 0.12 --nodes 8 --on-demand-price 55
     """
     settings = request.settings
-    costs = own_node(file, node.values, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
-    inputs = costs.inputs
+    own = own_node(file, node.values, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
+    inputs, gpus = own.inputs, float(own.inputs.gpus_per_node)
     if inputs.currency != settings.currency:
         raise UsageError(
             f"the own node's costs are in {inputs.currency}, the cloud's in {settings.currency}",
             f"give both in {settings.currency}, or set currency in gpucost.toml",
         )
-    own = buy.Own(
-        price=costs.price_per_hour,
-        running_price=total(part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS),
-        capex=inputs.purchase_price + (inputs.network_per_node or 0),
-        years=float(inputs.years),
-        gpus=float(inputs.gpus_per_node),
-        source=f"tco of {file.name if file else 'options'}",
-    )
     if request.is_described(described):
-        (nodes, use), evidence, period = _described(request, described, own.gpus), MONTH, A_MONTH
+        (nodes, use), evidence, period = _described(request, described, gpus), MONTH, A_MONTH
         curve, cloud = nodes.curve, nodes.on_demand
     else:
         usage, period = request.usage(), request.period_name
@@ -87,13 +76,12 @@ def whatif_buy(
                 "--gpu-model is missing: which nodes of the store could be own ones",
                 "or describe them: --nodes",
             )
-        curve, cloud = buy.cloud_usage(usage, request.period, inputs.gpu_model, own.gpus)
+        curve, cloud = buy.cloud_usage(usage, request.period, inputs.gpu_model, gpus)
         evidence = request.read(lambda con: covered.read_evidence(con, request.period))
         use = Assumption("usage", usage.scope_name, f"{inputs.gpu_model} nodes by hour", "store", period)
-    unit = f"money for {', '.join(inputs.not_given) or 'anything'}"
-    missing = Assumption("own node, parts not given", 0, unit, own.source)
+    source = f"tco of {file.name if file else 'options'}"
     answer = buy.answer(
-        own, cloud, curve, evidence, currency=settings.currency, period=period, assumptions=(use, missing)
+        own, cloud, curve, evidence, currency=settings.currency, period=period, source=source, use=use
     )
     return document(named_old(answer, request))
 
