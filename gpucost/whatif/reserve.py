@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from decimal import Decimal
 from itertools import accumulate, chain
 from operator import add
@@ -13,7 +12,7 @@ from operator import add
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
 from gpucost.records import grouped, record
-from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, old_prices, priced
+from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, priced
 from gpucost.whatif.avoidable import Key, is_own_machine
 from gpucost.whatif.covered import Existing
 from gpucost.whatif.curve import LEAST_USE, MARGIN, Curve, Evidence, counted
@@ -229,12 +228,12 @@ def _pool(terms: Terms, uses: Sequence[ReservedUse], evidence: Evidence) -> Pool
     return Pool(terms, terms.scope(cheapest), cheapest, uses, curves, break_even, level, hourly_cost)
 
 
-def answer(demand: Demand, *, period: str, bought_on: date, stale_after_days: int = 90) -> Answer:
+def answer(demand: Demand, *, period: str) -> Answer:
     """What commitments for one year without upfront payment would have saved over the period; other terms in a table below.
 
-    `bought_on` is the first day of commitments. Raises GpucostError if no price of a commitment is available.
+    Raises GpucostError if no price of a commitment is available.
     """
-    pools = _pools(demand, bought_on, stale_after_days)
+    pools = _pools(demand)
     advised, today = _advised(pools), demand.today
     rows = list(map(_record, pools))
     scenario = today
@@ -268,7 +267,7 @@ def answer(demand: Demand, *, period: str, bought_on: date, stale_after_days: in
     )
 
 
-def _pools(demand: Demand, day: date, most_days: int) -> list[Pool]:
+def _pools(demand: Demand) -> list[Pool]:
     """All commitments on offer; those that bind least first, then recent prices, then the largest saving."""
     offered: dict[tuple[str, Terms], list[ReservedUse]] = defaultdict(list)
     for use in demand.uses:
@@ -290,8 +289,8 @@ def _pools(demand: Demand, day: date, most_days: int) -> list[Pool]:
         pools.append(_pool(terms, uses, demand.evidence))
 
     def order(pool: Pool) -> tuple[bool, bool, Decimal, Terms]:
-        is_old = bool(old_prices([("", pool.use.offers[pool.terms])], day, most_days))
-        return not pool.terms.binds_least, is_old, -pool.gain(), pool.terms
+        is_stale = pool.use.offers[pool.terms].is_stale
+        return not pool.terms.binds_least, is_stale, -pool.gain(), pool.terms
 
     return sorted(pools, key=order)
 

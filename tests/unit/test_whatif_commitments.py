@@ -18,7 +18,7 @@ from gpucost.questions.findings.kinds import Freed
 from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.store.connection import Store
 from gpucost.whatif import buy, reserve
-from gpucost.whatif.answer import Answer, Assumption, Position
+from gpucost.whatif.answer import Answer, Assumption, Position, old_prices
 from gpucost.whatif.buy import cloud_usage
 from gpucost.whatif.covered import Existing, OtherUse
 from gpucost.whatif.curve import Curve, Evidence, counted
@@ -57,20 +57,20 @@ def own_node(price: int) -> Any:
     return SimpleNamespace(inputs=inputs, parts=parts, price_per_hour=Decimal(price))
 
 
-MONTH, MONTH_OF_DATA, DAY_ONE = Curve((1.0,), (730.0,)), Evidence(28), date(2026, 10, 1)
+MONTH, MONTH_OF_DATA = Curve((1.0,), (730.0,)), Evidence(28)
 
 
 def use(
     levels: str, offers: str = "", on_demand: str = "10", kind: str = "p5.48xlarge", hours: int = 28 * 24
 ) -> ReservedUse:
-    """Usage by its levels, hour after hour and again from the first: `3x7 1`; offers as `reserved 6, plan 7@2026-07-02`."""
+    """Usage by its levels, hour after hour and again from the first: `3x7 1`; offers as `reserved 6, plan 7?`, an old price."""
     several: list[float] = []
     for level, _, count in (part.partition("x") for part in levels.split()):
         several += [float(level)] * int(count or 1)
     known = {}
     for name, price in (offer.split() for offer in offers.split(",") if offer):
-        amount, _, day = price.partition("@")
-        known[TERMS[name]] = Price(Decimal(amount), "catalog", day or None)
+        amount, is_stale, _ = price.partition("?")
+        known[TERMS[name]] = Price(Decimal(amount), "catalog", is_stale=bool(is_stale))
     curve = Curve(tuple(several[hour % len(several)] for hour in range(hours)), (1.0,) * hours)
     return ReservedUse(kind, 8, Price(Decimal(on_demand), "option"), curve, known, "aws", "us-east-1")
 
@@ -79,7 +79,7 @@ def committed(*uses: ReservedUse, existing: Existing = NONE, evidence: Evidence 
     hours = len(uses[0].curve.levels)
     today = Position(sum((one.cost for one in uses), Decimal(0)), "USD")
     demand = Demand(uses, existing, evidence or Evidence(hours / 24, hours), today)
-    return reserve.answer(demand, period="a test", bought_on=DAY_ONE)
+    return reserve.answer(demand, period="a test")
 
 
 def bought(curve: Curve, cloud: str = "10", own: int = 6, days: Evidence = MONTH_OF_DATA) -> Answer:
@@ -126,8 +126,7 @@ ADVICE = """
     an hour less than 4 weeks | 2            |   671 | reserved 6                       |         0 |          0
     4 weeks                   | 2            |   672 | reserved 6, three_years 4        |         2 |     105120
     paid upfront              | 2            |   672 | all_upfront 2                    |         0 |          0
-    an old price              | 1            |   672 | reserved 5@2026-07-02, convertible 6 |         1 |      52560
-    a price of 90 days        | 1            |   672 | reserved 5@2026-07-03, convertible 6 |         1 |      43800
+    an old price              | 1            |   672 | reserved 5?, convertible 6       |         1 |      52560
 """
 
 
@@ -137,6 +136,14 @@ def test_what_is_advised(case: dict[str, str]) -> None:
     instances = sum(row["instances"] for row in answer.figures["best"])
     assert shown(instances, answer.figures["obligation"]) == f"{case['instances']} {case['obligation']}"
     assert answer.title == "Committing instead of paying on demand"
+
+
+def test_prices_over_90_days_old_are_named() -> None:
+    days = ("2026-07-02", "2026-07-03")
+    prices = [(day, Price(Decimal(1), "catalog", day)) for day in days]
+    assert old_prices(prices, date(2026, 10, 1), 90) == (
+        " (prices over 90 days old: 2026-07-02 of 2026-07-02)"
+    )
 
 
 def test_36_hours_of_data_commit_to_nothing() -> None:
@@ -298,7 +305,7 @@ def test_list_prices_have_the_discounts_of_nodes(tmp_path: Path, monkeypatch: py
     terms = (("on_demand", "", ""), ("reserved", "1", "no_upfront"))
     place = ("aws", "us-east-1", "", "g4dn.xlarge")
     monkeypatch.setattr(
-        own_catalog, "PRICES", [(*place, *term, "0.5", "USD", "2026-11-01") for term in terms]
+        own_catalog, "PRICES", [(*place, *term, "0.5", "USD", "2024-11-01") for term in terms]
     )
     own_catalog.use(own_catalog.write(tmp_path / "pricing"), monkeypatch)
     store = Store(tmp_path / "s.duckdb")
@@ -312,6 +319,7 @@ def test_list_prices_have_the_discounts_of_nodes(tmp_path: Path, monkeypatch: py
         rules = [{"percent": 30} | rule for rule in json.loads(discounts)]
         config = Config(store=store.path, prices=Prices.model_validate({"discounts": rules}))
         offers = StoredCommitments(config, store, PERIOD).read[2]["aws", "us-east-1", "g4dn.xlarge"]
+        assert all(price.is_stale for price in offers.values())
         return {terms.kind: price.per_node_hour for terms, price in offers.items()}
 
     before = prices("[]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from decimal import Decimal
 from functools import cached_property, partial
 from itertools import chain
@@ -149,12 +148,8 @@ class _Scenarios:
         )
 
     def reserve(self, question: WhatIfQuery) -> Answer:
-        return reserve.answer(
-            stored_demand(self._on_offer, self.usage(question)),
-            period=self._whole.period_name,
-            bought_on=datetime.now(self.config.tz).date(),
-            stale_after_days=self.config.prices.stale_after_days,
-        )
+        demand = stored_demand(self._on_offer, self.usage(question))
+        return reserve.answer(demand, period=self._whole.period_name)
 
 
 def _machine(key: NodeKey) -> NodeKey:

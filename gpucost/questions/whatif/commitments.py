@@ -133,7 +133,10 @@ def _prices(rows: Sequence[ListedPrice]) -> dict[Terms, Price]:
         for row in rows
     )
     regional = {terms: price_of_region(several) for terms, several in by_terms.items()}
-    return {terms: Price(row.price_per_hour, *source_of(row)) for terms, row in regional.items()}
+    return {
+        terms: Price(row.price_per_hour, *source_of(row), is_stale=row.is_stale)
+        for terms, row in regional.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -218,12 +221,7 @@ def whatif_reserve(
         known = StoredCommitments(request.settings, request.store, request.period)
         demand = stored_demand(known, usage, found.freed)
     uses = tuple(_discounted(use, commitment_discount) for use in demand.uses)
-    answer = reserve.answer(
-        replace(demand, uses=uses),
-        period=period_name,
-        bought_on=request.today,
-        stale_after_days=request.settings.prices.stale_after_days,
-    )
+    answer = reserve.answer(replace(demand, uses=uses), period=period_name)
     return document(named_old(answer, request))
 
 
