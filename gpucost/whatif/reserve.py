@@ -311,7 +311,6 @@ def _advised(pools: Sequence[Pool]) -> list[Pool]:
 
 def _record(pool: Pool) -> dict[str, Value]:
     gain, terms = pool.gain(), pool.terms
-    usage = pool.curves[-1].node_hours
     return {
         "family": pool.scope,
         "commitment": str(terms),
@@ -320,7 +319,6 @@ def _record(pool: Pool) -> dict[str, Value]:
         "cost": total(use.cost for use in pool.uses if use.gpus) - gain,
         "saving": gain,
         "obligation": pool.obligation,
-        "coverage_percent": round(pool.used / usage * 100, 6) if usage else None,
         "utilization_percent": round(pool.used / pool.hours * 100, 6) if pool.level else None,
         "break_even_utilization_percent": round(pool.break_even * 100, 6),
     }

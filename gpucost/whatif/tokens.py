@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.errors import UsageError
@@ -17,7 +17,7 @@ from gpucost.whatif.answer import Answer, Assumption, Position, Value, priced, s
 from gpucost.whatif.cost import CostBlock, position
 from gpucost.whatif.curve import PricedNodes
 from gpucost.whatif.flags import DAYS, kept, to_decimal
-from gpucost.whatif.fleet import Price
+from gpucost.whatif.reserve import ReservedUse
 
 _MILLION, _SECONDS = 1_000_000, 3600
 # Replicas are filled to this share of their throughput, for latency; one more stands by for one that fails.
@@ -95,14 +95,6 @@ class Replicas(OptionGroup):
     throughput_of: Annotated[str | None, Option("Measure that on this workload.", "KIND/NAME")] = None
 
 
-class Node(NamedTuple):
-    """A node, its GPUs and its price on demand."""
-
-    name: str
-    gpus: float
-    price: Price
-
-
 @record
 class Purchase:
     """Tokens and their cost at an API."""
@@ -138,7 +130,7 @@ class Purchase:
         )
 
 
-def serve(purchase: Purchase, node: Node, plan: Replicas, per_second: float, source: str) -> Answer:
+def serve(purchase: Purchase, node: ReservedUse, plan: Replicas, per_second: float, source: str) -> Answer:
     """Bought tokens, served by own replicas: nodes on demand, always on, for the busiest hour and spare replicas.
 
     A full replica makes `per_second` generated tokens by weight. Nodes are whole: a replica that is larger than a node takes
@@ -149,7 +141,7 @@ def serve(purchase: Purchase, node: Node, plan: Replicas, per_second: float, sou
     nodes_per_replica = math.ceil(size / node.gpus) if size > node.gpus else 1 / (node.gpus // size)
     count = replicas + _SPARE
     nodes = math.ceil(count * nodes_per_replica - _SLACK)
-    block = CostBlock(nodes * tokens.hours, node.price.per_node_hour, node.gpus)
+    block = CostBlock(nodes * tokens.hours, node.on_demand.per_node_hour, node.gpus)
     return purchase.answer(
         block.cost,
         {
@@ -159,13 +151,13 @@ def serve(purchase: Purchase, node: Node, plan: Replicas, per_second: float, sou
             "work_tokens_per_second_per_replica": round(per_second, 6),
         },
         ["The answer depends on the throughput and the latency at it: hold them against a load test"],
-        title=f"Own GPUs instead of an API for {purchase.name}: {count:,} replicas on {nodes:,} × {node.name}",
+        title=f"Own GPUs instead of an API for {purchase.name}: {count:,} replicas on {nodes:,} × {node.instance_type}",
         today=purchase.position,
         scenario=position(purchase.position.currency, [block]),
         assumptions=(
             *purchase.assumptions,
-            priced(node.name, node.price, "money per node-hour"),
-            Assumption("GPUs of a node", node.gpus, "GPUs, all paid", node.price.source),
+            priced(node.instance_type, node.on_demand, "money per node-hour"),
+            Assumption("GPUs of a node", node.gpus, "GPUs, all paid", node.on_demand.source),
             Assumption("a full replica", round(per_second, 3), "generated tokens per second", source),
             Assumption("busiest hour", tokens.peak_factor, "of the mean hour", "option"),
             *stated(plan),

@@ -105,7 +105,6 @@ def test_what_is_used_more_than_the_break_even_is_committed_or_bought() -> None:
         assert row["break_even_utilization_percent"] == 60
     used = sum(min(level, 2) for level in there.curve.levels)
     assert best["utilization_percent"] == pytest.approx(100 * used / (2 * 672))
-    assert best["coverage_percent"] == pytest.approx(100 * used / there.curve.node_hours)
 
 
 # a node is committed from 80 % of the hours and five points over its share of the price on demand, of which 10 is left out;

@@ -21,7 +21,8 @@ from gpucost.store.connection import Store
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Position
 from gpucost.whatif.fleet import Price, escaped_glob
-from gpucost.whatif.tokens import Node, Purchase, Replicas, Tokens, buy, serve
+from gpucost.whatif.reserve import ReservedUse
+from gpucost.whatif.tokens import Purchase, Replicas, Tokens, buy, serve
 from tests.replay import work
 from tests.replay.cases.words import fleet, node, pod
 from tests.replay.work import counter, put, stored
@@ -50,7 +51,7 @@ def purchase(tokens: Tokens, cost: float = 0) -> Purchase:
 
 def hosted(tokens: Tokens, cost: float = 0, gpus: int = 8) -> Answer:
     """On nodes of $1 an hour, by replicas that are filled to 9 million generated tokens an hour, and a spare one."""
-    node, plan = Node("node", 8.0, Price(Decimal(1), "test")), Replicas(gpus_per_replica=gpus)
+    node, plan = ReservedUse("node", 8.0, Price(Decimal(1), "test")), Replicas(gpus_per_replica=gpus)
     return serve(purchase(tokens, cost), node, plan, 2500 / 0.6, "test")
 
 

@@ -122,7 +122,12 @@ def use_on_offer(request: WhatIfRequest, described: PricedNodes, gpus: float | N
         )
     provider = rows[0].provider if rows else ""
     return ReservedUse(
-        name or "nodes", gpus, on_demand, offers=offers, provider=provider, region=region or ""
+        name or f"node of {gpus:g} GPUs",
+        gpus,
+        on_demand,
+        offers=offers,
+        provider=provider,
+        region=region or "",
     )
 
 

@@ -26,7 +26,8 @@ from gpucost.whatif.answer import Answer, Assumption, Position
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import DAYS, DEAREST, kept, to_decimal, total
 from gpucost.whatif.fleet import Scope, escaped_glob
-from gpucost.whatif.tokens import DescribedTokens, Node, OwnNodes, Purchase, Replicas, Tokens, buy, serve
+from gpucost.whatif.reserve import ReservedUse
+from gpucost.whatif.tokens import DescribedTokens, OwnNodes, Purchase, Replicas, Tokens, buy, serve
 
 _MODELS = "gpucost unit tokens lists models; gpucost collect progress loads their tokens"
 Row = dict[str, Any]
@@ -196,14 +197,13 @@ def _share_paid_anyway(request: WhatIfRequest, rows: list[Row]) -> Decimal:
     return max(whole - cash, Decimal(0)) / whole if whole else Decimal(0)
 
 
-def _node(request: WhatIfRequest, own: OwnNodes) -> Node:
+def _node(request: WhatIfRequest, own: OwnNodes) -> ReservedUse:
     """A node and its price on demand. Raises UsageError if options disagree or none has a price."""
     if own.region and not own.instance_type:
         raise UsageError("--region is of an --instance-type", "give --instance-type, or leave it out")
     if own.gpus and own.instance_type:
         raise UsageError("--gpus is of nodes without an --instance-type", "leave out --gpus")
-    nodes = use_on_offer(request, own, own.gpus)
-    return Node(own.instance_type or f"node of {nodes.gpus:g} GPUs", nodes.gpus, nodes.on_demand)
+    return use_on_offer(request, own, own.gpus)
 
 
 def _throughput(request: WhatIfRequest, replicas: Replicas, tokens: Tokens) -> tuple[float, str]:
