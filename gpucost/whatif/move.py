@@ -153,7 +153,6 @@ def answer(
 
     A place's cost is the work at its spot price, paid waiting and moved data.
     """
-    moving.check()
     whole = sum(work.gpu_hours for work in works)
     cases = [_case(work, moving, today.currency, work.gpu_hours / whole) for work in works]
     scenario, lines = today, []
