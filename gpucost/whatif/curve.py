@@ -116,18 +116,23 @@ A_MONTH, MONTH = "a month of 730 hours", Evidence(HOURS_PER_MONTH / 24)
 
 
 @record
-class DescribedNodes(OptionGroup):
-    """Nodes on demand that options describe, and where their list prices hold."""
+class PricedNodes(OptionGroup):
+    """The price on demand of nodes: an option, or the list price of a type where it holds."""
+
+    on_demand_price: flags.OnDemandPrice | None = None
+    instance_type: Annotated[str | None, Option("Instance type, for its list prices.", "TYPE")] = None
+    region: Annotated[str | None, Option("Region of the list prices.", "NAME")] = None
+
+
+@record
+class DescribedNodes(PricedNodes):
+    """Nodes on demand that options describe."""
 
     nodes: flags.Nodes | None = None
     hours: Annotated[
         float | None,
         Option("Hours of a month that each node is needed. Default: 730.", above=True, most=HOURS_PER_MONTH),
     ] = None
-    on_demand_price: flags.OnDemandPrice | None = None
-    price_per: flags.Per = flags.PricePer.node
-    instance_type: Annotated[str | None, Option("Instance type, for its list prices.", "TYPE")] = None
-    region: Annotated[str | None, Option("Region of the list prices.", "NAME")] = None
 
     @property
     def curve(self) -> Curve:

@@ -57,9 +57,7 @@ def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
 # What is longer, more or dearer is a slip of the keyboard.
 _TEN_YEARS = 3660
 DEAREST = 10_000_000
-OnDemandPrice = Annotated[
-    Decimal, Option("On-demand price per hour, in --price-per.", above=True, most=DEAREST)
-]
+OnDemandPrice = Annotated[Decimal, Option("On-demand price of a node per hour.", above=True, most=DEAREST)]
 SpotPrice = Annotated[Decimal, Option("Spot price per hour, in --price-per.", above=True, most=DEAREST)]
 Per = Annotated[PricePer, Option("What the prices given here are per: a node or a GPU.", is_shown=True)]
 Nodes = Annotated[

@@ -38,7 +38,7 @@ Workload = tuple[str, str, str]  # cluster, namespace, Kind/name
 class Price:
     """A price of the whole node, in money per node-hour, and where it comes from; `from_ms` None is since ever.
 
-    `is_committed`: it is one under a commitment, and no price on demand.
+    `is_committed`: it is one under a commitment, and no price on demand. `is_stale`: it is an old list price.
     """
 
     per_node_hour: Decimal
@@ -46,6 +46,7 @@ class Price:
     as_of: str | None = None
     from_ms: int | None = None
     is_committed: bool = False
+    is_stale: bool = False
 
 
 UNPRICED = Price(Decimal(0), "none")

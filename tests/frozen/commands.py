@@ -94,7 +94,7 @@ whatif-rightsize          | whatif rightsize --month 2026-03 --other-models --sp
 whatif-rightsize-options  | whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu \
 --utilization-percent 20 --memory-per-gpu-mib 9000 --to-gpu-model L4 --to-price 1
 whatif-reserve            | whatif reserve --month 2026-03 --commitment-discount 1=35
-whatif-reserve-options    | whatif reserve --nodes 3 --hours 700 --on-demand-price 4 --price-per gpu \
+whatif-reserve-options    | whatif reserve --nodes 3 --hours 700 --on-demand-price 32 \
 --commitment-discount 3=52.5
 whatif-buy                | whatif buy onprem.toml --month 2026-03
 whatif-buy-options        | whatif buy onprem.toml --nodes 4 --on-demand-price 55.04
@@ -102,7 +102,7 @@ whatif-move               | whatif move --month 2026-03 --namespace train --egre
 --wait-minutes 15
 whatif-move-options       | whatif move --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 \
 --egress-gb 2000 --egress-price-per-gb 0.02 --wait-minutes 15
-whatif-move-data-options  | whatif move --gb-per-start 100 --starts-per-day 50 --days 30 --price-per-gb 0.09
+whatif-move-data-options  | whatif move --gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09
 whatif-tokens             | whatif tokens --month 2026-03 --input-price-per-million 0.2 --output-price-per-million 0.8
 whatif-tokens-own         | whatif tokens --month 2026-03 --prompt-tokens-per-day 240M --generation-tokens-per-day 60M \
 --peak-factor 2 --input-price-per-million 0.2 --output-price-per-million 0.8 --throughput-of ReplicaSet/chat-5d8 \

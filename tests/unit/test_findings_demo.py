@@ -208,6 +208,7 @@ def test_commitments(demo: Config) -> None:
     ]
     covered = StoredCommitments(demo, Store(demo.store), OCTOBER).read[0].covered
     assert any(one.curve.node_hours for one in covered.values()), "the bill has commitments"
+    prices = {one["name"]: one["value"] for one in promise["assumptions"]}
     saved = 0.0
     for best in promise["best"]:
         provider, region, kind = best["family"].split()
@@ -228,10 +229,7 @@ def test_commitments(demo: Config) -> None:
         ]
         used = sum(min(level, best["instances"]) for level in left) / len(left)
         # October is longer: savings are per hour
-        saved += (
-            used * best["on_demand_price_per_node_hour"]
-            - best["instances"] * best["committed_price_per_node_hour"]
-        )
+        saved += used * prices[f"{kind}: on demand"] - best["committed_per_hour"]
     assert sum(best["instances"] for best in promise["best"]) > 0
     by_usage, _ = promise["ranges"]
     least, most = by_usage["low"] / SEPTEMBER_HOURS, by_usage["high"] / SEPTEMBER_HOURS

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -72,8 +71,7 @@ class _Scenarios:
 
     @cached_property
     def _offers(self) -> list[rightsize.Offer]:
-        with list_prices(self.config) as listed:
-            return rightsize.offers_near(listed, self.fleet.nodes)
+        return rightsize.offers_near(partial(list_prices, self.config), self.fleet.nodes)
 
     def usage(self, question: WhatIfQuery) -> Usage:
         """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""
@@ -117,12 +115,8 @@ class _Scenarios:
         return rightsize.answer(self.usage(question), margins, self._levels, facts, speeds, self._offers)
 
     def reserve(self, question: WhatIfQuery) -> Answer:
-        return reserve.answer(
-            stored_demand(self._on_offer, self.usage(question)),
-            period=self._whole.period_name,
-            bought_on=datetime.now(self.config.tz).date(),
-            stale_after_days=self.config.prices.stale_after_days,
-        )
+        demand = stored_demand(self._on_offer, self.usage(question))
+        return reserve.answer(demand, period=self._whole.period_name)
 
 
 def _machine(key: NodeKey) -> NodeKey:

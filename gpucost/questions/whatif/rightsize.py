@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -51,8 +52,7 @@ def whatif_rightsize(
     if request.is_described(work, *(["--other-models"] if other_models else [])):
         return document(compare(work, margins, measured_speeds, facts, settings.currency))
     usage = request.usage()
-    with list_prices(settings) as listed:
-        offers = offers_near(listed, usage.fleet.nodes)
+    offers = offers_near(partial(list_prices, settings), usage.fleet.nodes)
     measured = request.read(lambda con: levels(con, settings.activity, request.period))
     stale = request.period.end.date(), settings.prices.stale_after_days
     return document(
