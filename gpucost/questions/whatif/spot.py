@@ -1,4 +1,4 @@
-"""`gpucost whatif spot`: on-demand usage moved to spot, or the reverse."""
+"""`gpucost whatif spot`: on-demand usage moved to spot."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def whatif_spot(
     else:
         usage, settings = request.usage(), request.settings
         with request.store.read() as con:
-            market = read_market(con, settings, request.period, options.to)
+            market = read_market(con, settings, request.period)
         price = Price(fleet.spot_price, "option") if fleet.spot_price is not None else None
         question = SpotQuery(
             usage,

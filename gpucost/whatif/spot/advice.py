@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gpucost.whatif.fleet import Workload
-from gpucost.whatif.spot.market import Target
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
@@ -105,9 +104,9 @@ def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoi
 
 
 def suitability(options: SpotOptions, question: SpotQuery) -> dict[Workload, Advice]:
-    """What each workload should do. All of it moves to on demand, and all of what options describe moves to spot."""
+    """What each workload should do. All of what options describe moves."""
     pods = {pod.owner: pod for pod in question.usage.fleet.pods}
-    if question.usage.is_described or options.to is not Target.spot:
+    if question.usage.is_described:
         return dict.fromkeys(pods, Advice(SAFE, ""))
     resumed = {pod.owner for pod in question.usage.fleet.pods if pod.resumes}
     advices = {}

@@ -1,4 +1,4 @@
-"""Actual usage moved from on demand to spot, or back."""
+"""Actual usage moved from on demand to spot."""
 
 from __future__ import annotations
 
@@ -15,17 +15,7 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import from_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import (
-    Answer,
-    Assumption,
-    Line,
-    Position,
-    Range,
-    Rows,
-    old_prices,
-    priced,
-    today_of,
-)
+from gpucost.whatif.answer import Answer, Assumption, Line, Range, Rows, old_prices, priced, today_of
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, total
 from gpucost.whatif.fleet import Price, Usage, Workload, one_node
@@ -33,7 +23,7 @@ from gpucost.whatif.spot import formulas
 from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, Place, Target, find_instance, read_price, read_rates
+from gpucost.whatif.spot.market import Market, Place, find_instance, read_price, read_rates
 from gpucost.whatif.spot.moves import (
     Moved,
     Moves,
@@ -76,14 +66,12 @@ class _Means:
 
 def _means_of(options: SpotOptions, moved: Moves, parts: Sequence[Part]) -> _Means:
     """The means over all that the parts hold."""
-    to_spot = options.to is Target.spot
     owners = {part.owner for part in parts}
     held = [(item, time) for item in moved.values() for owner, time in item.hours.items() if owner in owners]
     hours = sum(time for _, time in held)
     gpus = _mean((item.node.gpus, time) for item, time in held)
-    here = _mean((item.node.mean_price, time) for item, time in held)
-    there = _mean((item.there.mean_price, time) for item, time in held)
-    spot, on_demand = (there, here) if to_spot else (here, there)
+    on_demand = _mean((item.node.mean_price, time) for item, time in held)
+    spot = _mean((item.there.mean_price, time) for item, time in held)
 
     def mean(value: Callable[[Part], Any]) -> float:
         return _mean((value(part), part.hours) for part in parts)
@@ -102,18 +90,12 @@ def _means_of(options: SpotOptions, moved: Moves, parts: Sequence[Part]) -> _Mea
 
     today = sum(float(part.today) for part in parts)
 
-    even: float | None
-    if to_spot:
-        cost = sum(part.cost_at(part.rate.per_hour) for part in parts)
+    def relative_cost(per_hour: float) -> float:
+        return sum(part.cost_at(per_hour) for part in parts) / today
 
-        def relative_cost(per_hour: float) -> float:
-            return sum(part.cost_at(per_hour) for part in parts) / today
-
-        even, effective = formulas.crossing(relative_cost, 1.0) if today else None, cost / (hours * gpus)
-    else:
-        even, effective = formulas.break_even_rate(work, on_demand / spot), spot * exact(work) / gpus
-    # hours on spot include what interruptions lost: the work itself is less
-    useful = hours / gang / (1 if to_spot else exact(work))
+    even = formulas.crossing(relative_cost, 1.0) if today else None
+    effective = sum(part.cost_at(part.rate.per_hour) for part in parts) / (hours * gpus)
+    useful = hours / gang
     paid = formulas.expected_hours(work, useful)
     elapsed = paid + options.wait_hours * paid * work.gang_rate
     return _Means(
@@ -211,30 +193,22 @@ def _time_sentences(means: _Means, *, is_described: bool) -> Iterator[str]:
 def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     """What moving the usage costs, with interruptions. Only what suits spot moves.
 
-    A described fleet is one that moves to spot, and back by the same figures. Raises GpucostError if nothing can be moved.
+    Raises GpucostError if nothing can be moved.
     """
     usage, is_described, per = question.usage, question.usage.is_described, question.price_per
-    is_back = is_described and options.to is Target.on_demand
-    options = replace(options, to=Target.spot) if is_back else options
-    to_spot = options.to is Target.spot
     moved, stays = movable(options, question)
     today = today_of(usage, fleet_costs(usage.fleet), is_held=usage.is_narrowed)
     suited = parts_of(options, question, moved)
     # the break-even is of all work that suits spot, whatever the rate; figures are of other work only if none does
     fixed = _owned(part for part in suited if part.advice.suits == SAFE) or _owned(suited) or suited
-    parts = suited if is_described or not to_spot else list(map(_judged, suited))
-    if not to_spot and any(part.cost() is None for part in parts):
-        raise GpucostError(
-            "interrupted so often, this work would practically never end", "more checkpoints, or a lower rate"
-        )
+    parts = suited if is_described else list(map(_judged, suited))
     safe = [part for part in parts if part.advice.suits == SAFE]
     means = _means_of(options, moved, fixed)
-    cost = moved_cost(today, safe)
-    scenario = replace(today, cost=today.cost if cost is None else cost)
+    scenario = replace(today, cost=today.cost - total(part.saving for part in safe))
     figures, findings = _figures(means, per), list(_price_sentences(means, per, usage.currency))
-    tables = savings_by_rate(fixed) if to_spot else ()
+    tables = savings_by_rate(fixed)
     ranges: tuple[Range, ...] = ()
-    if to_spot and safe:
+    if safe:
         ends = cases(safe, today.cost)
         tables += (ends,)
         least, most = ends.lines[0][2], ends.lines[-1][2]
@@ -246,13 +220,13 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     if not is_described:
         own_figures, own_tables, own_findings = _stored(options, usage, parts, moved, stays)
         figures, tables, findings = figures | own_figures, tables + own_tables, findings + own_findings
-    title = f"Usage of {usage.scope_name}: {'on demand to spot' if to_spot and not is_back else 'spot to on demand'}"
+    title = f"Usage of {usage.scope_name}: on demand to spot"
     return Answer(
         kind="spot",
         title=title + _old_prices(question, moved, fixed),
         period=usage.period_name,
-        today=scenario if is_back else today,
-        scenario=today if is_back else scenario,
+        today=today,
+        scenario=scenario,
         figures=figures,
         assumptions=(
             *(usage.assumptions or _price_assumptions(moved.values(), usage.currency)),
@@ -301,17 +275,6 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
     return staying - going
 
 
-def moved_cost(today: Position, parts: Sequence[Part]) -> Decimal | None:
-    """Today's cost with these parts moved; None if one would never end."""
-    cost = today.cost
-    for part in parts:
-        there = part.cost()
-        if there is None:
-            return None
-        cost += there - part.today
-    return cost
-
-
 _NEVER = "interrupted as often as the high end says, this work would practically never end"
 _ENDS = "between the 5 and 95 % ends of the rate of interruptions"
 _MORE = {NEEDS_WORK: "with work, more could move", NOT: "what should not move would save"}
@@ -321,12 +284,11 @@ def _stored(
     options: SpotOptions, usage: Usage, parts: Sequence[Part], moved: Moves, stays: Mapping[str, int]
 ) -> tuple[dict[str, Any], tuple[Rows, ...], list[str]]:
     """Figures, tables and sentences of the store's usage: what moves, what stays and why."""
-    to_spot = options.to is Target.spot
     savings = dict.fromkeys((SAFE, *_MORE), Decimal(0))
     for part in parts:
         savings[part.advice.suits] += part.saving
     safe = [part for part in parts if part.advice.suits == SAFE]
-    hours = sum(part.hours for part in safe) * (1 - options.kept_on_demand if to_spot else 1)
+    hours = sum(part.hours for part in safe) * (1 - options.kept_on_demand)
     gpu_hours = sum(item.node.gpus * sum(item.hours.values()) for item in moved.values())
     all_hours = sum(sum(item.hours.values()) for item in moved.values())
     figures = {
@@ -336,14 +298,13 @@ def _stored(
         "saving_by_suitability": savings,
     }
     findings = []
-    if to_spot:
-        if not safe:
-            findings.append("nothing here is both safe to move and cheaper on spot: no saving is counted")
-        findings += [
-            f"{text}: {savings[suits]:,.2f} {usage.currency}, not counted above"
-            for suits, text in _MORE.items()
-            if savings[suits] > 0
-        ]
+    if not safe:
+        findings.append("nothing here is both safe to move and cheaper on spot: no saving is counted")
+    findings += [
+        f"{text}: {savings[suits]:,.2f} {usage.currency}, not counted above"
+        for suits, text in _MORE.items()
+        if savings[suits] > 0
+    ]
     findings += [f"{count} node(s) stay as they are: {why}" for why, count in sorted(stays.items())]
     return figures, (*_left(parts), _workloads(parts, usage)), findings
 
@@ -457,21 +418,23 @@ class Described(OptionGroup):
     days: flags.Days | None = None
 
     def price(
-        self, con: DuckDBPyConnection, settings: Config, target: Target, gpus: float, place: Place
+        self, con: DuckDBPyConnection, settings: Config, purchase_option: str, gpus: float, place: Place
     ) -> Price:
         """The option's price, otherwise the place's. Raises UsageError without any."""
-        name, given = f"--{target}-price", self.spot_price if target is Target.spot else self.on_demand_price
+        given = self.spot_price if purchase_option == "spot" else self.on_demand_price
+        kind = purchase_option.replace("_", "-")
+        name = f"--{kind}-price"
         if given is not None:
             return Price(node_price(given, self.price_per, gpus), "option")
         if not place.instance_type:
             raise UsageError(
                 f"{name} is missing", f"give {name}, or --instance-type and --region to look it up"
             )
-        if price := read_price(con, settings, place, gpus, target):
+        if price := read_price(con, settings, place, gpus, purchase_option):
             return price
         where = f" in {place.zone or place.region}" if place.zone or place.region else ""
         raise UsageError(
-            f"no {target} price of {place.instance_type}{where} in {settings.currency} is known",
+            f"no {kind} price of {place.instance_type}{where} in {settings.currency} is known",
             f"give {name}" + ("" if place.region else ", or --region: prices differ between regions"),
         )
 
@@ -503,11 +466,10 @@ def described(
     Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
     """
     place, gpus = find_place(con, fleet)
-    market = Market(Target.spot, {}, {}, *read_rates(con)) if place.instance_type else Market()
+    market = Market({}, {}, *read_rates(con)) if place.instance_type else Market()
     rate = rate or market.rate(place)
-    prices = {
-        target: fleet.price(con, settings, target, gpus, place) for target in (Target.on_demand, Target.spot)
-    }
+    on_demand = fleet.price(con, settings, "on_demand", gpus, place)
+    spot = fleet.price(con, settings, "spot", gpus, place)
     nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
     if options.checkpoint_minutes > hours * 60 * (1 + 1e-9):
         raise UsageError(
@@ -520,7 +482,7 @@ def described(
             "more checkpoints, or fewer interruptions per hour",
         )
     name = place.instance_type or "described nodes"
-    node = one_node("Job/work", gpus, hours, prices[Target.on_demand]).with_nodes(
+    node = one_node("Job/work", gpus, hours, on_demand).with_nodes(
         lambda node: replace(node, provider=place.provider, instance_type=place.instance_type or None)
     )
     usage = Usage(
@@ -529,10 +491,10 @@ def described(
         f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
         f"{name} in {place.region}" if place.region else name,
         times=nodes,
-        assumptions=tuple(priced(f"{target} price", price, unit) for target, price in prices.items()),
+        assumptions=(priced("on-demand price", on_demand, unit), priced("spot price", spot, unit)),
     )
-    amount = prices[Target.spot].per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1)
-    there = replace(prices[Target.spot], per_node_hour=amount)
+    amount = spot.per_node_hour / (gpus if fleet.price_per is PricePer.gpu else 1)
+    there = replace(spot, per_node_hour=amount)
     return SpotQuery(
         usage, market, rate, there, fleet.price_per, stale_after_days=settings.prices.stale_after_days
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.catalog import load_catalog
@@ -28,17 +27,6 @@ _HELD_WITHIN_MS = 600_000
 _HALF_LIFE_MS = 90 * MS_PER_DAY
 
 
-class Target(StrEnum):
-    """Where usage is moved to."""
-
-    spot = "spot"
-    on_demand = "on-demand"
-
-    @property
-    def capacity_type(self) -> str:
-        return self.value.replace("-", "_")
-
-
 class Place(NamedTuple):
     """Where a node is, or would be; an instance type in any case of letters, None what is not known."""
 
@@ -50,13 +38,12 @@ class Place(NamedTuple):
 
 @record
 class Market:
-    """What nodes would cost if they moved to `target`, and how often spot is interrupted; prices are per node-hour.
+    """What nodes would cost on spot, and how often spot is interrupted; prices are per node-hour.
 
-    `segments` are rows of prices by cluster and node, as `price_steps` takes them. `own` is what nodes of that kind cost in the
+    `segments` are rows of prices by cluster and node, as `price_steps` takes them. `own` is what spot nodes cost in the
     period, by instance type (lower-cased).
     """
 
-    target: Target = Target.spot
     segments: Mapping[NodeKey, Sequence[Row]] = field(default_factory=dict)
     own: Mapping[str, Price] = field(default_factory=dict)
     # own spot nodes by provider and family
@@ -81,13 +68,13 @@ class Market:
         return posterior(prior, own)
 
 
-# What own nodes of a capacity type cost per hour in the period, weighted by time.
+# What own spot nodes cost per hour in the period, weighted by time.
 _OWN = """
 SELECT lower(n.instance_type), (sum(p.price_per_hour * p.span_ms::DECIMAL(14, 0)) / sum(p.span_ms))::DECIMAL(24, 12)
 FROM nodes AS n JOIN (
     SELECT *, least(to_ms, $to_ms) - greatest(from_ms, $from_ms) AS span_ms FROM node_prices WHERE price_source <> 'none'
 ) AS p USING (node_id)
-WHERE p.span_ms > 0 AND n.instance_type IS NOT NULL AND n.capacity_type = $capacity_type
+WHERE p.span_ms > 0 AND n.instance_type IS NOT NULL AND n.capacity_type = 'spot'
 GROUP BY ALL"""
 # Spot history is as old as its last change, and holds all the same.
 _SEGMENTS = """
@@ -104,18 +91,13 @@ _EVIDENCE = """
 SELECT provider, instance_type, node_hours, reclaims, pool_hours, ends FROM spot_evidence ORDER BY ALL"""
 
 
-def read_market(
-    con: DuckDBPyConnection, config: Config, period: Period, target: Target = Target.spot
-) -> Market:
-    """Read the prices of the period's nodes as `target`, and the evidence on interruptions."""
-    price_nodes(con, config, moved_to=(target.capacity_type, period))
+def read_market(con: DuckDBPyConnection, config: Config, period: Period) -> Market:
+    """Read the prices of the period's nodes on spot, and the evidence on interruptions."""
+    price_nodes(con, config, moved_to=("spot", period))
     rows = dicts(con.execute(_SEGMENTS, period.bounds))
-    source = f"own {target} nodes of that type in the period"
-    means = con.execute(_OWN, period.bounds | {"capacity_type": target.capacity_type}).fetchall()
-    own = {name: Price(price, source) for name, price in means}
-    return Market(
-        target, grouped(((row["cluster"], row["node"]), row) for row in rows), own, *read_rates(con)
-    )
+    means = con.execute(_OWN, period.bounds).fetchall()
+    own = {name: Price(price, "own spot nodes of that type in the period") for name, price in means}
+    return Market(grouped(((row["cluster"], row["node"]), row) for row in rows), own, *read_rates(con))
 
 
 # A node that no store has; without a region it is in the only one that has a price.
@@ -137,16 +119,16 @@ FROM price_segments WHERE price_per_hour IS NOT NULL"""
 
 
 def read_price(
-    con: DuckDBPyConnection, config: Config, place: Place, gpus: float, target: Target
+    con: DuckDBPyConnection, config: Config, place: Place, gpus: float, purchase_option: str
 ) -> Price | None:
     """The price of a node in the place today; None if no price is known, or if the region is missing and there are several."""
     now = datetime.now(UTC)
     con.execute("CREATE OR REPLACE TEMP TABLE unlisted_nodes AS FROM nodes LIMIT 0")
     load_catalog(con)
     run_stage(con, "gpucost.price", "listed_instances")
-    node = {"gpus": gpus, "now_ms": to_ms(now), "purchase_option": target.capacity_type}
+    node = {"gpus": gpus, "now_ms": to_ms(now), "purchase_option": purchase_option}
     con.execute(_DESCRIBED, place._asdict() | node)
-    price_nodes(con, config, 0, (target.capacity_type, Period(now, now + timedelta(seconds=1))))
+    price_nodes(con, config, 0, (purchase_option, Period(now, now + timedelta(seconds=1))))
     row = con.execute(_PRICE).fetchone()
     return Price(*row) if row else None
 

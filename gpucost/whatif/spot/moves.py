@@ -1,4 +1,4 @@
-"""What moves to or from spot: the options, the nodes that can move at their prices there, and how they are interrupted."""
+"""What moves to spot: the options, the nodes that can move at their prices there, and how they are interrupted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpucost.whatif.flags import START_MINUTES, START_SOURCE, PricePer, node_pri
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
 from gpucost.whatif.spot.formulas import Work, gang_hits
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, Place, Target
+from gpucost.whatif.spot.market import Market, Place
 
 _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
 
@@ -94,12 +94,6 @@ class SpotOptions(OptionGroup):
             source="default: mean of 3,407 waits for K80 and V100 in one zone, skypilot-org/spot-traces availability/1-node",
         ),
     ] = 96.0  # fmt: skip
-    to: Annotated[
-        Target,
-        Option(
-            "spot: on-demand usage moves to spot; on-demand: the reverse.", flag="--move-to", is_shown=True
-        ),
-    ] = Target.spot
     on_demand_share: Annotated[
         float | None,
         Option("Part of the nodes that stays on demand, and goes on. Default: 0.", most=1),
@@ -190,8 +184,7 @@ Moves = dict[NodeKey, Moved]
 
 def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[str]]:
     """Nodes that can move, and why how many others do not."""
-    target, wanted = options.to, "on_demand" if options.to is Target.spot else "spot"
-    if target is Target.spot and options.kept_on_demand >= 1:
+    if options.kept_on_demand >= 1:
         raise UsageError(
             "--on-demand-share 1 keeps everything on demand: nothing would move",
             "give a part of 1, such as 0.3",
@@ -205,25 +198,23 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
         name = node.instance_type or "nodes without an instance type"
         if node.capacity_type == "unknown":
             stays["how they are bought is not known"] += 1
-        elif node.capacity_type != wanted:
+        elif node.capacity_type != "on_demand":
             stays[f"bought as {node.capacity_type.replace('_', ' ')}"] += 1
-        elif any(price.is_committed for price in node.prices) and target is Target.spot:
+        elif any(price.is_committed for price in node.prices):
             stays["under a commitment, which is paid in any case"] += 1
         elif not node.is_priced:
             stays[f"what {name} cost now is not known"] += 1
         elif not (there := question.there(node)):
-            stays[f"no {target} price is known of {name}"] += 1
+            stays[f"no spot price is known of {name}"] += 1
         else:
             pods = tuple(pods_on[node.key])
             rate = rate_of(Place(node.instance_type or "", node.provider, node.region))
             moved[node.key] = Moved(node, there, pods, rate, _hours(usage, node, pods))
     if not moved:
         raise GpucostError(
-            f"no {wanted.replace('_', '-')} usage of {usage.scope_name} in {usage.period_name} can be moved: "
+            f"no on-demand usage of {usage.scope_name} in {usage.period_name} can be moved: "
             + "; ".join(f"{count} node(s): {why}" for why, count in stays.items()),
-            "--spot-price gives a price; --month names another period"
-            if target is Target.spot
-            else "--month names a period",
+            "--spot-price gives a price; --month names another period",
         )
     return moved, stays
 

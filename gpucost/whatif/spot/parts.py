@@ -14,10 +14,9 @@ from gpucost.whatif.answer import Line, Rows
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Fleet, Workload
-from gpucost.whatif.spot.advice import FREE, NOT, SAFE, Advice, suitability
+from gpucost.whatif.spot.advice import FREE, NOT, Advice, suitability
 from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Target
 from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, gangs
 
 # Above this factor of time work practically never ends; above this factor of paid hours it has no cost.
@@ -74,8 +73,6 @@ class Part:
         factor = exact(how.work(per_hour, self.hits if hits is None else hits, self.provider))
         if factor > ENDLESS_COST:
             return math.inf
-        if how.to is Target.on_demand:
-            return float(self.there) / factor
         share = how.kept_on_demand
         return float(self.today) * share + float(self.there) * (1 - share) * factor
 
@@ -126,7 +123,7 @@ def parts_of(options: SpotOptions, question: SpotQuery, moved: Moves) -> list[Pa
             Part(*key, advices[owner], gang, hours[key], today[key], there[key], options, runs[owner])
         )
     if hours[None]:
-        advice = Advice(NOT if options.to is Target.spot else SAFE, FREE)
+        advice = Advice(NOT, FREE)
         rate = next(iter(moved.values())).rate
         parts.append(Part(None, rate, None, advice, 1, hours[None], today[None], there[None], options))
     return parts
