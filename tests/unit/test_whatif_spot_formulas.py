@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpucost.whatif.spot.formulas import Work, crossing, daly_interval, exact
-from gpucost.whatif.spot.interruptions import Evidence, Rate, gamma_quantile, posterior, prior_rate
+from gpucost.whatif.spot.interruptions import Evidence, Place, Rate, gamma_quantile, posterior, prior_rate
 from tests.text_tables import table
 from tests.unit.whatif_costs import shown
 
@@ -73,12 +73,12 @@ PRIORS = """
 
 @pytest.mark.parametrize("case", table(PRIORS), ids=lambda case: case["type"])
 def test_a_prior_is_the_one_of_the_advisors_band(case: dict[str, str]) -> None:
-    rate = prior_rate(case["cloud"], case.get("region"), case["type"])
+    rate = prior_rate(Place(case["type"], case["cloud"], case.get("region")))
     assert shown(rate.low, rate.per_hour, rate.high) == " ".join(
         case[name] for name in ("low", "rate", "high")
     )
     # elsewhere it is the most frequent one of the family
-    assert prior_rate("aws", "nowhere-1", "g4dn.metal").low in {0.004, 0.06}
+    assert prior_rate(Place("g4dn.metal", "aws", "nowhere-1")).low in {0.004, 0.06}
 
 
 def test_own_evidence_moves_the_rate_from_the_first_hour() -> None:

@@ -12,7 +12,8 @@ import pytest
 from gpucost.config.model import Config, Discount, Prices
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.whatif.fleet import Node
-from gpucost.whatif.spot.market import Market, Place, read_market, read_price
+from gpucost.whatif.spot.interruptions import Place
+from gpucost.whatif.spot.market import Market, read_market, read_price
 from tests.text_tables import table, words
 from tests.unit.price_nodes import HEADER, NODE, START, empty_store, told_steps
 

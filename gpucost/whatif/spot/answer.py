@@ -21,8 +21,8 @@ from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_
 from gpucost.whatif.fleet import Price, Usage, Workload, one_node
 from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
 from gpucost.whatif.spot.formulas import crossing, daly_interval, exact
-from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, Place, find_instance, read_price, read_rates
+from gpucost.whatif.spot.interruptions import Place, Rate
+from gpucost.whatif.spot.market import Market, find_instance, read_price, read_rates
 from gpucost.whatif.spot.moves import (
     Moved,
     Moves,
@@ -337,7 +337,7 @@ def described(
     Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
     """
     place, gpus = find_place(con, fleet)
-    rate = rate or Market({}, {}, *read_rates(con)).rate(place)
+    rate = rate or read_rates(con)(place)
     on_demand = fleet.price(con, settings, "on_demand", gpus, place)
     spot = fleet.price(con, settings, "spot", gpus, place)
     nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"

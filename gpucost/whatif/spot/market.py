@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import dicts, run_stage
@@ -15,7 +15,7 @@ from gpucost.price import price_nodes
 from gpucost.records import grouped, record
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.fleet import UNPRICED, Node, NodeKey, Price, Row, price_steps
-from gpucost.whatif.spot.interruptions import Evidence, Rate, family_of, posterior, prior_rate
+from gpucost.whatif.spot.interruptions import Evidence, Place, Rate, family_of, posterior, prior_rate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -27,29 +27,17 @@ _HELD_WITHIN_MS = 600_000
 _HALF_LIFE_MS = 90 * MS_PER_DAY
 
 
-class Place(NamedTuple):
-    """Where a node is, or would be; an instance type in any case of letters, None what is not known."""
-
-    instance_type: str
-    provider: str | None = None
-    region: str | None = None
-    zone: str | None = None
-
-
 @record
 class Market:
     """What nodes would cost on spot, and how often spot is interrupted; prices are per node-hour.
 
     `segments` are rows of prices by cluster and node, as `price_steps` takes them. `own` is what spot nodes cost in the
-    period, by instance type (lower-cased).
+    period, by instance type (lower-cased). `rate` says how often spot nodes of a place are interrupted.
     """
 
     segments: Mapping[NodeKey, Sequence[Row]] = field(default_factory=dict)
     own: Mapping[str, Price] = field(default_factory=dict)
-    # own spot nodes by provider and family
-    evidence: dict[tuple[str | None, str], Evidence] = field(default_factory=dict)
-    # by provider, region and instance type: the low end of the newest published band, and its day
-    eviction_bands: dict[tuple[str | None, ...], tuple[str, str]] = field(default_factory=dict)
+    rate: Callable[[Place], Rate] = prior_rate
 
     def there(self, node: Node) -> Node | None:
         """The node at its prices there: price book, spot history, own nodes, list price; None if a part of its life has none."""
@@ -58,14 +46,6 @@ class Market:
         known = [row for row in segments if not (own and row["is_listed"])]
         there = replace(node, prices=tuple(price_steps(known, node.from_ms, node.to_ms, own or UNPRICED)))
         return there if there.is_priced else None
-
-    def rate(self, place: Place) -> Rate:
-        """How often the place's spot nodes are interrupted: own nodes of its family, on top of the published rate."""
-        key = (place.provider, place.region, place.instance_type.lower())
-        band = self.eviction_bands.get(key, (None, None))
-        prior = prior_rate(place.provider, place.region, place.instance_type, *band)
-        own = self.evidence.get((place.provider, family_of(place.instance_type)), Evidence())
-        return posterior(prior, own)
 
 
 # What own spot nodes cost per hour in the period, weighted by time.
@@ -97,7 +77,7 @@ def read_market(con: DuckDBPyConnection, config: Config, period: Period) -> Mark
     rows = dicts(con.execute(_SEGMENTS, period.bounds))
     means = con.execute(_OWN, period.bounds).fetchall()
     own = {name: Price(price, "own spot nodes of that type in the period") for name, price in means}
-    return Market(grouped(((row["cluster"], row["node"]), row) for row in rows), own, *read_rates(con))
+    return Market(grouped(((row["cluster"], row["node"]), row) for row in rows), own, read_rates(con))
 
 
 # A node that no store has; without a region it is in the only one that has a price.
@@ -133,19 +113,23 @@ def read_price(
     return Price(*row) if row else None
 
 
-def read_rates(
-    con: DuckDBPyConnection,
-) -> tuple[dict[tuple[str | None, str], Evidence], dict[tuple[str | None, ...], tuple[str, str]]]:
-    """Evidence of own spot nodes of all months by provider and family; published eviction bands by provider, region and type."""
+def read_rates(con: DuckDBPyConnection) -> Callable[[Place], Rate]:
+    """How often a place's spot nodes are interrupted: own nodes of its family of all months, on top of the published rate."""
     half_life = {"held_within_ms": _HELD_WITHIN_MS, "half_life_ms": _HALF_LIFE_MS}
     run_stage(con, __package__, "spot_evidence", half_life)
-    figures_of = grouped(
+    evidence = grouped(
         ((provider, family_of(name)), figures)
         for provider, name, *figures in con.execute(_EVIDENCE).fetchall()
     )
-    evidence = {key: Evidence(*map(sum, zip(*rows, strict=True))) for key, rows in figures_of.items()}
+    # the low end of the newest published band, and its day
     bands = {tuple(key): (band, day) for *key, band, day in con.execute(_EVICTION_BANDS).fetchall()}
-    return evidence, bands
+
+    def rate(place: Place) -> Rate:
+        band = bands.get((place.provider, place.region, place.instance_type.lower()), ())
+        own = evidence.get((place.provider, family_of(place.instance_type)), ())
+        return posterior(prior_rate(place, *band), Evidence(*map(sum, zip(*own, strict=True))))
+
+    return rate
 
 
 _INSTANCES = """

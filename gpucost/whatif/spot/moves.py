@@ -19,8 +19,8 @@ from gpucost.whatif.answer import Assumption, stated
 from gpucost.whatif.flags import START_MINUTES, START_SOURCE, PricePer, node_price
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
 from gpucost.whatif.spot.formulas import Work
-from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, Place
+from gpucost.whatif.spot.interruptions import Place, Rate
+from gpucost.whatif.spot.market import Market
 
 _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
 
