@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from operator import mul
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.periods import from_ms
+from gpucost.periods import MS_PER_HOUR, from_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Range, Rows, old_prices, priced, today_of
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, total
-from gpucost.whatif.fleet import Price, Usage, Workload, one_node
+from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage, Workload
 from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
 from gpucost.whatif.spot.formulas import crossing, daly_interval, exact
 from gpucost.whatif.spot.interruptions import Place, Rate
@@ -40,20 +41,19 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-def _mean(values: Iterable[tuple[float, float]]) -> float:
-    """The mean of (value, weight); of equal values that value, to the last digit."""
-    weighted = list(values)
-    if len({value for value, _ in weighted}) == 1:
-        return weighted[0][0]
-    return sum(value * weight for value, weight in weighted) / sum(weight for _, weight in weighted)
+def _mean(parts: Sequence[Part], value: Callable[[Part], Any]) -> Any:
+    """The mean over the parts' node-hours; of equal values that value, to the last digit."""
+    values = [value(part) for part in parts]
+    if len(set(values)) == 1:
+        return values[0]
+    hours = [part.hours for part in parts]
+    return sum(map(mul, values, hours)) / sum(hours)
 
 
 def _mean_rate(parts: Sequence[Part]) -> Rate:
-    """How often the work's nodes are interrupted on average; ends only if those of all nodes are known."""
-    rate = Rate(_mean((part.rate.per_hour, part.hours) for part in parts), "")
-    lows = [(part.rate.low, part.hours) for part in parts if part.rate.low is not None]
-    highs = [(part.rate.high, part.hours) for part in parts if part.rate.high is not None]
-    return replace(rate, low=_mean(lows), high=_mean(highs)) if len(lows) == len(parts) else rate
+    """How often the work's nodes are interrupted on average; a rate that an option gives has no ends."""
+    low, high = _mean(parts, lambda part: part.rate.low), _mean(parts, lambda part: part.rate.high)
+    return Rate(_mean(parts, lambda part: part.rate.per_hour), "", low=low, high=high)
 
 
 def _break_even(parts: Sequence[Part]) -> float | None:
@@ -66,7 +66,8 @@ def _break_even(parts: Sequence[Part]) -> float | None:
 
 def _gang(parts: Sequence[Part]) -> int:
     """How many nodes the work needs at once, on average."""
-    return max(1, round(_mean((part.gang, part.hours) for part in parts)))
+    nodes: float = _mean(parts, lambda part: part.gang)
+    return max(1, round(nodes))
 
 
 def _break_even_sentences(parts: Sequence[Part], even: float | None, rate: Rate) -> Iterator[str]:
@@ -99,7 +100,7 @@ def _span(hours: float) -> str:
 def _best_interval(options: SpotOptions, parts: Sequence[Part], rate: Rate) -> float | None:
     """The minutes between checkpoints that cost least; None if they cost nothing, or nothing is lost."""
     write = options.checkpoint_write_minutes
-    mean_write = _mean((0.0 if part.advice.starts_over else write, part.hours) for part in parts)
+    mean_write = _mean(parts, lambda part: 0.0 if part.advice.starts_over else write)
     written = replace(options, checkpoint_write_minutes=mean_write)
     hours = daly_interval(written.work(rate.per_hour, options.hits(_gang(parts)), parts[0].provider))
     return hours and round(hours * 60, 6)
@@ -148,7 +149,7 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
         break_even=tuple(_break_even_sentences(fixed, even, rate)),
         time=(f"a checkpoint every {interval:,.1f} minutes would cost least (Daly)",) if interval else (),
         findings=tuple(_findings(fixed, ends, stays)),
-        tables=(savings_by_rate(fixed), *ends, *(() if usage.is_described else _workloads(parts, usage))),
+        tables=(savings_by_rate(fixed), *ends, *(() if usage.is_described else _workloads(parts))),
     )
 
 
@@ -214,66 +215,59 @@ def _old_prices(question: SpotQuery, moved: Moves, parts: Sequence[Part]) -> str
     used = [item for item in moved.values() if owners & item.hours.keys()]
     is_described = question.usage.is_described
     at = datetime.now(UTC) if is_described else from_ms(max(item.node.to_ms for item in used))
-    dated = [
-        (item.node.instance_type or "nodes", price)
-        for item in used
-        for price in (*item.there.prices, *item.node.prices)
-    ]
+    prices = ((item.name, [*item.there.prices, *item.node.prices]) for item in used)
+    dated = [(name, price) for name, several in prices for price in several]
     return old_prices(dated, at.date(), question.stale_after_days)
 
 
 def _starting_over(parts: Sequence[Part]) -> Iterator[Assumption]:
     """How much work an interruption costs workloads without checkpoints."""
-    over = [(part.run_hours, part.hours) for part in parts if part.advice.starts_over]
+    over = [part for part in parts if part.advice.starts_over]
     if over:
+        hours = round(_mean(over, lambda part: part.run_hours), 2)
         name = "without known checkpoints a run starts over: its length"
-        yield Assumption(name, round(_mean(over), 2), "hours", "store, mean")
+        yield Assumption(name, hours, "hours", "store, mean")
 
 
-def _workloads(parts: Iterable[Part], usage: Usage) -> tuple[Rows, ...]:
+def _workloads(parts: Iterable[Part]) -> tuple[Rows, ...]:
     """What is on nodes that could move, runs of one name together: what suits spot first, then by cost."""
-    team_of = {pod.owner: pod.team for pod in usage.fleet.pods}
-    alike: dict[tuple[str, str, str, Advice], list[Part]] = defaultdict(list)
+    alike: dict[tuple[str, str, Advice], list[Part]] = defaultdict(list)
     for part in parts:
-        owner = part.owner or ("", "", "unallocated")
-        alike[team_of.get(owner, ""), owner[1], base_name(owner[2]), part.advice].append(part)
-    rows = []
-    for key, several in alike.items():
+        _, namespace, workload = part.owner or ("", "", "unallocated")
+        alike[namespace, base_name(workload), part.advice].append(part)
+    rows: list[tuple[int, Decimal, Line]] = []
+    for (namespace, workload, advice), several in alike.items():
         today, saving = total(part.today for part in several), total(part.saving for part in several)
-        rows.append((_ORDER.index(key[3].suits), -today, key, max(part.gang for part in several), saving))
-    lines: list[Line] = []
-    for _, before, (_, namespace, workload, advice), gang, saving in sorted(rows):
-        money = (round(amount, 2) for amount in (-before, -before - saving, saving))
-        lines.append((namespace, workload, advice.suits.replace("_", " "), gang, *money, advice.why))
+        money = (round(amount, 2) for amount in (today, today - saving, saving))
+        gang = max(part.gang for part in several)
+        suits = advice.suits.replace("_", " ")
+        line = (namespace, workload, suits, gang, *money, advice.why)
+        rows.append((_ORDER.index(advice.suits), -today, line))
     columns = ("namespace", "workload", "suits spot", "nodes at once", "today", "scenario", "saving", "why")
+    lines = [line for *_, line in sorted(rows, key=lambda row: row[:2])]
     return Rows.top("Workloads on nodes that could move", columns, lines, "and {} more")
 
 
-def _price_assumptions(moved: Iterable[Moved], currency: str) -> tuple[Assumption, ...]:
+def _price_assumptions(moved: Iterable[Moved], currency: str) -> Iterator[Assumption]:
     """One price per instance type: the mean over its nodes' hours."""
     alike = grouped(
-        (
-            (item.node.instance_type or "nodes", item.there.prices[0].source, item.there.prices[0].as_of),
-            item.there,
-        )
-        for item in moved
+        ((item.name, item.there.prices[0].source, item.there.prices[0].as_of), item) for item in moved
     )
-    assumptions = []
-    for (name, source, as_of), nodes in sorted(alike.items(), key=lambda entry: str(entry[0])):
-        price = sum(node.mean_price * node.hours for node in nodes) / sum(node.hours for node in nodes)
+    for (name, source, as_of), items in sorted(alike.items(), key=str):
+        hours = sum(item.node.hours for item in items)
+        price = sum(item.there.mean_price * item.node.hours for item in items) / hours
         unit = f"{currency} per node-hour"
-        assumptions.append(Assumption(f"price of {name} there", round(price, 6), unit, source, as_of))
-    return tuple(assumptions)
+        yield Assumption(f"price of {name} there", round(price, 6), unit, source, as_of)
 
 
-def _rate_assumptions(moved: Sequence[Moved]) -> tuple[Assumption, ...]:
-    rates = {(item.node.instance_type or "nodes", item.node.region): item.rate for item in moved}
+def _rate_assumptions(moved: Sequence[Moved]) -> Iterator[Assumption]:
+    """One rate per instance type and region, or the only one."""
+    rates = {(item.name, item.node.region): item.rate for item in moved}
     if len(set(rates.values())) == 1:
-        return (rate_assumption(moved[0].rate),)
-    return tuple(
-        rate_assumption(rate, f"interruptions of {name}")
-        for (name, _), rate in sorted(rates.items(), key=str)
-    )
+        yield rate_assumption(moved[0].rate)
+        return
+    for (name, _), rate in sorted(rates.items(), key=str):
+        yield rate_assumption(rate, f"interruptions of {name}")
 
 
 @record
@@ -352,11 +346,12 @@ def described(
             "more checkpoints, or fewer interruptions per hour",
         )
     name = place.instance_type or "described nodes"
-    node = one_node("Job/work", gpus, hours, on_demand).with_nodes(
-        lambda node: replace(node, provider=place.provider, instance_type=place.instance_type or None)
-    )
+    # its hours begin at the epoch: what they cost does not depend on when they are
+    end = max(1, round(hours * MS_PER_HOUR))
+    kind = place.instance_type or None
+    node = Node("work", gpus, 0, end, (on_demand,), provider=place.provider, instance_type=kind)
     usage = Usage(
-        node,
+        Fleet((node,), (Pod(node.name, "Job/work", gpus, 0, end),)),
         settings.currency,
         f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
         f"{name} in {place.region}" if place.region else name,

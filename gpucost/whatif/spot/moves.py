@@ -122,16 +122,15 @@ class SpotOptions(OptionGroup):
         seconds, source = NOTICES.get(provider or "", (30.0, "the shortest of AWS, Google Cloud and Azure"))
         return seconds, f"default: {source}"
 
-    def assumptions(self, providers: Iterable[str | None] = (None,)) -> tuple[Assumption, ...]:
+    def assumptions(self, providers: Iterable[str | None]) -> tuple[Assumption, ...]:
         """All but the rate, each with where it comes from."""
-        times = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes", "capacity_wait_minutes")
         notices = dict.fromkeys(self.notice(provider) for provider in providers)
         more = [
             Assumption("notice of an interruption", seconds, "seconds", source) for seconds, source in notices
         ]
         if self.on_demand_share:
             more.append(Assumption("kept on demand", self.on_demand_share, "of the nodes", "option"))
-        return (*stated(self, *times), *more)
+        return (*stated(self), *more)
 
 
 def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
@@ -173,6 +172,10 @@ class Moved:
     pods: tuple[Pod, ...]
     rate: Rate
     hours: dict[Workload | None, float]
+
+    @property
+    def name(self) -> str:
+        return self.node.instance_type or "nodes"
 
 
 Moves = dict[NodeKey, Moved]

@@ -77,13 +77,11 @@ class Part:
 
     def at(self, end: str) -> tuple[float, float]:
         """Interruptions per node-hour, and how often it stops for each: at the low or high end of its rate, or as given."""
-        if end == "low":
-            return self.rate.per_hour if self.rate.low is None else self.rate.low, 1.0
-        if end == "high":
-            # each node of a gang is interrupted alone; with anchors on demand the rest goes on
-            most_hits = 1.0 if self.options.on_demand_share else float(self.gang)
-            return self.rate.per_hour if self.rate.high is None else self.rate.high, most_hits
-        return self.rate.per_hour, self.hits
+        # each node of a gang is interrupted alone; with anchors on demand the rest goes on
+        most_hits = 1.0 if self.options.on_demand_share else float(self.gang)
+        ends = {"low": (self.rate.low, 1.0), "high": (self.rate.high, most_hits)}
+        per_hour, hits = ends.get(end, (None, self.hits))
+        return self.rate.per_hour if per_hour is None else per_hour, hits
 
 
 def parts_of(options: SpotOptions, question: SpotQuery, moved: Moves) -> list[Part]:
@@ -136,10 +134,9 @@ def savings_by_rate(parts: Sequence[Part]) -> Rows:
 def cases(parts: Sequence[Part], today: Decimal) -> Rows:
     """Cost and time of moved work at the low end, the middle and the high end of the rate."""
     lines: list[Line] = []
-    has_gangs = any(part.hits > 1 for part in parts)
-    has_range = all(part.rate.low is not None and part.rate.high is not None for part in parts)
+    has_ends = any(part.at("low") != part.at("high") for part in parts)
     hours = sum(part.hours for part in parts)
-    for end in ("low", "middle", "high") if has_range or has_gangs else ("as given",):
+    for end in ("low", "middle", "high") if has_ends else ("as given",):
         more = longer = interruptions = 0.0
         for part in parts:
             rate, hits = part.at(end)
@@ -155,7 +152,7 @@ def cases(parts: Sequence[Part], today: Decimal) -> Rows:
         lines.append((end, interruptions / hours, *line))
     columns = ("interruptions", "per node-hour", "cost", "saving", "% longer")
     note = "Time includes waits for capacity."
-    if has_gangs:
+    if any(part.hits > 1 for part in parts):
         note += (
             " A gang of n nodes stops √n times as often as one node in the middle, n times at the high end: derived, "
             "as any of 4 nodes was hit 1.1 to 2.0 times as often as one."
