@@ -81,7 +81,7 @@ def test_one_interruption_in_three_hours() -> None:
 CALCULATED = """
     --on-demand-price 3 --price-per gpu --gpus 16 --hours 168                 | 8064 168 2688
     --on-demand-price 98.32 --hours 8760 --nodes 32                           | 27561062.4 280320 280320
-    --on-demand-price 32 --active-hours-per-day 10 --days 20 --nodes 2        | 12800 400 400
+    --on-demand-price 32 --hours 200 --nodes 2                                | 12800 400 400
 """
 
 
@@ -165,7 +165,8 @@ def moved(
     sure = given.pop("interruptible", ())
     options = SpotOptions(**{"given": ("checkpoint_minutes",)} | given)
     asked = Price(Decimal(price), "option") if price else None
-    return stored.answer(options, SpotQuery(usage, market or Market(), rate, asked, interruptible=sure))
+    market = replace(market or Market(), rate=lambda _: rate, price=asked)
+    return stored.answer(options, SpotQuery(usage, market, sure))
 
 
 def test_the_break_even_is_of_all_work_that_suits_spot_whatever_its_rate() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -127,7 +127,7 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     interval = _best_interval(options, fixed, rate)
     return Answer(
         kind="spot",
-        title=f"Usage of {usage.scope_name}: on demand to spot{_old_prices(question, moved, fixed)}",
+        title=f"Usage of {usage.scope_name}: on demand to spot{_old_prices(question, moved.values())}",
         period=usage.period_name,
         today=today,
         scenario=replace(today, cost=today.cost - savings[SAFE]),
@@ -194,28 +194,25 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
     parts = map(_judged, parts_of(options, question, moved))
     leaving = {part.owner for part in parts if part.advice.suits != NOT and part.advice.why != RERUN}
     nodes = fleet.by_name
-    staying: set[Workload] = set()
-    going: set[Workload] = set()
+    all_stay: dict[Workload, bool] = {}
     for pod in fleet.pods:
         node = nodes[pod.place]
         if node.capacity_type == "on_demand":
             is_committed = any(price.is_committed for price in node.prices)
             is_kept = is_committed or (node.key in moved and pod.owner not in leaving)
-            (staying if is_kept else going).add(pod.owner)
-    return staying - going
+            all_stay[pod.owner] = is_kept and all_stay.get(pod.owner, True)
+    return {owner for owner, is_kept in all_stay.items() if is_kept}
 
 
 _ORDER = (SAFE, NEEDS_WORK, NOT)
 _ENDS = "between the 5 and 95 % ends of the rate of interruptions"
 
 
-def _old_prices(question: SpotQuery, moved: Moves, parts: Sequence[Part]) -> str:
-    """Which prices of moved nodes are old, for a title."""
-    owners = {part.owner for part in parts}
-    used = [item for item in moved.values() if owners & item.hours.keys()]
-    is_described = question.usage.is_described
-    at = datetime.now(UTC) if is_described else from_ms(max(item.node.to_ms for item in used))
-    prices = ((item.name, [*item.there.prices, *item.node.prices]) for item in used)
+def _old_prices(question: SpotQuery, moved: Collection[Moved]) -> str:
+    """Which prices of nodes that can move are old, for a title."""
+    last = from_ms(max(item.node.to_ms for item in moved))
+    at = datetime.now(UTC) if question.usage.is_described else last
+    prices = ((item.name, [*item.there.prices, *item.node.prices]) for item in moved)
     dated = [(name, price) for name, several in prices for price in several]
     return old_prices(dated, at.date(), question.stale_after_days)
 
@@ -241,7 +238,7 @@ def _workloads(parts: Iterable[Part]) -> tuple[Rows, ...]:
         money = (round(amount, 2) for amount in (today, today - saving, saving))
         gang = max(part.gang for part in several)
         suits = advice.suits.replace("_", " ")
-        line = (namespace, workload, suits, gang, *money, advice.why)
+        line: Line = (namespace, workload, suits, gang, *money, advice.why)
         rows.append((_ORDER.index(advice.suits), -today, line))
     columns = ("namespace", "workload", "suits spot", "nodes at once", "today", "scenario", "saving", "why")
     lines = [line for *_, line in sorted(rows, key=lambda row: row[:2])]
@@ -285,8 +282,6 @@ class Described(OptionGroup):
     nodes: flags.Nodes = 1
     gpus: flags.Gpus | None = None
     hours: flags.Hours | None = None
-    active_hours_per_day: flags.ActiveHours | None = None
-    days: flags.Days | None = None
 
     def price(
         self, con: DuckDBPyConnection, settings: Config, purchase_option: str, gpus: float, place: Place
@@ -358,4 +353,5 @@ def described(
         times=nodes,
         assumptions=(priced("on-demand price", on_demand, unit), priced("spot price", spot, unit)),
     )
-    return SpotQuery(usage, Market(), rate, spot, stale_after_days=settings.prices.stale_after_days)
+    market = Market(rate=lambda _: rate, price=spot)
+    return SpotQuery(usage, market, stale_after_days=settings.prices.stale_after_days)

@@ -14,6 +14,7 @@ from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.price import price_nodes
 from gpucost.records import grouped, record
 from gpucost.suggest import did_you_mean
+from gpucost.whatif.flags import PricePer, node_price
 from gpucost.whatif.fleet import UNPRICED, Node, NodeKey, Price, Row, price_steps
 from gpucost.whatif.spot.interruptions import Evidence, Place, Rate, family_of, posterior, prior_rate
 
@@ -31,6 +32,7 @@ _HALF_LIFE_MS = 90 * MS_PER_DAY
 class Market:
     """What nodes would cost on spot, and how often spot is interrupted; prices are per node-hour.
 
+    `price` (per node or per GPU, as `price_per` says) wins over all that is known.
     `segments` are rows of prices by cluster and node, as `price_steps` takes them. `own` is what spot nodes cost in the
     period, by instance type (lower-cased). `rate` says how often spot nodes of a place are interrupted.
     """
@@ -38,9 +40,14 @@ class Market:
     segments: Mapping[NodeKey, Sequence[Row]] = field(default_factory=dict)
     own: Mapping[str, Price] = field(default_factory=dict)
     rate: Callable[[Place], Rate] = prior_rate
+    price: Price | None = None
+    price_per: PricePer = PricePer.node
 
     def there(self, node: Node) -> Node | None:
         """The node at its prices there: price book, spot history, own nodes, list price; None if a part of its life has none."""
+        if self.price:
+            per_node = node_price(self.price.per_node_hour, self.price_per, node.gpus)
+            return replace(node, prices=(replace(self.price, per_node_hour=per_node),))
         own = self.own.get((node.instance_type or "").lower())
         segments = self.segments.get((node.cluster, node.name.partition("#")[0]), ())
         known = [row for row in segments if not (own and row["is_listed"])]

@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from functools import cache
 from itertools import accumulate
 from typing import Annotated, NamedTuple
@@ -16,8 +15,8 @@ from gpucost.options import RARE, Option, OptionGroup
 from gpucost.periods import merge
 from gpucost.records import grouped, record
 from gpucost.whatif.answer import Assumption, stated
-from gpucost.whatif.flags import START_MINUTES, START_SOURCE, PricePer, node_price
-from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
+from gpucost.whatif.flags import START_MINUTES, START_SOURCE
+from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Usage, Workload
 from gpucost.whatif.spot.formulas import Work
 from gpucost.whatif.spot.interruptions import Place, Rate
 from gpucost.whatif.spot.market import Market
@@ -139,25 +138,15 @@ def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
 
 
 class SpotQuery(NamedTuple):
-    """Whose usage, at which prices: `price` (per node or per GPU, as `price_per` says) wins over all that is known.
+    """Whose usage, at which prices and rates of interruptions.
 
     The `times` nodes that a described one stands for need each other. `interruptible` are globs of workloads ([spot]).
     """
 
     usage: Usage
     market: Market
-    rate: Rate | None = None
-    price: Price | None = None
-    price_per: PricePer = PricePer.node
     interruptible: Collection[str] = ()
     stale_after_days: int = 90
-
-    def there(self, node: Node) -> Node | None:
-        """The node at its prices where it moves to: the option's, otherwise the market's; None without any."""
-        if self.price is None:
-            return self.market.there(node)
-        per_node = node_price(self.price.per_node_hour, self.price_per, node.gpus)
-        return replace(node, prices=(replace(self.price, per_node_hour=per_node),))
 
 
 @record
@@ -190,7 +179,7 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
         )
     usage = question.usage
     pods_on = grouped((pod.place, pod) for pod in usage.fleet.pods)
-    rate_of = cache(lambda place: question.rate or question.market.rate(place))
+    rate_of = cache(question.market.rate)
     moved: Moves = {}
     stays: Counter[str] = Counter()
     for node in usage.fleet.nodes:
@@ -203,7 +192,7 @@ def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[s
             stays["under a commitment, which is paid in any case"] += 1
         elif not node.is_priced:
             stays[f"what {name} cost now is not known"] += 1
-        elif not (there := question.there(node)):
+        elif not (there := question.market.there(node)):
             stays[f"no spot price is known of {name}"] += 1
         else:
             pods = tuple(pods_on[node.key])
