@@ -253,10 +253,10 @@ def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels
     return found
 
 
-def is_notebook(pod: Pod, patterns: Iterable[str] = NOTEBOOKS) -> bool:
-    """Whether a glob fits the pod's workload (with or without its kind) or namespace, in any case."""
-    names = (pod.workload.lower(), pod.workload.partition("/")[2].lower(), pod.namespace.lower())
-    return any(fnmatchcase(name, pattern.lower()) for pattern in patterns for name in names)
+def is_notebook(pod: Pod) -> bool:
+    """Whether the names of its workload or namespace are those of notebooks, in any case."""
+    names = f"{pod.workload}/{pod.namespace}".lower()
+    return any(fnmatchcase(names, pattern) for pattern in NOTEBOOKS)
 
 
 def is_batch(pod: Pod) -> bool:

@@ -78,23 +78,9 @@ def _break_even_sentences(parts: Sequence[Part], even: float | None, rate: Rate)
         yield "spot costs as much as on demand even if nothing is interrupted: there is no break-even"
     else:
         gang = f", in gangs of {_gang(parts)} nodes" if _gang(parts) > 1 else ""
-        yield f"spot costs as much as on demand at {even:,.4g} interruptions per node-hour{gang}: one in {_span(1 / even)}"
-        assumed = f"the rate assumed here is {rate.per_hour:,.4g}"
-        if rate.low is not None and rate.high is not None:
-            assumed += f" ({rate.low:,.4g} to {rate.high:,.4g})"
-        if rate.per_hour:
-            times = even / rate.per_hour
-            assumed += (
-                f": the break-even is {times:,.1f} times that" if times > 1 else ": more than the break-even"
-            )
-        yield assumed
-
-
-def _span(hours: float) -> str:
-    """A time in the unit that suits it."""
-    if hours < 1:
-        return f"{hours * 60:,.1f} minutes"
-    return f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"
+        yield f"spot costs as much as on demand at {even:,.4g} interruptions per node-hour{gang}"
+        ends = "" if rate.low is None else f" ({rate.low:,.4g} to {rate.high:,.4g})"
+        yield f"the rate assumed here is {rate.per_hour:,.4g}{ends}"
 
 
 def _best_interval(options: SpotOptions, parts: Sequence[Part], rate: Rate) -> float | None:

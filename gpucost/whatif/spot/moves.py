@@ -29,12 +29,11 @@ def gangs(fleet: Fleet) -> dict[Workload, int]:
     spans = grouped(((pod.owner, pod.node), (pod.from_ms, pod.to_ms)) for pod in fleet.pods)
     changes: dict[Workload, list[tuple[int, int]]] = defaultdict(list)
     for (owner, _), on_node in spans.items():
-        of_owner = changes[owner]
         for start, end in merge(on_node):
-            of_owner += [(start, 1), (end, -1)]
+            changes[owner] += [(start, 1), (end, -1)]
     most = {}
     for owner, steps in changes.items():
-        levels = accumulate((step for _, step in sorted(steps)), initial=0)
+        levels = accumulate(step for _, step in sorted(steps))
         most[owner] = 1 if _REPLICAS.match(owner[2]) else max(levels)
     return most
 
