@@ -102,7 +102,8 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     today = today_of(usage, fleet_costs(usage.fleet), is_held=usage.is_narrowed)
     suited = parts_of(options, question, moved)
     # the break-even is of all work that suits spot, whatever the rate; figures are of other work only if none does
-    fixed = _owned(part for part in suited if part.advice.suits == SAFE) or _owned(suited) or suited
+    owned = [part for part in suited if part.owner]
+    fixed = [part for part in owned if part.advice.suits == SAFE] or owned or suited
     parts = suited if usage.is_described else list(map(_judged, suited))
     savings = dict.fromkeys(_ORDER, Decimal(0))
     for part in parts:
@@ -157,11 +158,6 @@ def _findings(fixed: Sequence[Part], ends: Sequence[Rows], stays: Mapping[str, i
         yield "interrupted as often as the high end says, this work would practically never end"
     for why, count in sorted(stays.items()):
         yield f"{count} node(s) stay as they are: {why}"
-
-
-def _owned(parts: Iterable[Part]) -> list[Part]:
-    """The parts that a workload holds."""
-    return [part for part in parts if part.owner]
 
 
 def _judged(part: Part) -> Part:

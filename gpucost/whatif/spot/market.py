@@ -148,10 +148,9 @@ def find_instance(con: DuckDBPyConnection, name: str) -> tuple[str, str, float]:
     """(provider, name, GPUs) of an instance type, by the catalog or the store. Raises UsageError, naming near ones."""
     load_catalog(con)
     rows: list[tuple[str, str, float]] = con.execute(_INSTANCES).fetchall()
-    for row in rows:
-        if row[1].lower() == name.lower():
-            return row
-    known = sorted({row[1].lower() for row in rows})
+    known = {row[1].lower(): row for row in reversed(rows)}
+    if name.lower() in known:
+        return known[name.lower()]
     otherwise = "gpucost prices lists instance types; or give prices and --gpus instead"
-    hint = did_you_mean(name.lower(), known, otherwise, most=3, cutoff=0.5)
+    hint = did_you_mean(name.lower(), sorted(known), otherwise, most=3, cutoff=0.5)
     raise UsageError(f"no instance type {name!r} is known", hint)

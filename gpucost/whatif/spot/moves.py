@@ -100,10 +100,9 @@ class SpotOptions(OptionGroup):
 
     def work(self, per_hour: float, hits: float = 1.0, provider: str | None = None) -> Work:
         """The same in hours, of work that stops `hits` times as often as one node."""
-        minutes = (self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes)
-        checkpoint, write, restart = (each / 60 for each in minutes)
+        checkpoint, write = self.checkpoint_minutes / 60, self.checkpoint_write_minutes / 60
         notice = self.notice(provider)[0] / 3600
-        return Work(per_hour, checkpoint, write, restart, notice, hits)
+        return Work(per_hour, checkpoint, write, self.restart_minutes / 60, notice, hits)
 
     def hits(self, nodes: int) -> float:
         """How often a gang of `nodes` stops per interruption of one: √n, as interruptions come together.
