@@ -16,7 +16,7 @@ from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Workload
 
 # What sevenths and tenths of a GPU leave over in binary, in GPU-milliseconds.
-_NO_TIME = 1.0
+NO_TIME = 1.0
 
 
 def fleet_costs(fleet: Fleet) -> Costs:
@@ -72,7 +72,7 @@ def _pod_costs(
     billed_ms = _billed_gpu_ms(node, here, start, end)
     capacity_ms = node.gpus * (end - start)
     amounts = [kept(cost * Decimal(repr(ms / capacity_ms))) for ms in billed_ms]
-    if capacity_ms - sum(billed_ms) < _NO_TIME:
+    if capacity_ms - sum(billed_ms) < NO_TIME:
         largest = max(range(len(here)), key=lambda number: round(billed_ms[number], 3))
         amounts[largest] += cost - sum(amounts)
     return list(zip(here, amounts, strict=True))

@@ -59,9 +59,7 @@ def _mean_rate(parts: Sequence[Part]) -> Rate:
 def _break_even(parts: Sequence[Part]) -> float | None:
     """The rate at which the work costs as much on spot as today; None without one."""
     today = sum(float(part.today) for part in parts)
-    if not today:
-        return None
-    return crossing(lambda rate: sum(part.cost_at(rate) for part in parts) / today, 1.0)
+    return crossing(lambda rate: sum(part.cost_at(rate) for part in parts), today)
 
 
 def _gang(parts: Sequence[Part]) -> int:
@@ -265,21 +263,6 @@ class Described(OptionGroup):
     gpus: flags.Gpus | None = None
     hours: flags.Hours | None = None
 
-    def price(
-        self, con: DuckDBPyConnection, settings: Config, purchase_option: str, gpus: float, place: Place
-    ) -> Price:
-        """The option's price, otherwise the place's. Raises UsageError without any."""
-        given = self.spot_price if purchase_option == "spot" else self.on_demand_price
-        if given is not None:
-            return Price(node_price(given, self.price_per, gpus), "option")
-        price = read_price(con, settings, place, gpus, purchase_option) if place.instance_type else None
-        if price:
-            return price
-        raise UsageError(
-            f"--{purchase_option.replace('_', '-')}-price is missing",
-            f"give it, or --instance-type and --region of a place whose price in {settings.currency} is known",
-        )
-
 
 def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
     """Where the instance type is bought, nowhere without one, and its GPUs. Raises UsageError for a type that is not known."""
@@ -309,8 +292,18 @@ def described(
     """
     place, gpus = find_place(con, fleet)
     rate = rate or read_rates(con)(place)
-    on_demand = fleet.price(con, settings, "on_demand", gpus, place)
-    spot = fleet.price(con, settings, "spot", gpus, place)
+
+    def price(kind: str, given: Decimal | None) -> Price:
+        if given is not None:
+            return Price(node_price(given, fleet.price_per, gpus), "option")
+        if place.instance_type and (listed := read_price(con, settings, place, gpus, kind)):
+            return listed
+        raise UsageError(
+            f"--{kind.replace('_', '-')}-price is missing",
+            f"give it, or --instance-type and --region of a place whose price in {settings.currency} is known",
+        )
+
+    on_demand, spot = price("on_demand", fleet.on_demand_price), price("spot", fleet.spot_price)
     nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
     if options.checkpoint_minutes > hours * 60 * (1 + 1e-9):
         raise UsageError(

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-# How long before its end a pod held a node, if the end counts; and the time in which evidence halves.
-_HELD_WITHIN_MS = 600_000
-_HALF_LIFE_MS = 90 * MS_PER_DAY
-
 
 @record
 class Market:
@@ -121,9 +117,12 @@ def read_price(
 
 
 def read_rates(con: DuckDBPyConnection) -> Callable[[Place], Rate]:
-    """How often a place's spot nodes are interrupted: own nodes of its family of all months, on top of the published rate."""
-    half_life = {"held_within_ms": _HELD_WITHIN_MS, "half_life_ms": _HALF_LIFE_MS}
-    run_stage(con, __package__, "spot_evidence", half_life)
+    """How often a place's spot nodes are interrupted: own nodes of its family of all months, on top of the published rate.
+
+    An end counts if a pod held the node 10 minutes before, or later; evidence halves in 90 days.
+    """
+    times = {"held_within_ms": 600_000, "half_life_ms": 90 * MS_PER_DAY}
+    run_stage(con, __package__, "spot_evidence", times)
     evidence = grouped(
         ((provider, family_of(name)), figures)
         for provider, name, *figures in con.execute(_EVIDENCE).fetchall()

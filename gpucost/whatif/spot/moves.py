@@ -15,6 +15,7 @@ from gpucost.options import RARE, Option, OptionGroup
 from gpucost.periods import merge
 from gpucost.records import grouped, record
 from gpucost.whatif.answer import Assumption, stated
+from gpucost.whatif.cost import NO_TIME
 from gpucost.whatif.flags import START_MINUTES, START_SOURCE
 from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Usage, Workload
 from gpucost.whatif.spot.formulas import Work
@@ -210,7 +211,8 @@ def _hours(usage: Usage, node: Node, pods: Iterable[Pod]) -> dict[Workload | Non
     held: dict[Workload | None, float] = defaultdict(float)
     for pod in pods:
         held[pod.owner] += pod.gpu_ms
-    gpu_ms = max(node.gpus * node.length_ms, sum(held.values()))
-    hours = {owner: time * (node.hours * usage.times / gpu_ms) for owner, time in held.items()}
-    free = node.hours * usage.times - sum(hours.values())
-    return hours if usage.is_narrowed or free <= 1e-9 else hours | {None: free}
+    free = node.gpus * node.length_ms - sum(held.values())
+    if free >= NO_TIME and not usage.is_narrowed:
+        held[None] = free
+    whole = max(node.gpus * node.length_ms, sum(held.values()))
+    return {owner: time * (node.hours * usage.times / whole) for owner, time in held.items()}
