@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,9 +17,19 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, from_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Line, Range, Rows, old_prices, priced, today_of
+from gpucost.whatif.answer import (
+    Answer,
+    Assumption,
+    Line,
+    Position,
+    Range,
+    Rows,
+    old_prices,
+    priced,
+    today_of,
+)
 from gpucost.whatif.cost import fleet_costs
-from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price, total
+from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, kept, node_price, total
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage, Workload
 from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
 from gpucost.whatif.spot.formulas import crossing, daly_interval, exact
@@ -33,7 +44,7 @@ from gpucost.whatif.spot.moves import (
     movable,
     rate_assumption,
 )
-from gpucost.whatif.spot.parts import ENDLESS, Part, cases, parts_of, savings_by_rate
+from gpucost.whatif.spot.parts import ENDLESS, Part, outcome, parts_of, savings_by_rate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -75,8 +86,9 @@ def _break_even_sentences(parts: Sequence[Part], even: float | None, rate: Rate)
     elif even is None:
         yield "spot costs as much as on demand even if nothing is interrupted: there is no break-even"
     else:
-        gang = f", in gangs of {_gang(parts)} nodes" if _gang(parts) > 1 else ""
-        yield f"spot costs as much as on demand at {even:,.4g} interruptions per node-hour{gang}"
+        yield f"spot costs as much as on demand at {even:,.4g} interruptions per node-hour"
+        if (nodes := _gang(parts)) > 1:
+            yield f"a gang of {nodes} nodes stops {_STOPS}"
         ends = "" if rate.low is None else f" ({rate.low:,.4g} to {rate.high:,.4g})"
         yield f"the rate assumed here is {rate.per_hour:,.4g}{ends}"
 
@@ -107,9 +119,10 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     for part in parts:
         savings[part.advice.suits] += part.saving
     safe = [part for part in parts if part.advice.suits == SAFE]
-    ends = (cases(safe, today.cost),) if safe else ()
+    ranges, time = _ends(safe, today)
     even, rate = _break_even(fixed), _mean_rate(fixed)
-    interval = _best_interval(options, fixed, rate)
+    if interval := _best_interval(options, fixed, rate):
+        time.append(f"a checkpoint every {interval:,.1f} minutes would cost least (Daly)")
     return Answer(
         kind="spot",
         title=f"Usage of {usage.scope_name}: on demand to spot{_old_prices(question, moved.values())}",
@@ -130,30 +143,35 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
             *options.assumptions(dict.fromkeys(item.node.provider for item in moved.values())),
             *_starting_over(fixed),
         ),
-        ranges=_cost_range(ends, usage.currency),
+        ranges=ranges,
         break_even=tuple(_break_even_sentences(fixed, even, rate)),
-        time=(f"a checkpoint every {interval:,.1f} minutes would cost least (Daly)",) if interval else (),
-        findings=tuple(_findings(fixed, ends, stays)),
-        tables=(savings_by_rate(fixed), *ends, *(() if usage.is_described else _workloads(parts))),
+        time=tuple(time),
+        findings=tuple(_findings(fixed, safe, stays)),
+        tables=(savings_by_rate(fixed), *(() if usage.is_described else _workloads(parts))),
     )
 
 
-def _cost_range(ends: Sequence[Rows], currency: str) -> tuple[Range, ...]:
-    """What moved work costs at both ends of the rate; nothing if it would never end at one of them, or without ends."""
-    costs = [line[2] for line in ends[0].lines] if ends else []
-    if len(costs) < 2 or costs[-1] is None:
-        return ()
-    return (Range("scenario cost", costs[0], costs[-1], currency, _ENDS),)
+def _ends(parts: Sequence[Part], today: Position) -> tuple[tuple[Range, ...], list[str]]:
+    """Between which ends cost and time of what moves lie, and what it does to time."""
+    if not parts:
+        return (), []
+    low, middle, high = (outcome(parts, end) for end in ("low", "middle", "high"))
+    time = [f"what moves takes {middle[1]:.2f} % longer, waits for capacity included"]
+    if low == high:
+        return (), time
+    if math.isinf(high[0]):
+        return (), [*time, "interrupted as often as the high end says, it would practically never end"]
+    least, most = (kept(float(today.cost) + more) for more, _ in (low, high))
+    cost = Range("scenario cost", least, most, today.currency, _ENDS)
+    return (cost, Range("time", round(low[1], 2), round(high[1], 2), "% longer", _ENDS)), time
 
 
-def _findings(fixed: Sequence[Part], ends: Sequence[Rows], stays: Mapping[str, int]) -> Iterator[str]:
+def _findings(fixed: Sequence[Part], safe: Sequence[Part], stays: Mapping[str, int]) -> Iterator[str]:
     """What speaks against the move, and what stays."""
     if total(part.there for part in fixed) >= total(part.today for part in fixed):
         yield "spot costs as much as on demand here, or more: there is no discount"
-    if not ends:
+    if not safe:
         yield "nothing here is both safe to move and cheaper on spot: no saving is counted"
-    elif ends[0].lines[-1][2] is None:
-        yield "interrupted as often as the high end says, this work would practically never end"
     for why, count in sorted(stays.items()):
         yield f"{count} node(s) stay as they are: {why}"
 
@@ -185,6 +203,7 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
 
 
 _ORDER = (SAFE, NEEDS_WORK, NOT)
+_STOPS = "√n times as often as one, n times at the high end: derived, as any of 4 was hit 1.1 to 2.0 times as often as one"
 _ENDS = "between the 5 and 95 % ends of the rate of interruptions"
 
 

@@ -131,30 +131,12 @@ def savings_by_rate(parts: Sequence[Part]) -> Rows:
     return Rows("Saving by rate of interruptions", columns, tuple(lines), note)
 
 
-def cases(parts: Sequence[Part], today: Decimal) -> Rows:
-    """Cost and time of moved work at the low end, the middle and the high end of the rate."""
-    lines: list[Line] = []
-    has_ends = any(part.at("low") != part.at("high") for part in parts)
-    hours = sum(part.hours for part in parts)
-    for end in ("low", "middle", "high") if has_ends else ("as given",):
-        more = longer = interruptions = 0.0
-        for part in parts:
-            rate, hits = part.at(end)
-            work = part.work(rate, hits)
-            times, wait = exact(work), part.options.capacity_wait_minutes / 60
-            more += part.cost_at(rate, hits) - float(part.today)
-            longer += part.hours * (times - 1) + part.hours * times * work.gang_rate * wait
-            interruptions += rate * part.hours
-        line: Line = (None, None, None)
-        if math.isfinite(more):
-            cost = kept(float(today) + more)
-            line = (cost, today - cost, round(longer / hours * 100, 2))
-        lines.append((end, interruptions / hours, *line))
-    columns = ("interruptions", "per node-hour", "cost", "saving", "% longer")
-    note = "Time includes waits for capacity."
-    if any(part.hits > 1 for part in parts):
-        note += (
-            " A gang of n nodes stops √n times as often as one node in the middle, n times at the high end: derived, "
-            "as any of 4 nodes was hit 1.1 to 2.0 times as often as one."
-        )
-    return Rows("What moves, by how often it is interrupted", columns, tuple(lines), note)
+def outcome(parts: Sequence[Part], end: str) -> tuple[float, float]:
+    """What the work costs more there, and how many percent longer it takes with waits for capacity, at an end of its rate."""
+    more = longer = 0.0
+    for part in parts:
+        rate, hits = part.at(end)
+        work, wait = part.work(rate, hits), part.options.capacity_wait_minutes / 60
+        more += part.cost_at(rate, hits) - float(part.today)
+        longer += part.hours * (exact(work) * (1 + work.gang_rate * wait) - 1)
+    return more, longer / sum(part.hours for part in parts) * 100
