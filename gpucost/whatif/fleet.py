@@ -205,6 +205,10 @@ class Costs:
     node_hours: float
     by_workload: dict[Workload, Decimal] = field(default_factory=dict)
 
+    def of(self, owner: Workload | None) -> Decimal:
+        """The cost of what a workload held; of None what nobody held."""
+        return self.by_workload.get(owner, Decimal(0)) if owner else self.unallocated_cost
+
 
 # Stretches [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
 Idle = Mapping[PodKey, Sequence[Span]]

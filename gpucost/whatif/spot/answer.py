@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-def _mean(parts: Sequence[Part], value: Callable[[Part], Any]) -> Any:
-    """The mean over the parts' node-hours; of equal values that value, to the last digit."""
-    values = [value(part) for part in parts]
+def _mean(rows: Sequence[Any], value: Callable[[Any], Any]) -> Any:
+    """The mean of parts or nodes over their node-hours; of equal values that value, to the last digit."""
+    values = [value(row) for row in rows]
     if len(set(values)) == 1:
         return values[0]
-    hours = [part.hours for part in parts]
+    hours = [row.hours for row in rows]
     return sum(map(mul, values, hours)) / sum(hours)
 
 
@@ -211,8 +211,9 @@ def _old_prices(question: SpotQuery, moved: Collection[Moved]) -> str:
     """Which prices of nodes that can move are old, for a title."""
     last = from_ms(max(item.node.to_ms for item in moved))
     at = datetime.now(UTC) if question.usage.is_described else last
-    prices = ((item.name, [*item.there.prices, *item.node.prices]) for item in moved)
-    dated = [(name, price) for name, several in prices for price in several]
+    dated: list[tuple[str, Price]] = []
+    for item in moved:
+        dated += [(item.name, price) for price in (*item.there.prices, *item.node.prices)]
     return old_prices(dated, at.date(), question.stale_after_days)
 
 
@@ -246,14 +247,11 @@ def _workloads(parts: Iterable[Part]) -> tuple[Rows, ...]:
 
 def _price_assumptions(moved: Iterable[Moved], currency: str) -> Iterator[Assumption]:
     """One price per instance type: the mean over its nodes' hours."""
-    alike = grouped(
-        ((item.name, item.there.prices[0].source, item.there.prices[0].as_of), item) for item in moved
-    )
-    for (name, source, as_of), items in sorted(alike.items(), key=str):
-        hours = sum(item.node.hours for item in items)
-        price = sum(item.there.mean_price * item.node.hours for item in items) / hours
-        unit = f"{currency} per node-hour"
-        yield Assumption(f"price of {name} there", round(price, 6), unit, source, as_of)
+    priced_nodes = ((item.name, item.there.prices[0], item.there) for item in moved)
+    alike = grouped(((name, price.source, price.as_of), node) for name, price, node in priced_nodes)
+    for (name, source, as_of), nodes in sorted(alike.items(), key=lambda entry: str(entry[0])):
+        price = round(_mean(nodes, lambda node: node.mean_price), 6)
+        yield Assumption(f"price of {name} there", price, f"{currency} per node-hour", source, as_of)
 
 
 def _rate_assumptions(moved: Sequence[Moved]) -> Iterator[Assumption]:
@@ -293,12 +291,11 @@ def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
             )
         return Place(""), fleet.gpus or GPUS_PER_NODE
     provider, name, gpus = find_instance(con, fleet.instance_type)
-    if gpus != int(gpus):
+    if gpus != int(gpus) or fleet.gpus not in (None, gpus):
         raise UsageError(
-            f"{name} holds {gpus:g} of a GPU", "give prices and --gpus instead of --instance-type"
+            f"{name} has {gpus:g} GPUs",
+            "leave out --gpus; of a part of a GPU give prices, and no --instance-type",
         )
-    if fleet.gpus not in (None, gpus):
-        raise UsageError(f"{name} has {gpus:g} GPUs, not {fleet.gpus}", "leave out --gpus")
     return Place(name, provider, fleet.region, fleet.zone), int(gpus)
 
 

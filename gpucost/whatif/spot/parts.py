@@ -96,8 +96,8 @@ def parts_of(options: SpotOptions, question: SpotQuery, moved: Moves) -> list[Pa
         for owner, held in item.hours.items():
             key = owner, item.rate, item.node.provider
             hours[key] += held
-            today[key] += times * (before.by_workload[owner] if owner else before.unallocated_cost)
-            there[key] += times * (after.by_workload[owner] if owner else after.unallocated_cost)
+            today[key] += times * before.of(owner)
+            there[key] += times * after.of(owner)
     parts = []
     for key, held in hours.items():
         owner, gang, run_hours, advice = key[0], 1, 0.0, Advice(NOT, FREE)
