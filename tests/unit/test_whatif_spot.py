@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gpucost.config.model import Config, SpotSettings
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.whatif.answer import Answer
@@ -162,11 +163,11 @@ def moved(
         "restart_minutes": 0.0,
         "notice_seconds": 0.0,
     } | more
-    sure = given.pop("interruptible", ())
+    config = Config(spot=SpotSettings(interruptible=list(given.pop("interruptible", ()))))
     options = SpotOptions(**{"given": ("checkpoint_minutes",)} | given)
     asked = Price(Decimal(price), "option") if price else None
     market = replace(market or Market(), rate=lambda _: rate, price=asked)
-    return stored.answer(options, SpotQuery(usage, market, sure))
+    return stored.answer(SpotQuery(usage, market, config, options))
 
 
 def test_the_break_even_is_of_all_work_that_suits_spot_whatever_its_rate() -> None:

@@ -57,6 +57,5 @@ def whatif_spot(
             market = replace(market, rate=lambda _: rate)
         if fleet.spot_price is not None:
             market = replace(market, price=Price(fleet.spot_price, "option"), price_per=fleet.price_per)
-        interruptible, days = settings.spot.interruptible, settings.prices.stale_after_days
-        question = SpotQuery(usage, market, interruptible, days)
-    return document(answer.answer(options, question))
+        question = SpotQuery(usage, market, settings, options)
+    return document(answer.answer(question))

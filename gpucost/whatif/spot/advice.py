@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gpucost.whatif.fleet import Workload
-from gpucost.whatif.spot.moves import SpotOptions, SpotQuery
+from gpucost.whatif.spot.moves import SpotQuery
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
 _AGAIN = "batch work: an interrupted run is done again"
@@ -98,17 +98,17 @@ def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoi
     )
 
 
-def suitability(options: SpotOptions, question: SpotQuery) -> dict[Workload, Advice]:
+def suitability(question: SpotQuery) -> dict[Workload, Advice]:
     """What each workload should do. All of what options describe moves."""
     fleet = question.usage.fleet
     resumed = {pod.owner for pod in fleet.pods if pod.resumes}
-    given = "--checkpoint-minutes says so" if "checkpoint_minutes" in options.given else ""
+    given = "--checkpoint-minutes says so" if "checkpoint_minutes" in question.options.given else ""
     advices = {}
     for owner, pod in {pod.owner: pod for pod in fleet.pods}.items():
         names = (pod.workload, pod.workload.partition("/")[2])
         if question.usage.is_described:
             advices[owner] = Advice(SAFE, "")
-        elif any(fnmatchcase(name, glob) for glob in question.interruptible for name in names):
+        elif any(fnmatchcase(name, glob) for glob in question.config.spot.interruptible for name in names):
             advices[owner] = Advice(SAFE, "goes on after an interruption, as [spot] interruptible says")
         else:
             checkpoints = "it went on from one before" if owner in resumed else given

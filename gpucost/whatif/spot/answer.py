@@ -93,8 +93,9 @@ def _break_even_sentences(parts: Sequence[Part], even: float | None, rate: Rate)
         yield f"the rate assumed here is {rate.per_hour:,.4g}{ends}"
 
 
-def _best_interval(options: SpotOptions, parts: Sequence[Part], rate: Rate) -> float | None:
+def _best_interval(parts: Sequence[Part], rate: Rate) -> float | None:
     """The minutes between checkpoints that cost least; None if they cost nothing, or nothing is lost."""
+    options = parts[0].options
     write = options.checkpoint_write_minutes
     mean_write = _mean(parts, lambda part: 0.0 if part.advice.starts_over else write)
     written = replace(options, checkpoint_write_minutes=mean_write)
@@ -102,15 +103,15 @@ def _best_interval(options: SpotOptions, parts: Sequence[Part], rate: Rate) -> f
     return hours and round(hours * 60, 6)
 
 
-def answer(options: SpotOptions, question: SpotQuery) -> Answer:
+def answer(question: SpotQuery) -> Answer:
     """What moving the usage costs, with interruptions. Only what suits spot moves.
 
     Raises GpucostError if nothing can be moved.
     """
     usage = question.usage
-    moved, stays = movable(options, question)
+    moved, stays = movable(question)
     today = today_of(usage, fleet_costs(usage.fleet), is_held=usage.is_narrowed)
-    suited = parts_of(options, question, moved)
+    suited = parts_of(question, moved)
     # the break-even is of all work that suits spot, whatever the rate; figures are of other work only if none does
     owned = [part for part in suited if part.owner]
     fixed = [part for part in owned if part.advice.suits == SAFE] or owned or suited
@@ -121,7 +122,7 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
     safe = [part for part in parts if part.advice.suits == SAFE]
     ranges, time = _ends(safe, today)
     even, rate = _break_even(fixed), _mean_rate(fixed)
-    if interval := _best_interval(options, fixed, rate):
+    if interval := _best_interval(fixed, rate):
         time.append(f"a checkpoint every {interval:,.1f} minutes would cost least (Daly)")
     return Answer(
         kind="spot",
@@ -140,7 +141,7 @@ def answer(options: SpotOptions, question: SpotQuery) -> Answer:
         assumptions=(
             *(usage.assumptions or _price_assumptions(moved.values(), usage.currency)),
             *_rate_assumptions(list(moved.values())),
-            *options.assumptions(dict.fromkeys(item.node.provider for item in moved.values())),
+            *question.options.assumptions(dict.fromkeys(item.node.provider for item in moved.values())),
             *_starting_over(fixed),
         ),
         ranges=ranges,
@@ -185,21 +186,20 @@ def _judged(part: Part) -> Part:
 
 def advised_to_stay(question: SpotQuery) -> set[Workload]:
     """Workloads on demand that would cost as much on spot, or more, or lose state, and those under a commitment."""
-    options, fleet = SpotOptions(), question.usage.fleet
-    moved: Moves = {}
+    fleet, moved = question.usage.fleet, Moves()
     with suppress(GpucostError):
-        moved, _ = movable(options, question)
-    parts = map(_judged, parts_of(options, question, moved))
+        moved, _ = movable(question)
+    parts = map(_judged, parts_of(question, moved))
     leaving = {part.owner for part in parts if part.advice.suits != NOT and part.advice.why != RERUN}
-    nodes = fleet.by_name
-    all_stay: dict[Workload, bool] = {}
-    for pod in fleet.pods:
-        node = nodes[pod.place]
-        if node.capacity_type == "on_demand":
-            is_committed = any(price.is_committed for price in node.prices)
-            is_kept = is_committed or (node.key in moved and pod.owner not in leaving)
-            all_stay[pod.owner] = is_kept and all_stay.get(pod.owner, True)
-    return {owner for owner, is_kept in all_stay.items() if is_kept}
+    nodes = {key: node for key, node in fleet.by_name.items() if node.capacity_type == "on_demand"}
+    pods = [(pod.owner, nodes[pod.place]) for pod in fleet.pods if pod.place in nodes]
+    going = set()
+    for owner, node in pods:
+        is_committed = any(price.is_committed for price in node.prices)
+        is_kept = is_committed or (node.key in moved and owner not in leaving)
+        if not is_kept:
+            going.add(owner)
+    return {owner for owner, _ in pods} - going
 
 
 _ORDER = (SAFE, NEEDS_WORK, NOT)
@@ -214,7 +214,7 @@ def _old_prices(question: SpotQuery, moved: Collection[Moved]) -> str:
     dated: list[tuple[str, Price]] = []
     for item in moved:
         dated += [(item.name, price) for price in (*item.there.prices, *item.node.prices)]
-    return old_prices(dated, at.date(), question.stale_after_days)
+    return old_prices(dated, at.date(), question.config.prices.stale_after_days)
 
 
 def _starting_over(parts: Sequence[Part]) -> Iterator[Assumption]:
@@ -345,4 +345,4 @@ def described(
         assumptions=(priced("on-demand price", on_demand, unit), priced("spot price", spot, unit)),
     )
     market = Market(rate=lambda _: rate, price=spot)
-    return SpotQuery(usage, market, stale_after_days=settings.prices.stale_after_days)
+    return SpotQuery(usage, market, settings, options)

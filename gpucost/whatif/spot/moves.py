@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cache
 from itertools import accumulate
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import RARE, Option, OptionGroup
@@ -21,6 +21,9 @@ from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Usage, Workload
 from gpucost.whatif.spot.formulas import Work
 from gpucost.whatif.spot.interruptions import Place, Rate
 from gpucost.whatif.spot.market import Market
+
+if TYPE_CHECKING:
+    from gpucost.config.model import Config
 
 _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
 
@@ -139,13 +142,13 @@ def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
 class SpotQuery(NamedTuple):
     """Whose usage, at which prices and rates of interruptions.
 
-    The `times` nodes that a described one stands for need each other. `interruptible` are globs of workloads ([spot]).
+    The `times` nodes that a described one stands for need each other.
     """
 
     usage: Usage
     market: Market
-    interruptible: Collection[str] = ()
-    stale_after_days: int = 90
+    config: Config
+    options: SpotOptions = SpotOptions()
 
 
 @record
@@ -169,9 +172,9 @@ class Moved:
 Moves = dict[NodeKey, Moved]
 
 
-def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[str]]:
+def movable(question: SpotQuery) -> tuple[Moves, Counter[str]]:
     """Nodes that can move, and why how many others do not."""
-    if options.on_demand_share >= 1:
+    if question.options.on_demand_share >= 1:
         raise UsageError(
             "--on-demand-share 1 keeps everything on demand: nothing would move",
             "give a part of 1, such as 0.3",

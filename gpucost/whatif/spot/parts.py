@@ -84,10 +84,10 @@ class Part:
         return self.rate.per_hour if per_hour is None else per_hour, hits
 
 
-def parts_of(options: SpotOptions, question: SpotQuery, moved: Moves) -> list[Part]:
+def parts_of(question: SpotQuery, moved: Moves) -> list[Part]:
     """The parts of all workloads on nodes that can move, and unallocated time of the whole fleet."""
     fleet, times = question.usage.fleet, question.usage.times
-    gang_of, advices, runs = gangs(fleet), suitability(options, question), _run_hours(fleet)
+    gang_of, advices, runs = gangs(fleet), suitability(question), _run_hours(fleet)
     hours: dict[PartKey, float] = defaultdict(float)
     today: dict[PartKey, Decimal] = defaultdict(Decimal)
     there: dict[PartKey, Decimal] = defaultdict(Decimal)
@@ -103,7 +103,7 @@ def parts_of(options: SpotOptions, question: SpotQuery, moved: Moves) -> list[Pa
         owner, gang, run_hours, advice = key[0], 1, 0.0, Advice(NOT, FREE)
         if owner:
             gang, run_hours, advice = gang_of[owner] * times, runs[owner], advices[owner]
-        parts.append(Part(*key, advice, gang, held, today[key], there[key], options, run_hours))
+        parts.append(Part(*key, advice, gang, held, today[key], there[key], question.options, run_hours))
     return parts
 
 
