@@ -126,8 +126,8 @@ class DescribedNodes(OptionGroup):
     ] = None
     on_demand_price: flags.OnDemandPrice | None = None
     price_per: flags.Per = flags.PricePer.node
-    instance_type: Annotated[str | None, Option("Instance type, for its list prices.", "TYPE")] = None
-    region: Annotated[str | None, Option("Region of the list prices.", "NAME")] = None
+    instance_type: Annotated[str | None, Option("Instance type, to look up its prices.", "TYPE")] = None
+    region: Annotated[str | None, Option("Region of the instance type.", "NAME")] = None
 
     @property
     def curve(self) -> Curve:

@@ -13,7 +13,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import Option, OptionGroup
+from gpucost.options import Option
 from gpucost.periods import MS_PER_HOUR, from_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
@@ -29,7 +29,8 @@ from gpucost.whatif.answer import (
     today_of,
 )
 from gpucost.whatif.cost import fleet_costs
-from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, kept, node_price, total
+from gpucost.whatif.curve import DescribedNodes
+from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, kept, node_price, total
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage, Workload
 from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
 from gpucost.whatif.spot.formulas import crossing, daly_interval, exact
@@ -265,18 +266,11 @@ def _rate_assumptions(moved: Sequence[Moved]) -> Iterator[Assumption]:
 
 
 @record
-class Described(OptionGroup):
+class Described(DescribedNodes):
     """What options say of a fleet; prices are per node or per GPU, None is not given."""
 
-    on_demand_price: flags.OnDemandPrice | None = None
     spot_price: flags.SpotPrice | None = None
-    price_per: flags.Per = PricePer.node
-    instance_type: Annotated[str | None, Option("Look prices, GPUs and interruptions of it up.", "TYPE")] = (
-        None
-    )
-    region: Annotated[str | None, Option("Of --instance-type.", "REGION")] = None
-    zone: Annotated[str | None, Option("Of --instance-type.", "ZONE")] = None
-    nodes: flags.Nodes = 1
+    zone: Annotated[str | None, Option("Zone of the instance type.", "ZONE")] = None
     gpus: flags.Gpus | None = None
     hours: flags.Hours | None = None
 
@@ -320,7 +314,11 @@ def described(
         )
 
     on_demand, spot = price("on_demand", fleet.on_demand_price), price("spot", fleet.spot_price)
-    nodes, hours, unit = fleet.nodes, fleet.hours or HOURS_PER_MONTH, f"{settings.currency} per node-hour"
+    nodes, hours, unit = (
+        fleet.nodes or 1,
+        fleet.hours or HOURS_PER_MONTH,
+        f"{settings.currency} per node-hour",
+    )
     if options.checkpoint_minutes > hours * 60 * (1 + 1e-9):
         raise UsageError(
             f"a checkpoint every {options.checkpoint_minutes:g} minutes is longer than the job of {hours:g} hours",
