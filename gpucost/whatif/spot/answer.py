@@ -111,6 +111,7 @@ def answer(question: SpotQuery) -> Answer:
     """
     usage = question.usage
     moved, stays = movable(question)
+    items = list(moved.values())
     today = today_of(usage, fleet_costs(usage.fleet), is_held=usage.is_narrowed)
     suited = parts_of(question, moved)
     # the break-even is of all work that suits spot, whatever the rate; figures are of other work only if none does
@@ -127,7 +128,7 @@ def answer(question: SpotQuery) -> Answer:
         time.append(f"a checkpoint every {interval:,.1f} minutes would cost least (Daly)")
     return Answer(
         kind="spot",
-        title=f"Usage of {usage.scope_name}: on demand to spot{_old_prices(question, moved.values())}",
+        title=f"Usage of {usage.scope_name}: on demand to spot{_old_prices(question, items)}",
         period=usage.period_name,
         today=today,
         scenario=replace(today, cost=today.cost - savings[SAFE]),
@@ -140,9 +141,9 @@ def answer(question: SpotQuery) -> Answer:
             "saving_by_suitability": savings,
         },
         assumptions=(
-            *(usage.assumptions or _price_assumptions(moved.values(), usage.currency)),
-            *_rate_assumptions(list(moved.values())),
-            *question.options.assumptions(dict.fromkeys(item.node.provider for item in moved.values())),
+            *(usage.assumptions or _price_assumptions(items, usage.currency)),
+            *_rate_assumptions(items),
+            *question.options.assumptions(item.node.provider for item in items),
             *_starting_over(fixed),
         ),
         ranges=ranges,

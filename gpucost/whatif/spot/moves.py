@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -123,15 +123,13 @@ class SpotOptions(OptionGroup):
         seconds, source = NOTICES.get(provider or "", (30.0, "the shortest of AWS, Google Cloud and Azure"))
         return seconds, f"default: {source}"
 
-    def assumptions(self, providers: Iterable[str | None]) -> tuple[Assumption, ...]:
+    def assumptions(self, providers: Iterable[str | None]) -> Iterator[Assumption]:
         """All but the rate, each with where it comes from."""
-        notices = dict.fromkeys(self.notice(provider) for provider in providers)
-        more = [
-            Assumption("notice of an interruption", seconds, "seconds", source) for seconds, source in notices
-        ]
+        yield from stated(self)
+        for seconds, source in dict.fromkeys(map(self.notice, providers)):
+            yield Assumption("notice of an interruption", seconds, "seconds", source)
         if self.on_demand_share:
-            more.append(Assumption("kept on demand", self.on_demand_share, "of the nodes", "option"))
-        return (*stated(self), *more)
+            yield Assumption("kept on demand", self.on_demand_share, "of the nodes", "option")
 
 
 def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import grouped, record
 from gpucost.whatif.answer import Line, Rows
 from gpucost.whatif.avoidable import NOTHING
 from gpucost.whatif.cost import fleet_costs
@@ -109,9 +109,7 @@ def parts_of(question: SpotQuery, moved: Moves) -> list[Part]:
 
 def _run_hours(fleet: Fleet) -> dict[Workload, float]:
     """The length of each workload's pods, weighted by length: a long one loses more, and is hit more often."""
-    lengths: dict[Workload, list[int]] = defaultdict(list)
-    for pod in fleet.pods:
-        lengths[pod.owner].append(pod.length_ms)
+    lengths = grouped((pod.owner, pod.length_ms) for pod in fleet.pods)
     return {owner: sum(ms * ms for ms in own) / sum(own) / MS_PER_HOUR for owner, own in lengths.items()}
 
 
