@@ -205,17 +205,9 @@ class Costs:
     node_hours: float
     by_workload: dict[Workload, Decimal] = field(default_factory=dict)
 
-
-def one_node(name: str, gpus: float, hours: float, price: Price) -> Fleet:
-    """A node up for `hours`, all of whose GPUs one workload called `name` holds.
-
-    Its hours begin at the epoch: what they cost does not depend on when they are.
-    """
-    end = round(hours * MS_PER_HOUR)
-    if end <= 0:
-        return Fleet()
-    node = Node(f"{name}-0", gpus, 0, end, (price,))
-    return Fleet((node,), (Pod(node.name, name, gpus, 0, end, team=name, uid=node.name),))
+    def of(self, owner: Workload | None) -> Decimal:
+        """The cost of what a workload held; of None what nobody held."""
+        return self.by_workload.get(owner, Decimal(0)) if owner else self.unallocated_cost
 
 
 # Stretches [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.

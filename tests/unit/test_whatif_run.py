@@ -172,8 +172,6 @@ REFUSED = table("""
     spot      | 2    | {BOTH} --interruptions-per-hour 9999                 | never end
     spot      | 2    | {BOTH} --hours 9e9                                   | at most 87,840
     spot      | 2    | --on-demand-price 1e30 --spot-price 12               | at most 10,000,000
-    spot      | 2    | {BOTH} --hours 5 --active-hours-per-day 5            | leave out one
-    spot      | 2    | {BOTH} --days 5                                      | --active-hours-per-day
     spot      | 1    | --team research                                      | no store
     tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
     tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 {REPLICA} {ON} | are not both given, or are 0

@@ -26,8 +26,8 @@ from gpucost.whatif.flags import HOURS_PER_MONTH
 from gpucost.whatif.fleet import Fleet, NodeKey, Scope, Usage, idle_stretches, levels, read_stored
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.spot import answer as spot
-from gpucost.whatif.spot import moves
 from gpucost.whatif.spot.market import Market, read_market
+from gpucost.whatif.spot.moves import SpotQuery
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -101,11 +101,7 @@ class _Scenarios:
         return schedule.answer(self.usage(question), rules, self._idle_hour, self._quiet)
 
     def spot(self, question: WhatIfQuery) -> Answer:
-        interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
-        query = moves.SpotQuery(
-            self.usage(question), self._market, interruptible=interruptible, stale_after_days=days
-        )
-        return spot.answer(moves.SpotOptions(), query)
+        return spot.answer(SpotQuery(self.usage(question), self._market, self.config))
 
     def share(self, question: WhatIfQuery) -> Answer:
         return share.answer(self.usage(question), share.Sizing(), self._levels, self._facts)
