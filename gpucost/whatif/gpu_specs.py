@@ -1,4 +1,4 @@
-"""What the catalog knows of GPU models: memory, speed, MIG profiles; and the date of that knowledge."""
+"""What the catalog knows of GPU models: memory, MIG profiles; and the date of that knowledge."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ class GpuModel(NamedTuple):
 
     name: str
     memory_mib: int | None
-    tflops: float | None
-    vendor: str
     mig_slices: int
-    memory_gb_per_s: int | None
     profiles: tuple[Profile, ...]
     as_of: str | None
 
@@ -54,7 +51,7 @@ class Facts:
 
 
 _MODELS = """
-SELECT gpu_model, memory_mib, fp16_dense_tflops::DOUBLE, vendor, mig_slices, memory_gb_per_s, source_id
+SELECT gpu_model, memory_mib, mig_slices, source_id
 FROM gpu_models"""
 _PROFILES = """
 SELECT gpu_model, profile, compute_slices, memory_slices, memory_slices_total, max_per_gpu

@@ -112,8 +112,26 @@ TIME = {
 
 
 @record
-class Sizing(OptionGroup):
-    """Percentages: `margin` is added to what was measured, `headroom` of the GPU stays free. `ways`: pods on one GPU at most."""
+class Margins(OptionGroup):
+    """Percentages: `margin` is added to what was measured, `headroom` of the GPU stays free."""
+
+    margin_percent: flags.Margin = 10.0
+    headroom_percent: flags.Headroom = 20.0
+
+    @property
+    def margin(self) -> float:
+        """What needs are multiplied by."""
+        return 1 + self.margin_percent / 100
+
+    @property
+    def free(self) -> float:
+        """The share of a GPU or slice that may be used."""
+        return 1 - self.headroom_percent / 100
+
+
+@record
+class Sizing(Margins):
+    """How pods share GPUs. `ways`: pods on one GPU at most."""
 
     method: Annotated[Method, Option("How pods share a GPU.", is_shown=True, says="sharing")] = (
         Method.time_slicing
@@ -128,22 +146,10 @@ class Sizing(OptionGroup):
             unit="pods",
         ),
     ] = 4
-    margin_percent: flags.Margin = 10.0
-    headroom_percent: flags.Headroom = 20.0
 
     @property
     def is_mig(self) -> bool:
         return self.method is Method.mig
-
-    @property
-    def margin(self) -> float:
-        """What needs are multiplied by."""
-        return 1 + self.margin_percent / 100
-
-    @property
-    def free(self) -> float:
-        """The share of a GPU or slice that may be used."""
-        return 1 - self.headroom_percent / 100
 
     @property
     def highest_percent(self) -> float:

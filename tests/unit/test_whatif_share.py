@@ -126,7 +126,7 @@ CASH = "saving freed_capacity_cost"
 def test_measured_pods_share(facts: Facts, method: Method) -> None:
     needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods on a GPU
     # other pods hold the node: GPUs are freed, and no money leaves the bill
-    answer = shared(facts, *_fleet(), Sizing(method))
+    answer = shared(facts, *_fleet(), Sizing(method=method))
     assert figures(answer, f"gpus_today gpus_needed today {CASH}") == shown(
         4, needed, 3 * (5 * 100 + 2 * 9), 0, 3 * (4 - needed) * 100
     )

@@ -142,12 +142,10 @@ class _Scenarios:
         return share.answer(self.usage(question), share.Sizing(), self._levels, self._facts)
 
     def rightsize(self, question: WhatIfQuery) -> Answer:
-        facts, usage = self._facts, self.usage(question)
+        usage = self.usage(question)
         places = dict.fromkeys((node.provider, node.region) for node in usage.fleet.nodes)
         offers = [offer for place in places for offer in self._offers.get(place, ())]
-        return rightsize.answer(
-            usage, rightsize.Margins(), self._levels, facts, rightsize.catalog_speeds(facts), offers
-        )
+        return rightsize.answer(usage, rightsize.Limits(), self._levels, self._facts, offers)
 
     def reserve(self, question: WhatIfQuery) -> Answer:
         return reserve.answer(
