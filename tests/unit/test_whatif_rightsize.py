@@ -30,7 +30,7 @@ from tests.unit.stage_tables import Tables
 from tests.unit.whatif_costs import figures, fleet
 
 H = MS_PER_HOUR
-A100, H100, L4 = "A100-SXM4-40GB", "H100-80GB-HBM3", "L4"
+A100, H100 = "A100-SXM4-40GB", "H100-80GB-HBM3"
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
@@ -144,8 +144,8 @@ def test_preallocated_memory_is_in_use_and_less_of_it_needs_work() -> None:
     level = Level(2, 2, 9.9, 0.3, 0.6, 37_000, busy_devices=1, has_fixed_memory=True)
     answer = sized(there, level)
     # one of two GPUs at 3 an hour for ten hours, on a node that stays
-    names = "saving freed_capacity_cost workloads_with_unused_gpus saving_by_suitability.needs_work"
-    assert figures(answer, f"{names} needs_work_freed_capacity_cost") == "0 0 0 0 30"
+    names = "saving freed_capacity_cost saving_by_suitability.needs_work"
+    assert figures(answer, f"{names} needs_work_freed_capacity_cost") == "0 0 0 30"
     assert not any("never used" in finding for finding in answer.findings)
     assert answer.findings[0].startswith("Needs work, not counted above: 0.00 USD more, and 30.00")
     # memory that grows with the load is needed, and so is a part of the GPU that no server preallocates
@@ -161,27 +161,17 @@ def test_pods_that_fit_slices_of_one_gpu(facts: Facts) -> None:
     with pytest.raises(GpucostError, match="measured"):
         sized(there, None)
     answer = sized(there, level)
-    names = "today saving freed_capacity_cost saving_by_mig_slices pods_on_mig_slices"
-    assert figures(answer, names) == "600 0 300 300 2"
+    names = "today saving freed_capacity_cost saving_by_mig_slices"
+    assert figures(answer, names) == "600 0 300 300"
+    assert "2 pods with one GPU fit a MIG slice" in answer.findings[0]
     usage, sizing = Usage(there, "USD", "t", "all"), share.Sizing(method=share.Method.mig)
     alone = share.answer(usage, sizing, {pod.key: level for pod in there.pods}, facts)
     assert alone.figures["freed_capacity_cost"] == 300
     assert alone.scenario.gpu_hours == answer.scenario.gpu_hours
     # six times the memory fills a GPU
-    assert figures(sized(there, level, limits=Limits(margin_percent=500)), names) == "600 0 0 0 0"
+    assert figures(sized(there, level, limits=Limits(margin_percent=500)), names) == "600 0 0 0"
     # what they fill is not known: nothing is cut
-    assert figures(sized(there, replace(level, high_memory_mib=None)), names) == "600 0 0 0 0"
-
-
-def test_time_slices_stand_beside_the_saving() -> None:
-    """Four pods on four L4, which MIG cannot cut: two on each of two would do, at $80 less."""
-    pods = "\n".join(f"n | Deployment/api-{name} | 1 | 0-100 | {name}" for name in "abcd")
-    there = on_nodes("n | 4 | 0-100 | 1.6", pods).with_nodes(lambda node: replace(node, gpu_model=L4))
-    answer = sized(there, Level(1, 1, 100, 0.1, 0.3, 8000))
-    assert figures(answer, "saving time_slices_saving") == "0 80"
-    roomy = sized(there, Level(1, 1, 100, 0.1, 0.3, 8000), limits=Limits(headroom_percent=80))
-    assert figures(roomy, "saving time_slices_saving") == "0 0"
-    assert "4 pods could take turns on GPUs without MIG: 80.00 more, not counted" in " ".join(answer.findings)
+    assert figures(sized(there, replace(level, high_memory_mib=None)), names) == "600 0 0 0"
 
 
 MINUTE = 60_000

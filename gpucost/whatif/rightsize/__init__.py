@@ -359,9 +359,6 @@ def answer(
     found, work = saved(usage, sized.change), NO_SAVING
     if fixed := share.without_preallocation(fleet, levels, facts):
         work = saved(usage, sizer.sized({**levels, **fixed}).change) - found
-    sliced = _time_slices(usage, sized, levels, sizer)
-    figures = _figures(usage, sized) | share.saved_figures(found, work)
-    figures |= {"memory_measured": share.has_memory(levels), "time_slices_saving": less_cost(usage, sliced)}
     today = today_of(usage, fleet_costs(fleet), is_held=True)
     return Answer(
         kind="rightsize",
@@ -369,25 +366,17 @@ def answer(
         period=usage.period_name,
         today=today,
         scenario=scenario(today, usage, sized.change, found.cash),
-        figures=figures,
+        figures={
+            "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
+            "saving_by_mig_slices": less_cost(usage, sized.slices),
+        }
+        | share.saved_figures(found, work),
         assumptions=_assumptions(usage, limits, sized.moves),
         break_even=(_break_even(sized.moves, usage.currency),),
         time=tuple(_time(sized.moves)),
-        findings=(*share.preallocation(work, usage.currency), *_findings(usage, levels, sized, sliced)),
+        findings=(*share.preallocation(work, usage.currency), *_findings(usage, levels, sized)),
         tables=_table(sized.moves),
     )
-
-
-def _time_slices(usage: Usage, sized: Sized, levels: Levels, sizer: Sizer) -> Change:
-    """Pods that could take turns on GPUs that MIG cannot cut: nothing is between them, so it is no part of the saving."""
-    if not share.has_memory(levels):
-        return Change()
-    uncut = {name for name, model in sizer.facts.models.items() if not model.mig_slices}
-    fleet = usage.fleet.without(sized.fewer.pods).only(lambda node: node.gpu_model in uncut)
-    sizing = share.Sizing(
-        margin_percent=sizer.limits.margin_percent, headroom_percent=sizer.limits.headroom_percent
-    )
-    return share.share(usage._replace(fleet=fleet), sizing, levels, sizer.facts).change
 
 
 def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
@@ -398,20 +387,6 @@ def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
             price = Price(offer.price_per_gpu_hour, offer.source, offer.as_of)
             prices.append((f"{offer.instance_type} {offer.purchase_option}", price))
     return old_prices(prices, *stale) if stale else ""
-
-
-def _figures(usage: Usage, sized: Sized) -> dict[str, Any]:
-    loads = sized.loads
-    return {
-        "workloads_measured": len({load.pods[0].owner for load in loads}),
-        "workloads_moved": len({move.load.pods[0].owner for move in sized.moves}),
-        "workloads_with_unused_gpus": len(
-            {load.pods[0].owner for load in loads if 0 < load.used < load.gpus}
-        ),
-        "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
-        "saving_by_mig_slices": less_cost(usage, sized.slices),
-        "pods_on_mig_slices": len({pod.key for pod in sized.slices.pods}),
-    }
 
 
 def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
@@ -469,13 +444,10 @@ def _time(moves: Sequence[Move]) -> Iterator[str]:
         yield "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted."
 
 
-def _findings(usage: Usage, levels: Levels, sized: Sized, sliced: Change) -> Iterator[str]:
+def _findings(usage: Usage, levels: Levels, sized: Sized) -> Iterator[str]:
     if count := len({pod.key for pod in sized.slices.pods}):
         worth = f"{less_cost(usage, sized.slices):,.2f} of the saving"
         yield f"{count} pods with one GPU fit a MIG slice of it: {worth}. See gpucost whatif share --method mig."
-    if count := len({pod.key for pod in sliced.pods}):
-        worth = f"{less_cost(usage, sliced):,.2f} more, not counted above, as nothing keeps them apart"
-        yield f"{count} pods could take turns on GPUs without MIG: {worth}. See gpucost whatif share."
     spare = [load for load in sized.loads if load.used < load.gpus]
     for load in sorted(spare, key=lambda load: (load.used - load.gpus, load.name))[:40]:
         if load.used:
