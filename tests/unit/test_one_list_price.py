@@ -133,9 +133,9 @@ def offered(work: Path, kind: str, option: str) -> float:
     config, _ = configured(work)
     with list_prices(config) as listed:
         [price] = [
-            o.price_per_gpu_hour * o.gpus
+            o.prices[0].per_node_hour
             for o in list_offers(listed(None))
-            if (o.instance_type, o.purchase_option) == (kind, option)
+            if (o.instance_type, o.capacity_type) == (kind, option)
         ]
     return float(price)
 

@@ -22,9 +22,9 @@ from gpucost.store.connection import Store, scratch_store
 from gpucost.store.usage import read_idle, read_levels
 from gpucost.whatif import rightsize, share
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.fleet import Fleet, Level, Pod, Usage, is_batch, is_notebook
+from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Usage, is_batch, is_notebook
 from gpucost.whatif.gpu_specs import Facts, load_facts
-from gpucost.whatif.rightsize import Limits, Load, Move, Offer, cheapest, fleet_offers, list_offers, merge
+from gpucost.whatif.rightsize import Limits, Load, Move, Sizer, list_offers, merge, place_of
 from tests.text_tables import table
 from tests.unit.stage_tables import Tables
 from tests.unit.whatif_costs import figures, fleet
@@ -35,30 +35,25 @@ A100, H100 = "A100-SXM4-40GB", "H100-80GB-HBM3"
 pytestmark = pytest.mark.usefixtures("nowhere")
 
 
-def offer(model: str, price: str, gpus: int = 8, kind: str = "") -> Offer:
-    return Offer(
-        "aws",
-        "us-east-1",
-        kind or f"{model}-box",
-        model,
-        gpus,
-        "on_demand",
-        Decimal(price),
-        "catalog",
-        "2026-07-20",
-    )
+def offer(model: str, per_gpu: str, gpus: int = 8, kind: str = "") -> Node:
+    price = Price(Decimal(per_gpu) * gpus, "catalog", "2026-07-20")
+    place = {"provider": "aws", "region": "us-east-1", "gpu_model": model}
+    return Node("", gpus, 0, 0, (price,), instance_type=kind or f"{model}-box", **place)
 
 
 def test_time_memory_and_slowdown_decide_how_many_gpus() -> None:
     there = on_nodes(
         "n | 8 | 0-100 | 24", "n | Job/batch | 4 | 0-100 | a\nn | Deployment/api | 4 | 0-100 | b"
     )
-    job, service = (Load(there.nodes[0], 4, 4, 0.8, 0.9, 10_000, (pod,), Decimal(1200)) for pod in there.pods)
+    job, service = (
+        Load(there.nodes[0], 8, 4, 0.8, 0.9, 10_000, (pod,), 100, Decimal(2400)) for pod in there.pods
+    )
     assert [Move(job, HALF, gpus).time_factor for gpus in (2, 4)] == pytest.approx([0.2 + 1.6, 1])
     assert Move(service, HALF, 1).time_factor == 1
 
     def gpus(load: Load, slowdown: float = 2) -> int | None:
-        move = cheapest(load, [HALF], 40_960, Limits(max_slowdown=slowdown))
+        usage, limits = Usage(there, "USD", "test", "all"), Limits(max_slowdown=slowdown)
+        move = Sizer(usage, limits, facts_once(), {place_of(HALF): [HALF]}).move(load)
         return move and move.gpus
 
     assert [gpus(job), gpus(job, 1.5), gpus(job, 0.5)] == [2, 3, None]
@@ -80,17 +75,16 @@ def test_collected_prices_stand_beside_the_shipped_ones(tmp_path: Path) -> None:
         config = Config(store=store.path, prices=Prices.model_validate({"discounts": rules}))
         with list_prices(config) as listed:
             offers = list_offers(listed(None))
-        found.append({(o.region, o.instance_type, o.purchase_option): o for o in offers})
+        found.append({(o.region, o.instance_type, o.capacity_type): o for o in offers})
     key = ("us-east-1", "p4d.24xlarge", "on_demand")
-    assert found[0][key].price_per_gpu_hour > 2 == found[1][key].price_per_gpu_hour
-    assert found[2][key].price_per_gpu_hour == 1.5
+    prices = [offers[key].prices[0].per_node_hour for offers in found]
+    assert prices[0] > 16 and prices[1:] == [16, 12]
     # parts of GPUs are no offers
     assert min(o.gpus for o in found[0].values()) == 1
     # the fleet's own prices win over both
-    own = fleet_offers(on_nodes("n | 8 | 0-100 | 24", "n | Job/x | 1 | 0-1 | a").nodes)
-    assert [o.price_per_gpu_hour for o in own] == [3]
-    listed = [offer(A100, "9", kind="box"), offer(H100, "6")]
-    assert merge(own, listed) == [*own, listed[1]]
+    own = on_nodes("n | 8 | 0-100 | 24", "n | Job/x | 1 | 0-1 | a").nodes
+    offers = [offer(A100, "9", kind="box"), offer(H100, "6")]
+    assert merge(own, offers) == [*own, offers[1]]
 
 
 def on_nodes(nodes: str, pods: str) -> Fleet:
@@ -101,7 +95,7 @@ def on_nodes(nodes: str, pods: str) -> Fleet:
 
 
 def sized(
-    there: Fleet, level: Level | None, *offers: Offer, others: str = "", limits: Limits | None = None
+    there: Fleet, level: Level | None, *offers: Node, others: str = "", limits: Limits | None = None
 ) -> Answer:
     """The answer if all pods were used like this; `others` hold GPUs of the same nodes."""
     held = on_nodes("x | 1 | 0-1 | 1", others).pods if others else ()

@@ -37,6 +37,7 @@ from gpucost.whatif.fleet import (
     Fleet,
     Idle,
     Levels,
+    Node,
     NodeKey,
     Scope,
     Usage,
@@ -90,7 +91,7 @@ class _Scenarios:
             return read_market(con, self.config, self.period)
 
     @cached_property
-    def _offers(self) -> dict[tuple[str | None, str | None], list[rightsize.Offer]]:
+    def _offers(self) -> dict[tuple[str | None, str | None], list[Node]]:
         """List prices by provider and region."""
         with list_prices(self.config) as listed:
             offers = rightsize.offers_near(listed, self.fleet.nodes)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpucost.errors import GpucostError
@@ -34,33 +33,13 @@ PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "f
 Place = tuple[str | None, ...]
 
 
-@record
-class Offer:
-    """An instance type's GPUs: up to `gpus` of them at `price_per_gpu_hour` each."""
-
-    provider: str | None
-    region: str | None
-    instance_type: str | None
-    gpu_model: str
-    gpus: int
-    purchase_option: str
-    price_per_gpu_hour: Decimal
-    source: str
-    as_of: str | None = None
-
-    @property
-    def kind(self) -> Place:
-        """What has one price."""
-        return self.provider, self.region, self.purchase_option, self.instance_type
-
-    @property
-    def place(self) -> Place:
-        """Whose GPUs it can replace."""
-        return self.provider, self.region, self.purchase_option, self.gpu_model
+def place_of(node: Node) -> Place:
+    """Whose GPUs it can replace."""
+    return node.provider, node.region, PURCHASE.get(node.capacity_type), node.gpu_model
 
 
-def list_offers(rows: Iterable[ListedPrice]) -> list[Offer]:
-    """Listed prices as offers of whole GPUs: one of each instance type, region and purchase option."""
+def list_offers(rows: Iterable[ListedPrice]) -> list[Node]:
+    """Listed prices as nodes with whole GPUs: one of each instance type, region and purchase option."""
     kinds = grouped(
         ((row.provider.lower(), row.region.lower(), row.instance_type, row.purchase_option), row)
         for row in rows
@@ -70,14 +49,15 @@ def list_offers(rows: Iterable[ListedPrice]) -> list[Offer]:
     for (provider, region, name, option), several in kinds.items():
         row = price_of_region(several)
         source = "spot_history" if row.origin == "spot_history" else "catalog"
-        price = row.price_per_gpu_hour or row.price_per_hour
         gpus = int(row.gpu_count or 1)
-        as_of = row.price_as_of.isoformat()
-        offers.append(Offer(provider, region, name, row.gpu_model or "", gpus, option, price, source, as_of))
+        per_gpu = row.price_per_gpu_hour or row.price_per_hour
+        price = Price(per_gpu * gpus, source, row.price_as_of.isoformat())
+        node = Node("", gpus, 0, 0, (price,), option, provider=provider, region=region, instance_type=name)
+        offers.append(replace(node, gpu_model=row.gpu_model))
     return offers
 
 
-def offers_near(listed: Callable[..., list[ListedPrice]], nodes: Sequence[Node]) -> list[Offer]:
+def offers_near(listed: Callable[..., list[ListedPrice]], nodes: Sequence[Node]) -> list[Node]:
     """List prices of whole GPUs in the regions of the nodes."""
     places = {
         "providers": tuple({node.provider for node in nodes if node.provider}),
@@ -86,22 +66,17 @@ def offers_near(listed: Callable[..., list[ListedPrice]], nodes: Sequence[Node])
     return list_offers(listed(None, purchase_options=tuple(PURCHASE.values()), **places))
 
 
-def fleet_offers(nodes: Iterable[Node]) -> list[Offer]:
-    """The prices of the fleet's own nodes: their latest ones, discounts and contracts included."""
-    offers = {}
+def merge(nodes: Iterable[Node], listed: Iterable[Node]) -> list[Node]:
+    """The fleet's own nodes, discounts and contracts included; list prices only of other instance types."""
+    own = {}
     for node in nodes:
         if node.is_priced and node.gpu_model and node.capacity_type in PURCHASE and node.gpus >= 1:
-            price, gpus = node.prices[-1], round(node.gpus)
-            place = (node.provider, node.region, node.instance_type, node.gpu_model, gpus)
-            kind = (*place, PURCHASE[node.capacity_type])
-            offers[kind] = Offer(*kind, round(price.per_node_hour / gpus, 12), price.source, price.as_of)
-    return list(offers.values())
-
-
-def merge(own: Sequence[Offer], listed: Sequence[Offer]) -> list[Offer]:
-    """Both, list prices only where the fleet itself has no price of that instance type."""
-    known = {offer.kind for offer in own}
-    return [*own, *(offer for offer in listed if offer.kind not in known)]
+            own[*place_of(node), node.instance_type, node.gpus] = node
+    known = {(place_of(node), node.instance_type) for node in own.values()}
+    return [
+        *own.values(),
+        *(offer for offer in listed if (place_of(offer), offer.instance_type) not in known),
+    ]
 
 
 # A batch job is spread over these counts; more than one GPU is taken to scale evenly.
@@ -114,7 +89,7 @@ class Load:
     """What pods of a workload that are alike do with their `gpus` on nodes like `node`: `used` of them are ever active.
 
     `mean` and `high` are shares 0-1 of those. `memory_mib` is the most that one GPU held, None if it is not measured: then
-    fewer GPUs need as much memory in all as the used ones have. `cost` is what the GPUs cost today.
+    fewer GPUs need as much memory in all as the used ones have. `hours` are pod-hours, `cost` is what the GPUs cost today.
     """
 
     node: Node
@@ -124,6 +99,7 @@ class Load:
     high: float
     memory_mib: float | None
     pods: tuple[Pod, ...]
+    hours: float
     cost: Decimal
 
     @property
@@ -138,12 +114,6 @@ class Load:
     @property
     def is_batch(self) -> bool:
         return is_batch(self.pods[0])
-
-    @property
-    def place(self) -> Place:
-        """Whose offers can replace its GPUs."""
-        node = self.node
-        return node.provider, node.region, PURCHASE[node.capacity_type], node.gpu_model
 
 
 @record
@@ -163,11 +133,21 @@ class Limits(share.Margins):
 
 @record
 class Move:
-    """`gpus` of an offer that do the work of a load."""
+    """`gpus` GPUs of a node like `offer` that do the work of a load."""
 
     load: Load
-    offer: Offer
+    offer: Node
     gpus: int
+
+    @property
+    def bought(self) -> str:
+        return f"{self.offer.instance_type} {PURCHASE[self.offer.capacity_type]}"
+
+    @property
+    def price(self) -> Price:
+        """The latest, of a GPU-hour."""
+        price = self.offer.prices[-1]
+        return replace(price, per_node_hour=round(price.per_node_hour / round(self.offer.gpus), 12))
 
     @property
     def time_factor(self) -> float:
@@ -180,19 +160,17 @@ class Move:
         return (1 - load.mean) + load.mean * load.used / self.gpus if load.is_batch else 1.0
 
     @property
-    def order(self) -> tuple[Decimal, float, int, int]:
-        """First what its GPUs cost while an hour's work of today is done; last the instance's size."""
-        price = self.offer.price_per_gpu_hour * self.gpus * to_decimal(self.time_factor)
-        return price, self.time_factor, self.gpus, self.offer.gpus
+    def order(self) -> tuple[Decimal, float, int, float]:
+        """What makes it worse than another: first its cost, last the instance's size."""
+        return self.cost, self.time_factor, self.gpus, self.offer.gpus
 
     @property
     def gpu_hours(self) -> Decimal:
-        pod_hours = sum(pod.length_ms for pod in self.load.pods) / MS_PER_HOUR
-        return to_decimal(pod_hours * self.gpus * self.time_factor)
+        return to_decimal(self.load.hours * self.gpus * self.time_factor)
 
     @property
     def cost(self) -> Decimal:
-        return kept(self.offer.price_per_gpu_hour * self.gpu_hours)
+        return kept(self.price.per_node_hour * self.gpu_hours)
 
     def then(self, pod: Pod, node: Node, *, is_empty: bool) -> Held:
         """The GPUs for a pod: on its own node, or one like it; otherwise on an instance to be bought.
@@ -203,31 +181,21 @@ class Move:
         end = pod.from_ms + round(pod.length_ms * self.time_factor)
         if offer.instance_type == node.instance_type or not is_empty:
             return Held(node, gpus, pod.from_ms, end, stays=not is_empty)
-        size = max(offer.gpus, gpus)
-        prices = (Price(offer.price_per_gpu_hour * size, offer.source, offer.as_of),)
-        bought = replace(node, name="", gpus=size, prices=prices, instance_type=offer.instance_type)
+        kind, prices = offer.instance_type, offer.prices[-1:]
+        bought = replace(node, name="", gpus=offer.gpus, prices=prices, instance_type=kind)
         return Held(bought, gpus, pod.from_ms, end)
 
 
-def cheapest(load: Load, offers: Iterable[Offer], memory_mib: int, limits: Limits) -> Move | None:
-    """The GPUs of `memory_mib` each that cost least for the work, the fastest of those that cost the same."""
-    moves: list[Move] = []
-    for offer in offers:
-        moves += [Move(load, offer, gpus) for gpus in _counts(load, offer, memory_mib, limits)]
-    able = [move for move in moves if move.time_factor <= limits.max_slowdown + _TIE]
-    return min(able, key=lambda move: move.order, default=None)
-
-
-def _counts(load: Load, offer: Offer, memory_mib: int, limits: Limits) -> list[int]:
-    """How many of the offer's GPUs have the memory, together, and the speed that what serves needs at its busiest."""
+def _counts(load: Load, most: int, memory_mib: int, limits: Limits) -> list[int]:
+    """How many GPUs, up to `most`, have the memory together, and the speed that what serves needs at its busiest."""
     if load.is_batch:
         counts: Iterable[int] = {*_COUNTS, load.used}
     else:
         least = load.used * load.high * limits.margin / limits.free
-        counts = range(max(1, math.ceil(least - _TIE)), offer.gpus + 1)
+        counts = range(max(1, math.ceil(least - _TIE)), most + 1)
     # it runs on today's, margin or not
     filled = memory_mib if load.memory_mib is None else min(load.memory_mib * limits.margin, memory_mib)
-    return [count for count in counts if count <= offer.gpus and count * memory_mib >= load.used * filled]
+    return [count for count in counts if count <= most and count * memory_mib >= load.used * filled]
 
 
 # A pod measured for less says nothing of GPUs that it never uses.
@@ -274,6 +242,7 @@ def loads_of(usage: Usage, levels: Levels) -> list[Load]:
                 max(level.high for level in found),
                 max(memories) if len(memories) == len(found) else None,
                 tuple(pods),
+                sum(pod.length_ms for pod in pods) / MS_PER_HOUR,
                 total(held.cost for held in today_held(usage, pods)),
             )
         )
@@ -287,7 +256,7 @@ class Sizer:
     usage: Usage
     limits: Limits
     facts: Facts
-    offers: Sequence[Offer]
+    offers: Mapping[Place, Sequence[Node]]
 
     def move(self, load: Load) -> Move | None:
         """The load's cheapest GPUs of its own model, if they are more or fewer than today and cost less."""
@@ -295,16 +264,23 @@ class Sizer:
         # without work there is nothing to size GPUs by
         if not load.used or model is None or model.memory_mib is None:
             return None
-        near = [offer for offer in self.offers if offer.place == load.place]
-        move = cheapest(load, near, model.memory_mib, self.limits)
-        return move if move and move.gpus != load.gpus and move.cost < load.cost else None
+        moves: list[Move] = []
+        for offer in self.offers.get(place_of(load.node), ()):
+            counts = _counts(load, round(offer.gpus), model.memory_mib, self.limits)
+            moves += [Move(load, offer, gpus) for gpus in counts]
+        able = [move for move in moves if move.time_factor <= self.limits.max_slowdown + _TIE]
+        best = min(able, key=lambda move: move.order, default=None)
+        return best if best and best.gpus != load.gpus and best.cost < load.cost else None
 
     def sized(self, levels: Levels) -> Sized:
         """Fewer GPUs of the same model, and MIG slices for pods with one GPU if memory is measured."""
         usage, limits = self.usage, self.limits
         loads = loads_of(usage, levels)
         moves = [move for move in map(self.move, loads) if move]
-        moved = tuple(chain.from_iterable(move.load.pods for move in moves))
+        move_of: dict[Pod, Move] = {}
+        for move in moves:
+            move_of |= dict.fromkeys(move.load.pods, move)
+        moved = tuple(move_of)
         slices = Change()
         if share.has_memory(levels):
             rest = usage._replace(fleet=usage.fleet.without(moved))
@@ -315,11 +291,10 @@ class Sizer:
             )
             slices = share.share(rest, sizing, levels, self.facts).change
         nodes, empty = usage.fleet.by_name, emptied(usage, moved + slices.pods)
-        fewer: list[Held] = []
-        for move in moves:
-            for pod in move.load.pods:
-                fewer.append(move.then(pod, nodes[pod.place], is_empty=pod.place in empty))
-        return Sized(loads, moves, Change(moved, tuple(fewer)), slices)
+        fewer = tuple(
+            move.then(pod, nodes[pod.place], is_empty=pod.place in empty) for pod, move in move_of.items()
+        )
+        return Sized(loads, moves, Change(moved, fewer), slices)
 
 
 class Sized(NamedTuple):
@@ -340,7 +315,7 @@ def answer(
     limits: Limits,
     levels: Levels,
     facts: Facts,
-    listed: Sequence[Offer],
+    listed: Iterable[Node],
     *,
     stale: tuple[date, int] | None = None,
 ) -> Answer:
@@ -349,7 +324,8 @@ def answer(
     Prices over so many days old on a day (`stale`) stand in the title. Raises GpucostError if nothing was measured.
     """
     fleet = usage.fleet
-    sizer = Sizer(usage, limits, facts, merge(fleet_offers(fleet.nodes), listed))
+    offers = grouped((place_of(offer), offer) for offer in merge(fleet.nodes, listed))
+    sizer = Sizer(usage, limits, facts, offers)
     sized = sizer.sized(levels)
     if not sized.loads:
         raise GpucostError(
@@ -381,12 +357,9 @@ def answer(
 
 def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
     """Which of their list prices are old, for a title."""
-    prices = []
-    for offer in (move.offer for move in moves):
-        if offer.source in ("catalog", "spot_history"):
-            price = Price(offer.price_per_gpu_hour, offer.source, offer.as_of)
-            prices.append((f"{offer.instance_type} {offer.purchase_option}", price))
-    return old_prices(prices, *stale) if stale else ""
+    prices = ((move.bought, move.price) for move in moves)
+    listed = [(name, price) for name, price in prices if price.source in ("catalog", "spot_history")]
+    return old_prices(listed, *stale) if stale else ""
 
 
 def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
@@ -397,7 +370,7 @@ def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
             move.load.workload,
             f"{move.load.gpus} x {move.offer.gpu_model}",
             f"{move.gpus} x {move.offer.gpu_model}",
-            f"{move.offer.instance_type} {move.offer.purchase_option} ({move.offer.source})",
+            f"{move.bought} ({move.price.source})",
             round(move.load.cost, 2),
             round(move.cost, 2),
             round(move.time_factor, 3),
@@ -411,10 +384,11 @@ def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
 
 def _assumptions(usage: Usage, limits: Limits, moves: Sequence[Move]) -> tuple[Assumption, ...]:
     prices = set()
-    for offer in (move.offer for move in moves):
-        name = f"a GPU of {offer.instance_type}, {offer.purchase_option}"
-        price = round(offer.price_per_gpu_hour, 4)
-        prices.add(Assumption(name, price, "per hour", offer.source, offer.as_of))
+    for move in moves:
+        value = round(move.price.per_node_hour, 4)
+        prices.add(
+            Assumption(f"a GPU of {move.bought}", value, "per hour", move.price.source, move.price.as_of)
+        )
     return (
         *stated(limits, "margin_percent", "headroom_percent", "max_slowdown"),
         Assumption("usage, activity and today's prices", usage.period_name, "", "store"),
@@ -426,10 +400,10 @@ def _break_even(moves: Sequence[Move], currency: str) -> str:
     if not moves:
         return "No workload needs fewer GPUs of its model than it has."
     largest = max(moves, key=lambda move: move.load.cost)
-    limit, offer = largest.load.cost / largest.gpu_hours, largest.offer
+    limit = largest.load.cost / largest.gpu_hours
     return (
-        f"The largest, {largest.load.workload}, saves as long as a {offer.gpu_model} costs less than"
-        f" {limit:,.4f} {currency} per GPU-hour (now {offer.price_per_gpu_hour:,.4f})."
+        f"The largest, {largest.load.workload}, saves as long as a {largest.offer.gpu_model} costs less than"
+        f" {limit:,.4f} {currency} per GPU-hour (now {largest.price.per_node_hour:,.4f})."
     )
 
 
