@@ -314,12 +314,7 @@ def answer(
             **saved_figures(found, work),
             "gpus_today": held,
             "gpus_needed": needed,
-            "gpus_saved_percent": round((held - needed) / held * 100, 6) if held else None,
             "pods_shared": len({pod.key for pod in pods}),
-            "pods_per_gpu": max((peak(gpu.items)[0] for gpu in gpus), default=1),
-            "break_even_utilization_percent": None if sizing.is_mig else round(sizing.highest_percent, 6),
-            "memory_measured": has_memory(levels),
-            "isolation": ISOLATION[sizing.method],
         },
         assumptions=_assumptions(usage, sizing, sharing.pools),
         break_even=(
@@ -329,7 +324,7 @@ def answer(
         ),
         time=(TIME[sizing.method],),
         findings=tuple(_findings(usage, sizing, levels, found, work, shares=bool(pods))),
-        tables=(*_tables(sharing.pools, sizing), *_pod_table(usage, sharing, levels, fixed)),
+        tables=(*_pool_table(sharing.pools, sizing), *_pod_table(usage, sharing, levels, fixed)),
     )
 
 
@@ -416,36 +411,22 @@ def _pod_table(usage: Usage, sharing: Sharing, levels: Levels, fixed: Collection
     return Rows.of("Pods", columns, lines)
 
 
-def _tables(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
-    """Each pool's GPUs at its busiest moment, and the pods on them then: GPUs that hold the same are one line."""
-    summary: list[Line] = []
-    alike: Counter[Line] = Counter()
+def _pool_table(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
+    """Each pool's GPUs at its busiest moment, with a packing that fits then."""
+    lines: list[Line] = []
     for pool in pools:
         pods = [item.of for gpu in pool.gpus for item in gpu.items]
         after, at = peak(pool.gpus)
-        names = (pool.team or "all teams", pool.model or "unknown", pool.capacity_type)
-        summary.append((*names, len(pods), peak(pods)[0], after))
+        packed: Counter[str] = Counter()
         for items in filter(None, (gpu.at(at) for gpu in pool.gpus)):
-            alike[
-                f"{pool.team or pool.cluster} {pool.model}".strip(),
-                layout_name(pool.known, items) if pool.known and sizing.is_mig else f"{len(items)} pods",
-                round(sum(item.activity for item in items) * 100, 1),
-                round(sum(item.memory_mib for item in items), 1) or None,
-                ", ".join(sorted({item.of.workload for item in items})),
+            packed[
+                layout_name(pool.known, items) if pool.known and sizing.is_mig else f"{len(items)} pods"
             ] += 1
-    return (
-        *Rows.of(
-            "GPUs at the busiest moment",
-            ("pool", "gpu_model", "capacity_type", "pods", "gpus_today", "gpus_needed"),
-            summary,
-        ),
-        *Rows.top(
-            "A packing that fits, at that moment",
-            ("pool", "gpus", "layout", "busy_percent_with_margin", "memory_mib_with_margin", "workloads"),
-            [(pool_name, count, *line) for (pool_name, *line), count in alike.items()],
-            "{} more.",
-        ),
-    )
+        packing = ", ".join(f"{gpus} x ({layout})" for layout, gpus in packed.items())
+        names = (pool.team or pool.cluster, pool.model or "unknown", pool.capacity_type)
+        lines.append((*names, len(pods), peak(pods)[0], after, packing))
+    columns = ("pool", "gpu_model", "capacity_type", "pods", "gpus_today", "gpus_needed", "packing")
+    return Rows.of("GPUs at the busiest moment", columns, lines)
 
 
 @record

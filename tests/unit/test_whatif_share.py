@@ -21,24 +21,27 @@ from tests.text_tables import table
 from tests.unit.whatif_costs import ask, figures, fleet, shown
 
 A100 = "A100-SXM4-40GB"
+MODEL = f"--gpu-model {A100} --memory-per-pod-mib"
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
 # At most 3 x 9,900 of 32,768 MiB; 4,400 MiB and a fifth free need 5,500: more than a 1g.5gb has
 CALCULATED = """
-    pods               | gpus    | options
-    four to a GPU      | 40 10 4 | --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4
-    none to a busy one | 5 5 1   | --pods 5 --utilization-percent 90
-    by their memory    | 12 4 3  | --pods 12 --utilization-percent 1 --ways 12 --gpu-model {A100} --memory-per-pod-mib 9000
-    on slices          | 12 3 4  | --pods 12 --utilization-percent 5 --method mig --gpu-model {A100} --memory-per-pod-mib 4000
+    pods               | gpus  | packing                | options
+    four to a GPU      | 40 10 | 10 x (4 pods)          | --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4
+    none to a busy one | 5 5   |                        | --pods 5 --utilization-percent 90
+    by their memory    | 12 4  | 4 x (3 pods)           | --pods 12 --utilization-percent 1 --ways 12 {MODEL} 9000
+    on slices          | 12 3  | 3 x (4 x 1g.10gb)      | --pods 12 --utilization-percent 5 --method mig {MODEL} 4000
 """
 
 
 @pytest.mark.parametrize("case", table(CALCULATED), ids=lambda case: case["pods"])
 def test_pods_on_gpus(case: dict[str, str]) -> None:
-    answer = ask("share", f"{case['options'].format(A100=A100)} --on-demand-price 3 --price-per gpu")
-    assert figures(answer, "gpus_today gpus_needed pods_per_gpu") == case["gpus"]
-    today, needed, _ = (int(count) * 730 for count in case["gpus"].split())
+    answer = ask("share", f"{case['options'].format(MODEL=MODEL)} --on-demand-price 3 --price-per gpu")
+    assert figures(answer, "gpus_today gpus_needed") == case["gpus"]
+    pools = answer["tables"].get("GPUs at the busiest moment", ())
+    assert [pool["packing"] for pool in pools] == list(filter(None, [case.get("packing")]))
+    today, needed = (int(count) * 730 for count in case["gpus"].split())
     names = "today.gpu_hours today scenario.gpu_hours scenario"
     assert figures(answer, names) == shown(today, today * 3, needed, needed * 3)
 
