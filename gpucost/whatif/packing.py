@@ -14,7 +14,7 @@ import numpy as np
 from gpucost.periods import merge
 from gpucost.records import grouped, record
 from gpucost.whatif.answer import Position
-from gpucost.whatif.avoidable import Held
+from gpucost.whatif.avoidable import NOTHING, Held
 from gpucost.whatif.flags import total
 from gpucost.whatif.fleet import Node, NodeKey, Pod, Usage
 
@@ -73,9 +73,8 @@ def slots(*, activity: float, memory_mib: float | None = None, ways: float = mat
 
 def _busiest_hour(items: Sequence[PackedPod]) -> float:
     """The highest sum of the pods' activity in one hour."""
-    constant = sum(item.activity for item in items if item.hours is None)
-    hourly = [item.hours for item in items if item.hours is not None]
-    return constant + (float(np.sum(hourly, axis=0).max()) if hourly else 0.0)
+    by_hour = (item.activity if item.hours is None else item.hours for item in items)
+    return float(np.max(sum(by_hour)))
 
 
 def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
@@ -90,6 +89,8 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
     last: tuple[float, float] | None = None
     first = 0
     for item in sorted(items, key=lambda i: (i.from_ms, -i.activity, -i.memory_mib)):
+        if not fits([item]):
+            continue
         if item.from_ms != now:
             now, last = item.from_ms, None
             for gpu in opened:
@@ -103,8 +104,6 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
         while first < len(opened) and not fits([*opened[first].held, item]):
             first += 1
         if first == len(opened):
-            if not fits([item]):
-                continue
             opened.append(Bin(item.from_ms, item.to_ms))
         gpu = opened[first]
         gpu.held.append(item)
@@ -113,17 +112,15 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
     return done + opened
 
 
-def peak(items: Iterable[Any], count: Callable[[Any], float] = lambda _: 1) -> tuple[float, int]:
-    """(most items at one moment, each counting `count`, the first such moment); (0, 0) of none.
+def peak(items: Iterable[Any]) -> tuple[int, int]:
+    """(most items at one moment, the first such moment); (0, 0) of none.
 
     Items have `from_ms` and `to_ms`.
     """
     events = []
     for item in items:
-        events += [(item.from_ms, count(item)), (item.to_ms, -count(item))]
-    most: float = 0
-    level: float = 0
-    at = 0
+        events += [(item.from_ms, 1), (item.to_ms, -1)]
+    most = level = at = 0
     for moment, step in sorted(events):
         level += step
         if level > most:
@@ -141,14 +138,8 @@ class Saved:
     @classmethod
     def of(cls, less: Decimal, gone: Decimal) -> Saved:
         """Of pods that cost so much less while nodes of that cost go: the rest of these nodes was not the pods' cost."""
-        cash = max(min(gone, less), Decimal(0))
-        return cls(cash, max(less - cash, Decimal(0)))
-
-    def __sub__(self, other: Saved) -> Saved:
-        return Saved(max(self.cash - other.cash, Decimal(0)), max(self.freed - other.freed, Decimal(0)))
-
-
-NO_SAVING = Saved(Decimal(0), Decimal(0))
+        cash = max(min(gone, less), NOTHING)
+        return cls(cash, max(less - cash, NOTHING))
 
 
 @record
@@ -178,7 +169,7 @@ def saved(usage: Usage, change: Change) -> Saved:
     """What leaves the bill by the change, and what becomes free on nodes that stay. Described GPUs are bought one by one."""
     less = less_cost(usage, change)
     if usage.is_described:
-        return Saved(less, Decimal(0))
+        return Saved(less, NOTHING)
     nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
     commitments = usage.commitments
     gone: dict[Any, list[Held]] = defaultdict(list)
@@ -194,9 +185,7 @@ def saved(usage: Usage, change: Change) -> Saved:
     moving = [held for held in change.then if held.node.key in nodes and not held.stays]
     needed = grouped((alike(held.node), held) for held in _whole_nodes(moving))
     bought = _whole_nodes(held for held in change.then if held.node.key not in nodes)
-    cash = total(
-        max(commitments.cash(parts, needed.get(kind, ())), Decimal(0)) for kind, parts in gone.items()
-    )
+    cash = total(max(commitments.cash(parts, needed.get(kind, ())), NOTHING) for kind, parts in gone.items())
     return Saved.of(less, cash - total(node.cost for node in bought))
 
 
@@ -211,7 +200,7 @@ def scenario(today: Position, usage: Usage, change: Change, cash: Decimal) -> Po
     """Today with the change: less money by what leaves the bill, and the GPU-hours and node-hours then held."""
     signed = [(1, held) for held in change.then] + [(-1, held) for held in today_held(usage, change.pods)]
     gpu_hours = sum(sign * held.hours * held.gpus for sign, held in signed)
-    node_hours = sum(sign * held.hours * held.gpus / held.node.gpus for sign, held in signed)
+    node_hours = sum(sign * held.hours * held.nodes for sign, held in signed)
     return replace(
         today,
         cost=today.cost - cash,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from enum import StrEnum
+from functools import partial
 from itertools import chain
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -18,25 +18,24 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Rows, stated, today_of
-from gpucost.whatif.avoidable import Held
+from gpucost.whatif.avoidable import NOTHING, Held
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
-from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, Pod, PodKey, Price, Usage, Workload
-from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
-from gpucost.whatif.packing import (
-    NO_SAVING,
-    ROUNDING,
-    Bin,
-    Change,
-    Fits,
-    PackedPod,
-    Saved,
-    pack,
-    peak,
-    saved,
-    scenario,
-    slots,
+from gpucost.whatif.fleet import (
+    PAID_ANYWAY,
+    UNPRICED,
+    Fleet,
+    Level,
+    Levels,
+    Node,
+    Pod,
+    PodKey,
+    Price,
+    Usage,
+    Workload,
 )
+from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
+from gpucost.whatif.packing import ROUNDING, Bin, Change, Fits, PackedPod, pack, peak, saved, scenario, slots
 
 
 class Method(StrEnum):
@@ -65,30 +64,25 @@ def profile_for(model: GpuModel, activity: float, memory_mib: float) -> Profile 
 
 def _profiles(model: GpuModel, items: Sequence[PackedPod]) -> Counter[Profile]:
     """How many of which profiles the items need, except those that need a whole GPU."""
-    profiles = [profile_for(model, item.activity, item.memory_mib) for item in items]
-    return Counter(profile for profile in profiles if profile)
+    profiles = (profile_for(model, item.activity, item.memory_mib) for item in items)
+    return Counter(filter(None, profiles))
 
 
-def layouts(model: GpuModel) -> Fits:
-    """Whether a GPU of this model can be cut into the profiles that all of the items need.
+def fits_slices(model: GpuModel, items: Sequence[PackedPod]) -> bool:
+    """Whether a GPU of this model can be cut into the profiles that all of the items need at once.
 
     Slices of compute and of memory are counted, and each profile's most per GPU: instances begin where their profile allows
     (NVIDIA MIG user guide, "MIG device profiles"), and with these counts the layouts of every model in the catalog have room.
     """
-
-    def fits(items: Sequence[PackedPod]) -> bool:
-        """Whether one GPU takes all of them at once."""
-        counts = _profiles(model, items)
-        compute = sum(profile.compute_slices * count for profile, count in counts.items())
-        memory = sum(profile.memory_slices * count for profile, count in counts.items())
-        return (
-            counts.total() == len(items)
-            and compute <= model.mig_slices
-            and memory <= min((profile.memory_slices_total for profile in counts), default=0)
-            and all(count <= profile.max_per_gpu for profile, count in counts.items())
-        )
-
-    return fits
+    counts = _profiles(model, items)
+    compute = sum(profile.compute_slices * count for profile, count in counts.items())
+    memory = sum(profile.memory_slices * count for profile, count in counts.items())
+    return (
+        counts.total() == len(items)
+        and compute <= model.mig_slices
+        and memory <= min((profile.memory_slices_total for profile in counts), default=0)
+        and all(count <= profile.max_per_gpu for profile, count in counts.items())
+    )
 
 
 def layout_name(model: GpuModel, items: Sequence[PackedPod]) -> str:
@@ -146,34 +140,28 @@ class Sizing(Margins):
             unit="pods",
         ),
     ] = 4
+    across_teams: Annotated[bool, Option("Pods of several teams may share a GPU.")] = False
 
     @property
     def is_mig(self) -> bool:
         return self.method is Method.mig
 
-    @property
-    def highest_percent(self) -> float:
-        """The activity of a pod above which no two of them share a GPU."""
-        return (100 - self.headroom_percent) / 2 / self.margin
-
-    def item(self, pod: Pod, level: Level, memory_mib: float, first_hour: int, hours: int) -> PackedPod:
+    def item(self, pod: Pod, level: Level, memory_mib: float, hours: Iterable[int]) -> PackedPod:
         """What a pod of this level needs: for MIG the headroom is part of the slice, for slots it is part of the GPU.
 
-        Its activity is that of `hours` hours from the epoch hour `first_hour` on, if they are measured.
+        Its activity is that of these epoch hours, if it is measured by hour.
         """
         factor = self.margin / self.free if self.is_mig else self.margin
         item = PackedPod(pod, level.high * factor, memory_mib * factor, pod.from_ms, pod.to_ms)
         if not level.hours or self.is_mig:
             return item
-        busy = np.zeros(hours)
-        for hour, high in level.hours:
-            busy[hour - first_hour] = high * factor
-        return replace(item, hours=busy)
+        highs = dict(level.hours)
+        return replace(item, hours=np.array([highs.get(hour, 0.0) for hour in hours]) * factor)
 
     def fits(self, model: GpuModel | None) -> Fits:
         """What a GPU of the model holds; one of an unknown model has no memory to go by and cannot be cut."""
         if self.is_mig:
-            return layouts(model) if model else lambda _: False
+            return partial(fits_slices, model) if model else lambda _: False
         memory = model.memory_mib * self.free if model and model.memory_mib else None
         return slots(activity=self.free, memory_mib=memory, ways=self.ways)
 
@@ -220,9 +208,7 @@ class Sharing(NamedTuple):
         return list(chain.from_iterable(pool.gpus for pool in self.pools))
 
 
-def share(
-    usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across_teams: bool = False
-) -> Sharing:
+def share(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Sharing:
     """Pods of one whole GPU each, packed by what they use in the same hours, in the order in which they came.
 
     A shared GPU is on a node like the one of its first pod.
@@ -235,20 +221,18 @@ def share(
         if pod.key in levels:
             most[pod.owner] = max(most[pod.owner], levels[pod.key].high_memory_mib or 0.0)
         if pod not in kept:
-            node, team = nodes[pod.place], "" if across_teams else pod.team
+            node, team = nodes[pod.place], "" if sizing.across_teams else pod.team
             by_place[pod.cluster, node.gpu_model or "", node.capacity_type, team].append(pod)
     pools, shared, then = [], [], []
     for place, pods in sorted(by_place.items()):
         model = facts.models.get(place[1])
-        hours = [hour for pod in pods for hour, _ in levels[pod.key].hours]
-        first, length = (min(hours), max(hours) - min(hours) + 1) if hours else (0, 0)
-        fits, items = sizing.fits(model), []
-        for pod in pods:
-            # a pod needs the most memory of its workload
-            item = sizing.item(pod, levels[pod.key], most[pod.owner], first, length)
-            # a slice pays if two of them fit a GPU; a slot if another pod is on it
-            if fits([item, item] if sizing.is_mig else [item]):
-                items.append(item)
+        fits = sizing.fits(model)
+        measured = chain.from_iterable(levels[pod.key].hours for pod in pods)
+        hours = {hour for hour, _ in measured}
+        # a pod needs the most memory of its workload
+        items = [sizing.item(pod, levels[pod.key], most[pod.owner], hours) for pod in pods]
+        if sizing.is_mig:  # a slice pays if two of them fit a GPU; a slot if another pod is on it
+            items = [item for item in items if fits([item, item])]
         if gpus := [gpu for gpu in pack(items, fits) if sizing.is_mig or len(gpu.items) > 1]:
             pools.append(_Pool(*place, model, gpus))
         for gpu in gpus:
@@ -281,76 +265,72 @@ def _reasons(fleet: Fleet, levels: Levels) -> dict[Pod, str]:
     return kept
 
 
-def answer(
-    usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across_teams: bool = False
-) -> Answer:
-    """The GPUs that pods need if they share them. `across_teams`: pods of several teams may meet on one GPU.
-
-    Raises GpucostError if no pod was measured.
-    """
+def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Answer:
+    """The GPUs that pods need if they share them. Raises GpucostError if no pod was measured."""
     fleet = usage.fleet
     if not any(pod.key in levels for pod in fleet.pods):
         raise GpucostError(
             f"no GPU of {usage.scope_name} was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    sharing = share(usage, sizing, levels, facts, across_teams=across_teams)
-    found, fixed = saved(usage, sharing.change), without_preallocation(fleet, levels, facts)
-    work = NO_SAVING
-    if fixed:
-        looser = share(usage, sizing, {**levels, **fixed}, facts, across_teams=across_teams)
-        work = saved(usage, looser.change) - found
-    today = today_of(usage, fleet_costs(fleet), is_held=True)
+    sharing, fixed = share(usage, sizing, levels, facts), without_preallocation(fleet, levels, facts)
+    looser = share(usage, sizing, {**levels, **fixed}, facts).change if fixed else None
+    found = change_answer(usage, "share", f"Shared GPUs for {usage.scope_name}", sharing.change, looser)
     pods, gpus = sharing.change.pods, sharing.gpus
     held = peak(pods or [pod for pod in fleet.pods if pod not in sharing.kept])[0]
     needed = peak(gpus)[0] if pods else held
-    return Answer(
-        kind="share",
-        title=f"Shared GPUs for {usage.scope_name}",
-        period=usage.period_name,
-        today=today,
-        scenario=scenario(today, usage, sharing.change, found.cash),
-        figures={
-            **saved_figures(found, work),
-            "gpus_today": held,
-            "gpus_needed": needed,
-            "pods_shared": len({pod.key for pod in pods}),
-        },
+    highest_percent = 50 * sizing.free / sizing.margin
+    figures = {"gpus_today": held, "gpus_needed": needed, "pods_shared": len({pod.key for pod in pods})}
+    return replace(
+        found,
+        figures=found.figures | figures,
         assumptions=_assumptions(usage, sizing, sharing.pools),
         break_even=(
             "Nothing is saved once a pod needs so much that no second slice of its kind fits the GPU."
             if sizing.is_mig
-            else f"Two pods no longer share a GPU once each is busier than {sizing.highest_percent:.1f} % in the same hour.",
+            else f"Two pods no longer share a GPU once each is busier than {highest_percent:.1f} % in the same hour.",
         ),
         time=(TIME[sizing.method],),
-        findings=tuple(_findings(usage, sizing, levels, found, work, shares=bool(pods))),
+        findings=(*found.findings, *_findings(usage, sizing, levels, shares=bool(pods))),
         tables=(*_pool_table(sharing.pools, sizing), *_pod_table(usage, sharing, levels, fixed)),
     )
 
 
-def saved_figures(found: Saved, work: Saved) -> dict[str, Any]:
-    """Cash and freed capacity; `work` is what more of both it is if preallocated memory is not needed."""
-    return {
-        "cash_saving": found.cash,
-        "freed_capacity_cost": round(found.freed, 9),
-        "saving_by_suitability": {"safe": found.cash, "needs_work": work.cash},
-        "needs_work_freed_capacity_cost": round(work.freed, 9),
-    }
-
-
-def preallocation(work: Saved, currency: str) -> Iterator[str]:
-    """What pods that preallocate memory could save with work."""
-    if work.cash or work.freed:
-        yield (
-            f"Needs work, not counted above: {work.cash:,.2f} {currency} more, and {work.freed:,.2f} of freed capacity, if pods "
+def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: Change | None) -> Answer:
+    """Cash and freed capacity of a change; `looser` is the change if pods need no preallocated memory."""
+    found = saved(usage, change)
+    most = saved(usage, looser) if looser else found
+    cash, freed = max(NOTHING, most.cash - found.cash), max(NOTHING, most.freed - found.freed)
+    today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
+    findings = []
+    if cash or freed:
+        findings.append(
+            f"Needs work, not counted above: {cash:,.2f} {usage.currency} more, and {freed:,.2f} of freed capacity, if pods "
             "that hold a fixed part of the memory whatever the load (vLLM's --gpu-memory-utilization, for example) do with less."
         )
+    if found.freed:
+        findings.append(
+            f"GPUs worth {found.freed:,.2f} {usage.currency} would be free on nodes that stay: capacity for other work, no money "
+            "that leaves the bill."
+        )
+    return Answer(
+        kind=kind,
+        title=title,
+        period=usage.period_name,
+        today=today,
+        scenario=scenario(today, usage, change, found.cash),
+        figures={
+            "cash_saving": found.cash,
+            "freed_capacity_cost": round(found.freed, 9),
+            "saving_by_suitability": {"safe": found.cash, "needs_work": cash},
+            "needs_work_freed_capacity_cost": round(freed, 9),
+        },
+        assumptions=(),
+        findings=tuple(findings),
+    )
 
 
-def _findings(
-    usage: Usage, sizing: Sizing, levels: Levels, found: Saved, work: Saved, *, shares: bool
-) -> Iterator[str]:
-    yield from preallocation(work, usage.currency)
+def _findings(usage: Usage, sizing: Sizing, levels: Levels, *, shares: bool) -> Iterator[str]:
     yield ISOLATION[sizing.method]
     if not has_memory(levels):
         yield (
@@ -361,11 +341,6 @@ def _findings(
         )
     if not shares:
         yield "With the margins no pod with a GPU of its own leaves room for another: each keeps its own."
-    if found.freed:
-        yield (
-            f"GPUs worth {found.freed:,.2f} {usage.currency} would be free on nodes that stay: capacity for other work, no money "
-            "that leaves the bill."
-        )
     if usage.is_described and not all(node.is_priced for node in usage.fleet.nodes):
         yield "No price was given: --on-demand-price 3 --price-per gpu turns GPUs into money."
 
@@ -470,25 +445,25 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     model = facts.model(pods.gpu_model) if pods.gpu_model is not None else None
     filled, memory = pods.memory_per_pod_mib, model and model.memory_mib
     if sizing.is_mig and not (model and model.profiles):
-        name = model.name if model else "a GPU of an unknown model"
         raise UsageError(
-            f"{name} cannot be cut into MIG slices", "--gpu-model A100-SXM4-40GB names one that can"
+            f"{pods.gpu_model or 'a GPU of an unknown model'} cannot be cut into MIG slices",
+            "--gpu-model A100-SXM4-40GB names one that can",
         )
     if filled is not None and memory is None:
         raise UsageError("the memory of a GPU is missing", "--gpu-model names the GPUs")
     if memory and filled and filled * sizing.margin > memory:
         raise UsageError(
             f"{filled:g} MiB and the margin do not fit the {memory:,} MiB of {pods.gpu_model}",
-            "a GPU with more memory is needed first: gpucost whatif rightsize",
+            "--gpu-model names a GPU with more memory",
         )
     assumptions = stated(pods, "pods", "utilization_percent", "gpus_per_pod", "hours", "memory_per_pod_mib")
-    price, count = Price(Decimal(0), "none"), pods.pods * pods.gpus_per_pod
+    price, count = UNPRICED, pods.pods * pods.gpus_per_pod
     if pods.on_demand_price is not None:
         per_node = node_price(pods.on_demand_price, pods.price_per, pods.gpus)
         price = Price(round(per_node / pods.gpus * count, 12), "option")
         assumptions.append(Assumption("price", pods.on_demand_price, f"per {pods.price_per}-hour", "option"))
     end = round(pods.hours * MS_PER_HOUR)
-    node = Node("node", count, 0, end, (price,), gpu_model=model.name if model else None)
+    node = Node("node", count, 0, end, (price,), gpu_model=model and model.name)
     held = tuple(
         Pod("node", "pods", 1, 0, end, uid=str(number // pods.gpus_per_pod)) for number in range(count)
     )

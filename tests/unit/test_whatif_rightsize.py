@@ -157,7 +157,7 @@ def test_pods_that_fit_slices_of_one_gpu(facts: Facts) -> None:
     answer = sized(there, level)
     names = "today saving freed_capacity_cost saving_by_mig_slices"
     assert figures(answer, names) == "600 0 300 300"
-    assert "2 pods with one GPU fit a MIG slice" in answer.findings[0]
+    assert "2 pods with one GPU fit a MIG slice" in answer.findings[1]
     usage, sizing = Usage(there, "USD", "t", "all"), share.Sizing(method=share.Method.mig)
     alone = share.answer(usage, sizing, {pod.key: level for pod in there.pods}, facts)
     assert alone.figures["freed_capacity_cost"] == 300

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +15,7 @@ from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Levels, Usage
 from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.packing import PackedPod, pack, peak, slots
-from gpucost.whatif.share import Method, Sizing, layout_name, layouts, profile_for
+from gpucost.whatif.share import Method, Sizing, fits_slices, layout_name, profile_for
 from tests.text_tables import table
 from tests.unit.whatif_costs import ask, figures, fleet, shown
 
@@ -79,13 +78,18 @@ def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None
 def test_layouts_that_nvidia_lists(facts: Facts) -> None:
     """Of the A100's layouts in the MIG user guide: 3g+3g, 4g+3g, 3g+2g+2g and 7 x 1g are valid, 3g+3g+1g and 4g+4g are not."""
     model = facts.models[A100]
-    fits = layouts(model)
 
     def of(slices: str) -> list[PackedPod]:
         return [PackedPod(str(number), int(count) / 7) for number, count in enumerate(slices)]
 
     asked = "33 43 322 1111111 2221 331 44 11111111 2222"
-    assert [layout for layout in asked.split() if fits(of(layout))] == ["33", "43", "322", "1111111", "2221"]
+    assert [layout for layout in asked.split() if fits_slices(model, of(layout))] == [
+        "33",
+        "43",
+        "322",
+        "1111111",
+        "2221",
+    ]
     assert layout_name(model, of("322")) == "2 x 2g.10gb + 1 x 3g.20gb"
     assert profile_for(model, 0.05, 5500) == next(p for p in model.profiles if p.name == "1g.10gb")
 
@@ -118,8 +122,8 @@ def _fleet() -> tuple[Fleet, Levels]:
     return there, levels
 
 
-def shared(facts: Facts, there: Fleet, levels: Levels, sizing: Sizing | None = None, **more: Any) -> Answer:
-    return share.answer(Usage(there, "USD", "test", "all"), sizing or Sizing(), levels, facts, **more)
+def shared(facts: Facts, there: Fleet, levels: Levels, sizing: Sizing | None = None) -> Answer:
+    return share.answer(Usage(there, "USD", "test", "all"), sizing or Sizing(), levels, facts)
 
 
 CASH = "saving freed_capacity_cost"
@@ -221,7 +225,7 @@ def test_what_keeps_pods_apart(facts: Facts) -> None:
     answers = [
         shared(facts, teams, levels),
         shared(facts, paid, levels),
-        shared(facts, teams, levels, across_teams=True),
+        shared(facts, teams, levels, Sizing(across_teams=True)),
     ]
     assert [answer.figures["freed_capacity_cost"] > 0 for answer in answers] == [False, False, True]
     with pytest.raises(GpucostError, match="measured"):

@@ -16,13 +16,12 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.price.listing import price_of_region
 from gpucost.records import grouped, record
 from gpucost.whatif import share
-from gpucost.whatif.answer import Answer, Assumption, Line, Rows, old_prices, stated, today_of
+from gpucost.whatif.answer import Answer, Assumption, Line, Rows, old_prices, stated
 from gpucost.whatif.avoidable import Held
-from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import kept, to_decimal, total
 from gpucost.whatif.fleet import Levels, Node, Pod, Price, Usage, is_batch
 from gpucost.whatif.gpu_specs import Facts
-from gpucost.whatif.packing import NO_SAVING, Change, emptied, less_cost, saved, scenario, today_held
+from gpucost.whatif.packing import Change, emptied, less_cost, today_held
 
 if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice
@@ -105,11 +104,7 @@ class Load:
     @property
     def name(self) -> str:
         """Namespace and workload."""
-        return f"{self.pods[0].namespace}/{self.workload}"
-
-    @property
-    def workload(self) -> str:
-        return self.pods[0].workload
+        return f"{self.pods[0].namespace}/{self.pods[0].workload}"
 
     @property
     def is_batch(self) -> bool:
@@ -332,25 +327,21 @@ def answer(
             f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    found, work = saved(usage, sized.change), NO_SAVING
-    if fixed := share.without_preallocation(fleet, levels, facts):
-        work = saved(usage, sizer.sized({**levels, **fixed}).change) - found
-    today = today_of(usage, fleet_costs(fleet), is_held=True)
-    return Answer(
-        kind="rightsize",
-        title=f"Fewer or smaller GPUs for {usage.scope_name}{_old(sized.moves, stale)}",
-        period=usage.period_name,
-        today=today,
-        scenario=scenario(today, usage, sized.change, found.cash),
-        figures={
-            "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
-            "saving_by_mig_slices": less_cost(usage, sized.slices),
-        }
-        | share.saved_figures(found, work),
+    fixed = share.without_preallocation(fleet, levels, facts)
+    looser = sizer.sized({**levels, **fixed}).change if fixed else None
+    title = f"Fewer or smaller GPUs for {usage.scope_name}{_old(sized.moves, stale)}"
+    found = share.change_answer(usage, "rightsize", title, sized.change, looser)
+    figures = {
+        "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
+        "saving_by_mig_slices": less_cost(usage, sized.slices),
+    }
+    return replace(
+        found,
+        figures=found.figures | figures,
         assumptions=_assumptions(usage, limits, sized.moves),
         break_even=(_break_even(sized.moves, usage.currency),),
         time=tuple(_time(sized.moves)),
-        findings=(*share.preallocation(work, usage.currency), *_findings(usage, levels, sized)),
+        findings=(*found.findings, *_findings(usage, levels, sized)),
         tables=_table(sized.moves),
     )
 
@@ -367,7 +358,7 @@ def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
     savings = total(move.load.cost - move.cost for move in moves)
     lines: list[Line] = [
         (
-            move.load.workload,
+            move.load.name,
             f"{move.load.gpus} x {move.offer.gpu_model}",
             f"{move.gpus} x {move.offer.gpu_model}",
             f"{move.bought} ({move.price.source})",
@@ -375,7 +366,7 @@ def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
             round(move.cost, 2),
             round(move.time_factor, 3),
         )
-        for move in sorted(moves, key=lambda move: (move.cost - move.load.cost, move.load.workload))
+        for move in sorted(moves, key=lambda move: (move.cost - move.load.cost, move.load.name))
     ]
     columns = ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "time_factor")
     note = f"Saving in all: {savings:,.2f}."
@@ -402,7 +393,7 @@ def _break_even(moves: Sequence[Move], currency: str) -> str:
     largest = max(moves, key=lambda move: move.load.cost)
     limit = largest.load.cost / largest.gpu_hours
     return (
-        f"The largest, {largest.load.workload}, saves as long as a {largest.offer.gpu_model} costs less than"
+        f"The largest, {largest.load.name}, saves as long as a {largest.offer.gpu_model} costs less than"
         f" {limit:,.4f} {currency} per GPU-hour (now {largest.price.per_node_hour:,.4f})."
     )
 
@@ -435,4 +426,3 @@ def _findings(usage: Usage, levels: Levels, sized: Sized) -> Iterator[str]:
     nodes = usage.fleet.by_name
     if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in usage.fleet.pods):
         yield f"{reserved} pods on reserved capacity are left as they are: it is paid anyway."
-    yield "Money leaves the bill only for nodes that become empty; other GPUs are free on nodes that stay."
