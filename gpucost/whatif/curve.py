@@ -106,8 +106,7 @@ def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -
     for start, end, nodes in spans:
         busy += np.maximum(np.minimum(ends, end) - np.maximum(starts, start), 0) * nodes
     lengths = (ends - starts) / MS_PER_HOUR
-    levels = busy / MS_PER_HOUR / lengths
-    return Curve(tuple(levels.tolist()), tuple(lengths.tolist()))
+    return Curve(tuple((busy / MS_PER_HOUR / lengths).tolist()), tuple(lengths.tolist()))
 
 
 # What options describe: one month. Usage is taken to be the same in each.

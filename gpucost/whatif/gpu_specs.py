@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import field
 from typing import NamedTuple
 
 from gpucost import catalog
@@ -37,9 +36,9 @@ class Facts:
     """Models by name, and names by spelling."""
 
     models: dict[str, GpuModel]
-    aliases: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str]
 
-    def model(self, spelling: str, option: str = "--gpu-model") -> GpuModel:
+    def model(self, spelling: str) -> GpuModel:
         """The model that `spelling` means. Raises UsageError, naming the nearest."""
         name = self.aliases.get(catalog.spelled(spelling), spelling)
         if name in self.models:
@@ -47,7 +46,7 @@ class Facts:
         by_lower = {known.lower(): known for known in self.models}
         lists = "gpucost prices lists the models known"
         hint = did_you_mean(spelling.lower(), by_lower, lists, most=3, cutoff=0.4, shown=by_lower.__getitem__)
-        raise UsageError(f"{option} {spelling!r} is no GPU model known", hint)
+        raise UsageError(f"--gpu-model {spelling!r} is no GPU model known", hint)
 
 
 _MODELS = """

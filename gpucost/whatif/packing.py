@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpucost.periods import merge
 from gpucost.records import grouped, record
-from gpucost.whatif.answer import Position
 from gpucost.whatif.avoidable import NOTHING, Held
 from gpucost.whatif.flags import total
 from gpucost.whatif.fleet import Node, NodeKey, Pod, Usage
@@ -85,30 +85,28 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
     """
     done: list[Bin] = []
     opened: list[Bin] = []
-    now: int | None = None
-    last: tuple[float, float] | None = None
-    first = 0
-    for item in sorted(items, key=lambda i: (i.from_ms, -i.activity, -i.memory_mib)):
-        if not fits([item]):
-            continue
-        if item.from_ms != now:
-            now, last = item.from_ms, None
-            for gpu in opened:
-                gpu.held = [other for other in gpu.held if other.to_ms > item.from_ms]
-            done += [gpu for gpu in opened if not gpu.held]
-            opened = [gpu for gpu in opened if gpu.held]
-        size = (item.activity, item.memory_mib)
-        # GPUs only fill up meanwhile: one without room for the last item has none for another of its size
-        first = first if size == last and item.hours is None else 0
-        last = size
-        while first < len(opened) and not fits([*opened[first].held, item]):
-            first += 1
-        if first == len(opened):
-            opened.append(Bin(item.from_ms, item.to_ms))
-        gpu = opened[first]
-        gpu.held.append(item)
-        gpu.items.append(item)
-        gpu.to_ms = max(gpu.to_ms, item.to_ms)
+    in_order = sorted(items, key=lambda i: (i.from_ms, -i.activity, -i.memory_mib))
+    for begin, several in groupby(in_order, key=lambda item: item.from_ms):
+        for gpu in opened:
+            gpu.held = [other for other in gpu.held if other.to_ms > begin]
+        done += [gpu for gpu in opened if not gpu.held]
+        opened = [gpu for gpu in opened if gpu.held]
+        first, last = 0, (math.inf, math.inf)
+        for item in several:
+            if not fits([item]):
+                continue
+            size = (item.activity, item.memory_mib)
+            # GPUs only fill up meanwhile: one without room for the last item has none for another of its size
+            first = first if size == last and item.hours is None else 0
+            last = size
+            while first < len(opened) and not fits([*opened[first].held, item]):
+                first += 1
+            if first == len(opened):
+                opened.append(Bin(item.from_ms, item.to_ms))
+            gpu = opened[first]
+            gpu.held.append(item)
+            gpu.items.append(item)
+            gpu.to_ms = max(gpu.to_ms, item.to_ms)
     return done + opened
 
 
@@ -196,23 +194,7 @@ def emptied(usage: Usage, pods: Iterable[Pod]) -> set[NodeKey]:
     return {pod.place for pod in going} - stay
 
 
-def scenario(today: Position, usage: Usage, change: Change, cash: Decimal) -> Position:
-    """Today with the change: less money by what leaves the bill, and the GPU-hours and node-hours then held."""
-    signed = [(1, held) for held in change.then] + [(-1, held) for held in today_held(usage, change.pods)]
-    gpu_hours = sum(sign * held.hours * held.gpus for sign, held in signed)
-    node_hours = sum(sign * held.hours * held.nodes for sign, held in signed)
-    return replace(
-        today,
-        cost=today.cost - cash,
-        gpu_hours=round(today.gpu_hours + gpu_hours, 9),
-        node_hours=round(today.node_hours + node_hours, 9),
-    )
-
-
-Kind = tuple[Any, ...]
-
-
-def _kind(node: Node) -> Kind:
+def _kind(node: Node) -> tuple[Any, ...]:
     """Nodes of one kind stand for each other."""
     return node.cluster, node.region, node.instance_type, node.gpu_model, node.capacity_type, node.gpus
 
@@ -222,8 +204,7 @@ def _whole_nodes(needs: Iterable[Held]) -> list[Held]:
     found = []
     for several in grouped((_kind(held.node), held) for held in needs).values():
         items = [
-            PackedPod(held.node, min(held.gpus / held.node.gpus, 1.0), 0.0, held.from_ms, held.to_ms)
-            for held in several
+            PackedPod(held.node, min(held.nodes, 1.0), 0.0, held.from_ms, held.to_ms) for held in several
         ]
         for filled in pack(items, slots(activity=1.0)):
             found.append(Held(filled.first, filled.first.gpus, filled.from_ms, filled.to_ms))

@@ -35,7 +35,18 @@ from gpucost.whatif.fleet import (
     Workload,
 )
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
-from gpucost.whatif.packing import ROUNDING, Bin, Change, Fits, PackedPod, pack, peak, saved, scenario, slots
+from gpucost.whatif.packing import (
+    ROUNDING,
+    Bin,
+    Change,
+    Fits,
+    PackedPod,
+    pack,
+    peak,
+    saved,
+    slots,
+    today_held,
+)
 
 
 class Method(StrEnum):
@@ -203,10 +214,6 @@ class Sharing(NamedTuple):
     pools: list[_Pool]
     change: Change
 
-    @property
-    def gpus(self) -> list[Bin]:
-        return list(chain.from_iterable(pool.gpus for pool in self.pools))
-
 
 def share(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Sharing:
     """Pods of one whole GPU each, packed by what they use in the same hours, in the order in which they came.
@@ -275,15 +282,14 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Answer
         )
     sharing, fixed = share(usage, sizing, levels, facts), without_preallocation(fleet, levels, facts)
     looser = share(usage, sizing, {**levels, **fixed}, facts).change if fixed else None
-    found = change_answer(usage, "share", f"Shared GPUs for {usage.scope_name}", sharing.change, looser)
-    pods, gpus = sharing.change.pods, sharing.gpus
-    held = peak(pods or [pod for pod in fleet.pods if pod not in sharing.kept])[0]
-    needed = peak(gpus)[0] if pods else held
+    change = sharing.change
+    found = change_answer(usage, "share", f"Shared GPUs for {usage.scope_name}", change, looser)
+    held = peak(change.pods or [pod for pod in fleet.pods if pod not in sharing.kept])[0]
+    needed = peak(change.then)[0] if change.pods else held
     highest_percent = 50 * sizing.free / sizing.margin
-    figures = {"gpus_today": held, "gpus_needed": needed, "pods_shared": len({pod.key for pod in pods})}
     return replace(
         found,
-        figures=found.figures | figures,
+        figures=found.figures | {"gpus_today": held, "gpus_needed": needed},
         assumptions=_assumptions(usage, sizing, sharing.pools),
         break_even=(
             "Nothing is saved once a pod needs so much that no second slice of its kind fits the GPU."
@@ -291,7 +297,7 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Answer
             else f"Two pods no longer share a GPU once each is busier than {highest_percent:.1f} % in the same hour.",
         ),
         time=(TIME[sizing.method],),
-        findings=(*found.findings, *_findings(usage, sizing, levels, shares=bool(pods))),
+        findings=(*found.findings, *_findings(usage, sizing, levels)),
         tables=(*_pool_table(sharing.pools, sizing), *_pod_table(usage, sharing, levels, fixed)),
     )
 
@@ -302,6 +308,9 @@ def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: C
     most = saved(usage, looser) if looser else found
     cash, freed = max(NOTHING, most.cash - found.cash), max(NOTHING, most.freed - found.freed)
     today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
+    signed = [(1, held) for held in change.then] + [(-1, held) for held in today_held(usage, change.pods)]
+    gpu_hours = sum(sign * held.hours * held.gpus for sign, held in signed)
+    node_hours = sum(sign * held.hours * held.nodes for sign, held in signed)
     findings = []
     if cash or freed:
         findings.append(
@@ -318,7 +327,12 @@ def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: C
         title=title,
         period=usage.period_name,
         today=today,
-        scenario=scenario(today, usage, change, found.cash),
+        scenario=replace(
+            today,
+            cost=today.cost - found.cash,
+            gpu_hours=round(today.gpu_hours + gpu_hours, 9),
+            node_hours=round(today.node_hours + node_hours, 9),
+        ),
         figures={
             "cash_saving": found.cash,
             "freed_capacity_cost": round(found.freed, 9),
@@ -330,7 +344,7 @@ def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: C
     )
 
 
-def _findings(usage: Usage, sizing: Sizing, levels: Levels, *, shares: bool) -> Iterator[str]:
+def _findings(usage: Usage, sizing: Sizing, levels: Levels) -> Iterator[str]:
     yield ISOLATION[sizing.method]
     if not has_memory(levels):
         yield (
@@ -339,8 +353,6 @@ def _findings(usage: Usage, sizing: Sizing, levels: Levels, *, shares: bool) -> 
             else "Memory is not in the store (DCGM_FI_DEV_FB_USED): this goes by utilization alone, and pods that fit by it may "
             "not fit the GPU's memory."
         )
-    if not shares:
-        yield "With the margins no pod with a GPU of its own leaves room for another: each keeps its own."
     if usage.is_described and not all(node.is_priced for node in usage.fleet.nodes):
         yield "No price was given: --on-demand-price 3 --price-per gpu turns GPUs into money."
 
@@ -364,24 +376,25 @@ def _pod_table(usage: Usage, sharing: Sharing, levels: Levels, fixed: Collection
     if usage.is_described:
         return ()
     fates = dict(sharing.kept)
-    for gpu in sharing.gpus:
-        fates |= dict.fromkeys(
-            (item.of for item in gpu.items), f"shares a GPU, {peak(gpu.items)[0]:g} pods at most"
-        )
-    alike: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
+    for pool in sharing.pools:
+        for gpu in pool.gpus:
+            fate = f"shares a GPU, {peak(gpu.items)[0]} pods at most"
+            fates |= dict.fromkeys((item.of for item in gpu.items), fate)
+    alike: dict[tuple[str, str, str], list[Level | None]] = defaultdict(list)
     for pod in usage.fleet.pods:
         alone = (
             "its memory is taken whatever the load, less needs work"
             if pod.key in fixed
             else "no other pod fits next to it"
         )
-        alike[pod.namespace, pod.workload, fates.get(pod, f"keeps its GPU: {alone}")].append(pod)
+        fate = fates.get(pod, f"keeps its GPU: {alone}")
+        alike[pod.namespace, pod.workload, fate].append(levels.get(pod.key))
     lines: list[Line] = []
-    for (namespace, workload, fate), pods in sorted(alike.items()):
-        known = [levels[pod.key] for pod in pods if pod.key in levels]
+    for (namespace, workload, fate), found in sorted(alike.items()):
+        known = list(filter(None, found))
         busy = round(max(level.high for level in known) * 100, 1) if known else None
         memory = round(max((level.high_memory_mib or 0.0 for level in known), default=0.0), 1)
-        lines.append((namespace, workload, len(pods), busy, memory or None, fate))
+        lines.append((namespace, workload, len(found), busy, memory or None, fate))
     columns = ("namespace", "workload", "pods", "busiest_percent", "memory_mib", "what becomes of it")
     return Rows.of("Pods", columns, lines)
 
@@ -398,8 +411,17 @@ def _pool_table(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
                 layout_name(pool.known, items) if pool.known and sizing.is_mig else f"{len(items)} pods"
             ] += 1
         packing = ", ".join(f"{gpus} x ({layout})" for layout, gpus in packed.items())
-        names = (pool.team or pool.cluster, pool.model or "unknown", pool.capacity_type)
-        lines.append((*names, len(pods), peak(pods)[0], after, packing))
+        lines.append(
+            (
+                pool.team or pool.cluster,
+                pool.model or "unknown",
+                pool.capacity_type,
+                len(pods),
+                peak(pods)[0],
+                after,
+                packing,
+            )
+        )
     columns = ("pool", "gpu_model", "capacity_type", "pods", "gpus_today", "gpus_needed", "packing")
     return Rows.of("GPUs at the busiest moment", columns, lines)
 
@@ -468,6 +490,11 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
         Pod("node", "pods", 1, 0, end, uid=str(number // pods.gpus_per_pod)) for number in range(count)
     )
     busy = pods.utilization_percent / 100
-    names = (currency, f"{pods.hours:g} hours", f"{pods.pods} pods")
-    usage = Usage(Fleet((node,), held), *names, assumptions=tuple(assumptions))
+    usage = Usage(
+        Fleet((node,), held),
+        currency,
+        f"{pods.hours:g} hours",
+        f"{pods.pods} pods",
+        assumptions=tuple(assumptions),
+    )
     return usage, {pod.key: Level(1, 1, 0, busy, busy, filled) for pod in held}

@@ -105,9 +105,7 @@ def test_many_described_gpus_are_packed(facts: Facts) -> None:
     pods = share.DescribedPods(pods=100, utilization_percent=10, gpus_per_pod=10, on_demand_price=Decimal(32))
     usage, levels = share.described(Sizing(ways=6), pods, facts, "USD")
     answer = share.answer(usage, Sizing(ways=6), levels, facts)
-    assert figures(answer, "pods_shared gpus_needed today scenario") == shown(
-        100, 167, 1000 * 4 * 730, 167 * 4 * 730
-    )
+    assert figures(answer, "gpus_needed today scenario") == shown(167, 1000 * 4 * 730, 167 * 4 * 730)
 
 
 POD = "node | workload | gpus | hours | uid | team"
@@ -156,19 +154,19 @@ ROOMY = Sizing(margin_percent=0, headroom_percent=0)
 # Nodes of one GPU at 3 an hour for two days, which go if their pods share. 30,000 MiB for 40 minutes a day are 30,000 MiB: no two
 # of them fit the 40,960 MiB of a GPU
 BUSY_HOURS = """
-    pods                  | busy       | memory | shared | needed | saving
-    busy in the same hour | 9 9 9 9    |   4000 |      0 |      4 |      0
-    in hours of their own | 9 10 11 12 |   4000 |      4 |      1 |    432
-    two pairs             | 9 9 10 10  |   4000 |      4 |      2 |    288
-    of 30,000 MiB         | 9 10 11 12 |  30000 |      0 |      4 |      0
+    pods                  | busy       | memory | needed | saving
+    busy in the same hour | 9 9 9 9    |   4000 |      4 |      0
+    in hours of their own | 9 10 11 12 |   4000 |      1 |    432
+    two pairs             | 9 9 10 10  |   4000 |      2 |    288
+    of 30,000 MiB         | 9 10 11 12 |  30000 |      4 |      0
 """
 
 
 @pytest.mark.parametrize("case", table(BUSY_HOURS), ids=lambda case: case["pods"])
 def test_pods_share_that_are_busy_at_other_times(facts: Facts, case: dict[str, str]) -> None:
     answer = shared(facts, *_notebooks(case["busy"], float(case["memory"])), ROOMY)
-    expected = " ".join(case[name] for name in ("shared", "needed", "saving"))
-    assert figures(answer, "pods_shared gpus_needed saving") == expected
+    expected = " ".join(case[name] for name in ("needed", "saving"))
+    assert figures(answer, "gpus_needed saving") == expected
 
 
 def test_pods_that_preallocate_memory_share_only_with_work(facts: Facts) -> None:

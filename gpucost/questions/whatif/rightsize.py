@@ -24,4 +24,4 @@ def whatif_rightsize(request: WhatIfRequest, limits: Limits) -> Document:
         offers = offers_near(listed, usage.fleet.nodes)
     measured = request.read(lambda con: levels(con, settings.activity, request.period))
     stale = request.period.end.date(), settings.prices.stale_after_days
-    return document(answer(usage, limits, measured, load_facts(), offers, stale=stale))
+    return document(answer(usage, limits, measured, load_facts(), offers, stale))

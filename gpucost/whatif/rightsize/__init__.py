@@ -16,7 +16,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.price.listing import price_of_region
 from gpucost.records import grouped, record
 from gpucost.whatif import share
-from gpucost.whatif.answer import Answer, Assumption, Line, Rows, old_prices, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Rows, old_prices, priced, stated
 from gpucost.whatif.avoidable import Held
 from gpucost.whatif.flags import kept, to_decimal, total
 from gpucost.whatif.fleet import Levels, Node, Pod, Price, Usage, is_batch
@@ -51,31 +51,29 @@ def list_offers(rows: Iterable[ListedPrice]) -> list[Node]:
         gpus = int(row.gpu_count or 1)
         per_gpu = row.price_per_gpu_hour or row.price_per_hour
         price = Price(per_gpu * gpus, source, row.price_as_of.isoformat())
-        node = Node("", gpus, 0, 0, (price,), option, provider=provider, region=region, instance_type=name)
-        offers.append(replace(node, gpu_model=row.gpu_model))
+        offers.append(
+            Node("", gpus, 0, 0, (price,), option, "default", provider, region, name, row.gpu_model)
+        )
     return offers
 
 
 def offers_near(listed: Callable[..., list[ListedPrice]], nodes: Sequence[Node]) -> list[Node]:
     """List prices of whole GPUs in the regions of the nodes."""
-    places = {
-        "providers": tuple({node.provider for node in nodes if node.provider}),
-        "regions": tuple({node.region for node in nodes if node.region}),
-    }
-    return list_offers(listed(None, purchase_options=tuple(PURCHASE.values()), **places))
+    providers = tuple({node.provider for node in nodes if node.provider})
+    regions = tuple({node.region for node in nodes if node.region})
+    options = tuple(PURCHASE.values())
+    return list_offers(listed(None, purchase_options=options, providers=providers, regions=regions))
 
 
 def merge(nodes: Iterable[Node], listed: Iterable[Node]) -> list[Node]:
     """The fleet's own nodes, discounts and contracts included; list prices only of other instance types."""
     own = {}
     for node in nodes:
-        if node.is_priced and node.gpu_model and node.capacity_type in PURCHASE and node.gpus >= 1:
-            own[*place_of(node), node.instance_type, node.gpus] = node
-    known = {(place_of(node), node.instance_type) for node in own.values()}
-    return [
-        *own.values(),
-        *(offer for offer in listed if (place_of(offer), offer.instance_type) not in known),
-    ]
+        if node.is_priced and node.capacity_type in PURCHASE and node.gpus >= 1:
+            own[(place_of(node), node.instance_type), node.gpus] = node
+    known = {kind for kind, _ in own}
+    others = [offer for offer in listed if (place_of(offer), offer.instance_type) not in known]
+    return [*own.values(), *others]
 
 
 # A batch job is spread over these counts; more than one GPU is taken to scale evenly.
@@ -155,11 +153,6 @@ class Move:
         return (1 - load.mean) + load.mean * load.used / self.gpus if load.is_batch else 1.0
 
     @property
-    def order(self) -> tuple[Decimal, float, int, float]:
-        """What makes it worse than another: first its cost, last the instance's size."""
-        return self.cost, self.time_factor, self.gpus, self.offer.gpus
-
-    @property
     def gpu_hours(self) -> Decimal:
         return to_decimal(self.load.hours * self.gpus * self.time_factor)
 
@@ -176,8 +169,7 @@ class Move:
         end = pod.from_ms + round(pod.length_ms * self.time_factor)
         if offer.instance_type == node.instance_type or not is_empty:
             return Held(node, gpus, pod.from_ms, end, stays=not is_empty)
-        kind, prices = offer.instance_type, offer.prices[-1:]
-        bought = replace(node, name="", gpus=offer.gpus, prices=prices, instance_type=kind)
+        bought = replace(offer, name="", cluster=node.cluster, prices=offer.prices[-1:])
         return Held(bought, gpus, pod.from_ms, end)
 
 
@@ -212,29 +204,28 @@ def loads_of(usage: Usage, levels: Levels) -> list[Load]:
     for pod in usage.fleet.pods:
         node = nodes[pod.place]
         if has_whole_gpus(pod) and node.gpu_model and node.capacity_type in PURCHASE:
-            place = (node.provider, node.region, node.capacity_type, node.gpu_model)
-            alike[round(pod.gpus), pod.owner, *place].append(pod)
+            like = (node.provider, node.region, node.capacity_type, node.gpu_model)
+            alike[round(pod.gpus), pod.owner, *like].append(pod)
     loads = []
     for (gpus, *_), pods in alike.items():
-        measured = [(pod.length_ms, levels[pod.key]) for pod in pods if pod.key in levels]
-        if not measured:
+        found = [(levels[pod.key], pod.length_ms) for pod in pods if pod.key in levels]
+        if not found:
             continue
-        mean = sum(level.mean * span for span, level in measured) / sum(span for span, _ in measured)
-        found = [level for _, level in measured]
+        mean = sum(level.mean * span for level, span in found) / sum(span for _, span in found)
         long = [
             level.active_devices
-            for level in found
+            for level, _ in found
             if level.measured_hours >= _LEAST_HOURS and level.devices >= gpus
         ]
         used = min(max(long, default=gpus), gpus)
-        memories = [level.high_memory_mib for level in found if level.high_memory_mib is not None]
+        memories = [level.high_memory_mib for level, _ in found if level.high_memory_mib is not None]
         loads.append(
             Load(
                 nodes[pods[0].place],
                 gpus,
                 used,
                 min(mean * gpus / used, 1.0) if used else 0.0,
-                max(level.high for level in found),
+                max(level.high for level, _ in found),
                 max(memories) if len(memories) == len(found) else None,
                 tuple(pods),
                 sum(pod.length_ms for pod in pods) / MS_PER_HOUR,
@@ -264,14 +255,17 @@ class Sizer:
             counts = _counts(load, round(offer.gpus), model.memory_mib, self.limits)
             moves += [Move(load, offer, gpus) for gpus in counts]
         able = [move for move in moves if move.time_factor <= self.limits.max_slowdown + _TIE]
-        best = min(able, key=lambda move: move.order, default=None)
+        # of those that cost the same the fastest, last the smallest instance
+        best = min(
+            able, key=lambda move: (move.cost, move.time_factor, move.gpus, move.offer.gpus), default=None
+        )
         return best if best and best.gpus != load.gpus and best.cost < load.cost else None
 
     def sized(self, levels: Levels) -> Sized:
         """Fewer GPUs of the same model, and MIG slices for pods with one GPU if memory is measured."""
         usage, limits = self.usage, self.limits
         loads = loads_of(usage, levels)
-        moves = [move for move in map(self.move, loads) if move]
+        moves = list(filter(None, map(self.move, loads)))
         move_of: dict[Pod, Move] = {}
         for move in moves:
             move_of |= dict.fromkeys(move.load.pods, move)
@@ -311,7 +305,6 @@ def answer(
     levels: Levels,
     facts: Facts,
     listed: Iterable[Node],
-    *,
     stale: tuple[date, int] | None = None,
 ) -> Answer:
     """The GPUs that measured workloads need: fewer of their model, or a MIG slice of one.
@@ -329,33 +322,32 @@ def answer(
         )
     fixed = share.without_preallocation(fleet, levels, facts)
     looser = sizer.sized({**levels, **fixed}).change if fixed else None
-    title = f"Fewer or smaller GPUs for {usage.scope_name}{_old(sized.moves, stale)}"
+    prices = ((move.bought, move.price) for move in sized.moves)
+    list_prices = [(name, price) for name, price in prices if price.source in ("catalog", "spot_history")]
+    old = old_prices(list_prices, *stale) if stale else ""
+    title = f"Fewer or smaller GPUs for {usage.scope_name}{old}"
     found = share.change_answer(usage, "rightsize", title, sized.change, looser)
     figures = {
         "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
         "saving_by_mig_slices": less_cost(usage, sized.slices),
     }
+    slowest = max((move.time_factor for move in sized.moves), default=1.0)
     return replace(
         found,
         figures=found.figures | figures,
         assumptions=_assumptions(usage, limits, sized.moves),
         break_even=(_break_even(sized.moves, usage.currency),),
-        time=tuple(_time(sized.moves)),
+        time=(
+            f"Batch work takes up to {slowest:.2f} times as long; everything else as long as it did.",
+            "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted.",
+        ),
         findings=(*found.findings, *_findings(usage, levels, sized)),
         tables=_table(sized.moves),
     )
 
 
-def _old(moves: Iterable[Move], stale: tuple[date, int] | None) -> str:
-    """Which of their list prices are old, for a title."""
-    prices = ((move.bought, move.price) for move in moves)
-    listed = [(name, price) for name, price in prices if price.source in ("catalog", "spot_history")]
-    return old_prices(listed, *stale) if stale else ""
-
-
 def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
     """The moves, those that save most first."""
-    savings = total(move.load.cost - move.cost for move in moves)
     lines: list[Line] = [
         (
             move.load.name,
@@ -369,21 +361,15 @@ def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
         for move in sorted(moves, key=lambda move: (move.cost - move.load.cost, move.load.name))
     ]
     columns = ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "time_factor")
-    note = f"Saving in all: {savings:,.2f}."
-    return Rows.top("Fewer GPUs of the same model", columns, lines, "{} more workloads.", note)
+    return Rows.top("Fewer GPUs of the same model", columns, lines, "{} more workloads.")
 
 
 def _assumptions(usage: Usage, limits: Limits, moves: Sequence[Move]) -> tuple[Assumption, ...]:
-    prices = set()
-    for move in moves:
-        value = round(move.price.per_node_hour, 4)
-        prices.add(
-            Assumption(f"a GPU of {move.bought}", value, "per hour", move.price.source, move.price.as_of)
-        )
+    prices = {(f"a GPU of {move.bought}", move.price) for move in moves}
     return (
         *stated(limits, "margin_percent", "headroom_percent", "max_slowdown"),
         Assumption("usage, activity and today's prices", usage.period_name, "", "store"),
-        *sorted(prices, key=lambda price: price.name),
+        *(priced(name, price, "per hour") for name, price in sorted(prices, key=str)),
     )
 
 
@@ -396,17 +382,6 @@ def _break_even(moves: Sequence[Move], currency: str) -> str:
         f"The largest, {largest.load.name}, saves as long as a {largest.offer.gpu_model} costs less than"
         f" {limit:,.4f} {currency} per GPU-hour (now {largest.price.per_node_hour:,.4f})."
     )
-
-
-def _time(moves: Sequence[Move]) -> Iterator[str]:
-    factors = [move.time_factor for move in moves if move.load.is_batch]
-    if factors:
-        span = " to ".join(dict.fromkeys(f"{factor:.2f}" for factor in (min(factors), max(factors))))
-        yield f"Batch work takes {span} times as long; everything else as long as it did."
-    else:
-        yield "What does not end by itself runs as long as it did; requests take as long as one GPU's speed says."
-    if moves:
-        yield "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted."
 
 
 def _findings(usage: Usage, levels: Levels, sized: Sized) -> Iterator[str]:
