@@ -103,7 +103,7 @@ _QUESTIONS = (
     _what_if("spot", "spot", "Move on-demand usage to spot, interruptions counted."),
     _what_if("schedule", "schedule", "Release idle GPUs, remove empty nodes, keep office hours."),
     _what_if("share", "share", "Let pods share GPUs: time slicing, MPS or MIG."),
-    _what_if("rightsize", "rightsize", "Fewer GPUs for the same work, a slice of one, or others."),
+    _what_if("rightsize", "rightsize", "Fewer GPUs for the same work, or a slice of one."),
     _what_if("plan", "plan", "Several changes together, none counted twice.", reads_files=True),
     _what_if("reserve", "commitments", "Commit: how many instances, for how long, paid how."),
     _what_if("buy", "commitments", "Own nodes beside the cloud: whether they pay, and from when on."),

@@ -90,9 +90,7 @@ whatif-schedule           | whatif schedule --month 2026-03 --idle-minutes 30
 whatif-schedule-options   | whatif schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30
 whatif-share              | whatif share --month 2026-03 --method mps --ways 8
 whatif-share-options      | whatif share --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4 --on-demand-price 3
-whatif-rightsize          | whatif rightsize --month 2026-03 --other-models --speeds speeds.csv
-whatif-rightsize-options  | whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu \
---utilization-percent 20 --memory-per-gpu-mib 9000 --to-gpu-model L4 --to-price 1
+whatif-rightsize          | whatif rightsize --month 2026-03
 whatif-reserve            | whatif reserve --month 2026-03 --commitment-discount 1=35
 whatif-reserve-options    | whatif reserve --nodes 3 --hours 700 --on-demand-price 32 \
 --commitment-discount 3=52.5

@@ -132,9 +132,9 @@ def by_basis(work: Path) -> float:
 def offered(work: Path, kind: str, option: str) -> float:
     config, _ = configured(work)
     [price] = [
-        o.price_per_gpu_hour * o.gpus
+        o.prices[0].per_node_hour
         for o in list_offers(list_prices(config, None))
-        if (o.instance_type, o.purchase_option) == (kind, option)
+        if (o.instance_type, o.capacity_type) == (kind, option)
     ]
     return float(price)
 

@@ -98,9 +98,6 @@ NAMES = {
     "OWN": "--purchase-price 280000 --gpu-watts 700 --years 4 --price-per-kwh 0.12",
     "PLACE": "--instance-type a2-highgpu-8g --region us-central1",
     "DATA": "--instance-type a2-highgpu-8g --region us-central1 --wait-minutes 5 --egress-gb 10",
-    "A100": "--gpu-model A100-SXM4-40GB",
-    "TO_H100": "--to-gpu-model H100-80GB-HBM3 --to-price 6",
-    "TODAY": "--gpus 4 --on-demand-price 3 --price-per gpu",
     "TOKENS": "--prompt-tokens-per-day 4B --generation-tokens-per-day 800M",
     "PRICES": "--input-price-per-million 2.5 --output-price-per-million 10",
     "REPLICA": "--gpus-per-replica 2 --replica-tokens-per-second 9000",
@@ -155,12 +152,6 @@ REFUSED = table("""
     schedule  | 2    | {ON} --active-hours-per-day 5 --idle-minutes 5       | --idle-minutes
     schedule  | 2    | --office-hours early                                 | 08:00-18:00
     schedule  | 2    | --office-hours 08:00-18:00 --weekdays mo-fr          | mon-fri
-    rightsize | 2    | --gpu-model A100                                     | --to-gpu-model
-    rightsize | 2    | {A100} --gpus 4 --on-demand-price 3 {TO_H100}        | --to-gpus
-    rightsize | 2    | --gpu-model B9000 {TODAY} {TO_H100}                  | --gpu-model 'B9000'
-    rightsize | 2    | {A100} {TODAY} {TO_H100} --month 2026-10             | --month
-    rightsize | 2    | {A100} {TODAY} {TO_H100} --other-models              | --other-models
-    rightsize | 2    | --gpu-model K80 {TODAY} {TO_H100}                    | --relative-speed
     spot      | 2    | {BOTH} --interruptions-per-hour -1                   | from 0
     spot      | 2    | {BOTH} --hours 0.25                                  | longer than the job
     spot      | 2    | {ON}                                                 | --spot-price is missing

@@ -23,7 +23,7 @@ from gpucost.whatif import reserve, rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.covered import read_collected, read_covers
 from gpucost.whatif.flags import HOURS_PER_MONTH
-from gpucost.whatif.fleet import Fleet, NodeKey, Scope, Usage, idle_stretches, levels, read_stored
+from gpucost.whatif.fleet import Fleet, Node, NodeKey, Scope, Usage, idle_stretches, levels, read_stored
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.spot import answer as spot
 from gpucost.whatif.spot.market import Market, read_market
@@ -70,7 +70,7 @@ class _Scenarios:
             return read_market(con, self.config, self.period)
 
     @cached_property
-    def _offers(self) -> list[rightsize.Offer]:
+    def _offers(self) -> list[Node]:
         return rightsize.offers_near(partial(list_prices, self.config), self.fleet.nodes)
 
     def usage(self, question: WhatIfQuery) -> Usage:
@@ -107,8 +107,9 @@ class _Scenarios:
         return share.answer(self.usage(question), share.Sizing(), self._levels, self._facts)
 
     def rightsize(self, question: WhatIfQuery) -> Answer:
-        facts, speeds, margins = self._facts, rightsize.catalog_speeds(self._facts), rightsize.Margins()
-        return rightsize.answer(self.usage(question), margins, self._levels, facts, speeds, self._offers)
+        return rightsize.answer(
+            self.usage(question), rightsize.Limits(), self._levels, self._facts, self._offers
+        )
 
     def reserve(self, question: WhatIfQuery) -> Answer:
         demand = stored_demand(self._on_offer, self.usage(question))
