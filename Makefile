@@ -54,7 +54,7 @@ bench: $(VENV)/.bench servers  ## speed, beside the usual ways in the same run: 
 docs: $(VENV)/.docs  ## the pages of docs/ as a site, in build/site; fails where a link or an anchor leads nowhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-pictures: $(VENV)/.dev  ## those of the README, made anew; needs Chromium
+pictures: $(VENV)/.dev  ## that of the README, made anew; needs Chromium
 	$(BIN)/python -m tests.pictures docs/img
 
 servers:  ## the Prometheus that tests collect from

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -24,7 +25,7 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.exceptions import InvalidHeader, NewConnectionError, ProtocolError
 from urllib3.util import Retry
 
-from gpucost import texts
+from gpucost import inputs, texts
 from gpucost.errors import GpucostError, SourceError
 from gpucost.records import record
 
@@ -96,18 +97,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 @record
-class Request:
-    """One message. `what` says who it goes to, in errors; `repeatable` that taking it twice does no harm."""
-
-    method: str
-    url: str
-    body: bytes
-    headers: Mapping[str, str]
-    what: str
-    repeatable: bool = False
-
-
-@record
 class Response:
     """What the server said: status, the beginning of the text on one line, and its host."""
 
@@ -117,39 +106,42 @@ class Response:
 
 
 _TRIES = 4
+_ATTEMPTS = 5
 _FIRST_PAUSE_SECONDS = 1.0
 _TIMEOUT_SECONDS = (5.0, 15.0)  # to connect, to answer
 _LONGEST_SECONDS = 30.0
 _CHECK = "check the address, and that this machine may reach it"
 
 
-def send(request: Request) -> Response:
-    """Send `request`, again where the server cannot be reached or asks for patience. No redirect is followed.
+def send(
+    method: str, url: str, body: bytes, headers: Mapping[str, str], what: str, *, repeatable: bool = False
+) -> Response:
+    """Send a message, again where the server cannot be reached or asks for patience. No redirect is followed.
 
-    A message that may have arrived is sent again only where it is `repeatable`. Raises GpucostError where no answer came at all.
+    `what` is the server in errors. A message that may have arrived is sent again only if taking it twice does no harm
+    (`repeatable`). Raises GpucostError where no answer came at all.
     """
-    host = urlsplit(request.url).netloc.rpartition("@")[2]
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    server = f"{what} at {host}"
 
     def once() -> Response:
         try:
-            with session(request.url, _LONGEST_SECONDS) as connection:
+            with session(url, _LONGEST_SECONDS) as connection:
                 answer = connection.request(
-                    request.method,
-                    request.url,
-                    data=request.body,
-                    headers=request.headers,
+                    method,
+                    url,
+                    data=body,
+                    headers=headers,
                     timeout=_TIMEOUT_SECONDS,
                     allow_redirects=False,
                     stream=True,
                 )
                 text = excerpt(beginning(answer).decode("utf-8", "replace"), 200)
         except (requests.RequestException, ValueError) as error:
-            raise undelivered(
-                request.what, f"{request.what} at {host}", error, repeatable=request.repeatable
-            ) from None
+            raise undelivered(server, error, repeatable=repeatable) from None
         if answer.status_code in PASSING:
             raise TransientError(
-                f"{request.what} at {host} answered {answer.status_code}: {text}", retry_after(answer.headers)
+                f"{server} answered {answer.status_code}: {text}", retry_after(answer.headers)
             )
         return Response(answer.status_code, text, host)
 
@@ -163,9 +155,7 @@ def send(request: Request) -> Response:
 CUT_OFF = (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
 
 
-def undelivered(
-    what: str, server: str, error: Exception, *, repeatable: bool = True
-) -> SourceError | TransientError:
+def undelivered(server: str, error: Exception, *, repeatable: bool = True) -> SourceError | TransientError:
     """What a request without an answer failed by: TransientError where it may be sent again. Its own words would show the URL."""
     cause = error.args[0] if error.args else None
     reason = getattr(cause, "reason", cause)
@@ -181,7 +171,7 @@ def undelivered(
         if not isinstance(reason, ProtocolError):
             return TransientError(f"{server} {failure}")
     else:
-        return SourceError(f"the address of {what} cannot be used", _CHECK)
+        return SourceError(f"the address of {server} cannot be used", _CHECK)
     if repeatable:
         return TransientError(f"{server} {failure}")
     return SourceError(f"{server} {how}; the message may have arrived", "look there before you send it again")
@@ -208,11 +198,11 @@ class Session(requests.Session):
             self.mount(scheme, TimedAdapter(seconds))
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send a request, also one that follows a redirect. Raises InvalidURL if it goes to another server."""
+        """Send a request, also one that follows a redirect. Raises SourceError if it goes to another server."""
         here = requests.Request("GET", self._url).prepare().url
         # the rule by which requests itself withholds a login
         if self.should_strip_auth(here, request.url):  # type: ignore[no-untyped-call]
-            raise requests.exceptions.InvalidURL("the answer leads to another server")
+            raise SourceError(f"an answer of {urlsplit(self._url).hostname} leads to another server", _CHECK)
         return super().send(request, **options)
 
     def _hold(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
@@ -250,6 +240,55 @@ def session(
         cert, key = str(tls.cert_file), tls.key_file
         connection.cert = cert if key is None else (cert, str(key))
     return connection
+
+
+@dataclass
+class JsonServer:
+    """A server that answers in JSON: `name` in messages, and the fixes for a refused login, another refusal, and its absence."""
+
+    name: str
+    session: Session
+    login: str
+    address: str
+    later: str
+    seconds: float = 60.0
+
+    def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        number: Callable[[str], Any] = float,
+        is_whole: Callable[[Any], bool] = lambda _: True,
+        **query: Any,
+    ) -> Any:
+        """The answer to a request, asked for up to five times. `number` makes its decimals. Raises SourceError.
+
+        `is_whole` returns whether nothing of the answer is missing; it may raise ValueError, LookupError or TypeError.
+        """
+
+        def once() -> Any:
+            timeout = (min(10.0, self.seconds), self.seconds)
+            try:
+                response = self.session.request(method, url, timeout=timeout, **query)
+            except requests.RequestException as error:
+                raise undelivered(self.name, error) from None
+            if response.status_code != 200:
+                raise refused(self.name, response, self.login, self.address)
+            try:
+                answer = inputs.parse_json(response.content, number)
+                if is_whole(answer):
+                    return answer
+            except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+                raise TransientError(
+                    f"{self.name} gave an answer that is not its JSON: {excerpt(str(error), 100)}"
+                ) from None
+            raise TransientError(f"{self.name} gave half an answer")
+
+        try:
+            return retry(once, attempts=_ATTEMPTS, longest_wait=120.0)
+        except TransientError as error:
+            raise SourceError(error.message, self.later) from None
 
 
 def addresses_of(url: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 from gpucost.errors import UsageError
 from gpucost.records import record
 
-N = TypeVar("N", float, Decimal)
+N = TypeVar("N", int, float, Decimal)
 
 _SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 # Headings in the help of a command, in order.
@@ -357,28 +357,12 @@ def _parsed(one: Parameter, value: Any) -> Any:
     try:
         if one.choices and text not in one.choices:
             raise ValueError(f"{text!r} is not one of {', '.join(one.choices)}")
-        if kind is int:
-            return _whole(text, one.option)
-        if kind in (float, Decimal):
+        if kind in (int, float, Decimal):
             return number(kind, one.option, text)
     except ValueError as error:
         name = one.option.metavar if one.option.is_argument else one.flag
         raise UsageError(f"Invalid value for {name}: {error}") from None
     return text if get_origin(kind) is Literal else kind(text)
-
-
-def _whole(text: str, how: Option) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a valid integer") from None
-    if value < how.least or (how.most is not None and value > how.most):
-        raise ValueError(
-            f"{value} is not between {how.least} and {how.most}"
-            if how.most
-            else f"{value} is less than {how.least}"
-        )
-    return value
 
 
 def number(kind: type[N], how: Option, text: Any) -> N:
@@ -389,9 +373,11 @@ def number(kind: type[N], how: Option, text: Any) -> N:
     except InvalidOperation:
         value = Decimal("NaN")
     is_under = value.is_finite() and (value <= how.least if how.above else value < how.least)
-    if not value.is_finite() or is_under or (how.most is not None and value > how.most):
+    is_broken = kind is int and value.is_finite() and value != value.to_integral_value()
+    if not value.is_finite() or is_under or is_broken or (how.most is not None and value > how.most):
         end = f" and at most {how.most:,}" if how.most is not None else ""
-        raise ValueError(f"{text!r} is no number {'above' if how.above else 'from'} {how.least}{end}")
-    if math.isinf(kind(value)):
+        what = "whole number" if kind is int else "number"
+        raise ValueError(f"{text!r} is no {what} {'above' if how.above else 'from'} {how.least}{end}")
+    if math.isinf(float(value)):
         raise ValueError(f"{text!r} is too large")
     return kind(value)

@@ -134,7 +134,7 @@ def name_of(period: Period, tz: ZoneInfo) -> str:
 
 def within(name: str) -> str:
     """The name of a period as a sentence goes on with it: in October 2026, on 2026-10-14, from 2026-10-01 to 2026-10-07."""
-    if " to " in name:
+    if " to " in name or " .. " in name:
         return f"from {name}"
     return f"{'on' if name[:1].isdigit() else 'in'} {name}"
 

@@ -13,7 +13,7 @@ import pytest
 
 from gpucost.config.model import Config
 from gpucost.publish import focus
-from gpucost.render.data import to_csv, to_json, to_parquet
+from gpucost.render.data import to_csv, to_parquet
 from gpucost.render.formatting import figure_text
 from gpucost.render.html import render as to_html
 from gpucost.render.markdown import render as to_markdown
@@ -23,7 +23,7 @@ from gpucost.render.view import ReportView
 
 def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month: str, folder: Path) -> None:
     """`report` is of a whole month (`2026-10`), by team, with series, and has no shared costs; `con` reads its store."""
-    told = json.loads(to_json(report))
+    told = json.loads(report.json())
     rows = {row["team"]: row for row in told["rows"]}
     # for programs: every figure of every row
     lines = {line["team"] or None: line for line in csv.DictReader(io.StringIO(to_csv(report)))}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpucost.cli.command import SUFFIXES, Call, format_of, registered
-from gpucost.cli.output import is_drawn
 from gpucost.errors import UsageError
 from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, arguments, parameters
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
@@ -44,8 +43,7 @@ def asking(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             target = values["output"]
             places["format"] = values["format"] or _format_of(question, target)
             places["lake"] = values.get("lake")
-            request = places | {"is_drawn": is_drawn(target)}
-            ask = partial(function, **arguments(function, values, request=request))
+            ask = partial(function, **arguments(function, values, request=places))
             run(ask=ask, **arguments(run, values, call=places | {"target": target}))
 
         lake = parameters(LakeOption) if question.takes_lake else ()

@@ -7,21 +7,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpucost.cli.command import Call, FocusVersion, RowsCall, command
-from gpucost.cli.output import print_error, write_page
-from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices, has_bills, run_bills
+from gpucost.cli.output import print_error
+from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices, run_bills
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.options import LakeOption, MonthOption, Option
 from gpucost.periods import Period, parse_period, previous_month
 from gpucost.questions.report import Sharing
 from gpucost.render.formatting import figure_text
-from gpucost.render.view import Page, Table, money, number, ratio, share, text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -73,7 +71,6 @@ def chargeback(
       gpucost chargeback --month 2026-10 --out /srv/chargeback --collect
       gpucost chargeback --month 2026-10 --out . --share-unallocated proportional --focus-version 1.3
     """
-    from gpucost import pipeline
     from gpucost.publish.chargeback import ChargebackQuery, manifest_of, read, read_bundle, replacing, write
     from gpucost.questions.findings import read_findings
     from gpucost.questions.report.page import bundle_blocks
@@ -104,7 +101,7 @@ def chargeback(
             bundle = read_bundle(settings, call.store, ask, folder, tell)
             advice = read_findings(settings, call.store, ask.period, tell)
             tell("writing the files")
-            manifest = manifest_of(bundle, settings, pipeline.ALGORITHM, previous)
+            manifest = manifest_of(bundle, settings, previous)
             manifest = write(bundle, manifest, folder, bundle_blocks(settings, bundle, advice))
     _record(call, manifest, target)
     _tell(call, manifest, target)
@@ -244,42 +241,16 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
 
 
 def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
-    """What each team is charged, how that changed where a bundle was replaced, and where the index lies; nothing under -q."""
-    if call.quiet:
-        return
-    totals, replaces = manifest["totals"], manifest["replaces"]
-    whole = {"team": "All teams", **totals}
-    columns = [
-        text(itemgetter("team"), "Team"),
-        number(itemgetter("allocated_gpu_hours"), "GPU-hours"),
-        money(itemgetter("charge"), "Charged"),
-        share(lambda row: ratio(row["charge"], totals["charge"]), "Share", weight=1),
-        money(itemgetter("idle_cost"), "Idle cost", weight=2),
-    ]
-    if totals.get("api_cost"):
-        columns.insert(3, money(lambda row: row.get("api_cost", 0.0), "Bought tokens", weight=1))
-    if replaces:
-        adjusted = {one["team"]: one["adjustment"] for one in replaces["teams"]}
-        of_all = replaces["totals"]["charge"]["adjustment"]
-        columns.append(
-            money(lambda row: of_all if row is whole else adjusted.get(row["team"], 0.0), "Adjustment")
-        )
-    charged = "" if manifest["share_unallocated"] else ": charged to no team"
-    free = figure_text(totals["unallocated_cost"], "money", manifest["currency"], 2)
-    note = f"Nobody held GPUs worth {free}{charged}."
-    page = Page(
-        title=f"GPU chargeback {manifest['month']}: {manifest['state']}",
-        subtitle="; ".join(manifest["reasons"]),
-        currency=manifest["currency"],
-        sections=(
-            Table.of(
-                "Charged", [*manifest["teams"], whole], columns, note=note, is_sum=lambda row: row is whole
-            ),
-        ),
+    """Print the sums of the month, and where the index lies."""
+    totals, currency = manifest["totals"], manifest["currency"]
+    charged, free = (
+        figure_text(totals[name], "money", currency, 2) for name in ("charge", "unallocated_cost")
     )
-    write_page(page, None, markdown=False)
+    call.say("; ".join([f"GPU chargeback {manifest['month']}: {manifest['state']}", *manifest["reasons"]]))
+    whose = "" if manifest["share_unallocated"] else ", charged to no team"
+    call.say(f"charged to {len(manifest['teams']):,} teams: {charged}; unallocated: {free}{whose}")
     # a path is never broken: it is there to be opened
-    call.say(f"\nIndex: {target / 'index.html'}")
+    call.say(f"Index: {target / 'index.html'}")
 
 
 def collect_missing(call: Call, month: str, period: Period, now: datetime) -> int:
@@ -290,11 +261,7 @@ def collect_missing(call: Call, month: str, period: Period, now: datetime) -> in
     # prices last: metrics and bills decide whose prices are needed
     runs: list[Run] = [
         *_metrics(call, period, now),
-        *(
-            partial(run_bills, call, section, months=[month])
-            for section in ("aws", "gcp", "azure", "focus")
-            if has_bills(call.settings, section)
-        ),
+        *(partial(run_bills, call, section, months=[month]) for section in call.settings.bill_sections),
         partial(_prices, call, period, now),
     ]
     failed = 0

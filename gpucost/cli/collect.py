@@ -151,11 +151,10 @@ def collect_prices(
     """Refresh list prices from AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai into the store.
 
     On-demand, spot, reserved and commitment prices of every instance type with GPUs. The catalog inside gpucost stays beside
-    them, and the newest price wins; what a new one replaces is shown. Without --region: the regions of the configuration; for
-    AWS else those where nodes were seen, else us-east-1; for the others else all. Google Cloud needs a login and is skipped
-    without one; AWS' public lists, which are read without one, have hundreds of megabytes a region. Asking again on the same
-    day replaces that day's prices. A cloud whose answer is not whole leaves what was there. Ends with 1 if a cloud failed or all
-    were skipped.
+    them, and the newest price wins. Without --region: the regions of the configuration; for AWS else those where nodes were
+    seen, else us-east-1; for the others else all. AWS and Google Cloud need a login and are skipped without one. Asking again
+    on the same day replaces that day's prices. A cloud whose answer is not whole leaves what was there. Ends with 1 if a cloud
+    failed or all were skipped.
 
     \b
     Examples:
@@ -358,7 +357,7 @@ def collect_slurm(
     call: SpanCall,
     paths: Annotated[
         tuple[Path, ...],
-        argument("[FILE]...", "What sacct, scontrol, sinfo, sacctmgr and sshare wrote; text may be gzipped."),
+        argument("[FILE]...", "What sacct, scontrol, sacctmgr and sshare wrote; text may be gzipped."),
     ] = (),
     cluster: Annotated[str | None, Option("The cluster, where a file names none.", "NAME")] = None,
     fields: Annotated[str | None, Option("The fields of files without a header.", "A,B,C")] = None,
@@ -372,10 +371,9 @@ def collect_slurm(
     """Load what Slurm's accounting says of jobs, and what else it says of nodes and accounts.
 
     Of jobs: sacct's text with any list of fields that has JobID, State, Start, End (or Elapsed) and AllocTRES, and its JSON.
-    Of the rest: scontrol show node, reservation and job -d (--oneliner or --json), sinfo (--json, or with NODELIST and GRES
-    among its columns), sacctmgr show event, sacctmgr show assoc tree and sshare (--parsable2 or --json). Loading a file twice
-    changes nothing; a later answer replaces what an earlier one said of a job that still ran, in whichever order they come.
-    One file that cannot be read, and none is loaded.
+    Of the rest: scontrol show node, reservation and job -d (--oneliner or --json), sinfo --json, sacctmgr show event, sacctmgr
+    show assoc tree and sshare (--parsable2 or --json). Loading a file twice changes nothing; a later answer replaces what an
+    earlier one said of a job that still ran, in whichever order they come. One file that cannot be read, and none is loaded.
 
     Without a file Slurm is asked, by --sacct, --slurmrestd or [slurm] of the config: a day at a time, from the beginning of
     the month at first, later from late_days before the last collected moment.
@@ -464,10 +462,6 @@ def _print_slurm(call: Call, result: SlurmResult) -> None:
         call.say(f"{result.source}: no jobs")
     for table, rows in result.facts.items():
         call.say(f"{result.source}: {rows:,} {_SHOWN[table]}")
-    if result.notes.repaired:
-        call.note(
-            f"  note: names with the delimiter or a new line in them: {result.notes.repaired:,}, put together"
-        )
     if result.notes.is_open:
         call.note(f"  warning: {result.source} does not end its last line: it may be cut off")
     if result.notes.has_local_times:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from gpucost.cli.output import (
     drop_stdout,
     note,
     output_file,
-    plain,
     print_error,
     put,
     to_stdout,
@@ -26,7 +24,6 @@ from gpucost.cli.output import (
     write_output,
     write_page,
     write_parquet,
-    write_rows,
 )
 from gpucost.cli.parameters import typer_parameter
 from gpucost.errors import GpucostError, UsageError
@@ -41,7 +38,7 @@ from gpucost.options import (
     parameters,
 )
 from gpucost.questions.request import Client, Request
-from gpucost.render.rows import RowFormat
+from gpucost.render.rows import RowFormat, render_rows, save_parquet
 from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
@@ -86,18 +83,12 @@ class Terminal(Client):
 
     @contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:
-        """What to call with what is being done: one line that changes on a terminal, lines on stderr under -v, else nothing.
-
-        Nothing may be written to stdout meanwhile.
-        """
-        waiting.stop()
-        if not self.is_watched:
+        """What to call with what is being done: one line that changes on a terminal, lines on stderr under -v, else nothing."""
+        if self.is_watched:
+            waiting.start()
+            yield waiting.tell
+        else:
             yield functools.partial(note, quiet=self.quiet or not self.verbose)
-            return
-        from rich.console import Console
-
-        with Console(stderr=True).status("") as line:
-            yield lambda doing: line.update(plain(doing))
 
 
 def format_of(target: Path | None, formats: Collection[str]) -> str:
@@ -138,21 +129,24 @@ class Call(Request):
         write_output(text, self.target)
 
     def write_rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Write the rows as --format and -o say. Raises GpucostError where they cannot be written."""
-        write_rows(columns, rows, self.row_format, self.target)
+        """Write the rows as --format and -o say. Raises UsageError for Parquet without -o."""
+        if self.row_format is RowFormat.parquet:
+            write_parquet(functools.partial(save_parquet, columns, rows), self.target)
+        else:
+            self.write(render_rows(columns, rows, self.row_format))
 
     def answer(self, answer: Answer) -> None:
         """Write the answer as --format and -o say, with a note where it went into a file.
 
         Raises GpucostError where it cannot be written.
         """
-        texts = {"json": answer.json, "html": answer.html, "csv": answer.csv}
+        texts = {"json": answer.json, "html": answer.html, "csv": answer.csv, "markdown": answer.page}
         if self.format == "parquet":
             write_parquet(answer.save_parquet, self.target)
         elif self.format in texts:
             self.write(texts[self.format]())
         else:
-            write_page(answer, self.target, markdown=self.format == "markdown")
+            write_page(answer, self.target)
         self.conclude(answer)
 
     def conclude(self, answer: Answer) -> None:
@@ -306,34 +300,17 @@ def _waiting(terminal: Terminal) -> Iterator[None]:
 def _profile() -> Iterator[None]:
     """Shows what each stage of SQL took that runs while the block lasts, the longest first; also where it fails."""
     from gpucost import engine
-    from gpucost.render.rows import render_rows
 
-    began = time.perf_counter()
     with engine.profiled() as costs:
         try:
             yield
         finally:
-            whole = time.perf_counter() - began
-            rows: list[tuple[Any, ...]] = [
-                (
-                    name,
-                    cost.runs,
-                    f"{cost.seconds:.3f}",
-                    f"{cost.seconds / whole:.1%}",
-                    f"{cost.cpu_seconds:.3f}",
-                    cost.rows,
-                )
+            rows = [
+                (name, cost.runs, f"{cost.seconds:.3f}", f"{cost.cpu_seconds:.3f}", cost.rows)
                 for name, cost in sorted(costs.items(), key=lambda item: -item[1].seconds)
             ]
-            inside = sum(cost.seconds for cost in costs.values())
-            rows.append(
-                ("everything else", None, f"{whole - inside:.3f}", f"{1 - inside / whole:.1%}", None, None)
-            )
-            note(
-                render_rows(
-                    ("stage", "runs", "seconds", "share", "cpu_seconds", "rows"), rows, RowFormat.table
-                )
-            )
+            columns = ("stage", "runs", "seconds", "cpu_seconds", "rows")
+            note(render_rows(columns, rows, RowFormat.table))
 
 
 @contextmanager

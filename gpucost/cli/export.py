@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.cli.command import Call, TargetCall, command
-from gpucost.cli.output import write_output
-from gpucost.errors import GpucostError, NoDataError, UsageError
-from gpucost.options import MonthOption, Names, Option
+from gpucost.cli.output import made_folder
+from gpucost.disk import write_text
+from gpucost.errors import NoDataError, UsageError
+from gpucost.options import MonthOption, Option
 from gpucost.periods import Period, local_midnight, month_period, name_of
 
 if TYPE_CHECKING:
@@ -37,58 +37,6 @@ def export_alerts(call: TargetCall) -> None:
     call.deliver(alerting_rules(call.settings, call.now.astimezone(call.tz).date()), "alerting rules")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ManifestCall(TargetCall):
-    """A command that describes a Kubernetes job."""
-
-    image: Annotated[str, Option("Image that the Dockerfile of gpucost makes.", "IMAGE", is_shown=True)]
-    name: Annotated[str, Option("Name of the CronJob.", "NAME", is_shown=True)] = "gpucost"
-    namespace: Annotated[str, Option("Namespace of everything.", "NAME", is_shown=True)] = "gpucost"
-    schedule: Annotated[str, Option("When it runs.", "CRON", is_shown=True)] = "30 2 * * *"
-    run: Annotated[
-        Names,
-        Option(
-            "What it runs, without gpucost in front; repeatable: one after the other. Default: collect prometheus.",
-            "COMMAND",
-        ),
-    ] = ()
-    claim: Annotated[
-        str, Option("Persistent volume claim that the store lies on.", "NAME", is_shown=True)
-    ] = "gpucost-data"
-    claim_size: Annotated[str, Option("How large a claim to make.", "SIZE", is_shown=True)] = "10Gi"
-    existing_claim: Annotated[bool, Option("The claim is there: make none.")] = False
-    storage_class: Annotated[str | None, Option("Storage class of the claim; else the default.", "NAME")] = (
-        None
-    )
-    config_map: Annotated[str, Option("Config map that holds gpucost.toml.", "NAME", is_shown=True)] = (
-        "gpucost-config"
-    )
-    secret: Annotated[str | None, Option("Secret whose keys become environment variables.", "NAME")] = None
-    service_account: Annotated[
-        str | None, Option("Service account, for a cloud's workload identity.", "NAME")
-    ] = None
-    memory: Annotated[str, Option("Memory that it asks for, and may use.", "SIZE", is_shown=True)] = "2Gi"
-
-
-@command(without="store")
-def export_cronjob(call: ManifestCall) -> None:
-    """Print a Kubernetes CronJob, and the claim for its store.
-
-    It runs without root, without capabilities, on a file system that cannot be written outside of the store and /tmp. The
-    schedule is in the configured time zone. Commands are run in the directory of the store, one after the other, until one fails.
-
-    \b
-    Examples:
-      gpucost export cronjob --image registry.example.com/gpucost:1.0 -o cronjob.yml
-      gpucost export cronjob --image gpucost:1.0 --secret gpucost --run "collect prometheus" --run "notify slack"
-      gpucost export cronjob --image gpucost:1.0 --schedule "0 6 2 * *" --existing-claim
-    """
-    from gpucost.publish.kubernetes import cronjob
-
-    runs = [_words(run) for run in call.run or ["collect prometheus"]]
-    call.deliver(cronjob(vars(call), runs, call.settings.timezone), "manifest")
-
-
 @command(without="store")
 def export_chart(
     call: Call,
@@ -97,9 +45,10 @@ def export_chart(
 ) -> None:
     """Write a Helm chart: CronJobs that collect each night and charge each month, their config, the claim for their store.
 
-    The jobs are those of `gpucost export cronjob`, with as few rights. What differs from cluster to cluster stands in
-    values.yaml: schedules and commands, gpucost.toml, a secret, a service account, rules for the Prometheus Operator. Keep your
-    own values in a file beside the chart, for `helm install -f`.
+    The jobs run without root and capabilities, and write to the store and /tmp only. What differs from cluster to cluster stands
+    in values.yaml: schedules and commands, gpucost.toml, a secret, a service account, rules for the Prometheus Operator. Keep
+    your own values in a file beside the chart, for `helm install -f`. Without Helm in the cluster: `helm template … | kubectl
+    apply -f -`.
 
     \b
     Examples:
@@ -121,37 +70,14 @@ def export_chart(
         )
     for name, text in files.items():
         target = out / name
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise GpucostError(
-                f"cannot write {target}: {error.strerror}", "--out names another directory"
-            ) from None
-        write_output(text, target)
+        made_folder(target.parent, "--out names another directory")
+        write_text(text, target)
     call.note(f"chart written to {out}")
     others = [
         path.name for path in sorted((out / "templates").glob("*")) if f"templates/{path.name}" not in files
     ]
     if others:
         call.note(f"note: helm also installs what else lies in {out / 'templates'}: {', '.join(others)}")
-
-
-def _words(run: str) -> list[str]:
-    """The words of a command. Raises UsageError for one that gpucost does not have: better now than at 2:30."""
-    from gpucost.cli.app import command_rows
-
-    commands = command_rows()[""]
-    try:
-        words = shlex.split(run.removeprefix("gpucost "))
-    except ValueError as error:
-        raise UsageError(
-            f"--run {run!r} is not valid: {error}", "for example --run 'collect prometheus'"
-        ) from None
-    if not words or words[0] not in commands:
-        raise UsageError(
-            f"--run {run!r}: gpucost has no such command", f"it has {', '.join(sorted(commands))}"
-        )
-    return words
 
 
 @command(without="store")

@@ -14,7 +14,6 @@ from gpucost.texts import readable_json, visible
 
 if TYPE_CHECKING:
     from gpucost.publish.notify import Message
-    from gpucost.render.view import ReportView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +28,8 @@ class NotifyCall(TeamOption, PeriodOptions, Call):
     dry_run: Annotated[bool, Option("Print what would be sent, and send nothing.")] = False
 
 
-def summary(call: NotifyCall) -> tuple[Message, ReportView]:
-    """The message, and the report it sums up: of the period that the options mean, else the one that gpucost report takes."""
+def summary(call: NotifyCall) -> Message:
+    """The message on the period that the options mean, else on the one that gpucost report takes."""
     from gpucost.config.model import is_link
     from gpucost.publish.notify import message_of
 
@@ -44,8 +43,7 @@ def summary(call: NotifyCall) -> tuple[Message, ReportView]:
             raise UsageError("--last-month and another period exclude each other", "give one of them")
         month = previous_month(call.now, call.tz).start.astimezone(call.tz)
         call = replace(call, month=f"{month:%Y-%m}")
-    view = call.report()
-    return message_of(view, link or call.settings.notify.link, call.top), view
+    return message_of(call.report(), link or call.settings.notify.link, call.top)
 
 
 @command()
@@ -64,7 +62,7 @@ def notify_email(call: NotifyCall) -> None:
     from gpucost.publish.notify import as_html, as_text, mail, send_mail
 
     server = call.settings.notify.email
-    message, _ = summary(call)
+    message = summary(call)
     letter = mail(server, message.title, as_text(message), as_html(message))
     if call.dry_run:
         head = visible(f"To: {letter['To']}\nFrom: {letter['From']}\nSubject: {message.title}")
@@ -89,35 +87,10 @@ def notify_slack(call: NotifyCall) -> None:
     """
     from gpucost.publish.notify import as_slack, send_to_slack
 
-    message, _ = summary(call)
+    message = summary(call)
     body = as_slack(message)
     if call.dry_run:
         put(readable_json(body, indent=2))
         return
     send_to_slack(call.settings.notify.slack, body)
     call.note(f"{message.title}: sent to Slack")
-
-
-@command()
-def notify_webhook(call: NotifyCall) -> None:
-    """Send the summary of a report, and the report itself, to a server that takes JSON.
-
-    The body holds schema, title, text, link, and report as `gpucost report --format json` writes it. The server, and secret
-    headers, stand under [notify.webhook].
-    Without a period: the month that gpucost report takes. A failure to send ends with exit code 1.
-
-    \b
-    Examples:
-      gpucost notify webhook --dry-run
-      gpucost notify webhook --last-month --link https://reports.example.com/gpu
-      gpucost notify webhook --team research --last 7d
-    """
-    from gpucost.publish.notify import as_json, send_to_webhook
-
-    message, view = summary(call)
-    body = as_json(message, view)
-    if call.dry_run:
-        put(readable_json(body, indent=2))
-        return
-    send_to_webhook(call.settings.notify.webhook, body)
-    call.note(f"{message.title}: sent to the webhook")

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
 from gpucost.disk import atomic_write, write_text
 from gpucost.errors import GpucostError, UsageError
-from gpucost.render.rows import RowFormat, render_rows, save_parquet
 from gpucost.texts import concealed, one_line, visible
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ class Waiting:
 
     def start(self) -> None:
         """Show it a second from now."""
+        self.stop()
         with self._lock:
             self._doing, self._timer = "working", Timer(self._AFTER_SECONDS, self._show)
             self._timer.daemon = True
@@ -54,7 +54,7 @@ class Waiting:
                 self._status.update(plain(doing))
 
     def stop(self) -> None:
-        """Take the line away; it does not come again."""
+        """Take the line away until `start`."""
         with self._lock:
             if self._timer:
                 self._timer.cancel()
@@ -145,10 +145,9 @@ def print_error(message: str, fix: str | None) -> None:
     """What failed and what mends it, on stderr, in the words that every command uses."""
     message = concealed(message)
     waiting.stop()
-    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
     # a name with a line end in it adds no fix of its own
     shown = re.sub(r"\n(?=error:|fix:)", r"\n  ", visible(message))
-    typer.echo(("error: " if is_plain else "\033[1;31merror:\033[0m ") + shown, err=True)
+    typer.echo(("\033[1;31merror:\033[0m " if has_colors(sys.stderr) else "error: ") + shown, err=True)
     if fix:
         typer.echo(f"fix: {visible(fix)}", err=True)
 
@@ -157,19 +156,6 @@ def drop_stdout() -> None:
     """Keep the interpreter from complaining when it flushes, at its end, what stdout did not take."""
     with suppress(OSError, ValueError):  # stdout may have no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def write_rows(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], format: RowFormat, output: Path | None
-) -> None:
-    """Write rows to `output`, or to stdout where it is None.
-
-    Raises GpucostError where the file cannot be written, UsageError for Parquet without a file.
-    """
-    if format is RowFormat.parquet:
-        write_parquet(lambda part: save_parquet(columns, rows, part), output)
-    else:
-        write_output(render_rows(columns, rows, format), output)
 
 
 def write_parquet(save: Callable[[Path], None], output: Path | None) -> None:
@@ -183,32 +169,22 @@ def write_parquet(save: Callable[[Path], None], output: Path | None) -> None:
 _NARROWEST = 60
 
 
-def write_page(page: Page, output: Path | None, *, markdown: bool) -> None:
-    """Write the page for people to `output`, or to stdout where it is None: as Markdown, or as text as wide as the terminal.
+def write_page(page: Page, output: Path | None) -> None:
+    """Write the page to `output`, or to stdout if it is None: as text as wide as the terminal.
 
     Into files and pipes tables are as wide as they are, with all their columns.
     Raises GpucostError where it cannot be written.
     """
-    if markdown:
-        from gpucost.render.markdown import render as to_markdown
-
-        write_output(to_markdown(page), output)
-        return
     from gpucost.render.terminal import render
 
     width = line_width(output)
-    draws = is_drawn(output)
-    color, charts = draws and not os.environ.get("NO_COLOR"), draws and _can_spell("▇░▏▁")
-    write_output(render(page, width and max(_NARROWEST, width), color=color, charts=charts), output)
+    color = output is None and has_colors(sys.stdout)
+    write_output(render(page, width and max(_NARROWEST, width), color=color), output)
 
 
-def is_drawn(output: Path | None) -> bool:
-    """Whether a page goes to a terminal that can do more than print: there are colors, bars and sparklines there only."""
-    return output is None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def _can_spell(text: str) -> bool:
-    return text.encode(encoding := sys.stdout.encoding or "utf-8", "replace").decode(encoding) == text
+def has_colors(stream: TextIO) -> bool:
+    """Whether a stream goes to a terminal that shows colors."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def line_width(output: Path | None = None) -> int | None:

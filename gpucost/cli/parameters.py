@@ -20,9 +20,7 @@ def typer_parameter(one: Parameter) -> inspect.Parameter:
     how, annotated, several = one.option, Annotated, list
     value: Any = one.kind
     more: dict[str, Any] = {"help": how.help, "rich_help_panel": how.panel}
-    if value is int:
-        more |= {"min": how.least, "max": how.most}
-    elif value in (float, Decimal):
+    if value in _METAVARS:
         more |= {"parser": number_parser(value, how)}
     if how.completes:
         more |= {"autocompletion": dimensions if how.completes == "dimensions" else stored(how.completes)}

@@ -55,10 +55,6 @@ def write_focus(call: Call, version: str, request: WorkloadRequest, **options: A
     from gpucost.publish.focus import focus_file
 
     config, month, target = request.settings, request.month, call.target
-    if options.get("compare"):
-        raise UsageError(
-            "a FOCUS file holds charges, and nothing to compare them with", "leave out --compare"
-        )
     if month is None:
         raise UsageError("a FOCUS file is of one billing period", "add --month, for example --month 2026-10")
     if request.scope_name or options.get("by") or options.get("share_unallocated"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,13 +9,14 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import typer
 
 from gpucost.cli.command import Call
 from gpucost.cli.output import note, print_error
 from gpucost.errors import ConfigError, IncompleteError, StoreError, UsageError
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, parse_period
 from gpucost.texts import bytes_text
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpucost.collect.bill.gcp import BigQueryTree
     from gpucost.collect.bill.load import BillProgress
     from gpucost.collect.bill.opening import Tree
-    from gpucost.collect.prices import PriceResult, ReplacedPrices
+    from gpucost.collect.prices import PriceResult
     from gpucost.collect.progress.mlflow import MlflowResult
     from gpucost.collect.spot import SpotResult
     from gpucost.config.model import Config
@@ -58,8 +58,8 @@ def _print_run(call: Call, result: CollectResult) -> None:
     _print_metrics(call, result, "samples")
     if call.quiet and not result.samples and result.ok:
         note(f"warning: {result.source}: no sample of {result.asked}")
-    for reason in sorted({item.reason for item in result.dropped}):
-        metrics = {item.metric: item.samples for item in result.dropped if item.reason == reason}
+    for reason in sorted({why for _, why in result.dropped}):
+        metrics = {metric: samples for (metric, why), samples in result.dropped.items() if why == reason}
         call.note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}")
     note_findings(call, result.findings, SHOWN_OF_A_KIND, loud=_LOUD)
     for missing in result.incomplete[:SHOWN_OF_A_KIND]:
@@ -111,8 +111,8 @@ def print_progress(call: Call, result: CollectResult) -> None:
         f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work"
     )
     _print_metrics(call, result, "values")
-    for item in result.dropped:
-        call.note(f"  dropped {item.samples:,} values that are no number")
+    for samples in result.dropped.values():
+        call.note(f"  dropped {samples:,} values that are no number")
     note_findings(call, result.findings)
     _print_failed(result)
 
@@ -129,9 +129,6 @@ def print_mlflow(call: Call, result: MlflowResult) -> None:
 SHOWN_REGIONS = 4
 
 
-SHOWN_REPLACED = 10
-
-
 def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[str]) -> list[PriceResult]:
     """Collect and print the list prices of `providers`; return what each came to."""
     from gpucost.collect.prices import collect_prices as collect
@@ -144,22 +141,11 @@ def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[
 
 
 def _print_prices(call: Call, result: PriceResult) -> None:
-    """For each cloud: what was written, and what it replaced, on stdout; what was skipped or failed on stderr."""
+    """For each cloud: what was written on stdout; what was skipped or failed on stderr."""
     if _print_trouble(call, result):
         return
-    parts = f", {result.components:,} prices of their parts" if result.components else ""
-    types = f"{result.priced_types:,} instance types{parts}{_regions(result.regions)}"
-    call.say(f"{result.provider}: {result.prices:,} prices of {types}, as of {result.as_of}")
-    replaced = result.replaced
-    new = result.prices - len(replaced) - result.unchanged
-    call.say(
-        f"{result.provider}: {len(replaced):,} replace another price, {result.unchanged:,} confirm it, {new:,} are new"
-    )
-    shown = replaced if call.verbose else replaced[:SHOWN_REPLACED]
-    for price in shown:
-        call.say(f"  {_replaced(price)}")
-    if more := len(replaced) - len(shown):
-        call.say(f"  and {more:,} more, which -v shows")
+    types = f"{result.priced_types:,} instance types{_regions(result.regions)}"
+    call.say(f"{result.provider}: {result.prices:,} prices of {types}")
 
 
 def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
@@ -169,24 +155,6 @@ def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
     elif result.error:
         print_error(result.error.message, result.error.fix)
     return bool(result.skipped or result.error)
-
-
-def _replaced(price: ReplacedPrices) -> str:
-    """`p5.48xlarge, on demand, us-east-1: 98.32 (2025-06-04) → 55.04 USD, -44.0 %`."""
-    years = f"{price.term_years} year{'s' if price.term_years > 1 else ''}" if price.term_years else ""
-    words = (
-        price.instance_type,
-        price.purchase_option,
-        years,
-        price.payment_option,
-        price.offering,
-        price.region,
-    )
-    what = ", ".join(
-        word.replace("_", " ") if word != price.instance_type else word for word in words if word
-    )
-    old, new = (f"{amount.normalize():f}" for amount in (price.old_price_per_hour, price.new_price_per_hour))
-    return f"{what}: {old} ({price.old_price_as_of}) → {new} {price.currency}, {price.change:+.1%}"
 
 
 def _regions(names: Sequence[str]) -> str:
@@ -293,7 +261,7 @@ def run_bills(
     from gpucost.collect.bill.load import collect_bills
 
     settings = call.settings
-    if not paths and not has_bills(settings, section):
+    if not paths and section not in settings.bill_sections:
         also = {"gcp": " or billing_table", "azure": " or cost_scope"}.get(section, "")
         raise UsageError(
             f"no export is named: gpucost collect {section} PATH",
@@ -307,7 +275,8 @@ def run_bills(
             note = f"{bytes_text(state.done)} of {bytes_text(state.total)}: {state.note}"
             show("bills", state.done, state.total, note)
 
-        trees = [*(tree_of(name, settings) for name in paths or _exports(settings, section)), *answers]
+        names = paths or getattr(settings, section).exports
+        trees = [*(tree_of(name, settings) for name in names), *answers]
         run = collect_bills(
             call.store, trees, provider, currency=settings.bills.currency, force=force, progress=progress
         )
@@ -322,22 +291,6 @@ def run_bills(
         raise typer.Exit(1)
 
 
-def has_bills(settings: Config, section: str) -> bool:
-    """Whether the section of the settings names exports, or a service to query."""
-    service = {"gcp": settings.gcp.billing_table, "azure": settings.azure.cost_scope}.get(section)
-    return bool(_exports(settings, section) or service)
-
-
-def _exports(settings: Config, section: str) -> list[str]:
-    exports = {
-        "aws": settings.aws.exports,
-        "gcp": settings.gcp.exports,
-        "azure": settings.azure.exports,
-        "focus": settings.focus.exports,
-    }
-    return exports[section]
-
-
 def tree_of(name: str, settings: Config) -> Tree:
     """Where `name` lies: an address of an object store, or a path. Raises UsageError where there is nothing of that name."""
     from gpucost.collect.bill.opening import BucketTree, LocalTree
@@ -350,8 +303,7 @@ def tree_of(name: str, settings: Config) -> Tree:
 def months_asked(months: Sequence[str], now: datetime) -> list[str]:
     """Billing periods to ask a service for: those named, else the last and the current one. Raises UsageError."""
     for month in months:
-        if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
-            raise UsageError(f"{month} is no month", "--month 2026-10")
+        parse_period(ZoneInfo("UTC"), now, month=month)
     if months:
         return sorted(set(months))
     current = now.replace(day=1)

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import asdict
-from datetime import datetime
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
@@ -20,10 +19,10 @@ import typer
 
 from gpucost import disk
 from gpucost.cli.command import BriefCall, Call, RowsCall, TargetCall, command
-from gpucost.cli.output import put, waiting, write_page
-from gpucost.errors import ConfigError, GpucostError, StoreError
+from gpucost.cli.output import has_colors, made_folder, put, waiting, write_page
+from gpucost.errors import ConfigError, StoreError
 from gpucost.options import Option, argument
-from gpucost.periods import iso, name_of
+from gpucost.periods import name_of
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.texts import bytes_text, readable_json, visible
 
@@ -119,7 +118,7 @@ def _report(config: Config, month: Period, *teams: str) -> None:
     from gpucost.store.connection import Store
 
     query = Query(period=month, period_name=name_of(month, config.tz), teams=teams)
-    write_page(report(config, Store.of(config), query), None, markdown=False)
+    write_page(report(config, Store.of(config), query), None)
 
 
 @command()
@@ -157,7 +156,7 @@ def doctor(call: BriefCall) -> None:
 
 def _print(check: Check) -> None:
     mark, color = {"ok": ("✓", "32"), "warn": ("!", "33"), "fail": ("✗", "31")}[check.status]
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    if has_colors(sys.stdout):
         mark = f"\033[{color}m{mark}\033[0m"
     lines = check.found.splitlines() or [""]
     if check.fix and check.status != "ok":
@@ -190,6 +189,7 @@ def init(
     from gpucost import discover
     from gpucost.collect.slurm.sacct import sacct_command
     from gpucost.config.files import FILE_NAME
+    from gpucost.config.load import plain_words
     from gpucost.config.model import PrometheusSource, shown_url
 
     target = (call.config_file or Path(FILE_NAME)).expanduser()
@@ -215,7 +215,7 @@ def init(
     try:
         url = PrometheusSource(url=url).url
     except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        reason = plain_words(error.errors()[0])
         raise ConfigError(
             f"{shown_url(url)} cannot be used: {reason}", "give --url http://HOST:PORT"
         ) from None
@@ -255,17 +255,10 @@ def _write(target: Path, answers: dict[str, str]) -> None:
     text = files("gpucost.cli").joinpath("starter.toml").read_text(encoding="utf-8")
     for name, answer in answers.items():
         text = text.replace(f'"@{name}@"', json.dumps(answer, ensure_ascii=False))
-    try:
-        disk.make_folder(target.parent)
-        # somebody may write a password into it
-        with disk.atomic_write(target, disk.PRIVATE) as part:
-            part.write_text(text, encoding="utf-8")
-    except GpucostError as error:
-        raise ConfigError(error.message, "--config names another file") from None
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {target}: {error.strerror or error}", "--config names another file"
-        ) from None
+    made_folder(target.parent, "--config names another file")
+    # somebody may write a password into it
+    with disk.atomic_write(target, disk.PRIVATE) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 @command(without="config store")
@@ -311,26 +304,19 @@ def sql(
 
 
 @command()
-def store_info(call: RowsCall) -> None:
-    """Say what the store holds, by source, period and size; as csv, parquet and markdown the sources alone.
+def store_info(call: BriefCall) -> None:
+    """Say what the store holds, by source, period and size.
 
     \b
     Examples:
       gpucost store info
       gpucost store info --store october.duckdb --format json
-      gpucost store info --format csv -o sources.csv
     """
     from gpucost.render.schema import table, to_json
 
     answer = call.store.info()
-    fields = attrgetter("source", "kind", "start", "end", "loads", "rows", "dropped", "last_loaded_at")
-    sources = [(*rest, loaded_at.replace(microsecond=0)) for *rest, loaded_at in map(fields, answer.sources)]
-    columns = ("source", "kind", "from", "to", "loads", "samples", "dropped")
-    if call.row_format is RowFormat.json:
+    if call.format == "json":
         call.write(to_json(answer, "store"))
-        return
-    if call.row_format is not RowFormat.table:
-        call.write_rows((*columns, "last_loaded_at"), sources)
         return
     merged = f", and {bytes_text(answer.wal_size)} not yet merged" if answer.wal_size else ""
     text = (
@@ -339,16 +325,14 @@ def store_info(call: RowsCall) -> None:
         f"version  schema {answer.schema_version}, file format {answer.storage_version}\n"
         f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n"
     )
-    if sources:
-        rows = [[iso(value) if isinstance(value, datetime) else value for value in row] for row in sources]
-        text += render_rows((*columns, "last load"), rows, RowFormat.table)
+    if answer.sources:
+        text += render_rows(*table(answer.sources), RowFormat.table)
     else:
         text += "nothing was collected yet: gpucost collect prometheus\n"
     if answer.dropped:
         text += "\nleft out as impossible:\n" + render_rows(*table(answer.dropped), RowFormat.table)
     if call.verbose:
-        tables = [(each.name, each.rows) for each in answer.tables]
-        text += "\n" + render_rows(("table", "rows"), tables, RowFormat.table)
+        text += "\n" + render_rows(*table(answer.tables), RowFormat.table)
     call.write(text)
 
 

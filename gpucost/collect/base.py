@@ -58,15 +58,6 @@ class FailedWindow:
 
 
 @record
-class Dropped:
-    """Samples that were left out: reason is 'nan', 'sentinel' or 'out_of_range'."""
-
-    metric: str
-    reason: str
-    samples: int
-
-
-@record
 class MissingSpan:
     """Time of a cluster that was not seen whole, and why."""
 
@@ -86,7 +77,8 @@ class MissingSpan:
 class CollectResult:
     """What one run brought from one source.
 
-    `moment` is when the run began, `spans` what was asked for, in milliseconds; `gaps` are silences of over ten minutes in it;
+    `moment` is when the run began, `spans` what was asked for, in milliseconds; `dropped` are samples left out by metric and
+    reason ('nan', 'sentinel' or 'out_of_range'); `gaps` are silences of over ten minutes in it;
     `incomplete` is what closed days lack and will not be asked for again; `asked_again` are incomplete hours of earlier runs;
     `not_collected` lies before the server's oldest data; `resumed` counts windows that an earlier, killed run had committed.
     """
@@ -100,7 +92,7 @@ class CollectResult:
     samples: int = 0
     new_series: int = 0
     metrics: dict[str, MetricSamples] = field(default_factory=dict)
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     gaps: list[MissingSpan] = field(default_factory=list)
     incomplete: list[MissingSpan] = field(default_factory=list)
     asked_again: int = 0
@@ -114,10 +106,11 @@ class CollectResult:
         return not self.failed_windows
 
     def add(self, loaded: LoadResult) -> None:
-        """Takes in what a window brought, but for what it dropped."""
+        """Takes in what a window brought."""
         self.windows += 1
         self.samples += loaded.rows
         self.new_series += loaded.new_series
+        self.dropped.update(loaded.dropped)
         for metric, seen in loaded.metrics.items():
             self.metrics[metric] = self.metrics[metric] + seen if metric in self.metrics else seen
 
@@ -141,9 +134,9 @@ def period_of(span: Span) -> Period:
     return Period(from_ms(span[0]), from_ms(span[1]))
 
 
-def month_start_ms(moment: datetime, tz: ZoneInfo | None) -> int:
-    """Where the month that `moment` lies in begins, in `tz` (None: UTC)."""
-    return to_ms(moment.astimezone(tz or UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
+def month_start_ms(moment: datetime, tz: ZoneInfo) -> int:
+    """Where the month that `moment` lies in begins, in `tz`."""
+    return to_ms(moment.astimezone(tz).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
 
 
 def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:
@@ -319,20 +312,16 @@ class Collector(ABC, Generic[Batch]):
         result = CollectResult(self.source, asked, resumed=len(done))
         # A window that ended in a running hour was committed as far as it went: that hour is collected again, whole.
         todo = whole_hours(subtract(spans, done), max((end for _, end in spans), default=0))
-        dropped = self._all_windows(todo, run_id, result, progress)
+        self._all_windows(todo, run_id, result, progress)
         with self.store.write() as con:
             runs.finish(con, run_id)
-        result.dropped = [
-            Dropped(metric, reason, samples) for (metric, reason), samples in sorted(dropped.items())
-        ]
         return result
 
     def _all_windows(
         self, todo: list[Span], run_id: int, result: CollectResult, progress: Progress | None
-    ) -> Counter[tuple[str, str]]:
-        """Fetches and commits all windows; returns what they dropped."""
+    ) -> None:
+        """Fetches and commits all windows."""
         total, done = sum(end - start for start, end in todo), 0
-        dropped = Counter[tuple[str, str]]()
         windows = self._windows(todo)
         flight: deque[tuple[Span, Future[Batch]]] = deque()
         gone: SourceError | None = None
@@ -349,7 +338,6 @@ class Collector(ABC, Generic[Batch]):
                     loaded = self.write(con, run_id, span, batch)
                 if loaded is not None:
                     result.add(loaded)
-                    dropped.update(loaded.dropped)
                     self.learned(span, loaded)
             except SourceError as error:
                 gone = error if isinstance(error, SourceUnavailable) else gone
@@ -360,7 +348,6 @@ class Collector(ABC, Generic[Batch]):
         if gone is not None:
             for span in windows:
                 self._fail(result, span, gone)
-        return dropped
 
     def _fetching(self, span: Span) -> Future[Batch]:
         """Fetches in a thread that keeps nobody from ending the program: a server may take minutes to say nothing."""

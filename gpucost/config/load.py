@@ -28,7 +28,7 @@ from gpucost.texts import conceal
 PATH_KEYS = frozenset(
     {
         "path", "book", "fx_rates", "bearer_token_file", "token_file", "password_file", "ca_file", "cert_file", "key_file",
-        "webhook_url_file", "url_file",
+        "webhook_url_file",
     }
 )  # fmt: skip
 
@@ -80,7 +80,7 @@ def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
     file = find(path, environ, cwd)
     settings = Settings(file, file.parent if file else cwd)
     if file:
-        values, lines = _parse(file)
+        values, lines = parse_file(file)
         if isinstance(values.get("store"), str):
             values["store"] = {"path": values["store"]}
             lines["store", "path"] = lines.pop(("store",))
@@ -121,12 +121,14 @@ def as_toml(value: Any) -> str:
     )
 
 
-def _parse(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
+def parse_file(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
+    """The values of a TOML file, and the line of each key. Raises ConfigError if it cannot be read."""
     try:
         text = inputs.text(path, inputs.SETTINGS)
         return inputs.toml(text), line_numbers(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}", "make it a readable UTF-8 text file") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot read {path}: {reason}", "make it a readable UTF-8 text file") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{path} is not valid TOML: {error}", "mend that line; text needs quotes, tables [brackets]"
@@ -215,11 +217,13 @@ REMOVED_KEYS: dict[str, str] = {
     "engine.workers": 'delete it, or set engine.name = "spark" to run tasks in parallel',
     "call_logs": "load the seller's bill: gpucost collect focus FILE",
     "gateway": "load the seller's bill: gpucost collect focus FILE",
+    "notify.webhook": "send it with curl: gpucost report --format json | curl --json @- URL",
     "units.gateway": "count tokens at the server that makes them, and load the seller's bill for bought ones",
     "units.team_label": "use tenant_label",
     "units.provider_label": "load the seller's bill: gpucost collect focus FILE",
     "units.base_label": "load the seller's bill: gpucost collect focus FILE",
     "units.currency": "load the seller's bill: gpucost collect focus FILE",
+    "aws.price_list_url": "delete it: AWS' prices are asked with a login, at endpoint_url if it is set",
     "price_lists.litellm": "use the list that gpucost ships: gpucost prices tokens",
 }
 
@@ -240,15 +244,23 @@ _SECRET_PARTS = re.compile(
 # Keys of different tables that mean the same.
 SAME_KEYS = ({"from", "start", "since"}, {"to", "until", "end"})
 
-PLAIN_WORDS = {
+_PLAIN_WORDS = {
     "missing": "is missing",
     "model_type": "should be a table",
     "dict_type": "should be a table",
     "list_type": "should be an array",
     "decimal_type": "should be a number",
+    "decimal_parsing": "should be a number",
+    "multiple_of": "should be a whole number",
     "int_type": "should be a whole number",
     "int_from_float": "should be a whole number",
 }
+
+
+def plain_words(detail: ErrorDetails) -> str:
+    """What is wrong with a value, after its name: `should be a number`."""
+    message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    return _PLAIN_WORDS.get(detail["type"], message)
 
 
 def explain(error: ValidationError, settings: Settings) -> tuple[str, str]:
@@ -267,11 +279,11 @@ def _wrong(detail: ErrorDetails) -> str:
         return _unknown(loc)
     if kind == "list_type" and isinstance(value, dict) and keys_at(loc):
         return f"write [[{'.'.join(str(part) for part in loc if isinstance(part, str))}]]"
-    if kind in PLAIN_WORDS:
-        return PLAIN_WORDS[kind]
+    if kind in _PLAIN_WORDS:
+        return plain_words(detail)
     if removed := REMOVED_VALUES.get((dotted(loc), str(value))):
         return f"the value {value!r} was removed; {removed}"
-    message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    message = plain_words(detail)
     # what could hold a credential by mistake is not shown
     may_be_shown = not re.search("url|exports|headers|basic_auth|bearer_token_env|spark_options", dotted(loc))
     if may_be_shown and isinstance(value, str | int | float) and repr(value) not in message:

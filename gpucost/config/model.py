@@ -71,7 +71,6 @@ def every(field: str, is_good: Callable[[str], object], message: str) -> Any:
 # Kueue's histograms of waiting times end at 10,240 s: no quantile of them is beyond (kueue pkg/metrics/metrics.go).
 _LONGEST_WAIT_MINUTES = 170
 
-_HTTP = ("http://", "https://")
 _CURRENCY = re.compile("[A-Z]{3}")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
@@ -115,26 +114,6 @@ class Slack(Section):
     """File that holds the webhook's URL."""
     webhook_url_env: str | None = None
     """Environment variable that holds the webhook's URL."""
-
-
-class Webhook(Section):
-    """Any server that takes JSON over HTTP."""
-
-    url: str | None = None
-    """Where to POST, where the URL is no secret."""
-    url_file: Path | None = None
-    """File that holds the URL, where it is one."""
-    url_env: str | None = None
-    """Environment variable that holds it."""
-    headers_env: dict[str, str] = {}
-    """Headers with secret values: `{ Authorization = "NAME_OF_VARIABLE" }`."""
-
-    _http = every("url", lambda url: url.startswith(_HTTP), "should begin with http:// or https://")
-    _no_password = every(
-        "url",
-        lambda url: "@" not in url,
-        "should hold no password; name a file or a variable with url_file or url_env",
-    )
 
 
 class Email(Section):
@@ -185,7 +164,6 @@ class Notify(Section):
     link: str | None = None
     """Link to the whole report, shown below the summary; --link wins."""
     slack: Slack = Slack.model_construct()
-    webhook: Webhook = Webhook.model_construct()
     email: Email = Email.model_construct()
 
     _is_link = every("link", is_link, "should be a URL that begins with http:// or https://")
@@ -239,8 +217,6 @@ class Aws(Section):
     """Regions to ask; else those where GPU nodes were seen, else us-east-1."""
     endpoint_url: str | None = None
     """Base URL of another endpoint for all AWS services."""
-    price_list_url: str | None = None
-    """Base URL of a mirror of AWS' public price lists, which are read where nobody is logged in."""
     exports: list[str] = []
     """Where billing exports lie, for `gpucost collect aws`: paths or bucket addresses."""
 
@@ -285,7 +261,7 @@ class Azure(Section):
 
 
 class PriceLists(Section):
-    """Where the price lists are that need no login, but for AWS' and Azure's, which their own sections name."""
+    """Where the price lists are that need no login, but for Azure's, which its own section names."""
 
     oci: str = "https://www.oracle.com/a/ocom/docs/cloudestimator2/data"
     """Folder of the files of Oracle's cost estimator."""
@@ -518,7 +494,7 @@ class Prices(Section):
     stale_after_days: Count = 90
     """A list price older than this is marked as stale."""
     discounts: list[Discount] = []
-    fx: dict[str, Decimal] = {}
+    fx: dict[str, Annotated[Decimal, Field(gt=0)]] = {}
     """What one unit of another currency is worth in `currency`: `{ EUR = 1.08 }`."""
     fx_rates: Path | None = None
     """CSV file of rates by day: `date,currency,rate`; a rate holds until the next one."""
@@ -531,14 +507,6 @@ class Prices(Section):
     charge CPU and memory by request."""
 
     _currencies = every("fx", _CURRENCY.fullmatch, "{} should be a currency such as EUR")
-
-    @field_validator("fx")
-    @classmethod
-    def _rates(cls, value: dict[str, Decimal]) -> dict[str, Decimal]:
-        for currency, rate in value.items():
-            if not rate.is_finite() or rate <= 0:
-                raise ValueError(f"the rate of {currency} should be above zero")
-        return value
 
 
 # Names of headers that carry credentials: their values may not stand in a file.
@@ -553,7 +521,7 @@ def shown_url(url: str) -> str:
 
 def base_url(value: str, password_goes: str) -> str:
     """`value` without a slash at its end. Raises ValueError where it is no base URL, or holds a password."""
-    if not value.startswith(_HTTP):
+    if not value.startswith(("http://", "https://")):
         raise ValueError("should begin with http:// or https://")
     if "@" in value:  # anywhere: a password may hold a slash
         raise ValueError(f"should hold no password; {password_goes}")
@@ -1082,6 +1050,17 @@ class Config(Section):
         return self.model_copy(
             update={"store_settings": self.store_settings.model_copy(update={"path": path})}
         )
+
+    @property
+    def bill_sections(self) -> list[str]:
+        """Sections that name billing exports, or a service to query."""
+        sources = {
+            "aws": self.aws.exports,
+            "gcp": self.gcp.exports or self.gcp.billing_table,
+            "azure": self.azure.exports or self.azure.cost_scope,
+            "focus": self.focus.exports,
+        }
+        return [name for name, source in sources.items() if source]
 
     @property
     def prompt_weights(self) -> dict[str, float]:

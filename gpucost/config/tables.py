@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gpucost import inputs
-from gpucost.config.load import PLAIN_WORDS, Key, fields_of, line_numbers, section_of
+from gpucost.config.load import Key, fields_of, line_numbers, plain_words, section_of
 from gpucost.errors import DataError
 from gpucost.suggest import did_you_mean
 
@@ -67,7 +67,7 @@ class TableFile(NamedTuple):
             name, loc = str(loc[2]), (*loc[:2], *loc[3:])
             table = self.kinds[name]
         key = "" if len(loc) == 2 else str(loc[0] if len(loc) == 1 else loc[2])
-        message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
+        message = plain_words(detail)
         if kind == "extra_forbidden":
             return self.error(loc, f"unknown key {key!r}", nearest(key, fields_of(table)))
         if kind == "missing":
@@ -80,7 +80,7 @@ class TableFile(NamedTuple):
         if key:
             value = detail["input"]
             shown = repr(value) if isinstance(value, str) else value
-            message = f"{key}: {PLAIN_WORDS.get(kind, message)}, got {shown}"
+            message = f"{key}: {message}, got {shown}"
         return self.error(loc, message)
 
 

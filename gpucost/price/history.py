@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, from_ms
 from gpucost.price.list_prices import load_price_list
 from gpucost.records import record
 from gpucost.shapes import Shape
+from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -155,10 +155,8 @@ def _unknown(con: DuckDBPyConnection, which: dict[str, str | None]) -> PriceErro
     types = sorted({row[0] for row in rows})
     mine = [row for row in rows if row[0].lower() == instance_type.lower()]
     if not mine:
-        near = difflib.get_close_matches(instance_type.lower(), types, n=5, cutoff=0.5)
-        known = f"the store knows {', '.join(near or types[:5])}" + (
-            "" if near or len(types) <= 5 else " and others"
-        )
+        some = f"the store knows {', '.join(types[:5])}"
+        known = did_you_mean(instance_type.lower(), types, some, most=5, cutoff=0.5)
         return PriceError(f"the store holds no spot prices of {instance_type}", f"{known}; {collect}")
     words = {"in zone": which["zone"], "in region": which["region"], "of product": which["product"]}
     wanted = " ".join(f"{word} {value}" for word, value in words.items() if value)

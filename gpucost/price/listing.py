@@ -178,6 +178,11 @@ def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
     return next((row for row in rows if row.zone is None), rows[(len(rows) - 1) // 2])
 
 
+def source_of(price: ListedPrice) -> tuple[str, str]:
+    """Where a list price comes from, and its day."""
+    return (f"{price.origin.replace('_', ' ')}: {price.source}", price.price_as_of.isoformat())
+
+
 def overview(con: DuckDBPyConnection, query: PriceQuery) -> PricesAnswer:
     """Every GPU model that has a price, with the cheapest GPU-hour of each purchase option: on demand and spot without any.
 

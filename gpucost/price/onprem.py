@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from decimal import Decimal
@@ -11,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
-from gpucost import inputs
 from gpucost.catalog import load_catalog
+from gpucost.config.load import parse_file, plain_words
 from gpucost.errors import ConfigError, UsageError
 from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
 from gpucost.records import record
@@ -69,29 +68,13 @@ _EXAMPLES = {
 }
 
 
-_SHOULD_BE = {
-    "decimal_type": "it should be a number",
-    "decimal_parsing": "it should be a number",
-    "multiple_of": "it should be a whole number",
-}
-
-
 def _example() -> Path:
     return pricing_dir() / "onprem.toml"
 
 
 def read_file(path: Path) -> dict[str, Any]:
     """Keys and values of a TOML file of Inputs. Raises ConfigError naming what cannot be used; of an unknown key, the nearest."""
-    try:
-        values = inputs.toml(inputs.text(path, inputs.SETTINGS), parse_float=Decimal)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror}", f"{_example()} is an example to copy"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}", f"{_example()} is an example to copy") from None
+    values, _ = parse_file(path)
     for key in values.keys() - set(_KEYS):
         hint = did_you_mean(key, _KEYS, f"known are {', '.join(_KEYS)}")
         raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_example()} shows every key")
@@ -129,7 +112,7 @@ def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None
     for detail in details:
         key, value = str(detail["loc"][0]), detail["input"]
         if detail["type"] != "missing":
-            fix = _EXAMPLES.get(key) or _SHOULD_BE.get(detail["type"]) or detail["msg"].replace("Input", "it")
+            fix = _EXAMPLES.get(key) or f"it {plain_words(detail)}"
             if key in options:
                 return UsageError(f"--{key.replace('_', '-')} is {value}", fix)
             return ConfigError(

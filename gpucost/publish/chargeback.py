@@ -8,9 +8,7 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -23,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from gpucost import disk, price
 from gpucost.errors import GpucostError, IncompleteError, StoreError
 from gpucost.periods import Period
-from gpucost.pipeline import read_attributed
+from gpucost.pipeline import ALGORITHM, read_attributed
 from gpucost.publish import focus, seal
 from gpucost.publish.focus import FocusFile
 from gpucost.publish.seal import Seal
@@ -98,15 +96,9 @@ def missing_bills(con: DuckDBPyConnection, config: Config, month: str) -> list[s
         [month, before],
     ).fetchall()
     there, wanted = ({provider for provider, _, period in rows if period == name} for name in (month, before))
-    sources = {
-        "aws": config.aws.exports,
-        "gcp": config.gcp.exports or config.gcp.billing_table,
-        "azure": config.azure.exports or config.azure.cost_scope,
-    }
-    wanted |= {name for name in sources if sources[name]}
-    if config.focus.exports and not any(is_focus for _, is_focus, period in rows if period == month):
-        wanted.add("focus")
-    return sorted(wanted - there)
+    if any(is_focus for _, is_focus, period in rows if period == month):
+        there.add("focus")
+    return sorted((wanted | set(config.bill_sections)) - there)
 
 
 _COLLECT = "--collect collects what the store lacks of the month; gpucost store info says what is there"
@@ -139,7 +131,6 @@ class Bundle(NamedTuple):
     """
 
     ask: ChargebackQuery
-    timezone: str
     overview: ReportView
     teams: dict[str, ReportView]
     ledger: ReportView
@@ -202,9 +193,7 @@ def _build(
         account = reconcile(con, ask.month, config.currency)
     state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month))
     inputs = seal.inputs_of(con, ask.month, ask.period) if ask.is_over else ()
-    return Bundle(
-        ask, config.timezone, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs
-    )
+    return Bundle(ask, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
 
 
 def charge(row: Row) -> Decimal:
@@ -480,9 +469,7 @@ FILE = "index.json"
 _FIGURES = ("state", "teams", "totals")
 
 
-def manifest_of(
-    bundle: Bundle, config: Config, algorithm: Mapping[str, int], previous: dict[str, Any] | None
-) -> dict[str, Any]:
+def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None) -> dict[str, Any]:
     """The manifest of `bundle`, without its list of files. `previous` is the manifest that it takes the place of, if any.
 
     `replaces` is what the figures differ from: those of the previous manifest of a month that was over, or, where they are the
@@ -495,7 +482,7 @@ def manifest_of(
     index = Index(
         month=ask.month,
         period=view.period,
-        timezone=bundle.timezone,
+        timezone=config.timezone,
         currency=view.currency,
         share_unallocated=ask.share_unallocated,
         state=bundle.state.name,
@@ -517,7 +504,7 @@ def manifest_of(
     manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
     if ask.is_over:
         manifest["seal"] = to_dict(
-            seal.make(config, algorithm, bundle.inputs, figures_digest(manifest, bundle.ledger.csv()))
+            seal.make(config, ALGORITHM, bundle.inputs, figures_digest(manifest, bundle.ledger.csv()))
         )
     return manifest | {"replaces": _replaces(manifest, previous)}
 
@@ -719,13 +706,7 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]], mode: int = dis
     """
     above = target.parent
     try:
-        with (
-            disk.private(mode),
-            _made(above),
-            _alone(above),
-            _ended_in_order(),
-            disk.workplace(above) as work,
-        ):
+        with disk.private(mode), _made(above), _alone(above), disk.workplace(above) as work:
             part = work / target.name
             part.mkdir()
             yield part
@@ -766,23 +747,6 @@ def _alone(above: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """While the block lasts, SIGTERM, which schedulers end a run with, lets it clean up after itself."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _carry_over(old: Path, new: Path, files: list[Path]) -> None:

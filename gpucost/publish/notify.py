@@ -1,20 +1,18 @@
-"""The summary of a report, sent to people: Slack, any webhook, mail."""
+"""The summary of a report, sent to people: Slack, mail."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import smtplib
 import ssl
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import TYPE_CHECKING, Any
 
-from gpucost.config.secrets import from_variable, secret
+from gpucost.config.secrets import secret
 from gpucost.errors import ConfigError, GpucostError
-from gpucost.http import Request, TransientError, excerpt, retry, send
+from gpucost.http import TransientError, excerpt, retry, send
 from gpucost.records import record
-from gpucost.render.data import to_json
 from gpucost.render.formatting import figure_text, percent, target_text, value_of
 from gpucost.render.templates import environment
 from gpucost.render.view import OF_ALLOCATED, OF_NODES, ratio
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
-    from gpucost.config.model import Email, Slack, Webhook
+    from gpucost.config.model import Email, Slack
     from gpucost.render.view import ReportView, Row
 
 _MOST_NOTICES = 3
@@ -125,8 +123,6 @@ def _share(part: Decimal, whole: Decimal, of: str = "") -> str:
     return "" if share is None else f"{percent(share)} {of}".rstrip()
 
 
-SCHEMA = "gpucost.notification/1"
-
 # What Slack takes at most: https://docs.slack.dev/reference/block-kit/blocks
 _SLACK_HEADER = 150
 _SLACK_SECTION = 3000
@@ -160,17 +156,6 @@ def as_slack(message: Message) -> dict[str, Any]:
     return {"text": _escaped(message.title), "blocks": blocks}
 
 
-def as_json(message: Message, view: ReportView) -> dict[str, Any]:
-    """The message for programs: title, text and link, and the whole report as `gpucost report --format json` has it."""
-    return {
-        "schema": SCHEMA,
-        "title": message.title,
-        "text": as_text(message),
-        "link": message.link,
-        "report": json.loads(to_json(view)),
-    }
-
-
 def _render(template: str, message: Message, escape: Callable[[str], str] | None = None) -> str:
     return environment(reports_dir(), escape=escape).get_template(template).render(message=message)
 
@@ -202,7 +187,7 @@ def _parts(body: str) -> list[str]:
 
 
 # Slack's answers, and the fix for each: https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
-_SLACK_FIXES: dict[str | int, str] = {
+_SLACK_FIXES = {
     "invalid_token": "the webhook was revoked: make a new one in Slack",
     "no_service": "the webhook was removed or disabled: make a new one in Slack",
     "no_active_hooks": "the webhook was disabled: make a new one in Slack",
@@ -211,50 +196,25 @@ _SLACK_FIXES: dict[str | int, str] = {
     "action_prohibited": "an administrator of Slack forbids it",
     "posting_to_general_channel_denied": "the webhook may not post to the general channel",
 }
-_WEBHOOK_FIXES: dict[str | int, str] = {
-    401: 'set headers_env under [notify.webhook], for example { Authorization = "NAME_OF_VARIABLE" }',
-    403: "the credentials under [notify.webhook] are not allowed to do this",
-}
 
 
 def send_to_slack(config: Slack, body: dict[str, Any]) -> None:
     """POST `body` to the webhook of [notify.slack]. Raises ConfigError without one, GpucostError if Slack refuses."""
     url = secret("notify.slack", "webhook_url", config.webhook_url_file, config.webhook_url_env)
-    _post("notify.slack", url, "webhook_url_env or webhook_url_file", body, {}, "Slack", _SLACK_FIXES)
-
-
-def send_to_webhook(config: Webhook, body: dict[str, Any]) -> None:
-    """POST `body` to the server of [notify.webhook]. Raises ConfigError without one, GpucostError if it refuses."""
-    url = config.url or secret("notify.webhook", "url", config.url_file, config.url_env)
-    headers = {
-        name: from_variable("notify.webhook", f"headers_env.{name}", variable)
-        for name, variable in config.headers_env.items()
-    }
-    _post("notify.webhook", url, "url, url_env or url_file", body, headers, "the webhook", _WEBHOOK_FIXES)
-
-
-def _post(
-    section: str,
-    url: str | None,
-    keys: str,
-    body: dict[str, Any],
-    headers: dict[str, str],
-    what: str,
-    fixes: dict[str | int, str],
-) -> None:
     if url is None:
-        raise ConfigError(f"[{section}] names no URL", f"set {keys} under [{section}] in gpucost.toml")
+        raise ConfigError(
+            "[notify.slack] names no URL",
+            "set webhook_url_env or webhook_url_file under [notify.slack] in gpucost.toml",
+        )
     # the URL is a secret: it is not repeated
     if not url.startswith(("http://", "https://")) or any(letter.isspace() for letter in url):
-        raise ConfigError(f"[{section}] the URL should begin with http:// or https:// and hold no blanks")
-    headers = {"Content-Type": "application/json; charset=utf-8", **headers}
-    answer = send(Request("POST", url, readable_json(body).encode(), headers, what))
+        raise ConfigError("[notify.slack] the URL should begin with http:// or https:// and hold no blanks")
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    answer = send("POST", url, readable_json(body).encode(), headers, "Slack")
     if not 200 <= answer.status < 300:
-        fix = fixes.get(answer.text.split(":")[0].strip()) or fixes.get(
-            answer.status, f"check the URL under [{section}]"
-        )
+        fix = _SLACK_FIXES.get(answer.text.split(":")[0].strip(), "check the URL under [notify.slack]")
         raise GpucostError(
-            f"{what} at {answer.host} answered {answer.status}: {answer.text or 'nothing'}", fix
+            f"Slack at {answer.host} answered {answer.status}: {answer.text or 'nothing'}", fix
         )
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from gpucost import __version__
 from gpucost.errors import GpucostError, UsageError
-from gpucost.http import Request, send
+from gpucost.http import send
 from gpucost.periods import Period, to_ms
 
 if TYPE_CHECKING:
@@ -195,11 +195,8 @@ def group_url(url: str, job: str) -> str:
 
 def push(metrics: str, group: str) -> None:
     """PUT `metrics` at the URL of their group. Raises GpucostError where the Pushgateway does not take them."""
-    answer = send(
-        Request(
-            "PUT", group, metrics.encode(), {"Content-Type": _TYPE}, what="the Pushgateway", repeatable=True
-        )
-    )
+    headers = {"Content-Type": _TYPE}
+    answer = send("PUT", group, metrics.encode(), headers, "the Pushgateway", repeatable=True)
     if answer.status not in (200, 202):
         raise GpucostError(
             f"the Pushgateway at {answer.host} answered {answer.status}: {answer.text or 'nothing'}",

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import fields
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from gpucost import disk, pipeline
+from pydantic import TypeAdapter
+
+from gpucost import disk
 from gpucost.errors import GpucostError
 from gpucost.periods import iso
 from gpucost.publish import seal
-from gpucost.publish.chargeback import FILE, ChargebackQuery, figures_digest, manifest_of, read_bundle, write
+from gpucost.publish.chargeback import (
+    FILE,
+    ChargebackQuery,
+    File,
+    figures_digest,
+    manifest_of,
+    read_bundle,
+    write,
+)
 from gpucost.questions.findings import read_findings
 from gpucost.questions.report.page import bundle_blocks
 from gpucost.records import record
@@ -86,7 +95,7 @@ def verify(
     with disk.temporary() as folder:
         tell("making the figures again")
         bundle = read_bundle(config, store, ask, folder, tell)
-        now = manifest_of(bundle, config, pipeline.ALGORITHM, None)
+        now = manifest_of(bundle, config, None)
         with store.read() as con:
             known: dict[str, datetime] = dict(log.seals(con, ask.month))
         is_listed = digest in known
@@ -112,18 +121,22 @@ def digest_of(bundle: Path) -> str:
     return sha256((bundle / FILE).read_bytes()).hexdigest()
 
 
+_NEEDED: dict[str, TypeAdapter[Any]] = {
+    "files": TypeAdapter(tuple[File, ...]),
+    "seal": TypeAdapter(seal.Seal),
+    "share_unallocated": TypeAdapter(Literal["proportional", "even"] | None),
+}
+
+
 def is_whole(manifest: dict[str, Any]) -> bool:
     """Whether a sealed manifest has all that its figures can be made again from, and be compared with."""
     try:
         figures_digest(manifest, "")
-        files = [(one["file"], one["sha256"]) for one in manifest["files"]]
-        given = {name: manifest["seal"][name] for name in (field.name for field in fields(seal.Seal))}
-        inputs = [(one["kind"], one["source"], f"{one['rows']:,}") for one in given["inputs"]]
-        named = isinstance(given["configuration"], dict) and isinstance(given["algorithm"], dict)
-        asked = manifest["share_unallocated"] in (None, "proportional", "even")
-    except (KeyError, TypeError, ValueError):
+        for name, adapter in _NEEDED.items():
+            adapter.validate_python(manifest[name])
+    except (KeyError, ValueError):
         return False
-    return named and asked and all(isinstance(text, str) for row in (*files, *inputs) for text in row)
+    return True
 
 
 def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:

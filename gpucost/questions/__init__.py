@@ -62,7 +62,7 @@ def _what_if(name: str, module: str, summary: str, *, reads_files: bool = False)
 _QUESTIONS = (
     Question("report", "report", "What GPUs cost, who used them, and how much sat idle.", "gpucost.render.view:ReportView",
              formats=REPORT_FORMATS, takes_lake=True),
-    Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "findings.kinds:WasteAnswer",
+    Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "waste.anatomy:WasteAnswer",
              takes_lake=True),
     Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues"),
     Question("findings", "findings", "What to do about waste, dearest first.", "findings.kinds:FindingsAnswer",
@@ -103,7 +103,7 @@ _QUESTIONS = (
     _what_if("spot", "spot", "Move on-demand usage to spot, interruptions counted."),
     _what_if("schedule", "schedule", "Release idle GPUs, remove empty nodes, keep office hours."),
     _what_if("share", "share", "Let pods share GPUs: time slicing, MPS or MIG."),
-    _what_if("rightsize", "rightsize", "Fewer GPUs for the same work, a slice of one, or others."),
+    _what_if("rightsize", "rightsize", "Fewer GPUs for the same work, or a slice of one."),
     _what_if("plan", "plan", "Several changes together, none counted twice.", reads_files=True),
     _what_if("reserve", "commitments", "Commit: how many instances, for how long, paid how."),
     _what_if("buy", "commitments", "Own nodes beside the cloud: whether they pay, and from when on."),

@@ -69,15 +69,14 @@ class Client:
 class Request:
     """A question to answer, with everything that it reads; files are read when they are first needed.
 
-    `format` is how the answer will be written; a question may leave out what that format does not show. `is_drawn`: there is a
-    terminal that shows charts. Properties raise ConfigError.
+    `format` is how the answer will be written; a question may leave out what that format does not show. Properties
+    raise ConfigError.
     """
 
     config_file: Path | None = None
     store_file: Path | None = None
     lake: str | None = None
     format: str = "json"
-    is_drawn: bool = False
     with_samples: bool = True
     client: Client = field(default_factory=Client)
 

@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from gpucost.render.formatting import figure_text
-from gpucost.render.view import ZERO, Heat, Layer, Moment, Series, Stack, Step, Unit, ratio
+from gpucost.render.view import ZERO, Layer, Moment, Series, Stack, Step, Unit
 from gpucost.texts import shortened
 
 _MOST_LINES = 5
@@ -53,9 +53,6 @@ COLUMN = 8
 _SPARK_HEIGHT = 20
 _MOST_LABELS: dict[Step, int] = {"hour": 4, "day": 6, "week": 6, "month": 5}
 _LAST_LABEL = 0.96
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-#: Where the colors of a heat map begin, in percent; the first is for nothing at all.
-HEAT_LEVELS = (0, 10, 20, 30, 40, 50, 70, 90)
 
 
 def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool = False) -> dict[str, Any]:
@@ -107,17 +104,6 @@ def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool
     }
 
 
-def heat_map(heat: Heat) -> dict[str, Any]:
-    """The map of one share: cells by weekday, then by hour."""
-    return {
-        "title": heat.title,
-        "part": heat.part,
-        "words": f"{heat.part}, of {heat.whole}",
-        "weekdays": _WEEKDAYS,
-        "cells": [[_heat_cell(heat, weekday, hour) for hour in range(24)] for weekday in range(7)],
-    }
-
-
 def spark(values: Sequence[Decimal]) -> str:
     """A path of columns, 20 high and as wide as there are values; the highest fills the height."""
     highest = max(values, default=ZERO)
@@ -165,19 +151,3 @@ def _hint(stack: Stack, moment: Moment, at: int, currency: str) -> str:
 
 def _text(value: Decimal, stack: Stack, currency: str) -> str:
     return figure_text(value, stack.unit, currency, 2 if stack.unit == "money" else 1)
-
-
-def _heat_cell(heat: Heat, weekday: int, hour: int) -> dict[str, Any]:
-    part = heat.part_gpu_hours[weekday][hour]
-    whole = heat.gpu_hours[weekday][hour]
-    share = ratio(part, whole)
-    when = f"{_WEEKDAYS[weekday]} {hour:02}:00"
-    text = figure_text(share, "ratio", "", 0)
-    level = None
-    value = ""
-    hint = f"{when}: no {heat.whole}"
-    if share is not None:
-        level = sum(share * 100 > least for least in HEAT_LEVELS)
-        value = f"{share:.6f}"
-        hint = f"{when}: {text} {heat.part}, {part:,.1f} of {whole:,.1f} {heat.whole}"
-    return {"level": level, "text": text, "value": value, "hint": hint}

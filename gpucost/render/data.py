@@ -1,4 +1,4 @@
-"""Reports for programs: the JSON contract gpucost.report/1, and flat CSV."""
+"""Reports for programs: flat CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from typing import Any
 from gpucost.render import schema
 from gpucost.render.view import ApiCost, Measures, NotCollected, ReportView, Unallocated
 from gpucost.store.table_files import csv_text, harmless, save_rows
-
-
-def to_json(view: ReportView) -> str:
-    """The JSON contract gpucost.report/1; money and hours are plain numbers."""
-    return schema.to_json(view, "report")
 
 
 def to_csv(view: ReportView) -> str:
@@ -48,12 +43,6 @@ def flat_table(view: ReportView) -> tuple[dict[str, str], list[list[Any]]]:
         for field in fields(kind):
             if field.name not in IN_COST:
                 columns[field.name] = "DECIMAL(38,9)" if "Decimal" in str(field.type) else "DOUBLE"
-    if view.changes:
-        columns |= {
-            "previous_cost": "DECIMAL(38,9)",
-            "cost_change": "DECIMAL(38,9)",
-            "cost_change_percent": "DOUBLE",
-        }
     columns |= dict.fromkeys(shared, "DECIMAL(38,9)") | {"currency": "VARCHAR"}
     rows = (
         _flat(schema.to_dict(row)) | {"cost": row.own_cost, "currency": view.currency} for row in view.rows

@@ -28,23 +28,12 @@ def cell(value: Value, column: Column, currency: str) -> str:
     return figure_text(value, column.unit, currency, column.decimals)
 
 
-def with_arrow(value: Value, column: Column, currency: str) -> str:
-    """The same, a change with an arrow."""
-    text = cell(value, column, currency)
-    if column.unit != "change" or not isinstance(value, float) or not text.strip("+-0., %"):
-        return text
-    return f"{'▲' if value > 0 else '▼'} {text}"
-
-
 def figure_text(value: Value, unit: Unit, currency: str, decimals: int) -> str:
     """A value as people read it: money with its sign, hours with decimals, ratios (0-1) in percent, a dash for None."""
     if isinstance(value, str):
         return value
     if value is None:
         return _NOT_KNOWN
-    if unit == "change":
-        text = _plain(value * 100, decimals)
-        return f"{'' if text.startswith('-') else '+' if text.strip('0.,') else ''}{text} %"
     if unit == "ratio":
         return f"{_plain(value * 100, decimals)} %"
     text = _plain(value, decimals)

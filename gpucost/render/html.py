@@ -8,25 +8,24 @@ from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gpucost.records import record
-from gpucost.render.charts import HEAT_LEVELS, HEIGHT, columns, heat_map, spark, spark_words
+from gpucost.render.charts import HEIGHT, columns, spark, spark_words
 from gpucost.render.formatting import (
+    cell,
     coverage_lines,
     figure_text,
     item_value,
     remark,
     sum_text,
     value_of,
-    with_arrow,
 )
 from gpucost.render.glossary import OF_TITLE, TERMS
 from gpucost.render.view import (
     CHARGED,
     OF_ALLOCATED,
     OF_NODES,
-    Change,
     Column,
     Figure,
     Figures,
@@ -92,11 +91,10 @@ def environment() -> Environment:
         function.__name__: function
         for function in (
             bodies,
+            cell,
             columns,
             dimension_of,
-            direction,
             figure_text,
-            heat_map,
             item_value,
             remark,
             sort_value,
@@ -104,7 +102,6 @@ def environment() -> Environment:
             spark_words,
             sum_text,
             value_of,
-            with_arrow,
         )
     }
     # pages of teams, which a caller may name
@@ -135,13 +132,6 @@ def dimension_of(column: Column) -> str:
     return column.title.lower() if column.title in _DIMENSIONS and column.unit == "text" else ""
 
 
-def direction(change: Value) -> Literal["", "up", "down"]:
-    """Which way a change of cost went; nowhere where it is a word, unknown, or nothing."""
-    if isinstance(change, str) or not change:
-        return ""
-    return "up" if change > 0 else "down"
-
-
 def sort_value(value: Value) -> str:
     """What a number sorts by; nothing for text and for what is not known."""
     if value is None or isinstance(value, str):
@@ -156,47 +146,25 @@ def part(block: Block, currency: str, step: Step | None = None) -> dict[str, Any
     return {"block": block, "currency": currency, "step": step, "lengths": lengths}
 
 
-_CHANGE = Column("Change", "change", 1)
-
-
-def cards(view: ReportView) -> list[dict[str, Any]]:
-    """What it cost, what of that was no use, and the ratios that have a target, in words; and how costs changed."""
+def cards(view: ReportView) -> list[Figure]:
+    """What it cost, what of that was no use, and the ratios that have a target."""
     totals = view.totals
     nodes = view.node_totals
     api = view.totals_api
     shared = view.totals_shared
     whole = nodes.node_cost if nodes else totals.cost
-    found = {
-        "node_cost" if nodes else "cost": Figure(
-            "Cost", whole, "money", note="of all GPU nodes" if nodes else None
-        )
-    }
+    found = [Figure("Cost", whole, "money", note="of all GPU nodes" if nodes else None)]
     if nodes:
-        found["cost"] = part_of("Allocated", totals.cost, whole, OF_NODES)
-        found["unallocated_cost"] = part_of("Unallocated", nodes.unallocated_cost, whole, OF_NODES)
+        found.append(part_of("Allocated", totals.cost, whole, OF_NODES))
+        found.append(part_of("Unallocated", nodes.unallocated_cost, whole, OF_NODES))
         if nodes.not_collected_cost:
-            found["not_collected_cost"] = part_of("Not collected", nodes.not_collected_cost, whole, OF_NODES)
-    others = [part_of("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED)]
+            found.append(part_of("Not collected", nodes.not_collected_cost, whole, OF_NODES))
+    found.append(part_of("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED))
     if shared and shared.costs:
-        others.append(Figure("Shared", shared.shared_cost, "money", note="on top"))
+        found.append(Figure("Shared", shared.shared_cost, "money", note="on top"))
     if api:
-        others.append(Figure("Bought tokens", api.api_cost, "money", note="on top"))
-    others += [Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), *view.targets]
-    return [
-        *(
-            {"figure": figure, "change": _change(getattr(view.changes, cost, None))}
-            for cost, figure in found.items()
-        ),
-        *({"figure": figure, "change": None} for figure in others),
-    ]
-
-
-def _change(change: Change | None) -> dict[str, str] | None:
-    """None where nothing was compared, or there was nothing to compare with."""
-    if change is None or change.cost_change_percent is None:
-        return None
-    value = change.cost_change_percent / 100
-    return {"text": with_arrow(value, _CHANGE, ""), "trend": direction(value)}
+        found.append(Figure("Bought tokens", api.api_cost, "money", note="on top"))
+    return [*found, Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), *view.targets]
 
 
 def render(view: ReportView, *, blocks: Sequence[Block] = (), pages: Mapping[str, str] | None = None) -> str:
@@ -219,8 +187,6 @@ def render(view: ReportView, *, blocks: Sequence[Block] = (), pages: Mapping[str
             cards=cards(view),
             status=_status(view),
             charged=_charged(view),
-            heat=[heat for heat in series.heat if any(map(any, heat.gpu_hours))],
-            heat_levels=HEAT_LEVELS,
             height=HEIGHT,
             parts=[
                 part(block, view.currency, series.step) for block in (*map(_block, view.sections), *blocks)

@@ -66,10 +66,6 @@ def summary(view: ReportView) -> tuple[str, str, str]:
         cost += f"; unallocated {named(nodes.unallocated_cost)}, {share} {OF_NODES}"
     if view.totals_api:
         cost += f"; bought tokens {named(view.totals_api.api_cost)}"
-    if since := view.changes:
-        change = (since.node_cost if nodes else since.cost) or since.cost
-        percentage = None if change.cost_change_percent is None else change.cost_change_percent / 100
-        cost += f"; {figure_text(percentage, 'change', '', 1)} since {since.period_name}"
     idle = f"Idle {named(totals.idle_cost)}, {percent(ratio(totals.idle_cost, totals.cost))} {OF_ALLOCATED}"
     targets = (
         f"{figure.label.lower()} {value_of(figure, currency)} ({remark(figure)}: {figure.status})"

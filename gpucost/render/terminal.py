@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from dataclasses import replace
-from decimal import Decimal
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Literal
 
 from rich.cells import cell_len
@@ -25,133 +22,10 @@ from gpucost.render.formatting import (
     share_of,
     sum_text,
     value_of,
-    with_arrow,
 )
-from gpucost.render.rows import GAP, TableFit, folded, sum_of
-from gpucost.render.view import (
-    Column,
-    Coverage,
-    Figure,
-    Figures,
-    Items,
-    Line,
-    Notice,
-    Page,
-    Series,
-    Table,
-    Texts,
-    Value,
-)
+from gpucost.render.rows import GAP, TableFit, folded
+from gpucost.render.view import Column, Coverage, Figures, Items, Notice, Page, Table, Texts
 from gpucost.texts import unbroken, visible_parts
-
-_BAR = "Cost ░ idle"
-_TREND = "Trend"
-_METER = 10
-_LONGEST_BAR = 20
-_SHORTEST_SPARK = 7
-# no full block: it would run into that of the line above
-_HEIGHTS = "▁▂▃▄▅▆▇"
-_FULL = _HEIGHTS[-1]
-
-
-@record
-class Charts:
-    """Characters for a bar and a sparkline in every line of a table; 0 where there is none."""
-
-    bar: int = 0
-    spark: int = 0
-
-    @property
-    def width(self) -> int:
-        """What they take of a line, their titles included."""
-        return sum(
-            width + GAP for width in (self.bar, max(self.spark, len(_TREND)) if self.spark else 0) if width
-        )
-
-    def grown(self, table: Table, room: int) -> Charts:
-        """As wide as `room` more characters let them be: first a character for each moment, then a longer bar."""
-        spark = self.spark and min(self.spark + room, _moments(table))
-        left = room - (spark - self.spark)
-        return Charts(self.bar and min(self.bar + left, _LONGEST_BAR), spark)
-
-    def titles(self, table: Table, step: str) -> list[str]:
-        """What stands above each of them; `step` is that of the moments."""
-        bar = _BAR if any(column.bar == "part" for column in table.columns) else ""
-        # where several moments share a character it is not one a day any more
-        each = f"By {step}" if self.spark >= max(_moments(table), len(f"By {step}")) else _TREND
-        return [bar] * bool(self.bar) + [each] * bool(self.spark)
-
-    def cells(self, table: Table) -> list[list[Text]]:
-        """What is drawn beside each line."""
-        top = max((_amount(line, table, "whole") for line in table.lines if not line.is_sum), default=0.0)
-        return [
-            [_bar(line, table, self.bar, top)] * bool(self.bar)
-            + [Text(sparkline(line.trend, self.spark), style="cyan")] * bool(self.spark)
-            for line in table.lines
-        ]
-
-
-def choices(table: Table) -> list[Charts]:
-    """What can be drawn beside the table's lines at the least, the most telling first; nothing at last."""
-    whole = any(column.bar == "whole" for column in table.columns) and len(table.lines) > 1
-    bar = len(_BAR) if whole else 0
-    spark = min(_SHORTEST_SPARK, _moments(table)) if _moments(table) > 1 else 0
-    return list(dict.fromkeys((Charts(bar, spark), Charts(0, spark), Charts(bar, 0), Charts())))
-
-
-def with_trends(table: Table, series: Series) -> Table:
-    """The report's rows with the cost of each by moment, where the first stack of `series` is of the same names."""
-    stack = series.stacks[0]
-    if stack.title != table.title:
-        return table
-    trends = {
-        (layer.name, layer.kind != "named"): layer.values
-        for layer in stack.layers
-        if layer.kind in ("named", "unallocated", "not_collected")
-    }
-    lines = (replace(line, trend=trends.get((str(line.cells[0]), line.is_sum), ())) for line in table.lines)
-    return replace(table, lines=tuple(lines))
-
-
-def sparkline(values: Sequence[Decimal], width: int) -> str:
-    """At most `width` characters in a row, the highest value fills its height; blank is 0. Moments share one evenly."""
-    count = min(width, len(values))
-    edges = [at * len(values) // count for at in range(count + 1)] if count else []
-    means = [float(sum(values[start:end])) / (end - start) for start, end in pairwise(edges)]
-    top = max(means, default=0.0)
-    return "".join(
-        _HEIGHTS[min(int(mean / top * len(_HEIGHTS)), len(_HEIGHTS) - 1)] if mean > 0 else " "
-        for mean in means
-    )
-
-
-def meter(share: float) -> str:
-    """A share (0-1) of a whole, drawn."""
-    full = min(_METER, max(round(share * _METER), 0))
-    return _FULL * full + "·" * (_METER - full)
-
-
-def _moments(table: Table) -> int:
-    return max((len(line.trend) for line in table.lines), default=0)
-
-
-def _bar(line: Line, table: Table, width: int, top: float) -> Text:
-    """As long as the line's cost beside `top`, which fills the width; its idle part hatched. Sums have none."""
-    whole = _amount(line, table, "whole")
-    if line.is_sum or whole <= 0:
-        return Text()
-    length = round(width * whole / top)
-    part = min(length, round(width * _amount(line, table, "part") / top))
-    bar = Text(_FULL * (length - part) or ("" if part else "▏"), style="cyan")
-    return bar.append("░" * part, style="yellow")
-
-
-def _amount(line: Line, table: Table, role: str) -> float:
-    for value, column in zip(line.cells, table.columns, strict=True):
-        if column.bar == role and isinstance(value, Decimal):
-            return float(value)
-    return 0.0
-
 
 _INDENT = 2
 _ALIKE_SHOWN = 3
@@ -161,11 +35,10 @@ _UNLIMITED = 10_000
 _PROSE = 100
 
 
-def render(page: Page, width: int | None, *, color: bool, charts: bool = False) -> str:
+def render(page: Page, width: int | None, *, color: bool) -> str:
     """The page in lines of at most `width` characters; None is as many as tables take.
 
-    Columns of lesser weight stand there only where there is room, the others are named. With `charts` bars of cost and shares,
-    and where the page has series sparklines of cost, where there is room for them.
+    Columns of higher weight stand there only if there is room, the others are named.
     """
     page = visible_parts(page, unbroken)
     target = io.StringIO()
@@ -180,7 +53,7 @@ def render(page: Page, width: int | None, *, color: bool, charts: bool = False) 
         emoji=False,
         _environ={},
     )
-    _Terminal(console, page, width or _PROSE, charts).print()
+    _Terminal(console, page, width or _PROSE).print()
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
 
 
@@ -191,7 +64,6 @@ class _Terminal:
     console: Console
     page: Page
     prose: int
-    charts: bool
 
     def print(self) -> None:
         """Writes the page: its title, then every section in as many columns as there is room for."""
@@ -211,9 +83,7 @@ class _Terminal:
             elif isinstance(section, Items):
                 self._items(section)
             elif section.has_header:
-                self._table(
-                    with_trends(section, self.page.series) if self.charts and self.page.series else section
-                )
+                self._table(section)
             else:
                 self._sum(section)
         if self.page.coverage:
@@ -232,37 +102,25 @@ class _Terminal:
             self._remark(table.note or "none")
             return
         columns = table.columns
-        series = self.page.series
         currency = self.page.currency
         flags = [line.flag or "" for line in table.lines]
         texts = [
-            [with_arrow(*one, currency) for one in zip(line.cells, columns, strict=True)]
-            for line in table.lines
+            [cell(*one, currency) for one in zip(line.cells, columns, strict=True)] for line in table.lines
         ]
         fit = TableFit(columns, texts)
         room = self.console.width - _INDENT - (max(map(cell_len, flags)) + GAP if any(flags) else 0)
-        shown, charts = _layout(fit, room, choices(table) if self.charts else [])
-        room -= charts.width
+        shown = fit.shown(room)
         widths = fit.widths(shown, room)
-        charts = charts.grown(table, room - sum_of(widths, shown))
         grid = _grid(show_header=True)
         for index in shown:
             title = Text("\n".join(folded(columns[index].title, widths[index])), style="dim")
             grid.add_column(title, justify=_side(columns[index]), width=widths[index], overflow="fold")
-        for heading in charts.titles(table, series.step if series else ""):
-            grid.add_column(Text(heading, style="dim"), no_wrap=True)
         if any(flags):
             grid.add_column(no_wrap=True)
-        for line, row, flag, drawn in zip(table.lines, texts, flags, charts.cells(table), strict=True):
+        for line, row, flag in zip(table.lines, texts, flags, strict=True):
             style = "bold" if line.is_sum else ""
-            cells = [
-                Text(
-                    "\n".join(folded(row[index], widths[index])),
-                    f"{style} {_change_style(line.cells[index], columns[index])}".strip(),
-                )
-                for index in shown
-            ]
-            grid.add_row(*cells, *drawn, *([Text(flag, style="yellow")] if any(flags) else []))
+            cells = [Text("\n".join(folded(row[index], widths[index])), style) for index in shown]
+            grid.add_row(*cells, *([Text(flag, style="yellow")] if any(flags) else []))
         self._indented(grid)
         self._remark(table.note)
         left_out = [
@@ -297,13 +155,12 @@ class _Terminal:
 
     def _figures(self, section: Figures) -> None:
         figures = [GridColumn(justify="right", no_wrap=True) for _ in range(2)]
-        grid = _grid(GridColumn(), *figures, *[GridColumn(no_wrap=True)] * self.charts, GridColumn())
+        grid = _grid(GridColumn(), *figures, GridColumn())
         for figure in section.figures:
             remark = Text(remark_of(figure))
             if figure.status:
                 remark.append(": ").append(figure.status, style=_STATUS_STYLES[figure.status])
-            drawn = [_meter(figure)] if self.charts else []
-            grid.add_row(figure.label, value_of(figure, self.page.currency), share_of(figure), *drawn, remark)
+            grid.add_row(figure.label, value_of(figure, self.page.currency), share_of(figure), remark)
         self._indented(grid)
 
     def _items(self, section: Items) -> None:
@@ -347,34 +204,10 @@ class _Terminal:
             self._remark(f"  and {len(alike) - len(shown):,} more of this kind: --format json lists them")
 
 
-def _change_style(value: Value, column: Column) -> str:
-    """What costs more is red, what costs less green."""
-    if column.unit != "change" or not isinstance(value, float) or not value:
-        return ""
-    return "red" if value > 0 else "green"
-
-
-def _meter(figure: Figure) -> Text:
-    """A share that has a target in the color of its status, any other is of waste."""
-    share = figure.share if figure.share_of else figure.value if figure.unit == "ratio" else None
-    if not isinstance(share, float):
-        return Text()
-    return Text(meter(share), style=_STATUS_STYLES[figure.status] if figure.status else "yellow")
-
-
 def _grid(*columns: GridColumn, show_header: bool = False, gap: int = GAP) -> Grid:
     return Grid(
         *columns, box=None, padding=(0, gap, 0, 0), pad_edge=False, show_header=show_header, header_style=""
     )
-
-
-def _layout(fit: TableFit, room: int, choices: list[Charts]) -> tuple[list[int], Charts]:
-    """The columns to show, and the first of `choices` for which no name is broken and no column left out: figures come first."""
-    shown = fit.shown(room)
-    for charts in choices:
-        if charts.width and sum_of(fit.natural, shown) <= room - charts.width:
-            return shown, charts
-    return shown, Charts()
 
 
 def _side(column: Column) -> Literal["left", "right"]:

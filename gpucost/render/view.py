@@ -58,17 +58,6 @@ class Stack:
 
 
 @record
-class Heat:
-    """What share of `gpu_hours` `part_gpu_hours` are, by weekday (Monday first) and local hour."""
-
-    title: str
-    part: str
-    whole: str
-    part_gpu_hours: tuple[tuple[float, ...], ...]
-    gpu_hours: tuple[tuple[float, ...], ...]
-
-
-@record
 class Series:
     """A period by its moments. `stacks` of money each add up to the report's total; `hours` to capacity, or to what was held.
 
@@ -77,10 +66,8 @@ class Series:
 
     step: Step
     moments: tuple[Moment, ...]
-    timezone: str
     stacks: tuple[Stack, ...]
     hours: Stack
-    heat: tuple[Heat, ...]
     method: tuple[tuple[str, str], ...]
 
 
@@ -91,7 +78,7 @@ OF_ALLOCATED = "of allocated cost"
 OF_NODES = "of node cost"
 
 Standing = Literal["final", "estimate"]
-Unit = Literal["text", "hours", "money", "price", "ratio", "change"]
+Unit = Literal["text", "hours", "money", "price", "ratio"]
 Value = str | float | Decimal | None
 Status = Literal["met", "missed", "unknown"]
 
@@ -166,6 +153,8 @@ class ApiModel(Shape):
     prompt_cost: Decimal
     generation_cost: Decimal
     cost_per_million_tokens: Decimal | None
+    cost_per_million_prompt_tokens: Decimal | None
+    cost_per_million_generation_tokens: Decimal | None
 
     FLAT = ("cost",)
 
@@ -236,20 +225,11 @@ class SharedAnswer(Shape):
 
 
 @record
-class Change:
-    """What a cost was in the period before, and how it changed; percent of what it was, None where that was nothing."""
-
-    previous_cost: Decimal
-    cost_change: Decimal
-    cost_change_percent: float | None
-
-
-@record
 class Row(Shape):
     """One combination of dimension values; `unallocated` and `not_collected` are there in rows of these kinds only.
 
     Rows of kind 'shared' held nothing: they are what was shared to a team without GPUs, or to nobody. Those of kind 'api' have
-    what bought tokens cost, which is in no GPU-hour. `change` is of `own_cost`; None where nothing is compared.
+    what bought tokens cost, which is in no GPU-hour.
     """
 
     kind: Literal["allocated", "unallocated", "not_collected", "api", "shared"]
@@ -258,10 +238,9 @@ class Row(Shape):
     unallocated: Unallocated | None = None
     not_collected: NotCollected | None = None
     api: ApiCost | None = None
-    change: Change | None = None
     shared: Shared | None = None
 
-    FLAT = ("keys", "measures", "unallocated", "not_collected", "api", "change", "shared")
+    FLAT = ("keys", "measures", "unallocated", "not_collected", "api", "shared")
 
     @property
     def own_gpu_hours(self) -> float:
@@ -280,23 +259,6 @@ class Row(Shape):
         if self.unallocated:
             return self.unallocated.unallocated_cost
         return self.not_collected.not_collected_cost if self.not_collected else self.measures.cost
-
-
-@record
-class Changes:
-    """How the totals changed since the period before: cost, and where nothing narrows the report the nodes' other costs."""
-
-    period: Period
-    period_name: str
-    cost: Change
-    unallocated_cost: Change | None
-    not_collected_cost: Change | None
-    node_cost: Change | None
-
-    @property
-    def of_nodes(self) -> tuple[Change | None, ...]:
-        """Those of the nodes' other costs."""
-        return self.unallocated_cost, self.not_collected_cost, self.node_cost
 
 
 @record
@@ -421,7 +383,7 @@ class Column:
 
     `decimals` is the same in every row, so that the points stand under each other. Where there is no room for all columns,
     those of the highest `weight` are left out first; those of weight 0 never. Columns of one `group` (parts of a sum, before and
-    after) are shown all or none. A terminal draws a bar for the `whole` cost of a line, its idle `part` hatched.
+    after) are shown all or none.
     """
 
     title: str
@@ -430,7 +392,6 @@ class Column:
     weight: int = 0
     sign: str = ""
     group: str = ""
-    bar: Literal["whole", "part"] | None = None
 
 
 @record
@@ -575,7 +536,7 @@ Section = Table | Figures | Texts | Items
 
 @keyed_record
 class Page:
-    """What people read, before any format; money is in `currency`. `series` are drawn where there is room for charts.
+    """What people read, before any format; money is in `currency`.
 
     `whole_in` is the format of the command that has also what tables leave out.
     """
@@ -585,7 +546,6 @@ class Page:
     currency: str
     sections: tuple[Section, ...] = ()
     coverage: Coverage | None = None
-    series: Series | None = None
     whole_in: str = "markdown"
 
 
@@ -676,8 +636,8 @@ class ReportView(Answer, Summary):
 
     `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
     every row, are None where nothing is shared. `totals_api` is None where no tokens were bought, `bought` tells of those that
-    were by team and model, and `api_known_to` is until when all of them are known. `waste`, where it was asked for, is what
-    programs read of it. `changes` are None where nothing is compared. `blocks` stand on an HTML page after its sections.
+    were by team and model, and `api_known_to` is until when all of them are known. `blocks` stand on an HTML page after
+    its sections.
     """
 
     period: Period
@@ -686,19 +646,18 @@ class ReportView(Answer, Summary):
     totals: Measures
     node_totals: NodeTotals | None
     coverage: Coverage
+    series: Series | None = None
     totals_shared: Shared | None = None
     totals_api: ApiCost | None = None
     bought: tuple[ApiModel, ...] = ()
     api_known_to: datetime | None = None
-    waste: dict[str, object] | None = None
-    changes: Changes | None = None
     blocks: tuple[Block, ...] = ()
 
     def json(self) -> str:
         """The answer as text of the JSON contract gpucost.report/1."""
-        from gpucost.render.data import to_json
+        from gpucost.render.schema import to_json
 
-        return to_json(self)
+        return to_json(self, "report")
 
     def csv(self) -> str:
         """The rows as CSV."""
@@ -732,7 +691,6 @@ class ReportView(Answer, Summary):
     def printed(self) -> ReportAnswer:
         """What programs read of it."""
         names = [field.name for field in fields(NodeTotals)]
-        changes = self.changes
         return ReportAnswer(
             period=self.period,
             currency=self.currency,
@@ -743,23 +701,10 @@ class ReportView(Answer, Summary):
                 **{name: getattr(self.node_totals, name, None) for name in names},
                 shared=self.totals_shared.as_total() if self.totals_shared else None,
                 api=self.totals_api,
-                change=changes.cost if changes else None,
-                previous=_PreviousTotals(*(one.previous_cost if one else None for one in changes.of_nodes))
-                if changes
-                else None,
             ),
-            previous=PreviousPeriod(changes.period_name, changes.period) if changes else None,
             bought=self.bought if self.totals_api else None,
-            waste=self.waste,
             coverage=self.coverage,
         )
-
-
-@record
-class _PreviousTotals:
-    previous_unallocated_cost: Decimal | None
-    previous_not_collected_cost: Decimal | None
-    previous_node_cost: Decimal | None
 
 
 @keyed_record
@@ -777,18 +722,8 @@ class TotalsAnswer(Shape):
     node_cost: Decimal | None
     shared: SharedTotals | None
     api: ApiCost | None
-    change: Change | None
-    previous: _PreviousTotals | None
 
-    FLAT = ("measures", "shared", "api", "change", "previous")
-
-
-@record
-class PreviousPeriod(Shape):
-    """With --compare: the period before."""
-
-    name: str
-    period: Period
+    FLAT = ("measures", "shared", "api")
 
 
 @keyed_record
@@ -804,9 +739,7 @@ class ReportAnswer(Shape):
     by: tuple[str, ...]
     rows: tuple[Row, ...]
     totals: TotalsAnswer
-    previous: PreviousPeriod | None = None
     bought: tuple[ApiModel, ...] | None = None
-    waste: dict[str, object] | None = None
     coverage: CoverageAnswer
 
 

@@ -163,7 +163,7 @@ def _insert(con: DuckDBPyConnection, source: str, span: Span, batch: ProgressBat
 
 
 def _changes(index: Int64s, at_ms: Int64s, values: Floats, is_event: Bools) -> tuple[Int64s, Int64s, Floats]:
-    """Of levels and counters the first and last value of each series, and those that differ from the former; events summed."""
+    """All events, summed by moment. Otherwise the first and last value of each series, and the two around each change."""
     if not len(index):
         return index, at_ms, values
     order = np.lexsort((at_ms, index))
@@ -174,7 +174,8 @@ def _changes(index: Int64s, at_ms: Int64s, values: Floats, is_event: Bools) -> t
     values = np.where(is_event[index], sums, values[starts])
     keep = np.ones(len(index), dtype=bool)
     inner = (index[1:-1] == index[:-2]) & (index[1:-1] == index[2:])
-    keep[1:-1] = ~(inner & (values[1:-1] == values[:-2])) | is_event[index[1:-1]]
+    is_constant = inner & (values[1:-1] == values[:-2]) & (values[1:-1] == values[2:])
+    keep[1:-1] = ~is_constant | is_event[index[1:-1]]
     return index[keep], at_ms[keep], values[keep]
 
 

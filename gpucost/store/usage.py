@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
 from gpucost.errors import GpucostError, StoreError
-from gpucost.periods import MS_PER_HOUR, from_ms, iso
+from gpucost.periods import MS_PER_HOUR, from_ms, iso, within
 from gpucost.records import record
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
 
@@ -166,9 +166,11 @@ def read_cost(
 
 _OFFERED = 5
 _USAGE_NAMES = """
-SELECT DISTINCT c.team, a.namespace, a.workload, a.cluster
+SELECT DISTINCT c.team, a.namespace, a.workload, a.cluster, a."user"
 FROM cost_runs AS c JOIN allocations AS a USING (allocation_id)
-WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms + (c.hours - 1) * 3600000"""
+WHERE c.from_ms < $to_ms AND $from_ms < c.to_ms + (c.hours - 1) * 3600000
+UNION
+SELECT NULL, NULL, NULL, cluster, NULL FROM nodes WHERE up_from_ms < $to_ms AND $from_ms < up_to_ms"""
 
 
 def nothing_used(
@@ -183,26 +185,34 @@ def nothing_used(
 
 
 def unknown_name(
-    con: DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
+    con: DuckDBPyConnection,
+    from_ms: int,
+    to_ms: int,
+    period_name: str,
+    other_teams: Collection[str] = (),
+    **filters: Sequence[str],
 ) -> GpucostError | None:
     """The error for the first name of a filter that held no GPUs in [from_ms, to_ms), with the names most like it.
 
-    Workloads may be named without their kind. Patterns are taken to fit.
+    Workloads may be named without their kind. Patterns are taken to fit, and so are clusters whose nodes were up. `other_teams`
+    are known, too.
     """
     rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
         return GpucostError(
             f"nothing held GPUs in {period_name}", "gpucost report shows the newest month with data"
         )
-    for place, dimension in enumerate(_FILTERS):
-        names = sorted({str(row[place]) for row in rows})
+    for place, dimension in enumerate((*_FILTERS, "users")):
+        known = {row[place] for row in rows}.union(other_teams if dimension == "teams" else ())
+        names = sorted(known - {None})
         for name in filters.get(dimension, ()):
             bare = [one for one in names if one.partition("/")[2] == name]
             if name in names or "*" in name or (bare and dimension == "workloads"):
                 continue
-            offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0.5) or names[:_OFFERED]
-            message = f"no {dimension.removesuffix('s')} {name!r} held GPUs in {period_name}"
-            return GpucostError(message, f"name one that did: {', '.join(offered)}")
+            offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0)
+            message = f"no {dimension.removesuffix('s')} {name!r} held GPUs {within(period_name)}"
+            did = f"name one that did: {', '.join(offered)}"
+            return GpucostError(message, did if offered else "gpucost doctor says what is missing")
     return None
 
 

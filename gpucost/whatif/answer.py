@@ -29,9 +29,6 @@ class Position:
     node_hours: float = 0.0
     more: dict[str, Value] = field(default_factory=dict)
 
-    def __neg__(self) -> Position:
-        return Position(-self.cost, self.currency, -self.gpu_hours, -self.node_hours)
-
     def __add__(self, other: Position) -> Position:
         return Position(
             self.cost + other.cost,
@@ -72,7 +69,7 @@ def priced(name: str, price: Price, unit: str) -> Assumption:
     return Assumption(name, price.per_node_hour, unit, price.source, price.as_of)
 
 
-def old_prices(prices: Iterable[tuple[str, Price]], used: date, most_days: int) -> str:
+def old_prices(prices: Iterable[tuple[str, Price | Assumption]], used: date, most_days: int) -> str:
     """Which prices, by what they are of, were over `most_days` old when they were used, for a title; empty where none was."""
     oldest: dict[str, str] = {}
     for name, price in prices:
@@ -80,11 +77,6 @@ def old_prices(prices: Iterable[tuple[str, Price]], used: date, most_days: int) 
             oldest[name] = min(oldest.get(name, price.as_of), price.as_of)
     named = ", ".join(f"{name} of {day}" for name, day in sorted(oldest.items()))
     return f" (prices over {most_days} days old: {named})" if named else ""
-
-
-def assumed(name: str, value: Value, unit: str, given: object) -> Assumption:
-    """A value that an option gave; where `given` is None it is the default."""
-    return Assumption(name, value, unit, "default" if given is None else "option")
 
 
 def stated(options: Any, *names: str) -> list[Assumption]:

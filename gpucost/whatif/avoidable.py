@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,7 @@ from gpucost.whatif.curve import Curve, counted
 from gpucost.whatif.flags import kept, to_decimal, total
 
 if TYPE_CHECKING:
-    from gpucost.whatif.fleet import Fleet, Node, Price
+    from gpucost.whatif.fleet import Fleet, Node
 
 NOTHING = Decimal(0)
 
@@ -26,15 +26,27 @@ def is_own_machine(node: Node) -> bool:
     return not node.provider and not node.instance_type
 
 
-def cash_per_hour(node: Node, price: Price) -> Decimal:
-    """What leaves the bill per hour that the node is not up at this price, if no bill shows commitments for its type.
+def why_not(node: Node) -> str:
+    """Why nothing leaves the bill when the node goes; empty if something does."""
+    if is_own_machine(node):
+        return "own machines: switching them off saves power at most"
+    if node.capacity_type == "capacity_block":
+        return "in a capacity block, which is paid in advance"
+    if node.prices and all(price.is_committed for price in node.prices):
+        return "under a commitment, which is paid in any case"
+    return ""
+
+
+def at_cash(node: Node) -> Node:
+    """The node at what leaves the bill per hour that it is not up, if no bill shows commitments for its type.
 
     Capacity blocks, commitments and own machines are paid for in any case. A capacity reservation at the on-demand price is
     avoidable by cancelling it.
     """
-    if node.capacity_type == "capacity_block" or price.is_committed or is_own_machine(node):
-        return NOTHING
-    return price.per_node_hour
+    stays = bool(why_not(node))
+    return node.repriced(
+        lambda price: replace(price, per_node_hour=NOTHING) if stays or price.is_committed else price
+    )
 
 
 class Held(NamedTuple):
@@ -55,23 +67,19 @@ class Held(NamedTuple):
         """How many nodes the GPUs are."""
         return self.gpus / self.node.gpus
 
-    def _at(self, per_hour: Callable[[Node, Price], Decimal]) -> Decimal:
-        """Their share of an amount per node-hour; before the node's life that of its first price."""
+    @property
+    def cost(self) -> Decimal:
+        """Their share of the node's price; before the node's life that of its first price."""
         node = replace(self.node, from_ms=self.from_ms, to_ms=self.to_ms)
         part = to_decimal(self.gpus) / to_decimal(node.gpus)
         return total(
-            kept(per_hour(node, price) * part * (end - start) / MS_PER_HOUR)
-            for price, start, end in node.steps
+            kept(price.per_node_hour * part * (end - start) / MS_PER_HOUR) for price, start, end in node.steps
         )
-
-    @property
-    def cost(self) -> Decimal:
-        return self._at(lambda _, price: price.per_node_hour)
 
     @property
     def cash(self) -> Decimal:
         """What leaves the bill without them, if no bill shows commitments for their type."""
-        return self._at(cash_per_hour)
+        return self._replace(node=at_cash(self.node)).cost
 
 
 @record
@@ -156,13 +164,14 @@ class Commitments:
     def at_cash_prices(self, fleet: Fleet) -> Fleet:
         """The fleet at what leaves the bill if its work goes; where commitments cover a part, on average."""
 
-        def cash(node: Node, price: Price) -> Decimal:
+        def cash(node: Node) -> Node:
             key = self.key(node)
-            return cash_per_hour(node, price) if key is None else self.covers[key].mean_cash
+            if key is None:
+                return at_cash(node)
+            mean = self.covers[key].mean_cash
+            return node.repriced(lambda price: replace(price, per_node_hour=mean))
 
-        return fleet.with_nodes(
-            lambda node: node.repriced(lambda price: replace(price, per_node_hour=cash(node, price)))
-        )
+        return fleet.with_nodes(cash)
 
     def marked(self, fleet: Fleet) -> Fleet:
         """The fleet, with prices of a bill marked as committed where nothing leaves the bill."""
@@ -179,14 +188,3 @@ class Commitments:
 
 
 NO_COMMITMENTS = Commitments()
-
-
-def why_not(node: Node) -> str:
-    """Why nothing leaves the bill when the node goes; empty if something does."""
-    if is_own_machine(node):
-        return "own machines: switching them off saves power at most"
-    if node.capacity_type == "capacity_block":
-        return "in a capacity block, which is paid in advance"
-    if node.prices and all(price.is_committed for price in node.prices):
-        return "under a commitment, which is paid in any case"
-    return ""

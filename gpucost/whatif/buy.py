@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from datetime import date
 from decimal import Decimal
 from itertools import chain
-from typing import NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
-from gpucost.whatif.answer import Answer, Assumption, Position, old_prices, priced, today_of
+from gpucost.price.onprem import Tco
+from gpucost.whatif.answer import Answer, Assumption, Position, priced, today_of
 from gpucost.whatif.cost import base_and_rest, fleet_costs, position
 from gpucost.whatif.curve import Curve, Evidence, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal
+from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal, total
 from gpucost.whatif.fleet import Node, Pod, Price, Usage
 
-
-class Own(NamedTuple):
-    """An own node. `price` per node-hour is its whole cost over its life; `running_price` what of it is paid as it runs.
-
-    `capex` is paid on the first day of the `years` that it lasts.
-    """
-
-    price: Decimal
-    running_price: Decimal
-    capex: Decimal
-    years: float
-    gpus: float
-    source: str
+# Parts of the price that are paid on the first day; the others as the node runs.
+_UPFRONT_PARTS = ("depreciation", "network")
 
 
 def cloud_usage(usage: Usage, period: Period, gpu_model: str, own_gpus: float) -> tuple[Curve, Price]:
@@ -58,65 +46,62 @@ def cloud_usage(usage: Usage, period: Period, gpu_model: str, own_gpus: float) -
 
 
 def answer(
-    own: Own,
+    own: Tco,
     cloud: Price,
     curve: Curve,
     evidence: Evidence,
     *,
     currency: str,
     period: str,
-    bought_on: date,
-    own_nodes: int | None = None,
-    assumptions: Sequence[Assumption] = (),
-    stale_after_days: int = 90,
+    source: str,
+    use: Assumption,
 ) -> Answer:
     """All in the cloud against own nodes for the base load and the cloud above it, over the period of the curve.
 
-    `cloud` is its price per hour of as many GPUs as an own node has. Own nodes are paid in all hours; without `own_nodes` their
-    number follows the rules of commitments.
+    `source` names where `own` is described; `cloud` is the price per hour of as many GPUs in the cloud. Own nodes are paid in all
+    hours; their number follows the rules of commitments.
     """
-    share = float(own.price / cloud.per_node_hour)
-    safe = evidence.safe_level(curve, share)
-    nodes = safe if own_nodes is None else own_nodes
+    inputs, gpus, years = own.inputs, float(own.inputs.gpus_per_node), float(own.inputs.years)
+    running = total(part.price_per_hour for part in own.parts if part.name not in _UPFRONT_PARTS)
+    capex = inputs.purchase_price + (inputs.network_per_node or 0)
+    share = float(own.price_per_hour / cloud.per_node_hour)
+    nodes = evidence.safe_level(curve, share)
 
     def paid(number: int, price: Decimal) -> Position:
-        return position(currency, base_and_rest(curve, number, price, cloud.per_node_hour, own.gpus))
+        return position(currency, base_and_rest(curve, number, price, cloud.per_node_hour, gpus))
 
-    today, scenario = paid(0, own.price), paid(nodes, own.price)
-    avoided = today.cost - paid(nodes, own.running_price).cost
+    today, scenario = paid(0, own.price_per_hour), paid(nodes, own.price_per_hour)
+    avoided = today.cost - paid(nodes, running).cost
     gain = avoided * HOURS_PER_MONTH / to_decimal(curve.hours)
-    months = float(nodes * own.capex / gain) if nodes and gain > 0 else math.inf
-    month = math.ceil(round(months, 6)) if months <= own.years * 12 else None
-    per_hour = "money per node-hour"
+    months = float(nodes * capex / gain) if nodes and gain > 0 else math.inf
+    month = math.ceil(round(months, 6)) if months <= years * 12 else None
+    per_hour, missing = "money per node-hour", ", ".join(inputs.not_given) or "anything"
     return Answer(
         kind="buy",
-        title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak"
-        + old_prices([("the cloud", cloud)], bought_on, stale_after_days),
+        title=f"Own nodes beside the cloud: {nodes} of {curve.peak:,.1f} at the peak",
         period=period,
         today=today,
         scenario=scenario,
         figures={
             "own_nodes": nodes,
-            "own_price": own.price,
-            "own_running_price": own.running_price,
-            "cloud_price": cloud.per_node_hour,
-            "obligation": nodes * own.capex,
+            "obligation": nodes * capex,
             "break_even_month": month,
             "break_even_utilization_percent": round(share * 100, 6),
             "monthly_cash_saving": round(gain, 6),
         },
         assumptions=(
-            *assumptions,
-            Assumption("own node, whole cost", own.price, per_hour, own.source),
-            Assumption("own node, as it runs", own.running_price, per_hour, own.source),
-            Assumption("own node, on the first day", own.capex, "money per node", own.source),
-            Assumption("life of an own node", own.years, "years", own.source),
-            priced("cloud", cloud, f"money per hour of {own.gpus:g} GPUs"),
+            use,
+            Assumption("own node, parts not given", 0, f"money for {missing}", source),
+            Assumption("own node, whole cost", own.price_per_hour, per_hour, source),
+            Assumption("own node, as it runs", running, per_hour, source),
+            Assumption("own node, on the first day", capex, "money per node", source),
+            Assumption("life of an own node", years, "years", source),
+            priced("cloud", cloud, f"money per hour of {gpus:g} GPUs"),
             Assumption("use and prices", "stay as they are", "over the nodes' life", "default"),
         ),
         break_even=tuple(_break_even(share, nodes, month)),
         time=("The months until own nodes run are not counted: until then all is in the cloud.",),
-        findings=tuple(_findings(nodes, safe, evidence)),
+        findings=tuple(_findings(nodes, evidence)),
     )
 
 
@@ -128,11 +113,9 @@ def _break_even(share: float, nodes: int, month: int | None) -> Iterator[str]:
         yield "Cumulative cash does not break even while the nodes last."
 
 
-def _findings(nodes: int, safe: int, evidence: Evidence) -> Iterator[str]:
+def _findings(nodes: int, evidence: Evidence) -> Iterator[str]:
     if evidence.shortage:
         yield evidence.shortage
-    elif not safe:
+    elif not nodes:
         yield "No own node is safe to buy: it must be in use as much as a commitment (gpucost whatif reserve)."
-    if nodes != safe:
-        yield f"{safe} own nodes are advised; {nodes} were requested."
     yield "A commitment with the cloud may cost less than both: gpucost whatif reserve."

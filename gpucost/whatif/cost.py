@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import grouped, record
@@ -16,7 +16,7 @@ from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Workload
 
 # What sevenths and tenths of a GPU leave over in binary, in GPU-milliseconds.
-_NO_TIME = 1.0
+NO_TIME = 1.0
 
 
 def fleet_costs(fleet: Fleet) -> Costs:
@@ -72,7 +72,7 @@ def _pod_costs(
     billed_ms = _billed_gpu_ms(node, here, start, end)
     capacity_ms = node.gpus * (end - start)
     amounts = [kept(cost * Decimal(repr(ms / capacity_ms))) for ms in billed_ms]
-    if capacity_ms - sum(billed_ms) < _NO_TIME:
+    if capacity_ms - sum(billed_ms) < NO_TIME:
         largest = max(range(len(here)), key=lambda number: round(billed_ms[number], 3))
         amounts[largest] += cost - sum(amounts)
     return list(zip(here, amounts, strict=True))
@@ -81,23 +81,15 @@ def _pod_costs(
 def _billed_gpu_ms(node: Node, pods: Sequence[Pod], start: int, end: int) -> list[float]:
     """GPU time that each pod pays for: what it holds, less its part of what exceeds the node's GPUs."""
     clipped = [(max(pod.from_ms, start), min(pod.to_ms, end)) for pod in pods]
-    held = [pod.gpus * (until - since) for pod, (since, until) in zip(pods, clipped, strict=True)]
     if sum(pod.gpus for pod in pods) <= node.gpus:
-        return held
-    edges: dict[int, float] = defaultdict(float)
-    for pod, (since, until) in zip(pods, clipped, strict=True):
-        edges[since] += pod.gpus
-        edges[until] -= pod.gpus
-    level = 0.0
-    moments = sorted(edges)
-    for since, until in pairwise(moments):
-        level += edges[since]
-        if level > node.gpus + 1e-9:
-            excess = 1 - node.gpus / level
-            for number, (pod, (first, last)) in enumerate(zip(pods, clipped, strict=True)):
-                if first <= since and until <= last:
-                    held[number] -= pod.gpus * (until - since) * excess
-    return held
+        return [pod.gpus * (until - since) for pod, (since, until) in zip(pods, clipped, strict=True)]
+    billed = [0.0] * len(pods)
+    for since, until in pairwise(sorted({*chain.from_iterable(clipped)})):
+        here = [at for at, (first, last) in enumerate(clipped) if first <= since and until <= last]
+        scale = min(1.0, node.gpus / sum(pods[at].gpus for at in here)) if here else 0.0
+        for at in here:
+            billed[at] += pods[at].gpus * (until - since) * scale
+    return billed
 
 
 @record

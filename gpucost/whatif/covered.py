@@ -46,13 +46,12 @@ class Commitment:
 class Covered:
     """Instances of a type that commitments cover, and those that none covers, hour by hour.
 
-    `paid` is the cost of the covering commitments after discounts, used or not, and `used` the used part of it. `plan_hours` are
-    covered by savings plans. `on_demand` is the cost of instances that none covers, before discounts that are rows of their own.
+    `used` is the cost of the used part of the covering commitments after discounts. `plan_hours` are covered by savings plans.
+    `on_demand` is the cost of instances that none covers, before discounts that are rows of their own.
     """
 
     curve: Curve
     uncovered: Curve
-    paid: Decimal = NOTHING
     used: Decimal = NOTHING
     on_demand: Decimal = NOTHING
     plan_hours: float = 0.0
@@ -123,8 +122,6 @@ SELECT id, coalesce(max(type) OVER same, 'commitment') AS type, CASE WHEN hours 
     CASE WHEN is_unused THEN cost ELSE 0 END AS unused, currency,
     -- what covers nothing (unused parts, discounts) is shared by what the covered hours cost
     CASE WHEN sum(cost) FILTER (key IS NOT NULL) OVER same > 0
-        THEN sum(cost) OVER same * if(key IS NULL, 0, cost) / sum(cost) FILTER (key IS NOT NULL) OVER same ELSE cost END AS paid,
-    CASE WHEN sum(cost) FILTER (key IS NOT NULL) OVER same > 0
         THEN sum(cost) FILTER (NOT is_unused) OVER same * if(key IS NULL, 0, cost) / sum(cost) FILTER (key IS NOT NULL) OVER same
         ELSE cost END AS used
 FROM sums WINDOW same AS (PARTITION BY id) ORDER BY ALL
@@ -184,8 +181,8 @@ def read_commitments(
 
 def _commitment(name: str, rows: Sequence[Row]) -> Commitment:
     """What the rows of one commitment say."""
-    hours, unused = sum(row["hours"] for row in rows), _money(rows, "unused")
-    return Commitment(name, rows[0]["type"], hours, unused, rows[0]["currency"])
+    hours = sum(row["hours"] for row in rows)
+    return Commitment(name, rows[0]["type"], hours, _money(rows, "unused"), rows[0]["currency"])
 
 
 def _money(rows: Iterable[Row], name: str) -> Decimal:
@@ -199,9 +196,8 @@ def _covered(rows: Sequence[Row], from_ms: int, to_ms: int) -> Covered:
     return Covered(
         _curve(covered, from_ms, to_ms),
         _curve(left, from_ms, to_ms),
-        _money(covered, "paid"),
         _money(covered, "used"),
-        _money(left, "paid"),
+        _money(left, "used"),
         sum(row["hours"] for row in covered if row["type"].lower().startswith("savings")),
     )
 

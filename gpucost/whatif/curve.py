@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import pairwise
 from operator import add
 from typing import Annotated
+
+import numpy as np
 
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
@@ -99,16 +100,13 @@ class Evidence:
 
 def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -> Curve:
     """The hourly curve of spans (from, to, nodes), in milliseconds, over [from_ms, to_ms); the last hour may be a part of one."""
-    edges = [*range(from_ms, to_ms, MS_PER_HOUR), to_ms]
-    busy = [0.0] * (len(edges) - 1)
+    edges = np.array([*range(from_ms, to_ms, MS_PER_HOUR), to_ms])
+    starts, ends = edges[:-1], edges[1:]
+    busy = np.zeros(len(starts))
     for start, end, nodes in spans:
-        first, last = max(start, from_ms), min(end, to_ms)
-        if first < last:
-            for hour in range((first - from_ms) // MS_PER_HOUR, (last - 1 - from_ms) // MS_PER_HOUR + 1):
-                busy[hour] += (min(last, edges[hour + 1]) - max(first, edges[hour])) * nodes
-    lengths = [(end - start) / MS_PER_HOUR for start, end in pairwise(edges)]
-    levels = (time / MS_PER_HOUR / length for time, length in zip(busy, lengths, strict=True))
-    return Curve(tuple(levels), tuple(lengths))
+        busy += np.maximum(np.minimum(ends, end) - np.maximum(starts, start), 0) * nodes
+    lengths = (ends - starts) / MS_PER_HOUR
+    return Curve(tuple((busy / MS_PER_HOUR / lengths).tolist()), tuple(lengths.tolist()))
 
 
 # What options describe: one month. Usage is taken to be the same in each.
@@ -116,18 +114,23 @@ A_MONTH, MONTH = "a month of 730 hours", Evidence(HOURS_PER_MONTH / 24)
 
 
 @record
-class DescribedNodes(OptionGroup):
-    """Nodes on demand that options describe, and where their list prices hold."""
+class PricedNodes(OptionGroup):
+    """The price on demand of nodes: an option, or the list price of a type where it holds."""
+
+    on_demand_price: flags.OnDemandPrice | None = None
+    instance_type: Annotated[str | None, Option("Instance type, for its list prices.", "TYPE")] = None
+    region: Annotated[str | None, Option("Region of the list prices.", "NAME")] = None
+
+
+@record
+class DescribedNodes(PricedNodes):
+    """Nodes on demand that options describe."""
 
     nodes: flags.Nodes | None = None
     hours: Annotated[
         float | None,
         Option("Hours of a month that each node is needed. Default: 730.", above=True, most=HOURS_PER_MONTH),
     ] = None
-    on_demand_price: flags.OnDemandPrice | None = None
-    price_per: flags.Per = flags.PricePer.node
-    instance_type: Annotated[str | None, Option("Instance type, for its list prices.", "TYPE")] = None
-    region: Annotated[str | None, Option("Region of the list prices.", "NAME")] = None
 
     @property
     def curve(self) -> Curve:

@@ -7,7 +7,6 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
-from gpucost.errors import UsageError
 from gpucost.options import Option
 
 HOURS_PER_MONTH = 730
@@ -58,7 +57,7 @@ def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
 _TEN_YEARS = 3660
 DEAREST = 10_000_000
 OnDemandPrice = Annotated[
-    Decimal, Option("On-demand price per hour, in --price-per.", above=True, most=DEAREST)
+    Decimal, Option("On-demand price per hour, of a node by default.", above=True, most=DEAREST)
 ]
 SpotPrice = Annotated[Decimal, Option("Spot price per hour, in --price-per.", above=True, most=DEAREST)]
 Per = Annotated[PricePer, Option("What the prices given here are per: a node or a GPU.", is_shown=True)]
@@ -94,19 +93,3 @@ Days = Annotated[
     int,
     Option("Days that counts per day run. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days"),
 ]
-
-
-def hours_needed(hours: float | None, active_hours_per_day: float | None, days: int | None) -> float | None:
-    """How long each node is needed: --hours, or some hours of each day; None where neither is given. Raises UsageError."""
-    if days and not active_hours_per_day:
-        raise UsageError(
-            "--days counts the days of --active-hours-per-day, which is not given",
-            "add --active-hours-per-day 10, or say --hours instead of --days",
-        )
-    if not active_hours_per_day:
-        return hours
-    if hours:
-        raise UsageError(
-            "--hours and --active-hours-per-day both say how long nodes are needed", "leave out one of them"
-        )
-    return active_hours_per_day * (days or DAYS)

@@ -38,7 +38,7 @@ Workload = tuple[str, str, str]  # cluster, namespace, Kind/name
 class Price:
     """A price of the whole node, in money per node-hour, and where it comes from; `from_ms` None is since ever.
 
-    `is_committed`: it is one under a commitment, and no price on demand.
+    `is_committed`: it is one under a commitment, and no price on demand. `is_stale`: it is an old list price.
     """
 
     per_node_hour: Decimal
@@ -46,6 +46,7 @@ class Price:
     as_of: str | None = None
     from_ms: int | None = None
     is_committed: bool = False
+    is_stale: bool = False
 
 
 UNPRICED = Price(Decimal(0), "none")
@@ -204,17 +205,9 @@ class Costs:
     node_hours: float
     by_workload: dict[Workload, Decimal] = field(default_factory=dict)
 
-
-def one_node(name: str, gpus: float, hours: float, price: Price) -> Fleet:
-    """A node up for `hours`, all of whose GPUs one workload called `name` holds.
-
-    Its hours begin at the epoch: what they cost does not depend on when they are.
-    """
-    end = round(hours * MS_PER_HOUR)
-    if end <= 0:
-        return Fleet()
-    node = Node(f"{name}-0", gpus, 0, end, (price,))
-    return Fleet((node,), (Pod(node.name, name, gpus, 0, end, team=name, uid=node.name),))
+    def of(self, owner: Workload | None) -> Decimal:
+        """The cost of what a workload held; of None what nobody held."""
+        return self.by_workload.get(owner, Decimal(0)) if owner else self.unallocated_cost
 
 
 # Stretches [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.

@@ -1,9 +1,8 @@
-"""What the catalog knows of GPU models: memory, speed, MIG profiles; and the date of that knowledge."""
+"""What the catalog knows of GPU models: memory, MIG profiles; and the date of that knowledge."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import field
 from typing import NamedTuple
 
 from gpucost import catalog
@@ -27,10 +26,7 @@ class GpuModel(NamedTuple):
 
     name: str
     memory_mib: int | None
-    tflops: float | None
-    vendor: str
     mig_slices: int
-    memory_gb_per_s: int | None
     profiles: tuple[Profile, ...]
     as_of: str | None
 
@@ -40,9 +36,9 @@ class Facts:
     """Models by name, and names by spelling."""
 
     models: dict[str, GpuModel]
-    aliases: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str]
 
-    def model(self, spelling: str, option: str = "--gpu-model") -> GpuModel:
+    def model(self, spelling: str) -> GpuModel:
         """The model that `spelling` means. Raises UsageError, naming the nearest."""
         name = self.aliases.get(catalog.spelled(spelling), spelling)
         if name in self.models:
@@ -50,11 +46,11 @@ class Facts:
         by_lower = {known.lower(): known for known in self.models}
         lists = "gpucost prices lists the models known"
         hint = did_you_mean(spelling.lower(), by_lower, lists, most=3, cutoff=0.4, shown=by_lower.__getitem__)
-        raise UsageError(f"{option} {spelling!r} is no GPU model known", hint)
+        raise UsageError(f"--gpu-model {spelling!r} is no GPU model known", hint)
 
 
 _MODELS = """
-SELECT gpu_model, memory_mib, fp16_dense_tflops::DOUBLE, vendor, mig_slices, memory_gb_per_s, source_id
+SELECT gpu_model, memory_mib, mig_slices, source_id
 FROM gpu_models"""
 _PROFILES = """
 SELECT gpu_model, profile, compute_slices, memory_slices, memory_slices_total, max_per_gpu

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpucost.periods import merge
 from gpucost.records import grouped, record
-from gpucost.whatif.answer import Position
-from gpucost.whatif.avoidable import Held
+from gpucost.whatif.avoidable import NOTHING, Held
 from gpucost.whatif.flags import total
 from gpucost.whatif.fleet import Node, NodeKey, Pod, Usage
 
@@ -73,9 +73,8 @@ def slots(*, activity: float, memory_mib: float | None = None, ways: float = mat
 
 def _busiest_hour(items: Sequence[PackedPod]) -> float:
     """The highest sum of the pods' activity in one hour."""
-    constant = sum(item.activity for item in items if item.hours is None)
-    hourly = [item.hours for item in items if item.hours is not None]
-    return constant + (float(np.sum(hourly, axis=0).max()) if hourly else 0.0)
+    by_hour = (item.activity if item.hours is None else item.hours for item in items)
+    return float(np.max(sum(by_hour)))
 
 
 def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
@@ -86,44 +85,40 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
     """
     done: list[Bin] = []
     opened: list[Bin] = []
-    now: int | None = None
-    last: tuple[float, float] | None = None
-    first = 0
-    for item in sorted(items, key=lambda i: (i.from_ms, -i.activity, -i.memory_mib)):
-        if item.from_ms != now:
-            now, last = item.from_ms, None
-            for gpu in opened:
-                gpu.held = [other for other in gpu.held if other.to_ms > item.from_ms]
-            done += [gpu for gpu in opened if not gpu.held]
-            opened = [gpu for gpu in opened if gpu.held]
-        size = (item.activity, item.memory_mib)
-        # GPUs only fill up meanwhile: one without room for the last item has none for another of its size
-        first = first if size == last and item.hours is None else 0
-        last = size
-        while first < len(opened) and not fits([*opened[first].held, item]):
-            first += 1
-        if first == len(opened):
+    in_order = sorted(items, key=lambda i: (i.from_ms, -i.activity, -i.memory_mib))
+    for begin, several in groupby(in_order, key=lambda item: item.from_ms):
+        for gpu in opened:
+            gpu.held = [other for other in gpu.held if other.to_ms > begin]
+        done += [gpu for gpu in opened if not gpu.held]
+        opened = [gpu for gpu in opened if gpu.held]
+        first, last = 0, (math.inf, math.inf)
+        for item in several:
             if not fits([item]):
                 continue
-            opened.append(Bin(item.from_ms, item.to_ms))
-        gpu = opened[first]
-        gpu.held.append(item)
-        gpu.items.append(item)
-        gpu.to_ms = max(gpu.to_ms, item.to_ms)
+            size = (item.activity, item.memory_mib)
+            # GPUs only fill up meanwhile: one without room for the last item has none for another of its size
+            first = first if size == last and item.hours is None else 0
+            last = size
+            while first < len(opened) and not fits([*opened[first].held, item]):
+                first += 1
+            if first == len(opened):
+                opened.append(Bin(item.from_ms, item.to_ms))
+            gpu = opened[first]
+            gpu.held.append(item)
+            gpu.items.append(item)
+            gpu.to_ms = max(gpu.to_ms, item.to_ms)
     return done + opened
 
 
-def peak(items: Iterable[Any], count: Callable[[Any], float] = lambda _: 1) -> tuple[float, int]:
-    """(most items at one moment, each counting `count`, the first such moment); (0, 0) of none.
+def peak(items: Iterable[Any]) -> tuple[int, int]:
+    """(most items at one moment, the first such moment); (0, 0) of none.
 
     Items have `from_ms` and `to_ms`.
     """
     events = []
     for item in items:
-        events += [(item.from_ms, count(item)), (item.to_ms, -count(item))]
-    most: float = 0
-    level: float = 0
-    at = 0
+        events += [(item.from_ms, 1), (item.to_ms, -1)]
+    most = level = at = 0
     for moment, step in sorted(events):
         level += step
         if level > most:
@@ -141,14 +136,8 @@ class Saved:
     @classmethod
     def of(cls, less: Decimal, gone: Decimal) -> Saved:
         """Of pods that cost so much less while nodes of that cost go: the rest of these nodes was not the pods' cost."""
-        cash = max(min(gone, less), Decimal(0))
-        return cls(cash, max(less - cash, Decimal(0)))
-
-    def __sub__(self, other: Saved) -> Saved:
-        return Saved(max(self.cash - other.cash, Decimal(0)), max(self.freed - other.freed, Decimal(0)))
-
-
-NO_SAVING = Saved(Decimal(0), Decimal(0))
+        cash = max(min(gone, less), NOTHING)
+        return cls(cash, max(less - cash, NOTHING))
 
 
 @record
@@ -178,7 +167,7 @@ def saved(usage: Usage, change: Change) -> Saved:
     """What leaves the bill by the change, and what becomes free on nodes that stay. Described GPUs are bought one by one."""
     less = less_cost(usage, change)
     if usage.is_described:
-        return Saved(less, Decimal(0))
+        return Saved(less, NOTHING)
     nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
     commitments = usage.commitments
     gone: dict[Any, list[Held]] = defaultdict(list)
@@ -194,9 +183,7 @@ def saved(usage: Usage, change: Change) -> Saved:
     moving = [held for held in change.then if held.node.key in nodes and not held.stays]
     needed = grouped((alike(held.node), held) for held in _whole_nodes(moving))
     bought = _whole_nodes(held for held in change.then if held.node.key not in nodes)
-    cash = total(
-        max(commitments.cash(parts, needed.get(kind, ())), Decimal(0)) for kind, parts in gone.items()
-    )
+    cash = total(max(commitments.cash(parts, needed.get(kind, ())), NOTHING) for kind, parts in gone.items())
     return Saved.of(less, cash - total(node.cost for node in bought))
 
 
@@ -207,23 +194,7 @@ def emptied(usage: Usage, pods: Iterable[Pod]) -> set[NodeKey]:
     return {pod.place for pod in going} - stay
 
 
-def scenario(today: Position, usage: Usage, change: Change, cash: Decimal) -> Position:
-    """Today with the change: less money by what leaves the bill, and the GPU-hours and node-hours then held."""
-    signed = [(1, held) for held in change.then] + [(-1, held) for held in today_held(usage, change.pods)]
-    gpu_hours = sum(sign * held.hours * held.gpus for sign, held in signed)
-    node_hours = sum(sign * held.hours * held.gpus / held.node.gpus for sign, held in signed)
-    return replace(
-        today,
-        cost=today.cost - cash,
-        gpu_hours=round(today.gpu_hours + gpu_hours, 9),
-        node_hours=round(today.node_hours + node_hours, 9),
-    )
-
-
-Kind = tuple[Any, ...]
-
-
-def _kind(node: Node) -> Kind:
+def _kind(node: Node) -> tuple[Any, ...]:
     """Nodes of one kind stand for each other."""
     return node.cluster, node.region, node.instance_type, node.gpu_model, node.capacity_type, node.gpus
 
@@ -233,8 +204,7 @@ def _whole_nodes(needs: Iterable[Held]) -> list[Held]:
     found = []
     for several in grouped((_kind(held.node), held) for held in needs).values():
         items = [
-            PackedPod(held.node, min(held.gpus / held.node.gpus, 1.0), 0.0, held.from_ms, held.to_ms)
-            for held in several
+            PackedPod(held.node, min(held.nodes, 1.0), 0.0, held.from_ms, held.to_ms) for held in several
         ]
         for filled in pack(items, slots(activity=1.0)):
             found.append(Held(filled.first, filled.first.gpus, filled.from_ms, filled.to_ms))

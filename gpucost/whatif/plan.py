@@ -25,7 +25,7 @@ from gpucost.whatif.fleet import Fleet, Node, PodKey, Price, Scope
 from gpucost.whatif.packing import PackedPod, pack, slots
 from gpucost.whatif.spot.advice import NOT, advise
 from gpucost.whatif.spot.formulas import exact
-from gpucost.whatif.spot.interruptions import Rate, prior_rate
+from gpucost.whatif.spot.interruptions import Place, Rate, prior_rate
 from gpucost.whatif.spot.moves import SpotOptions, rate_assumption
 
 _HINT = "gpucost whatif plan --example prints a plan with all that matters"
@@ -155,7 +155,7 @@ class Spot(_Step):
         """Interruptions per node-hour: the plan's, otherwise the published rate of the family."""
         if self.interruptions_per_hour is not None:
             return Rate(self.interruptions_per_hour, "plan")
-        return prior_rate(node.provider, node.region, node.instance_type or "")
+        return prior_rate(Place(node.instance_type or "", node.provider, node.region))
 
     def factor(self, node: Node) -> float:
         """Paid hours per useful hour, without notice (whatif/spot/formulas.py)."""

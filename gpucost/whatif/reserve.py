@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from decimal import Decimal
 from itertools import accumulate, chain
 from operator import add
@@ -13,7 +12,7 @@ from operator import add
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
 from gpucost.records import grouped, record
-from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, old_prices, priced
+from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, priced
 from gpucost.whatif.avoidable import Key, is_own_machine
 from gpucost.whatif.covered import Existing
 from gpucost.whatif.curve import LEAST_USE, MARGIN, Curve, Evidence, counted
@@ -70,7 +69,7 @@ class ReservedUse:
     instance_type: str
     gpus: float
     on_demand: Price
-    curve: Curve
+    curve: Curve = Curve((), ())
     offers: Offers = field(default_factory=dict)
     provider: str = ""
     region: str = ""
@@ -229,15 +228,13 @@ def _pool(terms: Terms, uses: Sequence[ReservedUse], evidence: Evidence) -> Pool
     return Pool(terms, terms.scope(cheapest), cheapest, uses, curves, break_even, level, hourly_cost)
 
 
-def answer(demand: Demand, *, period: str, bought_on: date, stale_after_days: int = 90) -> Answer:
+def answer(demand: Demand, *, period: str) -> Answer:
     """What commitments for one year without upfront payment would have saved over the period; other terms in a table below.
 
-    `bought_on` is the first day of commitments. Raises GpucostError if no price of a commitment is available.
+    Raises GpucostError if no price of a commitment is available.
     """
-    pools = _pools(demand, bought_on, stale_after_days)
+    pools = _pools(demand)
     advised, today = _advised(pools), demand.today
-    shown = [(use.instance_type, use.on_demand) for use in demand.uses]
-    shown += [(pool.use.instance_type, pool.use.offers[pool.terms]) for pool in advised]
     rows = list(map(_record, pools))
     scenario = today
     for pool in advised:
@@ -245,14 +242,13 @@ def answer(demand: Demand, *, period: str, bought_on: date, stale_after_days: in
         scenario += Position(-pool.gain(), today.currency, unused * pool.use.gpus, unused)
     return Answer(
         kind="reserve",
-        title="Committing instead of paying on demand" + old_prices(shown, bought_on, stale_after_days),
+        title="Committing instead of paying on demand",
         period=period,
         today=today,
         scenario=scenario,
         figures={
             "obligation": total(pool.obligation for pool in advised),
             "best": list(map(_record, advised)),
-            "existing_commitments": demand.existing.commitments,
         },
         assumptions=tuple(_assumptions(demand)),
         ranges=tuple(_ranges(advised, today.currency)),
@@ -264,14 +260,14 @@ def answer(demand: Demand, *, period: str, bought_on: date, stale_after_days: in
         findings=tuple(_findings(demand)),
         tables=Rows.of(
             "commitments",
-            tuple(rows[0])[:-2],
-            [tuple(row.values())[:-2] for row in rows],
+            tuple(rows[0]),
+            [tuple(row.values()) for row in rows],
             "Longer terms and upfront payments bind longer, and are no part of the saving above.",
         ),
     )
 
 
-def _pools(demand: Demand, day: date, most_days: int) -> list[Pool]:
+def _pools(demand: Demand) -> list[Pool]:
     """All commitments on offer; those that bind least first, then recent prices, then the largest saving."""
     offered: dict[tuple[str, Terms], list[ReservedUse]] = defaultdict(list)
     for use in demand.uses:
@@ -293,8 +289,8 @@ def _pools(demand: Demand, day: date, most_days: int) -> list[Pool]:
         pools.append(_pool(terms, uses, demand.evidence))
 
     def order(pool: Pool) -> tuple[bool, bool, Decimal, Terms]:
-        is_old = bool(old_prices([("", pool.use.offers[pool.terms])], day, most_days))
-        return not pool.terms.binds_least, is_old, -pool.gain(), pool.terms
+        is_stale = pool.use.offers[pool.terms].is_stale
+        return not pool.terms.binds_least, is_stale, -pool.gain(), pool.terms
 
     return sorted(pools, key=order)
 
@@ -314,8 +310,7 @@ def _advised(pools: Sequence[Pool]) -> list[Pool]:
 
 
 def _record(pool: Pool) -> dict[str, Value]:
-    gain, use, terms = pool.gain(), pool.use, pool.terms
-    usage = pool.curves[-1].node_hours
+    gain, terms = pool.gain(), pool.terms
     return {
         "family": pool.scope,
         "commitment": str(terms),
@@ -324,11 +319,8 @@ def _record(pool: Pool) -> dict[str, Value]:
         "cost": total(use.cost for use in pool.uses if use.gpus) - gain,
         "saving": gain,
         "obligation": pool.obligation,
-        "coverage_percent": round(pool.used / usage * 100, 6) if usage else None,
         "utilization_percent": round(pool.used / pool.hours * 100, 6) if pool.level else None,
         "break_even_utilization_percent": round(pool.break_even * 100, 6),
-        "on_demand_price_per_node_hour": use.on_demand.per_node_hour,
-        "committed_price_per_node_hour": use.price(terms),
     }
 
 
@@ -351,10 +343,10 @@ def _assumptions(demand: Demand) -> Iterator[Assumption]:
     yield Assumption("least use over the price ratio", MARGIN * 100, "points", "default")
     unit = "money per node-hour"
     for use in demand.uses:
-        yield priced(f"on demand, {use.instance_type}", use.on_demand, unit)
+        yield priced(f"{use.instance_type}: on demand", use.on_demand, unit)
         for terms, price in use.offers.items():
             if terms.term_years:
-                yield priced(f"{use.instance_type}, {terms}", price, unit)
+                yield priced(f"{use.instance_type}: {terms}", price, unit)
     for provider, other in demand.existing.others.items():
         yield priced(f"other usage of {provider}", other.on_demand, "money on demand per money of a plan")
 

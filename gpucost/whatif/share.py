@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from enum import StrEnum
+from functools import partial
 from itertools import chain
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -18,24 +18,34 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Rows, stated, today_of
-from gpucost.whatif.avoidable import Held
+from gpucost.whatif.avoidable import NOTHING, Held
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, PricePer, node_price
-from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Node, Pod, PodKey, Price, Usage, Workload
+from gpucost.whatif.fleet import (
+    PAID_ANYWAY,
+    UNPRICED,
+    Fleet,
+    Level,
+    Levels,
+    Node,
+    Pod,
+    PodKey,
+    Price,
+    Usage,
+    Workload,
+)
 from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
 from gpucost.whatif.packing import (
-    NO_SAVING,
     ROUNDING,
     Bin,
     Change,
     Fits,
     PackedPod,
-    Saved,
     pack,
     peak,
     saved,
-    scenario,
     slots,
+    today_held,
 )
 
 
@@ -65,30 +75,25 @@ def profile_for(model: GpuModel, activity: float, memory_mib: float) -> Profile 
 
 def _profiles(model: GpuModel, items: Sequence[PackedPod]) -> Counter[Profile]:
     """How many of which profiles the items need, except those that need a whole GPU."""
-    profiles = [profile_for(model, item.activity, item.memory_mib) for item in items]
-    return Counter(profile for profile in profiles if profile)
+    profiles = (profile_for(model, item.activity, item.memory_mib) for item in items)
+    return Counter(filter(None, profiles))
 
 
-def layouts(model: GpuModel) -> Fits:
-    """Whether a GPU of this model can be cut into the profiles that all of the items need.
+def fits_slices(model: GpuModel, items: Sequence[PackedPod]) -> bool:
+    """Whether a GPU of this model can be cut into the profiles that all of the items need at once.
 
     Slices of compute and of memory are counted, and each profile's most per GPU: instances begin where their profile allows
     (NVIDIA MIG user guide, "MIG device profiles"), and with these counts the layouts of every model in the catalog have room.
     """
-
-    def fits(items: Sequence[PackedPod]) -> bool:
-        """Whether one GPU takes all of them at once."""
-        counts = _profiles(model, items)
-        compute = sum(profile.compute_slices * count for profile, count in counts.items())
-        memory = sum(profile.memory_slices * count for profile, count in counts.items())
-        return (
-            counts.total() == len(items)
-            and compute <= model.mig_slices
-            and memory <= min((profile.memory_slices_total for profile in counts), default=0)
-            and all(count <= profile.max_per_gpu for profile, count in counts.items())
-        )
-
-    return fits
+    counts = _profiles(model, items)
+    compute = sum(profile.compute_slices * count for profile, count in counts.items())
+    memory = sum(profile.memory_slices * count for profile, count in counts.items())
+    return (
+        counts.total() == len(items)
+        and compute <= model.mig_slices
+        and memory <= min((profile.memory_slices_total for profile in counts), default=0)
+        and all(count <= profile.max_per_gpu for profile, count in counts.items())
+    )
 
 
 def layout_name(model: GpuModel, items: Sequence[PackedPod]) -> str:
@@ -112,8 +117,26 @@ TIME = {
 
 
 @record
-class Sizing(OptionGroup):
-    """Percentages: `margin` is added to what was measured, `headroom` of the GPU stays free. `ways`: pods on one GPU at most."""
+class Margins(OptionGroup):
+    """Percentages: `margin` is added to what was measured, `headroom` of the GPU stays free."""
+
+    margin_percent: flags.Margin = 10.0
+    headroom_percent: flags.Headroom = 20.0
+
+    @property
+    def margin(self) -> float:
+        """What needs are multiplied by."""
+        return 1 + self.margin_percent / 100
+
+    @property
+    def free(self) -> float:
+        """The share of a GPU or slice that may be used."""
+        return 1 - self.headroom_percent / 100
+
+
+@record
+class Sizing(Margins):
+    """How pods share GPUs. `ways`: pods on one GPU at most."""
 
     method: Annotated[Method, Option("How pods share a GPU.", is_shown=True, says="sharing")] = (
         Method.time_slicing
@@ -128,46 +151,28 @@ class Sizing(OptionGroup):
             unit="pods",
         ),
     ] = 4
-    margin_percent: flags.Margin = 10.0
-    headroom_percent: flags.Headroom = 20.0
+    across_teams: Annotated[bool, Option("Pods of several teams may share a GPU.")] = False
 
     @property
     def is_mig(self) -> bool:
         return self.method is Method.mig
 
-    @property
-    def margin(self) -> float:
-        """What needs are multiplied by."""
-        return 1 + self.margin_percent / 100
-
-    @property
-    def free(self) -> float:
-        """The share of a GPU or slice that may be used."""
-        return 1 - self.headroom_percent / 100
-
-    @property
-    def highest_percent(self) -> float:
-        """The activity of a pod above which no two of them share a GPU."""
-        return (100 - self.headroom_percent) / 2 / self.margin
-
-    def item(self, pod: Pod, level: Level, memory_mib: float, first_hour: int, hours: int) -> PackedPod:
+    def item(self, pod: Pod, level: Level, memory_mib: float, hours: Iterable[int]) -> PackedPod:
         """What a pod of this level needs: for MIG the headroom is part of the slice, for slots it is part of the GPU.
 
-        Its activity is that of `hours` hours from the epoch hour `first_hour` on, if they are measured.
+        Its activity is that of these epoch hours, if it is measured by hour.
         """
         factor = self.margin / self.free if self.is_mig else self.margin
         item = PackedPod(pod, level.high * factor, memory_mib * factor, pod.from_ms, pod.to_ms)
         if not level.hours or self.is_mig:
             return item
-        busy = np.zeros(hours)
-        for hour, high in level.hours:
-            busy[hour - first_hour] = high * factor
-        return replace(item, hours=busy)
+        highs = dict(level.hours)
+        return replace(item, hours=np.array([highs.get(hour, 0.0) for hour in hours]) * factor)
 
     def fits(self, model: GpuModel | None) -> Fits:
         """What a GPU of the model holds; one of an unknown model has no memory to go by and cannot be cut."""
         if self.is_mig:
-            return layouts(model) if model else lambda _: False
+            return partial(fits_slices, model) if model else lambda _: False
         memory = model.memory_mib * self.free if model and model.memory_mib else None
         return slots(activity=self.free, memory_mib=memory, ways=self.ways)
 
@@ -209,14 +214,8 @@ class Sharing(NamedTuple):
     pools: list[_Pool]
     change: Change
 
-    @property
-    def gpus(self) -> list[Bin]:
-        return list(chain.from_iterable(pool.gpus for pool in self.pools))
 
-
-def share(
-    usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across_teams: bool = False
-) -> Sharing:
+def share(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Sharing:
     """Pods of one whole GPU each, packed by what they use in the same hours, in the order in which they came.
 
     A shared GPU is on a node like the one of its first pod.
@@ -229,20 +228,18 @@ def share(
         if pod.key in levels:
             most[pod.owner] = max(most[pod.owner], levels[pod.key].high_memory_mib or 0.0)
         if pod not in kept:
-            node, team = nodes[pod.place], "" if across_teams else pod.team
+            node, team = nodes[pod.place], "" if sizing.across_teams else pod.team
             by_place[pod.cluster, node.gpu_model or "", node.capacity_type, team].append(pod)
     pools, shared, then = [], [], []
     for place, pods in sorted(by_place.items()):
         model = facts.models.get(place[1])
-        hours = [hour for pod in pods for hour, _ in levels[pod.key].hours]
-        first, length = (min(hours), max(hours) - min(hours) + 1) if hours else (0, 0)
-        fits, items = sizing.fits(model), []
-        for pod in pods:
-            # a pod needs the most memory of its workload
-            item = sizing.item(pod, levels[pod.key], most[pod.owner], first, length)
-            # a slice pays if two of them fit a GPU; a slot if another pod is on it
-            if fits([item, item] if sizing.is_mig else [item]):
-                items.append(item)
+        fits = sizing.fits(model)
+        measured = chain.from_iterable(levels[pod.key].hours for pod in pods)
+        hours = {hour for hour, _ in measured}
+        # a pod needs the most memory of its workload
+        items = [sizing.item(pod, levels[pod.key], most[pod.owner], hours) for pod in pods]
+        if sizing.is_mig:  # a slice pays if two of them fit a GPU; a slot if another pod is on it
+            items = [item for item in items if fits([item, item])]
         if gpus := [gpu for gpu in pack(items, fits) if sizing.is_mig or len(gpu.items) > 1]:
             pools.append(_Pool(*place, model, gpus))
         for gpu in gpus:
@@ -275,81 +272,79 @@ def _reasons(fleet: Fleet, levels: Levels) -> dict[Pod, str]:
     return kept
 
 
-def answer(
-    usage: Usage, sizing: Sizing, levels: Levels, facts: Facts, *, across_teams: bool = False
-) -> Answer:
-    """The GPUs that pods need if they share them. `across_teams`: pods of several teams may meet on one GPU.
-
-    Raises GpucostError if no pod was measured.
-    """
+def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Answer:
+    """The GPUs that pods need if they share them. Raises GpucostError if no pod was measured."""
     fleet = usage.fleet
     if not any(pod.key in levels for pod in fleet.pods):
         raise GpucostError(
             f"no GPU of {usage.scope_name} was measured in {usage.period_name}",
             "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
         )
-    sharing = share(usage, sizing, levels, facts, across_teams=across_teams)
-    found, fixed = saved(usage, sharing.change), without_preallocation(fleet, levels, facts)
-    work = NO_SAVING
-    if fixed:
-        looser = share(usage, sizing, {**levels, **fixed}, facts, across_teams=across_teams)
-        work = saved(usage, looser.change) - found
-    today = today_of(usage, fleet_costs(fleet), is_held=True)
-    pods, gpus = sharing.change.pods, sharing.gpus
-    held = peak(pods or [pod for pod in fleet.pods if pod not in sharing.kept])[0]
-    needed = peak(gpus)[0] if pods else held
-    return Answer(
-        kind="share",
-        title=f"Shared GPUs for {usage.scope_name}",
-        period=usage.period_name,
-        today=today,
-        scenario=scenario(today, usage, sharing.change, found.cash),
-        figures={
-            **saved_figures(found, work),
-            "gpus_today": held,
-            "gpus_needed": needed,
-            "gpus_saved_percent": round((held - needed) / held * 100, 6) if held else None,
-            "pods_shared": len({pod.key for pod in pods}),
-            "pods_per_gpu": max((peak(gpu.items)[0] for gpu in gpus), default=1),
-            "break_even_utilization_percent": None if sizing.is_mig else round(sizing.highest_percent, 6),
-            "memory_measured": has_memory(levels),
-            "isolation": ISOLATION[sizing.method],
-        },
+    sharing, fixed = share(usage, sizing, levels, facts), without_preallocation(fleet, levels, facts)
+    looser = share(usage, sizing, {**levels, **fixed}, facts).change if fixed else None
+    change = sharing.change
+    found = change_answer(usage, "share", f"Shared GPUs for {usage.scope_name}", change, looser)
+    held = peak(change.pods or [pod for pod in fleet.pods if pod not in sharing.kept])[0]
+    needed = peak(change.then)[0] if change.pods else held
+    highest_percent = 50 * sizing.free / sizing.margin
+    return replace(
+        found,
+        figures=found.figures | {"gpus_today": held, "gpus_needed": needed},
         assumptions=_assumptions(usage, sizing, sharing.pools),
         break_even=(
             "Nothing is saved once a pod needs so much that no second slice of its kind fits the GPU."
             if sizing.is_mig
-            else f"Two pods no longer share a GPU once each is busier than {sizing.highest_percent:.1f} % in the same hour.",
+            else f"Two pods no longer share a GPU once each is busier than {highest_percent:.1f} % in the same hour.",
         ),
         time=(TIME[sizing.method],),
-        findings=tuple(_findings(usage, sizing, levels, found, work, shares=bool(pods))),
-        tables=(*_tables(sharing.pools, sizing), *_pod_table(usage, sharing, levels, fixed)),
+        findings=(*found.findings, *_findings(usage, sizing, levels)),
+        tables=(*_pool_table(sharing.pools, sizing), *_pod_table(usage, sharing, levels, fixed)),
     )
 
 
-def saved_figures(found: Saved, work: Saved) -> dict[str, Any]:
-    """Cash and freed capacity; `work` is what more of both it is if preallocated memory is not needed."""
-    return {
-        "cash_saving": found.cash,
-        "freed_capacity_cost": round(found.freed, 9),
-        "saving_by_suitability": {"safe": found.cash, "needs_work": work.cash},
-        "needs_work_freed_capacity_cost": round(work.freed, 9),
-    }
-
-
-def preallocation(work: Saved, currency: str) -> Iterator[str]:
-    """What pods that preallocate memory could save with work."""
-    if work.cash or work.freed:
-        yield (
-            f"Needs work, not counted above: {work.cash:,.2f} {currency} more, and {work.freed:,.2f} of freed capacity, if pods "
+def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: Change | None) -> Answer:
+    """Cash and freed capacity of a change; `looser` is the change if pods need no preallocated memory."""
+    found = saved(usage, change)
+    most = saved(usage, looser) if looser else found
+    cash, freed = max(NOTHING, most.cash - found.cash), max(NOTHING, most.freed - found.freed)
+    today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
+    signed = [(1, held) for held in change.then] + [(-1, held) for held in today_held(usage, change.pods)]
+    gpu_hours = sum(sign * held.hours * held.gpus for sign, held in signed)
+    node_hours = sum(sign * held.hours * held.nodes for sign, held in signed)
+    findings = []
+    if cash or freed:
+        findings.append(
+            f"Needs work, not counted above: {cash:,.2f} {usage.currency} more, and {freed:,.2f} of freed capacity, if pods "
             "that hold a fixed part of the memory whatever the load (vLLM's --gpu-memory-utilization, for example) do with less."
         )
+    if found.freed:
+        findings.append(
+            f"GPUs worth {found.freed:,.2f} {usage.currency} would be free on nodes that stay: capacity for other work, no money "
+            "that leaves the bill."
+        )
+    return Answer(
+        kind=kind,
+        title=title,
+        period=usage.period_name,
+        today=today,
+        scenario=replace(
+            today,
+            cost=today.cost - found.cash,
+            gpu_hours=round(today.gpu_hours + gpu_hours, 9),
+            node_hours=round(today.node_hours + node_hours, 9),
+        ),
+        figures={
+            "cash_saving": found.cash,
+            "freed_capacity_cost": round(found.freed, 9),
+            "saving_by_suitability": {"safe": found.cash, "needs_work": cash},
+            "needs_work_freed_capacity_cost": round(freed, 9),
+        },
+        assumptions=(),
+        findings=tuple(findings),
+    )
 
 
-def _findings(
-    usage: Usage, sizing: Sizing, levels: Levels, found: Saved, work: Saved, *, shares: bool
-) -> Iterator[str]:
-    yield from preallocation(work, usage.currency)
+def _findings(usage: Usage, sizing: Sizing, levels: Levels) -> Iterator[str]:
     yield ISOLATION[sizing.method]
     if not has_memory(levels):
         yield (
@@ -357,13 +352,6 @@ def _findings(
             if usage.is_described
             else "Memory is not in the store (DCGM_FI_DEV_FB_USED): this goes by utilization alone, and pods that fit by it may "
             "not fit the GPU's memory."
-        )
-    if not shares:
-        yield "With the margins no pod with a GPU of its own leaves room for another: each keeps its own."
-    if found.freed:
-        yield (
-            f"GPUs worth {found.freed:,.2f} {usage.currency} would be free on nodes that stay: capacity for other work, no money "
-            "that leaves the bill."
         )
     if usage.is_described and not all(node.is_priced for node in usage.fleet.nodes):
         yield "No price was given: --on-demand-price 3 --price-per gpu turns GPUs into money."
@@ -388,58 +376,54 @@ def _pod_table(usage: Usage, sharing: Sharing, levels: Levels, fixed: Collection
     if usage.is_described:
         return ()
     fates = dict(sharing.kept)
-    for gpu in sharing.gpus:
-        fates |= dict.fromkeys(
-            (item.of for item in gpu.items), f"shares a GPU, {peak(gpu.items)[0]:g} pods at most"
-        )
-    alike: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
+    for pool in sharing.pools:
+        for gpu in pool.gpus:
+            fate = f"shares a GPU, {peak(gpu.items)[0]} pods at most"
+            fates |= dict.fromkeys((item.of for item in gpu.items), fate)
+    alike: dict[tuple[str, str, str], list[Level | None]] = defaultdict(list)
     for pod in usage.fleet.pods:
         alone = (
             "its memory is taken whatever the load, less needs work"
             if pod.key in fixed
             else "no other pod fits next to it"
         )
-        alike[pod.namespace, pod.workload, fates.get(pod, f"keeps its GPU: {alone}")].append(pod)
+        fate = fates.get(pod, f"keeps its GPU: {alone}")
+        alike[pod.namespace, pod.workload, fate].append(levels.get(pod.key))
     lines: list[Line] = []
-    for (namespace, workload, fate), pods in sorted(alike.items()):
-        known = [levels[pod.key] for pod in pods if pod.key in levels]
+    for (namespace, workload, fate), found in sorted(alike.items()):
+        known = list(filter(None, found))
         busy = round(max(level.high for level in known) * 100, 1) if known else None
         memory = round(max((level.high_memory_mib or 0.0 for level in known), default=0.0), 1)
-        lines.append((namespace, workload, len(pods), busy, memory or None, fate))
+        lines.append((namespace, workload, len(found), busy, memory or None, fate))
     columns = ("namespace", "workload", "pods", "busiest_percent", "memory_mib", "what becomes of it")
     return Rows.of("Pods", columns, lines)
 
 
-def _tables(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
-    """Each pool's GPUs at its busiest moment, and the pods on them then: GPUs that hold the same are one line."""
-    summary: list[Line] = []
-    alike: Counter[Line] = Counter()
+def _pool_table(pools: Sequence[_Pool], sizing: Sizing) -> tuple[Rows, ...]:
+    """Each pool's GPUs at its busiest moment, with a packing that fits then."""
+    lines: list[Line] = []
     for pool in pools:
         pods = [item.of for gpu in pool.gpus for item in gpu.items]
         after, at = peak(pool.gpus)
-        names = (pool.team or "all teams", pool.model or "unknown", pool.capacity_type)
-        summary.append((*names, len(pods), peak(pods)[0], after))
+        packed: Counter[str] = Counter()
         for items in filter(None, (gpu.at(at) for gpu in pool.gpus)):
-            alike[
-                f"{pool.team or pool.cluster} {pool.model}".strip(),
-                layout_name(pool.known, items) if pool.known and sizing.is_mig else f"{len(items)} pods",
-                round(sum(item.activity for item in items) * 100, 1),
-                round(sum(item.memory_mib for item in items), 1) or None,
-                ", ".join(sorted({item.of.workload for item in items})),
+            packed[
+                layout_name(pool.known, items) if pool.known and sizing.is_mig else f"{len(items)} pods"
             ] += 1
-    return (
-        *Rows.of(
-            "GPUs at the busiest moment",
-            ("pool", "gpu_model", "capacity_type", "pods", "gpus_today", "gpus_needed"),
-            summary,
-        ),
-        *Rows.top(
-            "A packing that fits, at that moment",
-            ("pool", "gpus", "layout", "busy_percent_with_margin", "memory_mib_with_margin", "workloads"),
-            [(pool_name, count, *line) for (pool_name, *line), count in alike.items()],
-            "{} more.",
-        ),
-    )
+        packing = ", ".join(f"{gpus} x ({layout})" for layout, gpus in packed.items())
+        lines.append(
+            (
+                pool.team or pool.cluster,
+                pool.model or "unknown",
+                pool.capacity_type,
+                len(pods),
+                peak(pods)[0],
+                after,
+                packing,
+            )
+        )
+    columns = ("pool", "gpu_model", "capacity_type", "pods", "gpus_today", "gpus_needed", "packing")
+    return Rows.of("GPUs at the busiest moment", columns, lines)
 
 
 @record
@@ -483,29 +467,34 @@ def described(sizing: Sizing, pods: DescribedPods, facts: Facts, currency: str) 
     model = facts.model(pods.gpu_model) if pods.gpu_model is not None else None
     filled, memory = pods.memory_per_pod_mib, model and model.memory_mib
     if sizing.is_mig and not (model and model.profiles):
-        name = model.name if model else "a GPU of an unknown model"
         raise UsageError(
-            f"{name} cannot be cut into MIG slices", "--gpu-model A100-SXM4-40GB names one that can"
+            f"{pods.gpu_model or 'a GPU of an unknown model'} cannot be cut into MIG slices",
+            "--gpu-model A100-SXM4-40GB names one that can",
         )
     if filled is not None and memory is None:
         raise UsageError("the memory of a GPU is missing", "--gpu-model names the GPUs")
     if memory and filled and filled * sizing.margin > memory:
         raise UsageError(
             f"{filled:g} MiB and the margin do not fit the {memory:,} MiB of {pods.gpu_model}",
-            "a GPU with more memory is needed first: gpucost whatif rightsize",
+            "--gpu-model names a GPU with more memory",
         )
     assumptions = stated(pods, "pods", "utilization_percent", "gpus_per_pod", "hours", "memory_per_pod_mib")
-    price, count = Price(Decimal(0), "none"), pods.pods * pods.gpus_per_pod
+    price, count = UNPRICED, pods.pods * pods.gpus_per_pod
     if pods.on_demand_price is not None:
         per_node = node_price(pods.on_demand_price, pods.price_per, pods.gpus)
         price = Price(round(per_node / pods.gpus * count, 12), "option")
         assumptions.append(Assumption("price", pods.on_demand_price, f"per {pods.price_per}-hour", "option"))
     end = round(pods.hours * MS_PER_HOUR)
-    node = Node("node", count, 0, end, (price,), gpu_model=model.name if model else None)
+    node = Node("node", count, 0, end, (price,), gpu_model=model and model.name)
     held = tuple(
         Pod("node", "pods", 1, 0, end, uid=str(number // pods.gpus_per_pod)) for number in range(count)
     )
     busy = pods.utilization_percent / 100
-    names = (currency, f"{pods.hours:g} hours", f"{pods.pods} pods")
-    usage = Usage(Fleet((node,), held), *names, assumptions=tuple(assumptions))
+    usage = Usage(
+        Fleet((node,), held),
+        currency,
+        f"{pods.hours:g} hours",
+        f"{pods.pods} pods",
+        assumptions=tuple(assumptions),
+    )
     return usage, {pod.key: Level(1, 1, 0, busy, busy, filled) for pod in held}

@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -30,9 +29,7 @@ from gpucost.price.onprem import read_file, read_inputs
 from gpucost.questions.policy.rules import read_rules, shipped_rules
 from gpucost.resources import pricing_dir
 from gpucost.store.connection import Store
-from gpucost.whatif.gpu_specs import Facts, load_facts
 from gpucost.whatif.plan import read_plan
-from gpucost.whatif.rightsize import read_speeds
 from tests.unit import test_bill_azure, test_bill_gcp, test_bill_oci, test_bill_vendors
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, snake, usage
 from tests.unit.mutations import mutations
@@ -90,11 +87,6 @@ def progress(path: Path) -> object:
         raise
     finally:
         store.path.unlink(missing_ok=True)
-
-
-@cache
-def facts_known() -> Facts:
-    return load_facts()
 
 
 JOB = "JobIDRaw|Cluster|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|NodeList|AllocTRES|ReqTRES|JobName|QOS"
@@ -190,11 +182,6 @@ PARSERS = {
         400,
     ),
     "plan": Parser(read_plan, {"plan.toml": PLAN}, 400),
-    "speeds": Parser(
-        lambda path: read_speeds(path, facts_known()),
-        {"speeds.csv": "gpu_model,relative_speed\nA100-SXM4-80GB,1\nH100-80GB-HBM3,2.2\n"},
-        200,
-    ),
     "spot prices": Parser(read_path, {"spot.json": SPOT}, 400),
     "policy": Parser(read_rules, {"policy.toml": shipped_rules()}),
     "progress": Parser(progress, {"work.csv": WORK_CSV, "work.jsonl": WORK_JSON}),

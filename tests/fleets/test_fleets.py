@@ -120,12 +120,8 @@ def test_a_bill_prices_hours_that_were_not_seen(fleets: Fleets) -> None:
 def test_the_account_of_the_bill_and_focus_agree_with_the_hours(fleets: Fleets, tmp_path: Path) -> None:
     figures = fleets("usual")
     ((missed,),) = figures.store.query("SELECT sum(not_collected_cost) FROM cost_hourly")[1]
-    account = reconciliation(figures.config, figures.store, "2026-03", ("node",))
-    assert (
-        account.lines["not_collected"]
-        == missed
-        == sum(row.cost for row in account.rows if row.line == "not_collected")
-    )
+    account = reconciliation(figures.config, figures.store, "2026-03")
+    assert account.lines["not_collected"] == missed
     path = tmp_path / "focus.parquet"
     focus.focus_file(figures.config, figures.store, "2026-03", "1.2", "parquet", path)
     sums = f"SELECT x_gpucost_kind, sum(EffectiveCost)::DOUBLE FROM '{path}' GROUP BY ALL"  # noqa: S608

@@ -37,9 +37,7 @@ ESTIMATED = dict(
 report                    | report
 report-by                 | report --month 2026-03 --by team,gpu_model --top 3
 report-shared             | report --month 2026-03 --share-unallocated proportional
-report-waste              | report --month 2026-03 --waste
 report-team               | report --last 7d --team research --by workload,day
-report-compared           | report --from 2026-03-17 --to 2026-03-24 --compare previous
 waste                     | waste --month 2026-03 --by team,workload_type
 findings                  | findings --month 2026-03
 findings-top              | findings --from 2026-03-17 --to 2026-03-24 --top 4
@@ -61,8 +59,8 @@ prices-tco                | prices tco onprem.toml
 quote                     | quote A100-SXM4-80GB --gpus 16 --days 7 --price 2 --price-per gpu --own onprem.toml
 prices-history            | prices history p4de.24xlarge --region us-west-2 --from 2026-03-01
 prices-tokens             | prices tokens --model '*gpt*'
-unit-epoch                | unit epoch --month 2026-03 --planned-epochs 20 --each
-unit-experiment           | unit experiment --month 2026-03 --metric val_loss
+unit-epoch                | unit epoch --month 2026-03 --planned-epochs 20
+unit-experiment           | unit experiment --month 2026-03
 unit-requests             | unit requests --month 2026-03
 unit-tokens               | unit tokens --month 2026-03
 unit-tokens-by            | unit tokens --month 2026-03 --by model,day --basis used
@@ -77,9 +75,7 @@ export-alerts             | export alerts
 export-recording-rules    | export recording-rules
 export-dashboard          | export dashboard
 export-openmetrics        | export openmetrics --month 2026-03
-export-cronjob            | export cronjob --image gpucost:1.0 --secret gpucost
 notify-slack              | notify slack --dry-run --month 2026-03
-notify-webhook            | notify webhook --dry-run --month 2026-03 --team research
 notify-email              | notify email --dry-run --month 2026-03
 init                      | init --yes --url http://127.0.0.1:9 --config new.toml
 collect-spot              | collect spot history.json
@@ -94,11 +90,9 @@ whatif-schedule           | whatif schedule --month 2026-03 --idle-minutes 30
 whatif-schedule-options   | whatif schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30
 whatif-share              | whatif share --month 2026-03 --method mps --ways 8
 whatif-share-options      | whatif share --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4 --on-demand-price 3
-whatif-rightsize          | whatif rightsize --month 2026-03 --other-models --speeds speeds.csv
-whatif-rightsize-options  | whatif rightsize --gpu-model A100-SXM4-40GB --gpus 4 --on-demand-price 3 --price-per gpu \
---utilization-percent 20 --memory-per-gpu-mib 9000 --to-gpu-model L4 --to-price 1
+whatif-rightsize          | whatif rightsize --month 2026-03
 whatif-reserve            | whatif reserve --month 2026-03 --commitment-discount 1=35
-whatif-reserve-options    | whatif reserve --nodes 3 --hours 700 --on-demand-price 4 --price-per gpu \
+whatif-reserve-options    | whatif reserve --nodes 3 --hours 700 --on-demand-price 32 \
 --commitment-discount 3=52.5
 whatif-buy                | whatif buy onprem.toml --month 2026-03
 whatif-buy-options        | whatif buy onprem.toml --nodes 4 --on-demand-price 55.04
@@ -106,7 +100,7 @@ whatif-move               | whatif move --month 2026-03 --namespace train --egre
 --wait-minutes 15
 whatif-move-options       | whatif move --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 \
 --egress-gb 2000 --egress-price-per-gb 0.02 --wait-minutes 15
-whatif-move-data-options  | whatif move --gb-per-start 100 --starts-per-day 50 --days 30 --price-per-gb 0.09
+whatif-move-data-options  | whatif move --gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09
 whatif-tokens             | whatif tokens --month 2026-03 --input-price-per-million 0.2 --output-price-per-million 0.8
 whatif-tokens-own         | whatif tokens --month 2026-03 --prompt-tokens-per-day 240M --generation-tokens-per-day 60M \
 --peak-factor 2 --input-price-per-million 0.2 --output-price-per-million 0.8 --throughput-of ReplicaSet/chat-5d8 \
@@ -123,7 +117,6 @@ BILLED = dict(
 report             | report --month 2026-03 --by namespace
 report-focus       | report --month 2026-03 --format focus
 reconcile          | reconcile --month 2026-03
-reconcile-by       | reconcile --month 2026-03 --by team,day
 reconcile-unsigned | reconcile --month 2026-03 --config unsigned.toml --format json
 chargeback         | chargeback --month 2026-03 --out out
 explain-node       | explain node n1
@@ -155,7 +148,6 @@ report --month 2026-13
 report --by nothing
 report --month 2026-03 --last 7d
 report --format parquet
-report --waste --format csv
 report --findings 3
 report -o report.doc
 report --team nobody
@@ -200,7 +192,7 @@ whatif spot --team nobody
 whatif share --pods 4
 whatif plan missing.toml
 whatif buy --nodes 4
-export cronjob
+export chart
 init --yes --config gpucost.toml
 demo --keep .
 """.splitlines()
@@ -240,8 +232,6 @@ def answers() -> list[Answer]:
         for name, command in asked.items():
             words = shlex.split(command)
             ways = [] if "--format" in words or "--example" in words else formats().get(command_of(words), [])
-            if "--waste" in words:
-                ways = [way for way in ways if way not in ("csv", "parquet")]
             ways = [way for way in ways if way not in ("table", "focus")]
             people = ["terminal", "pipe"] if name in QUICK[fleet] else ["terminal"]
             found += [Answer(fleet, name, way) for way in ([*people, *ways] if ways else ["only"])]

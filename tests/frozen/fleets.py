@@ -61,8 +61,6 @@ idle_cost_share = 0.3
 link = "https://reports.example.com/gpu"
 [notify.slack]
 webhook_url_env = "SLACK_URL"
-[notify.webhook]
-url = "https://hooks.example.com/gpu"
 [notify.email]
 host = "mail.example.com"
 sender = "gpucost@example.com"
@@ -112,14 +110,13 @@ JOBS = """JobID|JobIDRaw|JobName|Cluster|Account|User|State|Submit|Start|End|Ela
 7.batch|7.batch|batch|hpc|nlp||COMPLETED|1773100860|1773100860|1773108060|7200|n1|cpu=4,gres/gpu:a100=4,gres/gpu=4,node=1
 8|8|sweep|of|names|hpc|cv|bob|RUNNING|1773104400|1773104400|Unknown|3600|n1|cpu=1,gres/gpu:a100=1,gres/gpu=1,node=1
 """
-SPEEDS = "gpu_model,relative_speed\nA100-SXM4-80GB,1\nA100-SXM4-40GB,0.9\nL4,0.25\n"
 NODES = "NodeName=n1 Gres=gpu:a100:4 Partitions=gpu State=MIXED\nNodeName=n2 Gres=gpu:a100:4 Partitions=gpu State=IDLE\n"
 
 
 #: What commands of the first fleet are given.
 FILES = {
     "gpucost.toml": ESTIMATED_CONFIG, "broken.toml": "[idle]\nthreshold = 5\n", "onprem.toml": ONPREM, "plan.toml": PLAN,
-    "epochs.csv": EPOCHS, "jobs.psv": JOBS, "nodes.txt": NODES, "speeds.csv": SPEEDS,
+    "epochs.csv": EPOCHS, "jobs.psv": JOBS, "nodes.txt": NODES,
 }  # fmt: skip
 
 

@@ -193,7 +193,6 @@ KINDS = columns("""
     export-openmetrics      metrics
     export-alerts           yaml
     export-recording-rules  yaml
-    export-cronjob          yaml
     export-dashboard        json
 """)
 

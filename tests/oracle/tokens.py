@@ -20,7 +20,6 @@ from tests.replay.tokens import Work
 Money = Fraction
 NANO = 10**9
 TOKENS = ("prompt_token", "cached_token", "generation_token")
-PHASES = ("prefill_second", "decode_second")
 
 
 def cut(money: Fraction) -> Fraction:
@@ -185,9 +184,6 @@ def figures(rows: list[Row], keeps_idle: bool) -> list[dict[str, Any]]:
         prompt = (
             ZERO if share is None else cut(spent * share) if row.prefill_cost is None else row.prefill_cost
         )
-        seconds = [row] if any(row.work.get(unit) for unit in PHASES) else period
-        phases = [sum((one.work.get(unit, ZERO) for one in seconds), ZERO) for unit in PHASES]
-        in_prefill = cut(spent * phases[0] / sum(phases)) if sum(phases) else None
         saved = None
         if "cached_token" in row.work:
             base, of = (
@@ -204,8 +200,6 @@ def figures(rows: list[Row], keeps_idle: bool) -> list[dict[str, Any]]:
                 "generation_cost": ZERO if share is None else spent - prompt,
                 "unserved_cost": spent if share is None else ZERO,
                 "cache_saved_cost": saved,
-                "request_time_prompt_cost": in_prefill,
-                "request_time_generation_cost": None if in_prefill is None else spent - in_prefill,
             }
         )  # fmt: skip
     return answers

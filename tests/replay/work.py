@@ -14,7 +14,7 @@ from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.periods import Period
 from gpucost.questions.units import reading as units
-from gpucost.questions.units.query import UnitQuery, UnitView
+from gpucost.questions.units.query import UnitQuery, UnitView, prepare
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressSeries, load_values
@@ -91,4 +91,9 @@ def asked(
     """The answer of `build` for these hours of the day."""
     period = Period(datetime.fromtimestamp(at(hours[0]), UTC), datetime.fromtimestamp(at(hours[1]), UTC))
     ask = UnitQuery(config, period, "the day", **filters)
-    return pipeline.read_attributed(config, store, lambda con: build(con, ask), period)
+
+    def read(con: Any) -> UnitView:
+        prepare(con, ask)
+        return build(con, ask)
+
+    return pipeline.read_attributed(config, store, read, period)

@@ -1,4 +1,4 @@
-"""The chart of `gpucost export chart` in Helm: its jobs are those of `export cronjob`, and Kubernetes knows every field."""
+"""The chart of `gpucost export chart` in Helm: its jobs have few rights, and Kubernetes knows every field."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def objects(text: str) -> dict[tuple[str, str], Any]:
     return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text) if one}
 
 
-def cronjob(*words: str) -> dict[tuple[str, str], Any]:
-    return objects(call("export", "cronjob", "--image", IMAGE, *words)[0])
+def pod_of(job: Any) -> Any:
+    return job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
 
 def known_to_kubernetes(text: str, file: Path) -> int:
@@ -53,16 +53,33 @@ def known_to_kubernetes(text: str, file: Path) -> int:
     return (done.stdout + done.stderr).count(" passed for resource ")
 
 
-def test_as_it_is_it_makes_what_export_cronjob_prints(chart: Path, tmp_path: Path) -> None:
+def test_as_it_is_it_collects_and_charges_with_few_rights(chart: Path, tmp_path: Path) -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", str(chart))
     text = rendered(chart)
     made = objects(text)
-    kept = made["PersistentVolumeClaim", "gpucost-data"]["metadata"].pop("annotations")
+    kept = made.pop(("PersistentVolumeClaim", "gpucost-data"))["metadata"]["annotations"]
     assert kept == {"helm.sh/resource-policy": "keep"}
     config = made.pop(("ConfigMap", "gpucost-config"))["data"]["gpucost.toml"]
-    charging = "chargeback --collect --out /data/reports"
-    month = ("--name", "gpucost-chargeback", "--schedule", "0 6 3 * *", "--run", charging)
-    assert made == cronjob("--name", "gpucost-collect") | cronjob(*month)
+    runs = {"gpucost-collect": ("30 2 * * *", "collect prometheus")}
+    runs["gpucost-chargeback"] = ("0 6 3 * *", "chargeback --collect --out /data/reports")
+    assert {name for _, name in made} == set(runs)
+    for (kind, name), job in made.items():
+        pod = pod_of(job)
+        (container,) = pod["containers"]
+        assert (kind, job["spec"]["concurrencyPolicy"], job["spec"]["timeZone"]) == (
+            "CronJob",
+            "Forbid",
+            "UTC",
+        )
+        assert (job["spec"]["schedule"], " ".join(container["args"])) == runs[name]
+        assert (
+            pod["securityContext"]["runAsNonRoot"]
+            is container["securityContext"]["readOnlyRootFilesystem"]
+            is True
+        )
+        assert pod["automountServiceAccountToken"] is False and "initContainers" not in pod
+        assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
+        assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == "gpucost-data"
     assert config == yaml.safe_load((chart / "values.yaml").read_text())["config"]
     assert known_to_kubernetes(text, tmp_path / "made.yml") == 4
 
@@ -83,7 +100,7 @@ ruleLabels: {release: prometheus}
 """
 
 
-def test_each_value_does_what_the_option_of_its_name_does(chart: Path, tmp_path: Path) -> None:
+def test_each_value_has_its_place(chart: Path, tmp_path: Path) -> None:
     values = yaml.safe_load(VALUES)
     (tmp_path / "values.yml").write_text(VALUES)
     rules, _ = call("export", "alerts")
@@ -95,16 +112,26 @@ def test_each_value_does_what_the_option_of_its_name_does(chart: Path, tmp_path:
     account = made.pop(("ServiceAccount", "finops"))["metadata"]["annotations"]
     assert account == values["serviceAccount"]["annotations"]
     assert set(made.pop(("ConfigMap", "gpucost-config"))["data"]) == {"gpucost.toml", "prices.csv"}
-    pod = made["CronJob", "gpucost-collect"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    assert {name: pod.pop(name) for name in values["pod"]} == values["pod"]
-    del made["PersistentVolumeClaim", "gpucost-data"]["metadata"]["annotations"]
-    words = "--name gpucost-collect --schedule @hourly --secret tokens --storage-class fast --claim-size 1Ti"
-    steps = ("--run", "collect prometheus", "--run", "notify slack --link 'https://x/$(HOME)?a&b <c>'")
-    assert made == cronjob(*words.split(), "--service-account", "finops", "--memory", "8Gi", *steps)
+    claim = made.pop(("PersistentVolumeClaim", "gpucost-data"))["spec"]
+    assert (claim["storageClassName"], claim["resources"]["requests"]["storage"]) == ("fast", "1Ti")
+    ((name, job),) = made.items()
+    assert (name, job["spec"]["schedule"]) == (("CronJob", "gpucost-collect"), "@hourly")
+    pod = pod_of(job)
+    assert {name: pod[name] for name in values["pod"]} == values["pod"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("finops", True)
+    first, last = *pod["initContainers"], *pod["containers"]
+    assert first["args"] == ["collect", "prometheus"]
+    # Kubernetes replaces $(NAME) by a variable's value
+    assert last["args"] == ["notify", "slack", "--link", "https://x/$$(HOME)?a&b <c>"]
+    for step in (first, last):
+        assert step["envFrom"] == [{"secretRef": {"name": "tokens"}}]
+        assert step["resources"]["limits"] == {"memory": "8Gi"}
     assert known_to_kubernetes(text, tmp_path / "made.yml") == 4  # and the operator's own
 
     made = objects(
         rendered(chart, "--set", "claim.existing=there,existingConfigMap=ours,jobs.chargeback=null")
     )
-    words = "--name gpucost-collect --existing-claim --claim there --config-map ours"
-    assert made == cronjob(*words.split())
+    (job,) = made.values()
+    volumes = {one["name"]: one for one in pod_of(job)["volumes"]}
+    assert volumes["data"]["persistentVolumeClaim"] == {"claimName": "there"}
+    assert volumes["config"]["configMap"] == {"name": "ours"}

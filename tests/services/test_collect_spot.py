@@ -17,7 +17,8 @@ from gpucost.collect.spot import SpotResult, collect_spot
 from gpucost.config.model import Aws, Azure, Config
 from gpucost.store.connection import Store
 from gpucost.store.prices import EvictionRate, load_eviction_rates
-from gpucost.whatif.spot.market import Market, Place, read_rates
+from gpucost.whatif.spot.interruptions import Place
+from gpucost.whatif.spot.market import read_rates
 from tests.services import price_clouds
 from tests.services.price_clouds import Cloud, Handler, Reply, rows, shown, word_rows
 from tests.text_tables import text_rows
@@ -212,9 +213,9 @@ def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatc
     with store.write() as con:
         load_eviction_rates(con, [EvictionRate("azure", "eastus", A100, 20)], date(2026, 10, 31))
     with store.read() as con:
-        market = Market(evidence={}, eviction_bands=read_rates(con)[1])
+        rate = read_rates(con)
     regions = ("eastus", "westeurope", "northeurope")
-    one, two, three = (market.rate(Place(A100.lower(), "azure", region)) for region in regions)
+    one, two, three = (rate(Place(A100.lower(), "azure", region)) for region in regions)
     # of hours with 7.5 % and 30 % evictions: -ln(1 - p); no band of the other region was collected
     assert (one.per_hour, one.as_of, two.per_hour) == (0.078, "2026-11-01", 0.3567)
     assert (three.low, three.high) == (0.001, 0.4)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from gpucost.collect.prices import PriceResult, public
+from gpucost.collect.prices import PriceResult
 from gpucost.config.model import Aws, Config
 from gpucost.store.connection import Store
 from tests.services.price_clouds import NOW, Cloud, Reply, check_failure, collected, rows, shown, word_rows
@@ -79,7 +79,7 @@ def first(running: Cloud, tmp_path_factory: pytest.TempPathFactory) -> tuple[Sto
 
 def test_all_ways_to_buy_an_instance(first: tuple[Store, PriceResult]) -> None:
     store, result = first
-    assert result.ok, result.error
+    assert result.prices, result.error
     assert result.regions == (EAST,)
     columns = "instance_type, purchase_option, term_years, payment_option, offering, price_per_hour"
     assert shown(store, columns) == word_rows("""
@@ -112,7 +112,7 @@ def test_ec2_in_pages(cloud: Cloud, store: Store) -> None:
         return Reply(200, text.strip().encode())
 
     cloud.trick = lambda service, number: page(number) if service == "ec2" else None
-    assert collect(cloud, store).ok
+    assert collect(cloud, store).prices
     types = shown(store, "instance_type, gpu_model, gpu_count, vcpus", "instance_types")
     assert types == word_rows("g6.page1 L4 1.0 None\ng6.page2 L4 1.0 None")
 
@@ -122,7 +122,7 @@ def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:
     slow = Reply(429, {"message": "slow down"}, {"x-amzn-ErrorType": "ThrottlingException"})
     replies = {("pricing", 1): busy, ("pricing", 3): busy, ("savingsplans", 1): slow}
     cloud.trick = lambda service, number: replies.get((service, number))
-    assert collect(cloud, store).ok
+    assert collect(cloud, store).prices
 
 
 FAILURES = """
@@ -156,13 +156,10 @@ def test_regions_come_from_nodes_where_none_are_configured(cloud: Cloud, store: 
                 MAP {'label_topology_kubernetes_io_region': region}
             FROM (VALUES (0, 'eu-west-1'), (1, 'us-central1')) AS regions (number, region)""")
     result = collect(cloud, store)
-    assert result.ok and result.regions == ("eu-west-1",)
+    assert result.prices and result.regions == ("eu-west-1",)
 
 
-def test_without_credentials_the_public_lists_are_asked(
-    nobody: None, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(public, "_ATTEMPTS", 1)
-    config = Config(aws=Aws(price_list_url="http://127.0.0.1:9"))
-    check_failure(collected("aws", config, store), "aws: cannot be reached")
+def test_aws_without_credentials_is_skipped(nobody: None, store: Store) -> None:
+    result = collected("aws", Config(), store)
+    assert result.skipped is not None and result.skipped.message == "aws: no credentials found"
     assert not store.exists

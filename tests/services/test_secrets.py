@@ -56,8 +56,6 @@ mlflow token of its own | mlflow = {{ name = "mlflow", url = "{url}" }} | collec
 slurm token             | slurm = {{ slurmrestd = "{url}", token{place} }} | collect slurm | file, env, keyring
 slurm token of its own  | slurm = {{ slurmrestd = "{url}" }} | collect slurm | SLURM_JWT
 slack                   | notify.slack = {{ webhook_url{place} }} | notify slack MONTH | file, env, keyring
-webhook                 | notify.webhook = {{ url{place} }} | notify webhook MONTH | file, env, keyring
-webhook header          | notify.webhook = {{ url = "{url}", headers_env = {{ Authorization {place} }} }} | notify webhook MONTH | header, keyring-header
 """)  # noqa: E501
 }
 
@@ -145,7 +143,7 @@ def test_a_planted_secret_comes_out_nowhere(
     config, command, _ = WAYS[name]
     for manner in MANNERS:
         at = f"http://127.0.0.1:{free_port()}" if manner == "gone" else url
-        secret = f"{at}/{SECRET.replace(' ', '-')}" if name in ("slack", "webhook") else SECRET
+        secret = f"{at}/{SECRET.replace(' ', '-')}" if name == "slack" else SECRET
         folder.with_name("secret").write_text(secret)
         Kept.held = {("service/of", "me"): secret}
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me" if by.endswith("PASSWORD") else "")

@@ -49,7 +49,7 @@ odd: odd-0 0123 0-48
 trace: trace-0 0123 0-2
 lines: lines-0 0123 0-2
 plurals: plurals-0 0123 0-2"""
-ALONE = "triton cached phase weighed quiet workers alike again restart crash-5 crash-3 crash-odd"
+ALONE = "triton cached weighed quiet workers alike again restart crash-5 crash-3 crash-odd"
 PODS += "".join(f"\n{name}: {name}-0 0123 0-24" for name in ALONE.split())
 # what a pod counted: amounts at hours
 COUNTED = """
@@ -80,11 +80,6 @@ request triton-0 model=a | 0:0 8:9
 prompt_token cached-0 model=m | 0:0 5:8e6
 cached_token cached-0 model=m | 0:0 5:4e6
 generation_token cached-0 model=m | 0:0 5:1e6
-prefill_second cached-0 model=m | 0:0 5:30
-decode_second cached-0 model=m | 0:0 5:90
-prompt_token phase-0 model=m | 0:0 5:8e6
-generation_token phase-0 model=m | 0:0 5:1e6
-decode_second phase-0 model=m | 0:0 5:90
 prompt_token weighed-0 model=m mapping=weighed | 0:0 5:3
 generation_token weighed-0 model=m | 0:0 5:1
 prompt_token days-0 model=m | 0:0 5:3e6
@@ -111,18 +106,12 @@ generation_token big-0 model=small | 0:0 5:9e6 29:18e6
 prompt_token odd-0 model=m0 mapping=odd | 0:0 9:1e12 33:1e12
 cached_token odd-0 model=m0 | 0:0 9:0 33:0
 generation_token odd-0 model=m0 | 0:0 9:1 33:78
-prefill_second odd-0 model=m0 | 0:0 9:7 33:8
-decode_second odd-0 model=m0 | 0:0 9:0 33:1
 prompt_token odd-0 model=m1 mapping=odd | 0:0 9:3 33:4
 cached_token odd-0 model=m1 | 0:0 9:5 33:6
 generation_token odd-0 model=m1 | 0:0 9:0 33:1
-prefill_second odd-0 model=m1 | 0:0 9:0 33:0
-decode_second odd-0 model=m1 | 0:0 9:9 33:9
 prompt_token odd-0 model=m2 mapping=odd | 0:0 9:0 33:0
 cached_token odd-0 model=m2 | 0:0 9:0 33:0
-generation_token odd-0 model=m2 | 0:0 9:0 33:0
-prefill_second odd-0 model=m2 | 0:0 9:0 33:0
-decode_second odd-0 model=m2 | 0:0 9:0 33:0"""
+generation_token odd-0 model=m2 | 0:0 9:0 33:0"""
 WEIGHTS = {"weighed": 1.0, "odd": 7.3}  # what a prompt token weighs, by mapping
 Points = list[tuple[float, float]]
 CRASHES: dict[str, tuple[Points, int | None]] = {

@@ -24,8 +24,8 @@ from gpucost.questions.budget.projection import CostSeries, days_of
 from gpucost.questions.report import api_cost, reading
 from gpucost.questions.report.query import Query
 from gpucost.questions.units import reading as units
-from gpucost.questions.units.query import UnitQuery
-from gpucost.render.data import to_csv, to_json
+from gpucost.questions.units.query import UnitQuery, prepare
+from gpucost.render.data import to_csv
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ReportView
 from gpucost.store.connection import Store
@@ -64,6 +64,7 @@ class Ledger:
 
     def tokens(self, **filters: Any) -> Any:
         def build(con: Any, ask: UnitQuery) -> Any:
+            prepare(con, ask)
             view = units.tokens(con, ask)
             api_cost.add_bought(con, self.config, view)
             return view
@@ -91,7 +92,7 @@ OF_TEAMS = {"search": 50, "unassigned": 5, "chat": 3.08625}
 def test_a_bill_of_tokens_stands_beside_gpus_and_in_no_gpu_hour(ledger: Ledger) -> None:
     before, view = ledger.before, ledger.report()
     assert before is not None and before.totals_api is None
-    assert "api_cost" not in to_json(before)
+    assert "api_cost" not in before.json()
     assert (view.totals, view.node_totals) == (before.totals, before.node_totals)
     rows = {row.keys["team"]: row.api for row in view.rows if row.api}
     assert {team: float(api.api_cost) for team, api in rows.items()} == OF_TEAMS
@@ -121,7 +122,7 @@ def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path)
     out = tmp_path / "out" / "2026-03"
     with replacing(out, lambda _: []) as folder:
         bundle = read_bundle(ledger.config, ledger.store, ask, folder)
-        manifest = manifest_of(bundle, ledger.config, {}, None)
+        manifest = manifest_of(bundle, ledger.config, None)
         manifest = write(bundle, manifest, folder, dict.fromkeys((None, *bundle.teams), ()))
     assert sorted(cells(manifest["teams"], "team charge cost api_cost shared_cost")) == text_rows("""
         chat | 99.08625 | 96.0 | 3.08625 | 0.0

@@ -148,12 +148,12 @@ def test_returned_cost_is_that_of_other_usage_as_far_as_it_goes(con: DuckDBPyCon
     assert not cover.is_paid_anyway
 
 
-def test_paid_cost_of_a_plan_is_shared_by_the_cost_of_what_it_covers(con: DuckDBPyConnection) -> None:
+def test_used_cost_of_a_plan_is_shared_by_the_cost_of_what_it_covers(con: DuckDBPyConnection) -> None:
     # each instance has 24 h; the plan's discount of 10 % has no instance
     store(con, f"{PLAN}\n{OTHER}\ndiscount | | sp-1 | | -24.6 |", "10")
     existing = read_commitments(con, DAY.start_ms, DAY.end_ms, [KEY[2]])
-    paid = {key[2]: float(one.paid) for key, one in existing.covered.items() if key[2]}
-    assert paid == pytest.approx({"p5.48xlarge": 216, "m5.large": 5.4})
+    used = {key[2]: float(one.used) for key, one in existing.covered.items() if key[2]}
+    assert used == pytest.approx({"p5.48xlarge": 216, "m5.large": 5.4})
 
 
 def test_without_commitments_nothing_is_covered(con: DuckDBPyConnection) -> None:
@@ -254,8 +254,8 @@ def test_existing_commitments_are_read_from_the_bill(con: DuckDBPyConnection) ->
         levels = [float(day) for day in held.split() for _ in range(24)]
         assert found.covered[KEY].curve.levels == pytest.approx(levels)
         assert (found.is_bill_loaded, found.currency, one.commitment_discount_id) == (True, "USD", "ri-1")
-    paid = read_commitments(con, START, DAY.end_ms).covered
-    assert {key: one.paid for key, one in paid.items()} == {KEY: 162, NO_KEY: 0}
+    used = read_commitments(con, START, DAY.end_ms).covered
+    assert {key: one.used for key, one in used.items()} == {KEY: 150, NO_KEY: 0}
     assert not read_commitments(con, START + 93 * 24 * HOUR, START + 94 * 24 * HOUR).is_bill_loaded
 
 

@@ -50,6 +50,7 @@ def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.ci
 def test_file_as_it_was_is_neither_read_nor_digested_again(
     bills: Bills, opened: list[str], digested: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_part_of_what_was_loaded_together_is_read(bills: Bills, opened: list[s
     assert opened == ["1.csv"]
 
 
+@pytest.mark.ci
 def test_a_file_of_a_manifest_as_it_was_is_not_digested_again(bills: Bills, digested: list[str]) -> None:
     bucket = report(bills, "one", one=ROWS)
     bills.load(bucket)
@@ -129,6 +131,7 @@ def test_a_file_of_a_manifest_as_it_was_is_not_digested_again(bills: Bills, dige
     assert [finding.code for finding in again.findings] == ["unchanged"] and not digested
 
 
+@pytest.mark.ci
 def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(
     bills: Bills, monkeypatch: pytest.MonkeyPatch
 ) -> None:

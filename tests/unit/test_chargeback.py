@@ -56,6 +56,7 @@ def test_a_bundle_has_every_file_and_nobody_else_reads_it(sealed: Made) -> None:
     assert len(Store(sealed.store).query("FROM seals")[1]) == 1
 
 
+@pytest.mark.ci
 def test_a_bundle_made_again_has_the_same_bytes_and_files_of_others_stay(
     restated: Made, tmp_path: Path, remembered: dict[Any, Any]
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(sealed: Made, 
         assert f"all of it: ${team['cost']:,.2f}" in page and sentence in page
 
 
+@pytest.mark.ci
 def test_a_bundle_has_the_mode_that_the_store_has(store: Path, tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('[store]\nmode = "0644"\n')
     mask = os.umask(0o027)
@@ -246,6 +248,7 @@ def test_what_is_no_bundle_is_not_replaced_and_a_file_in_place_of_the_directory_
     assert "--out names a file" in run(store, tmp_path / "out", code=2).stderr
 
 
+@pytest.mark.ci
 def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
     import fcntl
 
@@ -257,6 +260,7 @@ def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
     assert "another run is writing" in result.stderr
 
 
+@pytest.mark.ci
 def test_without_an_exchange_in_one_step_two_renames_do(
     bundle: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:

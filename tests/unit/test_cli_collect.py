@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpucost import pipeline
-from gpucost.collect.base import CollectResult, Dropped, FailedWindow, MissingSpan, SourceFinding
+from gpucost.collect.base import CollectResult, FailedWindow, MissingSpan, SourceFinding
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, SourceError
 from gpucost.periods import Period
@@ -75,10 +75,7 @@ def test_what_is_missing_is_said_with_the_fix(fake: Fake) -> None:
         "warning", "metric_missing", "kube_pod_info is not exported", "scrape kube-state-metrics"
     )
     result.findings = [missing, *[SourceFinding("warning", "gap", "kube-state-metrics was silent")] * 7]
-    result.dropped = [
-        Dropped("DCGM_FI_DEV_GPU_UTIL", "sentinel", 3),
-        Dropped("DCGM_FI_DEV_FB_USED", "sentinel", 4),
-    ]
+    result.dropped.update({("DCGM_FI_DEV_GPU_UTIL", "sentinel"): 3, ("DCGM_FI_DEV_FB_USED", "sentinel"): 4})
     out, err = collect()
     assert "went on after 2 windows" in out
     assert "warning: kube_pod_info is not exported\n    fix: scrape kube-state-metrics" in err

@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 
 from gpucost.cli.app import app
 from gpucost.cli.command import Call, RowsCall, command
-from gpucost.cli.output import write_rows
 from gpucost.disk import write_text
 from gpucost.errors import IncompleteError, StoreError, UsageError
 from gpucost.options import PeriodOptions, TeamOption, count
@@ -115,7 +114,7 @@ ROWS = [
 
 
 def written(format: RowFormat, directory: Path) -> str:
-    write_rows(COLUMNS, ROWS, format, directory / "out")
+    RowsCall(format=format, target=directory / "out").write_rows(COLUMNS, ROWS)
     return (directory / "out").read_text()
 
 
@@ -151,7 +150,7 @@ def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     write_text("nothing to see", pipe)
     assert os.read(reader, 100) == b"nothing to see"
-    write_rows(COLUMNS, ROWS, RowFormat.parquet, pipe)
+    RowsCall(format=RowFormat.parquet, target=pipe).write_rows(COLUMNS, ROWS)
     assert os.read(reader, 100_000).startswith(b"PAR1")
     os.close(reader)
     assert pipe.is_fifo()

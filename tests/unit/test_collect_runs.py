@@ -19,6 +19,7 @@ from gpucost.store.connection import Store
 from tests.unit.fake_server import EIGHT_HOURS, FULL, NOTHING, QUICK, T0, Fake, Reply, blocks, collect, query
 
 
+@pytest.mark.ci
 def test_a_killed_run_goes_on_where_it_stopped_unless_that_is_long_ago(fake: Fake, tmp_path: Path) -> None:
     def die(state: Any) -> None:
         if state.done_ms >= 3 * MS_PER_HOUR:
@@ -38,6 +39,7 @@ def test_a_killed_run_goes_on_where_it_stopped_unless_that_is_long_ago(fake: Fak
     assert not collect(fake, tmp_path).resumed
 
 
+@pytest.mark.ci
 def test_a_killed_run_until_now_takes_its_last_hour_up_again(fake: Fake, tmp_path: Path) -> None:
     began = datetime.now(UTC).replace(microsecond=0)
     first = began - timedelta(hours=3)

@@ -16,6 +16,7 @@ import pytest
 from tests.golden.report_fleet import stored
 
 OLD = Path(__file__).parents[1] / "stores" / "schema-16.duckdb.xz"
+pytestmark = pytest.mark.ci
 store = stored(hours=60)
 
 

@@ -300,7 +300,7 @@ aws.exports = ["s3://me:hunter2@bucket/x", "bills/a.csv"]  -> aws.exports: ["s3:
 azure.retail_prices_url = "https://prices/a?key=hunter2#hunter2"  -> azure.retail_prices_url: "https://prices/a?***"
 price_lists.oci = "https://me:hunter2@prices/"  -> price_lists.oci: "https://***@prices/"
 lake.url = "me:hunter2@host/lake"  -> lake.url: "***@host/lake"
-notify.webhook.url = "https://hooks/a?token=hunter2"  -> notify.webhook.url: "https://hooks/a?***"
+price_lists.vast = "https://hooks/a?token=hunter2"  -> price_lists.vast: "https://hooks/a?***"
 engine.spark_master = "spark://me:hunter2@host:7077"  -> engine.spark_master: "spark://***@host:7077"
 engine.spark_options."fs.s3a.secret.key" = "hunter2"  -> engine.spark_options.fs.s3a.secret.key: (hidden)
 teams = [{ name = "a", namespaces = ["you@example.com", "a?b"] }]  -> teams[0].namespaces: ["you@example.com", "a?b"]"""

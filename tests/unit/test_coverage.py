@@ -19,7 +19,6 @@ from gpucost.periods import Period
 from gpucost.questions.budget.projection import CostSeries, days_of
 from gpucost.questions.report.build import build
 from gpucost.questions.report.query import Query
-from gpucost.render.data import to_json
 from gpucost.render.formatting import coverage_lines
 from gpucost.render.html import render as html
 from gpucost.render.markdown import render as markdown
@@ -169,7 +168,7 @@ def test_what_is_not_collected_says_how_to_collect_it_and_stands_in_json(tmp_pat
     view = view_of(fleet("prod 240 264", hours=264), tmp_path)
     _, after = (notice for notice in view.coverage.warnings if notice.code == "not_collected")
     assert after.fix == "gpucost collect prometheus --from 2026-10-12T00:00 --to 2026-11-01T00:00"
-    payload = json.loads(to_json(view))["coverage"]
+    payload = json.loads(view.json())["coverage"]
     gap = payload["not_collected"][0]
     assert cells([gap], "cluster from to hours reason accepted_by accepted_why") == text_rows(
         "prod | 2026-10-01T00:00:00Z | 2026-10-11T00:00:00Z | 240.0 | before its first sample | None | None"
@@ -187,7 +186,7 @@ def test_coverage_is_of_the_clusters_asked_for_and_a_running_period_of_those_tha
 
 def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(holed: Path) -> None:
     view = view_of(None, holed.parent, with_series=True)
-    for text in (markdown(view), html(view), to_json(view)):
+    for text in (markdown(view), html(view), view.json()):
         assert HOLE in text and "nodes, pods, requests, phases" in text and "the whole period" not in text
     assert "not collected in full" in html(view)
     terminal = ask(holed, "report", "--month", "2026-10")

@@ -41,7 +41,6 @@ lake  # needs a bucket or a disk of one's own; tests/unit/test_lake.py has them
 report --month 2026-10 --lake s3:  # needs a bucket
 notify  # sends; tests/unit/test_notify_message.py has the messages
 prices history  # needs collected spot prices; the sample has none
-whatif rightsize --team research --other-models --max-slowdown 1.5 --speeds  # needs a file of one's own
 whatif tokens --month 2026-10 --peak-factor  # needs a bill of bought tokens; the sample has none
 export alerts --config prod.toml  # needs another config
 export dashboard --config prod.toml  # needs another config

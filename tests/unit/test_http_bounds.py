@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 import pytest
 
 from gpucost import http
-from gpucost.collect.prices.aws import plan_prices
 from gpucost.collect.prices.azure import AzurePrices
-from gpucost.collect.prices.public import PublicList
-from gpucost.collect.progress.mlflow import MlflowClient
+from gpucost.collect.prices.base import public_list
+from gpucost.collect.progress.mlflow import pages, server_of
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
 from gpucost.collect.slurm.live import Slurmrestd
 from gpucost.config.model import Azure, Config, Mlflow, PrometheusSource, Slurm
@@ -71,16 +70,9 @@ class Server(Quiet):
         self.flood()
 
     def linked(self, _: str) -> None:
-        """A list whose next page, or whose file, is on another server."""
-        file = f"@{self.other.removeprefix('http://')}/elsewhere.json"
-        page = {
-            "NextPageLink": f"{self.other}/elsewhere",
-            "regions": [{"regionCode": "r", "versionUrl": file}],
-        }
+        """A list whose next page is on another server."""
         self.begin()
-        self.wfile.write(json.dumps({"Items": [], **page}).encode())
-
-    savingsPlan = linked  # noqa: N815 - the path
+        self.wfile.write(json.dumps({"Items": [], "NextPageLink": f"{self.other}/elsewhere"}).encode())
 
     def moved(self, _: str) -> None:
         self.begin(302, Location="/list")
@@ -93,15 +85,11 @@ class Server(Quiet):
 
 
 def sent(url: str) -> Any:
-    return http.send(http.Request("POST", url, b"{}", {}, "the webhook"))
+    return http.send("POST", url, b"{}", {}, "the webhook")
 
 
 def listed(url: str) -> Any:
-    return PublicList("here", "the list", "url", url).json(url)
-
-
-def rows(url: str) -> Any:
-    return PublicList("here", "the list", "url", url).rows(url, lambda row: row)
+    return public_list("here", "the list", "url", url).ask("GET", url)
 
 
 def slurm(url: str) -> Any:
@@ -109,7 +97,8 @@ def slurm(url: str) -> Any:
 
 
 def mlflow(url: str) -> Any:
-    return list(MlflowClient(Mlflow(url=url)).pages("runs/search", {}))
+    settings = Mlflow(url=url)
+    return list(pages(server_of(settings), settings, "runs/search", {}))
 
 
 def prometheus(url: str) -> PrometheusClient:
@@ -120,7 +109,6 @@ def prometheus(url: str) -> PrometheusClient:
 CLIENTS: dict[str, Callable[[str], Any]] = {
     "notify": sent,
     "price list": listed,
-    "rows of a price list": rows,
     "slurmrestd": slurm,
     "mlflow": mlflow,
     "prometheus value": lambda url: prometheus(url).value("up", 0),
@@ -137,17 +125,17 @@ def urls() -> Iterator[str]:
 
 
 SECONDS = """
-http._LONGEST_SECONDS collect.prices.public._LONGEST_SECONDS collect.slurm.live._SECONDS
+http._LONGEST_SECONDS collect.prices.base._LONGEST_SECONDS collect.slurm.live._SECONDS
 collect.progress.mlflow._LONGEST_SECONDS"""
 BYTES = """
-collect.prices.public._JSON_BYTES collect.prices.public._CSV_BYTES collect.slurm.live.inputs.ANSWER
+collect.prices.base._JSON_BYTES collect.slurm.live.inputs.ANSWER
 collect.progress.mlflow._LARGEST_BYTES"""
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenacity.nap.sleep", lambda _: None)
-    monkeypatch.setattr("gpucost.collect.prices.public._ATTEMPTS", 1)
+    monkeypatch.setattr("gpucost.http._ATTEMPTS", 1)
     for value, names in ((0.3, SECONDS), (MIB, BYTES)):
         for name in names.split():
             monkeypatch.setattr(f"gpucost.{name}", value)
@@ -180,10 +168,8 @@ def test_links_in_answers_lead_to_no_other_server(urls: str) -> None:
     Server.elsewhere.clear()
     config = Config(azure=Azure(retail_prices_url=f"{urls}/linked"))
     azure = AzurePrices(config, [], [], date(2026, 10, 1), lambda _: None)
-    public = PublicList("aws", "the list", "url", urls)
-    for ask in (azure.fetch, lambda: plan_prices(public, urls, "r", ())):
-        with pytest.raises(GpucostError, match="leads to another server"):
-            ask()
+    with pytest.raises(GpucostError, match="leads to another server"):
+        azure.fetch()
     assert not Server.elsewhere
 
 

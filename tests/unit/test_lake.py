@@ -138,7 +138,7 @@ def test_two_exports_at_the_same_moment_are_refused_until_one_manifest_is_delete
 COMMANDS = """
 report --month 2026-03 | 0
 report --by workload,day --format csv | 0
-report --from 2026-03-12 --to 2026-03-13 --compare previous --format json | 0
+report --from 2026-03-12 --to 2026-03-13 --format json | 0
 findings --month 2026-03 --format json | 0
 report --month 2020-02 | 1
 report --month 2035-02 | 1"""

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from gpucost.publish.openmetrics import PeriodViews, openmetrics
 from gpucost.questions import schema as schema_of
-from gpucost.render.data import to_csv, to_json
+from gpucost.render.data import to_csv
 from gpucost.render.html import render as html
 from gpucost.render.markdown import render as markdown
 from gpucost.render.schema import to_dict
@@ -57,7 +57,7 @@ def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tu
         assert {row.keys["node"] for row in rows} == {"a100-1", "a100-spot"}
     payload = to_dict(view)
     schema = json.loads(schema_of("report"))
-    assert not list(Draft202012Validator(schema).iter_errors(json.loads(to_json(view))))
+    assert not list(Draft202012Validator(schema).iter_errors(json.loads(view.json())))
     assert payload["totals"]["not_collected_cost"] == nodes.not_collected_cost
     lines = list(csv.DictReader(io.StringIO(to_csv(view))))
     assert sum(D(line["cost"]) for line in lines) == nodes.node_cost

@@ -131,12 +131,11 @@ def by_basis(work: Path) -> float:
 
 def offered(work: Path, kind: str, option: str) -> float:
     config, _ = configured(work)
-    with list_prices(config) as listed:
-        [price] = [
-            o.price_per_gpu_hour * o.gpus
-            for o in list_offers(listed(None))
-            if (o.instance_type, o.purchase_option) == (kind, option)
-        ]
+    [price] = [
+        o.prices[0].per_node_hour
+        for o in list_offers(list_prices(config, None))
+        if (o.instance_type, o.capacity_type) == (kind, option)
+    ]
     return float(price)
 
 
@@ -164,10 +163,10 @@ ANSWERS = f"""
 prices {P5} --region us-west-2 --purchase-option on_demand | rows 1 price_per_hour | 55.0
 prices {L4} --region us-west-2 --purchase-option spot | rows 0 price_per_hour | 2.0
 prices history {P5} {PERIOD} | on_demand_price_per_hour | 55.0
-whatif spot {TO_P5} --spot-price 9 --hours 9 | on_demand_price | 55.0
-whatif spot --instance-type {L4} --region us-west-2 --hours 9 | spot_price | 2.0
-whatif reserve --nodes 4 {TO_P5} --commitment-discount 1=30 | best 0 on_demand_price_per_node_hour | 55.0
-whatif buy {OWN} --nodes 8 {TO_P5} | cloud_price | 55.0
+whatif spot {TO_P5} --spot-price 9 --hours 9 | assumptions 0 value | 55.0
+whatif spot --instance-type {L4} --region us-west-2 --hours 9 | assumptions 1 value | 2.0
+whatif reserve --nodes 4 {TO_P5} --commitment-discount 1=30 | assumptions 3 value | 55.0
+whatif buy {OWN} --nodes 8 {TO_P5} | assumptions 6 value | 55.0
 """
 
 

@@ -156,7 +156,7 @@ def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
         return
     best = answer("whatif reserve --nodes 4 --instance-type p5.48xlarge --region us-east-1 -q")["best"]
     price, offering = current.split(",")[0].split()
-    assert cells(best, "committed_price_per_node_hour") == [(price,)]
+    assert best[0]["committed_per_hour"] == 4 * float(price)
     assert best[0]["commitment"].endswith(f", {offering}")
 
 

@@ -138,6 +138,6 @@ def test_what_is_not_known_is_said_with_what_is(folder: Path) -> None:
     assert "holds no spot prices" in refused("p3.2xlarge")
     collect(folder, "2024-08-20 1.0")
     message = refused("p3.2xlage")
-    assert "no spot prices of p3.2xlage" in message and "the store knows p3.2xlarge" in message
+    assert "no spot prices of p3.2xlage" in message and "did you mean p3.2xlarge" in message
     message = refused("p3.2xlarge", "--zone", "us-east-1x")
     assert "of p3.2xlarge in zone us-east-1x" in message and "known are us-east-1a" in message

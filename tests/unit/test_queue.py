@@ -127,11 +127,11 @@ def test_waits_survive_resets_new_series_and_copies(tmp_path: Path) -> None:
         _series("kueue_admission_wait_time_seconds_count", _hold(1000), cluster_queue="old"),
     ]  # fmt: skip
     found = _queues(tmp_path, series)
-    assert found["old"].waits.admitted == 0
+    assert found["old"].admitted == 0
     short, long = 2 + 1 + 2 + 4, 1 + 2
     mean, half, late = (short * 30 + long * 300) / 12, 40 * 6 / short, 40 + 280 * (0.95 * 12 - short) / long
     names = "admitted wait_mean_seconds wait_p50_seconds wait_p95_seconds"
-    assert figures(found["q"].waits, names) == shown(12, round(mean, 6), round(half, 6), round(late, 6))
+    assert figures(found["q"], names) == shown(12, round(mean, 6), round(half, 6), round(late, 6))
     assert found["q"].quota is None
 
 

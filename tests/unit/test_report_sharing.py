@@ -21,7 +21,7 @@ from gpucost.questions.report.build import build
 from gpucost.questions.report.query import DIMENSIONS, Query
 from gpucost.render import terminal
 from gpucost.render.schema import to_dict
-from gpucost.render.view import ReportView, Row, Table
+from gpucost.render.view import ReportView, Row
 from tests.bill_table import change_bill_rows
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, Fleet
 from tests.text_tables import table, text_rows, words
@@ -108,7 +108,6 @@ def ask(
     share: Any = None,
     fx: str = "1.1",
     span: tuple[int, int] = (0, 24),
-    before: ReportView | None = None,
     **options: Any,
 ) -> ReportView:
     period = Period(*(datetime.fromtimestamp(OCTOBER / 1000 + hour * 3600, UTC) for hour in span))
@@ -119,18 +118,7 @@ def ask(
     rates = {"EUR": Decimal(fx)} if fx else {}
     config = Config(shared_costs=rules_of(rules), prices=Prices(fx=rates))
     price.load_fx_rates(con, config)
-    return build(con, config, query, before, "the day before")
-
-
-def test_rows_that_are_gone_share_nothing(con: Connection) -> None:
-    before = ask(con, "workload", share="even", span=(0, 12))
-    view = ask(con, "workload", share="even", span=(12, 24), before=before, with_sections=True)
-    (costs, *_) = (part for part in view.sections if isinstance(part, Table))
-    titles = [column.title for column in costs.columns]
-    assert {len(line.cells) for line in costs.lines} == {len(titles)}
-    (gone,) = (line for line in costs.lines if line.cells[0] == "DaemonSet/dcgm")
-    row = dict(zip(titles, gone.cells, strict=True))
-    assert (row["Previous"], row["Shared unallocated"], row["Charged"]) == (24, "", 0)
+    return build(con, config, query)
 
 
 def charges(view: ReportView, name: str) -> dict[str | None, Decimal]:

@@ -33,6 +33,7 @@ def check(page: Path, command: str, head: str, shown: str, tail: str) -> None:
         assert shown == result.stdout
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("nowhere")
 def test_the_readme_shows_what_is_printed(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
@@ -41,6 +42,7 @@ def test_the_readme_shows_what_is_printed(demo: Config, monkeypatch: pytest.Monk
         check(README, f"{command} --config {demo.path} --month 2026-10", head, shown, tail)
 
 
+@pytest.mark.ci
 # the first needs no store
 @pytest.mark.parametrize(
     ("head", "command", "shown", "tail"),

@@ -125,10 +125,10 @@ GPUUTIL = text_rows("""
     -   | 150 | 4 | 0.375
     4   | 4   | 0 | 0.01
     900 | 900 | 4 | 0.5""")
-#: sinfo's text, and accounts and shares in JSON.
-SINFO = (
-    "NODELIST PARTITION GRES AVAIL_FEATURES\nn1 gpu* gpu:a100:4 fast,new\nn1 debug gpu:a100:4 fast,new\n"
-    "n[2-3] gpu* (null) (null)\n"
+#: Features of nodes, and accounts and shares in JSON.
+FEATURES = (
+    "NodeName=n1 Gres=gpu:a100:4 Partitions=gpu,debug AvailableFeatures=fast,new\n"
+    "NodeName=n2 Gres=(null) Partitions=gpu AvailableFeatures=(null)\n"
 )
 ACCOUNTS = """{"associations": [
     {"cluster": "hpc", "account": "root", "parent_account": "", "user": ""},
@@ -267,8 +267,8 @@ SCENES = {
        for total, average, active, mean in GPUUTIL},
     "no gpuutil": scene(gpuutil("-", "-", "-"), measured={"1": (0, 0, 4, None)}),
     "plugins that cannot measure": plugins(),
-    "sinfo, and accounts and shares in JSON": scene(
-        jobs("1 0 3600 n1 1"), "account research=3600", SINFO, ACCOUNTS, SHARES),
+    "features, and accounts and shares in JSON": scene(
+        jobs("1 0 3600 n1 1"), "account research=3600", FEATURES, ACCOUNTS, SHARES),
 }  # fmt: skip
 
 # The days asked for, the hours that have capacity, and those between which nothing is known; and jobs (in "bare": without GPUs).
@@ -389,11 +389,11 @@ def test_an_answer_without_jobs_is_one_and_what_nobody_asked_for_is_missing(clus
     assert fix == "gpucost collect slurm --from 2026-03-11T12:00 --to 2026-03-12T00:00"
 
 
-def test_sinfo_and_json_of_shares_say_what_text_does(clusters: Clusters) -> None:
-    name = "sinfo, and accounts and shares in JSON"
+def test_features_and_shares_in_json_are_read(clusters: Clusters) -> None:
+    name = "features, and accounts and shares in JSON"
     nodes = "SELECT node, gres, partitions, features FROM slurm_nodes WHERE cluster = $1 ORDER BY ALL"
-    first, *others = clusters.sql(name, nodes)
+    first, second = clusters.sql(name, nodes)
     assert first == ("n1", "gpu:a100:4", ["gpu", "debug"], ["fast", "new"])
-    assert [row[0] for row in others] == ["n2", "n3"]
+    assert second == ("n2", "", ["gpu"], [])
     shares = 'SELECT account, "user", norm_shares, effective_usage, fair_share FROM slurm_shares WHERE cluster = $1 ORDER BY ALL'
     assert clusters.sql(name, shares) == [("nlp", "", 0.5, 0.25, None), ("nlp", "ann", 0.5, 0.25, 0.5)]

@@ -36,21 +36,11 @@ def read(folder: Path, content: str | bytes, **form: Any) -> tuple[dict[str, lis
 
 @pytest.mark.parametrize("mark", ["|", "\x1f", "\t", ";"])
 def test_names_hold_what_they_like(tmp_path: Path, mark: str) -> None:
-    for pattern in (
-        "plain",
-        "a{0}b",
-        "{0}{0}",
-        "two\nlines",
-        "a{0}b\nc{0}d",
-        "qu\"ote's",
-        "ünï ✓",
-        " spaces ",
-    ):
+    for pattern in ("plain", "a{0}b", "{0}{0}", "two\nlines", "qu\"ote's", "ünï ✓", " spaces "):
         name = pattern.format(mark)
         first, second, third = jobs("1 0 60 n1 1\n2 0 60 n1 1\n3 0 60 n1 1")
-        told, notes = read(tmp_path, text([first, second | {"JobName": name}, third], mark))
+        told, _ = read(tmp_path, text([first, second | {"JobName": name}, third], mark))
         assert (told["name"], told["job_id"]) == (["job-1", name, "job-3"], [1, 2, 3])
-        assert notes.repaired == int(mark in name or "\n" in name)
 
 
 @pytest.mark.parametrize("mark", ["^", "^|^", "@", "~~", ";", "\x1e"])
@@ -71,7 +61,7 @@ def test_text_of_one_table_is_read_alike_in_every_form(tmp_path: Path, mark: str
         (lines.replace("\n", f"{mark}\n"), {}),
         (text(told, mark, end="\r\n"), {}),
         (lines, fields),
-        (headless, fields if mark in (";", "\x1e") else fields | {"delimiter": mark}),
+        (headless, fields | {"delimiter": mark}),
     ]
     for content, form in forms:
         assert read(tmp_path, content, **form)[0] == plain, (content, form)
@@ -91,6 +81,8 @@ def test_zipped_text_is_read(tmp_path: Path) -> None:
         ("JobID|State|Start|End|AllocTRES\n1|COMPLETED|1|2|gres/gpu=1\n", "no field NodeList"),
         (WHOLE[:-30], "line 2: there are"),
         (WHOLE[:-12], "line 2: the file ends within"),
+        (WHOLE.replace("job-1", "a|b\nc"), "line 2: there are 16 fields for 15 columns, and no one way"),
+        (WHOLE + "1\n" * 40_000, "line 3: there are 1 fields for 15 columns, and no one way"),
         (WHOLE.replace("COMPLETED", "gpu"), "line 2: 'gpu' is no state"),
         (WHOLE.replace(f"n1|{HELD}", f"{HELD}|n1"), "line 2: 'n1' is no alloctres"),
         (WHOLE.replace(f"|{T}|{T + 60}|", f"|soon|{T + 60}|"), "line 2: 'soon' is no time"),
@@ -156,7 +148,7 @@ def test_a_job_in_json_without_an_end_ran_and_was_suspended(tmp_path: Path) -> N
 @pytest.mark.parametrize("told", [OLDER, NEWER], ids=["older", "newer"])
 def test_json_says_what_text_does(tmp_path: Path, told: str) -> None:
     first, second = jobs("1 0 60 n[1-2] a100:4\n2 60 - n1 2")
-    plain, _ = read(tmp_path, text([first | {"JobName": "a|b\nc"}, second]))
+    plain, _ = read(tmp_path, text([first | {"JobName": "a|b\nc"}, second], "\x1f"))
     found, _ = read(tmp_path, told)
     for name in set(plain) - {"eligible_ms", "reason", "req_tres"}:
         assert found[name] == plain[name], name

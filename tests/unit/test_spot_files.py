@@ -148,9 +148,9 @@ WRONG_LINES = """
 1.234                        | free     | MarketPrice 'free'
 SpotUsage                    | BoxUsage | UsageType 'USW2-BoxUsage:p3.2xlarge'"""
 UNUSABLE: list[tuple[str | bytes, str]] = [
-    (HALF, "breaks off in line"),
-    (answer(DAYS)[:-1], "breaks off in line"),
-    ("{not json}", "line 1 is no JSON"),
+    (HALF, "is no whole JSON: "),
+    (answer(DAYS)[:-1], "is no whole JSON: "),
+    ("{not json}", "line 1 column 2"),
     ('{"ResultsByTime": []}', "no SpotPriceHistory"),
     ("", "is empty"),
     ("a,b\n1,2\n", "neither answers nor a data feed"),

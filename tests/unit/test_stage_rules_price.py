@@ -208,7 +208,7 @@ prices | azure
 prices | gcp
 spot | azure
 
-= a machine that is billed where nothing was collected is named all the same
+= a machine is seen while it was up and collected
 questions/reconcile/10_machine_hours
 params {"month": "2026-10"}
 
@@ -229,9 +229,9 @@ nodes: node_id, cluster, node, up_from_ms, up_to_ms
 collected: cluster, from_ms, to_ms
 'c', 60000, 1h
 ->
-SELECT from_ms, node, cluster, seen_ms FROM machine_hours ORDER BY from_ms
-0 | n | c | 3540000
-3600000 | n | c | 0
+SELECT from_ms, seen_ms FROM machine_hours ORDER BY from_ms
+0 | 3540000
+3600000 | 0
 
 = hours of unbilled nodes are those at an estimate
 questions/reconcile/51_unbilled_nodes

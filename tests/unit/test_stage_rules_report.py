@@ -32,11 +32,11 @@ params {"keeps_idle": False}
 
 unit_tokens: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, team VARCHAR, model VARCHAR, day DATE, \
 amounts MAP(VARCHAR, DOUBLE), prompt_cost MONEY, generation_cost MONEY, unserved_cost MONEY, idle_cost MONEY, \
-cache_saved_cost MONEY, request_time_prompt_cost MONEY, request_time_generation_cost MONEY, \
+cache_saved_cost MONEY, \
 prompt_workloads VARCHAR[], generation_workloads VARCHAR[], weight DOUBLE, prompt_weight DOUBLE, \
 allocated_gpu_ms DOUBLE, active_gpu_ms DOUBLE
-'c', 'ns', 'w', 'red', 'm', '2026-10-01', MAP {'prompt_token': 20, 'generation_token': 40}, 4, 4, 0, 2, NULL, 10, \
-8, ['w'], ['w'], 2, 1, 800, 80
+'c', 'ns', 'w', 'red', 'm', '2026-10-01', MAP {'prompt_token': 20, 'generation_token': 40}, 4, 4, 0, 2, NULL, \
+['w'], ['w'], 2, 1, 800, 80
 
 unit_work: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, model VARCHAR, tenant VARCHAR, day DATE, \
 unit VARCHAR, amount DOUBLE, weight DOUBLE, failed DOUBLE
@@ -45,10 +45,10 @@ unit VARCHAR, amount DOUBLE, weight DOUBLE, failed DOUBLE
 'c', 'ns', 'w', 'm', 'a', '2026-10-01', 'generation_token', 10, 1, 0
 'c', 'ns', 'w', 'm', 'b', '2026-10-01', 'generation_token', 30, 3, 0
 ->
-SELECT tenant, prompt_cost, generation_cost, cost, request_time_prompt_cost, request_time_generation_cost, \
+SELECT tenant, prompt_cost, generation_cost, cost, \
 allocated_gpu_ms, active_gpu_ms FROM unit_tenants ORDER BY tenant
-a | 2 | 1 | 3 | 5 | 2 | 300 | 30
-b | 2 | 3 | 5 | 5 | 6 | 500 | 50
+a | 2 | 1 | 3 | 300 | 30
+b | 2 | 3 | 5 | 500 | 50
 
 = a failed run has saved what its own workload tells
 questions/waste/20_pods
@@ -291,4 +291,29 @@ started_ms BIGINT, ended_ms BIGINT, status VARCHAR
 ->
 workload levels
 Job/b | [3.0]
+
+= levels that are stored twice alternate as others do
+questions/report/35_processes
+params {"from_ms": 0, "to_ms": 100}
+
+progress_series: series_id, identity, source, mapping, kind, labels
+1, 7, 's', 'requests', 'counter', MAP {}
+
+progress_values: series_id, at_ms, value
+1, 1, 100
+1, 2, 100
+1, 3, 50
+1, 4, 50
+1, 5, 101
+1, 6, 101
+1, 7, 51
+1, 8, 51
+1, 9, 102
+1, 10, 102
+1, 11, 52
+1, 12, 52
+1, 13, 103
+->
+series_id levels
+1 | [100.0, 50.0, 101.0, 51.0, 102.0, 52.0, 103.0]
 """)

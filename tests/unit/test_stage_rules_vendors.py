@@ -60,20 +60,6 @@ model | Committed | Spend | Committed use discount | Used
 fee | Committed | Usage | Committed use discount | -
 none | Standard | - | - | -
 
-= a new price of any place takes the place of the catalog s
-collect/prices/replaced_prices
-params {"provider": "oci", "region": [""], "zone": [""], "instance_type": ["BM.GPU.8"], "purchase_option": ["on_demand"], \
-"term_years": [0], "payment_option": [""], "offering": [""], "price_per_hour": ["5"], "currency": ["USD"]}
-
-catalog_prices: provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, purchase_option VARCHAR, \
-term_years INT, payment_option VARCHAR, offering VARCHAR, currency VARCHAR, price_per_hour DOUBLE, price_as_of DATE
-'oci', NULL, NULL, 'BM.GPU.8', 'on_demand', NULL, NULL, '', 'USD', 4, '2026-09-01'
-
-list_prices: provider
-->
-old_price_per_hour new_price_per_hour
-4 | 5
-
 = a load holds a bill for each account and month, final if all that costs is invoiced
 store/sql/incoming_bills
 params {"source": None, "format": "given"}

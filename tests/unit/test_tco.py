@@ -128,7 +128,7 @@ unstaffed.toml | 1 | staff_nodes is missing
 powerless.toml | 1 | neither gpu_model nor gpu_watts
 several.toml | 1 | may be RTX-PRO-4500, RTX-PRO-6000
 word.toml | 1 | word.toml: years is 'four'
-nonsense.toml | 1 | is not TOML
+nonsense.toml | 1 | is not valid TOML
 """
 
 

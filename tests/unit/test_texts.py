@@ -29,7 +29,7 @@ from gpucost.cli.output import note, plain, print_error
 from gpucost.errors import GpucostError
 from gpucost.http import excerpt, session
 from gpucost.publish.notify import Message, as_html, as_slack, as_text
-from gpucost.render.data import to_csv, to_json, to_parquet
+from gpucost.render.data import to_csv, to_parquet
 from gpucost.render.html import environment
 from gpucost.render.markdown import render as to_markdown
 from gpucost.render.rows import RowFormat, render_rows
@@ -172,7 +172,7 @@ def test_text_of_csv_starts_no_formula(report: ReportView, tmp_path: Path) -> No
     assert render_rows(("=a", "b"), rows, RowFormat.csv) == "'=a,b\n'=x,-1.5\ny,-2\n"
     to_parquet(report, tmp_path / "r.parquet")
     teams = [{row["team"] for row in csv.DictReader(io.StringIO(to_csv(report)))}]
-    teams.append({row["team"] for row in json.loads(to_json(report))["rows"]})
+    teams.append({row["team"] for row in json.loads(report.json())["rows"]})
     found = duckdb.read_parquet(str(tmp_path / "r.parquet")).select("team").fetchall()
     teams.append({team for (team,) in found})
     assert [

@@ -34,7 +34,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
 
 
 # The rows of a workload in some hours. Of eight million prompt tokens of `cached` four were computed: at a quarter each they
-# weigh what the generated million does. Seconds of one phase are no split. A mapping says what a prompt token weighs (`weighed`).
+# weigh what the generated million does. A mapping says what a prompt token weighs (`weighed`).
 # Days without work cost, too (`days`), and models that served nothing (`idle`) or nothing then (`quiet`).
 ROWS = """
 engines  requests    0-24   amount=12000 failed=56 cost=96 cost_per_1000=8 idle_cost=48
@@ -45,9 +45,7 @@ triton   batch_item  0-24   model=b cost=64
 days     tokens      0-48   day=2026-03-10 cost=96 cost_per_million_tokens=24
 days     tokens      0-48   day=2026-03-11 cost=96 cost_per_million_tokens=None
 cached   tokens      0-24   cost=96 prompt_cost=48 generation_cost=48 cost_per_million_prompt_tokens=6 \
-cost_per_million_generation_tokens=48 cached_tokens=4000000 cache_saved_cost=48 \
-request_time_prompt_cost=24 request_time_generation_cost=72
-phase    tokens      0-24   request_time_prompt_cost=None request_time_generation_cost=None
+cost_per_million_generation_tokens=48 cached_tokens=4000000 cache_saved_cost=48
 weighed  tokens      0-24   prompt_cost=72 generation_cost=24
 idle     tokens      24-48  cost=96 unserved_cost=96 prompt_cost=0 generation_cost=0 cost_per_million_tokens=None
 quiet    tokens      10-14  model=a cost=8 unserved_cost=8
@@ -149,15 +147,13 @@ def test_parts_of_tokens_are_the_whole_in_both_bases(served: Served, basis: str)
         parts = [row[f"{name}_cost"] for name in ("prompt", "generation", "unserved")]
         assert sum(parts) == row["cost"] - (row["idle_cost"] if basis == "used" else 0)
         assert min(*parts, row["cache_saved_cost"] or 0) >= 0
-        times = [row[f"request_time_{name}_cost"] for name in ("prompt", "generation")]
-        assert times == [None, None] or sum(times) == sum(parts)
     assert sum(row["cost"] for row in view.rows if row["workload"] == "Deployment/odd") == 48 * 4
 
 
 def test_a_window_replaces_values_where_they_change(served: Served) -> None:
-    # values where they change, and the first and last
+    # the values around each change, and the first and last
     sql = "SELECT count(*) FROM progress_values JOIN progress_series USING (series_id) WHERE pod = 'again-0'"
-    assert served.store.query(sql)[1] == [(3,)]
+    assert served.store.query(sql)[1] == [(4,)]
 
 
 def test_requests_with_token_counts_from_a_file(served: Served) -> None:

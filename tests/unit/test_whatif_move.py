@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import fields, replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from gpucost.periods import Period
-from gpucost.whatif import downloads, move
+from gpucost.price.listing import ListedPrice
+from gpucost.whatif import move
 from gpucost.whatif.answer import Answer, Assumption, Position
-from gpucost.whatif.downloads import Transfer
-from gpucost.whatif.fleet import Fleet
-from gpucost.whatif.move import Moving, Place, Work
+from gpucost.whatif.fleet import Fleet, Price
+from gpucost.whatif.move import Moving, Transfer, Work
 from tests.text_tables import table, text_rows
 from tests.unit.whatif_costs import ask, figures, fleet, listed, shown
 
@@ -22,25 +22,37 @@ pytestmark = pytest.mark.usefixtures("nowhere")
 
 PERIOD = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 USE = Assumption("work", "the work", "", "test")
-HOME = Place("aws", "us-east-1", Decimal(1), "test")
 STAY = Moving(wait_minutes=0.0)
 
 
-def moved(*places: Place, cash: int = 800, **changes: Any) -> Answer:
+def place(price: str, provider: str = "aws", region: str | None = "us-west-2", **facts: Any) -> ListedPrice:
+    """A spot price of a GPU-hour."""
+    gpu_hour = Decimal(price)
+    known = {"provider": provider, "region": region, "instance_type": "x", "is_stale": False}
+    known |= {"price_per_hour": gpu_hour, "price_per_gpu_hour": gpu_hour, "source": "test", "origin": "store"}
+    known |= {"price_as_of": date(2026, 9, 1)} | facts
+    return ListedPrice(**dict.fromkeys((one.name for one in fields(ListedPrice)), None) | known)
+
+
+HOME = place("1", region="us-east-1")
+
+
+def work(name: str, hours: float, paid: float, *places: ListedPrice) -> Work:
+    """Work at home, where a node of 8 GPUs costs 8 on spot."""
+    price, cost = Price(Decimal(8), "test"), Decimal(paid)
+    return Work(name, "aws", "us-east-1", price, hours, 8.0, 2, places, cost, cost)
+
+
+def moved(*places: ListedPrice, cash: int = 800, **changes: Any) -> Answer:
     given = {"egress_price_per_gb": Decimal("0.05"), "wait_minutes": 0.0} | changes
-    paid = Decimal(cash)
-    work = Work("the work", HOME, 800, 8.0, 2, places, paid, paid)
-    return move.answer([work], Moving(**given), Position(paid, "USD"), USE, period="a test")
+    there, today = work("the work", 800, cash, *places), Position(Decimal(cash), "USD")
+    return move.answer([there], Moving(**given), today, USE, period="a test")
 
 
 def places_in(answer: Answer) -> list[dict[str, Any]]:
     """The rows of an answer's places."""
     (rows,) = answer.tables
     return [dict(zip(rows.columns, line, strict=True)) for line in rows.lines]
-
-
-def place(price: str, provider: str = "aws", region: str = "us-west-2") -> Place:
-    return Place(provider, region, Decimal(price), "test")
 
 
 WORTH = """
@@ -59,7 +71,7 @@ def test_worth_it_at_seventy_percent_of_the_primary_and_less_than_today(price: s
 
 
 def test_old_prices_are_listed_last_and_move_nothing() -> None:
-    old = replace(place("0.3", "gcp", "us-east1"), as_of="2025-01-31", is_stale=True)
+    old = place("0.3", "gcp", "us-east1", price_as_of=date(2025, 1, 31), is_stale=True)
     answer, alone = moved(old, place("0.5")), moved(old)
     assert [row["where"] for row in places_in(answer)] == ["aws us-west-2", "gcp us-east1"]
     assert answer.figures["best"]["the work"] == "aws us-west-2" and answer.scenario.cost == 400
@@ -84,10 +96,7 @@ def test_data_and_waiting_are_counted() -> None:
 
 
 def test_data_is_shared_by_gpu_hours() -> None:
-    works = [
-        Work(name, HOME, hours, 8.0, 2, (place("0.5"),), Decimal(hours), Decimal(hours))
-        for name, hours in (("a", 800), ("b", 2400))
-    ]
+    works = [work(name, hours, hours, place("0.5")) for name, hours in (("a", 800), ("b", 2400))]
     moving = Moving(egress_gb=Decimal(400), egress_price_per_gb=Decimal(1), wait_minutes=30.0)
     answer = move.answer(works, moving, Position(Decimal(3200), "USD"), USE, period="a test")
     # a quarter and three quarters of 400 GB; each start waits half an hour on 8 GPUs
@@ -98,8 +107,8 @@ def test_data_is_shared_by_gpu_hours() -> None:
 
 def test_work_moves_to_named_clouds_alone() -> None:
     places = (place("0.5"), place("0.4", "gcp", "us-central1"), HOME)
-    assert move.others(places, HOME, Moving()) == places[:2]
-    assert move.others(places, HOME, Moving(to_provider=("GCP",))) == places[1:2]
+    for clouds, elsewhere in (((), "gcp us-central1; aws us-west-2"), (("GCP",), "gcp us-central1")):
+        assert listed(places_in(moved(*places, to_provider=clouds)), "where") == elsewhere
 
 
 def on_nodes(nodes: str, pods: str = "") -> Fleet:
@@ -112,17 +121,20 @@ def on_nodes(nodes: str, pods: str = "") -> Fleet:
     return Fleet(there.nodes, fleet("name | hours\nx | 0-1", text, PERIOD.start_ms).pods)
 
 
+def works_of(there: Fleet, places: dict[str, list[ListedPrice]]) -> tuple[list[Work], list[str]]:
+    return move.works_of(there, lambda model, _: places.get(model, []))
+
+
 def test_work_of_the_store_by_gpu_and_kind() -> None:
     there = on_nodes(
         "s | 8 | spot | A100 | 0-10\no | 24 | on_demand | A100 | 0-10\nt | 4 | on_demand | T4 | 0-10"
     )
-    works, findings = move.works_of(there, {"A100": [place("0.5"), HOME]}, STAY)
-    # both are held against what spot costs there, and never against their own region
-    assert [work.places for work in works] == [(place("0.5"),)] * 2
+    works, findings = works_of(there, {"A100": [place("0.5"), HOME]})
+    # both are held against what spot costs there
     assert listed(works, "name gpu_hours paid cash") == (
         "A100 aws us-east-1 on demand 80 240 240; A100 aws us-east-1 on spot 80 80 80"
     )
-    assert [work.primary.price_per_gpu_hour for work in works] == [1, 1]
+    assert [work.primary.per_node_hour for work in works] == [8, 8]
     assert findings == [
         "T4 aws us-east-1 on demand: the spot price there is unknown; 40.00 stays where it is."
     ]
@@ -131,10 +143,10 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
         "n | 8 | on_demand | A100 | 0-1\nm | 8 | on_demand | T4 | 0-1",
         "n | Job/x | 2 | 0-1 | 2 | default\nn | Job/x | 4 | 0-1 | 4 | default",
     )
-    (work,) = move.works_of(there, {"A100": [HOME]}, STAY)[0]
-    assert figures(work, "gpus starts paid") == "4 1.5 6"
-    free = replace(HOME, price_per_gpu_hour=Decimal(0))
-    assert move.works_of(there, {"A100": [free]}, STAY)[0] == []
+    (one,) = works_of(there, {"A100": [HOME]})[0]
+    assert figures(one, "gpus starts paid") == "4 1.5 6"
+    free = place("0", region="us-east-1")
+    assert works_of(there, {"A100": [free]})[0] == []
 
 
 def test_what_is_paid_anyway_moves_nowhere() -> None:
@@ -151,7 +163,7 @@ def test_what_is_paid_anyway_moves_nowhere() -> None:
     homes = [
         replace(HOME, provider=cloud, region=region) for cloud, region in (("gcp", "us-east-1"), ("", ""))
     ]
-    works, _ = move.works_of(there, {"A100": [HOME, *homes, place("0.5")]}, STAY)
+    works, _ = works_of(there, {"A100": [HOME, *homes, place("0.5")]})
     assert sorted(listed(works, "name paid cash").split("; ")) == [
         "A100 aws us-east-1 on demand 48 0", "A100 gcp us-east-1 on demand 24 24", "A100 on demand 24 0"
     ]  # fmt: skip
@@ -177,29 +189,24 @@ def test_work_of_options() -> None:
 
 # Once 100 GB at 0.09, and 100 GB kept for 720 of 730 hours at 0.30
 def test_hundred_gb_on_fifty_nodes_for_thirty_days() -> None:
-    answer = ask("move", "--gb-per-start 100 --starts-per-day 50 --days 30 --price-per-gb 0.09")
+    answer = ask("move", "--gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09")
     assert figures(answer, "today starts") == "13500 1500"
     assert answer["scenario"]["cost"] == pytest.approx(9 + 30 * 720 / 730, abs=1e-6)
 
 
-# 100 GB for 9 dollars a download, kept for 30 a month of 730 hours; each start reads at `read` a GB, versions are fetched anew
+# 100 GB for 9 dollars a download, kept for 30 a month of 730 hours; each start reads at `read` a GB
 CACHES = """
-    data           | starts | versions | read | days | today | scenario            | break-even
-    what pays      | 1      |        1 |    0 |   73 |   657 | 81                  | 9
-    once           | 0.1    |        1 |    0 |   10 |     9 | 9                   | 2.09589
-    three versions | 10     |        3 | 0.01 |   73 |  6570 | 829                 | 12.375
-    costly reads   | 10     |        1 | 0.09 |   73 |  6570 | 6570                | None
+    data         | starts | read | today | scenario    | break-even
+    what pays    | 1      |    0 |   270 | 38.5890411  | 4.287671
+    rarely       | 0.1    |    0 |    27 | 27          | 4.287671
+    cheap reads  | 10     | 0.01 |  2700 | 338.5890411 | 4.82363
+    costly reads | 10     | 0.09 |  2700 | 2700        | None
 """
 
 
 @pytest.mark.parametrize("case", table(CACHES), ids=lambda case: case["data"])
 def test_a_cache_is_for_what_pays(case: dict[str, str]) -> None:
-    transfer = Transfer(
-        Decimal(100),
-        float(case["starts"]),
-        int(case["days"]),
-        changes=int(case["versions"]),
-        cache_read_price_per_gb=Decimal(case["read"]),
-    )
+    reads = Decimal(case["read"])
+    transfer = Transfer(Decimal(100), float(case["starts"]), cache_read_price_per_gb=reads)
     expected = " ".join(case[name] for name in ("today", "scenario", "break-even"))
-    assert figures(downloads.answer(transfer, "USD"), "today scenario break_even_starts") == expected
+    assert figures(move.cache(transfer, "USD"), "today scenario break_even_starts") == expected

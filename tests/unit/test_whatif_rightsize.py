@@ -1,4 +1,4 @@
-"""Other GPUs for the same work: time, memory and speed, and the cost per unit of work; what samples say of pods."""
+"""Fewer GPUs for the same work: time, memory and cash; what samples say of pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from gpucost.config.load import load_config
 from gpucost.config.model import Config, Prices
-from gpucost.errors import DataError, GpucostError
+from gpucost.errors import GpucostError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions.whatif.prices import list_prices
@@ -22,107 +22,44 @@ from gpucost.store.connection import Store, scratch_store
 from gpucost.store.usage import read_idle, read_levels
 from gpucost.whatif import rightsize, share
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.fleet import Fleet, Level, Pod, Usage, is_batch
+from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Usage, is_batch
 from gpucost.whatif.gpu_specs import Facts, load_facts
-from gpucost.whatif.rightsize import (
-    Load,
-    Margins,
-    Offer,
-    Speeds,
-    catalog_speeds,
-    fits,
-    fleet_offers,
-    list_offers,
-    merge,
-    read_speeds,
-    time_factor,
-)
+from gpucost.whatif.rightsize import Limits, Load, Move, Sizer, list_offers, merge, place_of
 from tests.text_tables import table
 from tests.unit.stage_tables import Tables
-from tests.unit.whatif_costs import ask, figures, fleet
+from tests.unit.whatif_costs import figures, fleet
 
 H = MS_PER_HOUR
-A100, H100, L4 = "A100-SXM4-40GB", "H100-80GB-HBM3", "L4"
+A100, H100 = "A100-SXM4-40GB", "H100-80GB-HBM3"
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
-# Four A100 at $3 and H100 at $6: twice the price and half the GPUs, twice as fast, are the same per hour, in the same time, and
-# per work; three times as fast, a third less time. What serves keeps its hours: 4 x 60 % x 1.1 / (3 x 0.8) = 1.1 GPUs, two
-OPTIONS = """
-    work                | expected            | options
-    twice as fast       | 1200 1200 2 1       | --to-gpus 2 --relative-speed 2
-    three times as fast | 1200 800 2 0.666667 | --to-gpus 2 --relative-speed 3
-    a service           | 1200 1200 2 1       | --relative-speed 3 --serving --utilization-percent 60 --memory-per-gpu-mib 10000
-"""
+
+def offer(model: str, per_gpu: str, gpus: int = 8, kind: str = "") -> Node:
+    price = Price(Decimal(per_gpu) * gpus, "catalog", "2026-07-20")
+    place = {"provider": "aws", "region": "us-east-1", "gpu_model": model}
+    return Node("", gpus, 0, 0, (price,), instance_type=kind or f"{model}-box", **place)
 
 
-@pytest.mark.parametrize("case", table(OPTIONS), ids=lambda case: case["work"])
-def test_cost_of_the_same_work(case: dict[str, str]) -> None:
-    today = f"--gpu-model {A100} --gpus 4 --on-demand-price 3 --price-per gpu"
-    answer = ask("rightsize", f"{today} --to-gpu-model {H100} --to-price 6 --hours 100 {case['options']}")
-    assert figures(answer, "today scenario scenario.gpus time_factor") == case["expected"]
-    if case["work"] == "three times as fast":
-        # of 400 active GPU-hours
-        assert figures(answer, "cost_per_unit_of_work break_even_price_per_gpu_hour") == "2 9"
-
-
-def offer(model: str, price: str, gpus: int = 8, kind: str = "") -> Offer:
-    return Offer(
-        "aws",
-        "us-east-1",
-        kind or f"{model}-box",
-        model,
-        gpus,
-        "on_demand",
-        Decimal(price),
-        "catalog",
-        "2026-07-20",
+def test_time_memory_and_slowdown_decide_how_many_gpus() -> None:
+    there = on_nodes(
+        "n | 8 | 0-100 | 24", "n | Job/batch | 4 | 0-100 | a\nn | Deployment/api | 4 | 0-100 | b"
     )
+    job, service = (
+        Load(there.nodes[0], 8, 4, 0.8, 0.9, 10_000, (pod,), 100, Decimal(2400)) for pod in there.pods
+    )
+    assert [Move(job, HALF, gpus).time_factor for gpus in (2, 4)] == pytest.approx([0.2 + 1.6, 1])
+    assert Move(service, HALF, 1).time_factor == 1
 
+    def gpus(load: Load, slowdown: float = 2) -> int | None:
+        usage, limits = Usage(there, "USD", "test", "all"), Limits(max_slowdown=slowdown)
+        move = Sizer(usage, limits, facts_once(), {place_of(HALF): [HALF]}).move(load)
+        return move and move.gpus
 
-def test_time_factor_of_batch_and_of_what_serves() -> None:
-    batch = Load(A100, 4, 4, 0.8, 0.9, None, is_batch=True)
-    assert time_factor(batch, 2, 2.0) == pytest.approx(1)
-    assert time_factor(batch, 2, 4.0) == pytest.approx(0.2 + 0.4)
-    assert time_factor(replace(batch, is_batch=False), 1, 9.0) == 1
-
-
-def test_memory_speed_and_vendor_decide_what_fits(facts: Facts) -> None:
-    speeds, one = catalog_speeds(facts), Load(A100, 1, 1, 0.1, 0.1, None, is_batch=False)
-
-    def gpus(load: Load, other: Offer, of: Speeds = speeds) -> list[float]:
-        return [fit.gpus for fit in fits(load, [other], facts, of, Margins())]
-
-    cheap = offer(L4, "1")
-    assert gpus(one, cheap) == []  # 24 GiB for 40, even on two GPUs
-    assert gpus(replace(one, memory_mib=10_000), cheap)[0] == 1
-    # of two GPUs' memory, as much in all
-    assert gpus(replace(one, gpus=2, used=2, high=0.2), cheap)[0] == 4
-    # other vendors only by measured speeds
-    own = Speeds({A100: (1,), "Inferentia2": (0.5,)}, "speeds.csv", across_vendors=True)
-    small, other = replace(one, memory_mib=1000), offer("Inferentia2", "0.1")
-    assert gpus(small, other) == [] != gpus(small, other, own)
-    # no batch job takes longer than allowed
-    job = Load(A100, 4, 4, 1.0, 1.0, 1000, is_batch=True)
-    fitting = fits(job, [offer(L4, "0.01", 16)], facts, speeds, Margins(max_slowdown=2))
-    assert fitting and all(fit.time_factor <= 2 for fit in fitting)
-
-
-def test_the_slower_of_throughput_and_memory_is_the_estimate(facts: Facts, tmp_path: Path) -> None:
-    """989 and 312 TFLOPS, 3350 and 1555 GB/s: one H100 is 3.17 A100 by the one and 2.15 by the other."""
-    speeds = catalog_speeds(facts)
-    assert speeds.ratio(H100, A100) == pytest.approx(3350 / 1555)
-    assert speeds.ratio(A100, H100) == pytest.approx(312 / 989)
-    assert speeds.ratio("Inferentia", A100) is None
-    file = tmp_path / "speeds.csv"
-    file.write_text("gpu_model,relative_speed\nNVIDIA A100-SXM4-40GB,1\nH100-80GB-HBM3,2.2\n")
-    assert read_speeds(file, facts).ratio(H100, A100) == pytest.approx(2.2)
-    for text, message in (
-        ("gpu_model,relative_speed\nA100-SXM4-40GB,fast\n", "line 2: 'fast'"), ("model,speed\nx,1\n", "columns")
-    ):  # fmt: skip
-        file.write_text(text)
-        with pytest.raises(DataError, match=message):
-            read_speeds(file, facts)
+    assert [gpus(job), gpus(job, 1.5), gpus(job, 0.5)] == [2, 3, None]
+    # 4 x 60 % x 1.1 / 0.8 = 3.3 GPUs; 4 x 33,000 MiB and the margin fill four; without memory all that are in use
+    assert gpus(replace(service, high=0.6)) == 4 and gpus(replace(service, high=0.3)) == 2
+    assert [gpus(replace(job, memory_mib=memory)) for memory in (33_000, None)] == [4, 4]
 
 
 def test_collected_prices_stand_beside_the_shipped_ones(tmp_path: Path) -> None:
@@ -136,19 +73,17 @@ def test_collected_prices_stand_beside_the_shipped_ones(tmp_path: Path) -> None:
                 [price],
             )
         config = Config(store=store.path, prices=Prices.model_validate({"discounts": rules}))
-        with list_prices(config) as listed:
-            offers = list_offers(listed(None))
-        found.append({(o.region, o.instance_type, o.purchase_option): o for o in offers})
+        offers = list_offers(list_prices(config, None))
+        found.append({(o.region, o.instance_type, o.capacity_type): o for o in offers})
     key = ("us-east-1", "p4d.24xlarge", "on_demand")
-    assert found[0][key].price_per_gpu_hour > 2 == found[1][key].price_per_gpu_hour
-    assert found[2][key].price_per_gpu_hour == 1.5
+    prices = [offers[key].prices[0].per_node_hour for offers in found]
+    assert prices[0] > 16 and prices[1:] == [16, 12]
     # parts of GPUs are no offers
     assert min(o.gpus for o in found[0].values()) == 1
     # the fleet's own prices win over both
-    own = fleet_offers(on_nodes("n | 8 | 0-100 | 24", "n | Job/x | 1 | 0-1 | a").nodes)
-    assert [o.price_per_gpu_hour for o in own] == [3]
-    listed = [offer(A100, "9", kind="box"), offer(H100, "6")]
-    assert merge(own, listed) == [*own, listed[1]]
+    own = on_nodes("n | 8 | 0-100 | 24", "n | Job/x | 1 | 0-1 | a").nodes
+    offers = [offer(A100, "9", kind="box"), offer(H100, "6")]
+    assert merge(own, offers) == [*own, offers[1]]
 
 
 def on_nodes(nodes: str, pods: str) -> Fleet:
@@ -159,22 +94,13 @@ def on_nodes(nodes: str, pods: str) -> Fleet:
 
 
 def sized(
-    there: Fleet,
-    level: Level | None,
-    *offers: Offer,
-    others: str = "",
-    margins: Margins | None = None,
-    **more: bool,
+    there: Fleet, level: Level | None, *offers: Node, others: str = "", limits: Limits | None = None
 ) -> Answer:
     """The answer if all pods were used like this; `others` hold GPUs of the same nodes."""
-    facts = facts_once()
     held = on_nodes("x | 1 | 0-1 | 1", others).pods if others else ()
     usage = Usage(there, "USD", "test", "all", is_narrowed=bool(others), others=held)
     levels = {pod.key: level for pod in there.pods if level}
-    given = {"other_models": False} | more
-    return rightsize.answer(
-        usage, margins or Margins(), levels, facts, catalog_speeds(facts), offers, **given
-    )
+    return rightsize.answer(usage, limits or Limits(), levels, facts_once(), offers)
 
 
 facts_once = cache(load_facts)
@@ -211,8 +137,8 @@ def test_preallocated_memory_is_in_use_and_less_of_it_needs_work() -> None:
     level = Level(2, 2, 9.9, 0.3, 0.6, 37_000, busy_devices=1, has_fixed_memory=True)
     answer = sized(there, level)
     # one of two GPUs at 3 an hour for ten hours, on a node that stays
-    names = "saving freed_capacity_cost workloads_with_unused_gpus saving_by_suitability.needs_work"
-    assert figures(answer, f"{names} needs_work_freed_capacity_cost") == "0 0 0 0 30"
+    names = "saving freed_capacity_cost saving_by_suitability.needs_work"
+    assert figures(answer, f"{names} needs_work_freed_capacity_cost") == "0 0 0 30"
     assert not any("never used" in finding for finding in answer.findings)
     assert answer.findings[0].startswith("Needs work, not counted above: 0.00 USD more, and 30.00")
     # memory that grows with the load is needed, and so is a part of the GPU that no server preallocates
@@ -220,47 +146,25 @@ def test_preallocated_memory_is_in_use_and_less_of_it_needs_work() -> None:
         assert sized(there, other).figures["needs_work_freed_capacity_cost"] == 0
 
 
-def test_a_cheaper_model_stands_below_the_saving_and_only_where_it_is_asked_for() -> None:
-    there = on_nodes("n | 8 | 0-100 | 24", "n | Deployment/api | 1 | 0-100 | a")
-    level = Level(1, 1, 100, 0.1, 0.1, 8000)
-    assert sized(there, level, offer(L4, "0.80")).tables == ()
-    answer, costly = (sized(there, level, offer(L4, price), other_models=True) for price in ("0.80", "8"))
-    other = answer.tables[-1]
-    assert other.title.startswith("Other models, not counted above: an estimate by dense FP16 throughput")
-    assert other.lines[0][4:6] == (300, 80) and answer.figures["other_models_saving"] == 220
-    assert figures(costly, "other_models_saving saving_by_fewer_gpus") == "0 0"
-    assert costly.break_even == ("No workload needs fewer GPUs of its model than it has.",)
-    with pytest.raises(GpucostError, match="measured"):
-        sized(there, None)
-
-
 def test_pods_that_fit_slices_of_one_gpu(facts: Facts) -> None:
     there = on_nodes(
         "n | 8 | 0-100 | 24", "n | Deployment/api | 1 | 0-100 | a\nn | Deployment/api | 1 | 0-100 | b"
     )
     level = Level(1, 1, 100, 0.1, 0.2, 8000)
+    with pytest.raises(GpucostError, match="measured"):
+        sized(there, None)
     answer = sized(there, level)
-    names = "today saving freed_capacity_cost saving_by_mig_slices pods_on_mig_slices"
-    assert figures(answer, names) == "600 0 300 300 2"
+    names = "today saving freed_capacity_cost saving_by_mig_slices"
+    assert figures(answer, names) == "600 0 300 300"
+    assert "2 pods with one GPU fit a MIG slice" in answer.findings[1]
     usage, sizing = Usage(there, "USD", "t", "all"), share.Sizing(method=share.Method.mig)
     alone = share.answer(usage, sizing, {pod.key: level for pod in there.pods}, facts)
     assert alone.figures["freed_capacity_cost"] == 300
     assert alone.scenario.gpu_hours == answer.scenario.gpu_hours
     # six times the memory fills a GPU
-    assert figures(sized(there, level, margins=Margins(margin_percent=500)), names) == "600 0 0 0 0"
+    assert figures(sized(there, level, limits=Limits(margin_percent=500)), names) == "600 0 0 0"
     # what they fill is not known: nothing is cut
-    assert figures(sized(there, replace(level, high_memory_mib=None)), names) == "600 0 0 0 0"
-
-
-def test_time_slices_stand_beside_the_saving() -> None:
-    """Four pods on four L4, which MIG cannot cut: two on each of two would do, at $80 less."""
-    pods = "\n".join(f"n | Deployment/api-{name} | 1 | 0-100 | {name}" for name in "abcd")
-    there = on_nodes("n | 4 | 0-100 | 1.6", pods).with_nodes(lambda node: replace(node, gpu_model=L4))
-    answer = sized(there, Level(1, 1, 100, 0.1, 0.3, 8000))
-    assert figures(answer, "saving time_slices_saving") == "0 80"
-    roomy = sized(there, Level(1, 1, 100, 0.1, 0.3, 8000), margins=Margins(headroom_percent=80))
-    assert figures(roomy, "saving time_slices_saving") == "0 0"
-    assert "4 pods could take turns on GPUs without MIG: 80.00 more, not counted" in " ".join(answer.findings)
+    assert figures(sized(there, replace(level, high_memory_mib=None)), names) == "600 0 0 0"
 
 
 MINUTE = 60_000

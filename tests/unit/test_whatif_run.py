@@ -98,9 +98,6 @@ NAMES = {
     "OWN": "--purchase-price 280000 --gpu-watts 700 --years 4 --price-per-kwh 0.12",
     "PLACE": "--instance-type a2-highgpu-8g --region us-central1",
     "DATA": "--instance-type a2-highgpu-8g --region us-central1 --wait-minutes 5 --egress-gb 10",
-    "A100": "--gpu-model A100-SXM4-40GB",
-    "TO_H100": "--to-gpu-model H100-80GB-HBM3 --to-price 6",
-    "TODAY": "--gpus 4 --on-demand-price 3 --price-per gpu",
     "TOKENS": "--prompt-tokens-per-day 4B --generation-tokens-per-day 800M",
     "PRICES": "--input-price-per-million 2.5 --output-price-per-million 10",
     "REPLICA": "--gpus-per-replica 2 --replica-tokens-per-second 9000",
@@ -113,35 +110,32 @@ REFUSED = table("""
     reserve   | 2    | --nodes 4                                            | price on demand is missing
     reserve   | 2    | {ON} --commitment-discount 2=1                       | YEARS is 1 or 3
     reserve   | 2    | {ON} --commitment-discount gift:1=1                  | 'gift:1=1' is invalid
-    reserve   | 2    | {ON} --commitment-discount 1                         | no number above 0
+    reserve   | 2    | {ON} --commitment-discount 1                         | '1' is invalid
     reserve   | 2    | {ON} --commitment-discount 1=100                     | at most 99
     reserve   | 2    | --nodes 1 --instance-type a2-highgpu-8g              | --region names one
     reserve   | 2    | --nodes 1 --instance-type 1x_H200                    | several places: digitalocean, vast
     reserve   | 2    | --hours 731 {ON}                                     | at most 730
-    reserve   | 2    | --month 2026-10 --nodes 1 {ON}                       | describes a fleet by options
+    reserve   | 2    | --month 2026-10 --nodes 1 {ON}                       | describes usage by options
     reserve   | 1    | --nodes 4 {ON}                                       | no price of a commitment
     reserve   | 1    |                                                      | there is no store
     buy       | 2    | --nodes 2 --on-demand-price 3                        | purchase_price
     buy       | 2    | {OWN} --nodes 2                                      | the price on demand is missing
     buy       | 2    | {OWN} --residual-percent 120 --nodes 1 {ON}          | --residual-percent is 120
-    buy       | 2    | {OWN} --own-nodes -1                                 | greater than or equal to 0
     buy       | 1    | none.toml --nodes 2                                  | cannot read none.toml
     buy       | 1    | {OWN}                                                | there is no store
     move      | 2    | --nodes 3 --wait-minutes 5                           | --instance-type is missing
     move      | 2    | --instance-type a2-highgpu-8g --wait-minutes 5       | --region names one
-    move      | 2    | {PLACE} --at-most-percent 120                        | at most 100
     move      | 2    | --region us-east-1 --wait-minutes 5                  | --instance-type is missing
     move      | 2    | {PLACE}                                              | --wait-minutes is missing
     move      | 2    | {DATA}                                               | --egress-price-per-gb is missing
-    move      | 2    | --starts-per-day 3 | --starts-per-day has no meaning without --gb-per-start
+    move      | 2    | --starts-per-day 3                                   | the data or the number of starts is missing
     move      | 2    | --gb-per-start 1 --nodes 2                           | --nodes has no meaning with --gb-per-start
     move      | 2    | --gb-per-start 1 --wait-minutes 5                    | --wait-minutes has no meaning with --gb-per-start
-    move      | 2    | --gb-per-start 1 --starts-per-day 2 --days 99999     | 3660
-    move      | 2    | --gb-per-start 1 --days 3                            | the number of starts is missing
+    move      | 2    | --gb-per-start 1                                     | the number of starts is missing
     move      | 2    | --gb-per-start 1 --starts-per-day 3 --team x         | leave out --team
     move      | 1    | --instance-type p99.large --wait-minutes 5           | no GPU or instance type is called
     move      | 1    | --wait-minutes 0                                     | there is no store
-    move      | 2    | --gb-per-start 1 --month 2026-10                     | asks for usage in the store
+    move      | 2    | --gb-per-start 1 --month 2026-10                     | --month has no meaning with --gb-per-start
     share     | 2    | --pods 4                                             | --utilization-percent
     share     | 2    | --utilization-percent 4                              | --pods
     share     | 2    | --pods 4 --utilization-percent 10 --method mig       | model
@@ -149,21 +143,15 @@ REFUSED = table("""
     share     | 2    | --pods 4 --utilization-percent 10 --gpu-model A10000 | did you mean
     share     | 2    | --pods 4 --utilization-percent 10 --memory-per-pod-mib 10 | --gpu-model
     share     | 2    | --pods 4 --utilization-percent 10 --gpu-model T4 --memory-per-pod-mib 99999 | do not fit
-    share     | 2    | --pods 4 --utilization-percent 10 --across-teams     | --across-teams asks for usage in the store
+    share     | 2    | --pods 4 --utilization-percent 10 --across-teams     | --across-teams has no meaning with --pods
     share     | 2    | --method mig --ways 3                                | --ways
     schedule  | 2    | --nodes 2                                            | --on-demand-price
     schedule  | 2    | {ON}                                                 | --active-hours-per-day
     schedule  | 2    | {ON} --active-hours-per-day 5 --month 2026-10        | --month
-    schedule  | 2    | {ON} --active-hours-per-day 5 --office-hours 08:00-18:00 | --office-hours asks for usage in the store
+    schedule  | 2    | {ON} --active-hours-per-day 5 --office-hours 08:00-18:00 | --office-hours has no meaning
     schedule  | 2    | {ON} --active-hours-per-day 5 --idle-minutes 5       | --idle-minutes
     schedule  | 2    | --office-hours early                                 | 08:00-18:00
     schedule  | 2    | --office-hours 08:00-18:00 --weekdays mo-fr          | mon-fri
-    rightsize | 2    | --gpu-model A100                                     | --to-gpu-model
-    rightsize | 2    | {A100} --gpus 4 --on-demand-price 3 {TO_H100}        | --to-gpus
-    rightsize | 2    | --gpu-model B9000 {TODAY} {TO_H100}                  | --gpu-model 'B9000'
-    rightsize | 2    | {A100} {TODAY} {TO_H100} --month 2026-10             | --month
-    rightsize | 2    | {A100} {TODAY} {TO_H100} --other-models              | --other-models
-    rightsize | 2    | --gpu-model K80 {TODAY} {TO_H100}                    | --relative-speed
     spot      | 2    | {BOTH} --interruptions-per-hour -1                   | from 0
     spot      | 2    | {BOTH} --hours 0.25                                  | longer than the job
     spot      | 2    | {ON}                                                 | --spot-price is missing
@@ -175,8 +163,6 @@ REFUSED = table("""
     spot      | 2    | {BOTH} --interruptions-per-hour 9999                 | never end
     spot      | 2    | {BOTH} --hours 9e9                                   | at most 87,840
     spot      | 2    | --on-demand-price 1e30 --spot-price 12               | at most 10,000,000
-    spot      | 2    | {BOTH} --hours 5 --active-hours-per-day 5            | leave out one
-    spot      | 2    | {BOTH} --days 5                                      | --active-hours-per-day
     spot      | 1    | --team research                                      | no store
     tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
     tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 {REPLICA} {ON} | are not both given, or are 0
@@ -192,7 +178,7 @@ REFUSED = table("""
     tokens    | 2    | {SERVED}                                             | the price on demand is missing
     tokens    | 2    | {SERVED} {ON} --team x                               | leave out --team
     tokens    | 2    | {SERVED} {ON} --region us-east-1                     | --region is of an --instance-type
-    tokens    | 2    | {SERVED} --instance-type p5.48xlarge --region us-east-1 --gpus 4 | has 8 GPUs, not 4
+    tokens    | 2    | {SERVED} --instance-type p5.48xlarge --region us-east-1 --gpus 4 | --gpus is of nodes
     tokens    | 2    | {SERVED} {ON} --cached-share 2                       | at most 1
     tokens    | 2    | {PRICED} {ON}                                        | what serves the tokens is missing
     tokens    | 1    |                                                      | there is no store

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,29 +15,32 @@ from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Levels, Usage
 from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.packing import PackedPod, pack, peak, slots
-from gpucost.whatif.share import Method, Sizing, layout_name, layouts, profile_for
+from gpucost.whatif.share import Method, Sizing, fits_slices, layout_name, profile_for
 from tests.text_tables import table
 from tests.unit.whatif_costs import ask, figures, fleet, shown
 
 A100 = "A100-SXM4-40GB"
+MODEL = f"--gpu-model {A100} --memory-per-pod-mib"
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
 # At most 3 x 9,900 of 32,768 MiB; 4,400 MiB and a fifth free need 5,500: more than a 1g.5gb has
 CALCULATED = """
-    pods               | gpus    | options
-    four to a GPU      | 40 10 4 | --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4
-    none to a busy one | 5 5 1   | --pods 5 --utilization-percent 90
-    by their memory    | 12 4 3  | --pods 12 --utilization-percent 1 --ways 12 --gpu-model {A100} --memory-per-pod-mib 9000
-    on slices          | 12 3 4  | --pods 12 --utilization-percent 5 --method mig --gpu-model {A100} --memory-per-pod-mib 4000
+    pods               | gpus  | packing                | options
+    four to a GPU      | 40 10 | 10 x (4 pods)          | --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4
+    none to a busy one | 5 5   |                        | --pods 5 --utilization-percent 90
+    by their memory    | 12 4  | 4 x (3 pods)           | --pods 12 --utilization-percent 1 --ways 12 {MODEL} 9000
+    on slices          | 12 3  | 3 x (4 x 1g.10gb)      | --pods 12 --utilization-percent 5 --method mig {MODEL} 4000
 """
 
 
 @pytest.mark.parametrize("case", table(CALCULATED), ids=lambda case: case["pods"])
 def test_pods_on_gpus(case: dict[str, str]) -> None:
-    answer = ask("share", f"{case['options'].format(A100=A100)} --on-demand-price 3 --price-per gpu")
-    assert figures(answer, "gpus_today gpus_needed pods_per_gpu") == case["gpus"]
-    today, needed, _ = (int(count) * 730 for count in case["gpus"].split())
+    answer = ask("share", f"{case['options'].format(MODEL=MODEL)} --on-demand-price 3 --price-per gpu")
+    assert figures(answer, "gpus_today gpus_needed") == case["gpus"]
+    pools = answer["tables"].get("GPUs at the busiest moment", ())
+    assert [pool["packing"] for pool in pools] == list(filter(None, [case.get("packing")]))
+    today, needed = (int(count) * 730 for count in case["gpus"].split())
     names = "today.gpu_hours today scenario.gpu_hours scenario"
     assert figures(answer, names) == shown(today, today * 3, needed, needed * 3)
 
@@ -76,13 +78,18 @@ def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None
 def test_layouts_that_nvidia_lists(facts: Facts) -> None:
     """Of the A100's layouts in the MIG user guide: 3g+3g, 4g+3g, 3g+2g+2g and 7 x 1g are valid, 3g+3g+1g and 4g+4g are not."""
     model = facts.models[A100]
-    fits = layouts(model)
 
     def of(slices: str) -> list[PackedPod]:
         return [PackedPod(str(number), int(count) / 7) for number, count in enumerate(slices)]
 
     asked = "33 43 322 1111111 2221 331 44 11111111 2222"
-    assert [layout for layout in asked.split() if fits(of(layout))] == ["33", "43", "322", "1111111", "2221"]
+    assert [layout for layout in asked.split() if fits_slices(model, of(layout))] == [
+        "33",
+        "43",
+        "322",
+        "1111111",
+        "2221",
+    ]
     assert layout_name(model, of("322")) == "2 x 2g.10gb + 1 x 3g.20gb"
     assert profile_for(model, 0.05, 5500) == next(p for p in model.profiles if p.name == "1g.10gb")
 
@@ -98,9 +105,7 @@ def test_many_described_gpus_are_packed(facts: Facts) -> None:
     pods = share.DescribedPods(pods=100, utilization_percent=10, gpus_per_pod=10, on_demand_price=Decimal(32))
     usage, levels = share.described(Sizing(ways=6), pods, facts, "USD")
     answer = share.answer(usage, Sizing(ways=6), levels, facts)
-    assert figures(answer, "pods_shared gpus_needed today scenario") == shown(
-        100, 167, 1000 * 4 * 730, 167 * 4 * 730
-    )
+    assert figures(answer, "gpus_needed today scenario") == shown(167, 1000 * 4 * 730, 167 * 4 * 730)
 
 
 POD = "node | workload | gpus | hours | uid | team"
@@ -115,8 +120,8 @@ def _fleet() -> tuple[Fleet, Levels]:
     return there, levels
 
 
-def shared(facts: Facts, there: Fleet, levels: Levels, sizing: Sizing | None = None, **more: Any) -> Answer:
-    return share.answer(Usage(there, "USD", "test", "all"), sizing or Sizing(), levels, facts, **more)
+def shared(facts: Facts, there: Fleet, levels: Levels, sizing: Sizing | None = None) -> Answer:
+    return share.answer(Usage(there, "USD", "test", "all"), sizing or Sizing(), levels, facts)
 
 
 CASH = "saving freed_capacity_cost"
@@ -126,7 +131,7 @@ CASH = "saving freed_capacity_cost"
 def test_measured_pods_share(facts: Facts, method: Method) -> None:
     needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods on a GPU
     # other pods hold the node: GPUs are freed, and no money leaves the bill
-    answer = shared(facts, *_fleet(), Sizing(method))
+    answer = shared(facts, *_fleet(), Sizing(method=method))
     assert figures(answer, f"gpus_today gpus_needed today {CASH}") == shown(
         4, needed, 3 * (5 * 100 + 2 * 9), 0, 3 * (4 - needed) * 100
     )
@@ -149,19 +154,19 @@ ROOMY = Sizing(margin_percent=0, headroom_percent=0)
 # Nodes of one GPU at 3 an hour for two days, which go if their pods share. 30,000 MiB for 40 minutes a day are 30,000 MiB: no two
 # of them fit the 40,960 MiB of a GPU
 BUSY_HOURS = """
-    pods                  | busy       | memory | shared | needed | saving
-    busy in the same hour | 9 9 9 9    |   4000 |      0 |      4 |      0
-    in hours of their own | 9 10 11 12 |   4000 |      4 |      1 |    432
-    two pairs             | 9 9 10 10  |   4000 |      4 |      2 |    288
-    of 30,000 MiB         | 9 10 11 12 |  30000 |      0 |      4 |      0
+    pods                  | busy       | memory | needed | saving
+    busy in the same hour | 9 9 9 9    |   4000 |      4 |      0
+    in hours of their own | 9 10 11 12 |   4000 |      1 |    432
+    two pairs             | 9 9 10 10  |   4000 |      2 |    288
+    of 30,000 MiB         | 9 10 11 12 |  30000 |      4 |      0
 """
 
 
 @pytest.mark.parametrize("case", table(BUSY_HOURS), ids=lambda case: case["pods"])
 def test_pods_share_that_are_busy_at_other_times(facts: Facts, case: dict[str, str]) -> None:
     answer = shared(facts, *_notebooks(case["busy"], float(case["memory"])), ROOMY)
-    expected = " ".join(case[name] for name in ("shared", "needed", "saving"))
-    assert figures(answer, "pods_shared gpus_needed saving") == expected
+    expected = " ".join(case[name] for name in ("needed", "saving"))
+    assert figures(answer, "gpus_needed saving") == expected
 
 
 def test_pods_that_preallocate_memory_share_only_with_work(facts: Facts) -> None:
@@ -218,7 +223,7 @@ def test_what_keeps_pods_apart(facts: Facts) -> None:
     answers = [
         shared(facts, teams, levels),
         shared(facts, paid, levels),
-        shared(facts, teams, levels, across_teams=True),
+        shared(facts, teams, levels, Sizing(across_teams=True)),
     ]
     assert [answer.figures["freed_capacity_cost"] > 0 for answer in answers] == [False, False, True]
     with pytest.raises(GpucostError, match="measured"):

@@ -12,7 +12,8 @@ import pytest
 from gpucost.config.model import Config, Discount, Prices
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.whatif.fleet import Node
-from gpucost.whatif.spot.market import Market, Place, Target, read_market, read_price
+from gpucost.whatif.spot.interruptions import Place
+from gpucost.whatif.spot.market import Market, read_market, read_price
 from tests.text_tables import table, words
 from tests.unit.price_nodes import HEADER, NODE, START, empty_store, told_steps
 
@@ -37,24 +38,22 @@ INSERT INTO billed_hours BY NAME SELECT 1 AS bill_id, 'aws/i-1' AS instance_key,
 # The price book's option, price and selector; changes in zones by hours; the list's price, option and currency; what a node of a
 # capacity type costs. Types of "a discount" have one of 10 %.
 CASES = """
-    case                          | to        | known                                                       | prices
-    only a bill of today          | spot      |                                                             |
-    a part without a price        | spot      | history="a 1 5"                                             |
-    the list price                | spot      | listed="3 spot"                                             | 3
-    the list until history begins | spot      | history="a 1 5" listed="3 spot"                             | 0 1 3, 1 24 5
-    the own zone's history        | spot      | history="a -1 5, a 4 9, b 0 1" listed="3 spot"              | 0 4 5, 4 24 9
-    the lower median of zones     | spot      | history="b -1 1, c -1 2, d 0 4" listed="3 spot"             | 2
-    own nodes before the list     | spot      | history="a 1 5" listed="3 spot" own="spot 4"                | 0 1 4, 1 24 5
-    own nodes on demand are not   | spot      | listed="3 spot" own="on_demand 4"                           | 3
-    the price book before all     | spot      | book="spot,2" history="a -1 5" listed="3 spot" own="spot 4" | 2
-    the book on demand does not   | spot      | book="on_demand,2" listed="3 spot"                          | 3
-    a currency without a rate     | spot      | listed="3 spot EUR"                                         |
-    a discount of history         | spot      | history="a -1 5" listed="3 spot"                            | 4.5
-    a discount of the book        | on-demand | book="on_demand,20" listed="32 on_demand"                   | 18
-    back: the list                | on-demand | history="a -1 5" listed="32 on_demand"                      | 32
-    back: own nodes on demand     | on-demand | listed="32 on_demand" own="on_demand 8"                     | 8
-    rows of the book that tie     | spot      | book="spot,2 pool=train; spot,4 team=a" listed="3 spot"     | 3
-    back: a commitment does not   | on-demand | book="savings_plan,9" listed="32 on_demand"                 | 32
+    case                          | known                                                       | prices
+    only a bill of today          |                                                             |
+    a part without a price        | history="a 1 5"                                             |
+    the list price                | listed="3 spot"                                             | 3
+    the list until history begins | history="a 1 5" listed="3 spot"                             | 0 1 3, 1 24 5
+    the own zone's history        | history="a -1 5, a 4 9, b 0 1" listed="3 spot"              | 0 4 5, 4 24 9
+    the lower median of zones     | history="b -1 1, c -1 2, d 0 4" listed="3 spot"             | 2
+    own nodes before the list     | history="a 1 5" listed="3 spot" own="spot 4"                | 0 1 4, 1 24 5
+    own nodes on demand are not   | listed="3 spot" own="on_demand 4"                           | 3
+    the price book before all     | book="spot,2" history="a -1 5" listed="3 spot" own="spot 4" | 2
+    the book on demand does not   | book="on_demand,2" listed="3 spot"                          | 3
+    a currency without a rate     | listed="3 spot EUR"                                         |
+    a discount of history         | history="a -1 5" listed="3 spot"                            | 4.5
+    a discount on demand          | book="on_demand,20" listed="32 on_demand"                   |
+    a commitment is not on demand | book="savings_plan,9" listed="32 on_demand"                 |
+    rows of the book that tie     | book="spot,2 pool=train; spot,4 team=a" listed="3 spot"     | 3
 """
 NAMES = {case["case"]: f"x{number}.large" for number, case in enumerate(table(CASES))}
 
@@ -67,9 +66,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
         for number, case in enumerate(table(CASES), 1):
             case |= words(case.get("known", ""))
             kind = NAMES[case["case"]]
-            bought = "spot" if case["to"] == "on-demand" else "on_demand"
             con.execute(TYPE, [kind])
-            nodes = [(number, f"n{number}", bought)]
+            nodes = [(number, f"n{number}", "on_demand")]
             for row, _, selector in (row.partition(" ") for row in case.get("book", "").split("; ") if row):
                 lines.append(f",,,{kind},{row},USD,,,{selector}")
             for zone, hour, price in map(str.split, filter(None, case.get("history", "").split(", "))):
@@ -98,18 +96,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
 
 
 @pytest.fixture(scope="module")
-def markets(store: Stored) -> dict[str, Market]:
-    return {target: read_market(*store, DAY, target) for target in Target}
+def market(store: Stored) -> Market:
+    return read_market(*store, DAY)
 
 
 @pytest.mark.parametrize("case", table(CASES), ids=lambda case: case["case"])
-def test_a_node_costs_what_one_that_is_bought_so_costs(
-    markets: dict[str, Market], case: dict[str, str]
-) -> None:
+def test_a_node_costs_what_one_that_is_bought_so_costs(market: Market, case: dict[str, str]) -> None:
     kind = NAMES[case["case"]]
     name = f"n{list(NAMES).index(case['case']) + 1}"
     node = Node(name, 8, DAY.start_ms, DAY.end_ms, (), cluster="prod", instance_type=kind)
-    moved = markets[case["to"]].there(node)
+    moved = market.there(node)
     steps = [
         ((start - START) / MS_PER_HOUR, (end - START) / MS_PER_HOUR, price.per_node_hour)
         for price, start, end in (moved.steps if moved else ())
@@ -118,11 +114,13 @@ def test_a_node_costs_what_one_that_is_bought_so_costs(
 
 
 def test_a_described_node_costs_what_one_that_is_bought_now_costs(store: Stored) -> None:
-    def price(name: str, region: str | None = "us-east-1") -> Decimal | None:
-        found = read_price(*store, Place(NAMES[name].upper(), "aws", region), 8, Target.spot)
+    def price(name: str, region: str | None = "us-east-1", option: str = "spot") -> Decimal | None:
+        found = read_price(*store, Place(NAMES[name].upper(), "aws", region), 8, option)
         return found and found.per_node_hour
 
     assert price("the price book before all") == 2
+    on_demand = [price(name, option="on_demand") for name in NAMES if name.endswith("on demand")]
+    assert on_demand == [18, 32]
 
     def by_region() -> list[Decimal | None]:
         return [price("the list price", region) for region in ("us-east-1", None, "us-west-2")]

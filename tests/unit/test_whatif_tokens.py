@@ -21,7 +21,8 @@ from gpucost.store.connection import Store
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Position
 from gpucost.whatif.fleet import Price, escaped_glob
-from gpucost.whatif.tokens import Node, Purchase, Replicas, Tokens, buy, serve
+from gpucost.whatif.reserve import ReservedUse
+from gpucost.whatif.tokens import Purchase, Replicas, Tokens, buy, serve
 from tests.replay import work
 from tests.replay.cases.words import fleet, node, pod
 from tests.replay.work import counter, put, stored
@@ -44,18 +45,14 @@ NODE = "--on-demand-price 10"
 WORDS = f"{TOKENS} --peak-factor 1 {PRICES} {REPLICA} {NODE}"
 
 
-def own(**plan: Any) -> Replicas:
-    """One replica a node, without a spare one, filled to the last."""
-    return Replicas(**{"target_utilization": 1.0, "spare_replicas": 0, "gpus_per_replica": 8} | plan)
-
-
 def purchase(tokens: Tokens, cost: float = 0) -> Purchase:
     return Purchase("m", tokens, Position(Decimal(str(cost)), "USD"), "a test", ())
 
 
-def hosted(tokens: Tokens, plan: Replicas, cost: float = 0) -> Answer:
-    """On nodes of $1 an hour, by replicas of 9 million generated tokens an hour."""
-    return serve(purchase(tokens, cost), Node("node", 8.0, Price(Decimal(1), "test")), plan, 2500, "test")
+def hosted(tokens: Tokens, cost: float = 0, gpus: int = 8) -> Answer:
+    """On nodes of $1 an hour, by replicas that are filled to 9 million generated tokens an hour, and a spare one."""
+    node, plan = ReservedUse("node", 8.0, Price(Decimal(1), "test")), Replicas(gpus_per_replica=gpus)
+    return serve(purchase(tokens, cost), node, plan, 2500 / 0.6, "test")
 
 
 def generated(millions: float, hours: int = 1, peak_factor: float = 1.0) -> Tokens:
@@ -70,9 +67,9 @@ def test_an_even_day_by_hand() -> None:
     assert figures(answer, names) == "tokens bought to own 10080 7200 2880 1 1"
     assert answer["prompt_tokens"] == 7_200_000_000
     assert answer["title"].startswith("Own GPUs instead of an API")
-    names = "own_cost_per_million_tokens break_even_api_cost_per_million_tokens api_cost_per_million_tokens"
+    names = "break_even_api_cost_per_million_tokens api_cost_per_million_tokens"
     # of 7,920 million tokens
-    assert figures(answer, names) == "0.909090909 0.909090909 1.272727273"
+    assert figures(answer, names) == "0.909090909 1.272727273"
     text = "The API costs less than own GPUs below 0.9091 per million tokens of this mix; it is 1.2727"
     assert answer["break_even"] == [text]
     # half of the throughput: seven million generated tokens an hour by weight fit into 2 x 3.78
@@ -84,28 +81,24 @@ def test_an_even_day_by_hand() -> None:
 
 def test_the_busiest_hour_decides() -> None:
     # 300 million a day, of which the busiest hour has 24 million: 2 and 2/3 of a replica
-    answer = hosted(generated(300, 24, 1.92), own(), 1200)
-    assert figures(answer, "scenario nodes replicas_at_peak") == "72 3 3"
+    answer = hosted(generated(300, 24, 1.92), 1200)
+    assert figures(answer, "scenario nodes replicas_at_peak") == "96 4 3"
     with pytest.raises(UsageError, match="--peak-factor is missing"):
-        hosted(Tokens(1.0, 1.0, 1), own())
+        hosted(Tokens(1.0, 1.0, 1))
 
 
-# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs takes two nodes, each alone; at a target of half, twice
-# as many; and never none
+# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs takes two nodes, each alone; and never none
 NODES = """
-    18    | 3  | 1 | 1   | 2
-    18    | 12 | 1 | 1   | 6
-    18    | 8  | 0 | 0.5 | 4
-    0.001 | 8  | 0 | 1   | 1
+    18    | 3  | 2
+    18    | 12 | 6
+    18    | 8  | 3
+    0.001 | 8  | 2
 """
 
 
-@pytest.mark.parametrize(("millions", "gpus", "spare", "target", "nodes"), text_rows(NODES))
-def test_spare_replicas_and_whole_nodes(
-    millions: str, gpus: str, spare: str, target: str, nodes: str
-) -> None:
-    plan = own(gpus_per_replica=int(gpus), spare_replicas=int(spare), target_utilization=float(target))
-    assert figures(hosted(generated(float(millions)), plan), "nodes") == nodes
+@pytest.mark.parametrize(("millions", "gpus", "nodes"), text_rows(NODES))
+def test_spare_replicas_and_whole_nodes(millions: str, gpus: str, nodes: str) -> None:
+    assert figures(hosted(generated(float(millions)), gpus=int(gpus)), "nodes") == nodes
 
 
 def test_list_prices_of_tokens() -> None:
@@ -127,7 +120,7 @@ def test_cached_tokens_cost_the_price_of_options() -> None:
 
 def test_prices_of_tokens_are_in_the_currency_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('currency = "EUR"\n[prices]\nfx = { USD = 0.5 }\n')
-    words = f"{TOKENS} --peak-factor 1 {REPLICA} {NODE} --api-model gpt-4o"
+    words = f"{TOKENS} --peak-factor 1 {REPLICA} {NODE} --model gpt-4o"
     answer = ask("tokens", words)
     assert (answer["today"]["currency"], answer["today"]["cost"]) == ("EUR", (7200 * 2.5 + 7200) / 2)
     (tmp_path / "gpucost.toml").write_text('currency = "EUR"\n')
@@ -178,7 +171,6 @@ POOLS = """
     prompt_token     | llm-prefill-0 | m | 1.5 8e6
     prompt_token     | llm-decode-0  | m | 1.5 8e6
     generation_token | llm-decode-0  | m | 1.5 2e6
-    decode_second    | llm-decode-0  | m | 1.5 4e4
     prompt_token     | plan-0        | p | 5 4e6
     generation_token | plan-0        | p | 5 1e6
 """
@@ -259,7 +251,7 @@ def test_own_tokens_of_the_store_bought(config: Config) -> None:
     found = of_store(config, f"--workload Deployment/llm {PRICES}")
     assert figures(found, "today scenario today.gpu_hours paid_anyway_cost") == "48 40 48 0"
     assert found["assumptions"][0]["value"] == "llama"
-    listed = of_store(config, "--model 'LLA*' --api-model gpt-4o --cached-share 0.1")
+    listed = of_store(config, "--workload Deployment/llm --model gpt-4o --cached-share 0.1")
     assert "for gpt-4o (openai)" in listed["title"]
     assert listed["scenario"]["cost"] == pytest.approx(10.8 * 2.5 + 1.2 * 1.25 + 7 * 10)
 
@@ -274,7 +266,6 @@ def test_own_cost_is_that_of_the_report_and_committed_capacity_is_paid_anyway(ot
     assert (found["paid_anyway_cost"], found["saving"]) == (24, -8)
     for name in ("prompt_tokens", "generation_tokens"):
         assert found[name] == tokens[name]
-    assert found["own_cost_per_million_tokens"] == pytest.approx(tokens["cost_per_million_tokens"], rel=1e-6)
 
 
 def test_hours_that_midnight_cuts_are_whole(config: Config, tmp_path: Path) -> None:
@@ -321,7 +312,7 @@ def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) 
 
 
 UNKNOWN = f"""
-    --model gpt-x {PRICES}                            | no token of gpt-x is known            | 1
+    --from 2026-03-10T05 --to 2026-03-10T06 {PRICES}  | no token of the whole fleet is known  | 1
     {TOKENS} --peak-factor 1 {PRICES} {NODE} --throughput-of Deployment/none --gpus-per-replica 1 | Deployment/none | 1
     {REPLICA} {NODE} --peak-factor 1                  | no bill of 2026-03-10 contains tokens | 1
     {REPLICA} {NODE} --peak-factor 1 {PRICES}         | bills have the prices of tokens       | 2

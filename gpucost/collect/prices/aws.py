@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gpucost.clouds import HALF, NoCredentials, aws_client, aws_in_words, aws_login
+from gpucost.clouds import HALF, aws_client, aws_in_words, aws_login
 from gpucost.collect.prices.base import (
     HOURS_PER_YEAR,
     PriceCollector,
@@ -22,7 +20,6 @@ from gpucost.collect.prices.base import (
     one_of_each,
     read_as,
 )
-from gpucost.collect.prices.public import PublicList, Row
 from gpucost.errors import SourceError
 from gpucost.inputs import JsonObject
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
@@ -58,8 +55,11 @@ def product_prices(text: str, region: str, instance_types: Collection[str], day:
     """
     with read_as(f"aws: a product of {region} cannot be read, half an answer", AGAIN):
         product = json.loads(text)
-        if is_plain(product["product"]["attributes"], region, instance_types):
-            yield from _term_prices(_bulk_rows(product), region, day, PRODUCTS)
+        attributes = product["product"]["attributes"]
+        if is_plain(attributes, region, instance_types):
+            for kind in _KINDS:
+                for term in product["terms"].get(kind, {}).values():
+                    yield from _term_prices(region, attributes["instanceType"], kind, term, day)
 
 
 def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collection[str]) -> bool:
@@ -72,41 +72,25 @@ def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collect
     return all(attributes.get(name) == value for name, value in WANTED.items())
 
 
-def _bulk_rows(product: JsonObject) -> Iterator[Row]:
-    """A product of get_products as rows of the bulk price list."""
-    name = product["product"]["attributes"]["instanceType"]
-    for kind in _KINDS:
-        for code, term in product["terms"].get(kind, {}).items():
-            commitment = {key.lower(): value for key, value in term.get("termAttributes", {}).items()}
-            shared = {"sku": "", "instancetype": name, "termtype": kind, "offertermcode": code, **commitment}
-            for dimension in term["priceDimensions"].values():
-                priced = {"effectivedate": term["effectiveDate"], "unit": dimension["unit"]}
-                for currency, amount in dimension["pricePerUnit"].items():
-                    yield {**shared, **priced, "currency": currency, "priceperunit": amount}
+def _term_prices(region: str, name: str, kind: str, term: JsonObject, day: date) -> Iterator[ListPrice]:
+    """The prices of a term that has begun, one per currency: per hour, what is paid upfront spread over the term's hours.
 
-
-def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> Iterator[ListPrice]:
-    """The prices of terms that have begun, one per currency: per hour, and what is paid upfront spread over the term's hours.
-
-    Raises ValueError or KeyError where they cannot be read.
+    Raises ValueError, KeyError or TypeError where they cannot be read.
     """
-    sums: dict[tuple[Any, ...], Decimal] = defaultdict(Decimal)
-    for row in rows:
-        started = datetime.fromisoformat(row["effectivedate"].replace(" ", "").replace("Z", "+00:00")).date()
-        if row["termtype"] not in _KINDS or started > day:
-            continue
-        option, years, payment, offering = "on_demand", 0, "", ""
-        if row["termtype"] == "Reserved":
-            option, offering = "reserved", row["offeringclass"]
-            years, payment = _TERMS[row["leasecontractlength"]], _PAYMENTS[row["purchaseoption"]]
-        amount = Decimal(row["priceperunit"])
-        if row["unit"] == "Quantity":
-            amount /= years * HOURS_PER_YEAR
-        elif row["unit"] != "Hrs":
-            raise ValueError(f"the unit {row['unit']}")
-        bought = option, row["currency"], years, payment, offering, started
-        sums[row["sku"], row["offertermcode"], row["instancetype"], bought] += amount
-    for (_, _, name, (option, currency, years, payment, offering, started)), price in sums.items():
+    started = datetime.fromisoformat(term["effectiveDate"]).date()
+    if started > day:
+        return
+    option, years, payment, offering = "on_demand", 0, "", ""
+    if kind == "Reserved":
+        commitment = term["termAttributes"]
+        option, offering = "reserved", commitment["OfferingClass"]
+        years, payment = _TERMS[commitment["LeaseContractLength"]], _PAYMENTS[commitment["PurchaseOption"]]
+    hours = {"Hrs": 1, "Quantity": years * HOURS_PER_YEAR}
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    for dimension in term["priceDimensions"].values():
+        for currency, amount in dimension["pricePerUnit"].items():
+            sums[currency] += Decimal(amount) / hours[dimension["unit"]]
+    for currency, price in sums.items():
         if price > 0:
             yield ListPrice(
                 region,
@@ -114,7 +98,7 @@ def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> It
                 option,
                 price,
                 currency,
-                source,
+                PRODUCTS,
                 years,
                 payment,
                 offering,
@@ -122,7 +106,7 @@ def _term_prices(rows: Iterable[Row], region: str, day: date, source: str) -> It
             )
 
 
-def plan_price(rate: JsonObject, instance_types: Collection[str], source: str = RATES) -> ListPrice | None:
+def plan_price(rate: JsonObject, instance_types: Collection[str]) -> ListPrice | None:
     """The price of one rate of describe_savings_plans_offering_rates; None where it is of no plain Linux instance.
 
     The rate of a plan is what its commitment is charged per hour, so anything paid upfront is in it.
@@ -143,83 +127,8 @@ def plan_price(rate: JsonObject, instance_types: Collection[str], source: str = 
         years = round(int(offering["durationSeconds"]) / _SECONDS_PER_YEAR)
         payment, currency = _PAYMENTS[offering["paymentOption"]], offering["currency"]
         return ListPrice(
-            properties["region"], name, "savings_plan", price, currency, source, years, payment, plan
+            properties["region"], name, "savings_plan", price, currency, RATES, years, payment, plan
         )
-
-
-BULK_PRODUCTS = "aws bulk price list"
-BULK_RATES = "aws bulk savings plans"
-
-_SERVERS = {
-    "aws": "https://pricing.us-east-1.amazonaws.com",
-    "cn": "https://pricing.cn-north-1.amazonaws.com.cn",
-}
-_BULK_PLANS = {"ComputeSavingsPlans": "Compute", "EC2InstanceSavingsPlans": "EC2Instance"}
-# The attributes that is_plain asks for, by the names that columns have.
-_ATTRIBUTES = {name.lower(): name for name in (*WANTED, "regionCode", "instanceType", "marketoption")}
-
-
-def bulk_product_prices(
-    public: PublicList, server: str, region: str, instance_types: Collection[str], day: date
-) -> list[ListPrice]:
-    """The on-demand and reserved prices of `instance_types` in a region. Raises SourceError."""
-
-    def keep(row: Row) -> Row | None:
-        attributes = {name: row[column] for column, name in _ATTRIBUTES.items() if column in row}
-        return row if is_plain(attributes, region, instance_types) else None
-
-    path = f"offers/v1.0/{_partition(region)}/AmazonEC2/current/{region}/index.csv"
-    rows = public.rows(f"{server}/{path}", keep)
-    with read_as(f"aws: the bulk price list of {region} cannot be read", AGAIN):
-        once = {row["ratecode"]: row for row in rows}
-        return list(_term_prices(once.values(), region, day, BULK_PRODUCTS))
-
-
-def plan_prices(
-    public: PublicList, server: str, region: str, instance_types: Collection[str]
-) -> list[ListPrice]:
-    """The Savings Plans prices of `instance_types` in a region; none where AWS has no plans there. Raises SourceError."""
-    index = public.json(
-        f"{server}/savingsPlan/v1.0/{_partition(region)}/AWSComputeSavingsPlan/current/region_index.json",
-        whole=lambda answer: all(item["regionCode"] and item["versionUrl"] for item in answer["regions"]),
-    )
-    path = next((item["versionUrl"] for item in index["regions"] if item["regionCode"] == region), None)
-    if path is None:
-        return []
-
-    def keep(row: Row) -> ListPrice | None:
-        # instances of one's own hardware and unused reservations have usage types of their own
-        is_plain_use = re.match(r"(.*-)?BoxUsage:", row["discountedusagetype"])
-        is_here = row["discountedservicecode"] == "AmazonEC2" and row["discountedregioncode"] == region
-        if is_plain_use and is_here and row["productfamily"] in _BULK_PLANS:
-            return plan_price(_rate(row), instance_types, BULK_RATES)
-        return None
-
-    return public.rows(server + re.sub(r"\.json$", ".csv", path), keep)
-
-
-def _rate(row: Row) -> JsonObject:
-    """A row as describe_savings_plans_offering_rates answers it."""
-    return {
-        "savingsPlanOffering": {
-            "planType": _BULK_PLANS[row["productfamily"]],
-            "durationSeconds": int(row["leasecontractlength"]) * _SECONDS_PER_YEAR,
-            "paymentOption": row["purchaseoption"],
-            "currency": row["currency"],
-        },
-        "properties": [
-            {"name": "instanceType", "value": row["discountedusagetype"].partition(":")[2]},
-            {"name": "region", "value": row["discountedregioncode"]},
-        ],
-        "rate": row["discountedrate"],
-        "unit": row["unit"],
-        "usageType": row["discountedusagetype"],
-        "operation": row["discountedoperation"],
-    }
-
-
-def _partition(region: str) -> str:
-    return "cn" if region.startswith("cn-") else "aws"
 
 
 SOURCE = "aws ec2 describe_instance_types"
@@ -290,10 +199,7 @@ class AwsPrices(PriceCollector):
 
     def fetch(self) -> ProviderPrices:
         regions = self.regions or self.config.aws.regions or self.seen or [_ELSE]
-        try:
-            session = aws_login(self.config.aws)
-        except NoCredentials:
-            return self._public(regions)
+        session = aws_login(self.config.aws)
         with aws_in_words(self.provider, AGAIN, _PERMISSIONS):
             prices: list[ListPrice] = []
             types: dict[str, InstanceType] = {}
@@ -306,19 +212,6 @@ class AwsPrices(PriceCollector):
                 )
         return ProviderPrices("aws", regions, one_of_each(prices), instance_types=list(types.values()))
 
-    def _public(self, regions: Sequence[str]) -> ProviderPrices:
-        """Without a login: the bulk lists, hundreds of megabytes a region, of the instance types that the catalog knows."""
-        names = set(known_types("aws"))
-        prices: list[ListPrice] = []
-        for region in regions:
-            server = self.config.aws.price_list_url or _SERVERS[_partition(region)]
-            public = PublicList(self.provider, "the bulk price list", "[aws] price_list_url", server)
-            self.tell(f"{region}: no login; the public price list, which is long")
-            products = bulk_product_prices(public, server, region, names, self.day)
-            self.tell(f"{region}: no login; the public list of Savings Plans, which is long")
-            prices += _not_none([*products, *plan_prices(public, server, region, names)], region)
-        return ProviderPrices("aws", regions, one_of_each(prices))
-
     def _types(self, session: boto3.Session, region: str) -> Iterator[InstanceType]:
         client = aws_client(session, self.config.aws, "ec2", region)
         for page in client.get_paginator("describe_instance_types").paginate():
@@ -326,31 +219,20 @@ class AwsPrices(PriceCollector):
                 if kind := accelerated(described):
                     yield kind
 
-    def _pages(
-        self, what: str, ask: Callable[..., JsonObject], token: str, endless: str
-    ) -> Iterator[JsonObject]:
-        more: dict[str, str] = {}
-        for page in range(1, _PAGES):
-            self.tell(f"{what}, page {page}")
-            answer = ask(**more)
-            yield answer
-            if not answer.get(token):
-                return
-            more = {token: answer[token]}
-        raise SourceError(endless)
-
     def _products(self, session: boto3.Session, region: str, names: set[str]) -> Iterator[ListPrice]:
+        self.tell(f"{region}: price list")
         client = aws_client(session, self.config.aws, "pricing", _price_list_region(region))
         wanted = {**WANTED, "regionCode": region}
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
-        ask = partial(client.get_products, ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters)
-        for answer in self._pages(
-            f"{region}: price list", ask, "NextToken", f"aws: the price list of {region} has no end"
-        ):
-            for text in _part(answer, "PriceList", "get_products"):
+        pages = client.get_paginator("get_products").paginate(
+            ServiceCode="AmazonEC2", FormatVersion="aws_v1", Filters=filters
+        )
+        for page in pages:
+            for text in _part(page, "PriceList", "get_products"):
                 yield from product_prices(text, region, names, self.day)
 
     def _plans(self, session: boto3.Session, region: str, names: set[str]) -> Iterator[ListPrice]:
+        self.tell(f"{region}: Savings Plans")
         client = aws_client(session, self.config.aws, "savingsplans", _price_list_region(region))
         ordered = sorted(names)
         for start in range(0, len(ordered), _TYPES_PER_REQUEST):
@@ -360,19 +242,26 @@ class AwsPrices(PriceCollector):
                 "productDescription": ["Linux/UNIX"],
                 "instanceType": ordered[start : start + _TYPES_PER_REQUEST],
             }
-            ask = partial(
-                client.describe_savings_plans_offering_rates,
+            for rate in self._rates(client, filters):
+                if (price := plan_price(rate, names)) and price.region == region:
+                    yield price
+
+    def _rates(self, client: Any, filters: dict[str, list[str]]) -> Iterator[JsonObject]:
+        more: dict[str, str] = {}
+        for _ in range(_PAGES):
+            answer = client.describe_savings_plans_offering_rates(
                 savingsPlanTypes=["Compute", "EC2Instance"],
                 products=["EC2"],
                 serviceCodes=["AmazonEC2"],
                 filters=[{"name": name, "values": values} for name, values in filters.items()],
                 maxResults=1000,
+                **more,
             )
-            endless = f"aws: the Savings Plans of {region} have no end"
-            for answer in self._pages(f"{region}: Savings Plans", ask, "nextToken", endless):
-                for rate in _part(answer, "searchResults", "describe_savings_plans_offering_rates"):
-                    if (price := plan_price(rate, names)) and price.region == region:
-                        yield price
+            yield from _part(answer, "searchResults", "describe_savings_plans_offering_rates")
+            if not answer.get("nextToken"):
+                return
+            more = {"nextToken": answer["nextToken"]}
+        raise SourceError("aws: the Savings Plans have no end")
 
 
 def _not_none(prices: list[ListPrice], region: str) -> list[ListPrice]:

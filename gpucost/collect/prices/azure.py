@@ -15,10 +15,11 @@ from gpucost.collect.prices.base import (
     again,
     known_types,
     one_of_each,
+    public_list,
     read_as,
 )
-from gpucost.collect.prices.public import PublicList
 from gpucost.errors import SourceError
+from gpucost.http import JsonServer
 from gpucost.inputs import JsonObject
 from gpucost.store.prices import ListPrice, ProviderPrices
 
@@ -110,7 +111,7 @@ class AzurePrices(PriceCollector):
         wanted = self.regions or self.config.azure.regions
         prices: list[ListPrice] = []
         setting, server = "[azure] retail_prices_url", self.config.azure.retail_prices_url
-        public = PublicList(self.provider, "the list of retail prices", setting, server)
+        public = public_list(self.provider, "the list of retail prices", setting, server)
         for region in wanted or [""]:
             in_region = [
                 price for item in self._items(public, region) for price in item_prices(item, self.day)
@@ -124,7 +125,7 @@ class AzurePrices(PriceCollector):
         one_each = without_placeholders(one_of_each(prices))
         return ProviderPrices("azure", wanted or sorted({price.region for price in one_each}), one_each)
 
-    def _items(self, public: PublicList, region: str) -> Iterator[JsonObject]:
+    def _items(self, public: JsonServer, region: str) -> Iterator[JsonObject]:
         wanted = "serviceName eq 'Virtual Machines' and startswith(armSkuName, 'Standard_N')"
         if region:
             wanted += f" and armRegionName eq '{region}'"
@@ -137,13 +138,13 @@ class AzurePrices(PriceCollector):
         turned: set[str] = set()
         while url:
             self.tell(f"{region or 'all regions'}: page {len(turned) + 1}")
-            page = public.json(url, params=params, whole=_is_whole)
+            page = public.ask("GET", url, params=params, number=Decimal, is_whole=_is_whole)
             yield from page["Items"]
             turned.add(url)
             # the link holds the parameters
             url, params = page.get("NextPageLink") or None, None
             if url in turned:
-                raise SourceError(f"azure: the retail prices have no end: {url} follows itself", public.again)
+                raise SourceError(f"azure: the retail prices have no end: {url} follows itself", public.later)
 
 
 def _is_whole(page: JsonObject) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from gpucost import http
 from gpucost.catalog import facts, spelled
 from gpucost.config.model import Config
 from gpucost.errors import SourceError
@@ -21,6 +22,8 @@ from gpucost.store.prices import ListPrice, ProviderPrices
 
 Tell = Callable[[str], None]
 
+_LONGEST_SECONDS = 3600.0
+_JSON_BYTES = 256 << 20
 HOURS_PER_YEAR = 8760  # AWS' own year, and Azure's: a 3-year term has 26,280 hours
 
 # A region says by its spelling whose it is: us-east-1, us-central1, eastus2. The others have one price everywhere.
@@ -53,6 +56,17 @@ class PriceCollector(ABC):
 def again(provider: str) -> str:
     """The command that asks a provider once more."""
     return f"gpucost collect prices --provider {provider}"
+
+
+def public_list(provider: str, what: str, setting: str, url: str) -> http.JsonServer:
+    """The server of a list without a login, called `what` in messages; `setting` is the key of the configuration of its `url`."""
+    return http.JsonServer(
+        f"{provider}: {what}",
+        http.session(url, _LONGEST_SECONDS, _JSON_BYTES),
+        login="a proxy may stand between; it needs no login",
+        address=f"check {setting}, then {again(provider)}",
+        later=f"wait a while, then {again(provider)}",
+    )
 
 
 @contextmanager

@@ -250,7 +250,7 @@ class GcpPrices(PriceCollector):
                 )
         if not any(prices.values()):
             raise SourceError("gcp: none of the SKUs answered prices a GPU machine", _AGAIN)
-        regions = wanted or sorted(region for region in units)
+        regions = wanted or sorted(units)
         return ProviderPrices(
             "gcp",
             regions,

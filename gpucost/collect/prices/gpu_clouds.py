@@ -10,8 +10,14 @@ from decimal import Decimal
 from statistics import median
 from typing import Any, ClassVar
 
-from gpucost.collect.prices.base import PriceCollector, gpu_model, known_types, one_of_each, read_as
-from gpucost.collect.prices.public import PublicList
+from gpucost.collect.prices.base import (
+    PriceCollector,
+    gpu_model,
+    known_types,
+    one_of_each,
+    public_list,
+    read_as,
+)
 from gpucost.errors import SourceError
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 
@@ -41,20 +47,20 @@ class GpuPrices(PriceCollector):
     def fetch(self) -> ProviderPrices:
         name_of_list, words = self.what
         url = getattr(self.config.price_lists, self.provider)
-        public = PublicList(self.provider, name_of_list, f"[price_lists] {self.provider}", url)
+        public = public_list(self.provider, name_of_list, f"[price_lists] {self.provider}", url)
         self.tell(words)
-        answer = public.json(url, body=self.body, whole=self.is_whole)
+        answer = public.ask("POST", url, json=self.body, number=Decimal, is_whole=self.is_whole)
         known = known_types(self.provider).items()
         names = {kind.gpu_model: re.sub("_(SECURE|COMMUNITY)$", "", name) for name, kind in known}
         prices, types = [], {}
-        with read_as(f"{self.provider}: the answer cannot be read", public.again):
+        with read_as(f"{self.provider}: the answer cannot be read", public.later):
             for model, option, suffix, price in self.offers(answer):
                 if price > 0:
                     name = names.get(model, f"1x_{model}") + suffix
                     prices.append(ListPrice("", name, option, price, "USD", self.source))
                     types[name] = InstanceType(name, model, 1.0, None, None, None, self.source)
         if not prices:
-            raise SourceError(f"{self.provider}: there are no prices of GPUs", public.again)
+            raise SourceError(f"{self.provider}: there are no prices of GPUs", public.later)
         return ProviderPrices(self.provider, [""], one_of_each(prices), instance_types=list(types.values()))
 
 

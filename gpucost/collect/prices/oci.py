@@ -8,8 +8,14 @@ from decimal import Decimal
 from functools import partial
 from typing import ClassVar
 
-from gpucost.collect.prices.base import PriceCollector, gpu_model, known_types, one_of_each, read_as
-from gpucost.collect.prices.public import PublicList
+from gpucost.collect.prices.base import (
+    PriceCollector,
+    gpu_model,
+    known_types,
+    one_of_each,
+    public_list,
+    read_as,
+)
 from gpucost.errors import SourceError
 from gpucost.inputs import JsonObject
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
@@ -27,15 +33,13 @@ class OciPrices(PriceCollector):
 
     def fetch(self) -> ProviderPrices:
         server = self.config.price_lists.oci.rstrip("/")
-        public = PublicList(self.provider, "the cost estimator's list", "[price_lists] oci", server)
+        public = public_list(self.provider, "the cost estimator's list", "[price_lists] oci", server)
         self.tell("shapes and their prices")
         shapes, products = (
-            public.json(f"{server}/{name}.json", whole=lambda answer: isinstance(answer["items"], list))[
-                "items"
-            ]
+            public.ask("GET", f"{server}/{name}.json", number=Decimal, is_whole=_is_whole)["items"]
             for name in ("shapes", "products")
         )
-        with read_as("oci: a shape or product of the cost estimator cannot be read", public.again):
+        with read_as("oci: a shape or product of the cost estimator cannot be read", public.later):
             per_gpu = {
                 item["partNumber"]: price for item in products if (price := self._per_hour(item)) is not None
             }
@@ -78,6 +82,10 @@ class OciPrices(PriceCollector):
         yield bought("on_demand", price)
         if shape["allowPreemptible"]:
             yield bought("spot", price * _PREEMPTIBLE)
+
+
+def _is_whole(answer: JsonObject) -> bool:
+    return isinstance(answer["items"], list)
 
 
 def _name(shape: JsonObject) -> str:

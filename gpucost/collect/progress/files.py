@@ -25,9 +25,8 @@ from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, Progress
 
 KIND = "progress"
 NEEDED = ("workload", "time", "unit", "value")
-_NEEDS = f"it needs {', '.join(NEEDED)}"
 TEXTS = ("cluster", "namespace", "pod", "workload", "model")
-MORE = ("cluster", "namespace", "pod", "model", "run", "kind", "failed")
+_NEEDS = f"it needs {', '.join(NEEDED)}; it may have cluster, namespace, pod, model, run, kind, failed"
 SUFFIXES = (".csv", ".jsonl", ".ndjson")
 KINDS = ("event", "counter", "gauge")
 
@@ -91,7 +90,7 @@ def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
     except UnicodeDecodeError:
         raise DataError(f"{path} is no text in UTF-8") from None
     if not values:
-        raise DataError(f"{path} holds no rows", f"it needs the columns {', '.join(NEEDED)}")
+        raise DataError(f"{path} holds no rows", _NEEDS)
     batch = ProgressBatch()
     moments: list[int] = []
     for series, entries in values.items():
@@ -106,10 +105,6 @@ def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
 def _csv(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     reader = csv.DictReader(file, strict=True)
     try:
-        missing = [name for name in NEEDED if name not in (reader.fieldnames or [])]
-        if missing:
-            fix = f"{_NEEDS}; it may have {', '.join(MORE)}"
-            raise DataError(f"{path}: there is no column {missing[0]}", fix)
         for row in reader:
             if None in row or None in row.values():
                 raise DataError(f"{path}, line {reader.line_num}: as many fields as columns are needed")
@@ -128,9 +123,6 @@ def _jsonl(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
             row = None
         if not isinstance(row, dict):
             raise DataError(f"{path}, line {number}: is no JSON object")
-        missing = [name for name in NEEDED if name not in row]
-        if missing:
-            raise DataError(f"{path}, line {number}: {missing[0]} is missing", _NEEDS)
         yield number, row
 
 
@@ -143,6 +135,9 @@ def _value(
     def wrong(name: str, needed: str) -> DataError:
         return DataError(f"{path}, line {number}: {name} {text(name)!r} is {needed}")
 
+    for name in NEEDED:
+        if name not in row:
+            raise DataError(f"{path}, line {number}: {name} is missing", _NEEDS)
     if not (text("workload") or text("pod")):
         raise wrong("workload", "empty, and no pod is named either")
     unit = unit_of(text("unit"))

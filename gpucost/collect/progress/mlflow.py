@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from functools import partial
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import requests
-from requests.auth import HTTPBasicAuth
 
 from gpucost import http
 from gpucost.collect.base import OVERLAP_MS, month_start_ms
 from gpucost.collect.progress.mappings import levels
-from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.config.model import Mlflow
 from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import SourceError
@@ -38,68 +34,45 @@ _LOGIN = "set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRAC
 _ADDRESS = "set url in [mlflow] of gpucost.toml to what stands before /api/2.0"
 
 
-class MlflowClient:
-    """Answers of one server. Raises SourceError, in words, where it gives none; `pause` is the first pause before another try."""
-
-    def __init__(self, settings: Mlflow, pause: float = 0.5) -> None:
-        self._url = settings.url
-        self._pause = pause
-        self._seconds = settings.timeout_seconds
-        self._session = http.session(
-            settings.url or "", _LONGEST_SECONDS, _LARGEST_BYTES, settings.tls, "mlflow"
-        )
-        token = secret("mlflow", "token", settings.token_file, settings.token_env, SourceError)
-        self._session.auth = partial(_log_in, token or from_environment("MLFLOW_TRACKING_TOKEN"))
-
-    def close(self) -> None:
-        """Ends the session."""
-        self._session.close()
-
-    def not_mlflow(self) -> SourceError:
-        """What an answer means that MLflow does not give."""
-        return SourceError(f"{self._url} answers with something that is not MLflow's JSON", _ADDRESS)
-
-    def pages(self, path: str, query: JsonObject, *, is_get: bool = False) -> Iterator[JsonObject]:
-        """The items that the server has under a path such as `runs/search`: `runs`."""
-        page = {**query, "max_results": _PAGE}
-        token = ""
-        while True:
-            try:
-                ask = partial(self._page, "GET" if is_get else "POST", path, page)
-                answer = http.retry(ask, attempts=5, initial=self._pause, longest_wait=60.0)
-            except http.TransientError as error:
-                raise SourceError(error.message, _LATER) from None
-            yield from answer.get(path.partition("/")[0]) or []
-            before, token = token, str(answer.get("next_page_token") or "")
-            if not token or token == before:
-                return
-            page["page_token"] = token
-
-    def _page(self, method: str, path: str, page: JsonObject) -> JsonObject:
-        url, timeout = f"{self._url}/api/2.0/mlflow/{path}", (min(10.0, self._seconds), self._seconds)
-        query = {"params": page} if method == "GET" else {"json": page}
-        try:
-            response = self._session.request(method, url, timeout=timeout, allow_redirects=False, **query)  # type: ignore[arg-type]
-            if response.status_code != 200:
-                raise http.refused(f"MLflow at {self._url}", response, _LOGIN, _ADDRESS)
-            answer = whole_json(response.content)
-        except Garbled:
-            raise self.not_mlflow() from None
-        except requests.RequestException as error:
-            raise http.undelivered("MLflow", f"MLflow at {self._url}", error) from None
-        if not isinstance(answer, dict):
-            raise self.not_mlflow()
-        return answer
-
-
-def _log_in(token: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
+def server_of(settings: Mlflow) -> http.JsonServer:
+    """The server, with the login that the settings or the environment have. Raises SourceError."""
+    url = settings.url or ""
+    session = http.session(url, _LONGEST_SECONDS, _LARGEST_BYTES, settings.tls, "mlflow")
+    token = secret("mlflow", "token", settings.token_file, settings.token_env, SourceError)
+    token = token or from_environment("MLFLOW_TRACKING_TOKEN")
     if user := os.environ.get("MLFLOW_TRACKING_USERNAME"):
         password = from_environment("MLFLOW_TRACKING_PASSWORD")
         conceal(f"{user}:{password}")  # as the header has it
-        HTTPBasicAuth(user, password)(request)
+        session.auth = (user, password)
     elif token:
-        request.headers["Authorization"] = f"Bearer {token}"
-    return request
+        session.headers["Authorization"] = f"Bearer {token}"
+    return http.JsonServer(
+        f"MLflow at {url}", session, _LOGIN, _ADDRESS, _LATER, seconds=settings.timeout_seconds
+    )
+
+
+def pages(
+    server: http.JsonServer, settings: Mlflow, path: str, query: JsonObject, *, is_get: bool = False
+) -> Iterator[JsonObject]:
+    """The items that the server has under a path such as `runs/search`: `runs`."""
+    url = f"{settings.url}/api/2.0/mlflow/{path}"
+    page = {**query, "max_results": _PAGE}
+    token = ""
+    while True:
+        if is_get:
+            answer = server.ask("GET", url, params=page, is_whole=_is_text, allow_redirects=False)
+        else:
+            answer = server.ask("POST", url, json=page, is_whole=_is_text, allow_redirects=False)
+        yield from answer.get(path.partition("/")[0]) or []
+        before, token = token, str(answer.get("next_page_token") or "")
+        if not token or token == before:
+            return
+        page["page_token"] = token
+
+
+def _is_text(answer: object) -> bool:
+    """Whether all names are text: half a pair of surrogates is none. Raises ValueError."""
+    return bool(json.dumps(answer, ensure_ascii=False).encode())
 
 
 KIND = "progress"
@@ -118,9 +91,7 @@ class MlflowResult:
     epochs: int
 
 
-def collect_mlflow(
-    settings: Mlflow, store: Store, period: Period | None, timezone: ZoneInfo, pause: float = 0.5
-) -> MlflowResult:
+def collect_mlflow(settings: Mlflow, store: Store, period: Period | None, timezone: ZoneInfo) -> MlflowResult:
     """Collects the runs that were alive in `period`; without one since the last collection, or of the current month.
 
     A run that is collected again replaces what was known of it. Raises SourceError where the server does not answer.
@@ -131,11 +102,13 @@ def collect_mlflow(
             ends = [end - OVERLAP_MS for _, end in log.loaded(con, KIND, settings.source)]
         start = max(ends, default=month_start_ms(moment, timezone))
         period = Period(from_ms(min(start, to_ms(moment) - 1)), moment)
-    with closing(MlflowClient(settings, pause)) as client:
-        try:
-            collected, batch = _read(client, settings, period)
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
-            raise client.not_mlflow() from None
+    server = server_of(settings)
+    try:
+        collected, batch = _read(server, settings, period)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        raise SourceError(
+            f"{server.name} answers with something that is not MLflow's JSON", _ADDRESS
+        ) from None
     span = (period.start_ms, period.end_ms)
     with store.write() as con:
         load = load_runs(con, settings.source, span, collected, batch)
@@ -144,10 +117,12 @@ def collect_mlflow(
     return MlflowResult(settings.source, period, len(collected), placed, load.values)
 
 
-def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[ProgressRun], ProgressBatch]:
+def _read(
+    server: http.JsonServer, settings: Mlflow, period: Period
+) -> tuple[list[ProgressRun], ProgressBatch]:
     wanted = settings.experiments or ["*"]
     runs: dict[str, ProgressRun] = {}
-    for experiment in client.pages("experiments/search", {}):  # those that are not deleted
+    for experiment in pages(server, settings, "experiments/search", {}):  # those that are not deleted
         name = str(experiment.get("name", ""))
         if any(fnmatchcase(name, pattern) for pattern in wanted):
             query = {
@@ -155,7 +130,7 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
                 "filter": f"attributes.start_time < {period.end_ms}",
                 "run_view_type": "ACTIVE_ONLY",
             }
-            for item in client.pages("runs/search", query):
+            for item in pages(server, settings, "runs/search", query):
                 run = _run(item, name, settings)
                 if not run.ended_ms or run.ended_ms >= period.start_ms:
                     runs[run.run_id] = run
@@ -168,7 +143,7 @@ def _read(client: MlflowClient, settings: Mlflow, period: Period) -> tuple[list[
             continue
         logged = []
         query = {"run_id": run.run_id, "metric_key": metric}
-        for item in client.pages("metrics/get-history", query, is_get=True):
+        for item in pages(server, settings, "metrics/get-history", query, is_get=True):
             step = float(item.get("step") or 0)
             number = _number(item.get("value")) if by_value else step
             logged.append((int(item["timestamp"]), step, number))

@@ -545,7 +545,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         names = activity_names(self._activity, "device", "mig")
         if not seen.isdisjoint(names):
             return
-        if spoiled := sorted({*names} & {dropped.metric for dropped in result.dropped}):
+        if spoiled := sorted({*names} & {metric for metric, _ in result.dropped}):
             message = f"{source}: {' and '.join(spoiled)} held no valid sample"
             yield SourceFinding("warning", "activity_invalid", message)
             return

@@ -31,9 +31,9 @@ Record = Mapping[str, str]
 def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
     """What a text tells; None where it is not one of the kinds known. Raises DataError where it is one, and cannot be read.
 
-    Nodes of `scontrol show node -o` or --json and `sinfo`, GPUs of jobs of `scontrol show job -d` or --json, reservations of
-    `scontrol show reservation -o` or --json, events, associations and shares of `sacctmgr show event`, `sacctmgr show assoc tree`
-    and `sshare` with --parsable2 or --json.
+    Nodes of `scontrol show node -o` or --json, and of `sinfo --json`; GPUs of jobs of `scontrol show job -d` or --json;
+    reservations of `scontrol show reservation -o` or --json; events, associations and shares of `sacctmgr show event`,
+    `sacctmgr show assoc tree` and `sshare` with --parsable2 or --json.
     """
     reader = _Reader(name, clock_of(form, notes), seen_ms)
     start = text.lstrip()[:4096]
@@ -51,8 +51,6 @@ def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: i
                 records = [one for one in re.split(rf"(?:^|\n){mark}", text) if one.strip()]
                 return table, _table(row for one in records for row in read(reader, mark + one))
         first = start.partition("\n")[0]
-        if {"NODELIST", "GRES"} <= set(re.split(r"[\s|]+", first)):
-            return "slurm_nodes", _table(reader.sinfo(text))
         header = [column.strip() for column in first.rstrip("|").split("|")]
         for needed, table, read in _TABLES:
             if needed <= set(header):
@@ -71,12 +69,16 @@ def _table(rows: Rows) -> Table:
     return table
 
 
-def _fields(text: str) -> Record:
-    return dict(re.findall(r"(\w+)=(\S*)", text))
+def _fields(text: str) -> JsonObject:
+    """The fields of 'NodeName=n1 Gres=gpu:2' by the names that they have in JSON, as in `node_name`."""
+    found = re.findall(r"(\w+)=(\S*)", text)
+    return {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): value for name, value in found}
 
 
-def _names(text: str | None) -> list[str]:
-    return [] if text in (None, "", "(null)", "N/A") else str(text).split(",")
+def _names(value: str | list[str] | None) -> list[str]:
+    if isinstance(value, list):
+        return value
+    return [] if value in (None, "", "(null)", "N/A") else str(value).split(",")
 
 
 @record
@@ -87,70 +89,34 @@ class _Reader:
     clock: Clock
     seen_ms: int
 
-    def node(self, text: str) -> Rows:
-        row = _fields(text)
-        features = _names(row.get("ActiveFeatures") or row.get("AvailableFeatures"))
-        kind = next(iter(_names(row.get("InstanceType"))), None)
-        gres, partitions = ",".join(_names(row.get("Gres"))), _names(row.get("Partitions"))
-        yield self._described(row["NodeName"], gres, partitions, features, kind)
+    def moment(self, value: Any) -> int | None:
+        return self.clock(value) if isinstance(value, str) else _moment(value)
 
-    def json_node(self, item: JsonObject) -> Rows:
-        features = item.get("active_features") or item.get("features") or []
-        features = _names(features) if isinstance(features, str) else list(features)
-        node, kind = item.get("name") or item["hostname"], item.get("instance_type") or None
-        gres, partitions = item.get("gres") or "", list(item.get("partitions") or ())
-        yield self._described(node, gres, partitions, features, kind)
-
-    def sinfo(self, text: str) -> Rows:
-        """A line for each partition of a node, or of several nodes that are alike."""
-        lines = [
-            line.split("|") if "|" in line else line.split() for line in text.splitlines() if line.strip()
-        ]
-        header = [column.strip() for column in lines[0]]
-        nodes: dict[str, tuple[str, list[str], list[str]]] = {}
-        for line in lines[1:]:
-            row = dict(zip(header, (value.strip() for value in line), strict=True))
-            for node in expand_nodes(row["NODELIST"], self.name):
-                features = _names(row.get("AVAIL_FEATURES") or row.get("ACTIVE_FEATURES"))
-                _, partitions, _ = nodes.setdefault(node, (",".join(_names(row["GRES"])), [], features))
-                partition = row.get("PARTITION", "").rstrip("*")
-                if partition and partition not in partitions:
-                    partitions.append(partition)
-        for node, described in nodes.items():
-            yield self._described(node, *described, None)
-
-    def _described(
-        self, node: str, gres: str, partitions: list[str], features: list[str], instance_type: str | None
-    ) -> dict[str, Any]:
-        return {
-            "node": node, "seen_ms": self.seen_ms, "gres": gres, "partitions": partitions, "features": features,
-            "instance_type": instance_type,
+    def node(self, item: JsonObject) -> Rows:
+        features = item.get("active_features") or item.get("available_features") or item.get("features")
+        yield {
+            "node": item.get("node_name") or item.get("name") or item["hostname"], "seen_ms": self.seen_ms,
+            "gres": ",".join(_names(item.get("gres"))), "partitions": _names(item.get("partitions")),
+            "features": _names(features), "instance_type": next(iter(_names(item.get("instance_type"))), None),
         }  # fmt: skip
 
     def devices(self, text: str) -> Rows:
-        row = _fields(text)
+        job = _fields(text)
         for nodes, gres in re.findall(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)", text):
             for node in expand_nodes(nodes, self.name):
-                yield from _indices(int(row["JobId"]), self.clock(row["SubmitTime"]), node, gres)
+                yield from _indices(int(job["job_id"]), self.clock(job["submit_time"]), node, gres)
 
     def json_devices(self, item: JsonObject) -> Rows:
         nodes = expand_nodes(item.get("nodes") or "")
         for node, gres in zip(nodes, item.get("gres_detail") or (), strict=False):
             yield from _indices(int(_number(item["job_id"]) or 0), _moment(item["submit_time"]), node, gres)
 
-    def reservation(self, text: str) -> Rows:
-        row = _fields(text)
+    def reservation(self, item: JsonObject) -> Rows:
         yield {
-            "name": row["ReservationName"], "from_ms": self.clock(row["StartTime"]), "to_ms": self.clock(row["EndTime"]),
-            "nodes": expand_nodes(row.get("Nodes", ""), self.name), "flags": _names(row.get("Flags")),
-            "accounts": _names(row.get("Accounts")),
-        }  # fmt: skip
-
-    def json_reservation(self, item: JsonObject) -> Rows:
-        yield {
-            "name": item["name"], "from_ms": _moment(item["start_time"]), "to_ms": _moment(item["end_time"]),
-            "nodes": expand_nodes(item.get("node_list") or ""), "flags": list(item.get("flags") or ()),
-            "accounts": _names(item.get("accounts")),
+            "name": item.get("reservation_name") or item["name"],
+            "from_ms": self.moment(item["start_time"]), "to_ms": self.moment(item["end_time"]),
+            "nodes": expand_nodes(item.get("node_list") or item.get("nodes") or "", self.name),
+            "flags": _names(item.get("flags")), "accounts": _names(item.get("accounts")),
         }  # fmt: skip
 
     def events(self, records: Iterable[Record]) -> Rows:
@@ -226,16 +192,16 @@ def _indices(job_id: int, submit_ms: int | None, node: str, gres: str) -> Rows:
 
 _Read = Callable[[_Reader, Any], Rows]
 _ANSWERS: tuple[tuple[str, str, _Read], ...] = (
-    ("nodes", "slurm_nodes", _Reader.json_node),
-    ("reservations", "slurm_reservations", _Reader.json_reservation),
+    ("nodes", "slurm_nodes", _Reader.node),
+    ("reservations", "slurm_reservations", _Reader.reservation),
     ("jobs", "slurm_devices", _Reader.json_devices),
     ("associations", "slurm_accounts", _Reader.json_account),
     ("shares", "slurm_shares", _Reader.json_share),
 )
 _LISTS: tuple[tuple[str, str, _Read], ...] = (
     ("JobId=", "slurm_devices", _Reader.devices),
-    ("NodeName=", "slurm_nodes", _Reader.node),
-    ("ReservationName=", "slurm_reservations", _Reader.reservation),
+    ("NodeName=", "slurm_nodes", lambda reader, text: reader.node(_fields(text))),
+    ("ReservationName=", "slurm_reservations", lambda reader, text: reader.reservation(_fields(text))),
 )
 _TABLES: tuple[tuple[set[str], str, _Read], ...] = (
     ({"NodeName", "TimeStart", "TimeEnd"}, "slurm_events", _Reader.events),

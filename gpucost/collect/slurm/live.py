@@ -14,8 +14,6 @@ from tempfile import TemporaryFile
 from typing import IO, Any, cast
 from zoneinfo import ZoneInfo
 
-import requests
-
 from gpucost import http, inputs
 from gpucost.collect.slurm.sacct import (
     DELIMITER,
@@ -28,7 +26,7 @@ from gpucost.collect.slurm.sacct import (
 )
 from gpucost.config.model import Slurm
 from gpucost.config.secrets import from_environment, secret
-from gpucost.errors import ConfigError, DataError, SourceError, UsageError
+from gpucost.errors import ConfigError, SourceError, UsageError
 from gpucost.periods import Period
 
 _SECONDS = 3600
@@ -147,40 +145,26 @@ class Slurmrestd:
 
     def __init__(self, settings: Slurm) -> None:
         self.name = settings.slurmrestd or ""
-        self._session = http.session(self.name, _SECONDS, inputs.ANSWER, settings.tls, "slurm")
+        session = http.session(self.name, _SECONDS, inputs.ANSWER, settings.tls, "slurm")
         if token := secret("slurm", "token", settings.token_file, settings.token_env) or from_environment(
             "SLURM_JWT"
         ):
-            self._session.headers["X-SLURM-USER-TOKEN"] = token.removeprefix("SLURM_JWT=")
+            session.headers["X-SLURM-USER-TOKEN"] = token.removeprefix("SLURM_JWT=")
         if user := settings.user or os.environ.get("SLURM_USER_NAME") or os.environ.get("USER"):
-            self._session.headers["X-SLURM-USER-NAME"] = user
+            session.headers["X-SLURM-USER-NAME"] = user
+        self._server = http.JsonServer(
+            f"slurmrestd at {self.name}",
+            session,
+            login="scontrol token lifespan=86400 makes one",
+            address="check slurmrestd, its base URL, and api_version in [slurm]",
+            later="collect again later: what was loaded is kept",
+            seconds=_SECONDS,
+        )
         self._version = settings.api_version
 
     def _get(self, path: str, query: dict[str, str] | None = None) -> Any:
         url = f"{self.name.rstrip('/')}/{path}"
-        try:
-            answer = http.retry(partial(self._once, url, query or {}), attempts=4, longest_wait=60.0)
-        except http.TransientError as error:
-            raise SourceError(error.message, "collect again later: what was loaded is kept") from None
-        try:
-            return inputs.parse_json(answer)
-        except ValueError:
-            raise DataError(
-                f"{url} answers with something that is no JSON", "slurmrestd in [slurm] is its base URL"
-            ) from None
-
-    def _once(self, url: str, query: dict[str, str]) -> bytes:
-        try:
-            response = self._session.get(url, params=query, timeout=(10, _SECONDS), allow_redirects=False)
-        except requests.RequestException as error:
-            raise http.TransientError(
-                f"nothing answers at {self.name}: {http.excerpt(str(error), 120)}"
-            ) from None
-        if response.status_code != requests.codes.ok:
-            raise http.refused(
-                url, response, "scontrol token lifespan=86400 makes one", "api_version in [slurm]"
-            )
-        return response.content
+        return self._server.ask("GET", url, params=query, allow_redirects=False)
 
     @cached_property
     def _paths(self) -> dict[str, Any]:

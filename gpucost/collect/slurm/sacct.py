@@ -37,6 +37,7 @@ DELIMITER = "\x1f"
 MADE_UP = 1 << 62
 DEFAULT_CLUSTER = "slurm"
 _ROWS_AT_ONCE = 100_000
+_LONGEST_RECORD = 65_536
 _MEMORY = 200_000
 
 
@@ -59,12 +60,10 @@ class SacctFormat:
 
 @dataclass(slots=True)
 class Notes:
-    """What a reader should be told of a file: local times without an offset, a last line that does not end, records put together
-    again."""
+    """What a reader should be told of a file: local times without an offset, a last line that does not end."""
 
     has_local_times: bool = False
     is_open: bool = False
-    repaired: int = 0
 
 
 class Batch(NamedTuple):
@@ -139,20 +138,17 @@ _BYTE_ORDER_MARK = (b"\xef", b"\xbb", b"\xbf")
 
 # Text
 
-# What people write: the delimiter, or a new line, may stand in it.
+# What people write: the delimiter, or new lines, may stand in it.
 _FREE = """
-    jobname comment admincomment systemcomment wckey reason workdir submitline constraints container
+    jobname comment admincomment systemcomment wckey workdir submitline constraints container
 """
 _DATE = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([+-]\d\d:?\d\d|Z)?|\d+|Unknown|None|N/A|)"
 _TIME = r"((\d+-)?(\d+:)?\d+:\d\d(\.\d+)?|INVALID|)"
 _TRES = r"([a-z]+(/[^=,]*)?=[^,=]*(,[a-z]+(/[^=,]*)?=[^,=]*)*|)"
-_COUNT = r"\d*"
 _TYPED = {
     "jobid": r"\d+([_+.].*)?", "jobidraw": r"\d+([.+].*)?", "state": r"[A-Z_]+( by \d+|\+)?",
     "submit": _DATE, "eligible": _DATE, "start": _DATE, "end": _DATE, "elapsed": _TIME, "suspended": _TIME,
-    "alloctres": _TRES, "reqtres": _TRES, "exitcode": r"(\d+:\d+|)", "timelimitraw": r"(\d*|UNLIMITED|Partition_Limit)",
-    "elapsedraw": _COUNT, "nnodes": _COUNT, "uid": _COUNT, "gid": _COUNT, "ncpus": _COUNT, "alloccpus": _COUNT, "reqcpus": _COUNT,
-    "cputimeraw": _COUNT, "priority": _COUNT, "dbindex": _COUNT,
+    "alloctres": _TRES, "reqtres": _TRES, "elapsedraw": r"\d*", "nnodes": r"\d*",
 }  # fmt: skip
 _CHECKS = {name: re.compile(pattern).fullmatch for name, pattern in _TYPED.items()}
 
@@ -162,15 +158,7 @@ def _is_one(name: str, text: str) -> bool:
     return _CHECKS[name](text) is not None
 
 
-_NEEDED = (
-    "JobID or JobIDRaw",
-    "State",
-    "Start",
-    "End or Elapsed or ElapsedRaw",
-    "AllocTRES or AllocGRES",
-    "NodeList",
-)
-_MARKS = (DELIMITER, "\x1e", "\t", "|", ";", ",")
+_NEEDED = ("JobID or JobIDRaw", "State", "Start", "End or Elapsed or ElapsedRaw", "AllocTRES", "NodeList")
 _GOING_ON = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")
 _UNENDED = (*_GOING_ON, "PENDING", "RESIZING", "REQUEUE_HOLD")
 
@@ -193,7 +181,7 @@ class _Text:
         number, first = next(numbered)
         columns, delimiter, has_header = self._columns(first)
         # --parsable ends each record with the delimiter
-        is_closed = has_header and first.endswith(delimiter)
+        is_closed = first.count(delimiter) == len(columns)
         records = numbered if has_header else chain([(number, first)], numbered)
         batch = Batch.empty()
         for rows, (place, parts) in enumerate(self._records(columns, delimiter, is_closed, records), start=1):
@@ -218,15 +206,13 @@ class _Text:
             yield line.rstrip("\r\n")
 
     def _delimiter(self, first: str) -> str:
-        """What stands between the names of a header, or else cuts the first record into as many fields as there are."""
+        """What stands between the names of a header; without one, `|` or sacct's as gpucost asks for it."""
         if {"jobid", "jobidraw"} & set(re.split(r"\W+", first.lower())):
             between = re.match(r"\w+(?:%-?\d+)?(\W+?)(?=\w)", first)
             if between and re.fullmatch("  +", between[1]):
                 raise self.error(1, "these are columns for people, which cut what is too long")
             return between[1] if between else "|"
-        count = len(self.form.fields or ())
-        fits = [mark for mark in _MARKS if first.count(mark) in (count - 1, count)]
-        return next((mark for mark in (*fits, *_MARKS) if mark in first), "|")
+        return DELIMITER if DELIMITER in first else "|"
 
     def _columns(self, first: str) -> tuple[tuple[str, ...], str, bool]:
         """The fields, lower-cased, the delimiter, and whether the first line is a header."""
@@ -237,11 +223,6 @@ class _Text:
         has_header = bool({"jobid", "jobidraw"} & set(names))
         if has_header:
             columns = names[:-1] if names[-1] == "" else names
-            if self.form.fields and tuple(one.lower() for one in self.form.fields) != columns:
-                raise self.error(
-                    1,
-                    f"the header names {len(columns)} fields, --fields names others: {', '.join(self.form.fields)}",
-                )
         elif self.form.fields:
             columns = tuple(one.strip().lower() for one in self.form.fields)
         else:
@@ -256,78 +237,45 @@ class _Text:
     def _records(
         self, columns: tuple[str, ...], delimiter: str, is_closed: bool, lines: Iterator[tuple[int, str]]
     ) -> Iterator[tuple[int, list[str]]]:
-        """Each record with its line: cut right where names hold the delimiter, put together where they hold new lines."""
-        count = len(columns)
-        # the record before, as long as a line may go on with its last field
-        held: tuple[int, list[str]] | None = None
+        """Each record with its line; names that hold the delimiter, or new lines, are put together."""
         pending, begun = "", 0
         for number, line in lines:
-            if pending:
-                joined = f"{pending}\n{line}"
-            else:
-                begun, joined, parts = number, line, line.split(delimiter)
-                if (
-                    len(parts) == count + 1
-                    and parts[-1] == ""
-                    and (is_closed or self._begins(columns, parts[:-1]))
-                ):
-                    parts.pop()
-                if len(parts) == count:
-                    if held:
-                        yield held
-                    held = (number, parts)
-                    continue
-                if (
-                    len(parts) < count
-                    and held
-                    and columns[-1] in _FREE.split()
-                    and not self._begins(columns, parts)
-                ):
-                    held[1][-1] += "\n" + line
-                    self.notes.repaired += 1
-                    continue
-                if not line:
-                    continue
+            begun = begun if pending else number
+            joined = f"{pending}\n{line}" if pending else line
             parts = joined.split(delimiter)
-            if len(parts) < count:
+            if is_closed and parts[-1] == "":
+                parts.pop()
+            surplus = len(parts) - len(columns)
+            if surplus < 0 and len(joined) < _LONGEST_RECORD:
                 pending = joined
                 continue
-            repaired = self._repaired(
-                columns, parts[:-1] if is_closed and parts[-1] == "" else parts, delimiter
-            )
-            if repaired is None:
-                raise self.error(
-                    begun, f"there are {len(parts)} fields for {count} columns, and no one way to cut them"
-                )
-            self.notes.repaired += 1
-            if held:
-                yield held
-            held, pending = (begun, repaired), ""
-        if held:
-            yield held
+            if surplus or pending:
+                # a record that is cut off, and the next one, would make one that fits
+                ways = [] if surplus and pending else self._ways(columns, parts, delimiter)
+                if len(ways) != 1:
+                    fields = f"there are {len(parts)} fields for {len(columns)} columns"
+                    raise self.error(begun, f"{fields}, and no one way to cut them")
+                (parts,) = ways
+            pending = ""
+            yield begun, parts
         if pending:
-            fields = len(pending.split(delimiter))
-            raise self.error(begun, f"there are {fields} fields for {count} columns: the record is cut off")
+            fields = f"there are {len(pending.split(delimiter))} fields for {len(columns)} columns"
+            raise self.error(begun, f"{fields}: the record is cut off")
 
     @staticmethod
-    def _begins(columns: tuple[str, ...], parts: list[str]) -> bool:
-        """Whether these are the first fields of a record."""
-        known = [(name, part) for name, part in zip(columns, parts, strict=False) if name in _CHECKS]
-        return bool(known) and all(_CHECKS[name](part) for name, part in known)
-
-    @staticmethod
-    def _repaired(columns: tuple[str, ...], parts: list[str], delimiter: str) -> list[str] | None:
-        """The only way to cut the record in which every field is what it should be; None where there is none, or several."""
+    def _ways(columns: tuple[str, ...], parts: list[str], delimiter: str) -> list[list[str]]:
+        """All ways to cut a record in which every field is what it should be."""
         surplus = len(parts) - len(columns)
         free = [place for place, name in enumerate(columns) if name in _FREE.split()]
-        found = []
-        for chosen in combinations_with_replacement(free, surplus) if surplus < 12 else ():
+        ways = []
+        for chosen in combinations_with_replacement(free, surplus) if 0 <= surplus < 12 else ():
             rest, row = iter(parts), []
             for place in range(len(columns)):
                 row.append(delimiter.join(next(rest) for _ in range(1 + chosen.count(place))))
-            if all(_CHECKS[name](value) for name, value in zip(columns, row, strict=True) if name in _CHECKS):
-                found.append(row)
-        return found[0] if len(found) == 1 else None
+            known = [(name, value) for name, value in zip(columns, row, strict=True) if name in _CHECKS]
+            if all(_is_one(name, value) for name, value in known):
+                ways.append(row)
+        return ways
 
     def _row(self, record: Mapping[str, str]) -> JsonObject:
         """Raises ValueError."""
@@ -353,7 +301,7 @@ class _Text:
                 raise ValueError(
                     "from Start to End is an hour off Elapsed: the clocks changed, and these times are local"
                 )
-        tres = get("alloctres") or _gres(get("allocgres")) or None
+        tres = get("alloctres")
         array = re.match(r"(\d+)_", shown)
         usage = (_usage(get(name)) for name in ("tresusageintot", "tresusageinave"))
         return {
@@ -424,15 +372,6 @@ def _length(text: str | None) -> int | None:
         raise ValueError(f"{text!r} is no length of time")
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return round(1000 * (days * 86400 + hours * 3600 + minutes * 60 + seconds))
-
-
-def _gres(text: str | None) -> str:
-    """AllocGRES of Slurm before 20.11, 'gpu:a100:2', as AllocTRES says it."""
-    items = []
-    for item in filter(None, (text or "").split(",")):
-        name, *kind, count = item.split(":") if item.count(":") else (item, "1")
-        items += [f"gres/{':'.join((name, *kind))}={count}", *([f"gres/{name}={count}"] if kind else [])]
-    return ",".join(items)
 
 
 def _usage(text: str | None) -> dict[str, float | None]:

@@ -42,8 +42,8 @@ def fetch(session: boto3.Session, settings: Aws, types: list[str], region: str, 
                 for page in pages:
                     for row in page[HISTORY]:
                         at = row.get("Timestamp")
-                        price = price_of_row(row | {"Timestamp": at.isoformat() if at else ""}, "aws")
-                        prices.append(price._replace(region=region, source=source_of(region)))
+                        row |= {"Timestamp": at.isoformat() if at else ""}
+                        prices.append(price_of_row(row, "aws"))
             except BadFact as error:
                 message = f"{source_of(region)}: the answer cannot be used: {error}; nothing of the region was loaded"
                 raise SourceError(message, _AGAIN) from None

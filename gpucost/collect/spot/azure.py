@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from gpucost import http
 from gpucost.clouds import AZURE_LOGIN, NoCredentials, azure_login, line, require
-from gpucost.collect.prices.public import PublicList
 from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
 from gpucost.config.model import Azure
 from gpucost.errors import SourceError
@@ -22,6 +22,8 @@ from gpucost.store.prices import EvictionRate, SpotAnswer, SpotPrice
 SOURCE = "azure"
 # What EC2 calls it: one word for Linux in all of spot_prices.
 _PRODUCT = "Linux/UNIX"
+_LONGEST_SECONDS = 3600.0
+_LARGEST_BYTES = 256 << 20
 _PATH = "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
 _AGAIN = "gpucost collect spot asks again"
 # Where one of these is set, somebody meant to log in, and a refusal is an error.
@@ -58,8 +60,9 @@ def fetch(settings: Azure, types: dict[str, str]) -> SpotAnswer:
     """
     regions = f"| where location in~ ({_quoted(settings.regions)})\n" if settings.regions else ""
     url = settings.management_url.rstrip("/") + _PATH
-    graph = PublicList("azure", "Azure Resource Graph", "azure.management_url", url, _AGAIN, AZURE_LOGIN)
-    graph.headers["Authorization"] = f"Bearer {_token(settings)}"
+    session = http.session(url, _LONGEST_SECONDS, _LARGEST_BYTES)
+    session.headers["Authorization"] = f"Bearer {_token(settings)}"
+    graph = http.JsonServer("azure: Azure Resource Graph", session, AZURE_LOGIN, _AGAIN, _AGAIN)
     prices, evictions = (
         _rows(graph, url, query.format(sizes=_quoted(types), regions=regions), settings.subscriptions)
         for query in (_QUERY, _EVICTIONS)
@@ -73,7 +76,7 @@ def fetch(settings: Azure, types: dict[str, str]) -> SpotAnswer:
         ) from None
 
 
-def _rows(graph: PublicList, url: str, query: str, subscriptions: Iterable[str]) -> list[Any]:
+def _rows(graph: http.JsonServer, url: str, query: str, subscriptions: Iterable[str]) -> list[Any]:
     """All rows of a query, page by page. Raises SourceError if some are missing."""
     options: dict[str, Any] = {"resultFormat": "objectArray", "$top": 1000}
     body: dict[str, Any] = {"query": query, "options": options}
@@ -81,7 +84,7 @@ def _rows(graph: PublicList, url: str, query: str, subscriptions: Iterable[str])
         body["subscriptions"] = list(subscriptions)
     rows: list[Any] = []
     while True:
-        page = graph.json(url, body=body)
+        page = graph.ask("POST", url, json=body, number=Decimal)
         if not isinstance(page, dict) or not isinstance(page.get("data"), list):
             raise SourceError("Azure Resource Graph answered without data; nothing was loaded", _AGAIN)
         rows += page["data"]
@@ -111,14 +114,14 @@ def _token(settings: Azure) -> str:
 
 
 def _prices(row: Any, types: dict[str, str]) -> list[SpotPrice]:
-    if not isinstance(row, dict) or not isinstance(row.get("prices"), list):
+    kind, region = _place(row, types)
+    if not isinstance(row.get("prices"), list):
         raise BadFact("a row holds no spotPrices")
-    size, region = text_of(row, "size").lower(), text_of(row, "location").lower()
     return [
         SpotPrice(
             provider=SOURCE,
             region=region,
-            instance_type=types.get(size, size),
+            instance_type=kind,
             product=_PRODUCT,
             at_ms=moment_of("effectiveDate", text_of(change, "effectiveDate")),
             price=price_of("priceUSD", _digits(change.get("priceUSD"))),
@@ -130,14 +133,20 @@ def _prices(row: Any, types: dict[str, str]) -> list[SpotPrice]:
 
 def _eviction_rate(row: Any, types: dict[str, str]) -> EvictionRate | None:
     """The row's rate; None, with a warning, if it is no band of percent: prices do not depend on it."""
-    if not isinstance(row, dict):
-        raise BadFact("an eviction rate is no object")
-    size, region = text_of(row, "size").lower(), text_of(row, "location").lower()
+    kind, region = _place(row, types)
     band = _BAND.fullmatch(str(row.get("evictionRate")))
     if not band:
-        _log.warning("azure: no eviction rate of %s in %s: %r", size, region, row.get("evictionRate"))
+        _log.warning("azure: no eviction rate of %s in %s: %r", kind, region, row.get("evictionRate"))
         return None
-    return EvictionRate(SOURCE, region, types.get(size, size), int(band[1]))
+    return EvictionRate(SOURCE, region, kind, int(band[1]))
+
+
+def _place(row: Any, types: dict[str, str]) -> tuple[str, str]:
+    """The instance type and region of a row. Raises BadFact."""
+    if not isinstance(row, dict):
+        raise BadFact("a row is no object")
+    size = text_of(row, "size").lower()
+    return types.get(size, size), text_of(row, "location").lower()
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -105,62 +105,37 @@ def _documents(name: str, text: str) -> Iterator[Any]:
             continue
         try:
             document, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
-            half = not text[error.pos :].strip() or error.msg.startswith("Unterminated")
-            why = (
-                f"it breaks off in line {error.lineno}"
-                if half
-                else f"line {error.lineno} is no JSON: {error.msg}"
-            )
-            raise DataError(f"{name}: {why}; nothing was loaded", _HISTORY_FIX) from None
-        except RecursionError:
-            raise DataError(
-                f"{name} is nested too deeply for an answer; nothing was loaded", _HISTORY_FIX
-            ) from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{name} is no whole JSON: {error}; nothing was loaded", _HISTORY_FIX) from None
         yield document
 
 
 def _answers(name: str, document: Any) -> Iterator[tuple[list[Any], bool]]:
-    """Rows of each answer in a document, and whether another page follows it."""
-    if isinstance(document, dict) and isinstance(document.get(HISTORY), list):
-        yield document[HISTORY], bool(document.get("NextToken"))
-    elif isinstance(document, list) and all(isinstance(item, dict) and HISTORY in item for item in document):
-        for item in document:
-            yield from _answers(name, item)
-    elif isinstance(document, list):
-        yield document, False
-    else:
-        raise DataError(f"{name} holds JSON, but no {HISTORY}; nothing was loaded", _HISTORY_FIX)
+    """Rows of each answer in a document, or of a bare list of rows, and whether another page follows it."""
+    for item in document if isinstance(document, list) else [document]:
+        if isinstance(item, dict) and isinstance(item.get(HISTORY), list):
+            yield item[HISTORY], bool(item.get("NextToken"))
+        elif isinstance(document, list):
+            yield [item], False
+        else:
+            raise DataError(f"{name} holds JSON, but no {HISTORY}; nothing was loaded", _HISTORY_FIX)
 
 
 # In a directory, files of these names must be right; others are taken where they begin as what we know.
 _MUST_BE_RIGHT = (".json", ".gz")
+_SHOWN = 5
 _KINDS = "answers of aws ec2 describe-spot-price-history (JSON) and files of the EC2 spot data feed are read, .gz too"
 
 
 @dataclass(slots=True)
 class FileSet:
-    """What one path given by the user holds. `passed_over` are files that are neither kind; `unfinished` lack pages."""
+    """What one path holds. `notes` are what was left out, in sentences; `passed_over` are files of neither kind."""
 
     name: str
     prices: list[SpotPrice] = field(default_factory=list)
     files: int = 0
-    passed_over: list[Path] = field(default_factory=list)
-    unfinished: list[Path] = field(default_factory=list)
-
-    @property
-    def notes(self) -> list[str]:
-        """What was left out, in sentences."""
-        notes = [
-            f"{path} ends with a NextToken: further pages of that answer are not in it"
-            for path in self.unfinished
-        ]
-        if self.passed_over:
-            names = ", ".join(path.name for path in self.passed_over[:5]) + (
-                ", …" if len(self.passed_over) > 5 else ""
-            )
-            notes.insert(0, f"passed over what holds no spot prices: {names}")
-        return notes
+    passed_over: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def read_path(path: Path) -> FileSet:
@@ -180,6 +155,11 @@ def read_path(path: Path) -> FileSet:
         _read_file(file, result, alone=False)
     if not result.files:
         raise DataError(f"{path} holds no file of spot prices; nothing was loaded", _KINDS)
+    if result.passed_over:
+        more = ", …" if len(result.passed_over) > _SHOWN else ""
+        result.notes.append(
+            f"passed over what holds no spot prices: {', '.join(result.passed_over[:_SHOWN])}{more}"
+        )
     return result
 
 
@@ -199,10 +179,10 @@ def _read_file(path: Path, result: FileSet, *, alone: bool) -> None:
         prices, more = _history(str(path), text, result.name)
         result.prices += prices
         if more:
-            result.unfinished.append(path)
+            result.notes.append(f"{path} ends with a NextToken: further pages of that answer are not in it")
     elif must_be_right:
         raise DataError(f"{path} {why}; nothing was loaded", _KINDS)
     else:
-        result.passed_over.append(path)
+        result.passed_over.append(path.name)
         return
     result.files += 1

@@ -15,9 +15,8 @@ from gpucost.periods import local_midnight, to_ms
 from gpucost.price.book import load_book
 from gpucost.price.discounts import discounted
 from gpucost.price.fx import rates
-from gpucost.price.listing import PriceQuery, listing, price_of_region
+from gpucost.price.listing import PriceQuery, listing, price_of_region, source_of
 from gpucost.questions.report.rows import MICRO, ZERO
-from gpucost.questions.whatif.prices import source_of
 from gpucost.records import grouped, record
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption, priced

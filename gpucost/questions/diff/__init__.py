@@ -17,11 +17,10 @@ from gpucost.options import Names, Option, argument, count
 from gpucost.periods import parse_period
 from gpucost.questions.diff.parts import CELL, PARTS, Diff, DiffRow, Side
 from gpucost.questions.diff.parts import diff as between
-from gpucost.questions.report.changes import missed_before
 from gpucost.questions.report.reading import report
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
-from gpucost.render.view import Document, Line, ReportView, Shown, Table, Value, money, text
+from gpucost.render.view import Document, Line, Notice, ReportView, Shown, Table, Value, money, text
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -81,7 +80,12 @@ def compare(
     )
     if not first.rows and not second.rows:
         report(config, store, after)  # says what there is of that name
-    warnings = (*second.coverage.warnings, *missed_before(first, before.period_name))
+    missed = [
+        Notice("not_collected_before", f"compared with {before.period_name}, of which {gap.message}", gap.fix)
+        for gap in first.coverage.warnings
+        if gap.code == "not_collected"
+    ]
+    warnings = (*second.coverage.warnings, *missed)
     names = (before.period_name, after.period_name)
     now = after.now or datetime.now(UTC)
     shown = replace(second, coverage=replace(second.coverage, warnings=warnings))
@@ -120,7 +124,6 @@ def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
     # a span has a "to" of its own
     between = "against" if " to " in before.name + after.name else "to"
     figures = ("gpu_hours_before", "gpu_hours_after", "cost_before", "cost_after", "cost_change")
-    daily = ("cost_per_day_before", "cost_per_day_after", "cost_per_day_change")
     by_workload = diff.by != ("team", "cluster", "namespace", "workload") and top
     return Document(
         title=f"What changed: {whose}, {before.name} {between} {after.name}",
@@ -130,7 +133,7 @@ def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
         coverage=view.coverage,
         name="diff",
         data=diff,
-        flat=table(diff.rows, ("kind", *diff.by, *figures, *daily, *PARTS, "currency")),
+        flat=table(diff.rows, ("kind", *diff.by, *figures, *PARTS, "currency")),
     )
 
 
@@ -168,7 +171,6 @@ def _by_rows(diff: Diff) -> Table:
         cost_before=diff.before.cost,
         cost_after=diff.after.cost,
         cost_change=diff.cost_change,
-        cost_per_day_change=diff.cost_change_per_day,
         parts=diff.parts,
     )
     labels = ["Total", *[""] * (len(diff.by) - 1)]
@@ -215,7 +217,6 @@ def _figures(diff: Diff) -> list[Shown]:
         money("cost_before", "Before", weight=3, group="sides"),
         money("cost_after", "After", weight=3, group="sides"),
         money("cost_change", "Change"),
-        *([money("cost_per_day_change", "Change a day", weight=1)] if _differ_in_length(diff) else []),
         *(part(name) for name in PARTS if any(abs(getattr(row.parts, name)) >= _SHOWN for row in rows)),
     ]
 

@@ -49,12 +49,11 @@ class _Sums:
 
 @record
 class Use(_Sums):
-    """GPU-hours, those of them that were idle, what all of it cost, and what it cost a day that was collected."""
+    """GPU-hours, those of them that were idle, and what all of it cost."""
 
     hours: Decimal = ZERO
     idle_hours: Decimal = ZERO
     cost: Decimal = ZERO
-    daily: Decimal = ZERO
 
 
 @record
@@ -188,9 +187,6 @@ class DiffRow(Shape):
     cost_before: Decimal
     cost_after: Decimal
     cost_change: Decimal
-    cost_per_day_before: Decimal | None
-    cost_per_day_after: Decimal | None
-    cost_per_day_change: Decimal | None
     parts: Parts
     currency: str
 
@@ -223,28 +219,25 @@ def diff(
     `names` are what people call the two periods. A period that is not over counts up to `now`.
     """
     days = _days(before, now), _days(after, now)
-    uses = _uses(before, days[0]), _uses(after, days[1])
+    uses = _uses(before), _uses(after)
     parts = parts_of(*uses)
     side0, side1 = (_side(*facts) for facts in zip(names, (before, after), uses, days, strict=True))
 
     def rows(dimensions: tuple[str, ...]) -> tuple[DiffRow, ...]:
-        return _rows(uses, parts, dimensions, (side0.days, side1.days), after.currency)
+        return _rows(uses, parts, dimensions, after.currency)
 
+    daily0, daily1 = side0.cost_per_day, side1.cost_per_day
     return Diff(
         currency=after.currency,
         by=by,
         before=side0,
         after=side1,
         cost_change=side1.cost - side0.cost,
-        cost_change_per_day=_less(side1.cost_per_day, side0.cost_per_day),
+        cost_change_per_day=None if daily0 is None or daily1 is None else daily1 - daily0,
         parts=sum(parts.values(), Parts()),
         rows=rows(by),
         workloads=tuple(row for row in rows(_WORKLOAD) if row.kind == "allocated"),
     )
-
-
-def _less(after: Decimal | None, before: Decimal | None) -> Decimal | None:
-    return None if after is None or before is None else after - before
 
 
 def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
@@ -260,33 +253,35 @@ def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
     }
 
 
-def _uses(view: ReportView, days: Mapping[str | None, float]) -> dict[Cell, Use]:
+def _uses(view: ReportView) -> dict[Cell, Use]:
     uses: dict[Cell, Use] = {}
     for row in view.rows:
         if row.kind == "shared" or row.kind == "api":
             continue
         kind = tuple(row.keys[name] for name in _KIND)
         item = tuple(row.keys[name] for name in _WORKLOAD) if row.kind == "allocated" else kind
-        collected = 0.0 if row.not_collected else days[row.keys["cluster"]]
-        daily = row.own_cost / Decimal(repr(collected)) if collected else ZERO
         hours = Decimal(repr(row.own_gpu_hours))
         idle = Decimal(repr(row.measures.idle_gpu_hours))
-        uses[Cell(item, kind, row.kind)] = Use(hours, idle, row.own_cost, daily)
+        uses[Cell(item, kind, row.kind)] = Use(hours, idle, row.own_cost)
     return uses
 
 
 def _side(name: str, view: ReportView, uses: Mapping[Cell, Use], days: Mapping[str | None, float]) -> Side:
     used = sum(uses.values(), Use())
     fewest = min(filter(None, days.values()), default=0.0)
-    daily = _money(used.daily) if fewest else None
-    return Side(name, view.period, fewest, float(used.hours), used.cost, daily, view.coverage)
+    daily = ZERO
+    for row in view.rows:
+        collected = days.get(row.keys["cluster"])
+        if collected and row.kind in ("allocated", "unallocated"):
+            daily += row.own_cost / Decimal(repr(collected))
+    per_day = _money(daily) if fewest else None
+    return Side(name, view.period, fewest, float(used.hours), used.cost, per_day, view.coverage)
 
 
 def _rows(
     uses: tuple[dict[Cell, Use], dict[Cell, Use]],
     parts: dict[Cell, Parts],
     by: tuple[str, ...],
-    days: tuple[float, float],
     currency: str,
 ) -> tuple[DiffRow, ...]:
     def key(cell: Cell) -> Key:
@@ -300,11 +295,8 @@ def _rows(
     for (kind, item), part in _summed(parts, key, Parts()).items():
         use0 = before.get((kind, item), Use())
         use1 = after.get((kind, item), Use())
-        daily0 = _money(use0.daily) if days[0] else None
-        daily1 = _money(use1.daily) if days[1] else None
         hours = float(use0.hours), float(use1.hours)
         costs = use0.cost, use1.cost, use1.cost - use0.cost
-        per_day = daily0, daily1, _less(daily1, daily0)
-        rows.append(DiffRow(kind, dict(zip(by, item, strict=True)), *hours, *costs, *per_day, part, currency))
+        rows.append(DiffRow(kind, dict(zip(by, item, strict=True)), *hours, *costs, part, currency))
     rows.sort(key=lambda row: (-abs(row.cost_change), row.kind, [value or "" for value in row.keys.values()]))
     return tuple(rows)

@@ -224,8 +224,10 @@ def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[
     """Of each node who paid for it, what its prices are, and what bills say of it."""
     for node in answer.nodes[:top]:
         yield _paid_by(name, node)
-        yield _by_source(node, answer.currency)
-        if len(node.prices) > 1:
+        sources = list(node.node_cost_by_price_source.items())
+        whole = (_WHOLE, node.node_cost)
+        yield _parts(f"What {node.node} cost, by price source", "Price source", sources, whole)
+        if node.prices:
             hidden = len(node.prices) - rows
             yield Table.of(
                 f"Prices of {node.node}",
@@ -268,25 +270,6 @@ def _parts(
         [Line(whole, is_sum=True)],
         note,
     )
-
-
-def _by_source(node: NodeCost, currency: str) -> Table:
-    """Per price source the hours that it prices, its lowest and highest price, and what it comes to."""
-    lines = []
-    for source, cost in node.node_cost_by_price_source.items():
-        prices = [price for price in node.prices if price.price_source == source]
-        hours = sum((price.end - price.start).total_seconds() for price in prices) / 3600
-        values = sorted({price.price_per_hour for price in prices})
-        span = " .. ".join(_price(value, currency) for value in dict.fromkeys((*values[:1], *values[-1:])))
-        lines.append((source, hours if prices else "", span, cost))
-    columns = (
-        text(itemgetter(0), "Price source"),
-        number(itemgetter(1), "Hours"),
-        figure(itemgetter(2), "Price per hour"),
-        money(itemgetter(3), "Cost"),
-    )
-    sums = [Line((_WHOLE, "", "", node.node_cost), is_sum=True)]
-    return Table.of(f"What {node.node} cost, by price source", lines, columns, sums)
 
 
 def _billed(machine: BilledMachine, currency: str) -> Table:

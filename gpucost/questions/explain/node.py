@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from gpucost.options import Option, argument
 from gpucost.periods import iso, parse_instant
@@ -12,9 +12,6 @@ from gpucost.price.explain import NodeExplained, shown_price
 from gpucost.price.explain import explain_node as explain
 from gpucost.questions.request import Request
 from gpucost.render.view import Document, Section, Table, Texts, figure, text
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 
 def explain_node(
@@ -42,7 +39,8 @@ def explain_node(
       gpucost explain node gpu02 --format json
     """
     moment = parse_instant("--at", at, request.tz) if at is not None else None
-    answer = _why(request, name, moment, cluster)
+    config = request.settings
+    answer = read_attributed(config, request.store, lambda con: explain(con, config, name, moment, cluster))
     node = answer.node
     place = ", ".join(filter(None, (node.provider, node.region, node.zone)))
     facts = (
@@ -60,11 +58,6 @@ def explain_node(
         data=answer,
         flat=((), ()),
     )
-
-
-def _why(request: Request, name: str, at: datetime | None, cluster: str | None) -> NodeExplained:
-    config = request.settings
-    return read_attributed(config, request.store, lambda con: explain(con, config, name, at, cluster))
 
 
 def _prices(answer: NodeExplained) -> Iterator[Section]:

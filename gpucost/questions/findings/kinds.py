@@ -16,10 +16,8 @@ from gpucost.engine import answer_rows
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.findings import patches
 from gpucost.questions.report.rows import ZERO
-from gpucost.questions.waste.anatomy import Waste
 from gpucost.records import grouped, grouped_by, keyed_record, record
 from gpucost.render.templates import fill
-from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 from gpucost.whatif.flags import total
 from gpucost.whatif.fleet import Row, Workload
@@ -212,19 +210,6 @@ class FindingsAnswer(Shape):
     passed_over: int
     savings: tuple[Finding, ...]
     upper_bounds: tuple[Finding, ...]
-
-
-@keyed_record
-class WasteAnswer(Shape):
-    """What `gpucost waste` prints, with findings if they are requested."""
-
-    period: Period
-    currency: str
-    waste: Waste
-    findings: tuple[Finding, ...] | None = None
-    coverage: CoverageAnswer
-
-    FLAT = ("period", "waste")
 
 
 def is_fitting(workload: str, glob: str) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -24,11 +23,11 @@ from gpucost.whatif import reserve, rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.covered import read_collected, read_covers
 from gpucost.whatif.flags import HOURS_PER_MONTH
-from gpucost.whatif.fleet import Fleet, NodeKey, Scope, Usage, idle_stretches, levels, read_stored
+from gpucost.whatif.fleet import Fleet, Node, NodeKey, Scope, Usage, idle_stretches, levels, read_stored
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.spot import answer as spot
-from gpucost.whatif.spot import moves
 from gpucost.whatif.spot.market import Market, read_market
+from gpucost.whatif.spot.moves import SpotQuery
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -71,9 +70,8 @@ class _Scenarios:
             return read_market(con, self.config, self.period)
 
     @cached_property
-    def _offers(self) -> list[rightsize.Offer]:
-        with list_prices(self.config) as listed:
-            return rightsize.offers_near(listed, self.fleet.nodes)
+    def _offers(self) -> list[Node]:
+        return rightsize.offers_near(partial(list_prices, self.config), self.fleet.nodes)
 
     def usage(self, question: WhatIfQuery) -> Usage:
         """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""
@@ -103,26 +101,19 @@ class _Scenarios:
         return schedule.answer(self.usage(question), rules, self._idle_hour, self._quiet)
 
     def spot(self, question: WhatIfQuery) -> Answer:
-        interruptible, days = self.config.spot.interruptible, self.config.prices.stale_after_days
-        query = moves.SpotQuery(
-            self.usage(question), self._market, interruptible=interruptible, stale_after_days=days
-        )
-        return spot.answer(moves.SpotOptions(), query)
+        return spot.answer(SpotQuery(self.usage(question), self._market, self.config))
 
     def share(self, question: WhatIfQuery) -> Answer:
         return share.answer(self.usage(question), share.Sizing(), self._levels, self._facts)
 
     def rightsize(self, question: WhatIfQuery) -> Answer:
-        facts, speeds, margins = self._facts, rightsize.catalog_speeds(self._facts), rightsize.Margins()
-        return rightsize.answer(self.usage(question), margins, self._levels, facts, speeds, self._offers)
+        return rightsize.answer(
+            self.usage(question), rightsize.Limits(), self._levels, self._facts, self._offers
+        )
 
     def reserve(self, question: WhatIfQuery) -> Answer:
-        return reserve.answer(
-            stored_demand(self._on_offer, self.usage(question)),
-            period=self._whole.period_name,
-            bought_on=datetime.now(self.config.tz).date(),
-            stale_after_days=self.config.prices.stale_after_days,
-        )
+        demand = stored_demand(self._on_offer, self.usage(question))
+        return reserve.answer(demand, period=self._whole.period_name)
 
 
 def _machine(key: NodeKey) -> NodeKey:

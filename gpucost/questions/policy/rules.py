@@ -284,7 +284,7 @@ def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Workload
     )
     market = read_market(con, config, query.period)
     usage = Usage(fleet, config.currency, "", "", is_narrowed=True)
-    return advised_to_stay(SpotQuery(usage, market, interruptible=config.spot.interruptible))
+    return advised_to_stay(SpotQuery(usage, market, config))
 
 
 def _checked(rule: Rule, facts: Facts) -> RuleResult:

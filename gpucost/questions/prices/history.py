@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
-from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated
 
 from gpucost.options import Option, argument
 from gpucost.periods import iso, to_ms
@@ -12,9 +10,8 @@ from gpucost.price.history import PriceHistory, ZoneHistory, history
 from gpucost.questions.prices import price_column
 from gpucost.questions.request import SpanRequest, with_notes
 from gpucost.records import grouped
-from gpucost.render.formatting import figure_text
 from gpucost.render.schema import table, to_dict
-from gpucost.render.view import Document, Figure, Figures, Section, Table, count, number, shown, text
+from gpucost.render.view import Document, Table, count, number, shown, text
 
 _STEPS_SHOWN = 20
 
@@ -54,64 +51,29 @@ def prices_history(
 
 def _history_document(zones: list[ZoneHistory]) -> Document:
     first, alone = zones[0], zones[0] if len(zones) == 1 else None
-    columns, rows = table(zones, [name for name in to_dict(first) if name not in ("steps", "notes")])
+    columns = [name for name in to_dict(first) if name not in ("steps", "notes")]
     where = f" in {first.place}, {first.product}" if alone else ""
     return Document(
         title=f"{first.instance_type}{where}, spot",
         subtitle=f"{iso(first.start)} to {iso(first.end)}",
         currency=first.currency,
-        sections=_one_zone(first) if alone else (_zones_table(zones),),
+        sections=(_zones_table(zones), *([_steps(alone)] if alone and alone.steps else [])),
         name="prices.history",
         data=PriceHistory(first.instance_type, first.start, first.end, alone, zones),
-        flat=(columns, [[_flat(value) for value in row] for row in rows]),
+        flat=table(zones, columns),
         whole_in="json",
     )
 
 
-def _flat(value: Any) -> Any:
-    """Days as text, and decimals without the zeros behind the sixth."""
-    if isinstance(value, Decimal):
-        rounded = value.quantize(Decimal("0.000001"))
-        return rounded if rounded == value else value.normalize()
-    return str(value) if isinstance(value, date) else value
-
-
-def _one_zone(zone: ZoneHistory) -> tuple[Section, ...]:
-    figures = []
-    if zone.mean_price_per_hour is not None:
-        figures = [
-            Figure(
-                "Mean per hour",
-                _per_hour(zone, zone.mean_price_per_hour),
-                "text",
-                note=f"over {zone.covered_hours:,.1f} h",
-            ),
-            Figure("Lowest", _per_hour(zone, zone.min_price_per_hour), "text"),
-            Figure("Highest", _per_hour(zone, zone.max_price_per_hour), "text"),
-            Figure("Changes", f"{zone.changes:,}", "text"),
-        ]
-    if zone.on_demand_price_per_hour is not None:
-        off = (
-            f", {figure_text(zone.discount, 'ratio', '', 1)} off"
-            if zone.discount is not None and zone.discount > 0
-            else ""
-        )
-        as_of = f"as of {zone.on_demand_price_as_of}{off}"
-        figures.append(
-            Figure("On demand", _per_hour(zone, zone.on_demand_price_per_hour), "text", note=as_of)
-        )
-    sections: list[Section] = [Figures("Price", tuple(figures))] if figures else []
-    if zone.steps:
-        more = len(zone.steps) > _STEPS_SHOWN
-        columns = (
-            text(lambda step: iso(step.start), "From"),
-            shown("price_per_hour", "Per hour", unit="price", decimals=6),
-        )
-        note = (
-            f"the last {_STEPS_SHOWN} of {len(zone.steps):,} steps; --format json has all" if more else None
-        )
-        sections.append(Table.of("Steps", zone.steps[-_STEPS_SHOWN:], columns, note=note))
-    return tuple(sections)
+def _steps(zone: ZoneHistory) -> Table:
+    columns = (
+        text(lambda step: iso(step.start), "From"),
+        shown("price_per_hour", "Per hour", unit="price", decimals=6),
+    )
+    note = None
+    if len(zone.steps) > _STEPS_SHOWN:
+        note = f"the last {_STEPS_SHOWN} of {len(zone.steps):,} steps; --format json has all"
+    return Table.of("Steps", zone.steps[-_STEPS_SHOWN:], columns, note=note)
 
 
 def _zones_table(zones: list[ZoneHistory]) -> Table:
@@ -131,7 +93,3 @@ def _zones_table(zones: list[ZoneHistory]) -> Table:
         key=lambda zone: (zone.mean_price_per_hour is None, zone.mean_price_per_hour or 0, zone.zone or ""),
     )
     return Table.of("Price per hour", ranked, columns)
-
-
-def _per_hour(zone: ZoneHistory, price: Decimal | None) -> str:
-    return figure_text(price, "price", zone.currency, 6)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from operator import attrgetter
 from typing import Annotated, Any
 
-from gpucost.errors import GpucostError, UsageError
+from gpucost.errors import GpucostError
 from gpucost.options import Names, Option
-from gpucost.periods import MS_PER_HOUR
 from gpucost.pipeline import read_attributed
 from gpucost.questions.queue.waits import Queue, Queues, SlurmShare, SlurmWait, queues, slurm
 from gpucost.questions.request import ClusterRequest
@@ -19,14 +17,6 @@ from gpucost.render.view import Document, Shown, Table, count, figure, money, nu
 def queue(
     request: ClusterRequest,
     name: Annotated[Names, Option("Only this ClusterQueue; repeatable.", "NAME", flag="--queue")] = (),
-    half_life: Annotated[
-        str,
-        Option(
-            "How fast old dollars lose weight beside Slurm's fair share: 7d, 12h. Default: 7d, as Slurm's"
-            " own.",
-            "SPAN",
-        ),
-    ] = "7d",
 ) -> Document:
     """Show who waits for GPUs, and whose share of them is fair: Kueue's ClusterQueues, and Slurm's partitions and accounts.
 
@@ -51,12 +41,8 @@ def queue(
     waits: list[SlurmWait] = []
     shares: list[SlurmShare] = []
     if not name:
-        half_life_ms = _half_life_ms(half_life)
         waits, shares = read_attributed(
-            request.settings,
-            request.store,
-            lambda con: slurm(con, period, half_life_ms, request.clusters),
-            period,
+            request.settings, request.store, lambda con: slurm(con, period, request.clusters), period
         )
     if not found and not waits:
         what = "no such ClusterQueue" if name or request.clusters else "nothing"
@@ -67,11 +53,7 @@ def queue(
         )
     clusters = {row.cluster for row in found} | {row.cluster for row in waits}
     cluster = (text("cluster"),) if len(clusters) > 1 else ()
-    sections = [
-        *_of_kueue(found, cluster),
-        *_of_jobs(waits, cluster),
-        *_of_shares(shares, cluster, half_life),
-    ]
+    sections = [*_of_kueue(found, cluster), *_of_jobs(waits, cluster), *_of_shares(shares, cluster)]
     return Document(
         title=f"{'Queues' if waits else 'ClusterQueues'}: {request.period_name}",
         currency=request.settings.currency,
@@ -100,10 +82,10 @@ def _of_kueue(queues: list[Queue], cluster: tuple[Shown, ...]) -> list[Table]:
         number("used_max", "In use max", weight=2),
         number("borrowed_average", "Borrowed"),
         number("pending_average", "Pending"),
-        count("waits.admitted", "Admitted", weight=3),
-        _time("waits.wait_mean_seconds", "Wait"),
-        _time("waits.wait_p50_seconds", "Wait p50", weight=3),
-        _time("waits.wait_p95_seconds", "Wait p95", weight=2),
+        count("admitted", "Admitted", weight=3),
+        _time("wait_mean_seconds", "Wait"),
+        _time("wait_p50_seconds", "Wait p50", weight=3),
+        _time("wait_p95_seconds", "Wait p95", weight=2),
         share("share_of_quota", "Share of quota", decimals=0),
         share("share_of_use", "Share of use", decimals=0),
     )
@@ -134,7 +116,7 @@ def _of_jobs(waits: list[SlurmWait], cluster: tuple[Shown, ...]) -> list[Table]:
     return tables if waits else []
 
 
-def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...], half_life: str) -> list[Table]:
+def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...]) -> list[Table]:
     """Slurm's fair share beside the dollars."""
     columns = (
         *cluster,
@@ -146,15 +128,7 @@ def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...], half_life: 
         money("cost"),
         share("cost_share", "Share of cost", decimals=1),
     )
-    note = _OF_SHARES.format(half_life)
-    return [Table.of("Fair share, from sshare", shares, columns, note=note)] if shares else []
-
-
-def _half_life_ms(span: str) -> int:
-    match = re.fullmatch(r"([1-9]\d{0,3})([hdw])", span)
-    if match is None:
-        raise UsageError(f"--half-life {span!r} is no span of time", "7d, 12h or 2w")
-    return int(match[1]) * {"h": 1, "d": 24, "w": 168}[match[2]] * MS_PER_HOUR
+    return [Table.of("Fair share, from sshare", shares, columns, note=_OF_SHARES)] if shares else []
 
 
 _OF_QUEUES = (
@@ -172,7 +146,7 @@ _OF_JOBS = (
 _OF_SHARES = (
     "Granted and used: of the siblings, as sshare gives them. The higher the factor, the sooner the next "
     "job starts. "
-    "Share of cost: of the cluster's dollars, those of {} ago counting half."
+    "Share of cost: of the cluster's dollars, those of 7 days ago counting half."
 )
 
 

@@ -18,23 +18,13 @@ if TYPE_CHECKING:
 
 
 @record
-class Waits:
-    """How long workloads waited from creation to admission, in seconds; quantiles are read off a histogram, None without any."""
-
-    admitted: float
-    wait_mean_seconds: float | None
-    wait_p50_seconds: float | None
-    wait_p95_seconds: float | None
-
-
-@record
-class Queue(Shape):
+class Queue:
     """One ClusterQueue and GPU resource; units of the resource (GPUs, slices), averages over the time they are known for.
 
     None: Kueue did not say (quotas and use need `enableClusterQueueResources`). `borrowing_limit` is None, too, where Kueue says
     that there is none: then `is_borrowing_unlimited`. `recent_*` are of the last 7 days of the period, decayed by half in 2 days;
-    shares (0-1) are of the queue's cohort, or of all queues without one. Figures of the queue (pending, waits) stand in each of
-    its rows.
+    shares (0-1) are of the queue's cohort, or of all queues without one. Waits are from
+    creation to admission; quantiles are read off a histogram. Figures of the queue (pending, waits) stand in each of its rows.
     """
 
     cluster: str
@@ -55,9 +45,10 @@ class Queue(Shape):
     recent_used: float | None
     share_of_quota: float | None
     share_of_use: float | None
-    waits: Waits
-
-    FLAT = ("waits",)
+    admitted: float
+    wait_mean_seconds: float | None
+    wait_p50_seconds: float | None
+    wait_p95_seconds: float | None
 
 
 @record
@@ -86,7 +77,7 @@ class SlurmWait:
 class SlurmShare:
     """What sshare says of an account, or of a user in it, beside what its jobs cost; shares are 0-1.
 
-    `cost_share` is of the cluster's dollars, those of one half-life before the period's end counting half; None without any.
+    `cost_share` is of the cluster's dollars, those of 7 days before the period's end counting half; None without any.
     """
 
     cluster: str
@@ -111,6 +102,8 @@ class Queues(Shape):
 
 _RECENT_MS = 7 * 24 * MS_PER_HOUR
 _HALF_LIFE_MS = 2 * 24 * MS_PER_HOUR
+# Slurm's default, PriorityDecayHalfLife
+_SLURM_HALF_LIFE_MS = 7 * 24 * MS_PER_HOUR
 
 
 # One row per (cluster, queue, resource, part) and moment at which one of its gauges begins or ends, and the next one. A table, as
@@ -142,16 +135,12 @@ def queues(
     run_stage(
         con, "gpucost.questions.queue", "50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS}
     )
-    return [
-        Queue(
-            waits=_waits(row.pop("admitted"), row.pop("waited_seconds"), row.pop("buckets")), **_rounded(row)
-        )
-        for row in answer_rows(con, "gpucost.questions.queue", "60_queues", span | filters)
-    ]
+    rows = answer_rows(con, "gpucost.questions.queue", "60_queues", span | filters)
+    return [Queue(**_rounded(_with_waits(row))) for row in rows]
 
 
 def slurm(
-    con: DuckDBPyConnection, period: Period, half_life_ms: int, clusters: Sequence[str]
+    con: DuckDBPyConnection, period: Period, clusters: Sequence[str]
 ) -> tuple[list[SlurmWait], list[SlurmShare]]:
     """Waits and cost of Slurm's jobs, and what sshare said of accounts and users beside what they cost. Needs attributed tables.
 
@@ -161,24 +150,22 @@ def slurm(
     asked = period.bounds | {"clusters": list(clusters)}
     waits = answer_rows(con, "gpucost.questions.queue", "70_slurm_waits", asked)
     shares = answer_rows(
-        con, "gpucost.questions.queue", "80_slurm_shares", asked | {"half_life_ms": half_life_ms}
+        con, "gpucost.questions.queue", "80_slurm_shares", asked | {"half_life_ms": _SLURM_HALF_LIFE_MS}
     )
     return [SlurmWait(**_rounded(row)) for row in waits], [SlurmShare(**_rounded(row)) for row in shares]
 
 
-def _waits(admitted: float | None, seconds: float | None, histogram: list[dict[str, float]] | None) -> Waits:
-    buckets = [(bucket["upper"], bucket["count"]) for bucket in histogram or ()]
-    mean = (seconds or 0.0) / admitted if admitted else None
-    return Waits(
-        **_rounded(
-            {
-                "admitted": admitted or 0.0,
-                "wait_mean_seconds": mean,
-                "wait_p50_seconds": quantile(buckets, 0.5),
-                "wait_p95_seconds": quantile(buckets, 0.95),
-            }
-        )
-    )
+def _with_waits(row: dict[str, Any]) -> dict[str, Any]:
+    histogram = row.pop("buckets") or ()
+    seconds = row.pop("waited_seconds") or 0.0
+    admitted = row["admitted"] or 0.0
+    buckets = [(bucket["upper"], bucket["count"]) for bucket in histogram]
+    return row | {
+        "admitted": admitted,
+        "wait_mean_seconds": seconds / admitted if admitted else None,
+        "wait_p50_seconds": quantile(buckets, 0.5),
+        "wait_p95_seconds": quantile(buckets, 0.95),
+    }
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:

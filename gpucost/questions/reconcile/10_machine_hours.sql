@@ -19,13 +19,12 @@ asked AS (
     WHERE r.billing_period = $month
 ),
 seen AS (
-    SELECT a.machine_hour, any_value(n.node) AS node, any_value(n.cluster) AS cluster,
-        sum(greatest(0, least(n.up_to_ms, c.to_ms, a.to_ms) - greatest(n.up_from_ms, c.from_ms, a.from_ms)))
-            FILTER (c.cluster IS NOT NULL) AS seen_ms
+    SELECT a.machine_hour,
+        sum(greatest(0, least(n.up_to_ms, c.to_ms, a.to_ms) - greatest(n.up_from_ms, c.from_ms, a.from_ms))) AS seen_ms
     FROM asked AS a
     JOIN billed_nodes AS b USING (instance_key)
     JOIN nodes AS n USING (node_id)
-    LEFT JOIN collected AS c ON c.cluster = n.cluster AND c.from_ms < a.to_ms AND a.from_ms < c.to_ms
+    JOIN collected AS c ON c.cluster = n.cluster AND c.from_ms < a.to_ms AND a.from_ms < c.to_ms
     GROUP BY a.machine_hour
 ),
 known AS (
@@ -37,7 +36,7 @@ named AS (
     WHERE r.kind = 'instance'
     GROUP BY ALL
 )
-SELECT a.*, coalesce(m.billed_name, a.instance_key) AS billed_name, s.node, s.cluster, k.instance_key IS NOT NULL AS has_node,
+SELECT a.*, coalesce(m.billed_name, a.instance_key) AS billed_name, k.instance_key IS NOT NULL AS has_node,
     CASE WHEN a.is_first AND a.price_per_hour IS NOT NULL THEN coalesce(s.seen_ms, 0) ELSE 0 END AS seen_ms
 FROM asked AS a
 LEFT JOIN seen AS s USING (machine_hour)

@@ -1,5 +1,5 @@
--- reads: hourly_costs, nodes, billed_nodes, machine_hours
--- writes: machine_parts, where the effective cost of each machine hour went: what metrics attribute of it at the bill's prices, and what they do not, by line, UTC day, node and team
+-- reads: hourly_costs, billed_nodes, machine_hours
+-- writes: machine_parts, where the effective cost of each machine hour went: what metrics attribute of it at the bill's prices, and what they do not, by line and team
 -- invariant: estimates are no part of it; the parts of all machine hours add up to their effective cost
 CREATE OR REPLACE TEMP TABLE machine_parts AS
 WITH covered AS (
@@ -8,10 +8,9 @@ WITH covered AS (
     WHERE m.is_first AND m.price_per_hour IS NOT NULL
 ),
 attributed AS (
-    SELECT h.machine_hour, CASE c.kind WHEN 'allocated' THEN 'attributed' ELSE c.kind END AS line, epoch_ms(c.from_ms)::DATE AS day, n.node, c.team,
+    SELECT h.machine_hour, CASE c.kind WHEN 'allocated' THEN 'attributed' ELSE c.kind END AS line, c.team,
         sum(c.cost + c.unallocated_cost + c.not_collected_cost - c.estimated_cost) AS cost
     FROM hourly_costs((SELECT min(from_ms) - 3600000 FROM covered), (SELECT max(to_ms) + 3600000 FROM covered)) AS c
-    JOIN nodes AS n USING (node_id)
     JOIN covered AS h ON h.node_id = c.node_id AND h.from_ms < c.to_ms AND c.from_ms < h.to_ms
     GROUP BY ALL
 ),
@@ -26,20 +25,19 @@ several AS (
     QUALIFY min(h.currency) OVER w < max(h.currency) OVER w
 ),
 split AS (
-    SELECT s.machine_hour, s.first_hour, a.line, a.day, a.node, a.team, a.cost, (a.cost * coalesce(s.share, 0))::DECIMAL(38, 9) AS part,
-        row_number() OVER (PARTITION BY s.first_hour, a.line, a.day, a.node, a.team ORDER BY s.share DESC NULLS LAST, s.machine_hour) = 1 AS takes_rest
+    SELECT s.machine_hour, s.first_hour, a.line, a.team, a.cost, (a.cost * coalesce(s.share, 0))::DECIMAL(38, 9) AS part,
+        row_number() OVER (PARTITION BY s.first_hour, a.line, a.team ORDER BY s.share DESC NULLS LAST, s.machine_hour) = 1 AS takes_rest
     FROM attributed AS a JOIN several AS s ON s.first_hour = a.machine_hour
 ),
 metric_parts AS (
     FROM attributed WHERE machine_hour NOT IN (SELECT first_hour FROM several)
     UNION ALL
-    SELECT machine_hour, line, day, node, team,
-        part + CASE WHEN takes_rest THEN cost - sum(part) OVER (PARTITION BY first_hour, line, day, node, team) ELSE 0 END
+    SELECT machine_hour, line, team,
+        part + CASE WHEN takes_rest THEN cost - sum(part) OVER (PARTITION BY first_hour, line, team) ELSE 0 END
     FROM split
 ),
 priced AS (
-    SELECT h.*, CASE WHEN s.machine_hour IS NULL THEN (h.price_per_hour * (h.seen_ms / 3600000.0))::DECIMAL(38, 9) ELSE coalesce(p.cost, 0) END AS seen_cost,
-        epoch_ms(h.from_ms)::DATE AS day, CASE WHEN h.has_node THEN h.node ELSE h.billed_name END AS name
+    SELECT h.*, CASE WHEN s.machine_hour IS NULL THEN (h.price_per_hour * (h.seen_ms / 3600000.0))::DECIMAL(38, 9) ELSE coalesce(p.cost, 0) END AS seen_cost
     FROM hours AS h
     LEFT JOIN several AS s USING (machine_hour)
     LEFT JOIN (SELECT machine_hour, sum(cost) AS cost FROM metric_parts WHERE line <> 'not_collected' GROUP BY ALL) AS p USING (machine_hour)
@@ -48,16 +46,16 @@ lines AS (
     FROM metric_parts
     UNION ALL
     SELECT machine_hour, CASE WHEN NOT has_node THEN 'instances_without_metrics' WHEN hours_cost >= seen_cost THEN 'outside_node_life' ELSE 'seen_beyond_billed_hours' END,
-        day, name, NULL, hours_cost - seen_cost
+        NULL, hours_cost - seen_cost
     FROM priced
     WHERE price_per_hour IS NOT NULL
     UNION ALL
     -- a pool's price spreads its cost over its hours: over the pool nothing is left, unless another billing period corrects some of them
     SELECT machine_hour, CASE WHEN is_unexplained THEN 'billed_in_part' WHEN is_settled_elsewhere OR price_per_hour IS NULL THEN 'settled_in_other_periods' ELSE 'shared_in_pool' END,
-        day, name, NULL, effective_cost - coalesce(hours_cost, 0)
+        NULL, effective_cost - coalesce(hours_cost, 0)
     FROM priced
     UNION ALL
     -- of what metrics did not see, this is told apart
-    SELECT machine_hour, 'outside_node_life', day, node, NULL, -cost FROM metric_parts WHERE line = 'not_collected'
+    SELECT machine_hour, 'outside_node_life', NULL, -cost FROM metric_parts WHERE line = 'not_collected'
 )
-SELECT machine_hour, line, day, node, team, sum(cost)::DECIMAL(38, 9) AS cost FROM lines GROUP BY ALL;
+SELECT machine_hour, line, team, sum(cost)::DECIMAL(38, 9) AS cost FROM lines GROUP BY ALL;

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 
 from gpucost import price
 from gpucost.errors import IncompleteError, UsageError
-from gpucost.options import Names, Option
+from gpucost.options import Option
 from gpucost.periods import month_period
 from gpucost.pipeline import read_attributed
-from gpucost.questions.reconcile.statement import CENT, DIMENSIONS, Reconciliation
+from gpucost.questions.reconcile.statement import Reconciliation
 from gpucost.questions.reconcile.statement import reconcile as account
 from gpucost.questions.report.coverage import gaps_of
 from gpucost.questions.request import Request
@@ -29,7 +29,6 @@ from gpucost.render.view import (
     Texts,
     amount,
     count,
-    dimension,
     number,
     text,
 )
@@ -49,9 +48,7 @@ _SUMS = {"billed": "invoice", "effective": "effective cost"}
 
 
 def reconcile(
-    request: Request,
-    month: Annotated[str, Option("The provider's billing period.", "YYYY-MM")],
-    by: Annotated[Names, Option("Also line by line: any of day, node, team.", "LIST", is_split=True)] = (),
+    request: Request, month: Annotated[str, Option("The provider's billing period.", "YYYY-MM")]
 ) -> Document:
     """Prove where each billed dollar of a month went.
 
@@ -64,14 +61,11 @@ def reconcile(
     \b
     Examples:
       gpucost reconcile --month 2026-09
-      gpucost reconcile --month 2026-09 --by team,day --format csv -o october.csv
+      gpucost reconcile --month 2026-09 --format csv -o september.csv
     """
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise UsageError(f"--month {month!r} is no month", "write it as 2026-10")
-    for name in by:
-        if name not in DIMENSIONS:
-            raise UsageError(f"--by knows no {name!r}", f"it takes any of: {', '.join(DIMENSIONS)}")
-    account = reconciliation(request.settings, request.store, month, by)
+    account = reconciliation(request.settings, request.store, month)
     state = "final" if account.is_final else "not final yet"
     errors = tuple(_errors(account, month, request.now))
     return Document(
@@ -86,14 +80,14 @@ def reconcile(
     )
 
 
-def reconciliation(config: Config, store: Store, month: str, by: tuple[str, ...] = ()) -> Reconciliation:
+def reconciliation(config: Config, store: Store, month: str) -> Reconciliation:
     """Where the bill of `month` (`2026-10`) went, and what metrics miss of it. Raises IncompleteError where no bill is there."""
 
     def read(con: DuckDBPyConnection) -> Reconciliation:
         period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
         gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
         price.load_fx_rates(con, config)
-        statement = account(con, month, config.currency, by)
+        statement = account(con, month, config.currency)
         return replace(statement, not_collected=tuple(gap for gap in gaps if isinstance(gap, MissingTime)))
 
     return read_attributed(config, store, read)
@@ -111,12 +105,7 @@ def _errors(account: Reconciliation, month: str, now: datetime) -> Iterator[Inco
 
 
 def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
-    """The classes of the bills' rows, or by what was asked for the lines of GPU machines, as columns and rows."""
-    if account.by:
-        lines: list[Sequence[Any]] = [
-            (row.line, *row.keys.values(), row.cost, account.currency) for row in account.rows
-        ]
-        return ("line", *account.by, "cost", "currency"), lines
+    """The classes of the bills' rows, as columns and rows."""
     return ("basis", "class", "team", "rows", "cost", "currency"), [
         (one.basis, row.name, row.team, row.rows, row.cost, one.currency)
         for one in account.statements
@@ -158,12 +147,6 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
             count("rows", "Bill rows", weight=2),
         )
         yield Table.of("Invoices", account.invoices, (*whose, *costs, text("currency")))
-    if account.rows:
-        yield Table.of(
-            f"By {' and '.join(account.by)}",
-            [row for row in account.rows if abs(row.cost) >= CENT],
-            (text("line"), *map(dimension, account.by), amount("cost", account.currency)),
-        )
     causes = [cause for cause in account.causes if cause.difference]
     what = (text("provider", weight=2), text("kind"), text("cause"), count("rows", weight=3))
     note = None if causes else "Every charge is effective as billed."

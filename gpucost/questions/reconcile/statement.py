@@ -25,7 +25,6 @@ from gpucost.store import charges, sqlfiles
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-DIMENSIONS = ("day", "node", "team")
 PACKAGE = "gpucost.questions.reconcile"
 CENT = Decimal("0.005")  # half a cent: what rounding to cents hides
 
@@ -160,15 +159,6 @@ class Invoice:
 
 
 @record
-class LineRow(Shape):
-    """An amount of one line, by the dimensions asked for; None where the line knows no such dimension."""
-
-    line: str
-    keys: dict[str, str | None]
-    cost: Decimal
-
-
-@record
 class Cause:
     """Why effective cost differs from billed cost; `difference` is billed - effective, in `currency`."""
 
@@ -224,8 +214,6 @@ class Reconciliation(Shape):
     machines: Annotated[int, Field(alias="instances")]
     lines: dict[str, Decimal]
     difference: Decimal
-    by: tuple[str, ...]
-    rows: tuple[LineRow, ...]
     causes: Annotated[tuple[Cause, ...], Field(alias="billed_minus_effective")]
     beside: tuple[Beside, ...]
     unseen: Annotated[tuple[Machine, ...], Field(alias="instances_without_metrics")]
@@ -309,7 +297,7 @@ HAVING sum(effective_cost) <> 0
 ORDER BY ALL"""
 
 
-def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str, ...] = ()) -> Reconciliation:
+def reconcile(con: DuckDBPyConnection, month: str, currency: str) -> Reconciliation:
     """The account of the billing period `month` (`2026-10`), from an attribution that is up to date.
 
     Works on a read-only connection that has the rates of price.load_fx_rates; makes temporary tables. Raises IncompleteError
@@ -332,10 +320,9 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     run_stage(con, PACKAGE, "20_row_classes", {"month": month, "currency": currency})
     run_stage(con, PACKAGE, "30_machine_parts")
     run_stage(con, PACKAGE, "35_machine_shares")
-    sums = answer_rows(con, PACKAGE, "40_lines", {"by": []})
     (total,) = dicts(con.execute(_TOTAL))
     period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
-    named = {row["line"]: row["cost"] for row in sums}
+    named = {row["line"]: row["cost"] for row in answer_rows(con, PACKAGE, "40_lines")}
     lines = {line: named.get(line, ZERO) for line in LINES}
     statements = tuple(_statements(con, currency))
     finals = [row.pop("is_final") for row in causes]
@@ -343,7 +330,6 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
     explained = tuple(Cause(**row) for row in causes)
     problems = problems_of(statements, explained, float(total["unexplained_hours"]))
     cost = total["effective_cost"]
-    cut_lines = answer_rows(con, PACKAGE, "40_lines", {"by": list(by)}) if by else []
     unbilled = tuple(Machine(**row) for row in answer_rows(con, PACKAGE, "51_unbilled_nodes", period.bounds))
     return Reconciliation(
         month=month,
@@ -359,8 +345,6 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str, by: tuple[str,
         machines=total["machines"],
         lines=lines,
         difference=cost - sum(lines.values(), ZERO),
-        by=by,
-        rows=tuple(LineRow(row["line"], {key: row[key] for key in by}, row["cost"]) for row in cut_lines),
         causes=explained,
         beside=tuple(Beside(*row) for row in con.execute(_BESIDE, [month]).fetchall()),
         unseen=tuple(Machine(*row) for row in con.execute(_UNSEEN).fetchall()),

@@ -1,10 +1,15 @@
 -- reads: progress_series, progress_values; $from_ms, $to_ms
 -- writes: nothing; answers one row per counter of work whose levels alternate three times within ten values: the series of it with most values, and these
 -- invariant: a fall is an alternation if the next value is at the former level again: after a restart it is not; of an identity one series is answered
-WITH looked AS (
-    SELECT series_id, at_ms, value, row_number() OVER w AS number, lag(value) OVER w AS before, lead(value) OVER w AS after
+WITH changes AS (
+    SELECT series_id, at_ms, value
     FROM progress_values SEMI JOIN (FROM progress_series WHERE kind = 'counter') USING (series_id)
     WHERE at_ms >= $from_ms AND at_ms < $to_ms
+    QUALIFY value IS DISTINCT FROM lag(value) OVER (PARTITION BY series_id ORDER BY at_ms)
+),
+looked AS (
+    SELECT *, row_number() OVER w AS number, lag(value) OVER w AS before, lead(value) OVER w AS after
+    FROM changes
     WINDOW w AS (PARTITION BY series_id ORDER BY at_ms)
 ),
 alternating AS (

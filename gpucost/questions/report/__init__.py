@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # How unallocated cost is spread over the teams that used such GPUs.
 Sharing = Literal["proportional", "even"]
-# What an answer is compared with.
-Comparison = Literal["previous"]
 
 
 def report(
@@ -41,14 +39,7 @@ def report(
             " evenly."
         ),
     ] = None,
-    compare: Annotated[
-        Comparison | None,
-        Option("Also how cost changed since the period before, as long; of a month, since the month before."),
-    ] = None,
     top: Annotated[int, count("How many top consumers to list.")] = 10,
-    waste: Annotated[
-        bool, Option("Also the tables of gpucost waste: where GPU time was wasted and on what.")
-    ] = False,
     findings: Annotated[
         int,
         count(
@@ -70,34 +61,28 @@ def report(
       gpucost report --team research --month 2026-10
       gpucost report --last 7d --by team,gpu_model
       gpucost report --month 2026-10 --share-unallocated proportional
-      gpucost report --month 2026-10 --compare previous
       gpucost report --month 2026-10 -o october.html
       gpucost report --month 2026-10 -o october.html --findings 10
-      gpucost report --month 2026-10 --waste
       gpucost report --month 2026-10 --format markdown --brief
       gpucost report --month 2026-10 --format focus -o october-focus.csv
       gpucost report --namespace serving --by pod,day --format csv -o pods.csv
     """
+    from gpucost.questions.report.reading import report as read_report
+
     if findings and request.format != "html":
         raise UsageError(
             "--findings has a place on an HTML page only", "gpucost findings lists them in every other format"
         )
-    request = replace(request, with_samples=waste or request.format == "html")
+    request = replace(request, with_samples=request.format == "html")
     query = request.query(
         by=by,
         top=top,
         with_sections=request.format in ("table", "markdown", "html"),
-        with_series=request.format == "html" or (request.format == "table" and request.is_drawn),
+        with_series=request.format == "html",
         share_unallocated=share_unallocated,
     )
-    if compare:
-        _check_comparison(query, waste=waste)
-    if waste and request.is_flat:
-        raise UsageError(
-            "--waste has no place in the columns of csv and parquet", "gpucost waste --format csv"
-        )
     view = read_or_incomplete(
-        request, query, lambda: _view(request, query, compare=compare, waste=waste), strict=strict
+        request, query, lambda: read_report(request.settings, request.store, query), strict=strict
     )
     if request.format == "html":
         from gpucost.questions.report.page import page
@@ -108,16 +93,6 @@ def report(
     if strict and (missing := incomplete(request, query)):
         view = replace(view, errors=(missing,), exit_code=missing.exit_code)
     return view
-
-
-def _check_comparison(query: Query, *, waste: bool) -> None:
-    if waste:
-        raise UsageError("--compare and --waste exclude each other", "give one of them")
-    if times := [name for name in query.by if name in ("month", "day", "hour")]:
-        raise UsageError(
-            f"rows by {times[0]} have none of the period before to compare with",
-            f"leave {times[0]} out of --by",
-        )
 
 
 def read_or_incomplete(request: WorkloadRequest, query: Query, read: Callable[[], T], *, strict: bool) -> T:
@@ -146,17 +121,3 @@ def incomplete(request: WorkloadRequest, query: Query) -> IncompleteError | None
             "leave out --strict for a report so far",
         )
     return None
-
-
-def _view(request: WorkloadRequest, query: Query, *, compare: str | None, waste: bool) -> ReportView:
-    from gpucost.questions.report import reading
-
-    settings = request.settings
-    store = request.store
-    if compare:
-        return reading.compared_report(settings, store, query)
-    if waste:
-        from gpucost.questions.waste import waste_report, with_waste
-
-        return with_waste(*waste_report(settings, store, query, query, query.top))
-    return reading.report(settings, store, query)

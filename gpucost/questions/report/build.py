@@ -11,7 +11,6 @@ from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
 from gpucost.questions.report import sharing
-from gpucost.questions.report.changes import changes, missed_before, with_changes
 from gpucost.questions.report.coverage import UNTRACKED, coverage
 from gpucost.questions.report.query import Query, newest_data
 from gpucost.questions.report.rows import (
@@ -44,22 +43,14 @@ if TYPE_CHECKING:
 _WORKLOAD = ("cluster", "namespace", "workload")
 
 
-def build(
-    con: DuckDBPyConnection,
-    config: Config,
-    query: Query,
-    earlier: ReportView | None = None,
-    earlier_name: str = "",
-) -> ReportView:
+def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
     """The report on `query`, from the attributed costs of days or hours, nodes, allocations, collected and warnings.
-
-    With `earlier`, the same report on the period called `earlier_name`, rows and totals tell how they changed since.
 
     Works on a read-only connection; makes temporary tables. Where anything is shared it reads bills, too, and the temporary table
     fx_rates. Raises GpucostError where the period holds no data or a filter names nothing there is, StoreError where the store
     holds no GPU nodes at all.
     """
-    return _build(con, config, query, {None: query}, earlier, earlier_name)[None]
+    return _build(con, config, query, {None: query})[None]
 
 
 def build_each(con: DuckDBPyConnection, config: Config, query: Query) -> dict[str, ReportView]:
@@ -86,12 +77,7 @@ def workload_tables(
 
 
 def _build(
-    con: DuckDBPyConnection,
-    config: Config,
-    query: Query,
-    parts: dict[Part, Query],
-    earlier: ReportView | None = None,
-    earlier_name: str = "",
+    con: DuckDBPyConnection, config: Config, query: Query, parts: dict[Part, Query]
 ) -> dict[Part, ReportView]:
     """The reports on the parts of `query`: on all of it, called None, or on each of its teams."""
     now = query.now or datetime.now(UTC)
@@ -155,7 +141,6 @@ def _build(
             unpriced = unpriced_gpus(con, query)
     known_to = api_cost.known_to(con, query.period, now) if has_api else {}
     notices = [
-        *(missed_before(earlier, earlier_name) if earlier else ()),
         *(sharing.notices(con, config) if is_shared else ()),
         *(api_cost.notices(con, config, query.period, now, known_to) if has_api else ()),
     ]
@@ -164,9 +149,6 @@ def _build(
         totals, unallocated, unseen = sums[part]
         rows = all_rows[part]
         whole = None if query.is_narrowed else node_totals(nodes[part], unallocated, unseen)
-        compared = changes(totals, whole, earlier, earlier_name) if earlier else None
-        if earlier:
-            rows = with_changes(rows, earlier.rows)
         sections: list[Table | Figures] = []
         if query.with_sections:
             sections = [gpu_hours(by_gpu[part], totals, unpriced.get(part, []))]
@@ -176,7 +158,7 @@ def _build(
             if models.get(part):
                 sections.append(bought(models[part]))
             # of one team first what it used, wasted and on what; else, or with dimensions asked for by name, the rows
-            main = cost_by(rows, query.dimensions, totals, whole, shared.get(part), compared)
+            main = cost_by(rows, query.dimensions, totals, whole, shared.get(part))
             sections.insert(len(sections) if query.is_narrowed and not query.by else 0, main)
         views[part] = ReportView(
             title=_title(asked, config.tz),
@@ -194,7 +176,6 @@ def _build(
             bought=models.get(part, ()),
             api_known_to=min(known_to.values(), default=None),
             series=series.get(part),
-            changes=compared,
         )
     return views
 

@@ -65,8 +65,6 @@ class Query:
                 f"the period {self.period} is empty: it ends before it begins",
                 "--to is exclusive and must lie after --from",
             )
-        if self.top < 0:
-            raise UsageError(f"--top must not be negative, and is {self.top}")
 
     @property
     def dimensions(self) -> tuple[str, ...]:

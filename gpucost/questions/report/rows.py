@@ -14,16 +14,16 @@ from zoneinfo import ZoneInfo
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
-from gpucost.questions.report.query import Query, nearest
+from gpucost.questions.report.query import Query
 from gpucost.records import grouped, record
-from gpucost.render.view import ApiCost, Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
+from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.store import sqlfiles
+from gpucost.store.usage import unknown_name
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 PACKAGE = "gpucost.questions.report"
-_NAMES_SHOWN = 8
 NO_PRICE = "none"
 BILL = "bill"
 ZERO = Decimal(0)
@@ -254,7 +254,6 @@ def _measures(sums: Mapping[str, Any], figures: Mapping[str, Any]) -> Measures:
 NO_MEASURES = Measures(0.0, 0.0, 0.0, 0.0, 0.0, ZERO, ZERO, ZERO, ZERO, None, None, None, None)
 ALL_HELD = Unallocated(0.0, 0.0, ZERO)
 ALL_COLLECTED = NotCollected(0.0, ZERO)
-NOTHING_BOUGHT = ApiCost(ZERO, ZERO, 0, None, 0)
 
 
 def has_nodes(con: DuckDBPyConnection) -> bool:
@@ -262,41 +261,14 @@ def has_nodes(con: DuckDBPyConnection) -> bool:
     return bool(con.execute("FROM report_node_cells LIMIT 1").fetchall())
 
 
-# every combination of team, namespace and cluster there is in the period, and of workload and user if one is named
-_NAMES = """
-SELECT DISTINCT c.team, a.namespace, n.cluster,
-    CASE WHEN $1 THEN a.workload END AS workload, CASE WHEN $2 THEN a."user" END AS "user"
-FROM (SELECT DISTINCT node_id, allocation_id, team FROM report_cost_cells) AS c
-JOIN nodes AS n USING (node_id)
-LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id"""
-
-
 def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = frozenset()) -> None:
     """Raises GpucostError where a filter names nothing there is; `other_teams` have no GPUs, but a share of costs."""
-    known = dicts(con.execute(_NAMES, [bool(query.workloads), bool(query.users)]))
-    if not known:
+    if not has_nodes(con):
         return  # a period without data has its own message
-    for filtered, wanted in query.filters.items():
-        dimension = filtered.removesuffix("s")
-        names = {row[dimension] for row in known} - {None} | (other_teams if dimension == "team" else set())
-        bare = {name.partition("/")[2] for name in names} if dimension == "workload" else set()
-        for name in wanted:
-            if name not in names and name not in bare:
-                message = f"no {dimension} {name!r} held GPUs {within(query.period_name)}"
-                raise GpucostError(message, _there_are(dimension, nearest(name, sorted(names))))
+    period, name = query.period, query.period_name
+    if error := unknown_name(con, period.start_ms, period.end_ms, name, other_teams, **query.filters):
+        raise error
     if not con.execute("FROM cost_rows LIMIT 1").fetchall() and other_teams.isdisjoint(query.teams):
         raise GpucostError(
-            f"nothing {within(query.period_name)} passes all of these filters together",
-            "leave one of the filters out",
+            f"nothing {within(name)} passes all of these filters together", "leave one of the filters out"
         )
-
-
-def _there_are(dimension: str, names: list[str]) -> str:
-    if not names:
-        return f"no {dimension} did; gpucost doctor says what is missing"
-    more = (
-        f" and {len(names) - _NAMES_SHOWN} more: gpucost report --by {dimension}"
-        if len(names) > _NAMES_SHOWN
-        else ""
-    )
-    return f"name one that did: {', '.join(names[:_NAMES_SHOWN])}{more}"

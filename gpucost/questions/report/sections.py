@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 
 from gpucost.config.model import Config
-from gpucost.questions.report.changes import change_cells, change_columns, change_note
 from gpucost.questions.report.query import NODE_DIMENSIONS
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import grouped
@@ -17,8 +16,6 @@ from gpucost.render.view import (
     OF_HELD,
     OF_NODES,
     ApiModel,
-    Change,
-    Changes,
     Column,
     Figure,
     Figures,
@@ -53,11 +50,10 @@ def cost_by(
     totals: Measures,
     nodes: NodeTotals | None,
     shared: Shared | None = None,
-    compared: Changes | None = None,
 ) -> Table:
     """The rows of the report; with `nodes`, what nobody held or saw stands among them and the total is what the nodes cost.
 
-    With `shared`, columns tell what each was charged besides its cost, and the sum of both; with `compared`, how cost changed.
+    With `shared`, columns tell what each was charged besides its cost, and the sum of both.
     """
     title = (
         f"Cost by {' and '.join('GPU model' if key == 'gpu_model' else key.replace('_', ' ') for key in by)}"
@@ -68,13 +64,12 @@ def cost_by(
             for key in by
         ),
         Column("GPU-hours", "hours"),
-        Column("Cost", "money", 2, bar="whole"),
-        *change_columns(compared),
+        Column("Cost", "money", 2),
         *_shared_columns(shared),
         Column("Share", "ratio", weight=2),
         Column("Idle h", "hours", weight=3),
         Column("Idle", "ratio", weight=1),
-        Column("Idle cost", "money", 2, weight=1, bar="part"),
+        Column("Idle cost", "money", 2, weight=1),
         Column("Unmeasured", "ratio", weight=3),
         Column("Efficiency", "ratio", weight=3),
         Column("Spot", "ratio", weight=1),
@@ -82,60 +77,59 @@ def cost_by(
     whole = nodes.node_cost if nodes else totals.cost
 
     def line(
-        labels: Iterable[Value], hours: Value, cost: Decimal, change: Change | None, shares: Iterable[Value],
-        measures: Measures | None, *, is_sum: bool = False,
-    ) -> Line:  # fmt: skip
+        labels: Iterable[Value],
+        hours: Value,
+        cost: Decimal,
+        shares: Iterable[Value],
+        measures: Measures | None,
+        *,
+        is_sum: bool = False,
+    ) -> Line:
         rates = _rates(measures) if measures else ("",) * 6
         share = "" if hours == "" else ratio(cost, whole)
-        cells = (*labels, hours, cost, *change_cells(compared, change), *shares, share, *rates)
+        cells = (*labels, hours, cost, *shares, share, *rates)
         return Line(cells, is_sum=is_sum)
 
     def line_of(row: Row) -> Line:
         hours = "" if row.api else row.own_gpu_hours
         shares = _shares(row.shared or shared, row.own_cost, row.kind if row.shared else "")
         measures = row.measures if row.kind in _PAYING else None
-        return line((_label(row, name) for name in by), hours, row.own_cost, row.change, shares, measures)
+        return line((_label(row, name) for name in by), hours, row.own_cost, shares, measures)
 
-    def add(
-        title: str, hours: Value, cost: Decimal, kind: str, change: Change | None = None,
-        measures: Measures | None = None,
-    ) -> None:  # fmt: skip
+    def add(title: str, hours: Value, cost: Decimal, kind: str, measures: Measures | None = None) -> None:
         """A line of sums."""
         labels = [title, *[""] * (len(by) - 1)]
-        lines.append(line(labels, hours, cost, change, _shares(shared, cost, kind), measures, is_sum=True))
+        lines.append(line(labels, hours, cost, _shares(shared, cost, kind), measures, is_sum=True))
 
     of_kind = grouped(
         (row.kind, line_of(row)) for row in rows if row.kind in _PAYING or any(row.keys.values())
     )
     lines = [*of_kind["allocated"], *of_kind["shared"]]
     held = totals.allocated_gpu_hours
-    since = compared.cost if compared else None
-    add("Allocated" if nodes else "Total", held, totals.cost, "allocated", since, totals)
-    notes: list[str | None] = []
+    add("Allocated" if nodes else "Total", held, totals.cost, "allocated", totals)
+    notes = []
     if nodes:
         free = nodes.unallocated_gpu_hours
         unseen = nodes.not_collected_gpu_hours
         is_unseen = unseen or nodes.not_collected_cost
-        left, unknown, all_nodes = compared.of_nodes if compared else (None, None, None)
         lines += of_kind["unallocated"]
-        add("Unallocated", free, nodes.unallocated_cost, "unallocated", left)
+        add("Unallocated", free, nodes.unallocated_cost, "unallocated")
         lines += of_kind["not_collected"]
         if is_unseen:
-            add("Not collected", unseen, nodes.not_collected_cost, "not_collected", unknown)
-        add("Total", held + free + unseen, whole, "all", all_nodes)
+            add("Not collected", unseen, nodes.not_collected_cost, "not_collected")
+        add("Total", held + free + unseen, whole, "all")
         notes.append("The total is what the nodes cost, with and without anybody on their GPUs.")
         if is_unseen or of_kind["not_collected"]:
             notes.append("Not collected is what was billed while nobody saw who held them.")
         if shared and shared.costs:
             notes.append("Shared costs come on top of it.")
-    notes.append(change_note(compared))
     bought_cost = [row.own_cost for row in rows if row.api]
     if bought_cost:
         cost = sum(bought_cost, ZERO)
         lines += of_kind["api"]
         add("Bought tokens", "", cost, "api")
         add("Total with bought tokens", "", whole + cost, "all" if nodes else "allocated")
-    return Table(title, columns, tuple(lines), " ".join(filter(None, notes)) or None)
+    return Table(title, columns, tuple(lines), " ".join(notes) or None)
 
 
 # Kinds of rows that take part in shared costs.
@@ -239,7 +233,7 @@ def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
         text(_free_name, "GPU"),
         number("unallocated.unallocated_gpu_hours", "GPU-hours"),
         number("unallocated.unavailable_gpu_hours", "Of these unavailable", weight=1),
-        money("unallocated.unallocated_cost", "Cost", bar="whole"),
+        money("unallocated.unallocated_cost", "Cost"),
     )
     total = Line(
         ("Total", nodes.unallocated_gpu_hours, nodes.unavailable_gpu_hours, nodes.unallocated_cost),
@@ -286,9 +280,9 @@ def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -
         dimension("workload"),
         *(dimension(key) for key in ("cluster", "namespace") if counts[f"{key}s"] > 1),
         number("measures.allocated_gpu_hours", "GPU-hours"),
-        money("measures.cost", "Cost", bar="whole"),
+        money("measures.cost", "Cost"),
         share(lambda row: idle_share(row.measures), "Idle"),
-        money("measures.idle_cost", "Idle cost", weight=2, bar="part"),
+        money("measures.idle_cost", "Idle cost", weight=2),
         share(lambda row: ratio(row.measures.cost, totals.cost), "Share", weight=3),
     )
     whole = counts["workloads"]

@@ -44,7 +44,7 @@ killed AS (
         FROM progress_runs AS o JOIN placed AS p USING (source, run_id)
         WHERE p.place = d.place AND o.started_ms >= d.died_ms AND o.run_id <> d.run_id AND o.parent_id IS DISTINCT FROM d.run_id)
 )
-SELECT r.source, r.run_id, r.parent_id, r.experiment, r.name, r.status, r.started_ms, coalesce(r.ended_ms, k.died_ms) AS ended_ms, r.planned_epochs, r.metrics,
+SELECT r.source, r.run_id, r.parent_id, r.experiment, r.name, r.status, r.started_ms, coalesce(r.ended_ms, k.died_ms) AS ended_ms, r.planned_epochs,
     coalesce(r.workload, r.namespace || '/' || r.pod, r.pod) AS label, CASE WHEN r.workload IS NULL THEN coalesce(r.pod, '') ELSE '' END AS pods,
     p.place.cluster AS cluster, p.place.namespace AS namespace, p.place.workload AS workload
 FROM progress_runs AS r LEFT JOIN placed AS p USING (source, run_id) LEFT JOIN killed AS k USING (source, run_id)

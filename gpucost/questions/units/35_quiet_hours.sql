@@ -2,9 +2,11 @@
 -- writes: nothing; answers the epoch hours of workloads in which no request came: their counters were collected and stood still
 -- invariant: in a quiet hour the counters of every pod of the workload are known from begin to end
 WITH points AS (
-    SELECT series_id, source, at_ms, value IS DISTINCT FROM lag(value) OVER (PARTITION BY series_id ORDER BY at_ms) AS moves
+    SELECT series_id, source, at_ms, coalesce(lag(at_ms) OVER series, at_ms - 300000) AS before_ms,
+        value IS DISTINCT FROM lag(value) OVER series AS moves
     FROM progress_values JOIN progress_series USING (series_id)
     WHERE kind = 'counter' AND unit IN ('request', 'prompt_token', 'generation_token')
+    WINDOW series AS (PARTITION BY series_id ORDER BY at_ms)
 ),
 lives AS (
     SELECT series_id, source, min(at_ms) AS first_ms, max(at_ms) AS last_ms FROM points GROUP BY ALL
@@ -16,8 +18,8 @@ counted AS (
     WHERE kind = 'progress'
 ),
 served AS (
-    -- a sample counts requests that came before it
-    SELECT DISTINCT cluster, namespace, workload, unnest([at_ms, at_ms - 300000]) // 3600000 AS hour
+    -- requests came at any time between the two values: the counter may have gone unread for hours
+    SELECT DISTINCT cluster, namespace, workload, unnest(range(before_ms // 3600000, at_ms // 3600000 + 1)) AS hour
     FROM points JOIN unit_candidates USING (series_id)
     WHERE moves
 ),

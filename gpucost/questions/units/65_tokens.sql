@@ -24,44 +24,35 @@ pools AS (
     -- decode pods count the prompt again, and take its cache over, which is no hit; what prefill pods generate decode pods do, too
     SELECT cluster, namespace, model, day, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
         coalesce(sum(amounts['prompt_token']) FILTER (phase = 'prefill'), 0) AS prompt, sum(amounts['cached_token']) FILTER (phase = 'prefill') AS cached,
-        coalesce(sum(amounts['generation_token']) FILTER (phase = 'decode'), 0) AS generation, sum(amounts['decode_second']) FILTER (phase = 'decode') AS decoding,
+        coalesce(sum(amounts['generation_token']) FILTER (phase = 'decode'), 0) AS generation,
         coalesce(sum(prompt_weight) FILTER (phase = 'prefill'), 0) AS prompt_weight, coalesce(sum(cached_weight) FILTER (phase = 'prefill'), 0) AS cached_weight,
         coalesce(sum(spent) FILTER (phase = 'prefill'), 0) AS prefill_cost, sum(spent) AS spent,
         sum(cost) AS cost, sum(idle_cost) AS idle_cost, sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
     FROM phases WHERE phase IS NOT NULL GROUP BY ALL
 ),
 spent AS (
-    SELECT * EXCLUDE (phase), [workload] AS prompt_workloads, [workload] AS generation_workloads, NULL::DECIMAL(38, 9) AS prefill_cost,
-        -- an engine that counts the seconds of one phase only says nothing of their shares
-        CASE WHEN amounts['decode_second'] IS NULL THEN 0 ELSE coalesce(amounts['prefill_second'], 0) END AS prefill_seconds,
-        CASE WHEN amounts['prefill_second'] IS NULL THEN 0 ELSE coalesce(amounts['decode_second'], 0) END AS decode_seconds
+    SELECT * EXCLUDE (phase), [workload] AS prompt_workloads, [workload] AS generation_workloads, NULL::DECIMAL(38, 9) AS prefill_cost
     FROM phases WHERE phase IS NULL
     UNION ALL BY NAME
-    SELECT p.* EXCLUDE (prompt, cached, generation, decoding), n.workload, n.prompt_workloads, n.generation_workloads, 0 AS prefill_seconds, 0 AS decode_seconds, prompt_weight + generation AS weight,
+    SELECT p.* EXCLUDE (prompt, cached, generation), n.workload, n.prompt_workloads, n.generation_workloads, prompt_weight + generation AS weight,
         map_concat(MAP {'prompt_token': prompt, 'generation_token': generation},
-            CASE WHEN cached IS NULL THEN MAP {}::MAP(VARCHAR, DOUBLE) ELSE MAP {'cached_token': cached} END,
-            CASE WHEN decoding IS NULL THEN MAP {}::MAP(VARCHAR, DOUBLE) ELSE MAP {'decode_second': decoding} END) AS amounts
+            CASE WHEN cached IS NULL THEN MAP {}::MAP(VARCHAR, DOUBLE) ELSE MAP {'cached_token': cached} END) AS amounts
     FROM pools AS p JOIN names AS n USING (cluster, namespace, model)
 ),
 shares AS (
     -- a day that served nothing is split as the model's whole period is
     SELECT *,
-        CASE WHEN weight > 0 THEN prompt_weight / weight WHEN sum(weight) OVER model > 0 THEN sum(prompt_weight) OVER model / sum(weight) OVER model END AS prompt_share,
-        CASE WHEN prefill_seconds + decode_seconds > 0 THEN prefill_seconds / (prefill_seconds + decode_seconds)
-            WHEN sum(prefill_seconds + decode_seconds) OVER model > 0 THEN sum(prefill_seconds) OVER model / sum(prefill_seconds + decode_seconds) OVER model
-        END AS prefill_share
+        CASE WHEN weight > 0 THEN prompt_weight / weight WHEN sum(weight) OVER model > 0 THEN sum(prompt_weight) OVER model / sum(weight) OVER model END AS prompt_share
     FROM spent
     WINDOW model AS (PARTITION BY cluster, namespace, workload, model)
 ),
 prompts AS (
-    SELECT *, CASE WHEN prompt_share IS NULL THEN 0 WHEN prefill_cost IS NOT NULL THEN prefill_cost ELSE (spent * prompt_share)::DECIMAL(38, 9) END AS prompt_cost,
-        (spent * prefill_share)::DECIMAL(38, 9) AS request_time_prompt_cost
+    SELECT *, CASE WHEN prompt_share IS NULL THEN 0 WHEN prefill_cost IS NOT NULL THEN prefill_cost ELSE (spent * prompt_share)::DECIMAL(38, 9) END AS prompt_cost
     FROM shares
 )
-SELECT * EXCLUDE (spent, prefill_cost, prefill_seconds, decode_seconds, prompt_share, prefill_share),
+SELECT * EXCLUDE (spent, prefill_cost, prompt_share),
     CASE WHEN prompt_share IS NULL THEN 0 ELSE spent - prompt_cost END AS generation_cost,
     CASE WHEN prompt_share IS NULL THEN spent ELSE 0 END AS unserved_cost,
-    spent - request_time_prompt_cost AS request_time_generation_cost,
     CASE WHEN amounts['cached_token'] IS NULL THEN NULL
         WHEN prefill_cost IS NOT NULL AND prompt_weight > 0 THEN (prefill_cost * (cached_weight / prompt_weight))::DECIMAL(38, 9)
         WHEN prefill_cost IS NULL AND weight > 0 THEN (spent * (cached_weight / weight))::DECIMAL(38, 9) ELSE 0 END AS cache_saved_cost

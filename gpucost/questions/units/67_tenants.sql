@@ -85,11 +85,7 @@ cuts AS (
         CASE WHEN ordinal = tenants THEN unserved_cost ELSE 0 END AS unserved_cut,
         CASE WHEN ordinal = tenants THEN idle_cost ELSE (idle_cost * share_end)::DECIMAL(38, 9) END AS idle_cut,
         CASE WHEN ordinal = tenants THEN cache_saved_cost
-            ELSE (cache_saved_cost * cached_end)::DECIMAL(38, 9) END AS saved_cut,
-        CASE WHEN ordinal = tenants THEN request_time_prompt_cost
-            ELSE (request_time_prompt_cost * computed_end)::DECIMAL(38, 9) END AS time_prompt_cut,
-        CASE WHEN ordinal = tenants THEN request_time_generation_cost
-            ELSE (request_time_generation_cost * generation_end)::DECIMAL(38, 9) END AS time_generation_cut
+            ELSE (cache_saved_cost * cached_end)::DECIMAL(38, 9) END AS saved_cut
     FROM ends
 ),
 money AS (
@@ -98,10 +94,7 @@ money AS (
         generation_cut - coalesce(lag(generation_cut) OVER w, 0) AS generation_cost,
         unserved_cut AS unserved_cost,
         idle_cut - coalesce(lag(idle_cut) OVER w, 0) AS idle_cost,
-        saved_cut - CASE WHEN ordinal = 1 THEN 0 ELSE lag(saved_cut) OVER w END AS cache_saved_cost,
-        time_prompt_cut - CASE WHEN ordinal = 1 THEN 0 ELSE lag(time_prompt_cut) OVER w END AS request_time_prompt_cost,
-        time_generation_cut - CASE WHEN ordinal = 1 THEN 0 ELSE lag(time_generation_cut) OVER w END
-            AS request_time_generation_cost)
+        saved_cut - CASE WHEN ordinal = 1 THEN 0 ELSE lag(saved_cut) OVER w END AS cache_saved_cost)
     FROM cuts
     WINDOW w AS (PARTITION BY row_id ORDER BY ordinal)
 )
@@ -110,6 +103,6 @@ SELECT cluster, namespace, workload, team, model, tenant, day,
         * CASE one.key WHEN 'prompt_token' THEN prompt_share WHEN 'cached_token' THEN cached_share
             WHEN 'generation_token' THEN generated_share ELSE share END, 6)})) AS amounts,
     prompt_cost + generation_cost + unserved_cost + CASE WHEN $keeps_idle THEN idle_cost ELSE 0 END AS cost, idle_cost,
-    prompt_cost, generation_cost, unserved_cost, cache_saved_cost, request_time_prompt_cost, request_time_generation_cost,
+    prompt_cost, generation_cost, unserved_cost, cache_saved_cost,
     allocated_gpu_ms * share AS allocated_gpu_ms, active_gpu_ms * share AS active_gpu_ms
 FROM money;

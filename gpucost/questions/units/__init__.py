@@ -13,7 +13,7 @@ from gpucost.periods import iso
 from gpucost.pipeline import read_attributed
 from gpucost.questions.request import WorkloadRequest
 from gpucost.questions.units import reading as units
-from gpucost.questions.units.query import FILTERS, Item, UnitQuery, UnitView
+from gpucost.questions.units.query import FILTERS, Item, UnitQuery, UnitView, prepare
 from gpucost.questions.units.serving import Requests, Tokens
 from gpucost.questions.units.work import Epochs, Experiments
 from gpucost.render.formatting import cell
@@ -42,8 +42,6 @@ _TITLES = {
     "cost_per_million_generation_tokens": "Per million generated",
     "cost_per_active_gpu_hour": "Per active GPU-h",
     "cache_saved_cost": "Saved by cache",
-    "request_time_prompt_cost": "Prompt, by request time",
-    "request_time_generation_cost": "Generated, by request time",
     "unserved_cost": "Nothing served",
     "generation_cost": "Generated cost",
     "epochs_done": "Epochs",
@@ -62,13 +60,11 @@ _WEIGHTS = {
         "duration_hours",
         "trend_percent",
         "trials",
-        "best_value",
         "from",
         "cost_per_million_generation_tokens",
         "unit",
     ),
     2: (
-        "best_trial_cost",
         "idle_cost",
         "lost_cost",
         "planned_epochs",
@@ -76,7 +72,6 @@ _WEIGHTS = {
         "kind",
         "experiment",
         "cost_per_trial",
-        "metric",
         "since",
         "cost_per_million_prompt_tokens",
     ),
@@ -90,7 +85,7 @@ _WEIGHTS = {
         "generation_cost",
         "unserved_cost",
     ),
-    4: ("cached_tokens", "cache_saved_cost", "request_time_prompt_cost", "request_time_generation_cost"),
+    4: ("cached_tokens", "cache_saved_cost"),
 }
 # Lists of an answer in the order of a page, and their titles.
 _SECTIONS = {
@@ -104,10 +99,6 @@ _SECTIONS = {
 }
 
 
-# Which value of a metric is best.
-Goal = Literal["min", "max"]
-
-
 # Which cost is split between tokens.
 Basis = Literal["allocated", "used"]
 
@@ -117,7 +108,6 @@ def unit_epoch(
     planned_epochs: Annotated[
         int | None, Option("Forecast the cost up to this many epochs.", "NUMBER", least=1)
     ] = None,
-    each: Annotated[bool, Option("List every epoch, also where there are several runs.")] = False,
 ) -> Document:
     """Show what each epoch of a training run cost, its mean and trend, what was lost, and what is still to come.
 
@@ -128,22 +118,13 @@ def unit_epoch(
     Examples:
       gpucost unit epoch
       gpucost unit epoch --workload Job/llama-sft-12 --planned-epochs 20
-      gpucost unit epoch --team research --month 2026-10 --each
+      gpucost unit epoch --team research --month 2026-10
       gpucost unit epoch --last 7d --format json -o epochs.json
     """
-    return answer(request, lambda con, ask: units.epochs(con, ask, planned_epochs), with_rows=each)
+    return answer(request, lambda con, ask: units.epochs(con, ask, planned_epochs))
 
 
-def unit_experiment(
-    request: WorkloadRequest,
-    metric: Annotated[
-        str | None,
-        Option(
-            "Metric that names a sweep's best trial. Default: val_loss, eval_loss, loss or the like.", "NAME"
-        ),
-    ] = None,
-    goal: Annotated[Goal, Option("Which value of --metric is best.", is_shown=True)] = "min",
-) -> Document:
+def unit_experiment(request: WorkloadRequest) -> Document:
     """Show what experiments cost: runs of the experiment tracker, sweeps with their trials, and jobs that no tracker knows.
 
     A run costs what its workload cost while it ran; runs at the same time share it evenly, and a sweep's own run is charged only
@@ -153,10 +134,9 @@ def unit_experiment(
     Examples:
       gpucost unit experiment
       gpucost unit experiment --team research --month 2026-10
-      gpucost unit experiment --metric val_loss --goal min
       gpucost unit experiment --namespace nlp-experiments --format csv -o experiments.csv
     """
-    return answer(request, lambda con, ask: units.experiments(con, ask, metric, goal), most=30)
+    return answer(request, lambda con, ask: units.experiments(con, ask), most=30)
 
 
 def unit_requests(
@@ -227,28 +207,31 @@ def unit_tokens(
 def answer(
     request: WorkloadRequest,
     build: Callable[[DuckDBPyConnection, UnitQuery], UnitView],
-    *,
-    with_rows: bool = False,
     most: int | None = None,
 ) -> Document:
     """The answer that `build` computes. Raises GpucostError where the period holds nothing."""
     settings, (period, name, _) = request.settings, request.chosen
     ask = UnitQuery(settings, period, name, **{name: getattr(request, name) for name in FILTERS})
-    view = read_attributed(settings, request.store, lambda con: build(con, ask), period)
+
+    def read(con: DuckDBPyConnection) -> UnitView:
+        prepare(con, ask)
+        return build(con, ask)
+
+    view = read_attributed(settings, request.store, read, period)
     if not view.rows and not any(view.sections.values()):
         raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
     request.note_gaps(request.clusters)
-    return document(view, with_rows=with_rows, most=most)
+    return document(view, most)
 
 
-def document(view: UnitView, *, with_rows: bool = False, most: int | None = None) -> Document:
+def document(view: UnitView, most: int | None = None) -> Document:
     """The answer before any format.
 
-    Tables show rows, the first `most` of them, if `with_rows` says so, or unless there are several runs.
+    Tables show rows, the first `most` of them, unless there are several runs.
     """
     ask = view.ask
     runs = view.sections.get("runs")
-    is_listed = with_rows or runs is None or len(runs) == 1
+    is_listed = runs is None or len(runs) == 1
     lists = view.sections | ({"rows": view.rows} if is_listed else {})
     limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
     tables = []

@@ -38,5 +38,5 @@ def known(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[UnitView, ...]:
     wanted = [build for build, its_units in builders if units & its_units]
     if wanted:
         prepare(con, ask)
-    views = (build(con, ask, is_prepared=True) for build in wanted)
+    views = (build(con, ask) for build in wanted)
     return tuple(view for view in views if view.sections.get("runs") or view.sections.get("models"))

@@ -32,6 +32,7 @@ from gpucost.questions.units.query import (
     with_remainders,
 )
 from gpucost.records import grouped_by, record
+from gpucost.render.view import ApiModel
 from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class TokenFigures(Served):
 
     `prompt_cost`, `generation_cost` and `unserved_cost` (of models that served nothing in the period) add up to `cost`, less
     `idle_cost` where the basis is `used`. `cached_tokens` are among the prompt tokens, `cache_saved_cost` is what they would have
-    cost; null where no server counts them. The costs by `request_time` are of time in prefill and decode, null where that is not
-    exported.
+    cost; null where no server counts them.
     """
 
     prompt_tokens: float
@@ -75,8 +75,6 @@ class TokenFigures(Served):
     generation_cost: Decimal
     unserved_cost: Decimal
     cache_saved_cost: Decimal | None
-    request_time_prompt_cost: Decimal | None
-    request_time_generation_cost: Decimal | None
     cost_per_million_tokens: Decimal | None
     cost_per_million_prompt_tokens: Decimal | None
     cost_per_million_generation_tokens: Decimal | None
@@ -131,24 +129,6 @@ class TokenTotals(UnitTotals, TokenFigures):
     """Of all models."""
 
 
-class BoughtTokens(TypedDict):
-    """What a team bought of a model, from whom, and in which `source`: `invoice` or `bill`; docs/tokens.md."""
-
-    team: str
-    provider: str
-    model: str | None
-    source: str
-    prompt_tokens: float | None
-    cached_tokens: float | None
-    generation_tokens: float | None
-    api_cost: Decimal
-    prompt_cost: Decimal
-    generation_cost: Decimal
-    cost_per_million_tokens: Decimal | None
-    cost_per_million_prompt_tokens: Decimal | None
-    cost_per_million_generation_tokens: Decimal | None
-
-
 class Tokens(UnitAnswer):
     """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price.
 
@@ -159,25 +139,18 @@ class Tokens(UnitAnswer):
     rows: list[TokenRow]
     totals: TokenTotals
     models: list[TokenModel]
-    bought: NotRequired[list[BoughtTokens]]
+    bought: NotRequired[list[ApiModel]]
     work_without_cost: list[ModelWithoutCost]
 
 
 PROMPT, GENERATION, CACHED = "prompt_token", "generation_token", "cached_token"
-# What a token, or a second of a phase, weighs where cost is split by work. A prompt token's is a setting of its mapping.
-_WEIGHTS = {
-    PROMPT: DEFAULT_PROMPT_WEIGHT,
-    GENERATION: 1.0,
-    CACHED: 0.0,
-    "prefill_second": 0.0,
-    "decode_second": 0.0,
-}
+# What a token weighs where cost is split by work. A prompt token's is a setting of its mapping.
+_WEIGHTS = {PROMPT: DEFAULT_PROMPT_WEIGHT, GENERATION: 1.0, CACHED: 0.0}
 _MODEL = (*PLACE, "team", "model")
 #: What rows of tokens can be by.
 DIMENSIONS = (*_MODEL, "tenant", "day")
 
 _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
-_TIMES = ("request_time_prompt_cost", "request_time_generation_cost")
 
 
 @record
@@ -214,9 +187,7 @@ class _Measure:
         parts: dict[str, Decimal | None] = {}
         for name in self.parts:
             known = [day for day in days if day[name] is not None]
-            # of two models' times only one is no split of their cost
-            is_known = known and (name not in _TIMES or len(known) == len(days))
-            parts[name] = total(known, name) if is_known or name in _PARTS else None
+            parts[name] = total(known, name) if known or name in _PARTS else None
         money = {name: part or Decimal(0) for name, part in parts.items()} | {"cost": cost}
         prices = {
             name: per(
@@ -243,9 +214,7 @@ class _Measure:
         }
 
 
-def requests(
-    con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request", *, is_prepared: bool = False
-) -> UnitView:
+def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request") -> UnitView:
     """What 1,000 of `unit` cost, by workload, model and day; with what models cost while they did nothing.
 
     Raises UsageError for a unit that nothing was ever counted in.
@@ -263,7 +232,7 @@ def requests(
         {"amount": ("amounts", unit), "failed": ("failures", unit)},
         {"cost_per_1000": (("cost",), ("amount",), 1000)},
     )
-    return _serving(con, ask, measure, is_prepared=is_prepared)
+    return _serving(con, ask, measure)
 
 
 _TOKENS = _Measure(
@@ -282,25 +251,20 @@ _TOKENS = _Measure(
     },
     _WEIGHTS,
     "unit_tokens",
-    (*_PARTS, "cache_saved_cost", *_TIMES),
+    (*_PARTS, "cache_saved_cost"),
     DIMENSIONS,
 )
 
 
 def tokens(
-    con: DuckDBPyConnection,
-    ask: UnitQuery,
-    basis: str = "allocated",
-    by: tuple[str, ...] = (),
-    *,
-    is_prepared: bool = False,
+    con: DuckDBPyConnection, ask: UnitQuery, basis: str = "allocated", by: tuple[str, ...] = ()
 ) -> UnitView:
     """What a million tokens cost, by workload, model and day; prompt tokens and generated ones share the cost by their weights.
 
     On the `used` basis what idle GPUs cost is in no price, and stands beside them. Rows are by any of DIMENSIONS where `by` names
     some: days in order, and of each the dearest first.
     """
-    view = _serving(con, ask, _TOKENS, is_prepared=is_prepared, keeps_idle=basis == "used", by=by)
+    view = _serving(con, ask, _TOKENS, keeps_idle=basis == "used", by=by)
     view.facts["basis"] = basis
     if not ask.config.serving.prefill and (pools := _undeclared(view.sections["models"])):
         view.notes.append(
@@ -393,12 +357,9 @@ def _serving(
     ask: UnitQuery,
     measure: _Measure,
     *,
-    is_prepared: bool,
     keeps_idle: bool = False,
     by: tuple[str, ...] = (),
 ) -> UnitView:
-    if not is_prepared:
-        prepare(con, ask)
     doubts = _count(con, ask, measure, keeps_idle=keeps_idle)
     days = measure.days(con, measure.table)
     models: list[Item] = [

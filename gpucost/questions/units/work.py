@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 from typing_extensions import TypedDict
 
 from gpucost.engine import answer_rows, dicts, run_stage
-from gpucost.errors import UsageError
 from gpucost.questions.report.rows import in_hours
 from gpucost.questions.units.query import (
     PACKAGE,
@@ -29,7 +28,6 @@ from gpucost.questions.units.query import (
     WorkWithoutCost,
     moment,
     per,
-    prepare,
     total,
     with_remainders,
 )
@@ -213,16 +211,12 @@ class Epochs(UnitAnswer):
 _MONEY = Decimal("0.000000001")
 
 
-def epochs(
-    con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None = None, *, is_prepared: bool = False
-) -> UnitView:
+def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None = None) -> UnitView:
     """What each epoch of the period's runs cost, and per run its mean, trend, best, lost work and forecast.
 
     Per workload, the costs of its runs' intervals and of the time outside of runs sum to what it cost in the period, exactly.
-    `is_prepared`: `query.prepare` has run with this ask.
+    Reads the tables of `query.prepare`.
     """
-    if not is_prepared:
-        prepare(con, ask)
     run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
     runs, lost = _runs(con, ask)
     claims = _cut(con, ask, runs)
@@ -466,7 +460,7 @@ class ExperimentRow(Located, OpenSpan):
 
 
 class Sweep(TypedDict):
-    """What a sweep cost, and its best trial by the last value of `metric`."""
+    """What a sweep cost, with its trials."""
 
     sweep: str
     run_id: str
@@ -475,11 +469,6 @@ class Sweep(TypedDict):
     cost: Decimal
     cost_outside_trials: Decimal
     cost_per_trial: Decimal | None
-    metric: str | None
-    best_trial: str | None
-    best_run_id: str | None
-    best_value: float | None
-    best_trial_cost: Decimal | None
 
 
 class ExperimentTotals(UnitTotals):
@@ -505,8 +494,6 @@ class Experiments(UnitAnswer):
     work_without_cost: list[RunWithoutCost]
 
 
-# Metrics that name the best trial where none is asked for: the first that any trial has.
-LOSSES = ("val_loss", "eval_loss", "validation_loss", "test_loss", "loss", "train_loss")
 _RUNS_WITHOUT_COST = """
 SELECT label AS workload, namespace, name AS run, run_id, 'run' AS unit, 1 AS amount, 0 AS failed, started_ms AS since, source,
     CASE WHEN workload IS NOT NULL THEN 'its workload cost nothing while it ran'
@@ -515,36 +502,18 @@ FROM unit_run_places ANTI JOIN (SELECT unnest([run_id, parent_id]) AS run_id FRO
 ORDER BY started_ms, run_id"""
 
 
-def experiments(
-    con: DuckDBPyConnection, ask: UnitQuery, metric: str | None = None, goal: Literal["min", "max"] = "min"
-) -> UnitView:
-    """What each experiment of the period cost, and each sweep with its best trial by the last value of `metric`.
-
-    Raises UsageError for a metric that no run has.
-    """
-    prepare(con, ask)
+def experiments(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
+    """What each experiment of the period cost, and each sweep. Reads the tables of `query.prepare`."""
     run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
-    known = dicts(con.execute("SELECT * FROM unit_run_places ORDER BY started_ms, run_id"))
-    names = sorted({name for run in known for name in run["metrics"]})
-    if metric and metric not in names:
-        raise UsageError(
-            f"no run of the period has a metric {metric!r}",
-            f"--metric takes one of: {', '.join(names) or 'none yet'}",
-        )
-    runs = [run for run in known if run["workload"] is not None]
+    con.execute("FROM unit_run_places WHERE workload IS NOT NULL ORDER BY started_ms, run_id")
+    runs = dicts(con)
     for run in runs:
         run["parts"] = [Interval(None, "done", 1, run["started_ms"], run["ended_ms"] or ask.period.end_ms)]
     _cut(con, ask, runs)
     run_stage(con, PACKAGE, "90_experiments")
     con.execute("FROM unit_experiments ORDER BY cost DESC, workload, name, run_id NULLS LAST, kind DESC")
     rows = [_experiment(in_hours(row)) for row in dicts(con)]
-    best = {
-        "metric": metric,
-        "losses": list(LOSSES),
-        "sign": 1 if goal == "min" else -1,
-        "is_narrowed": ask.is_narrowed,
-    }
-    sweeps = answer_rows(con, PACKAGE, "95_sweeps", best)
+    sweeps = answer_rows(con, PACKAGE, "95_sweeps", {"is_narrowed": ask.is_narrowed})
     view = UnitView(
         "unit.experiment",
         "Cost per experiment",
@@ -561,10 +530,7 @@ def experiments(
             "rows": (
                 "kind", "experiment", "name", "namespace", "status", "hours", "cost", "idle_cost", "cost_per_active_gpu_hour",
             ),
-            "sweeps": (
-                "sweep", "experiment", "trials", "cost", "cost_per_trial", "best_trial", "metric", "best_value",
-                "best_trial_cost",
-            ),
+            "sweeps": ("sweep", "experiment", "trials", "cost", "cost_per_trial"),
             "work_without_cost": ("workload", "run", "unit", "since", "why"),
         },
     )  # fmt: skip

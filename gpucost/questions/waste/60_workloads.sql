@@ -1,6 +1,6 @@
--- reads: waste_rows, waste_pods, nodes, gpu_models, activity_devices, activity_use, blocks; $wasted lists the buckets that are waste; $most limits the rows
--- writes: nothing; answers the workloads that waste most money: what they held, what of it was waste and its dearest kind, and what is measured of their GPUs: how many were asked for, heard, never used; how busy in the middle and in the busiest hours; memory
--- invariant: one row per (cluster, namespace, workload); never_used counts GPUs of pods of several that were never in use in the period; percentiles are of device-hours, 0-1; null where nothing was heard
+-- reads: waste_rows, waste_pods, activity_use; $wasted lists the buckets that are waste; $most limits the rows
+-- writes: nothing; answers the workloads that waste most money: what they held, what of it was waste and its dearest kind, and what is measured of their GPUs: how many were asked for, heard, never used
+-- invariant: one row per (cluster, namespace, workload); never_used counts GPUs of pods of several that were never in use in the period; null where nothing was heard
 WITH buckets AS (
     SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
         list_contains($wasted::VARCHAR[], bucket) AS is_waste
@@ -24,39 +24,20 @@ workloads AS MATERIALIZED (
     LIMIT $most::BIGINT
 ),
 pods AS (
-    SELECT w.cluster, w.namespace, w.workload, p.allocation_id, p.gpus,
-        -- a slice has a part of its GPU's memory
-        CASE WHEN NOT contains(p.resource, '_mig_') THEN m.memory_mib END AS memory_mib
+    SELECT w.cluster, w.namespace, w.workload, p.allocation_id, p.gpus
     FROM workloads AS w JOIN waste_pods AS p USING (cluster, namespace, workload)
-    JOIN nodes AS n USING (node_id)
-    LEFT JOIN gpu_models AS m USING (gpu_model)
     SEMI JOIN waste_rows AS f ON f.allocation_id = p.allocation_id
-),
-heard AS (
-    SELECT p.cluster, p.namespace, p.workload, d.kind, b.value_sum / b.samples * d.scale AS level
-    FROM pods AS p
-    JOIN activity_devices AS d USING (allocation_id)
-    JOIN blocks AS b ON b.series_id = d.series_id AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
 ),
 used AS (
     SELECT p.cluster, p.namespace, p.workload, count(*) AS gpus_measured, count(*) FILTER (p.gpus > 1 AND NOT u.is_used) AS gpus_never_used
     FROM pods AS p JOIN activity_use AS u USING (allocation_id)
     GROUP BY ALL
 ),
-levels AS (
-    SELECT cluster, namespace, workload,
-        quantile_cont(level, 0.5) FILTER (kind = 'activity') AS utilization_p50,
-        quantile_cont(level, 0.95) FILTER (kind = 'activity') AS utilization_p95,
-        quantile_cont(level, 0.95) FILTER (kind = 'memory') AS memory_mib_p95
-    FROM heard
-    GROUP BY ALL
-),
 requested AS (
-    SELECT cluster, namespace, workload, sum(gpus) AS gpus_requested, max(memory_mib) AS gpu_memory_mib FROM pods GROUP BY ALL
+    SELECT cluster, namespace, workload, round(sum(gpus), 6) AS gpus_requested FROM pods GROUP BY ALL
 )
-SELECT w.*, a.gpus_requested, a.gpu_memory_mib, coalesce(u.gpus_measured, 0) AS gpus_measured, u.gpus_never_used, l.utilization_p50, l.utilization_p95, l.memory_mib_p95
+SELECT w.*, a.gpus_requested, coalesce(u.gpus_measured, 0) AS gpus_measured, u.gpus_never_used
 FROM workloads AS w
 LEFT JOIN requested AS a USING (cluster, namespace, workload)
 LEFT JOIN used AS u USING (cluster, namespace, workload)
-LEFT JOIN levels AS l USING (cluster, namespace, workload)
 ORDER BY wasted_cost DESC, wasted_gpu_ms DESC, cluster, namespace, workload;

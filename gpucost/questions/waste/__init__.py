@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from gpucost.errors import UsageError
 from gpucost.options import Names, Option, count
 from gpucost.pipeline import read_attributed
-from gpucost.questions import findings as of_findings
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import check_names
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
-from gpucost.questions.waste.anatomy import BY_NAME, Waste, WorkloadWaste, build
-from gpucost.render.schema import table, to_dict
+from gpucost.questions.waste.anatomy import BY_NAME, Waste, WasteAnswer, build
+from gpucost.render.schema import table
 from gpucost.render.view import (
     Document,
     Line,
@@ -41,7 +39,6 @@ def waste(
         Names, Option(f"Also by any of {DIMENSION_NAMES}.", "A,B", completes="dimensions", is_split=True)
     ] = (),
     top: Annotated[int, count("How many of the workloads that waste most to list.")] = 10,
-    findings: Annotated[int, count("Also list the N most expensive findings.")] = 0,
 ) -> Document:
     """Show where GPU time was wasted: every held or paid GPU-hour in exactly one bucket.
 
@@ -56,37 +53,19 @@ def waste(
       gpucost waste --team research --month 2026-10
       gpucost waste --last 7d --by team,workload_type
       gpucost waste --workload Deployment/chat-api --format json
-      gpucost waste --month 2026-10 --findings 5
     """
-    from gpucost.questions.findings.kinds import WasteAnswer
-
-    if findings and request.is_flat:
-        raise UsageError(
-            f"--findings has no place in the columns of {request.format}",
-            f"gpucost findings --format {request.format}",
-        )
     query = request.query(by=tuple(dict.fromkeys(by)), top=0, with_sections=False)
     # coverage is that of all pods
     whole = replace(query, workloads=(), users=())
     view, found = waste_report(request.settings, request.store, whole, query, top)
-    shown = None
-    if findings:
-        with request.status() as tell:
-            advice = of_findings.findings_of(request.settings, request.store, query, tell)
-        shown = advice.findings[:findings]
     return Document(
         title=f"GPU waste: {', '.join((*request.workloads, *request.users, view.title.split(': ', 1)[1]))}",
         subtitle=view.subtitle,
         currency=view.currency,
-        sections=(
-            *waste_tables(found),
-            *([of_findings.finding_items(shown, view.currency, of_findings.TITLE)] if shown else []),
-        ),
+        sections=waste_tables(found),
         coverage=view.coverage,
         name="waste",
-        data=WasteAnswer(
-            period=view.period, currency=view.currency, waste=found, findings=shown, coverage=view.coverage
-        ),
+        data=WasteAnswer(view.period, view.currency, found, view.coverage),
         flat=table(found.rows if found.by else found.buckets, ("bucket", *found.by, "gpu_hours", "cost")),
         notes=request.gap_notes(request.clusters) if request.is_flat else (),
     )
@@ -104,12 +83,6 @@ def waste_report(
         return view, build(con, config, wasted, wasted.by, top)
 
     return read_attributed(config, store, read, query.period)
-
-
-def with_waste(view: ReportView, waste: Waste) -> ReportView:
-    """The report with the anatomy of waste after its own sections, and for programs beside its rows."""
-    sections = (*view.sections, *waste_tables(waste)) if view.sections else ()
-    return replace(view, sections=sections, waste=to_dict(waste))
 
 
 def waste_tables(waste: Waste) -> tuple[Table, ...]:
@@ -147,8 +120,6 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
             money("wasted_cost", "Wasted"),
             share(lambda work: ratio(work.wasted_cost, work.cost), "Share", decimals=0, weight=2),
             text(lambda work: BY_NAME[work.bucket].title if work.bucket else "", "Most of it"),
-            share("utilization_p50", "Busy p50", decimals=0, weight=3),
-            share("utilization_p95", "Busy p95", decimals=0, weight=3),
             text(
                 lambda work: (
                     f"{work.gpus_never_used} of {work.gpus_measured}" if work.gpus_never_used else None
@@ -156,15 +127,6 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
                 "GPUs never used",
                 weight=3,
             ),
-            text(_memory, "Memory used", weight=3),
         ]
         found.append(Table.of("Workloads that waste most", waste.workloads, columns))
     return tuple(found)
-
-
-def _memory(work: WorkloadWaste) -> str | None:
-    """`31 of 80 GiB`."""
-    if work.memory_mib_p95 is None:
-        return None
-    whole = f" of {work.gpu_memory_mib / 1024:.0f}" if work.gpu_memory_mib else ""
-    return f"{work.memory_mib_p95 / 1024:.0f}{whole} GiB"

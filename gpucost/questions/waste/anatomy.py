@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.inventory import load_activity
-from gpucost.periods import is_whole_days, time_buckets
+from gpucost.periods import Period, is_whole_days, time_buckets
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, cut, filters, in_hours
 from gpucost.records import record
-from gpucost.render.view import hours, ratio
+from gpucost.render.view import CoverageAnswer, hours, ratio
 from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices, nothing_used
 
@@ -115,9 +115,7 @@ class WorkloadWaste:
     """What one workload wasted. `bucket` is its dearest kind of waste, None where it wasted nothing.
 
     `gpus_requested` and `gpus_measured` count each of its pods' GPUs. `gpus_never_used`: of pods of several GPUs, those at 0 %
-    for as long as they were held; None where no GPU was heard. Percentiles of utilization (0-1) are of hours of its GPUs;
-    `memory_mib_p95` is None where used GPU memory was not collected; `gpu_memory_mib`
-    is a whole GPU's, None for slices and unknown models.
+    for as long as they were held; None where no GPU was heard.
     """
 
     cluster: str
@@ -133,10 +131,6 @@ class WorkloadWaste:
     gpus_requested: float
     gpus_measured: int
     gpus_never_used: int | None
-    utilization_p50: float | None
-    utilization_p95: float | None
-    memory_mib_p95: float | None
-    gpu_memory_mib: int | None
 
 
 @record
@@ -157,6 +151,18 @@ class Waste:
         rows = {row.bucket: row for row in self.rows if row.keys[dimension] == name}
         buckets = tuple(_bucket(bucket, rows[bucket.name]) for bucket in BUCKETS if bucket.name in rows)
         return Waste((), buckets, (), WasteTotals.of(buckets), ())
+
+
+@record
+class WasteAnswer(Shape):
+    """What `gpucost waste` prints."""
+
+    period: Period
+    currency: str
+    waste: Waste
+    coverage: CoverageAnswer
+
+    FLAT = ("period", "waste")
 
 
 def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
@@ -186,13 +192,8 @@ def build(
         buckets=whole,
         rows=tuple(_rows(con, by)) if by else (),
         totals=WasteTotals.of(whole),
-        workloads=tuple(WorkloadWaste(**in_hours(_rounded(row))) for row in workloads),
+        workloads=tuple(WorkloadWaste(**in_hours(row)) for row in workloads),
     )
-
-
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    names = ("gpus_requested", "utilization_p50", "utilization_p95", "memory_mib_p95")
-    return row | {name: round(row[name], 6) for name in names if row[name] is not None}
 
 
 # The part of the period that each cell or day which begins at from_ms lies in.

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Names, Option, argument
 from gpucost.periods import Period
-from gpucost.price.listing import ListedPrice, price_of_region
+from gpucost.price.listing import ListedPrice, price_of_region, source_of
 from gpucost.questions.findings import read_findings
 from gpucost.questions.prices.tco import OwnNode, own_node
-from gpucost.questions.whatif.prices import list_prices, price, source_of
+from gpucost.questions.whatif.prices import list_prices, named_old
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.questions.whatif.view import document
 from gpucost.records import grouped
@@ -26,8 +27,8 @@ from gpucost.whatif.answer import Assumption, today_of
 from gpucost.whatif.avoidable import Key
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.covered import Existing
-from gpucost.whatif.curve import A_MONTH, MONTH, DescribedNodes, Evidence
-from gpucost.whatif.flags import GPUS_PER_NODE, PricePer, node_price, to_decimal, total
+from gpucost.whatif.curve import A_MONTH, MONTH, DescribedNodes, Evidence, PricedNodes
+from gpucost.whatif.flags import GPUS_PER_NODE, to_decimal
 from gpucost.whatif.fleet import Price, Usage, Workload
 from gpucost.whatif.reserve import COMMITTABLE, KINDS, ON_DEMAND, Demand, Offers, ReservedUse, Terms
 
@@ -35,15 +36,11 @@ if TYPE_CHECKING:
     from gpucost.questions.findings.kinds import Freed
     from gpucost.store.connection import Store
 
-# Parts of the price that are paid on the first day; the others as the node runs.
-_UPFRONT_PARTS = ("depreciation", "network")
-
 
 def whatif_buy(
     request: WhatIfRequest,
     node: OwnNode,
     described: DescribedNodes,
-    own_nodes: Annotated[int | None, Option("Own nodes to buy. Default: as many as are safe.")] = None,
     file: Annotated[
         Path | None, argument("FILE", "TOML file of an own node, as gpucost prices tco takes it.")
     ] = None,
@@ -62,24 +59,16 @@ def whatif_buy(
       gpucost whatif buy --purchase-price 280000 --gpu-model H100 --years 4 --price-per-kwh 0.12 --nodes 8 --on-demand-price 55
     """
     settings = request.settings
-    costs = own_node(file, node.values, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
-    inputs = costs.inputs
+    own = own_node(file, node.values, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
+    inputs, gpus = own.inputs, float(own.inputs.gpus_per_node)
     if inputs.currency != settings.currency:
         raise UsageError(
             f"the own node's costs are in {inputs.currency}, the cloud's in {settings.currency}",
             f"give both in {settings.currency}, or set currency in gpucost.toml",
         )
-    own = buy.Own(
-        price=costs.price_per_hour,
-        running_price=total(part.price_per_hour for part in costs.parts if part.name not in _UPFRONT_PARTS),
-        capex=inputs.purchase_price + (inputs.network_per_node or 0),
-        years=float(inputs.years),
-        gpus=float(inputs.gpus_per_node),
-        source=f"tco of {file.name if file else 'options'}",
-    )
     if request.is_described(described):
-        nodes, evidence, period = _described(request, described, own.gpus), MONTH, A_MONTH
-        curve, cloud, use = nodes.curve, nodes.on_demand, _usage(own.gpus)
+        (nodes, use), evidence, period = _described(request, described, gpus), MONTH, A_MONTH
+        curve, cloud = nodes.curve, nodes.on_demand
     else:
         usage, period = request.usage(), request.period_name
         if not inputs.gpu_model:
@@ -87,60 +76,59 @@ def whatif_buy(
                 "--gpu-model is missing: which nodes of the store could be own ones",
                 "or describe them: --nodes",
             )
-        curve, cloud = buy.cloud_usage(usage, request.period, inputs.gpu_model, own.gpus)
+        curve, cloud = buy.cloud_usage(usage, request.period, inputs.gpu_model, gpus)
         evidence = request.read(lambda con: covered.read_evidence(con, request.period))
         use = Assumption("usage", usage.scope_name, f"{inputs.gpu_model} nodes by hour", "store", period)
-    unit = f"money for {', '.join(inputs.not_given) or 'anything'}"
-    missing = Assumption("own node, parts not given", 0, unit, own.source)
-    result = buy.answer(
-        own, cloud, curve, evidence,
-        currency=settings.currency, period=period, own_nodes=own_nodes, assumptions=(use, missing),
-        bought_on=request.today, stale_after_days=settings.prices.stale_after_days,
-    )  # fmt: skip
-    return document(result)
+    source = f"tco of {file.name if file else 'options'}"
+    answer = buy.answer(
+        own, cloud, curve, evidence, currency=settings.currency, period=period, source=source, use=use
+    )
+    return document(named_old(answer, request))
 
 
 _PURCHASE_OPTIONS = ("on_demand", *KINDS)
+_DISCOUNT = re.compile(rf"(?:({'|'.join(KINDS)}):)?([13])=(\d+(?:\.\d+)?)")
 
 
-class ListedType(NamedTuple):
-    """List prices of an instance type in one place."""
+def use_on_offer(request: WhatIfRequest, described: PricedNodes, gpus: float | None = None) -> ReservedUse:
+    """Nodes of so many GPUs, otherwise of those of their type, otherwise of 8, at the price of options or the list price.
 
-    provider: str
-    gpus: float | None
-    prices: Offers
-
-    def given_or_listed(self, price: Decimal | None, per: PricePer, gpus: float) -> Price:
-        """The price on demand of so many GPUs: an option's, otherwise the list price. Raises UsageError without either."""
-        if price:
-            return Price(node_price(price, per, gpus), "option")
-        listed = self.prices.get(ON_DEMAND)
-        if not listed:
-            raise UsageError(
-                "the price on demand is missing",
-                "--on-demand-price, or --instance-type and --region of list prices",
-            )
-        share = to_decimal(gpus) / to_decimal(self.gpus or gpus)
-        return replace(listed, per_node_hour=listed.per_node_hour * share)
-
-
-def listed_type(request: WhatIfRequest, instance_type: str | None, region: str | None) -> ListedType:
-    """The list prices of a type in the only place that has them; nothing without a type.
-
-    Raises UsageError if several places have them, GpucostError for an unknown type.
+    How long they are in use is left open. Raises UsageError if several places have list prices of the type, or if neither has a
+    price; GpucostError for an unknown type.
     """
-    if not instance_type:
-        return ListedType("", None, {})
-    with list_prices(request.settings) as listed:
-        rows = listed(instance_type, purchase_options=_PURCHASE_OPTIONS, regions=(region,) if region else ())
+    name, region, price = described.instance_type, described.region, described.on_demand_price
+    rows = []
+    if name:
+        regions = (region,) if region else ()
+        rows = list_prices(request.settings, name, purchase_options=_PURCHASE_OPTIONS, regions=regions)
     places = sorted({f"{row.provider} {row.region or ''}".strip() for row in rows})
     if len(places) > 1:
         raise UsageError(
-            f"{instance_type} has list prices in several places: {', '.join(places)}",
+            f"{name} has list prices in several places: {', '.join(places)}",
             "--region names one; without regions leave out --instance-type, and give --on-demand-price",
         )
-    gpus = next((float(row.gpu_count) for row in rows if row.gpu_count), None)
-    return ListedType(rows[0].provider, gpus, _prices(rows))
+    offers = _prices(rows)
+    listed_gpus = next((float(row.gpu_count) for row in rows if row.gpu_count), None)
+    gpus = gpus or listed_gpus or float(GPUS_PER_NODE)
+    if price:
+        on_demand = Price(price, "option")
+    elif ON_DEMAND in offers:
+        share = to_decimal(gpus) / to_decimal(listed_gpus or gpus)
+        on_demand = replace(offers[ON_DEMAND], per_node_hour=offers[ON_DEMAND].per_node_hour * share)
+    else:
+        raise UsageError(
+            "the price on demand is missing",
+            "--on-demand-price, or --instance-type and --region of list prices",
+        )
+    provider = rows[0].provider if rows else ""
+    return ReservedUse(
+        name or f"node of {gpus:g} GPUs",
+        gpus,
+        on_demand,
+        offers=offers,
+        provider=provider,
+        region=region or "",
+    )
 
 
 def _prices(rows: Sequence[ListedPrice]) -> dict[Terms, Price]:
@@ -150,7 +138,10 @@ def _prices(rows: Sequence[ListedPrice]) -> dict[Terms, Price]:
         for row in rows
     )
     regional = {terms: price_of_region(several) for terms, several in by_terms.items()}
-    return {terms: Price(row.price_per_hour, *source_of(row)) for terms, row in regional.items()}
+    return {
+        terms: Price(row.price_per_hour, *source_of(row), is_stale=row.is_stale)
+        for terms, row in regional.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -169,8 +160,7 @@ class StoredCommitments:
             types = covered.read_types(con)
             existing = covered.read_commitments(con, period.start_ms, period.end_ms, types)
             evidence = covered.read_evidence(con, period)
-        with list_prices(self.settings) as listed:
-            rows = listed(types, purchase_options=_PURCHASE_OPTIONS)
+        rows = list_prices(self.settings, types, purchase_options=_PURCHASE_OPTIONS)
         places = grouped(((row.provider, row.region or "", row.instance_type.lower()), row) for row in rows)
         return existing, evidence, {key: _prices(several) for key, several in places.items()}
 
@@ -236,48 +226,38 @@ def whatif_reserve(
         known = StoredCommitments(request.settings, request.store, request.period)
         demand = stored_demand(known, usage, found.freed)
     uses = tuple(_discounted(use, commitment_discount) for use in demand.uses)
-    result = reserve.answer(
-        replace(demand, uses=uses),
-        period=period_name,
-        bought_on=request.today,
-        stale_after_days=request.settings.prices.stale_after_days,
-    )
-    return document(result)
+    answer = reserve.answer(replace(demand, uses=uses), period=period_name)
+    return document(named_old(answer, request))
 
 
 def _discounted(use: ReservedUse, texts: Names) -> ReservedUse:
     """The use with the commitments that `[KIND:]YEARS=PERCENT` give, otherwise those listed. Raises UsageError."""
     offers = {}
     for text in texts:
-        terms, _, percent = text.partition("=")
-        kind, _, years = terms.rpartition(":")
-        if (kind or "reserved") not in KINDS or years not in ("1", "3"):
+        found = _DISCOUNT.fullmatch(text)
+        kind, years, percent = found.groups("reserved") if found else ("", "", "0")
+        if not 0 < Decimal(percent) <= 99:
             raise UsageError(
                 f"--commitment-discount: {text!r} is invalid",
-                f"write [KIND:]YEARS=PERCENT, as in 1=35; KIND is one of {', '.join(KINDS)}, YEARS is 1 or 3",
+                f"write [KIND:]YEARS=PERCENT, as in 1=35; KIND is one of {', '.join(KINDS)}, YEARS is 1 or 3, PERCENT"
+                " at most 99",
             )
-        left = 100 - price("--commitment-discount", text, percent, 99)
-        per_hour = use.on_demand.per_node_hour * left / 100
-        offers[Terms(kind or "reserved", int(years))] = Price(per_hour, f"option: {percent} % off")
+        per_hour = use.on_demand.per_node_hour * (100 - Decimal(percent)) / 100
+        offers[Terms(kind, int(years))] = Price(per_hour, f"option: {percent} % off")
     return replace(use, offers=offers or use.offers)
 
 
 def _described_demand(request: WhatIfRequest, described: DescribedNodes) -> Demand:
     """The nodes that options describe, with the commitments on offer."""
-    use = _described(request, described)
+    use, assumption = _described(request, described)
     block = CostBlock(use.curve.node_hours, use.on_demand.per_node_hour, use.gpus)
     today = position(request.settings.currency, [block])
-    return Demand((use,), Existing(False), MONTH, today, (_usage(use.gpus),))
+    return Demand((use,), Existing(False), MONTH, today, (assumption,))
 
 
-def _described(request: WhatIfRequest, described: DescribedNodes, gpus: float | None = None) -> ReservedUse:
-    """The nodes that options describe; without `gpus` those of their type, otherwise 8. Raises UsageError without a price."""
-    kind, place = described.instance_type, described.region or ""
-    listed = listed_type(request, kind, place)
-    gpus = gpus or listed.gpus or float(GPUS_PER_NODE)
-    price = listed.given_or_listed(described.on_demand_price, described.price_per, gpus)
-    return ReservedUse(kind or "nodes", gpus, price, described.curve, listed.prices, listed.provider, place)
-
-
-def _usage(gpus: float) -> Assumption:
-    return Assumption("usage", A_MONTH, f"nodes of {gpus:g} GPUs by hour", "option")
+def _described(
+    request: WhatIfRequest, described: DescribedNodes, gpus: float | None = None
+) -> tuple[ReservedUse, Assumption]:
+    """The nodes that options describe, and the assumption about them."""
+    use = replace(use_on_offer(request, described, gpus), curve=described.curve)
+    return use, Assumption("usage", A_MONTH, f"nodes of {use.gpus:g} GPUs by hour", "option")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
 from gpucost.price.listing import ListedPrice
-from gpucost.questions.whatif.prices import ListPrices, list_prices, named_old, source_of
+from gpucost.questions.whatif.prices import list_prices, named_old
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.questions.whatif.view import document
-from gpucost.records import grouped
 from gpucost.render.view import Document
-from gpucost.whatif import downloads, move
+from gpucost.whatif import move
 from gpucost.whatif.answer import Assumption, today_of
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
-from gpucost.whatif.downloads import Transfer
-from gpucost.whatif.flags import to_decimal
-from gpucost.whatif.fleet import Fleet
-from gpucost.whatif.move import DescribedWork, Moving, Place, Work
+from gpucost.whatif.move import DescribedWork, Moving, Transfer, Work
 
 
 def whatif_move(
@@ -34,74 +33,61 @@ def whatif_move(
       gpucost whatif move --month 2026-10 --namespace ci --wait-minutes 15
       gpucost whatif move --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 --wait-minutes 15 \\
         --egress-gb 500 --egress-price-per-gb 0.02
-      gpucost whatif move --gb-per-start 100 --starts-per-day 50 --days 30 --price-per-gb 0.09
+      gpucost whatif move --gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09
     """
-    of_data, of_places = flags_of(transfer), [*flags_of(described), *flags_of(moving)]
-    is_of_data = bool(transfer.gb_per_start)
-    if others := of_places if is_of_data else of_data:
-        word = "with" if is_of_data else "without"
-        raise UsageError(f"{others[0]} has no meaning {word} --gb-per-start", f"leave out {others[0]}")
-    if request.is_described(transfer):
-        return document(downloads.answer(transfer, request.settings.currency))
+    if request.is_described(transfer, *flags_of(described), *flags_of(moving)):
+        return document(move.cache(transfer, request.settings.currency))
     moving.check()
-    with list_prices(request.settings) as listed:
-        if request.is_described(described):
-            work = _described(described, listed, moving)
-            works, findings, period = (
-                [work],
-                list[str](),
-                f"{described.nodes or 1} nodes for {described.hours:g} hours",
-            )
-            today = position(request.settings.currency, [work.nodes(work.primary)])
-            use = Assumption("work", period, "", "option")
-        else:
-            usage, period = request.usage(), request.period_name
-            places = _places_of_fleet(listed, usage.fleet)
-            works, findings = move.works_of(usage.fleet, places, moving, usage.commitments)
-            today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
-            use = Assumption("work", usage.scope_name, "all its pods", "store", period)
+    settings = request.settings
+    if request.is_described(described):
+        work = _described(described, settings)
+        works, findings = [work], list[str]()
+        period = f"{described.nodes or 1} nodes for {described.hours:g} hours"
+        today = position(settings.currency, [work.nodes(work.primary.per_node_hour)])
+        use = Assumption("work", period, "", "option")
+    else:
+        usage, period = request.usage(), request.period_name
+        works, findings = move.works_of(usage.fleet, partial(_of_model, settings), usage.commitments)
+        today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
+        use = Assumption("work", usage.scope_name, "all its pods", "store", period)
     answer = move.answer(works, moving, today, use, findings, period=period)
-    return document(named_old(answer, request.settings, request.today))
+    return document(named_old(answer, request))
 
 
-def _described(given: DescribedWork, listed: ListPrices, moving: Moving) -> Work:
+def _described(given: DescribedWork, settings: Config) -> Work:
     """The work that options describe, and its places. Raises UsageError unless one region has its spot price."""
     name, region = given.instance_type, given.region
     if not name:
         raise UsageError("--instance-type is missing", "as in --instance-type a2-highgpu-8g")
-    rows = listed(name, purchase_options=("spot",), regions=(region,) if region else ())
+    rows = list_prices(settings, name, purchase_options=("spot",), regions=(region,) if region else ())
     regions = {row.region for row in rows}
     if len(regions) != 1:
         raise UsageError(f"{name} has spot prices in {len(regions)} regions", "--region names one")
-    home, gpus, nodes = _place(rows[0]), float(rows[0].gpu_count or 1), given.nodes or 1
-    cost = CostBlock(nodes * given.hours, home.price_per_gpu_hour * to_decimal(gpus)).cost
-    places = move.others(_of_model(listed, rows[0].gpu_model, gpus), home, moving)
-    gpu_hours = nodes * gpus * given.hours
-    return Work("the described work", home, gpu_hours, gpus, float(nodes), places, cost, cost)
+    home, gpus, nodes = rows[0], float(rows[0].gpu_count or 1), given.nodes or 1
+    primary, hours = move.spot_price(home, gpus), nodes * given.hours
+    cost = CostBlock(hours, primary.per_node_hour).cost
+    return Work(
+        "the described work",
+        home.provider,
+        home.region or "",
+        primary,
+        hours * gpus,
+        gpus,
+        float(nodes),
+        _of_model(settings, home.gpu_model or "", gpus),
+        cost,
+        cost,
+    )
 
 
-def _place(row: ListedPrice) -> Place:
-    """A spot price as a place."""
-    per_gpu, region = row.price_per_gpu_hour or row.price_per_hour, row.region or ""
-    source = source_of(row)
-    return Place(row.provider, region, per_gpu, *source, row.zone or "", row.instance_type, row.is_stale)
-
-
-def _of_model(listed: ListPrices, gpu_model: str | None, gpus: float) -> list[Place]:
+def _of_model(settings: Config, gpu_model: str, gpus: float) -> list[ListedPrice]:
     """The cheapest place of each region that has instances with at least so many of these GPUs; none if no price is known."""
     try:
-        rows = listed(gpu_model, purchase_options=("spot",)) if gpu_model else []
+        rows = list_prices(settings, gpu_model, purchase_options=("spot",))
     except GpucostError:
         return []
-    cheapest: dict[tuple[str, str | None], Place] = {}
+    cheapest: dict[tuple[str, str | None], ListedPrice] = {}
     for row in rows:
         if row.gpu_count and row.gpu_count >= gpus:
-            cheapest.setdefault((row.provider, row.region), _place(row))
+            cheapest.setdefault((row.provider, row.region), row)
     return list(cheapest.values())
-
-
-def _places_of_fleet(listed: ListPrices, fleet: Fleet) -> dict[str, list[Place]]:
-    """Every place of the GPU models that pods hold."""
-    nodes = fleet.by_name
-    models = grouped((nodes[pod.place].gpu_model, pod.gpus) for pod in fleet.pods)
-    return {model or "": _of_model(listed, model, max(gpus)) for model, gpus in models.items()}

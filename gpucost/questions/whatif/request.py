@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 T = TypeVar("T")
-# The options that say whose usage it is.
-SCOPE = ("team", "namespace", "workload", "cluster")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +58,14 @@ class PlanRequest(PeriodOptions, Request):
         """Whose usage is asked for: everybody's."""
         return Scope()
 
+    def flags(self, kind: type) -> list[str]:
+        """The options given of one kind, as they are typed."""
+        return [flag_of(name, how) for name, how in options_in(kind).items() if getattr(self, name)]
+
     @property
     def period_flags(self) -> list[str]:
         """The options given that say when, as they are typed."""
-        values = {"--month": self.month, "--from": self.start, "--to": self.end, "--last": self.last}
-        return [name for name, value in values.items() if value is not None]
+        return self.flags(PeriodOptions)
 
     def read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
         """What `read` makes of the store once it is attributed."""
@@ -124,21 +125,17 @@ class WhatIfRequest(PatternSelection, PlanRequest):
         `of_period`. Raises UsageError where both are.
         """
         described = flags_of(group, but)
-        of_scope = [f"--{name}" for name in SCOPE if getattr(self, f"{name}s")]
-        stored = [*of_scope, *(self.period_flags if of_period else ()), *of_store]
+        stored = [*self.flags(PatternSelection), *(self.period_flags if of_period else ()), *of_store]
         if described and stored:
             raise UsageError(
-                f"{stored[0]} asks for usage in the store, {described[0]} describes a fleet by options",
-                f"leave out {' and '.join(stored if len(stored) <= len(described) else described)}",
+                f"{stored[0]} has no meaning with {described[0]}, which describes usage by options",
+                f"leave out {' and '.join(stored)}",
             )
         return bool(described)
 
 
 def flags_of(group: Any, but: Collection[str] = ()) -> list[str]:
     """The options of a group that were given, as they are typed, but for fields in `but` and those whose default help shows."""
+    names = set(group.given) - set(but)
     known = options_in(type(group)).items()
-    return [
-        flag_of(name, how)
-        for name, how in known
-        if name in group.given and name not in but and not how.is_shown
-    ]
+    return [flag_of(name, how) for name, how in known if name in names and not how.is_shown]

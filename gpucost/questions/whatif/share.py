@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from gpucost.errors import UsageError
-from gpucost.options import Option
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
@@ -14,12 +11,7 @@ from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.share import DescribedPods, Sizing, answer, described
 
 
-def whatif_share(
-    request: WhatIfRequest,
-    sizing: Sizing,
-    pods: DescribedPods,
-    across_teams: Annotated[bool, Option("Pods of several teams may share a GPU.")] = False,
-) -> Document:
+def whatif_share(request: WhatIfRequest, sizing: Sizing, pods: DescribedPods) -> Document:
     """Say how many GPUs pods need when they share them, by time slicing, MPS or MIG, and what that saves.
 
     Without --pods: the store's pods with one GPU each, by their activity in the same hours and their workload's highest memory.
@@ -38,11 +30,11 @@ def whatif_share(
             "--ways is no option of MIG: its layouts say how many pods a GPU takes", "leave out --ways"
         )
     facts = load_facts()
-    if request.is_described(pods, *(["--across-teams"] if across_teams else [])):
+    if request.is_described(pods, *(["--across-teams"] if sizing.across_teams else [])):
         usage, measured = described(sizing, pods, facts, settings.currency)
     else:
         usage, measured = (
             request.usage(),
             request.read(lambda con: levels(con, settings.activity, request.period)),
         )
-    return document(answer(usage, sizing, measured, facts, across_teams=across_teams))
+    return document(answer(usage, sizing, measured, facts))

@@ -1,4 +1,4 @@
-"""`gpucost whatif spot`: on-demand usage moved to spot, or the reverse."""
+"""`gpucost whatif spot`: on-demand usage moved to spot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from gpucost.questions.request import store_or_empty
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
-from gpucost.whatif.flags import hours_needed
 from gpucost.whatif.fleet import Price
 from gpucost.whatif.spot import answer
 from gpucost.whatif.spot.answer import Described
@@ -47,22 +46,16 @@ def whatif_spot(
       gpucost whatif spot --instance-type p5.48xlarge --region us-east-1 --interruptions-per-hour 0.05 --format json
     """
     rate = None if interruptions_per_hour is None else Rate(interruptions_per_hour, "option")
-    fleet = replace(fleet, hours=hours_needed(fleet.hours, fleet.active_hours_per_day, fleet.days))
     if request.is_described(fleet, but=("spot_price",)):
         with store_or_empty(request.settings) as con:
             question = answer.described(con, request.settings, options, fleet, rate)
     else:
         usage, settings = request.usage(), request.settings
         with request.store.read() as con:
-            market = read_market(con, settings, request.period, options.to)
-        price = Price(fleet.spot_price, "option") if fleet.spot_price is not None else None
-        question = SpotQuery(
-            usage,
-            market,
-            rate,
-            price,
-            fleet.price_per,
-            settings.spot.interruptible,
-            settings.prices.stale_after_days,
-        )
-    return document(answer.answer(options, question))
+            market = read_market(con, settings, request.period)
+        if rate:
+            market = replace(market, rate=lambda _: rate)
+        if fleet.spot_price is not None:
+            market = replace(market, price=Price(fleet.spot_price, "option"), price_per=fleet.price_per)
+        question = SpotQuery(usage, market, settings, options)
+    return document(answer.answer(question))

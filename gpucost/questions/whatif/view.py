@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
@@ -57,61 +57,57 @@ _ALWAYS_SHOWN = ("cost", "saving", "obligation", "saving_percent", "today", "sce
 
 def document(answer: Answer) -> Document:
     """The answer for people: today, the scenario and what is saved; then ranges, sentences, tables and assumptions."""
-    currency, percent = answer.today.currency, answer.saving_percent
-    share = (None, None) if percent is None else (percent / 100, "of today's cost")
-    positions = {"Today": answer.today, "Scenario": answer.scenario}
-    figures = [
-        Figure(name, position.cost, "money", note=f"{position.gpu_hours:,.1f} GPU-hours")
-        for name, position in positions.items()
-    ]
-    figures.append(Figure("Saving", answer.saving, "money", *share))
-    needs_work = answer.figures.get("saving_by_suitability", {}).get("needs_work", 0)
-    if needs_work > 0:
-        figures.append(Figure("Needs work", needs_work, "money", note="more; no part of the saving"))
-    if (owed := answer.figures.get("obligation")) is not None:
-        figures.append(Figure("Obligation", owed, "money", note="owed, used or not"))
-
-    def shown(value: Value, unit: str) -> str:
-        is_money = unit == currency and _is_figure(value)
-        return figure_text(Decimal(str(value)), "money", currency, 2) if is_money else _shown(value)
-
+    currency, data = answer.today.currency, _data(answer)
     told = (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings))
-    ranges = Table.of(
-        "Range",
-        answer.ranges,
-        (
-            text(lambda one: capitalized(one.figure), "Figure"),
-            figure(lambda one: f"{shown(one.low, one.unit)} to {shown(one.high, one.unit)}", "Range"),
-            text(lambda one: "" if one.unit == currency else one.unit, "Unit"),
-            text("meaning"),
-        ),
-    )
-    assumptions = Table.of(
-        "Assumptions",
-        answer.assumptions,
-        (
-            text(lambda one: capitalized(one.name), "What"),
-            figure(lambda one: _shown(one.value), "Value"),
-            text("unit"),
-            text(lambda one: f"{one.source}{f', {one.as_of}' if one.as_of else ''}", "From"),
-        ),
-    )
-    data = _data(answer)
     return Document(
         title=f"{answer.title}, {answer.period}",
         currency=currency,
         sections=(
-            Figures("", tuple(figures)),
-            *([ranges] if answer.ranges else []),
+            Figures("", tuple(_figures(answer))),
+            *([_ranges(answer.ranges, currency)] if answer.ranges else []),
             *(Texts(title, tuple(map(_sentence, texts))) for title, texts in told if texts),
-            *(_table(rows, currency) for rows in answer.tables),
-            *([assumptions] if answer.assumptions else []),
+            *map(_table, answer.tables),
+            *([_assumptions(answer.assumptions)] if answer.assumptions else []),
         ),
         whole_in="json",
         name="whatif",
         data=data,
         flat=(("figure", "value"), _flat("", {"schema": SCHEMA} | data)),
     )
+
+
+def _figures(answer: Answer) -> Iterator[Figure]:
+    for name, position in (("Today", answer.today), ("Scenario", answer.scenario)):
+        yield Figure(name, position.cost, "money", note=f"{position.gpu_hours:,.1f} GPU-hours")
+    percent = answer.saving_percent
+    share = (None, None) if percent is None else (percent / 100, "of today's cost")
+    yield Figure("Saving", answer.saving, "money", *share)
+    needs_work = answer.figures.get("saving_by_suitability", {}).get("needs_work", 0)
+    if needs_work > 0:
+        yield Figure("Needs work", needs_work, "money", note="more; no part of the saving")
+    if (owed := answer.figures.get("obligation")) is not None:
+        yield Figure("Obligation", owed, "money", note="owed, used or not")
+
+
+def _ranges(ranges: Sequence[Range], currency: str) -> Table:
+    """Ranges of money."""
+
+    def between(one: Range) -> str:
+        low, high = (figure_text(end, "money", currency, 2) for end in (one.low, one.high))
+        return f"{low} to {high}"
+
+    columns = (text(lambda one: capitalized(one.figure), "Figure"), figure(between, "Range"), text("meaning"))
+    return Table.of("Range", ranges, columns)
+
+
+def _assumptions(assumptions: Sequence[Assumption]) -> Table:
+    columns = (
+        text(lambda one: capitalized(one.name), "What"),
+        figure(lambda one: _shown(one.value), "Value"),
+        text("unit"),
+        text(lambda one: f"{one.source}{f', {one.as_of}' if one.as_of else ''}", "From"),
+    )
+    return Table.of("Assumptions", assumptions, columns)
 
 
 def _data(answer: Answer) -> dict[str, Any]:
@@ -131,44 +127,30 @@ def _data(answer: Answer) -> dict[str, Any]:
     return document | {"tables": rows}
 
 
-def _table(rows: Rows, currency: str) -> Table:
+def _table(rows: Rows) -> Table:
     """A table of the answer: money with its sign, numbers as long as they need be; where room lacks the last figures go first."""
     columns = []
-    for at, (name, values) in enumerate(zip(rows.columns, zip(*rows.lines, strict=True), strict=True)):
-        unit, decimals = _unit(name, values)
+    for at, name in enumerate(rows.columns):
+        unit, decimals = _unit(name, [line[at] for line in rows.lines])
         weight = 0 if at == 0 or name in _ALWAYS_SHOWN else 1 if unit == "text" else 2 + at
         columns.append(Column(capitalized(name), unit, decimals, weight))
-    lines = (
-        Line(tuple(_cell(*one, currency) for one in zip(line, columns, strict=True))) for line in rows.lines
-    )
-    return Table(capitalized(rows.title), tuple(columns), tuple(lines), rows.note)
+    return Table(capitalized(rows.title), tuple(columns), tuple(map(Line, rows.lines)), rows.note)
 
 
 def _unit(name: str, values: Sequence[Value]) -> tuple[Unit, int]:
-    """How the values of a column are written, and with how many decimals; money is known by being decimal, and no measure.
-
-    In a column of money and other numbers each is written by itself: it has no decimals in common.
-    """
-    figures = [value for value in values if _is_figure(value)]
-    if not figures:
-        return "text", 0
-    kinds = {isinstance(value, Decimal) for value in figures}
-    if True in kinds and "GB" not in _words(name):
-        if len(kinds) > 1:
-            return "price", 0
+    """How the values of a column are written, and with how many decimals; decimal numbers are money."""
+    if any(isinstance(value, Decimal) for value in values):
         return ("price", 4) if "per" in _words(name) or name.endswith("price") else ("money", 2)
+    sizes = [abs(value) for value in values if isinstance(value, int | float)]
+    if not sizes:
+        return "text", 0
     if "%" in name or "percent" in name:
         return "hours", 1
-    sizes = [abs(float(value)) for value in figures if value is not None]
-    return "hours", 0 if all(size.is_integer() for size in sizes) else 4 if max(sizes) < 1 else 2 if max(
-        sizes
-    ) < _LARGE else 1
-
-
-def _cell(value: Value, column: Column, currency: str) -> str | float | Decimal | None:
-    if column.unit == "price" and not column.decimals and value is not None:
-        return figure_text(value, "money", currency, 2) if isinstance(value, Decimal) else _shown(value)
-    return _shown(value) if column.unit == "text" and value is not None else value
+    if all(float(size).is_integer() for size in sizes):
+        return "hours", 0
+    if max(sizes) < 1:
+        return "hours", 4
+    return "hours", 2 if max(sizes) < _LARGE else 1
 
 
 def _sentence(text: str) -> str:
@@ -188,16 +170,12 @@ def capitalized(name: str) -> str:
     return " ".join((first[:1].upper() + first[1:] if _WORD.fullmatch(first) else first, *rest))
 
 
-def _is_figure(value: Value) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
 def _shown(value: Value) -> str:
     if value is None:
         return "unknown"
     if isinstance(value, float | Decimal):
         return f"{value:.3g}" if 0 < abs(float(value)) < _SMALL else f"{value:,.4f}".rstrip("0").rstrip(".")
-    return f"{value:,}" if _is_figure(value) else str(value)
+    return f"{value:,}" if isinstance(value, int) else value
 
 
 def _flat(prefix: str, value: Any) -> list[tuple[str, Any]]:

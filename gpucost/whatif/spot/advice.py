@@ -7,8 +7,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gpucost.whatif.fleet import Workload
-from gpucost.whatif.spot.market import Target
-from gpucost.whatif.spot.moves import SpotOptions, SpotQuery
+from gpucost.whatif.spot.moves import SpotQuery
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
 _AGAIN = "batch work: an interrupted run is done again"
@@ -85,17 +84,12 @@ def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoi
         return Advice(NOT, "a notebook: its state is lost when it is interrupted")
     if workload_type == "inference" or kind in _SERVING_KINDS:
         return Advice(NOT, "serving: requests fail while a replica is replaced")
-    if kind in _BATCH_KINDS:
-        batch = next(
-            (why for pattern, why in _BATCH.items() if re.search(pattern, name, re.IGNORECASE)), None
-        )
-        if batch or workload_type == "batch":
-            if checkpoints:
-                return Advice(SAFE, f"batch work with checkpoints: {checkpoints}")
-            return Advice(SAFE, batch or _AGAIN, starts_over=True)
     if kind in _BATCH_KINDS | _TRAINING_KINDS:
         if checkpoints:
-            return Advice(SAFE, f"training with checkpoints: {checkpoints}")
+            return Advice(SAFE, f"it goes on from its checkpoints: {checkpoints}")
+        reasons = [why for pattern, why in _BATCH.items() if re.search(pattern, name, re.IGNORECASE)]
+        if kind in _BATCH_KINDS and (reasons or workload_type == "batch"):
+            return Advice(SAFE, [*reasons, _AGAIN][0], starts_over=True)
         return Advice(NEEDS_WORK, "training without known checkpoints: it would start over")
     if kind == "pod":
         return Advice(NEEDS_WORK, "a bare pod: nothing starts it again")
@@ -104,19 +98,19 @@ def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoi
     )
 
 
-def suitability(options: SpotOptions, question: SpotQuery) -> dict[Workload, Advice]:
-    """What each workload should do. All of it moves to on demand, and all of what options describe moves to spot."""
-    pods = {pod.owner: pod for pod in question.usage.fleet.pods}
-    if question.usage.is_described or options.to is not Target.spot:
-        return dict.fromkeys(pods, Advice(SAFE, ""))
-    resumed = {pod.owner for pod in question.usage.fleet.pods if pod.resumes}
+def suitability(question: SpotQuery) -> dict[Workload, Advice]:
+    """What each workload should do. All of what options describe moves."""
+    fleet = question.usage.fleet
+    resumed = {pod.owner for pod in fleet.pods if pod.resumes}
+    given = "--checkpoint-minutes says so" if "checkpoint_minutes" in question.options.given else ""
     advices = {}
-    for owner, pod in pods.items():
+    for owner, pod in {pod.owner: pod for pod in fleet.pods}.items():
         names = (pod.workload, pod.workload.partition("/")[2])
-        if any(fnmatchcase(name, glob) for glob in question.interruptible for name in names):
+        if question.usage.is_described:
+            advices[owner] = Advice(SAFE, "")
+        elif any(fnmatchcase(name, glob) for glob in question.config.spot.interruptible for name in names):
             advices[owner] = Advice(SAFE, "goes on after an interruption, as [spot] interruptible says")
-            continue
-        seen = "it went on from one before" if owner in resumed else ""
-        given = "--checkpoint-minutes says so" if "checkpoint_minutes" in options.given else ""
-        advices[owner] = advise(pod.workload, pod.namespace, pod.workload_type, seen or given)
+        else:
+            checkpoints = "it went on from one before" if owner in resumed else given
+            advices[owner] = advise(pod.workload, pod.namespace, pod.workload_type, checkpoints)
     return advices

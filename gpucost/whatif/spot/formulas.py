@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
 
 from gpucost.records import record
 
@@ -21,7 +19,7 @@ _LARGEST = 700.0
 class Work:
     """How work goes on spot. Times in hours, `per_hour` in interruptions per node-hour.
 
-    A gang stops when any of its nodes does: `hits` times as often as one node (gang_hits). Every `checkpoint` hours of work a
+    A gang stops when any of its nodes does: `hits` times as often as one node. Every `checkpoint` hours of work a
     checkpoint takes `write` hours; after an interruption `restart` hours pass before work goes on; all of them are paid.
     A checkpoint that fits the `notice` leaves nothing lost but the time it takes.
     """
@@ -43,19 +41,6 @@ class Work:
         """Whether a checkpoint fits the notice, so that no work is lost."""
         return self.notice > 0 and self.write <= self.notice
 
-    @property
-    def lost(self) -> float:
-        """Hours that an interruption costs on average before the restart: half an interval, or the checkpoint on notice."""
-        return self.write if self.is_noticed else self.checkpoint / 2
-
-
-def gang_hits(nodes: float) -> float:
-    """How often a gang of `nodes` is interrupted per interruption of one node: √n, as interruptions come together.
-
-    Any of 4 nodes was hit 1.1 to 2.0 times as often as one (skypilot-org/spot-traces, preemption).
-    """
-    return math.sqrt(max(nodes, 1.0))
-
 
 def exact(work: Work) -> float:
     """Hours that nodes are up, and paid, per useful hour for exponential interruptions; infinite if nothing is ever finished.
@@ -74,33 +59,18 @@ def exact(work: Work) -> float:
     return overhead * math.exp(rate * work.restart) * (math.expm1(exponent) / exponent if exponent else 1.0)
 
 
-def break_even_rate(work: Work, ratio: float) -> float | None:
-    """The rate per node-hour at which paid hours are `ratio` times the useful ones; None without such a rate.
+def daly_interval(work: Work) -> float | None:
+    """The hours between checkpoints that cost least, as Daly approximates them.
 
-    `ratio` is the on-demand price over the spot price.
+    None where checkpoints cost nothing (the more the better), or nothing is ever lost (the fewer the better).
     """
-    return crossing(lambda rate: exact(replace(work, per_hour=rate)), ratio)
-
-
-class Checkpoints(NamedTuple):
-    """The intervals that cost least, in hours: exactly, and as Daly approximates it."""
-
-    exact: float
-    daly: float
-
-
-def best_checkpoints(work: Work) -> Checkpoints | None:
-    """None where checkpoints cost nothing (the more the better), or nothing is ever lost (the fewer the better)."""
     if work.write == 0 or work.gang_rate == 0 or work.is_noticed:
         return None
     mean = 1 / work.gang_rate
-    young = math.sqrt(2 * work.write * mean)
     half = work.write / (2 * mean)
-    daly = young * (1 + math.sqrt(half) / 3 + half / 9) - work.write if half < 1 else mean
-    write = work.gang_rate * work.write
-    # the x = Λc in (0, 1) where the derivative of (e^{x + Λw} - 1) / x is 0: ln(1 - x) + x + Λw = 0
-    best = bisected(0.0, 1.0, lambda x: x < 1 and math.log1p(-x) + x + write > 0)
-    return Checkpoints(best / work.gang_rate, daly)
+    if half >= 1:
+        return mean
+    return math.sqrt(2 * work.write * mean) * (1 + math.sqrt(half) / 3 + half / 9) - work.write
 
 
 def bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:
@@ -121,12 +91,3 @@ def crossing(cost: Callable[[float], float], target: float) -> float | None:
         if high > _HIGHEST:
             return None
     return bisected(low, high, lambda rate: cost(rate) < target)
-
-
-def expected_hours(work: Work, hours: float) -> float:
-    """Return the hours that so many useful hours take; the last interval may be shorter than the others."""
-    whole, rest = math.floor(hours / work.checkpoint), math.fmod(hours, work.checkpoint)
-    # what is left by rounding is no interval
-    rest = 0.0 if rest < hours * 1e-12 else rest
-    last = exact(replace(work, checkpoint=rest)) * rest if rest else 0.0
-    return whole * work.checkpoint * exact(work) + last

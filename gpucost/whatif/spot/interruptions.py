@@ -5,10 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from typing import NamedTuple
 
 from gpucost.catalog import facts
 from gpucost.records import record
 from gpucost.whatif.spot.formulas import bisected
+
+
+class Place(NamedTuple):
+    """Where a node is, or would be; an instance type in any case of letters, None what is not known."""
+
+    instance_type: str
+    provider: str | None = None
+    region: str | None = None
+    zone: str | None = None
 
 
 @record
@@ -41,24 +51,18 @@ class Evidence:
     ends: float = 0.0
 
 
-def prior_rate(
-    provider: str | None,
-    region: str | None,
-    instance_type: str,
-    eviction_band: str | None = None,
-    seen_on: str | None = None,
-) -> Rate:
-    """The published or derived rate of a family (pricing/interruptions.csv); a wide range without one.
+def prior_rate(place: Place, eviction_band: str | None = None, seen_on: str | None = None) -> Rate:
+    """The published or derived rate of a place's family (pricing/interruptions.csv); a wide range without one.
 
     AWS: by the Spot Instance Advisor's band of the type in that region, otherwise the most frequent band of its family.
     Azure: by `eviction_band`, the low end of the published band in percent per hour, of the day `seen_on`.
     """
-    family = family_of(instance_type)
-    band = _advisor_band(region, instance_type) if provider == "aws" else eviction_band
+    family, provider = family_of(place.instance_type), place.provider or ""
+    band = _advisor_band(place) if provider == "aws" else eviction_band
     rows = [
         row
         for row in facts("interruptions.csv")
-        if row["provider"] in ("", provider or "")
+        if row["provider"] in ("", provider)
         and row["family"] in ("", family)
         and row["band_low_percent"] in ("", band)
     ]
@@ -67,21 +71,18 @@ def prior_rate(
     as_of = {source["source_id"]: source["as_of"] for source in facts("sources.csv")}.get(row["source_id"])
     if eviction_band and row["band_low_percent"] == eviction_band:
         as_of = seen_on
-    named = f"{provider or ''} {family}".strip()
-    source = (
-        row["derivation"]
-        if row["provider"]
-        else f"{row['derivation']}; no rate of {named or 'such nodes'} is published"
-    )
+    source = row["derivation"]
+    if not row["provider"]:
+        source += f"; no rate of {f'{provider} {family}'.strip() or 'such nodes'} is published"
     return Rate(rate, source, as_of, low, high)
 
 
-def _advisor_band(region: str | None, instance_type: str) -> str | None:
+def _advisor_band(place: Place) -> str | None:
     """The low end of the type's band in percent a month."""
-    family = family_of(instance_type)
+    family = family_of(place.instance_type)
     alike = [row for row in facts("interruption.csv") if family_of(row["instance_type"]) == family]
-    exact = [row for row in alike if (row["instance_type"], row["region"]) == (instance_type.lower(), region)]
-    in_region = [row for row in alike if row["region"] == region]
+    in_region = [row for row in alike if row["region"] == place.region]
+    exact = [row for row in in_region if row["instance_type"] == place.instance_type.lower()]
     bands = Counter(row["band_low_percent"] for row in exact or in_region or alike)
     return max(bands, key=lambda band: (bands[band], int(band)), default=None)
 

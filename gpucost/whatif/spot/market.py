@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import dicts, run_stage
@@ -15,79 +14,50 @@ from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.price import price_nodes
 from gpucost.records import grouped, record
 from gpucost.suggest import did_you_mean
+from gpucost.whatif.flags import PricePer, node_price
 from gpucost.whatif.fleet import UNPRICED, Node, NodeKey, Price, Row, price_steps
-from gpucost.whatif.spot.interruptions import Evidence, Rate, family_of, posterior, prior_rate
+from gpucost.whatif.spot.interruptions import Evidence, Place, Rate, family_of, posterior, prior_rate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
 
-# How long before its end a pod held a node, if the end counts; and the time in which evidence halves.
-_HELD_WITHIN_MS = 600_000
-_HALF_LIFE_MS = 90 * MS_PER_DAY
-
-
-class Target(StrEnum):
-    """Where usage is moved to."""
-
-    spot = "spot"
-    on_demand = "on-demand"
-
-    @property
-    def capacity_type(self) -> str:
-        return self.value.replace("-", "_")
-
-
-class Place(NamedTuple):
-    """Where a node is, or would be; an instance type in any case of letters, None what is not known."""
-
-    instance_type: str
-    provider: str | None = None
-    region: str | None = None
-    zone: str | None = None
-
 
 @record
 class Market:
-    """What nodes would cost if they moved to `target`, and how often spot is interrupted; prices are per node-hour.
+    """What nodes would cost on spot, and how often spot is interrupted; prices are per node-hour.
 
-    `segments` are rows of prices by cluster and node, as `price_steps` takes them. `own` is what nodes of that kind cost in the
-    period, by instance type (lower-cased).
+    `price` (per node or per GPU, as `price_per` says) wins over all that is known.
+    `segments` are rows of prices by cluster and node, as `price_steps` takes them. `own` is what spot nodes cost in the
+    period, by instance type (lower-cased). `rate` says how often spot nodes of a place are interrupted.
     """
 
-    target: Target = Target.spot
     segments: Mapping[NodeKey, Sequence[Row]] = field(default_factory=dict)
     own: Mapping[str, Price] = field(default_factory=dict)
-    # own spot nodes by provider and family
-    evidence: dict[tuple[str | None, str], Evidence] = field(default_factory=dict)
-    # by provider, region and instance type: the low end of the newest published band, and its day
-    eviction_bands: dict[tuple[str | None, ...], tuple[str, str]] = field(default_factory=dict)
+    rate: Callable[[Place], Rate] = prior_rate
+    price: Price | None = None
+    price_per: PricePer = PricePer.node
 
     def there(self, node: Node) -> Node | None:
         """The node at its prices there: price book, spot history, own nodes, list price; None if a part of its life has none."""
+        if self.price:
+            per_node = node_price(self.price.per_node_hour, self.price_per, node.gpus)
+            return replace(node, prices=(replace(self.price, per_node_hour=per_node),))
         own = self.own.get((node.instance_type or "").lower())
         segments = self.segments.get((node.cluster, node.name.partition("#")[0]), ())
         known = [row for row in segments if not (own and row["is_listed"])]
         there = replace(node, prices=tuple(price_steps(known, node.from_ms, node.to_ms, own or UNPRICED)))
         return there if there.is_priced else None
 
-    def rate(self, place: Place) -> Rate:
-        """How often the place's spot nodes are interrupted: own nodes of its family, on top of the published rate."""
-        key = (place.provider, place.region, place.instance_type.lower())
-        band = self.eviction_bands.get(key, (None, None))
-        prior = prior_rate(place.provider, place.region, place.instance_type, *band)
-        own = self.evidence.get((place.provider, family_of(place.instance_type)), Evidence())
-        return posterior(prior, own)
 
-
-# What own nodes of a capacity type cost per hour in the period, weighted by time.
+# What own spot nodes cost per hour in the period, weighted by time.
 _OWN = """
 SELECT lower(n.instance_type), (sum(p.price_per_hour * p.span_ms::DECIMAL(14, 0)) / sum(p.span_ms))::DECIMAL(24, 12)
 FROM nodes AS n JOIN (
     SELECT *, least(to_ms, $to_ms) - greatest(from_ms, $from_ms) AS span_ms FROM node_prices WHERE price_source <> 'none'
 ) AS p USING (node_id)
-WHERE p.span_ms > 0 AND n.instance_type IS NOT NULL AND n.capacity_type = $capacity_type
+WHERE p.span_ms > 0 AND n.instance_type IS NOT NULL AND n.capacity_type = 'spot'
 GROUP BY ALL"""
 # Spot history is as old as its last change, and holds all the same.
 _SEGMENTS = """
@@ -104,18 +74,13 @@ _EVIDENCE = """
 SELECT provider, instance_type, node_hours, reclaims, pool_hours, ends FROM spot_evidence ORDER BY ALL"""
 
 
-def read_market(
-    con: DuckDBPyConnection, config: Config, period: Period, target: Target = Target.spot
-) -> Market:
-    """Read the prices of the period's nodes as `target`, and the evidence on interruptions."""
-    price_nodes(con, config, moved_to=(target.capacity_type, period))
+def read_market(con: DuckDBPyConnection, config: Config, period: Period) -> Market:
+    """Read the prices of the period's nodes on spot, and the evidence on interruptions."""
+    price_nodes(con, config, moved_to=("spot", period))
     rows = dicts(con.execute(_SEGMENTS, period.bounds))
-    source = f"own {target} nodes of that type in the period"
-    means = con.execute(_OWN, period.bounds | {"capacity_type": target.capacity_type}).fetchall()
-    own = {name: Price(price, source) for name, price in means}
-    return Market(
-        target, grouped(((row["cluster"], row["node"]), row) for row in rows), own, *read_rates(con)
-    )
+    means = con.execute(_OWN, period.bounds).fetchall()
+    own = {name: Price(price, "own spot nodes of that type in the period") for name, price in means}
+    return Market(grouped(((row["cluster"], row["node"]), row) for row in rows), own, read_rates(con))
 
 
 # A node that no store has; without a region it is in the only one that has a price.
@@ -137,33 +102,40 @@ FROM price_segments WHERE price_per_hour IS NOT NULL"""
 
 
 def read_price(
-    con: DuckDBPyConnection, config: Config, place: Place, gpus: float, target: Target
+    con: DuckDBPyConnection, config: Config, place: Place, gpus: float, purchase_option: str
 ) -> Price | None:
     """The price of a node in the place today; None if no price is known, or if the region is missing and there are several."""
     now = datetime.now(UTC)
     con.execute("CREATE OR REPLACE TEMP TABLE unlisted_nodes AS FROM nodes LIMIT 0")
     load_catalog(con)
     run_stage(con, "gpucost.price", "listed_instances")
-    node = {"gpus": gpus, "now_ms": to_ms(now), "purchase_option": target.capacity_type}
+    node = {"gpus": gpus, "now_ms": to_ms(now), "purchase_option": purchase_option}
     con.execute(_DESCRIBED, place._asdict() | node)
-    price_nodes(con, config, 0, (target.capacity_type, Period(now, now + timedelta(seconds=1))))
+    price_nodes(con, config, 0, (purchase_option, Period(now, now + timedelta(seconds=1))))
     row = con.execute(_PRICE).fetchone()
     return Price(*row) if row else None
 
 
-def read_rates(
-    con: DuckDBPyConnection,
-) -> tuple[dict[tuple[str | None, str], Evidence], dict[tuple[str | None, ...], tuple[str, str]]]:
-    """Evidence of own spot nodes of all months by provider and family; published eviction bands by provider, region and type."""
-    half_life = {"held_within_ms": _HELD_WITHIN_MS, "half_life_ms": _HALF_LIFE_MS}
-    run_stage(con, __package__, "spot_evidence", half_life)
-    figures_of = grouped(
+def read_rates(con: DuckDBPyConnection) -> Callable[[Place], Rate]:
+    """How often a place's spot nodes are interrupted: own nodes of its family of all months, on top of the published rate.
+
+    An end counts if a pod held the node 10 minutes before, or later; evidence halves in 90 days.
+    """
+    times = {"held_within_ms": 600_000, "half_life_ms": 90 * MS_PER_DAY}
+    run_stage(con, __package__, "spot_evidence", times)
+    evidence = grouped(
         ((provider, family_of(name)), figures)
         for provider, name, *figures in con.execute(_EVIDENCE).fetchall()
     )
-    evidence = {key: Evidence(*map(sum, zip(*rows, strict=True))) for key, rows in figures_of.items()}
+    # the low end of the newest published band, and its day
     bands = {tuple(key): (band, day) for *key, band, day in con.execute(_EVICTION_BANDS).fetchall()}
-    return evidence, bands
+
+    def rate(place: Place) -> Rate:
+        band = bands.get((place.provider, place.region, place.instance_type.lower()), ())
+        own = evidence.get((place.provider, family_of(place.instance_type)), ())
+        return posterior(prior_rate(place, *band), Evidence(*map(sum, zip(*own, strict=True))))
+
+    return rate
 
 
 _INSTANCES = """
@@ -175,10 +147,9 @@ def find_instance(con: DuckDBPyConnection, name: str) -> tuple[str, str, float]:
     """(provider, name, GPUs) of an instance type, by the catalog or the store. Raises UsageError, naming near ones."""
     load_catalog(con)
     rows: list[tuple[str, str, float]] = con.execute(_INSTANCES).fetchall()
-    for row in rows:
-        if row[1].lower() == name.lower():
-            return row
-    known = sorted({row[1].lower() for row in rows})
+    known = {row[1].lower(): row for row in reversed(rows)}
+    if name.lower() in known:
+        return known[name.lower()]
     otherwise = "gpucost prices lists instance types; or give prices and --gpus instead"
-    hint = did_you_mean(name.lower(), known, otherwise, most=3, cutoff=0.5)
+    hint = did_you_mean(name.lower(), sorted(known), otherwise, most=3, cutoff=0.5)
     raise UsageError(f"no instance type {name!r} is known", hint)

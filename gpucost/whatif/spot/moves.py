@@ -1,25 +1,29 @@
-"""What moves to or from spot: the options, the nodes that can move at their prices there, and how they are interrupted."""
+"""What moves to spot: the options, the nodes that can move at their prices there, and how they are interrupted."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import accumulate
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import RARE, Option, OptionGroup
 from gpucost.periods import merge
 from gpucost.records import grouped, record
 from gpucost.whatif.answer import Assumption, stated
-from gpucost.whatif.flags import START_MINUTES, START_SOURCE, PricePer, node_price
-from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Price, Usage, Workload
-from gpucost.whatif.spot.formulas import Work, gang_hits
-from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.market import Market, Place, Target
+from gpucost.whatif.cost import NO_TIME
+from gpucost.whatif.flags import START_MINUTES, START_SOURCE
+from gpucost.whatif.fleet import Fleet, Node, NodeKey, Pod, Usage, Workload
+from gpucost.whatif.spot.formulas import Work
+from gpucost.whatif.spot.interruptions import Place, Rate
+from gpucost.whatif.spot.market import Market
+
+if TYPE_CHECKING:
+    from gpucost.config.model import Config
 
 _REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
 
@@ -29,12 +33,11 @@ def gangs(fleet: Fleet) -> dict[Workload, int]:
     spans = grouped(((pod.owner, pod.node), (pod.from_ms, pod.to_ms)) for pod in fleet.pods)
     changes: dict[Workload, list[tuple[int, int]]] = defaultdict(list)
     for (owner, _), on_node in spans.items():
-        of_owner = changes[owner]
         for start, end in merge(on_node):
-            of_owner += [(start, 1), (end, -1)]
+            changes[owner] += [(start, 1), (end, -1)]
     most = {}
     for owner, steps in changes.items():
-        levels = accumulate((step for _, step in sorted(steps)), initial=0)
+        levels = accumulate(step for _, step in sorted(steps))
         most[owner] = 1 if _REPLICAS.match(owner[2]) else max(levels)
     return most
 
@@ -94,27 +97,24 @@ class SpotOptions(OptionGroup):
             source="default: mean of 3,407 waits for K80 and V100 in one zone, skypilot-org/spot-traces availability/1-node",
         ),
     ] = 96.0  # fmt: skip
-    to: Annotated[
-        Target,
-        Option(
-            "spot: on-demand usage moves to spot; on-demand: the reverse.", flag="--move-to", is_shown=True
-        ),
-    ] = Target.spot
     on_demand_share: Annotated[
-        float | None,
+        float,
         Option("Part of the nodes that stays on demand, and goes on. Default: 0.", most=1),
-    ] = None  # fmt: skip
+    ] = 0.0  # fmt: skip
 
     def work(self, per_hour: float, hits: float = 1.0, provider: str | None = None) -> Work:
         """The same in hours, of work that stops `hits` times as often as one node."""
-        minutes = (self.checkpoint_minutes, self.checkpoint_write_minutes, self.restart_minutes)
-        checkpoint, write, restart = (each / 60 for each in minutes)
+        checkpoint, write = self.checkpoint_minutes / 60, self.checkpoint_write_minutes / 60
         notice = self.notice(provider)[0] / 3600
-        return Work(per_hour, checkpoint, write, restart, notice, hits)
+        return Work(per_hour, checkpoint, write, self.restart_minutes / 60, notice, hits)
 
     def hits(self, nodes: int) -> float:
-        """How often a gang of `nodes` stops per interruption of one. With anchors on demand the rest of it goes on."""
-        return 1.0 if self.kept_on_demand else gang_hits(nodes)
+        """How often a gang of `nodes` stops per interruption of one: √n, as interruptions come together.
+
+        Any of 4 nodes was hit 1.1 to 2.0 times as often as one (skypilot-org/spot-traces, preemption). With anchors on demand the
+        rest of the gang goes on.
+        """
+        return 1.0 if self.on_demand_share else math.sqrt(nodes)
 
     def notice(self, provider: str | None) -> tuple[float, str]:
         """Seconds between notice and interruption, and where they are known from."""
@@ -123,25 +123,13 @@ class SpotOptions(OptionGroup):
         seconds, source = NOTICES.get(provider or "", (30.0, "the shortest of AWS, Google Cloud and Azure"))
         return seconds, f"default: {source}"
 
-    @property
-    def kept_on_demand(self) -> float:
-        """The part that does not move."""
-        return self.on_demand_share or 0.0
-
-    @property
-    def wait_hours(self) -> float:
-        return self.capacity_wait_minutes / 60
-
-    def assumptions(self, providers: Iterable[str | None] = (None,)) -> tuple[Assumption, ...]:
+    def assumptions(self, providers: Iterable[str | None]) -> Iterator[Assumption]:
         """All but the rate, each with where it comes from."""
-        times = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes", "capacity_wait_minutes")
-        notices = dict.fromkeys(self.notice(provider) for provider in providers)
-        more = [
-            Assumption("notice of an interruption", seconds, "seconds", source) for seconds, source in notices
-        ]
-        if self.on_demand_share is not None:
-            more.append(Assumption("kept on demand", self.on_demand_share, "of the nodes", "option"))
-        return (*stated(self, *times), *more)
+        yield from stated(self)
+        for seconds, source in dict.fromkeys(map(self.notice, providers)):
+            yield Assumption("notice of an interruption", seconds, "seconds", source)
+        if self.on_demand_share:
+            yield Assumption("kept on demand", self.on_demand_share, "of the nodes", "option")
 
 
 def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
@@ -150,25 +138,15 @@ def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
 
 
 class SpotQuery(NamedTuple):
-    """Whose usage, at which prices: `price` (per node or per GPU, as `price_per` says) wins over all that is known.
+    """Whose usage, at which prices and rates of interruptions.
 
-    The `times` nodes that a described one stands for need each other. `interruptible` are globs of workloads ([spot]).
+    The `times` nodes that a described one stands for need each other.
     """
 
     usage: Usage
     market: Market
-    rate: Rate | None = None
-    price: Price | None = None
-    price_per: PricePer = PricePer.node
-    interruptible: Collection[str] = ()
-    stale_after_days: int = 90
-
-    def there(self, node: Node) -> Node | None:
-        """The node at its prices where it moves to: the option's, otherwise the market's; None without any."""
-        if self.price is None:
-            return self.market.there(node)
-        per_node = node_price(self.price.per_node_hour, self.price_per, node.gpus)
-        return replace(node, prices=(replace(self.price, per_node_hour=per_node),))
+    config: Config
+    options: SpotOptions = SpotOptions()
 
 
 @record
@@ -184,46 +162,47 @@ class Moved:
     rate: Rate
     hours: dict[Workload | None, float]
 
+    @property
+    def name(self) -> str:
+        return self.node.instance_type or "nodes"
+
 
 Moves = dict[NodeKey, Moved]
 
 
-def movable(options: SpotOptions, question: SpotQuery) -> tuple[Moves, Counter[str]]:
+def movable(question: SpotQuery) -> tuple[Moves, Counter[str]]:
     """Nodes that can move, and why how many others do not."""
-    target, wanted = options.to, "on_demand" if options.to is Target.spot else "spot"
-    if target is Target.spot and options.kept_on_demand >= 1:
+    if question.options.on_demand_share >= 1:
         raise UsageError(
             "--on-demand-share 1 keeps everything on demand: nothing would move",
             "give a part of 1, such as 0.3",
         )
     usage = question.usage
     pods_on = grouped((pod.place, pod) for pod in usage.fleet.pods)
-    rate_of = cache(lambda place: question.rate or question.market.rate(place))
+    rate_of = cache(question.market.rate)
     moved: Moves = {}
     stays: Counter[str] = Counter()
     for node in usage.fleet.nodes:
         name = node.instance_type or "nodes without an instance type"
         if node.capacity_type == "unknown":
             stays["how they are bought is not known"] += 1
-        elif node.capacity_type != wanted:
+        elif node.capacity_type != "on_demand":
             stays[f"bought as {node.capacity_type.replace('_', ' ')}"] += 1
-        elif any(price.is_committed for price in node.prices) and target is Target.spot:
+        elif any(price.is_committed for price in node.prices):
             stays["under a commitment, which is paid in any case"] += 1
         elif not node.is_priced:
             stays[f"what {name} cost now is not known"] += 1
-        elif not (there := question.there(node)):
-            stays[f"no {target} price is known of {name}"] += 1
+        elif not (there := question.market.there(node)):
+            stays[f"no spot price is known of {name}"] += 1
         else:
             pods = tuple(pods_on[node.key])
             rate = rate_of(Place(node.instance_type or "", node.provider, node.region))
             moved[node.key] = Moved(node, there, pods, rate, _hours(usage, node, pods))
     if not moved:
         raise GpucostError(
-            f"no {wanted.replace('_', '-')} usage of {usage.scope_name} in {usage.period_name} can be moved: "
+            f"no on-demand usage of {usage.scope_name} in {usage.period_name} can be moved: "
             + "; ".join(f"{count} node(s): {why}" for why, count in stays.items()),
-            "--spot-price gives a price; --month names another period"
-            if target is Target.spot
-            else "--month names a period",
+            "--spot-price gives a price; --month names another period",
         )
     return moved, stays
 
@@ -233,7 +212,8 @@ def _hours(usage: Usage, node: Node, pods: Iterable[Pod]) -> dict[Workload | Non
     held: dict[Workload | None, float] = defaultdict(float)
     for pod in pods:
         held[pod.owner] += pod.gpu_ms
-    gpu_ms = max(node.gpus * node.length_ms, sum(held.values()))
-    hours = {owner: time * (node.hours * usage.times / gpu_ms) for owner, time in held.items()}
-    free = node.hours * usage.times - sum(hours.values())
-    return hours if usage.is_narrowed or free <= 1e-9 else hours | {None: free}
+    free = node.gpus * node.length_ms - sum(held.values())
+    if free >= NO_TIME and not usage.is_narrowed:
+        held[None] = free
+    whole = max(node.gpus * node.length_ms, sum(held.values()))
+    return {owner: time * (node.hours * usage.times / whole) for owner, time in held.items()}

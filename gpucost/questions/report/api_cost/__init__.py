@@ -128,8 +128,13 @@ def _model(row: dict[str, Any]) -> ApiModel:
     cost = _cost(row)
     tokens = (cost.prompt_tokens or 0) + (cost.generation_tokens or 0)
     names = ("team", "provider", "model", "source", "prompt_cost", "generation_cost")
-    per_million = per(cost.api_cost, tokens, 1_000_000)
-    return ApiModel(**{name: row[name] for name in names}, cost=cost, cost_per_million_tokens=per_million)
+    return ApiModel(
+        **{name: row[name] for name in names},
+        cost=cost,
+        cost_per_million_tokens=per(cost.api_cost, tokens, 1_000_000),
+        cost_per_million_prompt_tokens=per(row["prompt_cost"], cost.prompt_tokens, 1_000_000),
+        cost_per_million_generation_tokens=per(row["generation_cost"], cost.generation_tokens, 1_000_000),
+    )
 
 
 def bought(con: DuckDBPyConnection, config: Config, ask: UnitQuery) -> tuple[ApiModel, ...] | None:
@@ -152,7 +157,7 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
     known = known_to(con, ask.period, now)
     view.notes += [notice.message for notice in notices(con, config, ask.period, now, known)]
     if found:
-        view.sections["bought"] = [_item(one) for one in found]
+        view.sections["bought"] = [to_dict(one) for one in found]
         view.shown["bought"] = (
             "team",
             "model",
@@ -165,27 +170,6 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
             "cost_per_million_generation_tokens",
             "source",
         )
-
-
-def _item(one: ApiModel) -> dict[str, Any]:
-    cost = one.cost
-    figures = to_dict(one)
-    names = (
-        "team",
-        "provider",
-        "model",
-        "source",
-        *_TOKENS,
-        "api_cost",
-        "prompt_cost",
-        "generation_cost",
-        "cost_per_million_tokens",
-    )
-    return {
-        **{name: figures[name] for name in names},
-        "cost_per_million_prompt_tokens": per(one.prompt_cost, cost.prompt_tokens, 1_000_000),
-        "cost_per_million_generation_tokens": per(one.generation_cost, cost.generation_tokens, 1_000_000),
-    }
 
 
 def _cost(row: dict[str, Any]) -> ApiCost:

@@ -1,4 +1,4 @@
--- reads: cost_daily or hourly_costs, nodes, allocations, series_hours; $by_day: whole local days, and no moment is shorter; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
+-- reads: cost_daily or hourly_costs, nodes, allocations, series_moments; $by_day: whole local days, and no moment is shorter; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
 -- writes: series_rows, one row per (moment, kind, place, holder) with the sums of time and money
 -- invariant: sums over series_rows are the sums over the cells of the period that pass the filters, as in cost_rows
 CREATE OR REPLACE TEMP TABLE series_rows AS
@@ -9,9 +9,9 @@ WITH cells AS (
     FROM hourly_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) WHERE NOT $by_day
 ),
 begun AS (
-    SELECT c.from_ms, h.moment
+    SELECT c.from_ms, m.moment
     FROM (SELECT DISTINCT from_ms FROM cells) AS c
-    JOIN series_hours AS h ON c.from_ms >= h.from_ms AND c.from_ms < h.to_ms
+    JOIN series_moments AS m ON c.from_ms >= m.from_ms AND c.from_ms < m.to_ms
 )
 SELECT
     b.moment, c.kind, n.cluster, n.gpu_model, n.capacity_type, a.namespace, a.workload, c.team,

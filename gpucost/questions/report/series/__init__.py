@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
@@ -18,7 +18,7 @@ from gpucost.questions.report.rows import ZERO, Part, filters, in_parts
 from gpucost.questions.report.sections import value_name
 from gpucost.records import grouped
 from gpucost.render.formatting import is_plain
-from gpucost.render.view import Heat, Layer, LayerKind, Moment, Row, Series, Stack, Step, hours
+from gpucost.render.view import Layer, LayerKind, Moment, Row, Series, Stack, Step
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -72,20 +72,6 @@ _MOST_DAYS_BY: tuple[tuple[Step, int], ...] = (("hour", 3), ("day", 100), ("week
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-class LocalHour(NamedTuple):
-    """A part [from_ms, to_ms) of the period: the moment it belongs to, its weekday (Monday 0) and hour, both local.
-
-    Hours are cut where the store cuts its cells: at hours of UTC and local midnights. One of a zone half an hour off counts for
-    the local hour that it begins in.
-    """
-
-    from_ms: int
-    to_ms: int
-    moment: int
-    weekday: int
-    hour: int
-
-
 def step_of(period: Period) -> Step:
     """The finest step of which a chart can show all."""
     days = (period.end - period.start) / timedelta(days=1)
@@ -101,17 +87,6 @@ def moments_of(period: Period, tz: ZoneInfo, step: Step) -> list[Moment]:
         for day in time_buckets(period, tz, ("day",))
     )
     return [_moment(days[0], days[-1].to_ms, step, tz) for days in weeks.values()]
-
-
-def local_hours(period: Period, tz: ZoneInfo, moments: list[Moment]) -> list[LocalHour]:
-    """Every hour of the period."""
-    hours: list[LocalHour] = []
-    at = 0
-    for part in time_buckets(period, tz, ("hour",)):
-        at += part.from_ms >= moments[at].to_ms
-        local = from_ms(part.from_ms).astimezone(tz)
-        hours.append(LocalHour(part.from_ms, part.to_ms, at, local.weekday(), local.hour))
-    return hours
 
 
 def _moment(part: TimeBucket, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
@@ -147,11 +122,10 @@ _BANDS: tuple[tuple[LayerKind, str], ...] = (
 )
 
 
-# The period cut at local hours, each with the moment of the chart that it belongs to.
-_HOURS = """
-CREATE OR REPLACE TEMP TABLE series_hours AS
-SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($moment::INTEGER[]) AS moment,
-    unnest($weekday::INTEGER[]) AS weekday, unnest($hour::INTEGER[]) AS hour"""
+_MOMENTS = """
+CREATE OR REPLACE TEMP TABLE series_moments AS
+SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
+    unnest(range(len($from_ms::BIGINT[]))) AS moment"""
 
 
 def read_series(
@@ -160,8 +134,8 @@ def read_series(
     """The query's period by moments, after report.rows.prepare; makes temporary tables, which `trends` reads."""
     step = step_of(query.period)
     moments = moments_of(query.period, config.tz, step)
-    hours_of = local_hours(query.period, config.tz, moments)
-    con.execute(_HOURS, {name: [getattr(hour, name) for hour in hours_of] for name in LocalHour._fields})
+    bounds = {name: [getattr(moment, name) for moment in moments] for name in ("from_ms", "to_ms")}
+    con.execute(_MOMENTS, bounds)
     by_day = step != "hour" and is_whole_days(query.period, config.tz)
     run_stage(con, __name__, "20_series_rows", filters(query) | {"by_day": by_day})
     count = len(moments)
@@ -173,15 +147,12 @@ def read_series(
         for by, apart in ((_holder(query), True), ("capacity_type", False), ("gpu_model", False))
     ]
     bands = in_parts(dicts(con.execute(_BANDS_BY_MOMENT)))
-    heat = in_parts(answer_rows(con, __name__, "50_heat", filters(query)))
     return {
         part: Series(
             step=step,
             moments=tuple(moments),
-            timezone=config.tz.key,
             stacks=tuple(_stack(answer.get(part, []), by, count) for by, answer in stacks),
             hours=_bands(bands.get(part, []), count),
-            heat=_heat(heat.get(part, []), query),
             method=method(config, query),
         )
         for part in parts
@@ -260,17 +231,3 @@ def _layer(kind: LayerKind, name: str, values: list[Decimal]) -> Layer:
 def _summed(title: str, unit: Literal["money", "hours"], layers: list[Layer], count: int) -> Stack:
     totals = tuple(sum((layer.values[at] for layer in layers), ZERO) for at in range(count))
     return Stack(title, unit, tuple(layers), totals, sum(totals, ZERO))
-
-
-def _heat(answer: list[dict[str, Any]], query: Query) -> tuple[Heat, ...]:
-    idle = _map("idle", "measured GPU-hours", answer, "measured")
-    return (idle,) if query.is_narrowed else (idle, _map("unallocated", "GPU-hours", answer, "offered"))
-
-
-def _map(part: str, whole_title: str, answer: list[dict[str, Any]], whole: str) -> Heat:
-    parts, wholes = ([[0.0] * 24 for _ in range(7)] for _ in range(2))
-    for row in answer:
-        parts[row["weekday"]][row["hour"]] = hours(row[part])
-        wholes[row["weekday"]][row["hour"]] = hours(row[whole])
-    title = f"{part.capitalize()} by weekday and hour"
-    return Heat(title, part, whole_title, tuple(map(tuple, parts)), tuple(map(tuple, wholes)))
