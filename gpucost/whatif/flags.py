@@ -16,14 +16,13 @@ DAYS = 30
 # Until work runs on a new node, in every what-if; of these the node itself takes PROVISION_MINUTES, images and weights the rest.
 START_MINUTES, PROVISION_MINUTES = 12.0, 5.0
 START_SOURCE = "default: 0.2 h in the simulations of Can't Be Late, NSDI 2024"
-MOST = 10**16
 # The store keeps prices and amounts with nine decimals.
 _DECIMALS = Decimal("1e-9")
 
 
 def amount(help: str) -> Option:
     """A number of things, with or without a unit: 400M, 1.5B or 4e8."""
-    return Option(f"{help} 400M, 1.5B or 4e8.", "COUNT", most=MOST, is_scaled=True)
+    return Option(f"{help} 400M, 1.5B or 4e8.", "COUNT", most=10**16, is_scaled=True)
 
 
 class PricePer(StrEnum):

@@ -46,10 +46,10 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
     Hours that close before they open run into the next day. Raises UsageError.
     """
     first, _, last = weekdays.lower().partition("-")
-    names = (first, last or first)
-    if not set(names) <= set(_DAYS):
-        raise UsageError(f"--weekdays {weekdays!r} is invalid", "write a range of days: mon-fri")
-    begin, end = map(_DAYS.index, names)
+    try:
+        begin, end = _DAYS.index(first), _DAYS.index(last or first)
+    except ValueError:
+        raise UsageError(f"--weekdays {weekdays!r} is invalid", "write a range of days: mon-fri") from None
     try:
         opens, closes = (_clock(text) for text in hours.split("-"))
     except ValueError:
