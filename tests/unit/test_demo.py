@@ -173,7 +173,7 @@ def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
     assert states >= {*STATES.split()}
     assert store.query(RUNS)[1] == [(True, True, True)]
     queues = pipeline.read_attributed(
-        demo, store, lambda con: slurm(con, ESTIMATED, 7 * 24 * MS_PER_HOUR, ())[0]
+        demo, store, lambda con: slurm(con, ESTIMATED, ())[0]
     )
     waits = {one.name: one for one in queues if one.by == "partition"}
     assert set(waits) == {"gpu", "scavenge"} and waits["scavenge"].preempted_cost > 0

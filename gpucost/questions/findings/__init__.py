@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +38,14 @@ def findings(
     workload: Annotated[
         Names, Option("Only findings about this workload; repeatable.", "KIND/NAME", panel=WHOSE)
     ] = (),
+    minimum: Annotated[
+        Decimal | None,
+        Option(
+            "Leave out savings under this amount a month (default: [findings] minimum_per_month).",
+            "MONEY",
+            flag="--min-cost",
+        ),
+    ] = None,
     top: Annotated[int | None, Option("Show the N most expensive (default: all).", "COUNT", least=1)] = None,
 ) -> Document:
     """List what to do about waste, the largest saving first, each with the command that shows the saving.
@@ -51,12 +60,15 @@ def findings(
     Examples:
       gpucost findings
       gpucost findings --month 2026-10 --top 5
-      gpucost findings --team research --format markdown
+      gpucost findings --team research --min-cost 500
       gpucost findings --last 30d --format json
     """
     from gpucost.questions.findings.kinds import Finding, FindingsAnswer
 
     settings, query = request.settings, request.query(workloads=workload)
+    if minimum is not None:
+        limits = settings.findings.model_copy(update={"minimum_per_month": minimum})
+        settings = settings.model_copy(update={"findings": limits})
     if any(query.filters.values()):
         read_attributed(settings, request.store, partial(_check_names, query))
     with request.status() as tell:

@@ -54,6 +54,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "on_demand_training": ("Training on demand", "move it to spot, with checkpoints", "spot"),
     "empty_nodes": ("Empty nodes", "let the autoscaler remove them sooner", "schedule"),
     "steady_on_demand": ("Steady use on demand", "commit to the base", "reserve"),
+    "data_stall": ("GPUs waiting for data", "cache and prefetch its data, or add workers that load it"),
+    "lost_work": ("Work lost to failures", "write checkpoints more often, and fix the failures"),
     "between_jobs": ("Free between jobs", "pack jobs on fewer nodes, or start waiting work sooner"),
 }
 
@@ -277,6 +279,8 @@ class Candidates:
         training = self._of_types("training", "batch")
         yield from self._on_demand("on_demand_training", training, fill("patches/on-spot.yml"))
         yield from self._on_demand("steady_on_demand", self._of_types("inference"), None)
+        yield from self._advice("data_stall", "data_stall", "idle while it ran")
+        yield from self._advice("lost_work", "failed_restarted", "lost by pods that failed")
         yield from self._free_gpus()
 
     def _of_types(self, *types: str) -> list[Row]:
@@ -337,6 +341,11 @@ class Candidates:
                 gpu_ms = sum(row["on_demand_gpu_ms"] for row in members)
                 waste = (gpu_ms, total(row["on_demand_cost"] for row in members))
                 yield self._candidate(kind, members, families, waste, "on demand", scope=scope, patch=patch)
+
+    def _advice(self, kind: str, bucket: str, words: str) -> Iterator[Candidate]:
+        """Waste without a what-if: its cost is an upper bound."""
+        for family, rows in _families(row for row in self.workloads if bucket in row["buckets"]):
+            yield self._candidate(kind, rows, (family,), _wasted(rows, bucket), words)
 
     def _free_gpus(self) -> Iterator[Candidate]:
         """GPUs that no pod held: nodes that stood empty, by cluster, and GPUs that were free on nodes in use."""
@@ -515,7 +524,9 @@ def ranked(
         if worth / months < minimum:
             passed_over += 1
             continue
-        taken |= finding.owners
+        # advice is about a part of the workload's time
+        if finding.command:
+            taken |= finding.owners
         found.append(finding)
     found.sort(key=lambda finding: (finding.is_bound, -finding.saving, -finding.freed_capacity_cost))
     numbered = (replace(one, rank=rank) for rank, one in enumerate(found, start=1))
