@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from operator import add
 from typing import Annotated
 
-import numpy as np
-
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import record
@@ -100,6 +98,8 @@ class Evidence:
 
 def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -> Curve:
     """The hourly curve of spans (from, to, nodes), in milliseconds, over [from_ms, to_ms); the last hour may be a part of one."""
+    import numpy as np
+
     edges = np.array([*range(from_ms, to_ms, MS_PER_HOUR), to_ms])
     starts, ends = edges[:-1], edges[1:]
     busy = np.zeros(len(starts))

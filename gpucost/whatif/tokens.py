@@ -20,11 +20,6 @@ from gpucost.whatif.flags import DAYS, kept, to_decimal
 from gpucost.whatif.reserve import ReservedUse
 
 _MILLION, _SECONDS = 1_000_000, 3600
-# Replicas are filled to this share of their throughput, for latency; one more stands by for one that fails.
-_TARGET, _SPARE = 0.6, 1
-_TARGET_SOURCE = (
-    "default: what Cloud Run scales by, docs.cloud.google.com/run/docs/about-instance-autoscaling"
-)
 _SLACK = 1e-9  # rounding of a sum of tokens needs no further replica
 
 
@@ -93,6 +88,27 @@ class Replicas(OptionGroup):
         float | None, Option("Prompt and generated tokens that a full replica does at this mix.", above=True)
     ] = None
     throughput_of: Annotated[str | None, Option("Measure that on this workload.", "KIND/NAME")] = None
+    target_utilization: Annotated[
+        float,
+        Option(
+            "Share of its throughput to which a replica is filled, for latency. Default: 0.6.",
+            above=True,
+            most=1,
+            says="replicas are filled to",
+            unit="of their throughput",
+            source="default: what Cloud Run scales by, docs.cloud.google.com/run/docs/about-instance-autoscaling",
+        ),
+    ] = 0.6
+    spare_replicas: Annotated[
+        int,
+        Option(
+            "Replicas beyond those needed, for one that fails.",
+            most=1000,
+            is_shown=True,
+            says="spare",
+            unit="replicas",
+        ),
+    ] = 1
 
 
 @record
@@ -137,9 +153,9 @@ def serve(purchase: Purchase, node: ReservedUse, plan: Replicas, per_second: flo
     whole nodes.
     """
     tokens, size = purchase.tokens, plan.gpus_per_replica or 1
-    replicas = max(1, math.ceil(tokens.peak / (per_second * _SECONDS * _TARGET) - _SLACK))
+    replicas = max(1, math.ceil(tokens.peak / (per_second * _SECONDS * plan.target_utilization) - _SLACK))
     nodes_per_replica = math.ceil(size / node.gpus) if size > node.gpus else 1 / (node.gpus // size)
-    count = replicas + _SPARE
+    count = replicas + plan.spare_replicas
     nodes = math.ceil(count * nodes_per_replica - _SLACK)
     block = CostBlock(nodes * tokens.hours, node.on_demand.per_node_hour, node.gpus)
     return purchase.answer(
@@ -161,8 +177,6 @@ def serve(purchase: Purchase, node: ReservedUse, plan: Replicas, per_second: flo
             Assumption("a full replica", round(per_second, 3), "generated tokens per second", source),
             Assumption("busiest hour", tokens.peak_factor, "of the mean hour", "option"),
             *stated(plan),
-            Assumption("replicas are filled to", _TARGET, "of their throughput", _TARGET_SOURCE),
-            Assumption("spare", _SPARE, "replicas", "default"),
         ),
     )
 

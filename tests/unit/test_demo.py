@@ -15,7 +15,7 @@ from gpucost.config.model import Config
 from gpucost.demo import fixture
 from gpucost.demo.build import build, last_months, prepare
 from gpucost.errors import UsageError
-from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.periods import Period
 from gpucost.questions.queue.waits import slurm
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report import reading
@@ -172,9 +172,7 @@ def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
     states = {state for (state,) in store.query("SELECT DISTINCT state FROM slurm_runs")[1]}
     assert states >= {*STATES.split()}
     assert store.query(RUNS)[1] == [(True, True, True)]
-    queues = pipeline.read_attributed(
-        demo, store, lambda con: slurm(con, ESTIMATED, ())[0]
-    )
+    queues = pipeline.read_attributed(demo, store, lambda con: slurm(con, ESTIMATED, ())[0])
     waits = {one.name: one for one in queues if one.by == "partition"}
     assert set(waits) == {"gpu", "scavenge"} and waits["scavenge"].preempted_cost > 0
     view = reading.report(demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))

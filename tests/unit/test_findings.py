@@ -69,14 +69,19 @@ CANDIDATES = {
     "notebook": _candidate("idle_notebook", "w", questions=(ASK,)),
     "spot": _candidate("on_demand_training", "w", "v", questions=(OTHER,)),
     "smaller": _candidate("over_provisioned", "b", questions=(ASK, OTHER)),
+    "stalled": _candidate("data_stall", "w"),
+    "failed": _candidate("lost_work", "w"),
     "free": _candidate("between_jobs"),
     "more free": _candidate("between_jobs", waste=90),
 }
-# the first kind in line takes the workload, and a small one leaves it; free GPUs belong to no workload; of several what-ifs one
-# that saves more; half a month of saving counts twice; a saving that needs work first is a bound that its command shows
+# the first kind in line takes the workload, and a small one leaves it; two buckets of a workload are two findings; free GPUs
+# belong to no workload; of several what-ifs one that saves more; half a month of saving counts twice; a saving that needs work
+# first is a bound that its command shows
 RANKED = """
-    first in line | free spot notebook | 60  | 900   | 1   | 0 | idle_notebook 60 60 False schedule; \
+    first in line | stalled free spot notebook | 60  | 900   | 1   | 0 | idle_notebook 60 60 False schedule; \
 between_jobs 100 100 True None
+    buckets       | stalled failed     |     |       | 1   | 0 | data_stall 100 100 True None; \
+lost_work 100 100 True None
     too small     | spot notebook      | 40  | 900   | 1   | 1 | on_demand_training 900 900 False spot
     not asked     | free spot notebook | 40  |       | 1   | 1 | between_jobs 100 100 True None
     several       | more_free smaller free | 70 | 300 | 1  | 0 | over_provisioned 300 300 False spot; \
@@ -116,10 +121,11 @@ def test_what_saves_cash_frees_its_workloads_and_advice_to_commit_frees_none() -
         _candidate("steady_on_demand", "steady", questions=(ASK,)),
         _candidate("idle_workload", "idle", questions=(ASK,)),
         _candidate("over_provisioned", "stays", questions=(OTHER,)),
+        _candidate("data_stall", "waits"),
         empty,
     ]
     found = ranked(chosen, answers, months=D(1), minimum=D(50), period=())
-    assert len(found.findings) == 4
+    assert len(found.findings) == 5
     assert found.freed == Freed(frozenset({("c", "n", "idle")}), frozenset({"on_demand"}))
 
 

@@ -60,7 +60,7 @@ def where(sample: Config) -> str:
 
 def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, sample: Config) -> None:
     # what serves has more than it needs on reserved capacity alone: nothing is saved there
-    kinds = "idle_notebook idle_workload over_requested off_peak on_demand_training empty_nodes"
+    kinds = "idle_notebook idle_workload over_requested off_peak on_demand_training empty_nodes data_stall lost_work"
     assert {one.kind for one in findings.findings} >= {*kinds.split()}
     assert [one.rank for one in findings.findings] == list(range(1, len(findings.findings) + 1))
     assert (*findings.savings, *findings.upper_bounds) == findings.findings

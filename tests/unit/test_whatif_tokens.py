@@ -49,9 +49,10 @@ def purchase(tokens: Tokens, cost: float = 0) -> Purchase:
     return Purchase("m", tokens, Position(Decimal(str(cost)), "USD"), "a test", ())
 
 
-def hosted(tokens: Tokens, cost: float = 0, gpus: int = 8) -> Answer:
-    """On nodes of $1 an hour, by replicas that are filled to 9 million generated tokens an hour, and a spare one."""
-    node, plan = ReservedUse("node", 8.0, Price(Decimal(1), "test")), Replicas(gpus_per_replica=gpus)
+def hosted(tokens: Tokens, cost: float = 0, gpus: int = 8, **options: Any) -> Answer:
+    """On nodes of $1 an hour, by replicas that by default are filled to 9 million generated tokens an hour, and a spare one."""
+    node = ReservedUse("node", 8.0, Price(Decimal(1), "test"))
+    plan = Replicas(gpus_per_replica=gpus, **options)
     return serve(purchase(tokens, cost), node, plan, 2500 / 0.6, "test")
 
 
@@ -87,18 +88,22 @@ def test_the_busiest_hour_decides() -> None:
         hosted(Tokens(1.0, 1.0, 1))
 
 
-# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs takes two nodes, each alone; and never none
+# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs takes two nodes, each alone; filled to half as much, twice
+# as many; and never none
 NODES = """
-    18    | 3  | 2
-    18    | 12 | 6
-    18    | 8  | 3
-    0.001 | 8  | 2
+    18    | 3  | 1 | 0.6 | 2
+    18    | 12 | 1 | 0.6 | 6
+    18    | 8  | 0 | 0.3 | 4
+    0.001 | 8  | 0 | 0.6 | 1
 """
 
 
-@pytest.mark.parametrize(("millions", "gpus", "nodes"), text_rows(NODES))
-def test_spare_replicas_and_whole_nodes(millions: str, gpus: str, nodes: str) -> None:
-    assert figures(hosted(generated(float(millions)), gpus=int(gpus)), "nodes") == nodes
+@pytest.mark.parametrize(("millions", "gpus", "spare", "target", "nodes"), text_rows(NODES))
+def test_spare_replicas_and_whole_nodes(
+    millions: str, gpus: str, spare: str, target: str, nodes: str
+) -> None:
+    options = {"spare_replicas": int(spare), "target_utilization": float(target)}
+    assert figures(hosted(generated(float(millions)), gpus=int(gpus), **options), "nodes") == nodes
 
 
 def test_list_prices_of_tokens() -> None:
