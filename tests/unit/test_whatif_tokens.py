@@ -88,8 +88,8 @@ def test_the_busiest_hour_decides() -> None:
         hosted(Tokens(1.0, 1.0, 1))
 
 
-# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs takes two nodes, each alone; filled to half as much, twice
-# as many; and never none
+# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs takes two nodes, each alone; filled to half as much,
+# twice as many; and never none
 NODES = """
     18    | 3  | 1 | 0.6 | 2
     18    | 12 | 1 | 0.6 | 6
