@@ -81,6 +81,7 @@ def _effective(table: pd.DataFrame) -> float:
     return float(cost.sum())
 
 
+@pytest.mark.ci
 @each(files("aws/**/*.csv*", "generated/nise/dev-gpu/aws*/**/*.csv*"))
 def test_aws(path: Path, bills: Bills) -> None:
     run = bills.load(path)
@@ -94,6 +95,7 @@ def test_aws(path: Path, bills: Bills) -> None:
     check(bills, len(table), float(_numbers(table, "lineitemunblendedcost").sum()), _effective(table))
 
 
+@pytest.mark.ci
 @each(files("focus/**/*.csv", "generated/focus-data-toolkit/**/*cost_and_usage*.csv"))
 def test_focus(path: Path, bills: Bills) -> None:
     assert not bills.load(path, provider=None).errors
@@ -107,6 +109,7 @@ def test_focus(path: Path, bills: Bills) -> None:
 COSTS = {"costinbillingcurrency", "pretaxcost"}
 
 
+@pytest.mark.ci
 @each(files("azure/**/*.csv", "generated/**/azure/*.csv"))
 def test_azure(path: Path, bills: Bills) -> None:
     """None of these files has commitments at a price: billed and effective cost are both the file's."""
@@ -144,6 +147,7 @@ def credited(credits: Any) -> tuple[float, float]:
     return sum(one["amount"] for one in parsed), sum(effective)
 
 
+@pytest.mark.ci
 @each(files("gcp/**/*.csv", "generated/**/gcp/*.csv", "generated/**/gcp-jsonl/*.json"))
 def test_gcp(path: Path, bills: Bills) -> None:
     if path.suffix == ".json":

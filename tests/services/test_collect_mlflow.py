@@ -173,7 +173,7 @@ def placed(folder: Path) -> tuple[Any, Store]:
     return stored(fleet(24, nodes, pods, util, scrape=600), folder)
 
 
-@pytest.fixture(params=[pytest.param("real", marks=[pytest.mark.services, pytest.mark.ci]), "stand-in"])
+@pytest.fixture(params=[pytest.param("real", marks=[pytest.mark.services]), "stand-in"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     folder = tmp_path / "mlflow"
     folder.mkdir()
@@ -182,6 +182,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         yield url
 
 
+@pytest.mark.ci
 def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     tell(server)
     config, store = placed(tmp_path)

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.bills import csv_text, usage
 from tests.unit.command import call
 
+pytestmark = pytest.mark.ci
 ROWS = [usage(hour) for hour in range(3)]
 
 

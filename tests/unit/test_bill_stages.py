@@ -18,6 +18,7 @@ from tests.replay.billing import by_day, charges
 from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
 
 
+@pytest.mark.ci
 def test_bills_of_each_format_are_read_as_they_were(tmp_path: Path) -> None:
     found = {}
     for name, (kind, file, provider, writer) in FORMATS.items():

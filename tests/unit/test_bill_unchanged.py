@@ -98,6 +98,7 @@ def test_file_as_it_was_is_neither_read_nor_digested_again(
     assert bills.sums()[0][2:4] == (6, pytest.approx(6 * 32.77))
 
 
+@pytest.mark.ci
 def test_new_file_is_compared_with_the_unchanged_files_of_its_run(bills: Bills, opened: list[str]) -> None:
     """Alone the second file would stand beside the first; together nothing says which of the two holds."""
     march = bills.write("march.csv", csv_text(ROWS[:4]))
@@ -112,6 +113,7 @@ def test_new_file_is_compared_with_the_unchanged_files_of_its_run(bills: Bills, 
     assert opened[3:] == ["final.csv", "march.csv"]
 
 
+@pytest.mark.ci
 def test_a_part_of_what_was_loaded_together_is_read(bills: Bills, opened: list[str]) -> None:
     one, two = [bills.write(f"{number}.csv", csv_text(own_rows(ROWS, number))) for number in (1, 2)]
     bills.load(one, two)

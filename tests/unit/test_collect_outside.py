@@ -161,6 +161,7 @@ def test_a_server_that_answers_for_samples_alone_is_asked_for_them(fake: Fake, t
     assert sum("_over_time(" in query for query in counts) <= 3
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("ask", ASKS[:2])
 def test_a_bomb_of_gzip_takes_no_memory(ask: Ask, open_client: Open) -> None:
     with open_client(lambda _: Reply(200, bomb(), {"Content-Encoding": "gzip"})) as client:

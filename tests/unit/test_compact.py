@@ -87,6 +87,7 @@ def test_a_store_written_anew_holds_the_same_in_less_space(whole: Both, loads: l
     assert rows(store)["blocks"] == before["blocks"]
 
 
+@pytest.mark.ci
 def test_samples_that_no_figure_needs_are_dropped_from_older_days_alone(sealed: Both) -> None:
     _, store = sealed
     day = f"(hour * 3600 - {at(0)}) // 86400"

@@ -37,6 +37,7 @@ def _commands(text: str) -> list[str]:
     return re.findall(r"(?:^|/|&& |run: )gpucost ([a-z].*?)(?: && | \| | >> |'?$)", fenced, re.M)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "page"), [("commands.md", doc_pages.commands_page), ("config.md", doc_pages.config_page)]
 )

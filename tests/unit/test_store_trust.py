@@ -15,7 +15,7 @@ from gpucost.store.connection import Store
 from gpucost.store.schema import latest_version
 from tests.text_tables import text_rows
 
-pytestmark = pytest.mark.usefixtures("own_migrations")
+pytestmark = [pytest.mark.usefixtures("own_migrations"), pytest.mark.ci]
 
 
 def write_a_row(store: Store) -> None:
