@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays: no collection of garbage needs to look at it. Tests make little garbage in cycles."""
+    """What was imported and collected stays: no collection of garbage needs to look at it. Tests leave few cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
