@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -9,7 +11,10 @@ import typer
 
 from gpucost.cli.app import app
 from gpucost.config.model import Config
+from gpucost.questions.whatif.view import document
+from gpucost.render.terminal import render as to_terminal
 from gpucost.store.usage import read_cost, read_usage
+from gpucost.whatif.answer import Answer, Position, Range
 from tests.text_tables import table
 from tests.unit.command import answer
 from tests.unit.stage_tables import Tables
@@ -194,3 +199,14 @@ def test_what_cannot_be_used_is_said(command: str) -> None:
         if row["command"] == command:
             words = row.get("options", "").format(**NAMES)
             assert_refused(command, words, row["message"], int(row["code"]))
+
+
+def test_a_range_has_the_unit_of_its_figure() -> None:
+    cost = Position(Decimal(5), "USD")
+    ranges = (
+        Range("cost", 1.0, 2.5, "USD", "low to high"),
+        Range("time", 3.5, 18.0, "% longer", "low to high"),
+    )
+    page = document(Answer("spot", "", "", cost, cost, {}, (), ranges))
+    shown = to_terminal(page, None, color=False)
+    assert re.findall(r"(\S+ to .+?)  ", shown) == ["$1.00 to $2.50", "3.5 to 18.0 % longer"]

@@ -90,9 +90,11 @@ def _figures(answer: Answer) -> Iterator[Figure]:
 
 
 def _ranges(ranges: Sequence[Range], currency: str) -> Table:
-    """Ranges of money."""
+    """Ranges of money, and of other figures with their unit."""
 
     def between(one: Range) -> str:
+        if one.unit != currency:
+            return f"{_shown(one.low)} to {_shown(one.high)} {one.unit}"
         low, high = (figure_text(end, "money", currency, 2) for end in (one.low, one.high))
         return f"{low} to {high}"
 
