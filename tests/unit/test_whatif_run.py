@@ -209,4 +209,4 @@ def test_a_range_has_the_unit_of_its_figure() -> None:
     )
     page = document(Answer("spot", "", "", cost, cost, {}, (), ranges))
     shown = to_terminal(page, None, color=False)
-    assert re.findall(r"(\S+ to .+?)  ", shown) == ["$1.00 to $2.50", "3.5 to 18.0 % longer"]
+    assert re.findall(r"(\S+ to .+?)  ", shown) == ["$1.00 to $2.50", "3.5 to 18 % longer"]
