@@ -279,7 +279,7 @@ def _wrong(detail: ErrorDetails) -> str:
         return _unknown(loc)
     if kind == "list_type" and isinstance(value, dict) and keys_at(loc):
         return f"write [[{'.'.join(str(part) for part in loc if isinstance(part, str))}]]"
-    if kind in _PLAIN_WORDS:
+    if kind == "missing" or kind.endswith("_type"):
         return plain_words(detail)
     if removed := REMOVED_VALUES.get((dotted(loc), str(value))):
         return f"the value {value!r} was removed; {removed}"

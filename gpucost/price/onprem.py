@@ -74,7 +74,10 @@ def _example() -> Path:
 
 def read_file(path: Path) -> dict[str, Any]:
     """Keys and values of a TOML file of Inputs. Raises ConfigError naming what cannot be used; of an unknown key, the nearest."""
-    values, _ = parse_file(path)
+    try:
+        values, _ = parse_file(path)
+    except ConfigError as error:
+        raise ConfigError(error.message, f"{_example()} is an example") from None
     for key in values.keys() - set(_KEYS):
         hint = did_you_mean(key, _KEYS, f"known are {', '.join(_KEYS)}")
         raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_example()} shows every key")

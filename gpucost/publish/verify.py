@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -133,7 +134,7 @@ def is_whole(manifest: dict[str, Any]) -> bool:
     try:
         figures_digest(manifest, "")
         for name, adapter in _NEEDED.items():
-            adapter.validate_python(manifest[name])
+            adapter.validate_json(json.dumps(manifest[name]), strict=True)
     except (KeyError, ValueError):
         return False
     return True

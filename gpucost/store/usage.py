@@ -177,7 +177,7 @@ def nothing_used(
     con: DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
 ) -> GpucostError:
     """The error for filters that leave nothing of [from_ms, to_ms)."""
-    if error := unknown_name(con, from_ms, to_ms, period_name, **filters):
+    if error := unknown_name(con, from_ms, to_ms, period_name, filters):
         return error
     wanted = [name for names in _names(filters).values() for name in names]
     message = f"nothing in {period_name} was used by {', '.join(wanted)}"
@@ -189,13 +189,15 @@ def unknown_name(
     from_ms: int,
     to_ms: int,
     period_name: str,
+    filters: Mapping[str, Sequence[str]],
     other_teams: Collection[str] = (),
-    **filters: Sequence[str],
+    *,
+    patterns: bool = True,
 ) -> GpucostError | None:
     """The error for the first name of a filter that held no GPUs in [from_ms, to_ms), with the names most like it.
 
-    Workloads may be named without their kind. Patterns are taken to fit, and so are clusters whose nodes were up. `other_teams`
-    are known, too.
+    Workloads may be named without their kind. With `patterns`, names with `*` are taken to fit. Known are also
+    clusters whose nodes were up, and `other_teams`.
     """
     rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
@@ -207,7 +209,8 @@ def unknown_name(
         names = sorted(known - {None})
         for name in filters.get(dimension, ()):
             bare = [one for one in names if one.partition("/")[2] == name]
-            if name in names or "*" in name or (bare and dimension == "workloads"):
+            is_pattern = patterns and "*" in name
+            if name in names or is_pattern or (bare and dimension == "workloads"):
                 continue
             offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0)
             message = f"no {dimension.removesuffix('s')} {name!r} held GPUs {within(period_name)}"

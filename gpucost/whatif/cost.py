@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import grouped, record
@@ -81,14 +81,21 @@ def _pod_costs(
 def _billed_gpu_ms(node: Node, pods: Sequence[Pod], start: int, end: int) -> list[float]:
     """GPU time that each pod pays for: what it holds, less its part of what exceeds the node's GPUs."""
     clipped = [(max(pod.from_ms, start), min(pod.to_ms, end)) for pod in pods]
+    billed = [pod.gpus * (until - since) for pod, (since, until) in zip(pods, clipped, strict=True)]
     if sum(pod.gpus for pod in pods) <= node.gpus:
-        return [pod.gpus * (until - since) for pod, (since, until) in zip(pods, clipped, strict=True)]
-    billed = [0.0] * len(pods)
-    for since, until in pairwise(sorted({*chain.from_iterable(clipped)})):
-        here = [at for at, (first, last) in enumerate(clipped) if first <= since and until <= last]
-        scale = min(1.0, node.gpus / sum(pods[at].gpus for at in here)) if here else 0.0
-        for at in here:
-            billed[at] += pods[at].gpus * (until - since) * scale
+        return billed
+    edges: dict[int, float] = defaultdict(float)
+    for pod, (since, until) in zip(pods, clipped, strict=True):
+        edges[since] += pod.gpus
+        edges[until] -= pod.gpus
+    level = 0.0
+    for since, until in pairwise(sorted(edges)):
+        level += edges[since]
+        if level > node.gpus + 1e-9:
+            excess = 1 - node.gpus / level
+            for number, (pod, (first, last)) in enumerate(zip(pods, clipped, strict=True)):
+                if first <= since and until <= last:
+                    billed[number] -= pod.gpus * (until - since) * excess
     return billed
 
 

@@ -104,7 +104,9 @@ def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -
     starts, ends = edges[:-1], edges[1:]
     busy = np.zeros(len(starts))
     for start, end, nodes in spans:
-        busy += np.maximum(np.minimum(ends, end) - np.maximum(starts, start), 0) * nodes
+        hours = slice(np.searchsorted(ends, start, side="right"), np.searchsorted(starts, end))
+        time = np.minimum(ends[hours], end) - np.maximum(starts[hours], start)
+        busy[hours] += np.maximum(time, 0) * nodes
     lengths = (ends - starts) / MS_PER_HOUR
     return Curve(tuple((busy / MS_PER_HOUR / lengths).tolist()), tuple(lengths.tolist()))
 

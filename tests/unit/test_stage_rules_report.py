@@ -316,4 +316,31 @@ progress_values: series_id, at_ms, value
 ->
 series_id levels
 1 | [100.0, 50.0, 101.0, 51.0, 102.0, 52.0, 103.0]
+
+= a copy of a counter that falls a moment later than the other adds nothing
+questions/units/40_increases
+params {"units": ["request"], "from_ms": 0, "to_ms": 1000000}
+
+progress_series: series_id, identity, source, unit, kind
+1, 7, 'a', 'request', 'counter'
+2, 7, 'b', 'request', 'counter'
+
+progress_values: series_id, at_ms, value
+1, 1, 100
+1, 120000, 100
+1, 180000, 5
+1, 300000, 5
+2, 1, 100
+2, 180000, 100
+2, 240000, 5
+2, 300000, 5
+
+unit_processes: series_id INT, at_ms BIGINT, identity UBIGINT, process INT
+
+unit_candidates: series_id INT, held_from_ms BIGINT
+
+loads: kind
+->
+SELECT sum(amount) AS amount FROM unit_increases
+5
 """)

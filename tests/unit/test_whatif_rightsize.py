@@ -131,6 +131,20 @@ def test_cash_is_of_nodes_that_become_empty(case: dict[str, str]) -> None:
     assert f"asks for {gpus} GPUs and never used more than {used}" in " ".join(answer.findings)
 
 
+def test_gpus_that_are_never_busy_go_if_the_others_always_are() -> None:
+    there = on_nodes("n | 8 | 0-100 | 24", "n | Job/wide | 4 | 0-10 | n")
+    answer = sized(there, Level(4, 2, 9.9, 0.5, 1.0, None))
+    assert figures(answer, "today saving freed_capacity_cost") == "120 0 60"
+
+
+def test_what_serves_is_sized_whatever_batch_work_may_take() -> None:
+    there = on_nodes("n | 8 | 0-100 | 24", "n | Deployment/api | 4 | 0-10 | n")
+    level = Level(4, 2, 9.9, 0.1, 0.2, None)
+    for most in (2.0, 0.9):
+        answer = sized(there, level, limits=Limits(max_slowdown=most))
+        assert figures(answer, "freed_capacity_cost") == "60"
+
+
 def test_preallocated_memory_is_in_use_and_less_of_it_needs_work() -> None:
     """Two GPUs that hold 37,000 of 40,960 MiB, one of them never busy: both are in use; one could do, with work."""
     there = on_nodes("n | 2 | 0-100 | 6", "n | Deployment/llm | 2 | 0-10 | a")

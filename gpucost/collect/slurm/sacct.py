@@ -181,7 +181,7 @@ class _Text:
         number, first = next(numbered)
         columns, delimiter, has_header = self._columns(first)
         # --parsable ends each record with the delimiter
-        is_closed = first.count(delimiter) == len(columns)
+        is_closed = has_header and first.count(delimiter) == len(columns)
         records = numbered if has_header else chain([(number, first)], numbered)
         batch = Batch.empty()
         for rows, (place, parts) in enumerate(self._records(columns, delimiter, is_closed, records), start=1):
@@ -223,6 +223,11 @@ class _Text:
         has_header = bool({"jobid", "jobidraw"} & set(names))
         if has_header:
             columns = names[:-1] if names[-1] == "" else names
+            if self.form.fields and tuple(one.strip().lower() for one in self.form.fields) != columns:
+                fields = ", ".join(self.form.fields)
+                raise self.error(
+                    1, f"the header names {len(columns)} fields, --fields names others: {fields}"
+                )
         elif self.form.fields:
             columns = tuple(one.strip().lower() for one in self.form.fields)
         else:

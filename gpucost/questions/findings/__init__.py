@@ -116,7 +116,7 @@ def read_findings(
 def _check_names(query: Query, con: DuckDBPyConnection) -> None:
     """Raise GpucostError for a name that held no GPUs in the period."""
     period = query.period
-    if error := unknown_name(con, period.start_ms, period.end_ms, query.period_name, **query.filters):
+    if error := unknown_name(con, period.start_ms, period.end_ms, query.period_name, query.filters):
         raise error
 
 

@@ -110,9 +110,10 @@ class Finding(Shape):
 
     `freed_capacity_cost` is the cost of GPUs that would be free on nodes that stay: capacity for other work, not cash.
     `is_bound`: `saving` is an upper bound: no command shows it (then it is the cost of the waste), or it needs work first.
-    `patch` is YAML to apply. `owners` are the workloads that it is about, `empty` the capacity types of nodes that stood empty.
+    `patch` is YAML to apply.
     """
 
+    # the workloads that it is about, and the capacity types of nodes that stood empty
     HIDDEN = ("owners", "empty")
 
     rank: int = 0

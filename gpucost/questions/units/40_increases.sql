@@ -2,13 +2,20 @@
 -- writes: unit_increases, per series and moment how much work was first counted then
 -- invariant: what several series of one identity count is counted once, and what processes count under one name by process; no amount is negative
 CREATE OR REPLACE TEMP TABLE unit_increases AS
-WITH points AS (
-    SELECT s.identity AS counter, hash(s.identity, p.process) AS identity, s.kind, s.source, s.pod, v.series_id, v.at_ms, v.value
+WITH changes AS (
+    -- the value before a change is stored, too: of a copy that is a moment behind it would count again
+    SELECT v.*
     FROM progress_values AS v JOIN progress_series AS s USING (series_id)
+    WHERE v.at_ms < $to_ms
+    QUALIFY s.kind <> 'counter' OR v.value IS DISTINCT FROM lag(v.value) OVER (PARTITION BY v.series_id ORDER BY v.at_ms)
+),
+points AS (
+    SELECT s.identity AS counter, hash(s.identity, p.process) AS identity, s.kind, s.source, s.pod, v.series_id, v.at_ms, v.value
+    FROM changes AS v JOIN progress_series AS s USING (series_id)
     LEFT JOIN unit_processes AS p ON p.series_id = v.series_id AND p.at_ms = v.at_ms
     WHERE list_contains($units::VARCHAR[], s.unit) AND s.kind <> 'gauge'
         AND (p.process IS NOT NULL OR s.identity NOT IN (SELECT identity FROM unit_processes))
-        AND v.at_ms < $to_ms AND (s.kind = 'counter' OR v.at_ms >= $from_ms)
+        AND (s.kind = 'counter' OR v.at_ms >= $from_ms)
 ),
 ordered AS (
     SELECT *,

@@ -175,6 +175,14 @@ def _served(request: WhatIfRequest, scope: Scope) -> list[Row]:
 def _bought_instead(request: WhatIfRequest, offer: ApiOffer) -> Answer:
     """The tokens of the store's servers, at an API."""
     rows, period = _served(request, request.scope), request.period_name
+    if offer.model is not None:
+        same = offer.model.casefold()
+        rows = [row for row in rows if (row["model"] or "").casefold() == same] or rows
+        if len(served := sorted({row["model"] or "unknown" for row in rows})) > 1:
+            raise UsageError(
+                f"{request.scope} served {', '.join(served)}: {offer.model} cannot stand for all of them",
+                "select the workloads of one with --workload",
+            )
     tokens = Tokens(*(sum(row[kind] for row in rows) for kind in ("prompt_tokens", "generation_tokens")))
     if not tokens.total:
         raise GpucostError(f"no token of {request.scope} is known in {period}", _MODELS)

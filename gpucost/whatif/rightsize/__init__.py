@@ -134,7 +134,7 @@ class Move:
 
     @property
     def bought(self) -> str:
-        return f"{self.offer.instance_type} {PURCHASE[self.offer.capacity_type]}"
+        return f"{self.offer.instance_type or 'own node'} {PURCHASE[self.offer.capacity_type]}"
 
     @property
     def price(self) -> Price:
@@ -176,7 +176,8 @@ class Move:
 def _counts(load: Load, most: int, memory_mib: int, limits: Limits) -> list[int]:
     """How many GPUs, up to `most`, have the memory together, and the speed that what serves needs at its busiest."""
     if load.is_batch:
-        counts: Iterable[int] = {*_COUNTS, load.used}
+        # more GPUs than are used would do it no cheaper
+        counts: Iterable[int] = {count for count in (*_COUNTS, load.used) if count <= load.used}
     else:
         least = load.used * load.high * limits.margin / limits.free
         counts = range(max(1, math.ceil(least - _TIE)), most + 1)
@@ -254,7 +255,8 @@ class Sizer:
         for offer in self.offers.get(place_of(load.node), ()):
             counts = _counts(load, round(offer.gpus), model.memory_mib, self.limits)
             moves += [Move(load, offer, gpus) for gpus in counts]
-        able = [move for move in moves if move.time_factor <= self.limits.max_slowdown + _TIE]
+        slowest = self.limits.max_slowdown + _TIE
+        able = [move for move in moves if not load.is_batch or move.time_factor <= slowest]
         # of those that cost the same the fastest, last the smallest instance
         best = min(
             able, key=lambda move: (move.cost, move.time_factor, move.gpus, move.offer.gpus), default=None

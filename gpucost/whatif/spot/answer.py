@@ -88,7 +88,7 @@ def _break_even_sentences(parts: Sequence[Part], even: float | None, rate: Rate)
         yield "spot costs as much as on demand even if nothing is interrupted: there is no break-even"
     else:
         yield f"spot costs as much as on demand at {even:,.4g} interruptions per node-hour"
-        if (nodes := _gang(parts)) > 1:
+        if (nodes := _gang(parts)) > 1 and not parts[0].options.on_demand_share:
             yield f"a gang of {nodes} nodes stops {_STOPS}"
         ends = "" if rate.low is None else f" ({rate.low:,.4g} to {rate.high:,.4g})"
         yield f"the rate assumed here is {rate.per_hour:,.4g}{ends}"
