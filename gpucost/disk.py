@@ -46,10 +46,10 @@ def put(part: Path, place: Path) -> None:
     sync(place.parent)
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder, and those above it that are not there."""
     new = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=mode, parents=True, exist_ok=True)
     for one in new:
         sync(one.parent)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from gpucost.disk import atomic_write, write_text
+from gpucost.disk import atomic_write, make_folder, write_text
 from gpucost.errors import GpucostError, UsageError
 from gpucost.texts import concealed, one_line, visible
 
@@ -118,7 +118,7 @@ def output_file(output: Path | None) -> Path | None:
 def made_folder(folder: Path, fix: str, mode: int = 0o777) -> Path:
     """The folder, which is made if it is not there. Raises GpucostError with `fix` if it cannot be."""
     try:
-        folder.mkdir(mode=mode, parents=True, exist_ok=True)
+        make_folder(folder, mode)
     except OSError as error:
         raise GpucostError(f"cannot make {folder}: {error.strerror or error}", fix) from None
     return folder
