@@ -204,4 +204,7 @@ def test_a_failure_is_one_line_and_nothing_is_written(
 
 def test_a_list_without_end_is_left(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "_JSON_BYTES", 100)
-    check_failure(collect(cloud, store, "oci"), f"oci: the cost estimator's list: {cloud.url} answers with more than 0 MiB")
+    check_failure(
+        collect(cloud, store, "oci"),
+        f"oci: the cost estimator's list: {cloud.url} answers with more than 0 MiB",
+    )
