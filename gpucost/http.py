@@ -273,12 +273,8 @@ class JsonServer:
                 response = self.session.request(method, url, timeout=timeout, **query)
             except SourceError as error:  # it is too large, or leads to another server
                 raise SourceError(f"{self.name}: {error.message}", self.address) from None
-            except requests.RequestException as error:
+            except (requests.RequestException, ValueError) as error:
                 raise undelivered(self.name, error) from None
-            except ValueError as error:
-                raise SourceError(
-                    f"{self.name} leads to no address: {excerpt(str(error), 100)}", self.address
-                ) from None
             if response.status_code != 200:
                 raise refused(self.name, response, self.login, self.address)
             try:

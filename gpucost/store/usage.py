@@ -209,13 +209,16 @@ def unknown_name(
         names = sorted(known - {None})
         for name in filters.get(dimension, ()):
             bare = [one for one in names if one.partition("/")[2] == name]
-            is_pattern = patterns and "*" in name
-            if name in names or is_pattern or (bare and dimension == "workloads"):
+            if name in names or (patterns and "*" in name) or (bare and dimension == "workloads"):
                 continue
             offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0)
             message = f"no {dimension.removesuffix('s')} {name!r} held GPUs {within(period_name)}"
-            did = f"name one that did: {', '.join(offered)}"
-            return GpucostError(message, did if offered else "gpucost doctor says what is missing")
+            return GpucostError(
+                message,
+                f"name one that did: {', '.join(offered)}"
+                if offered
+                else "gpucost doctor says what is missing",
+            )
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
 from operator import add
 from typing import Annotated
 
@@ -98,17 +99,16 @@ class Evidence:
 
 def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -> Curve:
     """The hourly curve of spans (from, to, nodes), in milliseconds, over [from_ms, to_ms); the last hour may be a part of one."""
-    import numpy as np
-
-    edges = np.array([*range(from_ms, to_ms, MS_PER_HOUR), to_ms])
-    starts, ends = edges[:-1], edges[1:]
-    busy = np.zeros(len(starts))
+    edges = [*range(from_ms, to_ms, MS_PER_HOUR), to_ms]
+    busy = [0.0] * (len(edges) - 1)
     for start, end, nodes in spans:
-        hours = slice(np.searchsorted(ends, start, side="right"), np.searchsorted(starts, end))
-        time = np.minimum(ends[hours], end) - np.maximum(starts[hours], start)
-        busy[hours] += np.maximum(time, 0) * nodes
-    lengths = (ends - starts) / MS_PER_HOUR
-    return Curve(tuple((busy / MS_PER_HOUR / lengths).tolist()), tuple(lengths.tolist()))
+        first, last = max(start, from_ms), min(end, to_ms)
+        if first < last:
+            for hour in range((first - from_ms) // MS_PER_HOUR, (last - 1 - from_ms) // MS_PER_HOUR + 1):
+                busy[hour] += (min(last, edges[hour + 1]) - max(first, edges[hour])) * nodes
+    lengths = [(end - start) / MS_PER_HOUR for start, end in pairwise(edges)]
+    levels = (time / MS_PER_HOUR / length for time, length in zip(busy, lengths, strict=True))
+    return Curve(tuple(levels), tuple(lengths))
 
 
 # What options describe: one month. Usage is taken to be the same in each.

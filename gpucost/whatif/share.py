@@ -297,7 +297,7 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Answer
             else f"Two pods no longer share a GPU once each is busier than {highest_percent:.1f} % in the same hour.",
         ),
         time=(TIME[sizing.method],),
-        findings=(*found.findings, *_findings(usage, sizing, levels, is_any_shared=bool(change.pods))),
+        findings=(*found.findings, *_findings(usage, sizing, levels, change)),
         tables=(*_pool_table(sharing.pools, sizing), *_pod_table(usage, sharing, levels, fixed)),
     )
 
@@ -344,7 +344,7 @@ def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: C
     )
 
 
-def _findings(usage: Usage, sizing: Sizing, levels: Levels, *, is_any_shared: bool) -> Iterator[str]:
+def _findings(usage: Usage, sizing: Sizing, levels: Levels, change: Change) -> Iterator[str]:
     yield ISOLATION[sizing.method]
     if not has_memory(levels):
         yield (
@@ -353,7 +353,7 @@ def _findings(usage: Usage, sizing: Sizing, levels: Levels, *, is_any_shared: bo
             else "Memory is not in the store (DCGM_FI_DEV_FB_USED): this goes by utilization alone, and pods that fit by it may "
             "not fit the GPU's memory."
         )
-    if not is_any_shared:
+    if not change.pods:
         yield "With the margins no pod with a GPU of its own leaves room for another: each keeps its own."
     if usage.is_described and not all(node.is_priced for node in usage.fleet.nodes):
         yield "No price was given: --on-demand-price 3 --price-per gpu turns GPUs into money."

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from gpucost import http
+from gpucost import http, inputs
 from gpucost.catalog import facts, spelled
 from gpucost.config.model import Config
 from gpucost.errors import SourceError
@@ -23,7 +23,7 @@ from gpucost.store.prices import ListPrice, ProviderPrices
 Tell = Callable[[str], None]
 
 _LONGEST_SECONDS = 3600.0
-_JSON_BYTES = 256 << 20
+_JSON_BYTES = inputs.ANSWER
 HOURS_PER_YEAR = 8760  # AWS' own year, and Azure's: a 3-year term has 26,280 hours
 
 # A region says by its spelling whose it is: us-east-1, us-central1, eastus2. The others have one price everywhere.

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from gpucost import http
+from gpucost import http, inputs
 from gpucost.clouds import AZURE_LOGIN, NoCredentials, azure_login, line, require
 from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
 from gpucost.config.model import Azure
@@ -23,7 +23,6 @@ SOURCE = "azure"
 # What EC2 calls it: one word for Linux in all of spot_prices.
 _PRODUCT = "Linux/UNIX"
 _LONGEST_SECONDS = 3600.0
-_LARGEST_BYTES = 256 << 20
 _PATH = "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
 _AGAIN = "gpucost collect spot asks again"
 # Where one of these is set, somebody meant to log in, and a refusal is an error.
@@ -60,7 +59,7 @@ def fetch(settings: Azure, types: dict[str, str]) -> SpotAnswer:
     """
     regions = f"| where location in~ ({_quoted(settings.regions)})\n" if settings.regions else ""
     url = settings.management_url.rstrip("/") + _PATH
-    session = http.session(url, _LONGEST_SECONDS, _LARGEST_BYTES)
+    session = http.session(url, _LONGEST_SECONDS, inputs.ANSWER)
     session.headers["Authorization"] = f"Bearer {_token(settings)}"
     graph = http.JsonServer("azure: Azure Resource Graph", session, AZURE_LOGIN, _AGAIN, _AGAIN)
     prices, evictions = (

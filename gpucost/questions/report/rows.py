@@ -266,8 +266,9 @@ def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = f
     if not has_nodes(con):
         return  # a period without data has its own message
     period, name = query.period, query.period_name
-    where = period.start_ms, period.end_ms, name
-    if error := unknown_name(con, *where, query.filters, other_teams, patterns=False):
+    if error := unknown_name(
+        con, period.start_ms, period.end_ms, name, query.filters, other_teams, patterns=False
+    ):
         raise error
     if not con.execute("FROM cost_rows LIMIT 1").fetchall() and other_teams.isdisjoint(query.teams):
         raise GpucostError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 
-from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
 from gpucost.price.listing import ListedPrice
 from gpucost.questions.whatif.prices import list_prices, named_old
@@ -15,6 +15,9 @@ from gpucost.whatif import move
 from gpucost.whatif.answer import Assumption, today_of
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.move import DescribedWork, Moving, Transfer, Work
+
+# Spot prices of an instance type or GPU model, cheapest GPU-hour first.
+Listed = Callable[..., list[ListedPrice]]
 
 
 def whatif_move(
@@ -39,27 +42,29 @@ def whatif_move(
         return document(move.cache(transfer, request.settings.currency))
     moving.check()
     settings = request.settings
+    # several works have GPUs of one model
+    listed = cache(partial(list_prices, settings, purchase_options=("spot",)))
     if request.is_described(described):
-        work = _described(described, settings)
+        work = _described(described, listed)
         works, findings = [work], list[str]()
         period = f"{described.nodes or 1} nodes for {described.hours:g} hours"
         today = position(settings.currency, [work.nodes(work.primary.per_node_hour)])
         use = Assumption("work", period, "", "option")
     else:
         usage, period = request.usage(), request.period_name
-        works, findings = move.works_of(usage.fleet, partial(_of_model, settings), usage.commitments)
+        works, findings = move.works_of(usage.fleet, partial(_of_model, listed), usage.commitments)
         today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
         use = Assumption("work", usage.scope_name, "all its pods", "store", period)
     answer = move.answer(works, moving, today, use, findings, period=period)
     return document(named_old(answer, request))
 
 
-def _described(given: DescribedWork, settings: Config) -> Work:
+def _described(given: DescribedWork, listed: Listed) -> Work:
     """The work that options describe, and its places. Raises UsageError unless one region has its spot price."""
     name, region = given.instance_type, given.region
     if not name:
         raise UsageError("--instance-type is missing", "as in --instance-type a2-highgpu-8g")
-    rows = list_prices(settings, name, purchase_options=("spot",), regions=(region,) if region else ())
+    rows = listed(name, regions=(region,) if region else ())
     regions = {row.region for row in rows}
     if len(regions) != 1:
         raise UsageError(f"{name} has spot prices in {len(regions)} regions", "--region names one")
@@ -74,16 +79,16 @@ def _described(given: DescribedWork, settings: Config) -> Work:
         hours * gpus,
         gpus,
         float(nodes),
-        _of_model(settings, home.gpu_model or "", gpus),
+        _of_model(listed, home.gpu_model or "", gpus),
         cost,
         cost,
     )
 
 
-def _of_model(settings: Config, gpu_model: str, gpus: float) -> list[ListedPrice]:
+def _of_model(listed: Listed, gpu_model: str, gpus: float) -> list[ListedPrice]:
     """The cheapest place of each region that has instances with at least so many of these GPUs; none if no price is known."""
     try:
-        rows = list_prices(settings, gpu_model, purchase_options=("spot",))
+        rows = listed(gpu_model)
     except GpucostError:
         return []
     cheapest: dict[tuple[str, str | None], ListedPrice] = {}

@@ -176,8 +176,9 @@ class Move:
 def _counts(load: Load, most: int, memory_mib: int, limits: Limits) -> list[int]:
     """How many GPUs, up to `most`, have the memory together, and the speed that what serves needs at its busiest."""
     if load.is_batch:
+        counts: Iterable[int] = {*_COUNTS, load.used}
         # more GPUs than are used would do it no cheaper
-        counts: Iterable[int] = {count for count in (*_COUNTS, load.used) if count <= load.used}
+        most = min(most, load.used)
     else:
         least = load.used * load.high * limits.margin / limits.free
         counts = range(max(1, math.ceil(least - _TIE)), most + 1)
