@@ -17,12 +17,13 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests import prose
+
 ROOT = Path(__file__).parents[1]
 CEILINGS = Path(__file__).with_suffix(".toml")
 LONGEST = 60
 _COUNTS = """
-    python_tokens cli_tokens functions_over_60_lines imports_in_functions comprehensions_of_several_for nested_comprehensions
-    banned_words"""
+    python_tokens cli_tokens functions_over_60_lines imports_in_functions comprehensions_of_several_for nested_comprehensions"""
 _LAYOUT = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -37,10 +38,6 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _COMMENTS = {".sql": r"--[^\n]*", ".toml": r"(?m)^\s*#[^\n]*", ".j2": r"(?s)\{#.*?#\}"}
 _WORD = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\w+|[^\w\s]""")
-# Words that plain English does without, in code, SQL and docs.
-_BANNED = re.compile(
-    r"\b(?:told|said|asked|dear|dearest|beside|besides|mend|mends|nobody|whoever)\b", re.IGNORECASE
-)
 
 
 def python_tokens(text: str, tree: ast.Module) -> int:
@@ -91,7 +88,6 @@ def counts() -> dict[str, float]:
         lines += code_lines(text)
         found["python_tokens"] += tokens
         found["cli_tokens"] += tokens if "cli" in path.relative_to(ROOT).parts[:2] else 0
-        found["banned_words"] += len(_BANNED.findall(text))
         for name in shapes(tree):
             found[name] += 1
     found["tokens_per_line"] = round(found["python_tokens"] / lines, 2)
@@ -102,11 +98,7 @@ def counts() -> dict[str, float]:
             for path in (ROOT / folder).rglob(f"*{suffix}")
         ]
         found[f"{suffix[1:]}_tokens"] = sum(len(_WORD.findall(re.sub(comments, "", text))) for text in texts)
-        found["banned_words"] += sum(len(_BANNED.findall(text)) for text in texts)
-    found["banned_words"] += sum(
-        len(_BANNED.findall(path.read_text(encoding="utf-8"))) for path in (ROOT / "docs").glob("*.md")
-    )
-    return found
+    return found | prose.counts()
 
 
 def main(arguments: list[str]) -> int:
