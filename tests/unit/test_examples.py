@@ -57,11 +57,13 @@ ENDS_WITH = {"budget check": 3, "policy check": 3, "chargeback --month 2026-09":
 
 
 def examples(page: Path) -> list[str]:
-    """Command lines of the blocks of `page`, fenced or indented, without `gpucost`."""
+    """Command lines in the blocks of a page, fenced or indented, and in its tables, without `gpucost`."""
     found, fence = [], None
     for line in page.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         if mark := re.match(r"\s*```(\w*)", line):
             fence = None if fence is not None else mark[1]
+        elif line.startswith("|"):
+            found += re.findall(r"\| `gpucost ([a-z][^`|]*)` \|", line)
         elif fence not in SHOWN_AS_TEXT and (fence is not None or line.startswith("    ")):
             command = re.match(r"\s*(?:[A-Z_]+=\S+ )?gpucost (.+)", line)
             found += command[1].split(" && gpucost ") if command else []
