@@ -1,4 +1,4 @@
-"""The program: every command as a row of a table, imported when it is run, and nothing that a command does."""
+"""The program: every command is a row of a table and is imported when it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpucost.questions import QUESTIONS
 
 
 class CommandTable(UserDict[str, Any]):
-    """Commands by name, those of `rows` imported when they are needed: as group_name from the module of `gpucost.cli`."""
+    """Commands by name; commands of `rows` are imported on demand, as group_name from their module in `gpucost.cli`."""
 
     def __init__(self, group: str, rows: Mapping[str, str], others: Mapping[str, Any]) -> None:
         super().__init__({**dict.fromkeys(rows), **others})
@@ -33,12 +33,12 @@ class CommandTable(UserDict[str, Any]):
             program.command(name, cls=PanelCommand, hidden=name == DEFAULT)(function)
             command = self[name] = typer.main.get_command(program)
             for param in command.params:
-                if param.param_type_name == "argument":  # its help would have Python's type behind its name
+                if param.param_type_name == "argument":  # otherwise help shows Python's type behind its name
                     vars(param)["display_type_rich"] = lambda **_: None
         return command
 
     def _function(self, name: str) -> Any:
-        """The command's own function if `gpucost.cli` has one, otherwise the one that a question of the registry makes."""
+        """The command's function in `gpucost.cli`, otherwise the command of a question in the registry."""
         parts = [part for part in (self._group, name) if part not in ("", DEFAULT)]
         words, group = " ".join(parts), parts[0]
         module = TABLE[words]["module"] if words in TABLE else ""
@@ -51,13 +51,13 @@ class CommandTable(UserDict[str, Any]):
 
 
 class TextParams:
-    """A command whose parameters stay texts while a shell completes: what makes values of them takes longer than all else."""
+    """A command whose parameters stay texts during shell completion, because parsing them takes the most time."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         except TyperException as error:
-            from gpucost.texts import visible  # help comes up without
+            from gpucost.texts import visible  # help does not need it
 
             if isinstance(message := getattr(error, "message", None), str):
                 vars(error)["message"] = visible(message)
@@ -77,7 +77,7 @@ def _as_typed(param: Any, ctx: Any, value: Any) -> Any:
 
 
 class NamedContext(TyperCommand.context_class):  # type: ignore[misc,valid-type]
-    """What is said of a group's own command is said of the group: nobody types its name."""
+    """Show the group's name for its default command, whose own name users do not type."""
 
     @property
     def command_path(self) -> str:
@@ -85,7 +85,7 @@ class NamedContext(TyperCommand.context_class):  # type: ignore[misc,valid-type]
 
 
 class PanelCommand(TextParams, TyperCommand):
-    """A command whose help has its options in parts, those of its own first and those of every command last."""
+    """A command whose help lists options in panels: its own first, the common ones last."""
 
     context_class = NamedContext
 
@@ -103,7 +103,7 @@ class PanelCommand(TextParams, TyperCommand):
 
 
 class CommandGroup(TextParams, TyperGroup):
-    """A group whose help is written from the table, without importing its commands; `topics` order and head it."""
+    """A group whose help comes from the table, without importing its commands; `topics` are its headings."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -128,14 +128,14 @@ class CommandGroup(TextParams, TyperGroup):
         return [CompletionItem(name, help=self.rows[name]) for name in names]
 
 
-# The name that a group's own command has: it is not listed.
+# Name of a group's default command, which help does not list.
 DEFAULT = "list"
 
 
 class DefaultCommandGroup(CommandGroup):
-    """A group that is a command too, `gpucost prices H100` beside `gpucost prices history …`.
+    """A group that is also a command: `gpucost prices H100` and `gpucost prices history …`.
 
-    Words that begin with no command's name go to the command called DEFAULT; the group's help shows that one's, too.
+    Words that do not begin with a command's name go to the command DEFAULT; the group's help includes its help.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -143,7 +143,7 @@ class DefaultCommandGroup(CommandGroup):
         if ctx.resilient_parsing:
             args = [DEFAULT, *args] if args and first not in self.commands else args
         elif first not in self.commands:
-            # behind a -- everything is a value
+            # after a -- every word is a value
             options = args[: args.index("--")] if "--" in args else args
             wants_help = any(word in ctx.help_option_names for word in options)
             args = [ctx.help_option_names[0]] if wants_help else [DEFAULT, *args]
@@ -168,14 +168,14 @@ class DefaultCommandGroup(CommandGroup):
 
 
 with Path(__file__).with_name("commands.csv").open(encoding="utf-8", newline="") as _file:
-    # Commands and groups: what they are for, the module if it has another name, and the line in the help.
+    # Commands and groups: topic, module (if it has another name) and help line.
     TABLE = {row["command"]: row for row in csv.DictReader(_file)}
 _FIRST_WORDS = {words.split()[0] for words in (*TABLE, *QUESTIONS) if " " in words}
 GROUPS = [name for name in TABLE if name in _FIRST_WORDS]
 
 
 def command_rows() -> dict[str, dict[str, str]]:
-    """The commands of each group, and of none, with their lines in its help: with the questions of the registry."""
+    """Commands by group ("" for the top level) with their help lines, including the questions of the registry."""
     rows: dict[str, dict[str, str]] = {group: {} for group in ("", *GROUPS)}
     summaries = {words: row["summary"] for words, row in TABLE.items() if row["summary"] or row["topic"]}
     summaries |= {words: question.summary for words, question in QUESTIONS.items()}
@@ -191,7 +191,7 @@ def command_rows() -> dict[str, dict[str, str]]:
 
 
 def _topics() -> dict[str, list[str]]:
-    """The commands by what they are for; questions of the registry that the table lacks come last."""
+    """Commands by topic; questions of the registry that are not in the table come last."""
     found = {words: row["topic"] for words, row in TABLE.items()}
     found |= {words: question.topic for words, question in QUESTIONS.items() if words not in TABLE}
     topics: dict[str, list[str]] = {}
@@ -206,7 +206,7 @@ def _group(help: str, base: type[CommandGroup] = CommandGroup) -> typer.Typer:
         help=help,
         cls=base,
         no_args_is_help=True,
-        # Plain help comes up in a third of the time that boxes take, and reads the same in a pipe.
+        # Plain help takes a third of the time of boxes, and looks the same in a pipe.
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -219,7 +219,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = _group("What your GPUs cost, who used them, and what you could do about it.")
+app = _group("Show what your GPUs cost, who used them, and how to save money.")
 for _name in GROUPS:
     _base = DefaultCommandGroup if DEFAULT in command_rows()[_name] else CommandGroup
     app.add_typer(_group(TABLE[_name]["summary"], _base), name=_name)
@@ -227,29 +227,27 @@ for _name in GROUPS:
 
 @app.callback(
     epilog="Start with: gpucost demo. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a budget or target is missed, "
-    "4 the period asked for is incomplete, 130 interrupted."
+    "4 the period is incomplete, 130 interrupted."
 )
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
     config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="Config file, for any command.", show_default=False),
+        Path | None, typer.Option("--config", metavar="FILE", help="Config file.", show_default=False)
     ] = None,
     store: Annotated[
-        Path | None,
-        typer.Option("--store", metavar="FILE", help="Store file, for any command.", show_default=False),
+        Path | None, typer.Option("--store", metavar="FILE", help="Store file.", show_default=False)
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Show what each stage took.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only data and errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more detail.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Print the time of each stage.")] = False,
 ) -> None:
-    """What your GPUs cost, who used them, and what you could do about it."""
+    """Show what your GPUs cost, who used them, and how to save money."""
 
 
 def leaves(command: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command, with the words that call it."""
+    """Every command with its full name."""
     command = command or typer.main.get_command(app)
     if isinstance(command, CommandGroup):
         for name, inner in command.commands.items():

@@ -1,4 +1,4 @@
-"""Questions of the registry as commands: their options, and how their answers are written."""
+"""Questions of the registry as commands: options and output."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from gpucost.errors import UsageError
 from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, arguments, parameters
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
 
-_SHORT = "How to write it."
+_SHORT = "Output format."
 _HELP = {
-    FORMATS: f"{_SHORT} Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
-    REPORT_FORMATS: f"{_SHORT} Default: by the suffix of -o (.md, .html, .json, .csv, .parquet, .txt), else table. "
+    FORMATS: f"{_SHORT} Default: by the suffix of -o (.md, .csv, .json, .parquet), otherwise table.",
+    REPORT_FORMATS: f"{_SHORT} Default: by the suffix of -o (.md, .html, .json, .csv, .parquet, .txt), otherwise table. "
     "focus: the bill of a month, split (docs/focus.md).",
 }
 
 
-# Answers a question with the options that were given.
+# Answers a question for the given options.
 Ask = partial[Any]
 
 
 def question_command(words: str) -> Callable[..., None]:
-    """The command that asks a question and writes its answer."""
+    """The command that answers a question."""
 
     def write(call: Call, ask: Ask) -> None:
         call.answer(ask())
@@ -34,7 +34,7 @@ def question_command(words: str) -> Callable[..., None]:
 
 
 def asking(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command about the question `words`: called with the call, what asks the question, and options of its own."""
+    """A command for the question `words`, called with the call, the function that answers, and its own options."""
     question = QUESTIONS[words]
     function = question.function
 
@@ -62,11 +62,10 @@ def _written(question: Question) -> tuple[Parameter, ...]:
 
 
 def _format_of(question: Question, target: Path | None) -> str:
-    """The format that a file's suffix means; a table without one. Raises UsageError for a suffix that means none."""
+    """The format of a file's suffix; a table without one. Raises UsageError for an unknown suffix."""
     suffix = target.suffix.lower() if target else ""
     if suffix and suffix not in SUFFIXES and question.formats == REPORT_FORMATS:
         raise UsageError(
-            f"no format belongs to the suffix of {target}",
-            f"-o knows {', '.join(SUFFIXES)}; with any other, --format says how to write it",
+            f"unknown suffix of {target}", f"-o knows {', '.join(SUFFIXES)}; otherwise use --format"
         )
     return format_of(target, question.formats)

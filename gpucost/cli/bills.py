@@ -43,27 +43,23 @@ class VerifyCall(MonthOption, LakeOption, RowsCall):
 @command()
 def chargeback(
     call: ChargebackCall,
-    out: Annotated[Path, Option("Where bundles lie: the month's goes to DIR/YYYY-MM.", "DIR")],
-    collect: Annotated[
-        bool, Option("First collect what the store lacks of the month: metrics, configured bills, prices.")
-    ] = False,
+    out: Annotated[Path, Option("Directory of bundles; the month's bundle is DIR/YYYY-MM.", "DIR")],
+    collect: Annotated[bool, Option("First collect the month's missing metrics, bills and prices.")] = False,
     share_unallocated: Annotated[
         Sharing | None,
-        Option("Also charge teams what nobody held of the GPUs they used: by cost, or evenly."),
+        Option("Also charge unallocated cost to the teams that used these GPUs: by cost, or evenly."),
     ] = None,
-    focus_version: Annotated[
-        FocusVersion, Option("Version of FOCUS that the file follows.", is_shown=True)
-    ] = "1.2",
+    focus_version: Annotated[FocusVersion, Option("FOCUS version of the file.", is_shown=True)] = "1.2",
 ) -> None:
-    """Write a month's bundle: a report for every team, an index over all, the ledger and a FOCUS file.
+    """Write a month's bundle: a report for every team, an index, the ledger and a FOCUS file.
 
-    Made for cron: without --month it takes the last month that is over; the bundle takes the place of the one before whole or not
-    at all; the same input gives the same bytes. The index says whether the figures are final or an estimate and why, what was
-    collected, how the bill is reconciled, and, over an earlier bundle of the month, what was adjusted.
+    Made for cron: the default month is the last complete one; a bundle replaces the earlier one in one step; the same input
+    gives the same bytes. The index states whether the figures are final or estimates and why, the coverage, the reconciliation
+    with the bill, and any adjustments since an earlier bundle of the month.
 
-    Exit codes: 0 done; 1 failed, and what was there is kept, or --collect failed in part; 2 wrong usage; 4 the month is over and
-    incomplete: a part was never collected, or a bill is missing. The bundle is written all the same and says so; of a month
-    without any data none is.
+    Exit codes: 0 done; 1 failed (the earlier bundle stays), or --collect failed in part; 2 wrong usage; 4 the month has ended
+    but is incomplete: metrics or a bill are missing. An incomplete bundle is written and marked; a month without data gets no
+    bundle.
 
     \b
     Examples:
@@ -78,7 +74,7 @@ def chargeback(
     settings, now = call.settings, call.now.replace(minute=0, second=0, microsecond=0)
     name, period, title = _month(call)
     if out.exists() and not out.is_dir():
-        raise UsageError(f"--out names a file: {out}", "--out takes the directory that bundles lie in")
+        raise UsageError(f"--out names a file: {out}", "--out takes a directory")
     if collect and call.lake:
         raise UsageError(
             "--collect and --lake exclude each other",
@@ -106,7 +102,7 @@ def chargeback(
     _record(call, manifest, target)
     _tell(call, manifest, target)
     if manifest["missing"]:
-        # what --collect did not bring, it does not bring again
+        # another run with --collect would not find the data either
         fix = (
             _command(call, "doctor")
             if collect
@@ -126,7 +122,7 @@ def chargeback(
 
 
 def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
-    """Note in the store's log what was sealed; a lake has none."""
+    """Record the seal in the store's log; a lake has no log."""
     from gpucost.publish.verify import digest_of
     from gpucost.store import log
 
@@ -154,7 +150,7 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
 
 
 def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
-    """The bundle of a month and its manifest. Raises GpucostError where there is none, or it was not sealed."""
+    """The bundle of a month and its manifest. Raises GpucostError if it is missing or not sealed."""
     from gpucost.publish.chargeback import FILE, read
     from gpucost.publish.verify import is_whole
 
@@ -162,25 +158,25 @@ def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, dict[str, An
     manifest = read(target)
     again = _command(call, "chargeback", month=month, out=out)
     if manifest is None:
-        raise GpucostError(f"there is no bundle of {month} in {out}", again)
+        raise GpucostError(f"bundle not found: {month} in {out}", again)
     if not manifest.get("seal"):
-        why = "the month was not over" if not manifest["is_over"] else "an earlier gpucost wrote it"
+        why = "the month had not ended" if not manifest["is_over"] else "an earlier gpucost wrote it"
         raise GpucostError(f"{target} was not sealed: {why}", again)
     if not is_whole(manifest):
-        raise GpucostError(f"the bundle {target} is not what was sealed: {FILE}", "restore it from a copy")
+        raise GpucostError(f"the bundle {target} differs from its seal: {FILE}", "restore it from a copy")
     return target, manifest
 
 
 @command()
 def chargeback_verify(
-    call: VerifyCall, out: Annotated[Path, Option("Where bundles lie: the month's is DIR/YYYY-MM.", "DIR")]
+    call: VerifyCall,
+    out: Annotated[Path, Option("Directory of bundles; the month's bundle is DIR/YYYY-MM.", "DIR")],
 ) -> None:
-    """Prove that a closed month's figures can be made again, to the last digit, or say which input changed since.
+    """Verify that a closed month's figures can be reproduced to the last digit, or list the inputs that changed.
 
-    Holds the bundle's files against their digests, its seal against the store's log, and what the store, the configuration, the
-    catalog and this program say now against what was sealed; then makes the figures again, and compares. The bundle stays as it
-    is; the store is attributed by this configuration where it was not, as for a report. Ends with 1 where the figures differ, or
-    the bundle was changed.
+    Compares the bundle's files with their digests, its seal with the store's log, and the current store, configuration,
+    catalog and program with the sealed ones; then computes the figures again and compares them. The bundle is not changed.
+    Like a report, the command attributes new data first. Exit code 1 if figures differ or the bundle was changed.
 
     \b
     Examples:
@@ -200,12 +196,12 @@ def chargeback_verify(
     call.write_rows(("check", "result", "detail"), found.rows)
     if found.error:
         raise found.error
-    moved = "; what changed since moved none" if found.changed else ""
-    call.note(f"{name} is verified: the same figures, to the last digit{moved}")
+    moved = "; the changed inputs have no effect" if found.changed else ""
+    call.note(f"{name} is verified: the figures agree to the last digit{moved}")
 
 
 def _command(call: Call, name: str, **options: object) -> str:
-    """A command as it is typed, with those options that have a value, for the same configuration and store."""
+    """A command line for the same configuration and store, with the options that have a value."""
     options |= {"config": call.config_file, "store": call.store_file}
     words = [name]
     for option, value in options.items():
@@ -215,21 +211,21 @@ def _command(call: Call, name: str, **options: object) -> str:
 
 
 def _month(call: ChargebackCall | VerifyCall) -> tuple[str, Period, str]:
-    """The month asked for, else the last one that is over: `2026-10`, its period and its name.
+    """The requested month, otherwise the last complete one: `2026-10`, its period and its name.
 
-    Raises UsageError for a month to come.
+    Raises UsageError for a future month.
     """
     month = call.month
     if month is None:
         month = f"{previous_month(call.now, call.tz).start.astimezone(call.tz):%Y-%m}"
     chosen = parse_period(call.tz, call.now, month=month)
     if chosen is None or chosen[0].start > call.now:
-        raise UsageError(f"{month} has not begun", "without --month it is the last month that is over")
+        raise UsageError(f"{month} has not begun", "leave out --month to use the last complete month")
     return month, *chosen
 
 
 def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
-    """Files in the old bundle that it did not write: somebody put them there, and they stay."""
+    """Files that someone added to the old bundle; they stay."""
     from gpucost.publish.chargeback import FILE
 
     own = {FILE, *(one["file"] for one in (previous or {}).get("files", []))}
@@ -241,7 +237,7 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
 
 
 def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
-    """Print the sums of the month, and where the index lies."""
+    """Print the month's sums and the path of the index."""
     totals, currency = manifest["totals"], manifest["currency"]
     charged, free = (
         figure_text(totals[name], "money", currency, 2) for name in ("charge", "unallocated_cost")
@@ -249,16 +245,16 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
     call.say("; ".join([f"GPU chargeback {manifest['month']}: {manifest['state']}", *manifest["reasons"]]))
     whose = "" if manifest["share_unallocated"] else ", charged to no team"
     call.say(f"charged to {len(manifest['teams']):,} teams: {charged}; unallocated: {free}{whose}")
-    # a path is never broken: it is there to be opened
+    # on a line of its own, so that a terminal can open it
     call.say(f"Index: {target / 'index.html'}")
 
 
 def collect_missing(call: Call, month: str, period: Period, now: datetime) -> int:
-    """Collect what the store lacks of the month; returns how many sources failed, each reported on stderr.
+    """Collect the month's missing data; return the number of failed sources, each reported on stderr.
 
-    A cloud that nobody is logged in to is skipped, in one line, and is no failure.
+    A cloud without a login is skipped with one line and does not count as failed.
     """
-    # prices last: metrics and bills decide whose prices are needed
+    # prices last: metrics and bills decide which prices are needed
     runs: list[Run] = [
         *_metrics(call, period, now),
         *(partial(run_bills, call, section, months=[month]) for section in call.settings.bill_sections),
@@ -272,7 +268,7 @@ def collect_missing(call: Call, month: str, period: Period, now: datetime) -> in
             print_error(error.message, error.fix)
             failed += error.exit_code != IncompleteError.exit_code
         except typer.Exit as ended:
-            # what is incomplete, and not for want of asking, whoever reads the store will say
+            # incomplete hours are not a failure of collection; every report lists them
             failed += ended.exit_code != IncompleteError.exit_code
     return failed
 
@@ -289,7 +285,7 @@ def _metrics(call: Call, period: Period, now: datetime) -> Iterator[Run]:
 
 
 def _prices(call: Call, period: Period, now: datetime) -> None:
-    """Of clouds whose nodes no bill and no price book prices: the spot history, and list prices that are old or not there."""
+    """Collect missing spot prices and missing or old list prices, for nodes without a bill or price book."""
     from gpucost import pipeline, price
 
     if not call.store.exists:

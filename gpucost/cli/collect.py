@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gpucost.collect.spot import SpotResult
 
 SourcesOption = Annotated[
-    Names, Option("Only this server, by name or URL; repeatable.", "NAME", flag="--source")
+    Names, Option("Name or URL of a server (default: all servers); repeatable.", "NAME", flag="--source")
 ]
 
 
@@ -43,11 +43,11 @@ SourcesOption = Annotated[
 def collect_prometheus(call: SpanCall, source: SourcesOption = ()) -> None:
     """Pull metrics of kube-state-metrics and dcgm-exporter into the store.
 
-    Without a period: from the beginning of the current month at first, later from two hours before the last collected
-    moment, whatever is missing since the first run, and hours of the last `late_hours` that are incomplete. Nothing counts
-    as collected past the server's newest sample. Collecting the same time again changes nothing, and late data replaces.
-    What fails is named and can be collected later; a run that was ended goes on where it stopped. Ends with 1 if a part
-    could not be collected, with 4 if a day that is over is incomplete though the server was asked for it again.
+    The first run collects the current month. Later runs collect new data from two hours before the last collected sample,
+    fill gaps since the first run, and query incomplete hours of the last `late_hours` again. Data ends at the server's
+    newest sample. Collecting the same time twice changes nothing; late data replaces earlier data. Failed windows are
+    listed and can be collected later; an interrupted run resumes. Exit codes: 1 if a part failed, 4 if a past day is still
+    incomplete after a second query.
 
     \b
     Examples:
@@ -67,15 +67,15 @@ def collect_progress(
     ] = (),
     source: SourcesOption = (),
 ) -> None:
-    """Pull what workloads did into the store: epochs, requests, tokens, or units of your own.
+    """Pull the progress of workloads into the store: epochs, requests, tokens, or custom units.
 
-    Without a path: counters and gauges of every configured Prometheus, by the ready-made mappings (vLLM, SGLang, TGI, Triton,
-    KServe, training_epochs_total) and those under [[units]]; and runs of the MLflow server under [mlflow]. Without a period
-    from the beginning of the current month at first, later from two hours before the last collected moment.
+    Without a path: counters and gauges from every configured Prometheus, by the built-in mappings (vLLM, SGLang, TGI, Triton,
+    KServe, training_epochs_total) and the mappings under [[units]]; and runs from the MLflow server under [mlflow]. The first
+    run collects the current month; later runs start two hours before the last collected value.
 
-    With paths: files with the columns workload, time, unit and value, and where they help cluster, namespace, pod, model, run,
-    kind (event, counter, gauge) and failed. A file replaces what it brought before; one that cannot be used is named with its
-    line, and then nothing of this run is loaded.
+    With paths: files with the columns workload, time, unit and value; optional columns are cluster, namespace, pod, model,
+    run, kind (event, counter, gauge) and failed. Loading a file again replaces its earlier rows. If a file is invalid, the
+    error names the line and nothing is loaded.
 
     \b
     Examples:
@@ -86,7 +86,7 @@ def collect_progress(
     """
     if paths:
         if call.start or call.end or source:
-            raise UsageError("files are loaded whole", "leave out --from, --to and --source")
+            raise UsageError("--from, --to and --source do not apply to files", "leave them out")
         _import(call, paths)
     elif not _ask(call, source):
         raise typer.Exit(1)
@@ -99,13 +99,13 @@ def _import(call: Call, paths: Sequence[Path]) -> None:
         call.say(f"{result.path}: {result.load.values:,} values of {result.period}")
         for unit in result.own_units:
             call.note(
-                f"  note: {unit!r} is a unit of your own, beside epoch, request, prompt_token and generation_token\n"
-                f"    fix: gpucost unit requests --count {quote(unit)} shows it, or write one of these"
+                f"  note: {unit!r} is a custom unit; the built-in units are epoch, request, prompt_token and generation_token\n"
+                f"    fix: run gpucost unit requests --count {quote(unit)}, or rename the unit"
             )
 
 
 def _ask(call: Call, names: Sequence[str]) -> bool:
-    """Collects from all servers, or those called `names`; whether every one of them gave all of it."""
+    """Collect from the named servers, or all; return whether every query succeeded."""
     from gpucost.collect.progress.mlflow import collect_mlflow
     from gpucost.collect.progress.prometheus import collect_progress as collect
 
@@ -114,7 +114,7 @@ def _ask(call: Call, names: Sequence[str]) -> bool:
     all_names = [*servers, *([settings.mlflow.source] if settings.mlflow.url else [])]
     if not all_names:
         raise ConfigError(
-            "no server is configured", "add [prometheus] or [mlflow] to gpucost.toml, or name files"
+            "no server configured", "add [prometheus] or [mlflow] to gpucost.toml, or pass files"
         )
     check_sources(names, all_names)
     is_complete = True
@@ -142,18 +142,18 @@ def collect_prices(
     call: Call,
     provider: Annotated[
         tuple[Provider, ...],
-        Option("Only this one: aws, gcp, azure, oci, runpod or vast; repeatable.", "NAME"),
+        Option("Provider: aws, gcp, azure, oci, runpod or vast (default: all); repeatable.", "NAME"),
     ] = (),
     region: Annotated[
-        Names, Option("Only this region, of the cloud that spells its regions so; repeatable.", "NAME")
+        Names, Option("Region, for the clouds that have one of this name; repeatable.", "NAME")
     ] = (),
 ) -> None:
     """Refresh list prices from AWS, Google Cloud, Azure, OCI, RunPod and Vast.ai into the store.
 
-    On-demand, spot, reserved and commitment prices of every instance type with GPUs. The catalog inside gpucost stays beside
-    them, and the newest price wins. Without --region: the regions of the configuration; for AWS else those where nodes were
-    seen, else us-east-1; for the others else all. AWS and Google Cloud need a login and are skipped without one. Asking again
-    on the same day replaces that day's prices. A cloud whose answer is not whole leaves what was there. Ends with 1 if a cloud
+    On-demand, spot, reserved and commitment prices of every instance type with GPUs. They add to the built-in catalog; the
+    newest price applies. Without --region: the regions in gpucost.toml; otherwise, for AWS, the regions of your nodes or
+    us-east-1, and for the other clouds all regions. AWS and Google Cloud need a login and are skipped without one. A second
+    run on one day replaces that day's prices. After an incomplete answer the earlier prices stay. Exit code 1 if a cloud
     failed or all were skipped.
 
     \b
@@ -170,7 +170,7 @@ def _end(results: Sequence[PriceResult | SpotResult], what: str, otherwise: str)
     """End with 1 if a cloud failed. Raises GpucostError if all were skipped."""
     if all(result.skipped for result in results):
         raise GpucostError(
-            f"no {what} were collected: there are credentials for none of the clouds asked",
+            f"no {what} collected: credentials for these clouds are missing",
             f"log in to one of them, or {otherwise}",
         )
     if any(result.error for result in results):
@@ -178,7 +178,7 @@ def _end(results: Sequence[PriceResult | SpotResult], what: str, otherwise: str)
 
 
 def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
-    """Who is asked: those named, and with regions only those that have one of them. Raises UsageError for a region of none."""
+    """Providers to query: the named ones, or all, that have one of the regions. Raises UsageError for an unknown region."""
     from gpucost.collect.prices import PROVIDERS
     from gpucost.collect.prices.base import is_region_of
 
@@ -186,7 +186,7 @@ def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
     for region in regions:
         if not any(is_region_of(name, region) for name in asked):
             raise UsageError(
-                f"--region {region} is spelled like no region of {', '.join(asked)}",
+                f"invalid --region {region}: not a region of {', '.join(asked)}",
                 "regions are spelled us-east-1 (aws), us-central1 (gcp), eastus (azure)",
             )
     return [name for name in asked if not regions or any(is_region_of(name, region) for region in regions)]
@@ -196,19 +196,19 @@ def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
 def collect_spot(
     call: Call,
     paths: Annotated[
-        tuple[Path, ...], argument("PATH", "Files or directories; without any, the clouds are asked.")
+        tuple[Path, ...], argument("PATH", "Files or directories (default: query the clouds).")
     ] = (),
 ) -> None:
     """Pull the spot price history of GPU instances into the store, or load it from files.
 
-    Without a path: AWS tells 90 days of changes in every region of aws.regions (else where GPU nodes were seen, else
-    us-east-1), and later runs go on from the last collected moment; Azure's history comes from Resource Graph. A cloud
-    without credentials is skipped, and if all were, the command ends with 1. GCP has no such history: its spot prices come,
-    dated, with gpucost collect prices.
+    Without a path: AWS reports 90 days of price changes in every region of aws.regions (otherwise the regions of your GPU
+    nodes, otherwise us-east-1); later runs continue from the last collected price. Azure's history comes from Resource Graph.
+    A cloud without credentials is skipped; if all are skipped, the exit code is 1. Google Cloud publishes no history: its
+    spot prices come, dated, with gpucost collect prices.
 
-    With paths: answers of aws ec2 describe-spot-price-history in JSON, and files of the EC2 spot data feed, .gz or not.
-    Facts that are known already are not loaded again, so snapshots may overlap. A file that cannot be used is named
-    with its row, and then nothing of this run is loaded.
+    With paths: JSON output of aws ec2 describe-spot-price-history, and files of the EC2 spot data feed, gzipped or plain.
+    Prices that the store already has are skipped, so snapshots may overlap. If a file is invalid, the error names the row
+    and nothing is loaded.
 
     \b
     Examples:
@@ -222,23 +222,25 @@ def collect_spot(
         for result in spot.import_spot(call.store, paths):
             print_spot(call, result)
         return
-    _end(collect_spot_prices(call, spot.PROVIDERS), "spot prices", "name files of spot prices")
+    _end(collect_spot_prices(call, spot.PROVIDERS), "spot prices", "pass files with spot prices")
 
 
 MonthsOption = Annotated[
     Names,
     Option(
-        "Billing period to ask for; repeatable; else the last and the current one.", "YYYY-MM", flag="--month"
+        "Billing period to query (default: the last and the current one); repeatable.",
+        "YYYY-MM",
+        flag="--month",
     ),
 ]
 PathsArgument = Annotated[
     Names,
-    argument("[PATH]...", "Files, directories, or addresses of a bucket; else `exports` of the config."),
+    argument("[PATH]...", "Files, directories or bucket addresses (default: `exports` in gpucost.toml)."),
 ]
 ForceOption = Annotated[
     bool,
     Option(
-        "Put what is loaded in the place of the bill there, also if it is older, less, or another view.",
+        "Replace the stored bill, even if the new one is older, smaller or another view.",
         flag="--replace",
         also="--force",
     ),
@@ -249,11 +251,11 @@ ForceOption = Annotated[
 def collect_aws(call: Call, paths: PathsArgument = (), force: ForceOption = False) -> None:
     """Load AWS billing exports: Cost and Usage Reports (legacy and CUR 2.0), Data Exports, FOCUS.
 
-    CSV and Parquet, packed or not, from files, directories or s3://bucket/prefix. Where a manifest is there, it decides
-    which files count, and a billing period is replaced as a whole; half a period is refused. A loose file replaces the bill
-    whose charges it holds: loading twice, a restated month, or a final month over one that was not, changes what is there
-    and doubles nothing. A file that is older or less than what is there is named and left out. What is in the store is
-    asked by `gpucost sql "from charges"`.
+    CSV and Parquet, compressed or not, from files, directories or s3://bucket/prefix. If there is a manifest, it decides
+    which files count and replaces a billing period as a whole; an incomplete period is refused. A file without a manifest
+    replaces the stored bill with the same charges, so loading a file twice, or a final month over an estimate, counts no
+    charge twice. A file older or smaller than the stored bill is listed and skipped. To see the loaded charges:
+    `gpucost sql "from charges"`.
 
     \b
     Examples:
@@ -264,7 +266,7 @@ def collect_aws(call: Call, paths: PathsArgument = (), force: ForceOption = Fals
     run_bills(call, "aws", paths, force=force)
 
 
-# What the query API can be asked for.
+# Cost types of the query API.
 CostType = Literal["amortized", "actual"]
 
 
@@ -274,16 +276,16 @@ def collect_azure(
     paths: PathsArgument = (),
     month: MonthsOption = (),
     cost_type: Annotated[
-        CostType, Option("Costs to ask the query API for; of exports, their content tells.", is_shown=True)
+        CostType, Option("Cost type to query from the API; exports contain their own.", is_shown=True)
     ] = "amortized",
     force: ForceOption = False,
 ) -> None:
-    """Load Azure cost exports, or ask the Cost Management query API where there is none.
+    """Load Azure cost exports, or query the Cost Management API without exports.
 
-    Exports of any agreement (Enterprise, Microsoft Customer, pay-as-you-go) and language, CSV or Parquet, packed or not, from
-    files, directories or https://<account>.blob.core.windows.net/<container>/<directory>. Amortized and actual exports of one
-    month go together and are never added: amortized costs are the effective ones, actual costs add what was paid for
-    commitments. Without paths and exports, azure.cost_scope is asked for, a month at a time.
+    Exports of any agreement (Enterprise, Microsoft Customer, pay-as-you-go) and language, CSV or Parquet, compressed or not,
+    from files, directories or https://<account>.blob.core.windows.net/<container>/<directory>. Amortized and actual exports of
+    one month are two views of one bill and never add up: amortized cost is the effective cost, actual cost adds the
+    purchases of commitments. Without paths and exports, the API is queried for azure.cost_scope, one month at a time.
 
     \b
     Examples:
@@ -300,16 +302,17 @@ def collect_gcp(
     paths: PathsArgument = (),
     month: MonthsOption = (),
     max_gib: Annotated[
-        float | None, Option("GiB that a month's query may read; else gcp.max_gib.", "NUMBER", above=True)
+        float | None,
+        Option("GiB that one month's query may read (default: gcp.max_gib).", "NUMBER", above=True),
     ] = None,
-    estimate: Annotated[bool, Option("Only tell what the queries would read.")] = False,
+    estimate: Annotated[bool, Option("Only estimate how much the queries would read.")] = False,
     force: ForceOption = False,
 ) -> None:
     """Load Google Cloud's detailed usage cost export, from BigQuery or from files.
 
-    From BigQuery (gcp.billing_table), an invoice month is read whole, corrections included: what the query reads is estimated
-    and told before it runs, and a query over the cap is refused. From files or gs://bucket/prefix: CSV, JSON lines, Parquet,
-    packed or not, flattened or nested; all files of a month go together. Loading again replaces and doubles nothing.
+    From BigQuery (gcp.billing_table): whole invoice months with corrections. The size of each query is estimated and printed
+    before it runs; a query over the limit is refused. From files or gs://bucket/prefix: CSV, JSON lines or Parquet,
+    compressed or not, flat or nested; the files of a month belong together. Loading a month again replaces it.
 
     \b
     Examples:
@@ -320,7 +323,7 @@ def collect_gcp(
     """
     if estimate:
         if not call.settings.gcp.billing_table:
-            raise UsageError("no table to estimate for", "set gcp.billing_table in gpucost.toml")
+            raise UsageError("gcp.billing_table is missing", "set gcp.billing_table in gpucost.toml")
         for name in months_asked(month, call.now):
             bigquery(call, name, max_gib).estimate()
         return
@@ -331,10 +334,10 @@ def collect_gcp(
 def collect_focus(call: Call, paths: PathsArgument = (), force: ForceOption = False) -> None:
     """Load FOCUS cost and usage files, 1.0 to 1.4, of any provider; OCI's cost reports; and OpenAI's and Anthropic's costs.
 
-    CSV and Parquet, packed or not, columns spelled as in the specification or in snake case, and saved answers of the cost APIs
-    of OpenAI and Anthropic, from files, directories or s3://bucket/prefix. Costs are the file's own. A file replaces the bill
-    whose charges it holds; one that is older or less than what is there is named and left out, and the command ends with 1
-    where the file itself was named.
+    CSV and Parquet, compressed or not, with columns spelled as in the specification or in snake case, and saved answers of
+    OpenAI's and Anthropic's cost APIs, from files, directories or s3://bucket/prefix. A file replaces the stored bill with
+    the same charges. A file older or smaller than the stored bill is listed and skipped; if you named that file, the exit
+    code is 1.
 
     \b
     Examples:
@@ -347,8 +350,8 @@ def collect_focus(call: Call, paths: PathsArgument = (), force: ForceOption = Fa
 
 
 _SHOWN = {
-    "slurm_nodes": "nodes", "slurm_events": "events of nodes", "slurm_reservations": "reservations", "slurm_accounts": "accounts",
-    "slurm_shares": "shares", "slurm_devices": "nodes of jobs with the GPUs that they have there",
+    "slurm_nodes": "nodes", "slurm_events": "node events", "slurm_reservations": "reservations", "slurm_accounts": "accounts",
+    "slurm_shares": "shares", "slurm_devices": "job nodes with their GPUs",
 }  # fmt: skip
 
 
@@ -357,31 +360,33 @@ def collect_slurm(
     call: SpanCall,
     paths: Annotated[
         tuple[Path, ...],
-        argument("[FILE]...", "What sacct, scontrol, sacctmgr and sshare wrote; text may be gzipped."),
+        argument("[FILE]...", "Output of sacct, scontrol, sacctmgr or sshare; text may be gzipped."),
     ] = (),
-    cluster: Annotated[str | None, Option("The cluster, where a file names none.", "NAME")] = None,
-    fields: Annotated[str | None, Option("The fields of files without a header.", "A,B,C")] = None,
-    delimiter: Annotated[
-        str | None, Option("What stands between fields; else as in the header.", "TEXT")
+    cluster: Annotated[str | None, Option("Cluster name for files without one.", "NAME")] = None,
+    fields: Annotated[str | None, Option("Fields of files without a header.", "A,B,C")] = None,
+    delimiter: Annotated[str | None, Option("Field delimiter (default: as in the header).", "TEXT")] = None,
+    sacct: Annotated[str | None, Option('Command to query, such as "ssh login sacct".', "COMMAND")] = None,
+    slurmrestd: Annotated[
+        str | None, Option("Address of slurmrestd; SLURM_JWT contains its token.", "URL")
     ] = None,
-    sacct: Annotated[str | None, Option('Ask this command: "ssh login sacct".', "COMMAND")] = None,
-    slurmrestd: Annotated[str | None, Option("Ask slurmrestd there; SLURM_JWT is its token.", "URL")] = None,
-    timezone: Annotated[str | None, Option("Of times without an offset; UTC by default.", "ZONE")] = None,
+    timezone: Annotated[
+        str | None, Option("Time zone of times without an offset (default: UTC).", "ZONE")
+    ] = None,
 ) -> None:
-    """Load what Slurm's accounting says of jobs, and what else it says of nodes and accounts.
+    """Load Slurm's accounting: jobs, nodes, reservations and accounts.
 
-    Of jobs: sacct's text with any list of fields that has JobID, State, Start, End (or Elapsed) and AllocTRES, and its JSON.
-    Of the rest: scontrol show node, reservation and job -d (--oneliner or --json), sinfo --json, sacctmgr show event, sacctmgr
-    show assoc tree and sshare (--parsable2 or --json). Loading a file twice changes nothing; a later answer replaces what an
-    earlier one said of a job that still ran, in whichever order they come. One file that cannot be read, and none is loaded.
+    Jobs: the text of sacct with any list of fields that includes JobID, State, Start, End (or Elapsed) and AllocTRES, or its
+    JSON. Nodes and accounts: scontrol show node, reservation and job -d (--oneliner or --json), sinfo --json, sacctmgr show
+    event, sacctmgr show assoc tree and sshare (--parsable2 or --json). Loading a file twice changes nothing; a later answer
+    replaces an earlier one about a running job, in any order of loading. If a file is invalid, nothing is loaded.
 
-    Without a file Slurm is asked, by --sacct, --slurmrestd or [slurm] of the config: a day at a time, from the beginning of
-    the month at first, later from late_days before the last collected moment.
+    Without files: query Slurm by --sacct, --slurmrestd or [slurm] in gpucost.toml, one day at a time. The first run collects
+    the current month; later runs start late_days before the last collected job.
 
-    Without --from and --to jobs of files count as collected from the first one's start to the last moment of any.
+    Without --from and --to, the collected period of files lasts from the first start to the last time of any job.
 
     \b
-    Jobs, and on which nodes they were:
+    A command for jobs and their nodes:
       TZ=UTC SLURM_TIME_FORMAT=%s sacct -a -D -S 2026-11-01 -E 2026-12-01 --parsable2 --delimiter=$'\\x1f' \\
         -o JobID,JobIDRaw,JobName,Cluster,Partition,Account,User,QOS,State,Reason,Submit,Eligible,Start,End,ElapsedRaw,\\
     Suspended,NNodes,NodeList,ReqTRES,AllocTRES,TRESUsageInAve,TRESUsageInTot,Reservation > jobs.psv
@@ -400,10 +405,7 @@ def collect_slurm(
         _ask_slurm(call, sacct, slurmrestd, cluster)
         return
     if sacct or slurmrestd:
-        raise UsageError(
-            "files are loaded, or Slurm is asked: not both",
-            "leave out --sacct and --slurmrestd, or the files",
-        )
+        raise UsageError("files exclude --sacct and --slurmrestd", "leave out the options, or the files")
     form = SacctFormat(
         tuple(name.strip() for name in fields.split(",")) if fields else None,
         _unescaped(delimiter),
@@ -414,7 +416,7 @@ def collect_slurm(
     for result in results:
         _print_slurm(call, result)
     if not changed:
-        call.say("nothing is new")
+        call.say("no new data")
 
 
 def _ask_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: str | None) -> None:
@@ -422,7 +424,7 @@ def _ask_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: s
 
     settings = call.settings.slurm
     if sacct and slurmrestd:
-        raise UsageError("--sacct and --slurmrestd are two ways to ask one Slurm", "leave out one")
+        raise UsageError("--sacct and --slurmrestd exclude each other", "leave out one")
     if sacct or slurmrestd:
         settings = settings.model_copy(update={"sacct": sacct, "slurmrestd": slurmrestd})
     if cluster:
@@ -432,40 +434,40 @@ def _ask_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: s
     _print_slurm(call, result)
     if result.purged:
         call.note(
-            f"  warning: slurmdbd no longer keeps jobs of {result.purged} (PurgeJobAfter): they count as not collected"
+            f"  warning: slurmdbd has deleted the jobs of {result.purged} (PurgeJobAfter): this time counts as not collected"
         )
     for error in result.failed:
         print_error(error.message, error.fix)
 
 
 def _unescaped(text: str | None) -> str | None:
-    r"""A delimiter as people write it: \t and \x1f are one character."""
+    r"""The delimiter with its escapes read: \t and \x1f are one character."""
     if text is None:
         return None
     try:
         return text.encode("latin-1", "backslashreplace").decode("unicode_escape") if "\\" in text else text
     except UnicodeDecodeError:
-        raise UsageError(f"--delimiter {text!r} is no text", r"--delimiter '\x1f'") from None
+        raise UsageError(f"invalid --delimiter {text!r}", r"--delimiter '\x1f'") from None
 
 
 def _zone(name: str | None) -> ZoneInfo:
     try:
         return ZoneInfo(name or "UTC")
     except (ZoneInfoNotFoundError, ValueError):
-        raise UsageError(f"--timezone {name!r} is no time zone", "an IANA name: Europe/Berlin") from None
+        raise UsageError(f"invalid --timezone {name!r}", "use an IANA name, such as Europe/Berlin") from None
 
 
 def _print_slurm(call: Call, result: SlurmResult) -> None:
     for cluster, span in result.clusters.items():
-        call.say(f"{result.source}: {result.runs:,} runs of jobs of {cluster}, {span}")
+        call.say(f"{result.source}: {result.runs:,} job runs of {cluster}, {span}")
     if not result.clusters and not result.facts:
         call.say(f"{result.source}: no jobs")
     for table, rows in result.facts.items():
         call.say(f"{result.source}: {rows:,} {_SHOWN[table]}")
     if result.notes.is_open:
-        call.note(f"  warning: {result.source} does not end its last line: it may be cut off")
+        call.note(f"  warning: the last line of {result.source} has no end: the file may be cut off")
     if result.notes.has_local_times:
         call.note(
-            "  warning: times without an offset were read as --timezone says, else as UTC\n"
+            "  warning: times without an offset were read in the zone of --timezone (default: UTC)\n"
             "    fix: run sacct with TZ=UTC SLURM_TIME_FORMAT=%s"
         )

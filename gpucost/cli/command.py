@@ -1,4 +1,4 @@
-"""What every command shares: a call with the options of all, how its answer is written, and how it fails."""
+"""The frame of every command: common options, output and errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from gpucost.render.view import Answer
 
 
-# The formats that suffixes of files mean.
+# Formats by file suffix.
 SUFFIXES = {
     ".md": "markdown",
     ".html": "html",
@@ -58,32 +58,32 @@ SUFFIXES = {
     ".parquet": "parquet",
     ".txt": "table",
 }
-# How an answer is written that has no rows of one kind.
+# Formats of an answer that is more than one table.
 BriefFormat = Literal["table", "json"]
-# The versions of FOCUS that files follow.
+# FOCUS versions of files.
 FocusVersion = Literal["1.2", "1.3"]
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-# About as many characters as the words beside a bar take; a narrower terminal shows the bar and its percentage alone.
+# Width of the text next to a bar; a narrower terminal shows only the bar and its percentage.
 _WORDS = 80
 
 
 class Terminal(Client):
-    """Notes go to stderr, and progress to a terminal; `quiet` wants neither, `verbose` lines in place of progress."""
+    """Notes on stderr and progress on a terminal: `quiet` hides both, `verbose` prints progress as lines."""
 
     def note(self, text: str) -> None:
-        """Say something beside the data, on stderr; nothing under -q."""
+        """Print a note on stderr, unless -q is set."""
         note(text, quiet=self.quiet)
 
     @property
     def is_watched(self) -> bool:
-        """Whether a terminal is to show what is being done."""
+        """Whether a terminal shows the current step."""
         return not (self.quiet or self.verbose) and sys.stderr.isatty()
 
     @contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:
-        """What to call with what is being done: one line that changes on a terminal, lines on stderr under -v, else nothing."""
+        """Yield a function that shows the current step: in place on a terminal, as lines on stderr under -v."""
         if self.is_watched:
             waiting.start()
             yield waiting.tell
@@ -92,53 +92,53 @@ class Terminal(Client):
 
 
 def format_of(target: Path | None, formats: Collection[str]) -> str:
-    """The format, of these, that a file's suffix means; otherwise a table."""
+    """The format of a file's suffix, if it is one of these; otherwise a table."""
     meant = SUFFIXES.get(target.suffix.lower() if target else "", "table")
     return meant if meant in formats else "table"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call(Request):
-    """One call of a command: what it reads, and where its answer goes. Subclasses add options that several commands share."""
+    """One call of a command: its inputs and its output. Subclasses add options that several commands share."""
 
     target: Path | None = None
     format: str = "table"
 
     @property
     def quiet(self) -> bool:
-        """Whether only data and errors are wanted."""
+        """Whether -q is set: only data and errors."""
         return self.client.quiet
 
     @property
     def verbose(self) -> bool:
-        """Whether more is wanted than usual."""
+        """Whether -v is set: more detail."""
         return self.client.verbose
 
     @property
     def row_format(self) -> RowFormat:
-        """How rows are written: as --format says, otherwise by the suffix of -o."""
+        """The output format: --format, otherwise the suffix of -o."""
         return RowFormat(self.format or format_of(self.target, [*RowFormat]))
 
     def say(self, text: str) -> None:
-        """Print what a command without an answer did; nothing under -q."""
+        """Print the result of a command without an answer, unless -q is set."""
         if not self.quiet:
             put(visible(text))
 
     def write(self, text: str) -> None:
-        """Write the answer where -o says. Raises GpucostError where it cannot be written."""
+        """Write the answer to -o or stdout. Raises GpucostError if writing fails."""
         write_output(text, self.target)
 
     def write_rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Write the rows as --format and -o say. Raises UsageError for Parquet without -o."""
+        """Write rows in the format of --format or -o. Raises UsageError for Parquet without -o."""
         if self.row_format is RowFormat.parquet:
             write_parquet(functools.partial(save_parquet, columns, rows), self.target)
         else:
             self.write(render_rows(columns, rows, self.row_format))
 
     def answer(self, answer: Answer) -> None:
-        """Write the answer as --format and -o say, with a note where it went into a file.
+        """Write the answer in the format of --format or -o, with a note about the file.
 
-        Raises GpucostError where it cannot be written.
+        Raises GpucostError if writing fails.
         """
         texts = {"json": answer.json, "html": answer.html, "csv": answer.csv, "markdown": answer.page}
         if self.format == "parquet":
@@ -150,7 +150,7 @@ class Call(Request):
         self.conclude(answer)
 
     def conclude(self, answer: Answer) -> None:
-        """Report what stands beside an answer that is written, and end as it says."""
+        """Print the messages of a written answer, and exit with its code."""
         if self.target:
             self.note(f"{answer.title}: written to {self.target}")
         for text in answer.notes:
@@ -162,12 +162,12 @@ class Call(Request):
 
     @property
     def has_bars(self) -> bool:
-        """Whether a terminal is to show bars."""
+        """Whether a terminal shows bars."""
         return not self.quiet and sys.stderr.isatty()
 
     @contextmanager
     def progress_bars(self) -> Iterator[Callable[[str, int, int, str], None]]:
-        """Yield what to call with a task's name, how much of how much is done, and a remark; bars appear on a terminal only."""
+        """Yield a function for a task's name, done, total and remark; bars appear only on a terminal."""
         waiting.stop()
         if not self.has_bars:
             yield lambda *_: None
@@ -187,14 +187,14 @@ class Call(Request):
             def show(name: str, done: int, total: int, remark: str) -> None:
                 if name not in tasks:
                     tasks[name] = bars.add_task(one_line(name), note="")
-                # a total of 0 is not known yet: the bar pulses
+                # a total of 0 is unknown: the bar pulses
                 bars.update(tasks[name], total=total or None, completed=done, note=one_line(remark)[-60:])
 
             yield show
 
     def deliver(self, text: str, what: str) -> None:
-        """Write `text` where -o says, with a note that says `what` was written into a file."""
-        # programs get names as they are
+        """Write `text` to -o or stdout, with a note that names the content (`what`) of a file."""
+        # programs get unchanged names
         self.write(visible(text) if self.target is None and sys.stdout.isatty() else text)
         if self.target:
             self.note(f"{what} written to {self.target}")
@@ -208,7 +208,7 @@ class TargetCall(TargetOption, Call):
 RowFormatOption = Annotated[
     RowFormat | None,
     Option(
-        "How to write it. Default: by the suffix of -o (.md, .csv, .json, .parquet), else table.",
+        "Output format (default: by the suffix of -o: .md, .csv, .json, .parquet; otherwise table).",
         flag="--format",
         panel=WRITTEN,
     ),
@@ -226,7 +226,7 @@ class RowsCall(TargetOption, Call):
 class BriefCall(Call):
     """A command that answers in a table or in JSON."""
 
-    format: Annotated[BriefFormat, Option("How to write it.", is_shown=True, panel=WRITTEN)] = "table"
+    format: Annotated[BriefFormat, Option("Output format.", is_shown=True, panel=WRITTEN)] = "table"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,10 +235,10 @@ class SpanCall(SpanOptions, Call):
 
 
 def command(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command. Its parameters are its options: those with an Option, and the fields of dataclasses, such as a Call.
+    """Make a command of a function: its options are the parameters with an Option and the fields of dataclasses such as Call.
 
-    --config, --store, --quiet, --verbose and --profile follow by themselves, less those in `without`; they may stand before the
-    command's name, too.
+    --config, --store, --quiet, --verbose and --profile are added, except those in `without`; they can also precede the
+    command's name.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -253,9 +253,9 @@ def command(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..
 def registered(
     run: Callable[..., None], takes: Sequence[Parameter], described: Callable[..., Any], *, without: str = ""
 ) -> Callable[..., None]:
-    """A command for typer, which takes these options and has the help of `described`.
+    """A command for typer with these options and the help text of `described`.
 
-    `run` is called with the values of options by their keys, and the fields of a Call.
+    It calls `run` with the values of the options by their keys, and the fields of a Call.
     """
     everywhere = [option for option in parameters(Everywhere) if option.name not in without.split()]
 
@@ -267,7 +267,7 @@ def registered(
         with handle_errors(quiet=terminal.quiet, verbose=terminal.verbose):
             for name in without.split():
                 if above.get(name):
-                    raise UsageError(f"this command takes no --{name}", f"leave --{name} out")
+                    raise UsageError(f"invalid option --{name}", f"leave --{name} out")
             values = {option.key: given.get(option.name) for option in takes}
             values["output"] = output_file(values.get("output"))
             with _profile() if shared.get("profile") else nullcontext(), _waiting(terminal):
@@ -282,7 +282,7 @@ def registered(
 
 @contextmanager
 def _waiting(terminal: Terminal) -> Iterator[None]:
-    """On a terminal, says what is being done while nothing is written."""
+    """On a terminal, show the current step until output begins."""
     if not terminal.is_watched:
         yield
         return
@@ -298,7 +298,7 @@ def _waiting(terminal: Terminal) -> Iterator[None]:
 
 @contextmanager
 def _profile() -> Iterator[None]:
-    """Shows what each stage of SQL took that runs while the block lasts, the longest first; also where it fails."""
+    """Print the times of the SQL stages that ran in the block, longest first; also after an error."""
     from gpucost import engine
 
     with engine.profiled() as costs:
@@ -315,9 +315,9 @@ def _profile() -> Iterator[None]:
 
 @contextmanager
 def handle_errors(*, verbose: bool = False, quiet: bool = False) -> Iterator[None]:
-    """Let the block fail in words: one message and one fix on stderr, and the exit code that belongs to it.
+    """Turn an error in the block into one message and one fix on stderr, and its exit code.
 
-    `verbose` shows the traceback of unexpected errors.
+    `verbose` prints the traceback of unexpected errors.
     """
     _set_up_logging(verbose=verbose, quiet=quiet)
     try:
@@ -332,7 +332,7 @@ def handle_errors(*, verbose: bool = False, quiet: bool = False) -> Iterator[Non
         raise
     except (Exception, KeyboardInterrupt) as error:
         if _is_interrupt(error):
-            print_error("interrupted; what was saved before is kept", None)
+            print_error("interrupted; data saved earlier is kept", None)
             raise typer.Exit(INTERRUPTED) from None
         if verbose and not isinstance(error, GpucostError):
             import traceback
@@ -344,26 +344,26 @@ def handle_errors(*, verbose: bool = False, quiet: bool = False) -> Iterator[Non
 
 
 def _failure(error: BaseException) -> GpucostError:
-    """The error in words."""
+    """The error with a message and a fix."""
     if isinstance(error, GpucostError):
         return error
     if isinstance(error, RuntimeError) and "home directory" in str(error):  # pathlib's, for ~
         return GpucostError(
-            "a path begins with ~, and this user has no home directory", "set HOME, or name the whole path"
+            "a path begins with ~, but this user has no home directory", "set HOME, or use a full path"
         )
     if isinstance(error, OSError) and error.filename:
         return GpucostError(
             f"{error.filename}: {error.strerror}",
-            "look after that file, its folder and disk; then run it again",
+            "check this file, its folder and the disk; then run the command again",
         )
     return GpucostError(
         f"unexpected {type(error).__name__}: {error or 'no message'}",
-        "this is a defect in gpucost; please report it with the traceback, which the option -v shows",
+        "this is a bug in gpucost; please report it with the traceback, which -v prints",
     )
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether `error` comes of Ctrl-C: while a query runs, DuckDB raises errors of its own for it."""
+    """Whether Ctrl-C caused the error; during a query DuckDB raises its own errors for it."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, KeyboardInterrupt) or type(cause).__name__ == "InterruptException":
@@ -375,7 +375,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _set_up_logging(*, verbose: bool, quiet: bool) -> None:
-    """Show messages of the store, such as an upgrade, and those of libraries (retries, say) only under -v."""
+    """Show messages of the store, such as an upgrade; messages of libraries, such as retries, only under -v."""
     import logging
 
     class Shown(logging.Handler):

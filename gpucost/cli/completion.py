@@ -1,4 +1,4 @@
-"""What a shell offers for the value of an option: names and months in the store, dimensions; nothing where none can be read."""
+"""Shell completion of values: names and months in the store, and dimensions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-# By option. A day lies in the month of its middle, in any time zone.
+# By option. A day belongs to the month of its noon, in any time zone.
 _STORED = {
     "team": "SELECT DISTINCT team FROM cost_runs WHERE team IS NOT NULL ORDER BY ALL",
     "namespace": "SELECT DISTINCT namespace FROM allocations WHERE namespace <> '' ORDER BY ALL",
@@ -20,15 +20,15 @@ _STORED = {
     "month": """SELECT DISTINCT strftime(make_timestamp((from_ms + to_ms) // 2 * 1000), '%Y-%m')
         FROM cost_daily WHERE kind = 'allocated' ORDER BY ALL DESC""",
 }
-# Names come from outside, and shells evaluate what they are offered: no quotes, no expansions, nothing that is not seen.
+# Shells evaluate completions, and names are untrusted: no quotes, no expansions, no invisible characters.
 _HARMLESS = r"[\w./@:+=-]+( [\w./@:+=-]+)*"
 
 
 def stored(name: str) -> Callable[[typer.Context, str], list[str]]:
-    """Completes a value that the store knows, once it was attributed; waits for nobody and changes nothing."""
+    """Complete a value from an attributed store, without waiting for a lock and without changes."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
-        del incomplete  # typer leaves out what begins otherwise
+        del incomplete  # typer drops completions with another beginning
         from gpucost.config.files import store_file
         from gpucost.store.connection import Store
         from gpucost.texts import visible
@@ -38,7 +38,7 @@ def stored(name: str) -> Callable[[typer.Context, str], list[str]]:
             **{name: value for name, value in context.params.items() if value},
         }
         named, config = (Path(given[name]) if given.get(name) else None for name in ("store", "config"))
-        with suppress(Exception):  # a shell has no place for messages
+        with suppress(Exception):  # a shell cannot show messages here
             store = Store(store_file(named, config, os.environ, Path.cwd()), wait_seconds=0)
             with store.read(may_migrate=False) as con:
                 names = (value for (value,) in con.execute(_STORED[name]).fetchall())
@@ -51,7 +51,7 @@ def stored(name: str) -> Callable[[typer.Context, str], list[str]]:
 
 
 def dimensions(incomplete: str) -> list[str]:
-    """Completes the last name of a list between commas."""
+    """Complete the last name of a comma-separated list."""
     from gpucost.questions.report.query import DIMENSIONS
 
     before = incomplete[: incomplete.rfind(",") + 1]

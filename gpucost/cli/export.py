@@ -1,4 +1,4 @@
-"""`gpucost export alerts`: alerting rules with the user's own thresholds."""
+"""`gpucost export`: files for Prometheus, Grafana and Kubernetes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @command(without="store")
 def export_alerts(call: TargetCall) -> None:
-    """Print alerting rules for Prometheus, with the thresholds of [alerts], [idle] and [targets] and the amounts of [[budgets]].
+    """Print alerting rules for Prometheus, with your thresholds ([alerts], [idle], [targets]) and [[budgets]].
 
-    On-demand GPUs that idle or that nobody holds, Kueue queues that make people wait, a low spot ratio, a budget that will not
-    last, and metrics that are missing. They need the rules of `gpucost export recording-rules`, which hold the prices; those
-    that know month to date need `gpucost export openmetrics`.
+    Alerts: idle or unallocated on-demand GPUs, long waits in Kueue queues, a low spot ratio, a budget that will not last, and
+    missing metrics. They need the rules of `gpucost export recording-rules`, which contain the prices. Alerts on the month to
+    date also need `gpucost export openmetrics`.
 
     \b
     Examples:
@@ -40,15 +40,14 @@ def export_alerts(call: TargetCall) -> None:
 @command(without="store")
 def export_chart(
     call: Call,
-    image: Annotated[str, Option("Image that the Dockerfile of gpucost makes.", "IMAGE", is_shown=True)],
-    out: Annotated[Path, Option("Directory of the chart; an earlier chart in it is written anew.", "DIR")],
+    image: Annotated[str, Option("Container image built from gpucost's Dockerfile.", "IMAGE", is_shown=True)],
+    out: Annotated[Path, Option("Directory of the chart; an earlier chart is replaced.", "DIR")],
 ) -> None:
-    """Write a Helm chart: CronJobs that collect each night and charge each month, their config, the claim for their store.
+    """Write a Helm chart: CronJobs for nightly collection and monthly chargeback, their config, and a volume claim.
 
-    The jobs run without root and capabilities, and write to the store and /tmp only. What differs from cluster to cluster stands
-    in values.yaml: schedules and commands, gpucost.toml, a secret, a service account, rules for the Prometheus Operator. Keep
-    your own values in a file beside the chart, for `helm install -f`. Without Helm in the cluster: `helm template … | kubectl
-    apply -f -`.
+    The jobs run without root or capabilities, and write only to the store and /tmp. values.yaml contains the settings of a
+    cluster: schedules and commands, gpucost.toml, a secret, a service account, rules for the Prometheus Operator. Keep your
+    values in a separate file for `helm install -f`. Without Helm in the cluster: `helm template … | kubectl apply -f -`.
 
     \b
     Examples:
@@ -65,27 +64,25 @@ def export_chart(
         and "name: gpucost" in earlier.read_text(encoding="utf-8", errors="replace").splitlines()
     )
     if out.exists() and not is_ours and not (out.is_dir() and not any(out.iterdir())):
-        raise UsageError(
-            f"--out {out} is there already and holds no chart of gpucost", "--out names another directory"
-        )
+        raise UsageError(f"--out {out} already exists and is not a gpucost chart", "use another directory")
     for name, text in files.items():
         target = out / name
-        made_folder(target.parent, "--out names another directory")
+        made_folder(target.parent, "use another directory for --out")
         write_text(text, target)
     call.note(f"chart written to {out}")
     others = [
         path.name for path in sorted((out / "templates").glob("*")) if f"templates/{path.name}" not in files
     ]
     if others:
-        call.note(f"note: helm also installs what else lies in {out / 'templates'}: {', '.join(others)}")
+        call.note(f"note: helm also installs the other files in {out / 'templates'}: {', '.join(others)}")
 
 
 @command(without="store")
 def export_dashboard(call: TargetCall) -> None:
-    """Print a Grafana dashboard: cost by team, GPUs by state, idle cost an hour, queues, devices.
+    """Print a Grafana dashboard: cost by team, GPUs by state, idle cost per hour, queues, devices.
 
-    JSON to import, or to provision from a file. It reads the rules of `gpucost export recording-rules`, the metrics of
-    `gpucost export openmetrics`, Kueue's and dcgm-exporter's. Currency and targets are those of the configuration.
+    The JSON can be imported or provisioned from a file. The dashboard reads the rules of `gpucost export recording-rules`, the
+    metrics of `gpucost export openmetrics`, and those of Kueue and dcgm-exporter. The configuration sets currency and targets.
 
     \b
     Examples:
@@ -99,19 +96,23 @@ def export_dashboard(call: TargetCall) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class MonthCall(MonthOption, TargetCall):
-    """A command about a month."""
+    """A command for one month."""
 
 
 @command()
 def export_openmetrics(
     call: MonthCall,
-    pushgateway: Annotated[str | None, Option("Send to this Pushgateway instead of printing.", "URL")] = None,
-    job: Annotated[str, Option("What the Pushgateway calls the metrics.", "NAME", is_shown=True)] = "gpucost",
+    pushgateway: Annotated[
+        str | None, Option("Address of a Pushgateway to send to, instead of printing.", "URL")
+    ] = None,
+    job: Annotated[
+        str, Option("Job name of the metrics in the Pushgateway.", "NAME", is_shown=True)
+    ] = "gpucost",
 ) -> None:
-    """Write what teams cost as metrics: the month so far, and the last day that was collected in full.
+    """Write the cost of teams as metrics: the month to date, and the last fully collected day.
 
-    The figures are those of `gpucost report`. The text is OpenMetrics, and Prometheus' own format, too: for node-exporter's
-    textfile collector (-o, a file in its directory, replaced in one step) or for a Pushgateway. Without --month: this month.
+    The figures equal those of `gpucost report`. The text is valid in OpenMetrics and in Prometheus' own format: for
+    node-exporter's textfile collector (use -o with a file in its directory) or for a Pushgateway. Default: this month.
 
     \b
     Examples:
@@ -133,9 +134,9 @@ def export_openmetrics(
 
 
 def _periods(call: Call) -> list[PeriodViews]:
-    """The month so far and the last complete day; a note names the one without data.
+    """The month to date and the last complete day; a note names the one without data.
 
-    Raises NoDataError if neither has data, or if the month of --month has none.
+    Raises NoDataError if both have no data, or if the month of --month has none.
     """
     tz = call.tz
     month = call.given_period or month_period(call.now.astimezone(tz).date(), tz)
@@ -147,7 +148,7 @@ def _periods(call: Call) -> list[PeriodViews]:
 
 
 def _views(call: Call, name: str, period: Period, *, must_have_data: bool) -> list[PeriodViews]:
-    """The reports of a period; none, and a note, if it has no data and may have none."""
+    """The reports of a period; without data an empty list and a note, or NoDataError if `must_have_data`."""
     from gpucost.publish.openmetrics import PeriodViews
 
     def report(*by: str) -> ReportView:
@@ -160,7 +161,7 @@ def _views(call: Call, name: str, period: Period, *, must_have_data: bool) -> li
     except NoDataError as error:
         if must_have_data:
             raise
-        call.note(f"{name} is left out: {error.message}")
+        call.note(f"skipped {name}: {error.message}")
         return []
     reached = by_team.coverage.collected_to or period.end
     return [
@@ -170,10 +171,10 @@ def _views(call: Call, name: str, period: Period, *, must_have_data: bool) -> li
 
 @command()
 def export_recording_rules(call: TargetCall) -> None:
-    """Print recording rules for Prometheus: GPUs by namespace and state, unallocated GPUs by node, and what they cost an hour.
+    """Print recording rules for Prometheus: GPUs by namespace and state, unallocated GPUs by node, and their cost per hour.
 
-    Prices are those that the nodes in the store had last; with an empty store, or none, the catalog's. Print them again when
-    prices change. `gpucost export alerts` and the dashboard read what these rules record.
+    The rules contain the latest prices of the nodes in the store, or catalog prices if the store is empty or missing. Print
+    them again after prices change. `gpucost export alerts` and the dashboard use these rules.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ Url = Annotated[
 ]
 
 
-# Where tasks run.
+# The engine for tasks.
 EngineName = Literal["local", "spark"]
 
 
@@ -28,10 +28,10 @@ def lake_export(
         bool, Option("Also check days without a new load, and replace broken files.", flag="--all")
     ] = False,
 ) -> None:
-    """Write what the store holds into a lake: Parquet files by cluster and day.
+    """Export the store into a lake: Parquet files by cluster and day.
 
-    Only new and changed days are written. Readers see all changes of a cluster at once, or, after an interrupted export, what was
-    there before. Several stores can export into one lake, but a cluster's day has one writer: if another store wrote it, the
+    Only new and changed days are written. Readers see all changes of a cluster at once; after an interrupted export they see
+    the earlier state. Several stores can export into one lake, but a cluster's day has one writer: if another store wrote it, the
     export of that cluster fails and names both.
 
     \b
@@ -87,7 +87,7 @@ def lake_attribute(
 
 @command()
 def lake_info(call: RowsCall, url: Url = None) -> None:
-    """Show what a lake holds: days, rows and bytes by cluster and writer.
+    """Show a lake's contents: days, rows and bytes by cluster and writer.
 
     \b
     Examples:
@@ -114,5 +114,7 @@ def lake_url(call: Call, url: str | None) -> str:
     """The lake's address. Raises ConfigError without one."""
     address = url or call.settings.lake.url
     if not address:
-        raise ConfigError("no lake is named", "gpucost lake … URL, or url under [lake] in gpucost.toml")
+        raise ConfigError(
+            "lake address missing", "run gpucost lake … URL, or set url under [lake] in gpucost.toml"
+        )
     return address

@@ -1,4 +1,4 @@
-"""The entry point: nothing is imported before Ctrl-C and closed streams are taken care of."""
+"""The entry point: handle Ctrl-C and closed streams before any other import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def main() -> None:
     """Entry point of the console script `gpucost`."""
     try:
         _open_missing_streams()
-        # pydantic would look for its plugins in all that is installed; there is none whose business our settings are
+        # pydantic would search every installed package for plugins; our settings need none
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         from gpucost.cli.app import app
 
@@ -21,7 +21,7 @@ def main() -> None:
         except OSError as error:
             from gpucost.cli.output import print_error, stdout_failed
 
-            # Commands tell their own; --help and --version only write.
+            # Commands report their own errors; --help and --version only write.
             print_error(stdout_failed(error).message, None)
             sys.exit(1)
     except KeyboardInterrupt:
@@ -30,9 +30,9 @@ def main() -> None:
 
 
 def _open_missing_streams() -> None:
-    """Fill closed standard streams: else the next file opened, such as the store, would get what is printed.
+    """Replace closed standard streams; otherwise the next opened file, such as the store, would receive the output.
 
-    A closed stdout is one that cannot be written to, so that a command whose data go nowhere says so.
+    Writing to a closed stdout fails, so that the command reports the lost output.
     """
     for number, name, mode, access in (
         (0, "stdin", "r", os.O_RDONLY),

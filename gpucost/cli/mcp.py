@@ -7,10 +7,10 @@ from gpucost.cli.command import Call, command
 
 @command()
 def mcp(call: Call) -> None:
-    """Serve what gpucost knows to an agent: read-only tools over stdin and stdout (Model Context Protocol).
+    """Serve read-only tools to an agent over stdin and stdout (Model Context Protocol).
 
-    Tools are the commands that read the store: report, waste, findings, prices, what-ifs and more, with the same figures. None
-    collects, writes a file or reads another one. Your MCP client starts this command (docs/mcp.md).
+    The tools are the commands that read the store: report, waste, findings, prices, what-ifs and more, with the same figures.
+    They do not collect data, write files or read other files. Your MCP client starts this command (docs/mcp.md).
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What the commands of `gpucost notify` share: which report they sum up, and their options."""
+"""`gpucost notify`: send the summary of a report."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ if TYPE_CHECKING:
 class NotifyCall(TeamOption, PeriodOptions, Call):
     """A command that sends the summary of a report."""
 
-    last_month: Annotated[bool, Option("The last month that is over, as gpucost chargeback takes it.")] = (
-        False
-    )
-    link: Annotated[str | None, Option("Link to the whole report; else [notify] link.", "URL")] = None
-    top: Annotated[int, count("How many teams, or a team's namespaces, to list.", most=100)] = 5
-    dry_run: Annotated[bool, Option("Print what would be sent, and send nothing.")] = False
+    last_month: Annotated[bool, Option("The last complete month, as in gpucost chargeback.")] = False
+    link: Annotated[str | None, Option("Link to the full report (default: [notify] link).", "URL")] = None
+    top: Annotated[int, count("Number of teams, or of a team's namespaces, to list.", most=100)] = 5
+    dry_run: Annotated[bool, Option("Print the message without sending it.")] = False
 
 
 def summary(call: NotifyCall) -> Message:
-    """The message on the period that the options mean, else on the one that gpucost report takes."""
+    """The message about the requested period, otherwise the default period of gpucost report."""
     from gpucost.config.model import is_link
     from gpucost.publish.notify import message_of
 
     link = call.link
     if link is not None and not is_link(link):
         raise UsageError(
-            f"--link {link!r} is no link", "give a URL that begins with http:// or https://, without blanks"
+            f"invalid --link {link!r}", "use a URL that begins with http:// or https://, without blanks"
         )
     if call.last_month:
         if call.month or call.start or call.end or call.last:
@@ -50,8 +48,8 @@ def summary(call: NotifyCall) -> Message:
 def notify_email(call: NotifyCall) -> None:
     """Send the summary of a report by mail.
 
-    As text and as HTML. Server, addresses and the way to the password stand under [notify.email].
-    Without a period: the month that gpucost report takes. A failure to send ends with exit code 1.
+    The mail has a text and an HTML part. [notify.email] contains the server, the addresses and the source of the password.
+    Default period: as in gpucost report. Exit code 1 if sending fails.
 
     \b
     Examples:
@@ -76,8 +74,8 @@ def notify_email(call: NotifyCall) -> None:
 def notify_slack(call: NotifyCall) -> None:
     """Send the summary of a report to Slack.
 
-    The webhook's URL is a secret: [notify.slack] names the file or the variable that holds it.
-    Without a period: the month that gpucost report takes. A failure to send ends with exit code 1.
+    The webhook's URL is a secret: [notify.slack] names the file or environment variable that contains it.
+    Default period: as in gpucost report. Exit code 1 if sending fails.
 
     \b
     Examples:

@@ -27,17 +27,17 @@ class PageCall(WorkloadSelection, PeriodOptions, TargetCall):
 def open(  # noqa: A001 - its name on the command line
     call: PageCall,
     by: Annotated[
-        Names, Option("Rows by these, as of gpucost report. Default: team.", "A,B", is_split=True)
+        Names, Option("Dimensions of the rows, as in gpucost report (default: team).", "A,B", is_split=True)
     ] = (),
     findings: Annotated[
-        int, Option("Also so many of the dearest findings; takes seconds.", "COUNT", is_shown=True)
+        int, Option("Add the N most expensive findings; takes seconds.", "COUNT", is_shown=True)
     ] = 0,
-    no_browser: Annotated[bool, Option("Open nothing: make the page, and print its path.")] = False,
+    no_browser: Annotated[bool, Option("Write the page and print its path without opening it.")] = False,
 ) -> None:
     """Show the report as a page in your browser: charts, waste, every workload, with search.
 
-    The page is one file that needs no network. Without -o it lies in your cache folder, readable by you alone, and the next one
-    takes its place. Its path is printed; where there is no browser, that is all.
+    The page is one file that works without a network. Without -o it is in your cache folder, readable only by you, until the
+    next page replaces it. The command prints the path, with or without a browser.
 
     \b
     Examples:
@@ -63,9 +63,9 @@ def open(  # noqa: A001 - its name on the command line
 
 
 def _private_page() -> Path:
-    """Where the page lies that no option names. Raises GpucostError where no folder can be made for it."""
+    """The default path of the page. Raises GpucostError if its folder cannot be created."""
     try:
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    except RuntimeError:  # a user without a home directory
+    except RuntimeError:  # the user has no home directory
         cache = tempfile.mkdtemp()
-    return made_folder(Path(cache) / "gpucost", "-o names a file elsewhere", 0o700) / "report.html"
+    return made_folder(Path(cache) / "gpucost", "use -o to write it to another place", 0o700) / "report.html"

@@ -1,4 +1,4 @@
-"""How anything is written: data to stdout or whole into a file, words to stderr."""
+"""Output: data to stdout or to a file in one step, messages to stderr."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Waiting:
-    """One line on a terminal's stderr that says what is being done, from a second on until anything is written.
+    """A status line on a terminal's stderr, from one second after the start until output begins.
 
-    Whatever writes to the terminal, or shows progress of its own, calls `stop` first.
+    Code that writes to the terminal or shows its own progress calls `stop` first.
     """
 
     _AFTER_SECONDS = 1.0
@@ -39,7 +39,7 @@ class Waiting:
         self._status: Status | None = None
 
     def start(self) -> None:
-        """Show it a second from now."""
+        """Show the line one second from now."""
         self.stop()
         with self._lock:
             self._doing, self._timer = "working", Timer(self._AFTER_SECONDS, self._show)
@@ -47,14 +47,14 @@ class Waiting:
             self._timer.start()
 
     def tell(self, doing: str) -> None:
-        """Say what is being done now."""
+        """Set the current step."""
         with self._lock:
             self._doing = doing
             if self._status:
                 self._status.update(plain(doing))
 
     def stop(self) -> None:
-        """Take the line away until `start`."""
+        """Remove the line until `start`."""
         with self._lock:
             if self._timer:
                 self._timer.cancel()
@@ -75,7 +75,7 @@ waiting = Waiting()
 
 
 def plain(doing: str) -> Text:
-    """What is being done as rich shows it: on one line, none of it markup."""
+    """The current step for rich: one line without markup."""
     from rich.text import Text
 
     return Text(one_line(doing))
@@ -83,7 +83,7 @@ def plain(doing: str) -> Text:
 
 @contextmanager
 def to_stdout() -> Iterator[None]:
-    """Raises GpucostError where stdout takes no more of what the block writes, BrokenPipeError where its reader went away."""
+    """Raise GpucostError if writing to stdout fails in the block, BrokenPipeError if its reader has closed it."""
     try:
         yield
     except BrokenPipeError:
@@ -93,7 +93,7 @@ def to_stdout() -> Iterator[None]:
 
 
 def put(text: str = "", *, nl: bool = True) -> None:
-    """Write data to stdout, what it cannot spell replaced. Raises GpucostError where stdout takes no more."""
+    """Write data to stdout, with characters outside its encoding replaced. Raises GpucostError if writing fails."""
     waiting.stop()
     encoding = sys.stdout.encoding or "utf-8"
     with to_stdout():
@@ -101,31 +101,31 @@ def put(text: str = "", *, nl: bool = True) -> None:
 
 
 def stdout_failed(error: OSError) -> GpucostError:
-    """What a write to stdout failed with, in words; the interpreter is kept from failing with it once more at its end."""
+    """The error of a failed write to stdout; drops the rest, so that the interpreter's final flush does not fail too."""
     drop_stdout()
     return GpucostError(f"cannot write to standard output: {error.strerror or error}")
 
 
 def output_file(output: Path | None) -> Path | None:
-    """The file that -o names; None is stdout, which `-` names too. Raises UsageError for what can be no file."""
+    """The file of -o; None for stdout, which `-` means too. Raises UsageError for a directory."""
     if output is None or str(output) == "-":
         return None
     if output.is_dir():
-        raise UsageError(f"-o names a directory: {output}", "-o takes a file, or - for standard output")
+        raise UsageError(f"-o {output} is a directory", "use a file, or - for standard output")
     return output
 
 
 def made_folder(folder: Path, fix: str, mode: int = 0o777) -> Path:
-    """The folder, which is made if it is not there. Raises GpucostError with `fix` if it cannot be."""
+    """Create the folder if it is missing, and return it. Raises GpucostError with `fix` if that fails."""
     try:
         make_folder(folder, mode)
     except OSError as error:
-        raise GpucostError(f"cannot make {folder}: {error.strerror or error}", fix) from None
+        raise GpucostError(f"cannot create {folder}: {error.strerror or error}", fix) from None
     return folder
 
 
 def note(text: str = "", *, quiet: bool = False) -> None:
-    """Say something beside the data, without secrets: to stderr, and not at all under -q."""
+    """Print a note without secrets on stderr, unless `quiet`."""
     if quiet:
         return
     text = concealed(text)
@@ -134,7 +134,7 @@ def note(text: str = "", *, quiet: bool = False) -> None:
 
 
 def write_output(text: str, output: Path | None) -> None:
-    """Write `text` to the file `output`, or to stdout where it is None. Raises GpucostError where it cannot be written."""
+    """Write `text` to the file `output`, or to stdout if it is None. Raises GpucostError if writing fails."""
     if output is None:
         put(text, nl=False)
     else:
@@ -142,10 +142,10 @@ def write_output(text: str, output: Path | None) -> None:
 
 
 def print_error(message: str, fix: str | None) -> None:
-    """What failed and what mends it, on stderr, in the words that every command uses."""
+    """Print an error and its fix on stderr, in the format of every command."""
     message = concealed(message)
     waiting.stop()
-    # a name with a line end in it adds no fix of its own
+    # a name that contains a line end cannot add a fix line
     shown = re.sub(r"\n(?=error:|fix:)", r"\n  ", visible(message))
     typer.echo(("\033[1;31merror:\033[0m " if has_colors(sys.stderr) else "error: ") + shown, err=True)
     if fix:
@@ -153,15 +153,15 @@ def print_error(message: str, fix: str | None) -> None:
 
 
 def drop_stdout() -> None:
-    """Keep the interpreter from complaining when it flushes, at its end, what stdout did not take."""
-    with suppress(OSError, ValueError):  # stdout may have no descriptor
+    """Discard unwritten output, so that the interpreter's final flush does not fail."""
+    with suppress(OSError, ValueError):  # stdout may lack a descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write_parquet(save: Callable[[Path], None], output: Path | None) -> None:
-    """Write the file that `save` makes. Raises GpucostError if it cannot be written, UsageError without a file."""
+    """Write a file with `save`. Raises GpucostError if writing fails, UsageError without a file."""
     if output is None:
-        raise UsageError("parquet is no text: it needs a file", "-o report.parquet")
+        raise UsageError("--format parquet needs a file", "add -o report.parquet")
     with atomic_write(output) as part:
         save(part)
 
@@ -170,10 +170,9 @@ _NARROWEST = 60
 
 
 def write_page(page: Page, output: Path | None) -> None:
-    """Write the page to `output`, or to stdout if it is None: as text as wide as the terminal.
+    """Write the page as text to `output`, or to stdout if it is None, in the width of the terminal.
 
-    Into files and pipes tables are as wide as they are, with all their columns.
-    Raises GpucostError where it cannot be written.
+    In files and pipes, tables have their full width and all columns. Raises GpucostError if writing fails.
     """
     from gpucost.render.terminal import render
 
@@ -183,16 +182,16 @@ def write_page(page: Page, output: Path | None) -> None:
 
 
 def has_colors(stream: TextIO) -> bool:
-    """Whether a stream goes to a terminal that shows colors."""
+    """Whether a stream is a terminal with colors."""
     return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def line_width(output: Path | None = None) -> int | None:
-    """How many characters a line may have: COLUMNS where it is set, else the terminal's; None into a file or a pipe."""
+    """Characters per line: COLUMNS if set, otherwise the terminal's width; None for a file or pipe."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)
-    with suppress(OSError, ValueError):  # a stdout that is no file has no descriptor
+    with suppress(OSError, ValueError):  # stdout may be an object without a descriptor
         if output is None and sys.stdout.isatty():
             return os.get_terminal_size(sys.stdout.fileno()).columns
     return None

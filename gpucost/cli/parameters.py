@@ -1,4 +1,4 @@
-"""Options as typer takes them."""
+"""Options for typer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _METAVARS = {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}
 
 
 def typer_parameter(one: Parameter) -> inspect.Parameter:
-    """An option as typer takes it. None stands for a default that help does not show."""
+    """An option for typer. None is a default that help does not show."""
     how, annotated, several = one.option, Annotated, list
     value: Any = one.kind
     more: dict[str, Any] = {"help": how.help, "rich_help_panel": how.panel}
@@ -41,7 +41,7 @@ def typer_parameter(one: Parameter) -> inspect.Parameter:
 
 
 def number_parser(kind: type[Any], how: Option) -> Callable[[Any], Any]:
-    """A parser of a number that lies where its Option says; money stays exact."""
+    """A parser of a number within the bounds of its Option; money stays exact."""
 
     def parse(text: Any) -> Any:
         try:

@@ -7,7 +7,7 @@ from gpucost.cli.command import Call, command
 
 @command(without="config store")
 def policy_rules(call: Call) -> None:
-    """Print the rules that gpucost has, to start from.
+    """Print the built-in rules, as a file to start from.
 
     \b
     Examples:

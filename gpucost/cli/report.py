@@ -1,4 +1,4 @@
-"""`gpucost report`: what GPUs cost, by team or by any other dimension."""
+"""`gpucost report`: the cost of GPUs by team or any other dimension."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def report(
     call: Call,
     ask: Ask,
     focus_version: Annotated[
-        FocusVersion, Option("Version of FOCUS that --format focus follows.", is_shown=True, panel=RARE)
+        FocusVersion, Option("FOCUS version of --format focus.", is_shown=True, panel=RARE)
     ] = "1.2",
     brief: Annotated[
-        bool, Option("Of Markdown only its summary: three lines, for a comment on a pull request.")
+        bool, Option("Markdown: print only the three-line summary, for a pull request comment.")
     ] = False,
 ) -> None:
     """Write the report, its summary, or the month's bill as a FOCUS file."""
     if brief and call.format != "markdown":
-        raise UsageError("--brief is of Markdown only", "add --format markdown")
+        raise UsageError("--brief needs --format markdown", "add --format markdown")
     if call.format == "focus":
         write_focus(call, focus_version, **ask.keywords)
         return
@@ -47,21 +47,23 @@ def report(
 
 
 def write_focus(call: Call, version: str, request: WorkloadRequest, **options: Any) -> None:
-    """The bill of a month as a FOCUS file, CSV or, by its suffix, Parquet; CSV to stdout where -o names no file.
+    """Write a month's bill as a FOCUS file: CSV, or Parquet by the suffix of -o.
 
-    Raises UsageError without a month, and for a report that is narrowed: the file takes the place of whole charges.
+    Raises UsageError without a month, and with filters: the file's rows replace whole charges.
     """
 
     from gpucost.publish.focus import focus_file
 
     config, month, target = request.settings, request.month, call.target
     if month is None:
-        raise UsageError("a FOCUS file is of one billing period", "add --month, for example --month 2026-10")
+        raise UsageError(
+            "--format focus needs one billing period", "add --month, for example --month 2026-10"
+        )
     if request.scope_name or options.get("by") or options.get("share_unallocated"):
         raise UsageError(
             "--format focus takes no --team, --namespace, --cluster, --workload, --user, --by or --share-unallocated: its rows "
-            "take the place of whole charges",
-            "its columns x_gpucost_team, x_gpucost_namespace and x_gpucost_cluster tell them apart",
+            "replace whole charges",
+            "filter the file by its columns x_gpucost_team, x_gpucost_namespace and x_gpucost_cluster",
         )
     kind: FileKind = "parquet" if target and target.suffix.lower() == ".parquet" else "csv"
     is_strict, query = bool(options.get("strict")), request.query()

@@ -1,4 +1,4 @@
-"""Runs of collectors: their progress, and what they brought and found. The commands share them."""
+"""Runs of collectors with their progress, results and findings; shared by the commands."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ if TYPE_CHECKING:
 SHOWN_OF_A_KIND = 5
 
 
-# What even -q says, in one line each: time is missing.
+# Findings about missing time, which even -q prints, one line each.
 _LOUD = ("gap", "newest_sample")
 
 
-_SIGN = "collect it from where it is, or declare it: [[clusters]] says when a cluster is off, [coverage] accept signs a gap"
+_SIGN = "collect it from another source, or declare it: [[clusters]] for times when a cluster is off, [coverage] accept for a gap"
 
 
 def _print_run(call: Call, result: CollectResult) -> None:
-    """What a run came to: the summary on stdout, what is wrong or missing on stderr; of that only missing time under -q."""
+    """Print a run's summary on stdout and its problems on stderr; under -q only missing time."""
     failed = f", but {_count(len(result.failed_windows), 'window')} failed" if result.failed_windows else ""
     call.say(
         f"{result.source}: {result.samples:,} samples of {result.asked}{failed}"
         f" ({_count(result.windows, 'window')}, {result.new_series:,} new series)"
     )
     if result.resumed:
-        call.say(f"  went on after {_count(result.resumed, 'window')} of a run that was ended")
+        call.say(f"  resumed an interrupted run after {_count(result.resumed, 'window')}")
     if result.asked_again:
-        call.say(f"  asked again for {_count(result.asked_again, 'incomplete hour')}")
+        call.say(f"  queried {_count(result.asked_again, 'incomplete hour')} again")
     _print_metrics(call, result, "samples")
     if call.quiet and not result.samples and result.ok:
-        note(f"warning: {result.source}: no sample of {result.asked}")
+        note(f"warning: {result.source}: no samples in {result.asked}")
     for reason in sorted({why for _, why in result.dropped}):
         metrics = {metric: samples for (metric, why), samples in result.dropped.items() if why == reason}
         call.note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}")
@@ -67,7 +67,7 @@ def _print_run(call: Call, result: CollectResult) -> None:
     if result.incomplete:
         more = len(result.incomplete) - SHOWN_OF_A_KIND
         if more > 0:
-            note(f"and {more} more such times")
+            note(f"and {more} more times")
         note(f"fix: {_SIGN}")
     _print_failed(result)
 
@@ -85,7 +85,7 @@ def _print_failed(result: CollectResult) -> None:
 def note_findings(
     call: Call, findings: Iterable[Any], most: int = sys.maxsize, *, hint: str = "", loud: Sequence[str] = ()
 ) -> None:
-    """Say what a run found, on stderr: so many of a kind, then how many more there are; under -q those of `loud` kinds alone."""
+    """Print findings on stderr: at most `most` of a kind, then the number of others; under -q only `loud` kinds."""
     shown = Counter[str]()
     for finding in findings:
         shown[finding.code] += 1
@@ -99,7 +99,7 @@ def note_findings(
                 call.note(f"    fix: {finding.fix}")
     for code, count in shown.items():
         if count > most:
-            note(f"  and {count - most} more of {code}{hint}", quiet=call.quiet and code not in loud)
+            note(f"  and {count - most} more: {code}{hint}", quiet=call.quiet and code not in loud)
 
 
 def _count(number: int, noun: str) -> str:
@@ -108,11 +108,11 @@ def _count(number: int, noun: str) -> str:
 
 def print_progress(call: Call, result: CollectResult) -> None:
     call.say(
-        f"{result.source}: {result.samples:,} values of {result.asked}, of {len(result.metrics)} metrics of work"
+        f"{result.source}: {result.samples:,} values of {result.asked}, from {len(result.metrics)} progress metrics"
     )
     _print_metrics(call, result, "values")
     for samples in result.dropped.values():
-        call.note(f"  dropped {samples:,} values that are no number")
+        call.note(f"  dropped {samples:,} values that are not numbers")
     note_findings(call, result.findings)
     _print_failed(result)
 
@@ -121,7 +121,7 @@ def print_mlflow(call: Call, result: MlflowResult) -> None:
     call.say(f"{result.source}: {result.runs:,} runs of {result.period}, {result.epochs:,} logged epochs")
     if result.placed < result.runs:
         call.note(
-            f"  note: {result.runs - result.placed:,} runs do not say where they ran\n"
+            f"  note: {result.runs - result.placed:,} runs have no workload\n"
             "    fix: tag them with gpucost.namespace and gpucost.pod or gpucost.workload; see docs/units.md"
         )
 
@@ -130,7 +130,7 @@ SHOWN_REGIONS = 4
 
 
 def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[str]) -> list[PriceResult]:
-    """Collect and print the list prices of `providers`; return what each came to."""
+    """Collect and print the list prices of `providers`; return one result for each."""
     from gpucost.collect.prices import collect_prices as collect
 
     with call.status() as tell:
@@ -141,7 +141,7 @@ def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[
 
 
 def _print_prices(call: Call, result: PriceResult) -> None:
-    """For each cloud: what was written on stdout; what was skipped or failed on stderr."""
+    """Print a cloud's prices on stdout, or on stderr why it was skipped or failed."""
     if _print_trouble(call, result):
         return
     types = f"{result.priced_types:,} instance types{_regions(result.regions)}"
@@ -149,7 +149,7 @@ def _print_prices(call: Call, result: PriceResult) -> None:
 
 
 def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
-    """Whether a cloud was skipped or failed, which is said."""
+    """Print why a cloud was skipped or failed; return whether it was."""
     if result.skipped:
         call.note(f"{result.skipped.message}; skipped ({result.skipped.fix})")
     elif result.error:
@@ -159,12 +159,12 @@ def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
 
 def _regions(names: Sequence[str]) -> str:
     if not any(names):
-        return ""  # one price everywhere
+        return ""  # the price is the same in all regions
     return f" in {', '.join(names) if len(names) <= SHOWN_REGIONS else f'{len(names)} regions'}"
 
 
 def collect_spot_prices(call: Call, providers: Collection[str]) -> list[SpotResult]:
-    """Collect and tell the spot prices of `providers`; what each came to. A cloud nobody is logged in to is skipped."""
+    """Collect and print the spot prices of `providers`; return one result for each. Clouds without a login are skipped."""
     from gpucost.collect import spot
 
     with call.status() as tell:
@@ -175,7 +175,7 @@ def collect_spot_prices(call: Call, providers: Collection[str]) -> list[SpotResu
 
 
 def print_spot(call: Call, result: SpotResult) -> None:
-    """The summary on stdout, what is missing on stderr."""
+    """Print the summary on stdout and notes on stderr."""
     if _print_trouble(call, result):
         return
     if loaded := result.load:
@@ -189,14 +189,13 @@ def print_spot(call: Call, result: SpotResult) -> None:
 
 
 def collect_metrics(call: Call, source: Sequence[str], period: Period | None) -> None:
-    """Collect from every Prometheus, or from those named. Ends the command with 1 or 4 if something is missing."""
+    """Collect from the named Prometheus servers, or all. Exits with 1 or 4 if data is missing."""
     from gpucost import pipeline
 
     settings = call.settings
     if not settings.prometheus:
         raise ConfigError(
-            "no Prometheus is configured",
-            "add [prometheus] to gpucost.toml, or run gpucost init where there is none",
+            "no Prometheus configured", "add [prometheus] to gpucost.toml, or run gpucost init to write one"
         )
     servers = {server.source: server for server in settings.prometheus}
     check_sources(source, servers)
@@ -211,9 +210,9 @@ def collect_metrics(call: Call, source: Sequence[str], period: Period | None) ->
     try:
         if results and (sizes := pipeline.compact_closed_month(settings, call.store, call.now)):
             call.note(
-                f"a month has closed: the store was compacted from {bytes_text(sizes[0])} to {bytes_text(sizes[1])}"
+                f"compacted the store after the end of a month: {bytes_text(sizes[0])} before, {bytes_text(sizes[1])} now"
             )
-    except StoreError as error:  # what was collected is in the store all the same
+    except StoreError as error:  # the collected data is stored already
         note(f"warning: the store was not compacted: {error.message}")
     if errors or not all(result.ok for result in results):
         raise typer.Exit(1)
@@ -223,7 +222,7 @@ def collect_metrics(call: Call, source: Sequence[str], period: Period | None) ->
 
 @contextmanager
 def collector_bars(call: Call) -> Iterator[Callable[[ProgressState], None] | None]:
-    """Yield what to call with each state of a run, a bar for each source; None if stderr is no terminal."""
+    """Yield a function that shows a run's state as a bar for each source; None if stderr is not a terminal."""
     with call.progress_bars() as show:
 
         def progress(state: ProgressState) -> None:
@@ -234,13 +233,13 @@ def collector_bars(call: Call) -> Iterator[Callable[[ProgressState], None] | Non
 
 
 def check_sources(names: Sequence[str], known: Collection[str]) -> None:
-    """Raises UsageError for a name that is none of the `known` servers'."""
+    """Raise UsageError for the name of an unknown server."""
     from gpucost.config.model import shown_url
 
     for name in names or ():
         if name not in known:
             raise UsageError(
-                f"no server is called {shown_url(name)}", f"--source takes one of: {', '.join(known)}"
+                f"server not found: {shown_url(name)}", f"--source takes one of: {', '.join(known)}"
             )
 
 
@@ -254,9 +253,9 @@ def run_bills(
     max_gib: float | None = None,
     cost_type: str = "amortized",
 ) -> None:
-    """Load the exports at `paths`, by default those of a section of the settings and what its service answers for the months.
+    """Load the exports at `paths`; by default the configured exports and the answers of the cloud's billing service.
 
-    Raises UsageError if no export is named, GpucostError if one cannot be used.
+    Raises UsageError without an export, GpucostError if one is invalid.
     """
     from gpucost.collect.bill.load import collect_bills
 
@@ -264,8 +263,8 @@ def run_bills(
     if not paths and section not in settings.bill_sections:
         also = {"gcp": " or billing_table", "azure": " or cost_scope"}.get(section, "")
         raise UsageError(
-            f"no export is named: gpucost collect {section} PATH",
-            f'or set exports = ["…"]{also} under [{section}] in gpucost.toml',
+            "a billing export is missing",
+            f'run gpucost collect {section} PATH, or set exports = ["…"]{also} under [{section}] in gpucost.toml',
         )
     answers = [] if paths else queries(call, section, months, max_gib, cost_type)
     provider = None if section == "focus" else section
@@ -283,7 +282,7 @@ def run_bills(
     for result in run.results:
         call.say(_line(result))
     note_findings(
-        call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=": -v shows them"
+        call, run.findings, sys.maxsize if call.verbose else SHOWN_OF_A_KIND, hint=" (-v shows them)"
     )
     for error in run.errors:
         print_error(error.message, error.fix)
@@ -292,7 +291,7 @@ def run_bills(
 
 
 def tree_of(name: str, settings: Config) -> Tree:
-    """Where `name` lies: an address of an object store, or a path. Raises UsageError where there is nothing of that name."""
+    """The folder or bucket of a name. Raises UsageError if it is not found."""
     from gpucost.collect.bill.opening import BucketTree, LocalTree
 
     if "://" in name:
@@ -301,7 +300,7 @@ def tree_of(name: str, settings: Config) -> Tree:
 
 
 def months_asked(months: Sequence[str], now: datetime) -> list[str]:
-    """Billing periods to ask a service for: those named, else the last and the current one. Raises UsageError."""
+    """Billing periods to query: the named ones, otherwise the last and the current one. Raises UsageError."""
     for month in months:
         parse_period(ZoneInfo("UTC"), now, month=month)
     if months:
@@ -325,7 +324,7 @@ def _line(result: BillResult) -> str:
         return f"{line}; NOT loaded: {KEPT[result.verdict]} (--replace loads it)"
     if result.replaced:
         return f"{line}; replaces the same bill from {', '.join(sorted(set(result.replaced)))}"
-    return f"{line}; replaces what was there" if result.verdict == "replace" else line
+    return f"{line}; replaces the stored bill" if result.verdict == "replace" else line
 
 
 def bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
@@ -345,7 +344,7 @@ def bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
 def queries(
     call: Call, section: str, months: Sequence[str], max_gib: float | None, cost_type: str
 ) -> list[Tree]:
-    """A query of a cloud's service for each month, by itself: one that is refused keeps none of the others."""
+    """One query of a cloud's billing service for each month, so that a failed month leaves the others."""
     azure = call.settings.azure
     if section == "gcp" and call.settings.gcp.billing_table:
         return [bigquery(call, month, max_gib) for month in months_asked(months, call.now)]

@@ -1,4 +1,4 @@
-"""What sets gpucost up and looks inside it: config show, demo, doctor, init, schema, sql, store info."""
+"""Commands for setup and inspection: config show, demo, doctor, init, schema, sql, store."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 @command()
 def config_show(call: RowsCall) -> None:
-    """Show every setting in force and where it comes from.
+    """Show every effective setting and its source.
 
-    Secrets are not read. Values of headers and of Spark's options, and logins and queries of URLs, are hidden.
+    Secrets are not read. Values of headers and Spark options, and logins and queries in URLs, are hidden.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def config_show(call: RowsCall) -> None:
     call.write_rows(("key", "value", "from"), resolved(call.settings))
 
 
-# Lines for a shell, each as it can be copied.
+# Lines to copy into a shell.
 _NEXT = """
 to look around in it:
 {path}  gpucost demo --keep ./gpucost-demo
@@ -72,11 +72,11 @@ to look around in it:
   gpucost findings
   gpucost queue
   gpucost sql "from charges"
-change prices.csv or gpucost.toml there, and report again; for your own fleet begin with gpucost init"""
+change prices.csv or gpucost.toml there and report again; for your own fleet, start with gpucost init"""
 
 
 def _path() -> str:
-    """The line that lets a shell find this program by its name, where it does not find it yet."""
+    """The line that adds this program to the PATH; empty if a shell finds it already."""
     program, known = Path(sys.argv[0]).absolute(), shutil.which("gpucost")
     if program.name != "gpucost" or (known and program.samefile(known)):
         return ""
@@ -86,13 +86,11 @@ def _path() -> str:
 @command(without="config store")
 def demo(
     call: Call,
-    keep: Annotated[
-        Path | None, Option("Leave the store, the config, the bill and the price book in DIR.", "DIR")
-    ] = None,
+    keep: Annotated[Path | None, Option("Keep the store, config, bill and price book in DIR.", "DIR")] = None,
 ) -> None:
-    """Show two months of a sample fleet: metrics, Slurm's jobs and a bill loaded, priced, attributed and reported like your own.
+    """Load, price, attribute and report two months of a sample fleet: metrics, Slurm jobs and a bill.
 
-    The first month is billed, the second an estimate. No network, no credentials. Without --keep nothing stays behind.
+    The first month has a bill, the second is an estimate. Needs no network and no credentials. Without --keep no files stay.
 
     \b
     Examples:
@@ -123,10 +121,10 @@ def _report(config: Config, month: Period, *teams: str) -> None:
 
 @command()
 def doctor(call: BriefCall) -> None:
-    """Check the whole set-up, and say what mends it.
+    """Check the setup, and print a fix for each problem.
 
-    Looks at config, store, each Prometheus, each metric and label that is needed, and prices, and gives one command or
-    setting for each problem. Ends with 1 if anything failed; warnings alone end with 0. With -q only problems are shown.
+    Checks the config, the store, each Prometheus, each required metric and label, and prices. Each problem comes with the
+    command or setting that fixes it. Exit code 1 if a check failed; warnings alone exit with 0. -q prints only problems.
 
     \b
     Examples:
@@ -170,13 +168,16 @@ def _print(check: Check) -> None:
 @command()
 def init(
     call: Call,
-    url: Annotated[str | None, Option("Prometheus' URL, instead of looking for one.", "URL")] = None,
-    yes: Annotated[bool, Option("Ask nothing; take what was found, else the defaults.", also="-y")] = False,
+    url: Annotated[str | None, Option("URL of your Prometheus (default: search for one).", "URL")] = None,
+    yes: Annotated[
+        bool, Option("Do not prompt; use the server found, otherwise the default.", also="-y")
+    ] = False,
     force: Annotated[bool, Option("Overwrite the file.")] = False,
 ) -> None:
     """Write a commented gpucost.toml to start from.
 
-    Looks for a Prometheus on this machine, in PROMETHEUS_URL and, in a pod, in the cluster; asks only if there is none.
+    Searches for a Prometheus on this machine, in PROMETHEUS_URL and, inside a pod, in the cluster. Prompts for a URL only
+    if none is found.
 
     \b
     Examples:
@@ -197,7 +198,8 @@ def init(
         target = target / FILE_NAME
     if target.exists() and not force:
         raise ConfigError(
-            f"{target} is there already", "gpucost init --force overwrites it; --config FILE writes another"
+            f"{target} already exists",
+            "run gpucost init --force to overwrite it, or --config FILE to write another file",
         )
     server = (
         discover.probe(url.rstrip("/")) if url else discover.first_server(discover.candidates(os.environ))
@@ -206,7 +208,7 @@ def init(
         url = server.url
     if not url:
         may_ask = not yes and sys.stdin.isatty()
-        call.note("found no Prometheus on this machine" + ("" if may_ask else f"; taking {discover.LOCAL}"))
+        call.note("found no Prometheus on this machine" + ("" if may_ask else f"; using {discover.LOCAL}"))
         waiting.stop()
         url = discover.LOCAL
         if may_ask:
@@ -216,16 +218,14 @@ def init(
         url = PrometheusSource(url=url).url
     except ValidationError as error:
         reason = plain_words(error.errors()[0])
-        raise ConfigError(
-            f"{shown_url(url)} cannot be used: {reason}", "give --url http://HOST:PORT"
-        ) from None
+        raise ConfigError(f"invalid URL {shown_url(url)}: {reason}", "use --url http://HOST:PORT") from None
     store = str(call.store_file or "gpucost.duckdb")
     _write(target, {"url": url, "timezone": discover.timezone(), "store": store})
     put(visible(f"wrote {target}"))
     if server is None:
-        call.note(f"note: nothing that speaks Prometheus' API answers at {url} yet")
+        call.note(f"note: no Prometheus answers at {url} yet")
     elif server.needs_login:
-        call.note(f"note: {url} wants a login; name a token file or password under [prometheus]")
+        call.note(f"note: {url} needs a login; set a token file or password under [prometheus]")
     else:
         call.note(f"found {url}" + (f", version {server.version}" if server.version else ""))
     forgets = f" after {server.retention}" if server and server.retention else ", by default after 15 days"
@@ -236,7 +236,7 @@ def init(
 
 
 _ADVICE = """
-Prometheus forgets{forgets}: collect every day, by cron for example:
+Prometheus deletes data{forgets}. Collect every day, for example by cron:
   {cron}
 
 next:
@@ -244,10 +244,10 @@ next:
   gpucost collect prometheus
   gpucost report
 
-a Slurm cluster: gpucost collect slurm --sacct sacct, or a file of these, loaded by gpucost collect slurm jobs.psv
-  # what is billed
+for a Slurm cluster: gpucost collect slurm --sacct sacct, or write a file and load it with gpucost collect slurm jobs.psv
+  # billed jobs
   {billed} > jobs.psv
-  # the same, and on which nodes and GPUs
+  # billed jobs with their nodes and GPUs
   {placed} > jobs.psv"""
 
 
@@ -264,12 +264,12 @@ def _write(target: Path, answers: dict[str, str]) -> None:
 @command(without="config store")
 def schema(
     call: TargetCall,
-    name: Annotated[str | None, argument("[NAME]", "Of which answer; without it, lists them.")] = None,
+    name: Annotated[str | None, argument("[NAME]", "Name of the answer (default: list all names).")] = None,
 ) -> None:
-    """Print the JSON Schema of an answer in --format json, or list what there are schemas of.
+    """Print the JSON Schema of an answer in --format json, or list the names of all answers.
 
-    An answer's key `schema` says which one it follows: gpucost.report/1 is `gpucost schema report`. The number grows when
-    a property is renamed, removed or means something else.
+    An answer's key `schema` names its schema and version: for gpucost.report/1, run `gpucost schema report`. The number grows
+    when a property is renamed, removed or changes its meaning.
 
     \b
     Examples:
@@ -287,12 +287,12 @@ def schema(
 @command()
 def sql(
     call: RowsCall,
-    statement: Annotated[str, argument("SQL", "One statement in DuckDB's dialect; - reads it from stdin.")],
+    statement: Annotated[str, argument("SQL", "SQL statement in DuckDB's dialect; - reads it from stdin.")],
 ) -> None:
-    """Ask the store anything in SQL, read-only.
+    """Query the store in SQL, read-only.
 
-    SELECT, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN run, within ten minutes: they see neither other files nor the network.
-    Costs are those of this configuration: like a report, this brings them up to date first.
+    Runs SELECT, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN for up to ten minutes, without access to other files or the network.
+    Like a report, the command first brings costs up to date with the configuration.
 
     \b
     Examples:
@@ -305,7 +305,7 @@ def sql(
 
 @command()
 def store_info(call: BriefCall) -> None:
-    """Say what the store holds, by source, period and size.
+    """Show the store's contents by source, period and size.
 
     \b
     Examples:
@@ -323,14 +323,14 @@ def store_info(call: BriefCall) -> None:
         f"store    {visible(str(answer.path))}\n"
         f"size     {bytes_text(answer.size)}{merged}\n"
         f"version  schema {answer.schema_version}, file format {answer.storage_version}\n"
-        f"holds    {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n"
+        f"content  {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n"
     )
     if answer.sources:
         text += render_rows(*table(answer.sources), RowFormat.table)
     else:
-        text += "nothing was collected yet: gpucost collect prometheus\n"
+        text += "the store is empty: run gpucost collect prometheus\n"
     if answer.dropped:
-        text += "\nleft out as impossible:\n" + render_rows(*table(answer.dropped), RowFormat.table)
+        text += "\ndropped as invalid:\n" + render_rows(*table(answer.dropped), RowFormat.table)
     if call.verbose:
         text += "\n" + render_rows(*table(answer.tables), RowFormat.table)
     call.write(text)
@@ -338,11 +338,11 @@ def store_info(call: BriefCall) -> None:
 
 @command()
 def store_compact(call: Call) -> None:
-    """Make the store small again: write it anew, without the space that replaced rows left behind.
+    """Rewrite the store without the space of replaced rows.
 
-    With `[store] raw_retention_days`, drops samples of older days that no figure needs; those days can still be reported,
-    and attributed again under other teams and prices, but not under another idle threshold (docs/store.md). The old file
-    stays as it is until the new one is whole.
+    With `[store] raw_retention_days`, drops old samples that no figure needs. These days can still be reported, and attributed
+    again with other teams and prices, but not with another idle threshold (docs/store.md). The old file stays until the new
+    one is complete.
 
     \b
     Examples:
@@ -357,11 +357,11 @@ def store_compact(call: Call) -> None:
 
 @command()
 def store_backup(
-    call: Call, target: Annotated[Path, argument("FILE", "The copy to write; one that is there is replaced.")]
+    call: Call, target: Annotated[Path, argument("FILE", "File to write; an existing file is replaced.")]
 ) -> None:
-    """Write a copy of the store, of one moment: others may read it meanwhile, and writers wait.
+    """Write a consistent copy of the store; readers go on, writers wait.
 
-    All of the store is read and compared with the copy, which takes its place whole. To go back to it, copy it over the store.
+    The copy is compared with the store and then moved into place in one step. To restore it, copy it over the store.
 
     \b
     Examples:
@@ -375,8 +375,7 @@ def store_backup(
 
 @command()
 def store_log(call: RowsCall) -> None:
-    """Say what was done to the store, the first thing first: loads, seals of closed months and why their figures were restated,
-    and what keeps it small.
+    """List the store's changes, oldest first: loads, seals of closed months, restated figures with their reasons, compactions.
 
     \b
     Examples:
@@ -393,9 +392,9 @@ def store_log(call: RowsCall) -> None:
 
 @command()
 def store_check(call: RowsCall) -> None:
-    """Read all of the store, and hold it against what has to hold: sums, order, references, and what days were attributed from.
+    """Read the whole store and check its sums, order, references, and the inputs of attributed days.
 
-    Ends with 1 where anything is wrong. -q shows only that.
+    Exit code 1 if a check fails. -q prints only failed checks.
 
     \b
     Examples:
@@ -421,5 +420,5 @@ def store_check(call: RowsCall) -> None:
     if wrong:
         raise StoreError(
             f"{len(wrong)} of {len(checks)} checks of the store {call.store.path} failed",
-            "restore a copy, or collect into a new store",
+            "restore a backup, or collect into a new store",
         )
