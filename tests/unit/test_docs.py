@@ -148,3 +148,19 @@ def test_the_page_names_all_that_is_exported() -> None:
 
 def _long(base: str, first: str, more: str) -> str:
     return " ".join(f"`{base}:{state}`" for state in (first, *re.findall(r"`:(\w+)`", more)))
+
+
+INVENTED = "gpucost/questions/pods/__init__.py"  # the example of CONTRIBUTING
+
+
+def test_stages_and_paths_in_the_docs_exist() -> None:
+    stages = {path.stem for path in (ROOT / "gpucost").rglob("*.sql")}
+    missing = []
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for name in re.findall(r"`([^`\n*]+)`", page.read_text(encoding="utf-8")):
+            stage = re.fullmatch(r"(?:[a-z_/]+/)?(\d\d_\w+?)(?:\.sql)?", name)
+            path = re.fullmatch(r"(?:gpucost|pricing|reports|tests|docs|\.ci)/[\w./-]+", name)
+            if stage and stage[1] not in stages or path and name != INVENTED and not (ROOT / name).exists():
+                missing.append(f"{page.name}: {name}")
+    assert len(stages) > 150
+    assert missing == []
