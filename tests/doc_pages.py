@@ -1,4 +1,4 @@
-"""Writes docs/commands.md and docs/config.md out of the program itself: `python -m tests.doc_pages docs`."""
+"""Generate docs/commands.md, docs/config.md and docs/glossary.md from the program: `python -m tests.doc_pages docs`."""
 
 from __future__ import annotations
 
@@ -29,46 +29,44 @@ _COMMANDS = f"""# Commands
 Data goes to stdout; progress, notes and errors to stderr. Progress bars appear on a terminal only; `NO_COLOR` is
 honored.
 
-Exit codes: 0 done, 1 failed with a message, 2 wrong usage, 3 a budget or target is missed, 4 the period asked for is
-incomplete, 130 interrupted (Ctrl-C), 141 the reader of stdout went away (`gpucost … | head`).
+Exit codes: 0 done, 1 failed with a message, 2 wrong usage, 3 a budget or target is missed, 4 the period is incomplete,
+130 interrupted (Ctrl-C), 141 the reader of stdout has closed it (`gpucost … | head`).
 
 Dates: `2026-10-01` is midnight in the configured time zone; `--to` is exclusive.
 
-`--config`, `--store`, `--quiet`, `--verbose` and `--profile` may stand before the command, too:
-`gpucost --store a.db report`.
+`--config`, `--store`, `--quiet`, `--verbose` and `--profile` can also precede the command: `gpucost --store a.db report`.
 """
 _CONFIG = f"""# Configuration
 
 {GENERATED}
-`gpucost.toml` is looked for in the working directory, then in `~/.config/gpucost/` (or `$XDG_CONFIG_HOME/gpucost/`).
-`--config FILE` or `GPUCOST_CONFIG` names another. `gpucost init` writes one with comments, `gpucost config show`
-tells what is in force and where each value comes from.
+gpucost reads `gpucost.toml` in the working directory, otherwise in `~/.config/gpucost/` (or `$XDG_CONFIG_HOME/gpucost/`).
+`--config FILE` or `GPUCOST_CONFIG` names another file. `gpucost init` writes one with comments, `gpucost config show`
+shows every effective value and its source.
 
-An option wins over a variable, a variable over the file. A variable is named after its key, with two underscores
-between tables and keys: `{PREFIX}STORE`, `{PREFIX}PROMETHEUS__URL`, `{PREFIX}IDLE__THRESHOLD_PERCENT`. Lists and
-tables are written as JSON; an empty variable counts as unset. Where the file has several `[[prometheus]]`, variables
-cannot reach into them. Without `[prometheus]` the server is the default below; `prometheus = []` says that there is
-none to collect from.
+An option overrides a variable, a variable overrides the file. A variable is named after its key, with two underscores
+between tables and keys: `{PREFIX}STORE`, `{PREFIX}PROMETHEUS__URL`, `{PREFIX}IDLE__THRESHOLD_PERCENT`. Write lists and
+tables as JSON; an empty variable counts as unset. If the file has several `[[prometheus]]`, variables cannot set values
+in them. Without `[prometheus]` the server is the default below; with `prometheus = []` there is no server.
 
-Relative paths in the file, and the default store, are taken from the file's directory; those in variables and options
-from the working directory.
+Relative paths in the file, and the default store, are relative to the file's directory; paths in variables and options
+to the working directory.
 
-Secrets are never written here: a setting that ends in `_file` names the file that holds one, a setting that ends in
-`_env` the environment variable. `keyring:SERVICE/NAME` in place of a variable is looked up in the system's keyring
+The file contains no secrets: a setting that ends in `_file` names a file with the secret, a setting that ends in `_env`
+an environment variable. `keyring:SERVICE/NAME` instead of a variable is read from the system's keyring
 (`pip install 'gpucost[keyring]'`, then `keyring set SERVICE NAME`).
 
 ## Top level
 """
 _GLOSSARY = """# Glossary
 
-What the words of reports mean. A word has one meaning and one denominator in every command and format.
+The terms in reports. A term has one meaning and one denominator in every command and format.
 
-{}[Attribution](attribution.md) has the arithmetic, [coverage](coverage.md) what counts as collected.
+{}[Attribution](attribution.md) explains the arithmetic, [coverage](coverage.md) the collected time.
 """
 
 
 def commands_page() -> str:
-    """docs/commands.md: every command with its options, as the program knows them."""
+    """docs/commands.md: every command with its options."""
     parts = [_COMMANDS]
     program = typer.main.get_command(app)
     context = program.make_context("gpucost", ["init"], resilient_parsing=True)
@@ -84,7 +82,7 @@ def commands_page() -> str:
 
 
 def config_page() -> str:
-    """docs/config.md: every key with its type, default and meaning, as the program knows them."""
+    """docs/config.md: every key with its type, default and meaning."""
     parts = [_CONFIG, *_table(Config)]
     for name, section in _sections(Config, ""):
         parts += [f"## {name}\n", f"{inspect.getdoc(section)}\n", *_table(section)]
@@ -92,7 +90,7 @@ def config_page() -> str:
 
 
 def _help(text: str) -> str:
-    """Help as Markdown: what follows a \\b marker is shown as it stands."""
+    """Help as Markdown: text after a \\b marker is a code block."""
     paragraphs = []
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if "\b" in paragraph:
@@ -129,7 +127,7 @@ def _table(model: type[BaseModel]) -> list[str]:
 
 
 def _descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """The texts below the fields of a class."""
+    """The docstrings below the fields of a class."""
     (kind,) = ast.parse(inspect.getsource(model)).body
     assert isinstance(kind, ast.ClassDef)
     texts = {}
@@ -177,7 +175,7 @@ def _escaped(text: str) -> str:
 
 
 def glossary_page() -> str:
-    """The words of reports, and what each means."""
+    """docs/glossary.md: the terms in reports with their meanings."""
     from gpucost.render.glossary import TERMS
 
     terms = "".join(f"## {term.name}\n\n{term.meaning}\n\n" for term in TERMS)
