@@ -340,8 +340,8 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
 
     # while they run, and again: nothing doubles
     first = collect(sacct, 'sacct = "sacct"')[0]
-    assert f"of {CLUSTER}" in first and "2 nodes" in first and "nodes of jobs with the GPUs" in first
-    assert "nothing is new" not in first
+    assert f"of {CLUSTER}" in first and "2 nodes" in first and "job nodes with their GPUs" in first
+    assert "no new data" not in first
     assert set(held(sacct, "namespace")) == {"team-nlp", "team-cv", "product"}
     for job in (requeued, victim):
         slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)

@@ -77,10 +77,10 @@ def test_what_is_missing_is_said_with_the_fix(fake: Fake) -> None:
     result.findings = [missing, *[SourceFinding("warning", "gap", "kube-state-metrics was silent")] * 7]
     result.dropped.update({("DCGM_FI_DEV_GPU_UTIL", "sentinel"): 3, ("DCGM_FI_DEV_FB_USED", "sentinel"): 4})
     out, err = collect()
-    assert "went on after 2 windows" in out
+    assert "resumed an interrupted run after 2 windows" in out
     assert "warning: kube_pod_info is not exported\n    fix: scrape kube-state-metrics" in err
     assert "dropped 7 samples as sentinel: DCGM_FI_DEV_FB_USED, DCGM_FI_DEV_GPU_UTIL" in err
-    assert err.count("was silent") == 5 and "and 2 more of gap" in err
+    assert err.count("was silent") == 5 and "and 2 more: gap" in err
     assert collect("-q") == ("", "warning: kube-state-metrics was silent\n" * 5 + "  and 2 more of gap\n")
     result.findings = [missing]
     assert collect("-q") == ("", "")
@@ -88,7 +88,7 @@ def test_what_is_missing_is_said_with_the_fix(fake: Fake) -> None:
 
 def test_a_run_that_loads_nothing_says_so_under_q(fake: Fake) -> None:
     fake.results[0].samples = 0
-    assert collect("-q") == ("", f"warning: main: no sample of {HOUR}\n")
+    assert collect("-q") == ("", f"warning: main: no samples in {HOUR}\n")
     assert collect()[1] == ""  # the summary says it
 
 

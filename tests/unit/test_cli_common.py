@@ -39,7 +39,7 @@ def run(raised: Callable[[], BaseException], *arguments: str) -> tuple[int, str,
     return result.exit_code, result.stdout, result.stderr
 
 
-INTERRUPTED = "error: interrupted; what was saved before is kept\n"
+INTERRUPTED = "error: interrupted; data saved earlier is kept\n"
 
 
 def failed_query() -> StoreError:

@@ -390,5 +390,5 @@ def test_a_user_without_a_home_directory(home: Path, monkeypatch: pytest.MonkeyP
     named = CliRunner().invoke(app, ["report", "--store", "~/x"])
     assert named.exit_code == 1
     assert named.stderr.startswith(
-        "error: a path begins with ~, and this user has no home directory\nfix: set HOME"
+        "error: a path begins with ~, but this user has no home directory\nfix: set HOME"
     )

@@ -219,7 +219,7 @@ def test_month_without_data_yet_is_left_out(store: Path, monkeypatch: pytest.Mon
     october = changed(store, "october", f"UPDATE collected SET to_ms = {int(november.timestamp()) * 1000}")  # noqa: S608
     monkeypatch.setattr("gpucost.questions.request.Request.now", november.replace(hour=2))
     result = run(f"export openmetrics --store {october}")
-    assert "month_to_date is left out: there is no data for November 2026" in result.stderr
+    assert "skipped month_to_date: there is no data for November 2026" in result.stderr
     assert _values(result.stdout, "gpucost_fleet_cost") == [0]
 
 
@@ -305,7 +305,7 @@ def test_a_chart_of_others_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     check_end("export chart --image 'a\" b' --out ours", "2", "--image 'a\" b' is not valid in Kubernetes")
     for out in (theirs, tmp_path, tmp_path / "thesis.txt"):
-        check_end(f"{CHART} {out}", "2", "holds no chart of gpucost")
+        check_end(f"{CHART} {out}", "2", "is not a gpucost chart")
     assert {path.name for path in tmp_path.rglob("*")} == {"theirs", "Chart.yaml", "thesis.txt"}
     own = ours / "templates" / "own.yaml"
     run(f"{CHART} {ours}")

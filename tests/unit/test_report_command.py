@@ -42,10 +42,10 @@ ENDS = """
 1 | -o no/such/folder/r.md --from 2026-10-01 --to 2026-10-03 | cannot write no/such/folder/r.md
 2 | -o report.pdf | -o knows .md, .html, .json, .csv, .parquet, .txt
 0 | -o report.pdf --format csv --from 2026-10-01 --to 2026-10-03 | written to report.pdf
-2 | -o . | -o names a directory
+2 | -o . | -o . is a directory
 2 | --last 9999w | --last 9999w goes back to 18
-2 | --brief | --brief is of Markdown only
-2 | --brief --format html | --brief is of Markdown only"""
+2 | --brief | --brief needs --format markdown
+2 | --brief --format html | --brief needs --format markdown"""
 
 
 @pytest.mark.parametrize(("code", "options", "message"), text_rows(ENDS))

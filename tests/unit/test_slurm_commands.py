@@ -48,8 +48,8 @@ def test_waits_dollars_and_fair_share() -> None:
         2     600 2400 n1    2      PREEMPTED      0 low    debug
         3       -    - -     -      PENDING        0 normal gpu"""))  # fmt: skip
     said = collect(told, NODES, shares, more=DAY)
-    assert "3 runs of jobs of hpc" in said and "2 nodes" in said
-    assert "nothing is new" in collect(told, NODES, shares, more=DAY)
+    assert "3 job runs of hpc" in said and "2 nodes" in said
+    assert "no new data" in collect(told, NODES, shares, more=DAY)
     answer = json.loads(call("queue", *DAY, "--format", "json")[0])
     waits = {(one["by"], one["name"]): one for one in answer["slurm_waits"]}
     assert set(waits) == {*text_rows("partition|gpu\npartition|debug\nqos|normal\nqos|low\naccount|nlp")}
@@ -100,7 +100,7 @@ def test_slurm_is_asked_a_day_at_a_time(folder: Path) -> None:
         folder / "bin", sacct=text(jobs("1 0 3600 n1 1"), "\x1f"), scontrol="ClusterName = hpc\n"
     )
     said, _ = call("collect", "slurm", "--sacct", sacct, "--from", "2026-03-10", "--to", "2026-03-12")
-    assert "2 runs of jobs of hpc, 2026-03-10T00:00:00Z .. 2026-03-12T00:00:00Z" in said
+    assert "2 job runs of hpc, 2026-03-10T00:00:00Z .. 2026-03-12T00:00:00Z" in said
     # what could not be asked for is named, and jobs are there all the same
     spans, runs = "SELECT to_ms - from_ms AS n FROM loads", "SELECT job_id AS n FROM slurm_runs"
     found = json.loads(call("sql", f"{spans} UNION ALL BY NAME {runs} ORDER BY n", "--format", "json")[0])
