@@ -1,5 +1,5 @@
 -- reads: slurm_holdings, slurm_units, slurm_nodes, slurm_places, slurm_runs, collected
--- writes: warnings (stored) about a Slurm cluster: nodes without a description, jobs placed evenly because steps are missing, resources without a known GPU, and requeued jobs without their earlier runs
+-- writes: warnings (stored), about a Slurm cluster: nodes without a description, jobs placed evenly because steps are missing, resources without a known GPU, and requeued jobs without their earlier runs
 -- invariant: one row per (code, cluster)
 -- only with: slurm_loads
 INSERT INTO warnings BY NAME

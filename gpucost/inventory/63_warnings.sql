@@ -1,5 +1,5 @@
 -- reads: node_facts, shared_machines, twofold_nodes, allocation_teams, allocated, team_globs, node_devices, device_series, pods, collected, reservations, incarnations, missing_metrics, scale_remarks, state_intervals, settings, plain_hosts, blocks
--- writes: warnings (stored) about nodes, pods and devices
+-- writes: warnings (stored), about nodes, pods and devices
 -- invariant: each row names its subject; fix is one command or setting, or null
 INSERT INTO warnings BY NAME
 SELECT 'unknown_capacity_type' AS code, cluster, node AS subject, up_from_ms AS from_ms, up_to_ms AS to_ms,

@@ -1,5 +1,5 @@
 -- reads: nodes, node_hosts, node_splits, request_gaps, collected
--- writes: warnings (stored) about node prices that are not split by the cost basis, with the reason
+-- writes: warnings (stored), about node prices that are not split by the cost basis, with the reason
 -- invariant: names the kind of node or the cluster, and the time
 INSERT INTO warnings BY NAME
 WITH alike AS (
