@@ -35,7 +35,7 @@ TABLES = {
     "not_sold_on_demand": "not_sold_on_demand.csv",
 }
 COMPONENTS = {"catalog_components": "components.csv"}
-# Metrics of exporters: what they measure, their labels and units.
+# Metrics of exporters: meaning, labels and units.
 ACTIVITY = "activity_metrics.csv"
 
 _MISSING = "SELECT count(*) < len($tables) FROM duckdb_tables() WHERE temporary AND list_contains($tables, table_name)"

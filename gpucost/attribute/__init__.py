@@ -168,7 +168,7 @@ def attribute_span(
 
 def refuse_lost_readings(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
     """Raise StoreError if sample lists that the span needs are gone."""
-    _refuse_lost(con, _LOST_READINGS, tz, "what changed cannot be attributed")
+    _refuse_lost(con, _LOST_READINGS, tz, "the change cannot be attributed")
 
 
 def _refuse_lost(
@@ -246,7 +246,7 @@ _NEWEST_LOAD = "SELECT coalesce(max(load_id), 0) FROM loads WHERE kind <> 'progr
 
 @record
 class Inputs:
-    """Digests of the inputs except collected data: of `all`, and of the `own` ones that no day's fingerprint shows."""
+    """Digests of the inputs except collected data: of `all`, and of `own`, which no day's fingerprint shows."""
 
     all: str
     own: str
@@ -286,6 +286,6 @@ def finish(con: DuckDBPyConnection) -> None:
 
 
 def _missing_cuts(con: DuckDBPyConnection, period: Period | None) -> list[int]:
-    """The ends of a period where cells need a cut and have none."""
+    """The ends of a period that need a cut and have none."""
     ends = [at for at in (period.start_ms, period.end_ms) if at % MS_PER_HOUR] if period else []
     return column(con, "SELECT unnest($1::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", [ends])

@@ -1,6 +1,6 @@
 -- reads: scrape_gaps, series, states
 -- writes: state_intervals, one row per run of a kube-state-metrics series: its value from the first sample to one scrape interval past the last; begin_ms is one interval before the first
--- invariant: begin_ms < first_ms < end_ms; the intervals are those of the samples' hours; no value is beyond a sensible maximum, no moment (_time, _created) in the future of its sample
+-- invariant: begin_ms < first_ms < end_ms; the scrape interval is the one of the sample's hour; no value is beyond a sensible maximum, no moment (_time, _created) in the future of its sample
 INSERT INTO state_intervals BY NAME
 WITH target_intervals AS (
     -- one row per kube-state-metrics target and hour with scrapes in or next to it: the scrape interval then

@@ -16,7 +16,7 @@ WITH samples AS (
     -- an answer of Slurm's accounting covers its whole window
     SELECT source, from_ms, from_ms, to_ms, to_ms, 'state' FROM loads WHERE kind = 'slurm'
     UNION ALL
-    -- activity alone does not show holders of GPUs: it counts only if nothing else was ever collected
+    -- activity alone does not show holders of GPUs: it counts only if it is the only collected data
     SELECT s.cluster, b.hour::BIGINT * 3600000 + b.first_offset_ms - coalesce(b.gap_ms, 60000),
         b.hour::BIGINT * 3600000 + b.first_offset_ms, b.hour::BIGINT * 3600000 + b.last_offset_ms,
         b.hour::BIGINT * 3600000 + b.last_offset_ms + coalesce(b.gap_ms, 60000), 'state'

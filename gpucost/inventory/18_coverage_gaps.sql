@@ -128,7 +128,7 @@ touched AS (
 ),
 kinds AS (
     SELECT *, CASE
-        -- minutes next to declared off time are no gap; longer ones are not bridged, because the off end has no samples
+        -- minutes next to declared off time are not a gap; longer times are not bridged: the off end has no samples
         WHEN is_off OR (touches_off AND to_ms - from_ms <= 600000) THEN 'off'
         WHEN is_bridged AND NOT touches_off THEN 'bridged'
         ELSE 'not_collected' END AS kind

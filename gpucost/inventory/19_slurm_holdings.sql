@@ -24,7 +24,7 @@ named AS (
     FROM listed
 ),
 typed AS (
-    -- the count without a type includes those of every type
+    -- the count without a type includes the units of every type
     SELECT cluster, job_id, submit_ms, is_batch, kind, type, units FROM named WHERE kind <> '' AND type IS NOT NULL AND units > 0
     UNION ALL
     SELECT cluster, job_id, submit_ms, is_batch, kind, NULL,

@@ -1,6 +1,6 @@
 -- reads: slurm_nodes, slurm_holdings, state_intervals, device_series, settings
 -- writes: slurm_hosts, one row per (Slurm node that provably runs on a Kubernetes node, its pod): the node, and when; pod_uid is null if slurmd runs next to the kubelet, under the node's own name
--- invariant: from_ms < to_ms; such a Slurm node is not a machine of its own, and jobs hold its GPUs, not the pod; a name alone is no proof
+-- invariant: from_ms < to_ms; such a Slurm node is not a machine of its own, and jobs hold its GPUs, not the pod; a name alone is not proof
 -- only with: slurm_loads
 -- Slinky's pods belong to a NodeSet, and their names end in the node's name; soperator's pods have the node's name.
 -- Pods count if they request GPUs.

@@ -1,5 +1,5 @@
 -- reads: state_intervals, node_lifetimes, plain_hosts
--- writes: label_history, spans in which labels of a pod (name: uid), a namespace or a node (name: node_id) count: those it had then, otherwise the first after, otherwise the last before
+-- writes: label_history, spans in which labels of a pod (name: uid), a namespace or a node (name: node_id) count: the labels at the time, otherwise the first after, otherwise the last before
 -- invariant: a conflicting label is 'unassigned'; a removed label ends, but a label that the exporter stopped reporting keeps its last value: another namespace lost a label within ten minutes, or kubernetes.io/metadata.name is lost, and no namespace of that exporter has the label; an object's spans cover all time without gap or overlap, each ending at its own last sample
 CREATE OR REPLACE TEMP TABLE label_history AS
 WITH namespaces AS MATERIALIZED (

@@ -1,6 +1,6 @@
 -- reads: node_facts, node_labels, device_spans, node_models, state_intervals, mig_profiles, settings, resource_kinds, resources, virtual_devices
 -- writes: unit_shares, one row per (node, span of labels, resource), and one more each time that a node without labels changes its slots: a unit's share of a physical GPU
--- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of its device; offered_share is that of a unit of the node's capacity
+-- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of its device; offered_share is the share of a unit of the node's capacity
 INSERT INTO unit_shares BY NAME
 WITH spans AS (
     SELECT n.node_id, n.cluster, n.node, n.instance_type, n.gpu_count, n.gpu_model, n.mig_slices, l.labels, l.replicas, coalesce(l.is_shared, false) AS is_shared,

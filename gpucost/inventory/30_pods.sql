@@ -63,7 +63,7 @@ seen AS (
 held AS (
     SELECT a.cluster, a.namespace, a.pod, a.uid, a.asks_gpus, s.node, s.pending_to_ms, coalesce(s.failed, false) AS failed,
         round(coalesce(s.scheduled_ms, s.started_ms, s.on_node_ms))::BIGINT AS held_from_ms,
-        -- a container that ended long before the pod is no proof either; phases may lag by a scrape or two
+        -- a container that ended long before the pod is not proof either; phases may lag by a scrape or two
         coalesce(s.completed_ms <= s.ended_last_ms
             AND coalesce(s.alive_ms - greatest(2 * s.interval_ms, 120000) <= s.completed_ms, true), false) AS is_dated,
         round(CASE WHEN is_dated THEN s.completed_ms ELSE coalesce(s.ended_first_ms, s.seen_to_ms) END)::BIGINT AS held_to_ms,

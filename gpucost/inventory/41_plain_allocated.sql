@@ -5,7 +5,7 @@
 CREATE OR REPLACE TEMP TABLE plain_samples AS
 WITH readings AS (
     SELECT d.node_id, d.device_id, concat_ws('/', d.uuid, nullif(d.gpu_instance_id, '')) AS device, d.profile, nullif(s.labels[h.user_label], '') AS "user",
-        -- an exporter that never names a user does not contradict one that does
+        -- an exporter that never names a user does not contradict others
         count("user") OVER (PARTITION BY d.device_id, d.target_id) > 0 AS has_users, b.hour::BIGINT * 3600000 AS hour_ms,
         b.samples, b.first_offset_ms, b.last_offset_ms, b.step_ms, b.offsets_ms, coalesce(b.gap_ms, d.end_ms - d.last_ms) AS gap_ms
     FROM plain_hosts AS h JOIN node_devices AS d USING (node_id) JOIN series AS s USING (series_id) JOIN blocks AS b USING (series_id)

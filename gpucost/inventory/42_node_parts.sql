@@ -1,5 +1,5 @@
 -- reads: node_facts, node_models, gpu_counts, device_spans, node_devices, allocated, allocation_devices, allocation_hosts, node_hosts, nodes, unit_shares, node_parts
--- writes: node_parts, one row per (model, span) of node lives with several GPU models or added GPUs; allocation_parts, each allocation's GPUs by part; nodes (stored), allocated, allocation_devices, allocation_hosts, node_hosts, unit_shares: rows of the parts replace those of the lives
+-- writes: node_parts, one row per (model, span) of node lives with several GPU models or added GPUs; allocation_parts, each allocation's GPUs by part; nodes (stored), allocated, allocation_devices, allocation_hosts, node_hosts, unit_shares: rows of the parts replace rows of the lives
 -- invariant: at each moment the GPUs of a life's parts add up to machine_gpus, and an allocation's GPUs on them to its GPUs; part_id is node_id once per life
 -- only with: node_models, gpu_counts
 INSERT INTO node_parts BY NAME
@@ -55,7 +55,7 @@ known AS (
 weighed AS (
     SELECT h.*, p.part_id, p.from_ms, p.to_ms, p.gpu_count / p.machine_gpus AS host_share, coalesce(k.gpus, 0) AS known_gpus,
         h.gpus - sum(coalesce(k.gpus, 0)) OVER w AS other_gpus,
-        -- the pod's device may be unknown: any possible one counts, for slices those with such slices
+        -- the pod's device may be unknown: any possible one counts, for slices any with such slices
         p.gpu_count * CASE WHEN p.uuids IS NULL OR CASE WHEN contains(h.profile, 'g.') THEN list_contains(p.profiles, h.profile) ELSE NOT p.is_sliced END
             THEN 1 ELSE 1e-9 END AS weight
     FROM held AS h

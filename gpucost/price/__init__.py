@@ -158,7 +158,7 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
 def missing_price_sources(
     con: DuckDBPyConnection, period: Period, now: datetime, stale_after_days: int
 ) -> list[tuple[str, str]]:
-    """('spot' or 'prices', provider) of each cloud whose prices would improve those of nodes in `period`."""
+    """('spot' or 'prices', provider) of each cloud with better prices for nodes in `period` than the current ones."""
     span = period.bounds | {"now_ms": to_ms(now), "days": stale_after_days}
     return [(row["what"], row["provider"]) for row in answer_rows(con, __name__, "70_wanting_prices", span)]
 

@@ -89,7 +89,7 @@ def history(
 
     `which` has instance_type, zone, region and product; None matches any. Without a period: from the first known change in
     any zone to the end of the collected prices. In a period, prices stay valid for `stale_after_days` after that. Raises
-    PriceError if no spot price matches, naming what the store has.
+    PriceError if no spot price matches, naming the known ones.
     """
     instance_type = which["instance_type"] or ""
     load_price_list(con, [instance_type.lower()])

@@ -21,7 +21,7 @@ _PACKAGE = "gpucost.price"
 
 
 def load_vocabulary(con: DuckDBPyConnection) -> None:
-    """Create region_of(zone), place_rank(...) and purchase_fits: where a price is valid, and for which nodes."""
+    """Create region_of(zone), place_rank(...) and purchase_fits: the places and nodes of a price."""
     run_stage(con, _PACKAGE, "vocabulary")
 
 

@@ -118,7 +118,7 @@ def token_price(provider: str | None, model: str, at: date) -> TokenPrice | None
 
     The answer names the row. Names match in any case, with or without the provider before them (`openai/gpt-4o`). If no row
     matches, ignore a maker (`meta-llama/`), a place (`us.`) and a release (`-2024-08-06`): a release has the price of the model
-    without one, a model without one has that of its newest release; two different releases never match. Without a provider:
+    without one, a model without one has the price of its newest release; two different releases never match. Without a provider:
     the price of the model's maker, otherwise the upper median of the sellers' prices.
     """
     sold = token_prices(at)
