@@ -53,7 +53,7 @@ def collect(
             inventory.coverage(con, config)
             for result in results:
                 note_gaps(con, sources[result.source], result, period, config.tz)
-            # Bills add to coverage, too: the stored rows of coverage are made with the prices.
+            # Bills add to coverage, too, so its stored rows are made later, with the prices.
             con.rollback()
             con.begin()
     return results, errors
@@ -171,13 +171,13 @@ def read_attributed(
     inputs = inputs_of(config)
     for _ in range(_ATTEMPTS):
         with store.read(*folders) as con:
-            # After this process attributed it, another may have done so with another configuration.
+            # Another process may have attributed it since with another configuration.
             if attribution.is_current(con, inputs, period):
                 return read(con)
         _attribute(config, store, inputs, period)
     raise StoreError(
         f"other runs keep attributing {store.path} with another configuration",
-        "give each configuration a store of its own, or let the other runs end",
+        "use a separate store per configuration, or wait for the other runs",
     )
 
 

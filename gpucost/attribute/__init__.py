@@ -93,7 +93,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
     finished days, and the next run continues with the others.
 
     Expects the tables of inventory and price on this connection: nodes, allocations, collected, coverage_gaps, node_stops,
-    node_prices, and the temporary tables on devices, requests, teams and facts. Days are days of `tz`, like bills.
+    node_prices, and the temporary tables on devices, requests, teams and facts. Days are local days of `tz`.
     """
     # Intermediate tables need no row order, and keeping it costs time and memory.
     con.execute("SET preserve_insertion_order = false")

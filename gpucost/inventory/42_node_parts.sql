@@ -55,7 +55,7 @@ known AS (
 weighed AS (
     SELECT h.*, p.part_id, p.from_ms, p.to_ms, p.gpu_count / p.machine_gpus AS host_share, coalesce(k.gpus, 0) AS known_gpus,
         h.gpus - sum(coalesce(k.gpus, 0)) OVER w AS other_gpus,
-        -- the pod's device may be unknown: any possible one counts, for slices any with such slices
+        -- the pod's device may be unknown: all possible ones count, for slices only ones with such slices
         p.gpu_count * CASE WHEN p.uuids IS NULL OR CASE WHEN contains(h.profile, 'g.') THEN list_contains(p.profiles, h.profile) ELSE NOT p.is_sliced END
             THEN 1 ELSE 1e-9 END AS weight
     FROM held AS h

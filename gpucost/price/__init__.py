@@ -34,7 +34,7 @@ _BILLED = """SELECT EXISTS (FROM bill_rows), EXISTS (FROM bill_rows WHERE kind =
 _TWICE = """INSERT INTO warnings BY NAME
 SELECT 'billed_twice' AS code, min(source) AS subject, epoch_ms($first) AS from_ms, epoch_ms($last) + 86400000 AS to_ms,
     string_agg(coalesce(file, source), ' and ' ORDER BY side DESC) || ': ' || $text AS message,
-    format('gpucost collect {} --replace PATH keeps the export at PATH alone',
+    format('gpucost collect {} --replace PATH keeps only the export at PATH',
         min(CASE WHEN provider IN ('aws', 'gcp', 'azure') THEN provider ELSE 'focus' END)) AS fix
 FROM told_sides
 WHERE side IN ($one, $other)"""

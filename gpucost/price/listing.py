@@ -211,7 +211,7 @@ def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
     """Resolve `name`; `H100` is every H100 model. Raises GpucostError with the nearest names if it is unknown."""
     types = sqlfiles.column(con, "SELECT DISTINCT instance_type FROM listed_prices ORDER BY 1")
     wanted = name.strip().lower()
-    for typed in (wanted, f"standard_{wanted}"):  # Azure's sizes are called without it, too
+    for typed in (wanted, f"standard_{wanted}"):  # Azure's sizes also go by names without this prefix
         if any(known.lower() == typed for known in types):
             return _ANYTHING | {"instance_types": [typed]}
     models = sqlfiles.column(con, "SELECT gpu_model FROM gpu_models ORDER BY 1")
@@ -404,6 +404,5 @@ def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: PriceQ
             "; ".join((missing, *facts)), "choose one of these, or run gpucost collect prices"
         )
     return GpucostError(
-        f"no known price of {name} in {query.fx.currency}",
-        "set the rates of other currencies in [prices] fx",
+        f"no known price of {name} in {query.fx.currency}", "set the rates of other currencies in [prices] fx"
     )

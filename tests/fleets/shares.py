@@ -70,9 +70,7 @@ def unlisted(instance_type: str, worth: str) -> Case:
     if instance_type != L4:
         where |= {"gpus": [], "gfd": False, "dcgm": False}
     nodes = [node("w", L4, 0, 6) | where, "g | g5.xlarge | 0 | 6"]
-    said = (
-        f"unsupported_resource example_com_npu … 12.0 hours held by 1 pod of train on 1 node … {worth}"
-    )
+    said = f"unsupported_resource example_com_npu … 12.0 hours held by 1 pod of train on 1 node … {worth}"
     return held(
         f"an unlisted resource on {instance_type}", fleet(6, nodes, [odd("odd", "example_com_npu", 4, 3)], {}), "",
         warnings=said,
