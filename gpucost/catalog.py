@@ -1,6 +1,7 @@
-"""The shipped catalog: list prices, instance types, GPU models and their spellings, MIG profiles, resources, tokens.
+"""The shipped catalog: prices, instance types, GPU facts, resources and tokens.
 
-Inventory reads the contents of instance types, price reads their prices. Token prices belong to no node.
+GPU facts are models, their spellings and MIG profiles. Inventory reads the contents of instance types, price
+reads their prices. Token prices belong to no node.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ _READER = """
 CREATE OR REPLACE TEMP MACRO catalog_csv(name, types) AS TABLE
 FROM read_csv(getvariable('pricing_dir') || '/' || name,
     header = true, auto_detect = false, delim = ',', quote = '"', columns = types)"""
-# Prices per hour of one vCPU, GiB of memory, GPU or GiB of local SSD, if a cloud sells them separately; gpu_model is set for
-# GPUs only. One row per (provider, region, family, component, gpu_model, purchase_option, term_years, price_as_of).
+# Prices per hour of one vCPU, GiB of memory, GPU or GiB of local SSD, if a cloud sells them separately;
+# gpu_model is set for GPUs only. One row per (provider, region, family, component, gpu_model,
+# purchase_option, term_years, price_as_of).
 _COMPONENTS = """
 CREATE TEMP TABLE IF NOT EXISTS catalog_components AS
 FROM catalog_csv('components.csv', {
@@ -55,7 +57,7 @@ FROM catalog_csv('components.csv', {
 
 
 def load_catalog(con: DuckDBPyConnection) -> None:
-    """Create the catalog's temporary tables (the keys of TABLES) on this connection if they are missing."""
+    """Create the catalog's temporary tables (the keys of TABLES) if they are missing."""
     # Planning a second read of the files takes ten times as long as this check.
     if con.execute(_MISSING, {"tables": list(TABLES)}).fetchall() == [(True,)]:
         _prepare(con)
@@ -63,7 +65,7 @@ def load_catalog(con: DuckDBPyConnection) -> None:
 
 
 def load_components(con: DuckDBPyConnection) -> None:
-    """Create `catalog_components`, the unit prices of an instance's parts, for cost bases that split prices."""
+    """Create `catalog_components`, unit prices of an instance's parts, for split prices."""
     _prepare(con)
     con.execute(_COMPONENTS)
 
@@ -82,7 +84,8 @@ def catalog_digest() -> str:
     return digest.hexdigest()
 
 
-# Kinds of resources by which no pod holds a device: other resources, drivers of claims, and memory and cores, which are parts.
+# Kinds of resources by which no pod holds a device: other resources, drivers of claims, and memory and cores,
+# which are parts.
 _NONE = "none"
 _CLAIM = "claim"
 _PARTS = ("memory", "percentage", "cores", "total_memory", "total_cores", "unsplit_part")
@@ -110,10 +113,12 @@ def claim_metrics(kind: str) -> list[str]:
 
 @record
 class ActivityMetric:
-    """A metric that counts as `part`: device, mig (instances), memory, power, or compared (to settle a device's scale).
+    """A metric that counts as `part`.
 
-    `scale` converts to percent, memory to MiB and power to watts; `is_set` if the configuration sets the scale. `unit`: a
-    series covers a device or one of its cores. `only` is a matcher for names that other exporters use, too.
+    `part` is device, mig (instances), memory, power, or compared (to settle a device's scale). `scale`
+    converts to percent, memory to MiB and power to watts; `is_set` if the configuration sets the scale.
+    `unit`: a series covers a device or one of its cores. `only` is a matcher for names that other exporters
+    use, too.
     """
 
     part: str
@@ -135,7 +140,11 @@ _UNLISTED = {"vendor": "nvidia", "unit": "device", "device": "UUID uuid", "model
 
 
 def activity_metrics(activity: Activity) -> list[ActivityMetric]:
-    """All metrics with the same meaning as the configured ones, and the busy metrics of other vendors' devices."""
+    """All metrics that measure activity, memory and power, by the configuration.
+
+    Includes metrics with the same meaning as the configured ones, and the busy metrics of other vendors'
+    devices.
+    """
     rows = facts(ACTIVITY)
     found: list[ActivityMetric] = []
 

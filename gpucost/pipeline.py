@@ -34,7 +34,8 @@ def collect(
 ) -> tuple[list[CollectResult], list[GpucostError]]:
     """Pull metrics from every configured Prometheus into the store.
 
-    Returns the result of each run, and the errors of servers that failed. A failing server does not stop the others.
+    Returns the result of each run, and the errors of servers that failed. A failing server does not stop the
+    others.
     """
     from gpucost import inventory
     from gpucost.collect.base import note_gaps
@@ -62,8 +63,8 @@ def collect(
 def attribute(config: Config, store: Store, period: Period | None = None) -> None:
     """Update the attributed tables from the collected data, the prices and the configuration.
 
-    Cheap if nothing changed: only local days with changed inputs are attributed again. Cells are cut at the ends of
-    `period`, so that a report on it is exact.
+    Cheap if nothing changed: only local days with changed inputs are attributed again. Cells are cut at the
+    ends of `period`, so that a report on it is exact.
     """
     inputs = inputs_of(config)
     with store.read() as con:
@@ -91,8 +92,8 @@ def _attribute(
     with store.write() as con:
         if seal_until_ms is None and attribution.is_current(con, inputs, period):
             return
-        # Intermediate tables need no row order. Also, with preserved order DuckDB 2.0 cannot see rows inserted earlier in the
-        # same transaction into an empty table, from 122,880 rows on.
+        # Intermediate tables need no row order. Also, with preserved order DuckDB 2.0 cannot see rows
+        # inserted earlier in the same transaction into an empty table, from 122,880 rows on.
         con.execute("SET preserve_insertion_order = false")
         everything = attribution.begin(con, inputs, period, config.tz)
         _stage(con, config)
@@ -104,8 +105,9 @@ def _attribute(
 def check(config: Config, store: Store) -> list[Check]:
     """Check the store: pages, rules between rows, and the fingerprints of attributed days.
 
-    Fingerprints are skipped if the attribution is not up to date or the store is read-only: computing them needs a
-    write transaction, which is rolled back. If another process has the store open, that check is marked as not made.
+    Fingerprints are skipped if the attribution is not up to date or the store is read-only: computing them
+    needs a write transaction, which is rolled back. If another process has the store open, that check is
+    marked as not made.
     """
     from gpucost.store import upkeep
 
@@ -131,7 +133,8 @@ def check(config: Config, store: Store) -> list[Check]:
 def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:
     """Drop the samples that `[store] raw_retention_days` expires, and rewrite the store.
 
-    Returns its size in bytes before and after. Raises StoreError if the store is missing or the disk lacks space for a copy.
+    Returns its size in bytes before and after. Raises StoreError if the store is missing or the disk lacks
+    space for a copy.
     """
     from gpucost.store.upkeep import rewrite
 
@@ -166,7 +169,8 @@ def read_attributed(
 ) -> T:
     """Call `read` on the store after attributing it with this configuration, cut at the ends of `period`.
 
-    `read` may write to `folders`. Raises StoreError if other runs keep attributing the store with another configuration.
+    `read` may write to `folders`. Raises StoreError if other runs keep attributing the store with another
+    configuration.
     """
     inputs = inputs_of(config)
     for _ in range(_ATTEMPTS):
@@ -181,8 +185,8 @@ def read_attributed(
     )
 
 
-# Raise a stage's number if it computes other figures from the same inputs. Then it runs again, and days with changed
-# inputs are attributed again; after a change of attribution itself, all days.
+# Raise a stage's number if it computes other figures from the same inputs. Then it runs again, and days with
+# changed inputs are attributed again; after a change of attribution itself, all days.
 ALGORITHM = {"inventory": 5, "price": 4, "attribute": 3}
 # Settings that cut days and interpret activity. For other settings, the fingerprints show which days change.
 _OWN = {"timezone", "idle", "activity", "mig", "hami"}

@@ -86,18 +86,20 @@ _EVER = 2**62
 def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until_ms: int = 0) -> None:
     """Attribute the local days whose inputs changed, or `everything`.
 
-    Days that end by `seal_until_ms` are sealed: sample lists that their figures don't need are dropped. Raises StoreError with
-    the days if a change needs dropped samples.
+    Days that end by `seal_until_ms` are sealed: sample lists that their figures don't need are dropped.
+    Raises StoreError with the days if a change needs dropped samples.
 
-    Commits the caller's transaction after each span of days, and leaves a new one open: an interrupted run keeps its
-    finished days, and the next run continues with the others.
+    Commits the caller's transaction after each span of days, and leaves a new one open: an interrupted run
+    keeps its finished days, and the next run continues with the others.
 
-    Expects the tables of inventory and price on this connection: nodes, allocations, collected, coverage_gaps, node_stops,
-    node_prices, and the temporary tables on devices, requests, teams and facts. Days are local days of `tz`.
+    Expects the tables of inventory and price on this connection: nodes, allocations, collected,
+    coverage_gaps, node_stops, node_prices, and the temporary tables on devices, requests, teams and facts.
+    Days are local days of `tz`.
     """
     # Intermediate tables need no row order, and keeping it costs time and memory.
     con.execute("SET preserve_insertion_order = false")
-    # Otherwise pages of the store fill most of the machine's memory. Beyond the limit, DuckDB spills next to the store.
+    # Otherwise pages of the store fill most of the machine's memory. Beyond the limit, DuckDB spills next to
+    # the store.
     con.execute("SET memory_limit = '900MB'")
     split_prices(con)
     recount_idle(con, tz)
@@ -128,7 +130,10 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
 
 
 def fingerprint(con: DuckDBPyConnection, tz: ZoneInfo) -> tuple[int, int]:
-    """Make the temporary table day_fingerprints; return the first and last midnight of its days, as load_local_days does."""
+    """Make the temporary table day_fingerprints.
+
+    Returns the first and last midnight of its days, as load_local_days does.
+    """
     run_stage(con, DAYS, "15_unseen_time")
     run_stage(con, DAYS, "17_absences")
     around = load_local_days(con, tz, *con.execute(COVERED).fetchall()[0])
@@ -137,9 +142,9 @@ def fingerprint(con: DuckDBPyConnection, tz: ZoneInfo) -> tuple[int, int]:
 
 
 def days_of_other_inputs(con: DuckDBPyConnection, tz: ZoneInfo) -> list[int]:
-    """The attributed days whose fingerprints differ from the store's current data, as midnights in milliseconds.
+    """The attributed days whose fingerprints no longer match the store's data.
 
-    Expects the same tables as `stage`, and no change since.
+    Days are midnights in milliseconds. Expects the same tables as `stage`, and no change since.
     """
     split_prices(con)
     fingerprint(con, tz)
@@ -147,7 +152,10 @@ def days_of_other_inputs(con: DuckDBPyConnection, tz: ZoneInfo) -> list[int]:
 
 
 def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
-    """Recount idle samples that were counted under another threshold. Raises StoreError if such samples are gone."""
+    """Recount idle samples that were counted under another threshold.
+
+    Raises StoreError if such samples are gone.
+    """
     con.execute(_OTHER_THRESHOLDS)
     _refuse_lost(con, _LOST_THRESHOLDS, tz, "their idle threshold and activity scale cannot change")
     con.execute(_IDLE_SAMPLES)
@@ -156,7 +164,10 @@ def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
 def attribute_span(
     con: DuckDBPyConnection, span: tuple[int, int], at_readings: Callable[[], object] | None
 ) -> None:
-    """Run the numbered stages over the days of [span). Call `at_readings` once device_readings lists the needed samples."""
+    """Run the numbered stages over the days of [span).
+
+    Calls `at_readings` once device_readings lists the needed samples.
+    """
     con.execute("SET VARIABLE span_from_ms = $start", {"start": span[0]})
     con.execute("SET VARIABLE span_to_ms = $end", {"end": span[1]})
     con.execute(_NO_READINGS)
@@ -207,9 +218,10 @@ def split_prices(con: DuckDBPyConnection, known: Collection[str] = ()) -> None:
 def load_local_days(
     con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, end: int | None
 ) -> tuple[int, int]:
-    """Make the temporary table local_days: the days of `tz` that [start, end) touches, in milliseconds; empty if null.
+    """Make the temporary table local_days: the days of `tz` that [start, end) touches.
 
-    Returns the first and the last of their midnights, (0, 0) if there are none.
+    Times are in milliseconds; the table is empty if they are null. Returns the first and the last of the
+    midnights, (0, 0) if there are none.
     """
     midnights: list[int] = []
     if start is not None and end is not None:
@@ -223,7 +235,10 @@ def load_local_days(
 
 
 def spans_of(days: list[tuple[int, int]], at_most: int, seal_until_ms: int) -> list[tuple[int, int]]:
-    """Join adjoining days into spans of at most `at_most` days; no span mixes days to be sealed with others."""
+    """Join adjoining days into spans of at most `at_most` days.
+
+    No span mixes days to be sealed with others.
+    """
     spans: list[tuple[int, int]] = []
     count = 0
     for start, end in days:
@@ -246,23 +261,27 @@ _NEWEST_LOAD = "SELECT coalesce(max(load_id), 0) FROM loads WHERE kind <> 'progr
 
 @record
 class Inputs:
-    """Digests of the inputs except collected data: of `all`, and of `own`, which no day's fingerprint shows."""
+    """Digests of all inputs except collected data.
+
+    `own` covers the inputs that no day's fingerprint shows.
+    """
 
     all: str
     own: str
 
 
 def is_current(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -> bool:
-    """Whether the result was made from `inputs` and all loads, and its cells are cut at the ends of `period`."""
+    """Whether the result is made from `inputs` and all loads, and cut for `period`."""
     state = con.execute("SELECT inputs, last_load_id FROM attribution_state").fetchone()
     newest = value(con, _NEWEST_LOAD)
     return state == (inputs.all, newest) and not _missing_cuts(con, period)
 
 
 def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: ZoneInfo) -> bool:
-    """Note that the result is being made from `inputs`; return whether every day has to be attributed again.
+    """Note that the result is being made from `inputs`.
 
-    Raises StoreError if `period` begins or ends within an hour whose samples are gone.
+    Returns whether every day has to be attributed again. Raises StoreError if `period` begins or ends within
+    an hour whose samples are gone.
     """
     cuts = _missing_cuts(con, period)
     # before a commit, after which every run would need these samples

@@ -50,8 +50,8 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
 
     `heard` is the first and last moment with data, in milliseconds, if the store has only a part of it.
 
-    The cost basis, whether cost categories name teams, and the patterns of resources become variables instead: DuckDB knows
-    them when it plans a statement, and skips tables that are not needed.
+    The cost basis, whether cost categories name teams, and the patterns of resources become variables
+    instead: DuckDB knows them when it plans a statement, and skips tables that are not needed.
     """
     con.execute("SET VARIABLE cost_basis = $basis", {"basis": config.prices.cost_basis})
     con.execute("SET VARIABLE accelerators = $pattern", {"pattern": accelerators().lower()})
@@ -171,10 +171,13 @@ def stage(
     needs: Sequence[tuple[str, str, str, str]] = (),
     heard: tuple[int, int] | None = None,
 ) -> None:
-    """Rebuild nodes, allocations and their traits, collected and warnings, and the temporary tables that other stages read.
+    """Rebuild the tables of inventory.
 
-    `heard` is as for load_settings. `needs` are the metrics and labels that a warning names if they are missing: kind,
-    metric, loss, fix.
+    These are nodes, allocations and their traits, collected and warnings, and the temporary tables that other
+    stages read.
+
+    `heard` is as for load_settings. `needs` are the metrics and labels that a warning names if they are
+    missing: kind, metric, loss, fix.
     """
     con.execute(
         "DELETE FROM nodes; DELETE FROM allocations; DELETE FROM allocation_traits; DELETE FROM mig_fragmentation; "

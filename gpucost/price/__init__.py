@@ -1,8 +1,10 @@
-"""The price per hour of each node at each moment: from the bill, the price book, spot price history or list prices.
+"""The price per hour of each node at each moment.
 
-The numbered .sql files do all of it: inputs (1x), their meaning for each node (3x), one price for each moment (4x), stored
-prices and warnings (5x, 6x), and the sources to collect (7x). The stages in bill/ run first and read machines from bills.
-list_prices.sql makes the list prices; all callers read its table.
+It comes from the bill, the price book, spot price history or list prices, in this order.
+
+The numbered .sql files do all of it: inputs (1x), their meaning for each node (3x), one price for each moment
+(4x), stored prices and warnings (5x, 6x), and the sources to collect (7x). The stages in bill/ run first and
+read machines from bills. list_prices.sql makes the list prices; all callers read its table.
 """
 
 from __future__ import annotations
@@ -73,7 +75,10 @@ def stage(con: DuckDBPyConnection, config: Config) -> None:
 
 
 def warn_of_unlisted(con: DuckDBPyConnection, config: Config) -> None:
-    """Warn of resources that no table lists, with the cost of their nodes' part; after inventory and `stage`."""
+    """Warn of resources that no table lists, with their part of the nodes' cost.
+
+    Runs after inventory and `stage`.
+    """
     run_stage(con, __name__, "62_unlisted_resources", {"currency": config.currency})
 
 
@@ -83,12 +88,14 @@ def price_nodes(
     node_id: int | None = None,
     moved_to: tuple[str, Period] | None = None,
 ) -> None:
-    """Create the temporary tables price_candidates and price_segments, for all nodes or one; only read the store.
+    """Create the temporary tables price_candidates and price_segments.
 
-    `moved_to`: price the nodes of a period as nodes of another capacity type, without bills and commitments. A currency
-    without a rate and a tie in the price book leave such nodes without a price.
+    They cover all nodes or one; the store is only read. `moved_to`: price the nodes of a period as nodes of
+    another capacity type, without bills and commitments. A currency without a rate and a tie in the price
+    book leave such nodes without a price.
 
-    Raises PriceError for a price book, rate or discount that cannot be used, and for a price in a currency without a rate.
+    Raises PriceError for a price book, rate or discount that cannot be used, and for a price in a currency
+    without a rate.
     """
     fx = load_fx_rates(con, config)
     load_catalog(con)
@@ -124,7 +131,7 @@ def price_nodes(
 
 
 def _bills(con: DuckDBPyConnection, config: Config) -> None:
-    """Match the machines of bills with nodes, price their hours, and settle unknown capacity types of nodes."""
+    """Match billed machines with nodes, price their hours, settle unknown capacity types."""
     run_stage(con, _BILL, "10_billed_nodes")
     # Planning a stage without input takes as long as planning any other.
     ((has_rows, has_discounts, has_gaps),) = con.execute(_BILLED).fetchall()
@@ -158,13 +165,19 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
 def missing_price_sources(
     con: DuckDBPyConnection, period: Period, now: datetime, stale_after_days: int
 ) -> list[tuple[str, str]]:
-    """('spot' or 'prices', provider) of each cloud with better prices for nodes in `period` than the current ones."""
+    """The clouds whose current prices would improve the prices of nodes in `period`.
+
+    Pairs of 'spot' or 'prices' and the provider.
+    """
     span = period.bounds | {"now_ms": to_ms(now), "days": stale_after_days}
     return [(row["what"], row["provider"]) for row in answer_rows(con, __name__, "70_wanting_prices", span)]
 
 
 def inputs_digest(config: Config) -> str:
-    """All settings and files that determine prices. Raises PriceError for a file that cannot be read."""
+    """All settings and files that determine prices.
+
+    Raises PriceError for a file that cannot be read.
+    """
     settings = config.prices.model_dump_json(exclude={"book", "fx_rates"})
     return "\n".join(
         (

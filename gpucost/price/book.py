@@ -77,9 +77,9 @@ def bare_date(text: str) -> date:
 
 
 def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, date | None]:
-    """The start of a row and its local day; (None, None), without a start, for an empty field.
+    """The start of a row and its local day; (None, None) for an empty field.
 
-    A bare date is local midnight in `timezone`.
+    A row without a start is always in effect. A bare date is local midnight in `timezone`.
     """
     if not text:
         return None, None
@@ -98,7 +98,10 @@ def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, dat
 
 
 def node_selector(text: str) -> tuple[tuple[str, str], ...]:
-    """`label=value;label=value` as sorted pairs, with kube-state-metrics' label names; empty for an empty field."""
+    """Read `label=value;label=value` as sorted pairs.
+
+    Labels have kube-state-metrics' names. An empty field has no pairs.
+    """
     pairs: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         label, equals, value = (piece.strip() for piece in part.partition("="))
@@ -140,7 +143,7 @@ def _convertible(text: str, info: ValidationInfo) -> str:
 
 
 class FileRow(BaseModel, frozen=True):
-    """A line of a file: one field per possible column, with a default if the column is optional."""
+    """A line of a file: one field per column, with defaults for optional ones."""
 
     line: int
 
@@ -182,7 +185,10 @@ class BookRow(FileRow, frozen=True):
 
     @property
     def specificity(self) -> int:
-        """Rank, higher wins: labels selected, instance type, zone, region, provider, purchase option, in this order."""
+        """Rank of the row; the highest wins.
+
+        Fields in order of weight: labels selected, instance type, zone, region, provider, purchase option.
+        """
         given = (self.instance_type, self.zone, self.region, self.provider, self.purchase_option)
         return len(self.node_selector) << 5 | sum(
             (field is not None) << bit for bit, field in enumerate(reversed(given))
@@ -208,7 +214,10 @@ class Kind(Generic[_Row]):
     row: type[_Row]
 
     def digest(self, path: Path | None) -> str:
-        """A digest of the file's text; empty without a file. Raises PriceError if it cannot be read."""
+        """A digest of the file's text; empty without a file.
+
+        Raises PriceError if it cannot be read.
+        """
         return sha256(self._bytes(path)).hexdigest() if path else ""
 
     def _bytes(self, path: Path) -> bytes:
@@ -222,8 +231,8 @@ class Kind(Generic[_Row]):
     def read(self, path: Path, context: dict[str, Any]) -> list[_Row]:
         """Read the rows of the file at `path`; `context` goes to the field readers.
 
-        Skips blank lines, lines of commas only and lines beginning with #. Raises PriceError naming file, line and column if
-        anything cannot be used.
+        Skips blank lines, lines of commas only and lines beginning with #. Raises PriceError naming file,
+        line and column if anything cannot be used.
         """
         try:
             # -sig: spreadsheets begin a UTF-8 file with a byte order mark
@@ -284,7 +293,7 @@ _FIX = "correct the file; gpucost used no row of it"
 
 
 def lines_of(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """The number of each line with content other than a comment, and its fields, stripped."""
+    """The number and stripped fields of each line that is not blank or a comment."""
     # line by line: no field holds a line break, and every message needs its line
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
         if line.lstrip().startswith("#"):
@@ -301,10 +310,10 @@ BOOK = Kind("price book", "[prices] book", BookRow)
 
 
 def read_book(path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None = None) -> list[BookRow]:
-    """Read all rows of a price book, in its order; prices in a currency other than `currency` need a rate in `fx`.
+    """Read all rows of a price book, in its order.
 
-    Raises PriceError naming file, line and column if anything cannot be used, also for two rows that price the same nodes
-    from the same moment.
+    Prices in a currency other than `currency` need a rate in `fx`. Raises PriceError naming file, line and
+    column if anything cannot be used, also for two rows that price the same nodes from the same moment.
     """
     rows = BOOK.read(path, {"currencies": {currency, *(fx.steps if fx else ())}, "timezone": timezone})
     lines: dict[tuple[object, ...], int] = {}
@@ -330,7 +339,10 @@ FROM (SELECT unnest($rows::STRUCT(
 
 
 def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
-    """Create the temporary table price_book from the config's price book; empty without one. Raises PriceError."""
+    """Create the temporary table price_book; empty without a configured price book.
+
+    Raises PriceError.
+    """
     rows = []
     for row in read_book(config.prices.book, config.currency, config.tz, fx) if config.prices.book else ():
         start, day = row.effective_start
@@ -349,5 +361,8 @@ def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
 
 
 def book_digest(config: Config) -> str:
-    """A digest of the price book's text; empty without one. Raises PriceError if it cannot be read."""
+    """A digest of the price book's text; empty without a price book.
+
+    Raises PriceError if it cannot be read.
+    """
     return BOOK.digest(config.prices.book)

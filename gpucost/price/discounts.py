@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
-    """Create the temporary table discounts, numbered from 1 in the config's order; periods are local days.
+    """Create the temporary table discounts; periods are local days.
 
-    Expects the catalog's tables. If there are nodes, raises PriceError for a GPU model that is neither in the catalog nor on
-    a node.
+    Discounts are numbered from 1 in the config's order. Expects the catalog's tables. If there are nodes,
+    raises PriceError for a GPU model that is neither in the catalog nor on a node.
     """
 
     def instant(day: date | None) -> int | None:
@@ -77,9 +77,10 @@ GROUP BY ALL"""
 def discounted(
     con: DuckDBPyConnection, config: Config, rows: Sequence[ListedPrice], now: datetime
 ) -> list[ListedPrice]:
-    """List prices in the config's currency after the current discounts, cheapest GPU-hour first; sources name the discount.
+    """Apply the current discounts to list prices, cheapest GPU-hour first.
 
-    Expects the catalog's tables. Raises PriceError as load_discounts does.
+    Drops prices that are not in the config's currency. Sources name the discount. Expects the catalog's
+    tables. Raises PriceError as load_discounts does.
     """
     rows = [row for row in rows if row.currency == config.currency]
     if not config.prices.discounts:

@@ -1,4 +1,7 @@
-"""The price of a node at a moment: all matching prices, the winner, and the effect of rates and discounts."""
+"""The price of a node at a moment, with all other matching prices.
+
+Shows the effect of rates and discounts on the winner.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,8 @@ _LIST = {
     1: "the median of its region's zones",
     0: "any region",
 }
-# Bits of a price book row's specificity, the heaviest first; the lower bits rank the fit of its purchase option.
+# Bits of a price book row's specificity, the heaviest first; the lower bits rank the fit of its purchase
+# option.
 _FIELDS = (
     (64, "an instance type"),
     (32, "a zone"),
@@ -60,7 +64,10 @@ _BOOK_RANK = 1_000_000
 
 
 def _why(winner: tuple[str, int], loser: tuple[str, int], *, won: bool) -> str:
-    """Explain why the first of two candidates, (source, rank) each, wins, or (not `won`) why the second loses."""
+    """Explain why the first of two candidates wins, or why the second loses (not `won`).
+
+    Candidates are (source, rank).
+    """
     (source, rank), (other, other_rank) = winner, loser
     by_option = f"wins: its {_OPTION_FIRST}" if won else f"the winner's {_OPTION_FIRST}"
     if source != other:
@@ -79,7 +86,7 @@ def _why(winner: tuple[str, int], loser: tuple[str, int], *, won: bool) -> str:
 
 
 def _difference(more: int, less: int) -> str | None:
-    """The field that only the more specific of two price book rows has; None if both have the same."""
+    """The field that only the more specific price book row has; None if equal."""
     more, less = more - _BOOK_RANK, less - _BOOK_RANK
     labels, others = more // _SELECTOR, less // _SELECTOR
     if labels != others:
@@ -122,7 +129,10 @@ class PriceCandidate:
 
 @record
 class Step:
-    """One change of the winner's price, and the price after it; `factor` is a rate, or the remainder after a discount."""
+    """One change of the winner's price, and the price after it.
+
+    `factor` is a rate, or the remainder after a discount.
+    """
 
     step: str
     detail: str
@@ -156,8 +166,8 @@ def explain_node(
 
     Prices are in the report's currency. Without a price they are null, and `fix` names the remedy.
 
-    Raises UsageError for a name without a node, or in more than one cluster, GpucostError for a moment at which the node was
-    not up, and PriceError as pricing does.
+    Raises UsageError for a name without a node, or in more than one cluster, GpucostError for a moment at
+    which the node was not up, and PriceError as pricing does.
     """
     node = _node(con, name, at, cluster)
     at_ms = to_ms(at) if at else to_ms(node.up_to) - 1

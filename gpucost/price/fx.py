@@ -52,9 +52,9 @@ RATES = Kind("file of rates", "[prices] fx_rates", RateRow)
 
 @record
 class FxRates:
-    """Rates into one currency: by currency, the (day, rate) steps in order of days; a rate is valid until the next.
+    """Rates into one currency, as (day, rate) steps by currency.
 
-    A constant rate has the day `date.min`.
+    Steps are in order of days; a rate is valid until the next. A constant rate has the day `date.min`.
     """
 
     currency: str
@@ -87,7 +87,10 @@ class FxRates:
 
 
 def no_rate(what: str, currency: str, own: str, when: str) -> PriceError:
-    """The error for `what` in a currency without a rate into `own`; `when` (` on 2026-10-05`) names the day."""
+    """The error for `what` in a currency without a rate into `own`.
+
+    `when` (` on 2026-10-05`) names the day.
+    """
     return PriceError(
         f"{what}: there is no rate from {currency} to {own}{when}",
         f"set [prices] fx = {{ {currency} = … }} (the value of 1 {currency} in {own}), or add it to the file "
@@ -96,7 +99,10 @@ def no_rate(what: str, currency: str, own: str, when: str) -> PriceError:
 
 
 def rates(config: Config) -> FxRates:
-    """The rates of the configuration; the file wins from its first date on. Raises PriceError naming the value."""
+    """The rates of the configuration; the file wins from its first date on.
+
+    Raises PriceError naming the invalid value.
+    """
     steps: dict[str, dict[date, Decimal]] = defaultdict(dict)
     for currency, rate in config.prices.fx.items():
         if currency == config.currency:
@@ -119,9 +125,9 @@ def rates(config: Config) -> FxRates:
 
 
 def budget_amount(config: Config, budget: Budget, day: date) -> Decimal | None:
-    """The monthly amount of `budget` in the report's currency at the day's rate; None if it has no amount.
+    """The monthly amount of `budget` in the report's currency; None without an amount.
 
-    Raises PriceError if the rate is missing.
+    Converts at the day's rate. Raises PriceError if the rate is missing.
     """
     if budget.amount is None or budget.currency in (None, config.currency):
         return budget.amount
@@ -131,7 +137,10 @@ def budget_amount(config: Config, budget: Budget, day: date) -> Decimal | None:
 
 
 def fx_digest(config: Config) -> str:
-    """A digest of the file of rates; empty without a file. Raises PriceError if it cannot be read."""
+    """A digest of the file of rates; empty without a file.
+
+    Raises PriceError if it cannot be read.
+    """
     return RATES.digest(config.prices.fx_rates)
 
 
@@ -148,9 +157,10 @@ FROM steps"""
 
 
 def load_fx_rates(con: DuckDBPyConnection, config: Config) -> FxRates:
-    """Create the temporary table fx_rates: 1 for the config's currency, others by local day, null before their first rate.
+    """Create the temporary table fx_rates, by local day.
 
-    Returns the rates. Raises PriceError for rates that cannot be used.
+    The config's currency has the rate 1; others are null before their first rate. Returns the rates. Raises
+    PriceError for rates that cannot be used.
     """
     known = rates(config)
     rows: list[tuple[str, int, str | None]] = [(known.currency, _EVER, "1")]

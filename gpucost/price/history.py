@@ -1,4 +1,7 @@
-"""An instance type's spot prices over time: steps, and the mean, lowest and highest price of each zone."""
+"""Spot prices of an instance type over time, by zone.
+
+A history has the steps, and the mean, lowest and highest price.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,8 @@ class PriceStep(Shape):
 class ZoneHistory(Shape):
     """A zone's price in a period, per hour of the whole instance; None without prices in the period.
 
-    The mean is weighted by time, over the covered hours. `changes` counts changes between known prices inside the period.
-    `discount` is 1 - mean / on-demand list price. `notes` are sentences for the reader.
+    The mean is weighted by time, over the covered hours. `changes` counts changes between known prices inside
+    the period. `discount` is 1 - mean / on-demand list price. `notes` are sentences for the reader.
     """
 
     provider: str
@@ -67,7 +70,10 @@ class ZoneHistory(Shape):
 
 @record
 class PriceHistory(Shape):
-    """The answer of `gpucost prices history`; `alone` holds the figures of a single zone, which are also at the top."""
+    """The answer of `gpucost prices history`.
+
+    `alone` holds the figures of a single zone, which are also at the top.
+    """
 
     instance_type: str
     start: datetime
@@ -87,9 +93,9 @@ def history(
 ) -> list[ZoneHistory]:
     """Compute one history per zone (and currency), sorted by provider, region and zone.
 
-    `which` has instance_type, zone, region and product; None matches any. Without a period: from the first known change in
-    any zone to the end of the collected prices. In a period, prices stay valid for `stale_after_days` after that. Raises
-    PriceError if no spot price matches, naming the known ones.
+    `which` has instance_type, zone, region and product; None matches any. Without a period: from the first
+    known change in any zone to the end of the collected prices. In a period, prices stay valid for
+    `stale_after_days` after that. Raises PriceError if no spot price matches, naming the known ones.
     """
     instance_type = which["instance_type"] or ""
     load_price_list(con, [instance_type.lower()])
@@ -144,7 +150,7 @@ def _zone(
 
 
 def _unknown(con: DuckDBPyConnection, which: dict[str, str | None]) -> PriceError:
-    """The error for a request without prices: the part that does not match, and the known values."""
+    """The error for a request without prices, with the known values."""
     instance_type = which["instance_type"] or ""
     rows = con.execute(
         "SELECT DISTINCT instance_type, region, zone, product FROM spot_prices WHERE instance_id = '' ORDER BY ALL"

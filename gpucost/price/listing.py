@@ -1,4 +1,7 @@
-"""GPU prices by place: list prices of the catalog, collected ones, and the newest of the spot history."""
+"""List prices of GPUs by place.
+
+They come from the catalog, collected prices, and the newest of the spot history.
+"""
 
 from __future__ import annotations
 
@@ -39,18 +42,20 @@ _SOLD_AS = {
 }
 _MAKERS = {"nvidia", "tesla", "amd", "aws", "habana", "intel"}
 
-# The meaning of a name: GPU models, or instance types in lower case; the other list is empty, both empty mean any.
+# The meaning of a name: GPU models, or instance types in lower case; the other list is empty, both empty mean
+# any.
 Meaning = dict[str, list[str]]
 _ANYTHING: Meaning = {"gpu_models": [], "instance_types": []}
 
 
 @record
 class ListedPrice:
-    """One list price of an instance, as in JSON and CSV; None if a field does not apply or is unknown.
+    """One list price of an instance, as in JSON and CSV.
 
-    price_per_hour is of the whole instance in `currency`: the config's if a rate is known, otherwise the currency of the
-    list. price_per_gpu_hour has at most 12 decimals. gpu_count may be a fraction. more_regions counts more expensive regions
-    that are not shown.
+    Fields are None if they do not apply or are unknown. price_per_hour is of the whole instance in
+    `currency`: the config's if a rate is known, otherwise the currency of the list. price_per_gpu_hour has at
+    most 12 decimals. gpu_count may be a fraction. more_regions counts more expensive regions that are not
+    shown.
     """
 
     provider: str
@@ -82,7 +87,10 @@ class ListedPrice:
 
 @record
 class PricesAnswer(Shape):
-    """The answer of `gpucost prices`: the prices of one name, or per GPU model the cheapest of each purchase option."""
+    """The answer of `gpucost prices`.
+
+    It has the prices of one name, or for each GPU model the cheapest of each purchase option.
+    """
 
     today: date
     currency: str
@@ -96,7 +104,10 @@ class PricesAnswer(Shape):
 
 @record
 class Listing(PricesAnswer):
-    """The prices of one GPU or instance type; `not_sold_on_demand` has a sentence per instance type sold in other ways only."""
+    """The prices of one GPU or instance type.
+
+    `not_sold_on_demand` has a sentence for each instance type that is sold only in other ways.
+    """
 
     name: str
     gpu_models: tuple[str, ...]
@@ -106,7 +117,10 @@ class Listing(PricesAnswer):
 
     @property
     def cheapest_fresh(self) -> ListedPrice | None:
-        """The first row that is not stale, if a stale row of the same currency comes first; otherwise None."""
+        """The first row that is not stale; None if the first row is not stale.
+
+        Also None without a fresh row of the first row's currency.
+        """
         if not self.rows or not self.rows[0].is_stale:
             return None
         return next(
@@ -135,15 +149,18 @@ class PriceQuery:
 
     @classmethod
     def of(cls, config: Config, now: datetime, **which: tuple[str, ...]) -> PriceQuery:
-        """The prices of a local day, in the config's currency. Raises PriceError for rates that cannot be used."""
+        """The prices of a local day, in the config's currency.
+
+        Raises PriceError for rates that cannot be used.
+        """
         return cls(now.astimezone(config.tz).date(), rates(config), config.prices.stale_after_days, **which)
 
 
 def listing(con: DuckDBPyConnection, name: str, query: PriceQuery) -> Listing:
     """List the prices of a GPU or an instance type, cheapest GPU-hour first.
 
-    `con` belongs to a store, which may be empty; makes temporary tables on it. Raises GpucostError for an unknown name, with
-    the nearest names, and if the other conditions leave no price.
+    `con` belongs to a store, which may be empty; makes temporary tables on it. Raises GpucostError for an
+    unknown name, with the nearest names, and if the other conditions leave no price.
     """
     _prepare(con, query)
     meaning = _resolve(con, name)
@@ -166,7 +183,10 @@ def listing(con: DuckDBPyConnection, name: str, query: PriceQuery) -> Listing:
 def prices_of(
     con: DuckDBPyConnection, instance_types: list[str] | None, query: PriceQuery
 ) -> list[ListedPrice]:
-    """Today's prices of these instance types (in lower case; None: of all), cheapest GPU-hour first."""
+    """Today's prices of these instance types, cheapest GPU-hour first.
+
+    Names are in lower case; None selects all.
+    """
     if instance_types == []:
         return []
     _prepare(con, query)
@@ -174,7 +194,10 @@ def prices_of(
 
 
 def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
-    """Pick a region's price from its prices, cheapest first: its own, otherwise the lower median of its zones."""
+    """Pick a region's own price, otherwise the lower median of its zones.
+
+    `rows` are the region's prices, cheapest first.
+    """
     return next((row for row in rows if row.zone is None), rows[(len(rows) - 1) // 2])
 
 
@@ -184,10 +207,10 @@ def source_of(price: ListedPrice) -> tuple[str, str]:
 
 
 def overview(con: DuckDBPyConnection, query: PriceQuery) -> PricesAnswer:
-    """List every GPU model that has a price, with the cheapest GPU-hour of each purchase option (default: on_demand, spot).
+    """List every GPU model that has a price, with its cheapest GPU-hours.
 
-    Leaves out prices that cannot be converted to the config's currency. Sorts models by their cheapest price. Raises
-    GpucostError if no price matches.
+    One price for each purchase option (default: on_demand, spot). Leaves out prices that cannot be converted
+    to the config's currency. Sorts models by their cheapest price. Raises GpucostError if no price matches.
     """
     _prepare(con, query)
     options, currency = query.purchase_options or _OVERVIEW_OPTIONS, query.fx.currency
@@ -208,7 +231,10 @@ def _prepare(con: DuckDBPyConnection, query: PriceQuery) -> None:
 
 
 def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
-    """Resolve `name`; `H100` is every H100 model. Raises GpucostError with the nearest names if it is unknown."""
+    """Resolve a name of GPUs or instance types; `H100` is every H100 model.
+
+    Raises GpucostError with the nearest names if the name is unknown.
+    """
     types = sqlfiles.column(con, "SELECT DISTINCT instance_type FROM listed_prices ORDER BY 1")
     wanted = name.strip().lower()
     for typed in (wanted, f"standard_{wanted}"):  # Azure's sizes also go by names without this prefix
@@ -240,7 +266,10 @@ ORDER BY ALL"""
 
 
 def _not_sold_on_demand(con: DuckDBPyConnection, instance_types: Sequence[str]) -> tuple[str, ...]:
-    """A sentence for each of `instance_types` (in lower case) that its cloud does not sell on-demand: its purchase options."""
+    """Describe the purchase options of instance types that are not sold on demand.
+
+    Names are in lower case. One sentence for each.
+    """
     sentences = []
     for provider, name, sold_as, fact, as_of, source in con.execute(
         _NOT_SOLD, [list(instance_types)]
@@ -261,7 +290,7 @@ def aliases_of(con: DuckDBPyConnection) -> dict[str, str]:
 
 
 def gpu_models_called(name: str, models: Iterable[str], aliases: dict[str, str]) -> tuple[str, ...]:
-    """The models whose name has every word of `name`, in any order; otherwise the one with that alias; otherwise none.
+    """The GPU models of a name: with all its words in any order, otherwise by alias.
 
     Ignores a MIG or shared suffix of nvidia.com/gpu.product.
     """
@@ -283,7 +312,10 @@ def _bare(name: str) -> str:
 
 
 def nearest(word: str, names: Iterable[str], count: int = _OFFERED) -> list[str]:
-    """The `count` names most similar to `word`, best first: names that begin with it, then by similarity of name or word."""
+    """The `count` names most similar to `word`, best first.
+
+    Names that begin with it come first, then the most similar name or word of a name.
+    """
     wanted = word.strip().lower()
 
     def rank(name: str) -> tuple[bool, float, str]:
@@ -295,7 +327,10 @@ def nearest(word: str, names: Iterable[str], count: int = _OFFERED) -> list[str]
 
 
 def cheapest_regions(rows: Iterable[ListedPrice]) -> tuple[ListedPrice, ...]:
-    """The first price of each kind and instance type in `rows`, sorted by price; more_regions counts the other regions."""
+    """The first price of each kind and instance type in `rows`, sorted by price.
+
+    more_regions counts the other regions.
+    """
     kinds = grouped(
         (
             (
@@ -330,7 +365,10 @@ ORDER BY p.provider, p.instance_type, p.purchase_option, p.term_years, p.region,
 
 
 def _rows(con: DuckDBPyConnection, meaning: Meaning, query: PriceQuery) -> list[ListedPrice]:
-    """The matching prices, the config's currency first, cheapest GPU-hour first; then other currencies, one after the other."""
+    """The matching prices, cheapest GPU-hour first.
+
+    Prices in the config's currency come first, then other currencies, one after the other.
+    """
     sqlfiles.run(con, "filters")
     parameters = {
         "providers": [word.lower() for word in query.providers],
@@ -374,7 +412,10 @@ def _price(row: dict[str, Any], query: PriceQuery) -> ListedPrice:
 
 
 def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: PriceQuery) -> GpucostError:
-    """The error for a query without prices: the condition that leaves none, and the available values."""
+    """The error for a query without prices.
+
+    It names the condition that leaves none, and the available values.
+    """
     left = _current(con, meaning, replace(query, providers=(), regions=(), purchase_options=()))
     if not left:
         return GpucostError(f"no known list price of {name}", FIX_UNPRICED)

@@ -1,4 +1,7 @@
-"""The cost of an hour of an own node: purchase, power, space and people, spread over its hours."""
+"""The cost of an hour of an own node.
+
+Purchase, power, space and people, spread over its hours.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ _Percent = Annotated[_FromZero, Field(le=100)]
 
 @record
 class Inputs:
-    """One node. Money is in `currency`; None means not given, and counts as zero for a part of the price."""
+    """One node, with money in `currency`.
+
+    None means not given, and counts as zero for a part of the price.
+    """
 
     currency: Annotated[str, StringConstraints(strip_whitespace=True, to_upper=True, pattern="^[A-Za-z]{3}$")]
     purchase_price: _Above  # of one node, GPUs included
@@ -73,7 +79,10 @@ def _example() -> Path:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Read a TOML file of Inputs. Raises ConfigError naming the problem; for an unknown key, also the nearest one."""
+    """Read a TOML file of Inputs.
+
+    Raises ConfigError naming the problem; for an unknown key, also the nearest one.
+    """
     try:
         values, _ = parse_file(path)
     except ConfigError as error:
@@ -87,9 +96,10 @@ def read_file(path: Path) -> dict[str, Any]:
 def read_inputs(
     file: Mapping[str, Any], options: Mapping[str, str], path: Path | None, currency: str
 ) -> Inputs:
-    """Merge `options` (texts of --years and others, by key) over the file's values; `currency` is the default.
+    """Merge `options` over the file's values.
 
-    Raises ConfigError naming the key that is missing or cannot be used, UsageError if it is an option.
+    `options` are texts of --years and others, by key; `currency` is the default. Raises ConfigError naming
+    the key that is missing or cannot be used, UsageError if it is an option.
     """
     try:
         inputs = TypeAdapter(Inputs).validate_python({"currency": currency, **file, **options})
@@ -144,7 +154,10 @@ class TcoPart:
 
 @record
 class Tco:
-    """Prices per hour in the inputs' currency, 9 decimals; the price of a GPU in use is None without a utilization."""
+    """Prices per hour in the inputs' currency, 9 decimals.
+
+    The price of a GPU in use is None without a utilization.
+    """
 
     inputs: Inputs
     parts: tuple[TcoPart, ...]
@@ -168,11 +181,13 @@ class TcoAnswer(Shape):
 
 
 def tco(inputs: Inputs, tdp_watts: Decimal | None) -> Tco:
-    """Compute the price of a node-hour, and of a GPU-hour over all hours and over the hours in use.
+    """Compute the price of a node-hour, and of a GPU-hour.
 
-    Straight-line depreciation to the residual value (IAS 16.62), over all hours of the years; a year has 8,760 hours, a month
-    730. Site power is machine power × PUE (ISO/IEC 30134-2). `tdp_watts` is the model's rated power: it replaces a missing
-    gpu_watts, and is the minimum for colocation, which is contracted by rated power. At least one of the two must be given.
+    A GPU-hour is priced over all hours and over the hours in use. Straight-line depreciation to the residual
+    value (IAS 16.62), over all hours of the years; a year has 8,760 hours, a month 730. Site power is machine
+    power × PUE (ISO/IEC 30134-2). `tdp_watts` is the model's rated power: it replaces a missing gpu_watts,
+    and is the minimum for colocation, which is contracted by rated power. At least one of the two must be
+    given.
     """
     watts = tdp_watts if inputs.gpu_watts is None else inputs.gpu_watts
     if watts is None:
@@ -227,9 +242,10 @@ def _n(number: Decimal) -> str:
 
 
 def node_cost(inputs: Inputs) -> Tco:
-    """`tco` with the catalog's rated power of the GPU model; the answer has the model's canonical name.
+    """Compute `tco` with the catalog's rated power of the GPU model.
 
-    Raises ConfigError if the power is needed and unknown, and for a name of several GPUs.
+    The answer has the model's canonical name. Raises ConfigError if the power is needed and unknown, and for
+    a name of several GPUs.
     """
     name, needed = inputs.gpu_model, inputs.gpu_watts is None
     if name is None:

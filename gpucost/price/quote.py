@@ -1,4 +1,7 @@
-"""The cost of a number of GPUs for a number of hours: all purchase options side by side, at today's list prices."""
+"""The cost of a number of GPUs for a number of hours.
+
+All purchase options side by side, at today's list prices.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,12 @@ _AS_LISTED = (
 
 @record
 class Quoted:
-    """One way to get the GPUs: `cost` covers the requested hours, `to_pay` the whole obligation, in `currency`.
+    """One way to get the GPUs.
 
-    They differ if a commitment or an own node binds for term_years. price_per_hour covers all GPUs. `gpus` may exceed the
-    request, because instances are bought whole. `instances` is None for a price per GPU, price_as_of without a list price.
+    `cost` covers the requested hours, `to_pay` the whole obligation, in `currency`. They differ if a
+    commitment or an own node binds for term_years. price_per_hour covers all GPUs. `gpus` may exceed the
+    request, because instances are bought whole. `instances` is None for a price per GPU, price_as_of without
+    a list price.
     """
 
     purchase_option: str  # a purchase option, 'given' or 'own'
@@ -61,9 +66,10 @@ class Quoted:
 
 @record
 class Quote(Shape):
-    """The answer of `gpucost quote`: the config's currency first, fresh prices before old ones, then by `to_pay`.
+    """The answer of `gpucost quote`.
 
-    Hosts with one GPU come after nodes with several: GPUs of different hosts have no NVLink between them.
+    Rows in the config's currency come first, fresh prices before old ones, then by `to_pay`. Hosts with one
+    GPU come after nodes with several: GPUs of different hosts have no NVLink between them.
     """
 
     today: date
@@ -76,7 +82,7 @@ class Quote(Shape):
 
 @record
 class Quantity:
-    """The requested amount and duration: whole instances, or GPUs, never both; one instance by default."""
+    """The requested amount and duration: instances or GPUs, by default one instance."""
 
     hours: Decimal
     instances: int | None
@@ -90,9 +96,10 @@ class Quantity:
 
 
 def listed(listing: Listing, need: Quantity) -> list[Quoted]:
-    """List prices of an instance type or a GPU model; of a model, each provider's cheapest per way to buy it.
+    """List prices of an instance type or a GPU model.
 
-    Raises UsageError if a GPU model comes without a number of GPUs, or an instance type has an unknown number of GPUs.
+    For a model, each provider's cheapest per way to buy it. Raises UsageError if a GPU model comes without a
+    number of GPUs, or an instance type has an unknown number of GPUs.
     """
     names = {listing.name.strip().lower(), f"standard_{listing.name.strip().lower()}"}
     is_type = all(row.instance_type.lower() in names for row in listing.rows)
@@ -185,7 +192,10 @@ def _quoted(
 
 
 def ranked(rows: Iterable[Quoted], currency: str) -> tuple[Quoted, ...]:
-    """Sort by `to_pay`, the config's currency first; old prices and hosts with one GPU after the others."""
+    """Sort by `to_pay`, the config's currency first.
+
+    Old prices and hosts with one GPU come after the others.
+    """
 
     def order(row: Quoted) -> tuple[object, ...]:
         apart = (row.is_stale, row.is_single_gpu_host)

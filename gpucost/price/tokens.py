@@ -37,8 +37,8 @@ _SELLERS = {
 # Makers whose models others sell, too.
 _MAKERS = ("openai", "anthropic", "mistral", "deepseek", "xai", "cohere")
 _OFFERED = 3
-# The serving region that Bedrock and Azure put before a model's name. The catalog has a row for it only if its price
-# differs.
+# The serving region that Bedrock and Azure put before a model's name. The catalog has a row for it only if
+# its price differs.
 _PLACE = re.compile(r"(us|eu|global)[./]")
 # Bedrock's makers: anthropic.claude-…, but not the first part of qwen3.5-….
 _MAKER = re.compile(r"[a-z0-9]+\.(?=[a-z])")
@@ -69,7 +69,10 @@ class TokenPrice:
 
 @record
 class TokenPricesAnswer:
-    """The answer of `gpucost prices tokens`: prices per million tokens, by provider and model, each in its currency."""
+    """The answer of `gpucost prices tokens`.
+
+    Prices are per million tokens, by provider and model, each in its currency.
+    """
 
     today: date
     stale_after_days: int
@@ -85,7 +88,8 @@ def seller(name: str) -> str:
 def token_prices(at: date, providers: Iterable[str] = (), model: str | None = None) -> list[TokenPrice]:
     """List the prices on a day, by provider and model: the newest up to that day, otherwise the oldest.
 
-    `providers` are names of sellers; `model` is a glob of a model's name, or of its part after a slash, in any case.
+    `providers` are names of sellers; `model` is a glob of a model's name, or of its part after a slash, in
+    any case.
     """
     sellers, pattern = {seller(name) for name in providers}, (model or "*").strip().lower()
     held: dict[tuple[str, str], TokenPrice] = {}
@@ -116,10 +120,11 @@ def _price(row: dict[str, str]) -> TokenPrice:
 def token_price(provider: str | None, model: str, at: date) -> TokenPrice | None:
     """Find the price of `model` on a day at `provider`; None if the list has none.
 
-    The answer names the row. Names match in any case, with or without the provider before them (`openai/gpt-4o`). If no row
-    matches, ignore a maker (`meta-llama/`), a place (`us.`) and a release (`-2024-08-06`): a release has the price of the model
-    without one, a model without one has the price of its newest release; two different releases never match. Without a provider:
-    the price of the model's maker, otherwise the upper median of the sellers' prices.
+    The answer names the row. Names match in any case, with or without the provider before them
+    (`openai/gpt-4o`). If no row matches, ignore a maker (`meta-llama/`), a place (`us.`) and a release
+    (`-2024-08-06`): a release has the price of the model without one, a model without one has the price of
+    its newest release; two different releases never match. Without a provider: the price of the model's
+    maker, otherwise the upper median of the sellers' prices.
     """
     sold = token_prices(at)
     readings = list(_readings(provider, model.strip().lower(), {price.provider for price in sold}))
@@ -136,7 +141,10 @@ def token_price(provider: str | None, model: str, at: date) -> TokenPrice | None
 
 
 def near_models(provider: str | None, model: str, at: date) -> str:
-    """`did you mean openai/gpt-4o or …?` for a model without a price; otherwise the command that lists all models."""
+    """The suggestion for a model without a price: `did you mean openai/gpt-4o or …?`.
+
+    Otherwise the command that lists all models.
+    """
     sold = token_prices(at, [provider] if provider else ())
     by_length = sorted(sold, key=lambda price: len(price.model), reverse=True)
     names = {_named(price.model.lower()).model: f"{price.provider}/{price.model}" for price in by_length}
@@ -181,7 +189,10 @@ def _is_like(name: str, listed: str) -> bool:
 
 
 def _best(name: str, fitting: Sequence[TokenPrice]) -> TokenPrice:
-    """Pick from the matching prices: per seller the most similar; then the maker's, otherwise the upper median."""
+    """Pick one of the matching prices.
+
+    Takes the most similar price of each seller; among these the maker's, otherwise the upper median.
+    """
     wanted = _named(name)
 
     def unlike(price: TokenPrice) -> tuple[bool, bool, bool, int, bool, int, str]:
