@@ -1,6 +1,7 @@
-"""The catalog that gpucost ships: list prices, instance types, GPU models and their spellings, MIG profiles, resources, tokens.
+"""The shipped catalog: prices, instance types, GPU facts, resources and tokens.
 
-Inventory asks it what an instance type holds, price asks it what one costs. Prices of tokens stand beside it: no node has one.
+GPU facts are models, their spellings and MIG profiles. Inventory reads the contents of instance types, price
+reads their prices. Token prices belong to no node.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Activity
 
-# Temporary table -> the file in pricing/ it is read from.
+# Temporary table -> its file in pricing/.
 TABLES = {
     "catalog_prices": "prices.csv",
     "catalog_instances": "instances.csv",
@@ -35,17 +36,18 @@ TABLES = {
     "not_sold_on_demand": "not_sold_on_demand.csv",
 }
 COMPONENTS = {"catalog_components": "components.csv"}
-# Metrics of exporters: what they measure, their labels and units.
+# Metrics of exporters: meaning, labels and units.
 ACTIVITY = "activity_metrics.csv"
 
 _MISSING = "SELECT count(*) < len($tables) FROM duckdb_tables() WHERE temporary AND list_contains($tables, table_name)"
-# A file of pricing/ with these columns.
+# Read a file of pricing/ with these columns.
 _READER = """
 CREATE OR REPLACE TEMP MACRO catalog_csv(name, types) AS TABLE
 FROM read_csv(getvariable('pricing_dir') || '/' || name,
     header = true, auto_detect = false, delim = ',', quote = '"', columns = types)"""
-# Unit prices per hour of one vCPU, GiB of memory, GPU or GiB of local SSD, where a cloud sells them apart; gpu_model stands for
-# GPUs only. One row per (provider, region, family, component, gpu_model, purchase_option, term_years, price_as_of).
+# Prices per hour of one vCPU, GiB of memory, GPU or GiB of local SSD, if a cloud sells them separately;
+# gpu_model is set for GPUs only. One row per (provider, region, family, component, gpu_model,
+# purchase_option, term_years, price_as_of).
 _COMPONENTS = """
 CREATE TEMP TABLE IF NOT EXISTS catalog_components AS
 FROM catalog_csv('components.csv', {
@@ -55,15 +57,15 @@ FROM catalog_csv('components.csv', {
 
 
 def load_catalog(con: DuckDBPyConnection) -> None:
-    """Create the catalog's temporary tables (the keys of TABLES) on this connection, where it has none."""
-    # Planning to read files that have been read takes ten times as long as looking.
+    """Create the catalog's temporary tables (the keys of TABLES) if they are missing."""
+    # Planning a second read of the files takes ten times as long as this check.
     if con.execute(_MISSING, {"tables": list(TABLES)}).fetchall() == [(True,)]:
         _prepare(con)
         run_stage(con, "gpucost", "catalog")
 
 
 def load_components(con: DuckDBPyConnection) -> None:
-    """Create `catalog_components`, the unit prices of an instance's parts, which only some cost bases read."""
+    """Create `catalog_components`, unit prices of an instance's parts, for split prices."""
     _prepare(con)
     con.execute(_COMPONENTS)
 
@@ -75,14 +77,15 @@ def _prepare(con: DuckDBPyConnection) -> None:
 
 @cache
 def catalog_digest() -> str:
-    """A digest of the files an attribution reads: it changes when any fact in them does."""
+    """A digest of the files that attribution reads."""
     digest = sha256()
     for name in sorted({*TABLES.values(), *COMPONENTS.values(), ACTIVITY}):
         digest.update(name.encode() + b"\0" + (pricing_dir() / name).read_bytes())
     return digest.hexdigest()
 
 
-# Kinds of rows by which nobody holds a device: no accelerator, drivers of claims, and memory and cores, which are parts of one.
+# Kinds of resources by which no pod holds a device: other resources, drivers of claims, and memory and cores,
+# which are parts.
 _NONE = "none"
 _CLAIM = "claim"
 _PARTS = ("memory", "percentage", "cores", "total_memory", "total_cores", "unsplit_part")
@@ -94,26 +97,28 @@ def accelerators() -> str:
 
 
 def devices() -> str:
-    """The resources that count devices, slices, slots and the like, but not their memory and cores."""
+    """The resources that count devices, slices or slots, not their memory and cores."""
     return _patterns(lambda kind: kind not in (_NONE, _CLAIM, *_PARTS))
 
 
 def other_resources() -> str:
-    """The resources that are known to be no accelerators."""
+    """The resources that are known not to be accelerators."""
     return _patterns(lambda kind: kind == _NONE)
 
 
 def claim_metrics(kind: str) -> list[str]:
-    """The metrics that tell which pods ('pod') or devices ('device') belong to a resource claim."""
+    """The metrics that map pods ('pod') or devices ('device') to resource claims."""
     return [row["metric"] for row in facts("claim_series.csv") if row["kind"] == kind]
 
 
 @record
 class ActivityMetric:
-    """A metric that counts, as `part`: device, mig (instances), memory, power, or compared (to settle a device's scale).
+    """A metric that counts as `part`.
 
-    `scale` makes it a percentage, memory MiB and power watts; `is_set` if the configuration has the scale. `unit`: whether a
-    series is of a device or of a core of one. `only` is a matcher, for a name that others use, too.
+    `part` is device, mig (instances), memory, power, or compared (to settle a device's scale). `scale`
+    converts to percent, memory to MiB and power to watts; `is_set` if the configuration sets the scale.
+    `unit`: a series covers a device or one of its cores. `only` is a matcher for names that other exporters
+    use, too.
     """
 
     part: str
@@ -130,12 +135,16 @@ class ActivityMetric:
     only: str
 
 
-# A metric that the table lacks, with the labels of dcgm-exporter.
+# A metric that is not in the table, with the labels of dcgm-exporter.
 _UNLISTED = {"vendor": "nvidia", "unit": "device", "device": "UUID uuid", "model": "modelName model_name"}
 
 
 def activity_metrics(activity: Activity) -> list[ActivityMetric]:
-    """All metrics that measure the same as the configured ones, and whatever other vendors' devices are busy by."""
+    """All metrics that measure activity, memory and power, by the configuration.
+
+    Includes metrics with the same meaning as the configured ones, and the busy metrics of other vendors'
+    devices.
+    """
     rows = facts(ACTIVITY)
     found: list[ActivityMetric] = []
 
@@ -190,5 +199,5 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def spelled(name: str) -> str:
-    """A GPU's name as `gpu_aliases` compares it: letters and digits alone, in lower case, without its maker."""
+    """A GPU's name as `gpu_aliases` compares it: lower-case letters and digits, without the maker."""
     return re.sub(r"^(nvidia|tesla)+", "", re.sub(r"[^a-z0-9]", "", name.lower()))

@@ -1,4 +1,4 @@
-"""The whole story on one page: collect -> store -> inventory -> price -> attribute -> report."""
+"""The pipeline on one page: collect -> store -> inventory -> price -> attribute -> report."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ T = TypeVar("T")
 def collect(
     config: Config, store: Store, period: Period | None, progress: Progress | None = None
 ) -> tuple[list[CollectResult], list[GpucostError]]:
-    """Pull metrics from every configured Prometheus into the store: what each run came to, and the servers that gave none.
+    """Pull metrics from every configured Prometheus into the store.
 
-    A server that fails does not keep the others from being collected.
+    Returns the result of each run, and the errors of servers that failed. A failing server does not stop the
+    others.
     """
     from gpucost import inventory
     from gpucost.collect.base import note_gaps
@@ -53,17 +54,17 @@ def collect(
             inventory.coverage(con, config)
             for result in results:
                 note_gaps(con, sources[result.source], result, period, config.tz)
-            # Bills tell of coverage, too: what is stored of it is made with the prices.
+            # Bills add to coverage, too, so its stored rows are made later, with the prices.
             con.rollback()
             con.begin()
     return results, errors
 
 
 def attribute(config: Config, store: Store, period: Period | None = None) -> None:
-    """Bring the attributed tables up to date with what was collected, the prices and the configuration.
+    """Update the attributed tables from the collected data, the prices and the configuration.
 
-    Cheap when nothing changed; only local days whose inputs changed are attributed again. Cells are cut at the ends of
-    `period`, so that a report on it is exact.
+    Cheap if nothing changed: only local days with changed inputs are attributed again. Cells are cut at the
+    ends of `period`, so that a report on it is exact.
     """
     inputs = inputs_of(config)
     with store.read() as con:
@@ -73,7 +74,7 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
 
 
 def _stage(con: DuckDBPyConnection, config: Config) -> None:
-    """What there was, and what it costs an hour: all that attribution expects."""
+    """Make the inventory and the prices, which attribution expects."""
     from gpucost import inventory
     from gpucost.collect.prometheus.queries import stored_needs
 
@@ -91,8 +92,8 @@ def _attribute(
     with store.write() as con:
         if seal_until_ms is None and attribution.is_current(con, inputs, period):
             return
-        # The order of rows in tables means nothing here. And where it is kept, DuckDB 2.0 does not see in a transaction what
-        # was inserted in it into a table that was empty, from 122,880 rows on.
+        # Intermediate tables need no row order. Also, with preserved order DuckDB 2.0 cannot see rows
+        # inserted earlier in the same transaction into an empty table, from 122,880 rows on.
         con.execute("SET preserve_insertion_order = false")
         everything = attribution.begin(con, inputs, period, config.tz)
         _stage(con, config)
@@ -102,10 +103,11 @@ def _attribute(
 
 
 def check(config: Config, store: Store) -> list[Check]:
-    """What was looked at in the store, all of it: pages, what has to hold between rows, and the fingerprints of attributed days.
+    """Check the store: pages, rules between rows, and the fingerprints of attributed days.
 
-    Of these nothing is said where the attribution is not up to date, or the store cannot be written to: they are made as
-    attribution makes them, and then forgotten. Where somebody else has the store open, a check says that it was not made.
+    Fingerprints are skipped if the attribution is not up to date or the store is read-only: computing them
+    needs a write transaction, which is rolled back. If another process has the store open, that check is
+    marked as not made.
     """
     from gpucost.store import upkeep
 
@@ -113,7 +115,7 @@ def check(config: Config, store: Store) -> list[Check]:
         checks = list(upkeep.check(con))
         is_current = attribution.is_current(con, inputs_of(config), None)
     if is_current and os.access(store.path, os.W_OK):
-        what = "days were attributed from what the store holds"
+        what = "attributed days match the data in the store"
         try:
             with store.write() as con:
                 con.execute("SET preserve_insertion_order = false")
@@ -129,9 +131,10 @@ def check(config: Config, store: Store) -> list[Check]:
 
 
 def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:
-    """Drop what `[store] raw_retention_days` lets go, and write the store anew; its size in bytes before and after.
+    """Drop the samples that `[store] raw_retention_days` expires, and rewrite the store.
 
-    Raises StoreError where there is no store, or no room beside it.
+    Returns its size in bytes before and after. Raises StoreError if the store is missing or the disk lacks
+    space for a copy.
     """
     from gpucost.store.upkeep import rewrite
 
@@ -150,7 +153,7 @@ def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:
 
 
 def compact_closed_month(config: Config, store: Store, now: datetime) -> tuple[int, int] | None:
-    """Compacts a large store once a month, when one has closed, as `compact` does; None where that is not due."""
+    """Compact a large store once a month, after a month has closed; None if not due."""
     from gpucost.store.upkeep import is_due
 
     month = month_period(now.astimezone(config.tz).date(), config.tz)
@@ -164,43 +167,44 @@ def read_attributed(
     period: Period | None = None,
     *folders: Path,
 ) -> T:
-    """What `read` makes of the store once it is attributed with this configuration, cut at the ends of `period`.
+    """Call `read` on the store after attributing it with this configuration, cut at the ends of `period`.
 
-    `read` may write to `folders`. Raises StoreError where others keep attributing it otherwise.
+    `read` may write to `folders`. Raises StoreError if other runs keep attributing the store with another
+    configuration.
     """
     inputs = inputs_of(config)
     for _ in range(_ATTEMPTS):
         with store.read(*folders) as con:
-            # After this process attributed it, another may have done so with another configuration.
+            # Another process may have attributed it since with another configuration.
             if attribution.is_current(con, inputs, period):
                 return read(con)
         _attribute(config, store, inputs, period)
     raise StoreError(
         f"other runs keep attributing {store.path} with another configuration",
-        "give each configuration a store of its own, or let the other runs end",
+        "use a separate store per configuration, or wait for the other runs",
     )
 
 
-# The number of a stage rises when it makes other figures of the same inputs than before: then it is run again, and days are
-# attributed anew whose inputs differ; after a change of attribution itself all of them.
+# Raise a stage's number if it computes other figures from the same inputs. Then it runs again, and days with
+# changed inputs are attributed again; after a change of attribution itself, all days.
 ALGORITHM = {"inventory": 5, "price": 4, "attribute": 3}
-# What days are cut by, and how activity is read; of other settings the days that they change tell.
+# Settings that cut days and interpret activity. For other settings, the fingerprints show which days change.
 _OWN = {"timezone", "idle", "activity", "mig", "hami"}
-# Of these, what only reports read.
+# Settings among these that only reports read.
 _SHOWN = {"activity": {"memory"}, "idle": {"min_measured"}}
 _DECISIVE = _OWN | {"currency", "coverage", "clusters", "hosts", "team_labels", "teams", "workload_types"}
 
 
 def inputs_of(config: Config) -> attribution.Inputs:
-    """Digests of all that decides the figures besides what was collected."""
+    """Digests of everything except the collected data that determines the figures."""
     own = [str(ALGORITHM["attribute"]), config.model_dump_json(include=_OWN, exclude=_SHOWN)]
     parts = [
         *own,
         str(ALGORITHM),
-        # of what is collected the rest shows in the loads
+        # the loads show other changes of the collected data
         config.model_dump_json(include=_DECISIVE, exclude=_SHOWN),
         f"{config.slurm.charge_reservations} {config.slurm.in_kubernetes}",
-        # which clusters should be there
+        # the clusters that should report
         *(f"{source.source} {source.cluster}" for source in config.prometheus),
         price.inputs_digest(config),
         catalog.catalog_digest(),

@@ -1,4 +1,4 @@
-"""Where the files that people edit lie: inside an installed wheel, or beside the package in a checkout."""
+"""The folders of editable files: inside an installed wheel, or next to the package in a checkout."""
 
 from __future__ import annotations
 

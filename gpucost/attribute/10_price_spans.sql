@@ -1,5 +1,5 @@
 -- reads: nodes, node_prices, basis_spans; the span [span_from_ms, span_to_ms)
--- writes: price_spans, one row per (node, stretch of one price); stretches that nobody priced have a null price, those not split null fractions
+-- writes: price_spans, one row per (node, span of one price); spans without a price have a null price, spans without a split null fractions
 -- invariant: a node's spans cover its life within the span without gap or overlap
 CREATE OR REPLACE TEMP TABLE price_spans AS
 WITH priced AS (

@@ -1,6 +1,6 @@
 -- reads: nodes, collected, node_stops, price_spans, unseen_time, allocations, allocation_teams, absences, local_days, cuts; the span [span_from_ms, span_to_ms)
--- writes: node_segments, one row per stretch of a node's life inside one cell, at one price: the atoms of the bill; of `hours` equal cells in a row the first; not collected are those that a bill alone tells of
--- invariant: node_segments of a node do not overlap; a cell ends at each hour, local midnight and cut, and where hours > 1 nothing of its money changes within it or until the last; node_cost = price x hours, zero where nobody priced the node, and 0 <= gpu_cost + cpu_cost <= node_cost
+-- writes: node_segments, one row per span of a node's life inside one cell, at one price: the atoms of the bill; of `hours` equal cells in a row, only the first; segments from a bill alone are not collected
+-- invariant: node_segments of a node do not overlap; a cell ends at each hour, local midnight and cut; if hours > 1, no money changes before the end of the last cell; node_cost = price x hours, zero without a price, and 0 <= gpu_cost + cpu_cost <= node_cost
 CREATE OR REPLACE TEMP TABLE node_segments AS
 WITH lives AS (
     SELECT n.node_id, n.gpu_count,
@@ -8,7 +8,7 @@ WITH lives AS (
         least(n.up_to_ms, c.to_ms, getvariable('span_to_ms')) AS to_ms
     FROM nodes AS n JOIN collected AS c USING (cluster)
 ),
--- what is left between a node's stops
+-- the time between a node's stops
 running AS (
     SELECT l.node_id, l.gpu_count,
         unnest(list_prepend(l.from_ms, coalesce(list_sort(list(s.to_ms) FILTER (s.to_ms IS NOT NULL)), []))) AS from_ms,
@@ -33,7 +33,7 @@ told AS MATERIALIZED (
     FROM unseen_time AS u JOIN nodes AS n USING (node_id)
     WHERE u.from_ms < getvariable('span_to_ms') AND getvariable('span_from_ms') < u.to_ms
 ),
--- where something changes about a node's money: what it costs, who holds it for which team, what is absent of it
+-- moments that change a node's money: its price, its holders and their teams, its unavailable parts
 changes AS (
     SELECT node_id, unnest([from_ms, to_ms]) AS at_ms FROM told
     UNION
@@ -50,7 +50,7 @@ cell_edges AS (
     FROM (SELECT DISTINCT node_id FROM told)
     CROSS JOIN (SELECT from_ms AS at_ms FROM local_days UNION SELECT to_ms FROM local_days UNION SELECT at_ms FROM cuts)
 ),
--- hours with a change are runs of their own
+-- hours with a change are separate runs
 edges AS (
     SELECT node_id, at_ms FROM cell_edges
     UNION
@@ -67,7 +67,7 @@ runs AS MATERIALIZED (
     FROM pairs
     WHERE to_ms IS NOT NULL
 ),
--- neither stretches nor runs of a node overlap: where two meet, one of them begins within the other
+-- neither spans nor runs of a node overlap: of an overlapping pair, one begins within the other
 cut AS (
     SELECT p.* REPLACE (r.cell_from_ms AS from_ms, least(r.cell_to_ms, p.to_ms) AS to_ms), r.cell_from_ms, r.cell_to_ms, r.hours
     FROM runs AS r ASOF JOIN told AS p ON p.node_id = r.node_id AND r.cell_from_ms >= p.from_ms
@@ -82,7 +82,7 @@ SELECT
     (from_ms // 3600000)::INTEGER AS hour,
     gpu_count * (to_ms - from_ms) * up_ratio AS capacity_gpu_ms,
     coalesce((price_per_hour * ((to_ms - from_ms) / 3600000.0 * up_ratio))::DECIMAL(38, 9), 0) AS node_cost,
-    -- memory takes the rest; cpu_cost is null where the whole price rides on the GPUs
+    -- memory has the rest; cpu_cost is null if the GPUs carry the whole price
     CASE WHEN gpu_fraction IS NULL THEN node_cost ELSE least((node_cost * gpu_fraction)::DECIMAL(38, 9), node_cost) END AS gpu_cost,
     least((node_cost * cpu_fraction)::DECIMAL(38, 9), CASE WHEN gpu_fraction IS NOT NULL THEN node_cost - gpu_cost END) AS cpu_cost
 FROM cut;

@@ -3,7 +3,7 @@
 -- invariant: from_ms < to_ms within the segment and the held interval
 CREATE OR REPLACE TEMP TABLE allocation_segments AS
 WITH hours AS (
-    -- by the hour, so that pods meet node_segments by equality and not by comparing intervals
+    -- by hour, so that pods join node_segments by equality instead of comparing intervals
     SELECT allocation_id, uid, node_id, gpus, held_from_ms, held_to_ms,
         unnest(range(greatest(held_from_ms, getvariable('span_from_ms')) // 3600000,
             (least(held_to_ms, getvariable('span_to_ms')) - 1) // 3600000 + 1))::INTEGER AS hour

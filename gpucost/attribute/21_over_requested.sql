@@ -1,5 +1,5 @@
 -- reads: allocations, allocation_hosts, nodes, node_hosts; the span [span_from_ms, span_to_ms)
--- writes: over_requested, one row per (node, 'gpu', 'cpu' or 'memory', stretch in which pods hold more of it than the node has)
+-- writes: over_requested, one row per (node, 'gpu', 'cpu' or 'memory', span in which pods hold more of it than the node has)
 -- invariant: held_units > units
 CREATE OR REPLACE TEMP TABLE over_requested AS
 WITH held AS (

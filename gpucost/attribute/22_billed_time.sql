@@ -1,5 +1,5 @@
 -- reads: allocation_segments, allocation_hosts, over_requested
--- writes: billed_time, one row per (holding, 'gpu', 'cpu' or 'memory'): GPUs, cores or bytes x time held, and what of it is paid for (less where more is held than there is)
+-- writes: billed_time, one row per (holding, 'gpu', 'cpu' or 'memory'): GPUs, cores or bytes x time held, and the paid part of it (less if pods hold more than the node has)
 -- invariant: 0 < billed_unit_ms <= unit_ms
 CREATE OR REPLACE TEMP TABLE billed_time AS
 WITH requested AS (

@@ -1,11 +1,12 @@
 -- reads: absences, node_segments, allocation_segments
--- writes: unavailable, one row per segment of a node of which GPUs could not have been held: not ready, cordoned, or not allocatable
--- invariant: 0 <= gpu_ms <= the segment's GPU time that nobody held
+-- writes: unavailable, one row per segment of a node with GPUs that no pod could hold: not ready, cordoned, or not allocatable
+-- invariant: 0 <= gpu_ms <= the segment's unallocated GPU time
 CREATE OR REPLACE TEMP TABLE unavailable AS
--- one cause said twice is one absence; several causes (cordoned, this resource, that one) add up to what there is at most
+-- a cause that is reported twice is one absence; several causes (cordoned, this resource, that one) add up, limited to
+-- the free GPUs
 WITH edges AS (
     SELECT node_id, from_ms AS at_ms FROM absences UNION SELECT node_id, to_ms FROM absences
-    -- where pods come and go what is free changes: at each moment it is all that can be absent
+    -- pods that come and go change the free GPUs, which limit the absence at each moment
     UNION SELECT node_id, from_ms FROM allocation_segments SEMI JOIN absences USING (node_id)
     UNION SELECT node_id, to_ms FROM allocation_segments SEMI JOIN absences USING (node_id)
 ),

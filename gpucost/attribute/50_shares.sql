@@ -1,5 +1,5 @@
 -- reads: node_segments, node_hosts, billed_time
--- writes: shares, per segment and part of the node ('gpu'; 'cpu' and 'memory' where its cost is split) one row per allocation and one for what nobody held (allocation null): its share of what the part costs
+-- writes: shares, per segment and part of the node ('gpu'; also 'cpu' and 'memory' if its cost is split) one row per allocation and one for the unallocated rest (allocation null): its share of the part's cost
 -- invariant: per segment and part sum(share) = 1 up to rounding of binary fractions; share >= 0
 CREATE OR REPLACE TEMP TABLE shares AS
 WITH offered AS (
@@ -11,7 +11,7 @@ WITH offered AS (
     WHERE l.cpu_cost IS NOT NULL
 ),
 held AS (
-    -- in one order: half a billionth of money is rounded the same way each time
+    -- in a fixed order, so that half a billionth of money always rounds the same way
     SELECT o.*, coalesce(sum(b.billed_unit_ms ORDER BY b.billed_unit_ms), 0) AS held_unit_ms
     FROM offered AS o LEFT JOIN billed_time AS b USING (node_id, segment_from_ms, part)
     GROUP BY ALL
@@ -23,7 +23,7 @@ UNION ALL
 SELECT node_id, segment_from_ms, part, NULL, NULL, CASE part WHEN 'gpu' THEN free_unit_ms ELSE 0 END,
     coalesce(free_unit_ms / nullif(capacity_unit_ms, 0), 0), part_cost
 FROM (
-    -- less than a GPU-millisecond, or a billionth, is what sevenths and tenths leave over in binary
+    -- less than a GPU-millisecond, or a billionth, is the binary rounding of sevenths and tenths
     SELECT *, CASE WHEN capacity_unit_ms - held_unit_ms < CASE part WHEN 'gpu' THEN 1 ELSE capacity_unit_ms * 1e-9 END THEN 0
         ELSE capacity_unit_ms - held_unit_ms END AS free_unit_ms
     FROM held

@@ -1,6 +1,6 @@
 -- reads: shares
--- writes: allocated_costs, one row per share: the money it comes to
--- invariant: per segment and part sum(cost) = its cost, exactly; what rounding leaves goes to the largest share, then the smallest uid
+-- writes: allocated_costs, one row per share: its cost
+-- invariant: per segment and part sum(cost) = its cost, exactly; the rounding remainder goes to the largest share, then the smallest uid
 CREATE OR REPLACE TEMP TABLE allocated_costs AS
 WITH rounded AS (
     SELECT *, (part_cost * share)::DECIMAL(38, 9) AS cost FROM shares

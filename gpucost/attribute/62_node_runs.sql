@@ -1,5 +1,5 @@
 -- reads: node_segments, billed_time
--- writes: node_runs (stored), one row per (run, node): what each of its cells offers and costs, and where the price came from
+-- writes: node_runs (stored), one row per (run, node): the capacity and cost of each of its cells, and the price source
 -- invariant: one row per (from_ms, node_id)
 INSERT INTO node_runs BY NAME
 WITH excess AS (

@@ -1,24 +1,24 @@
 -- reads: blocks, node_devices; the span [span_from_ms, span_to_ms)
--- writes: scrape_intervals, one row per (scrape target, hour) with samples: the interval that they speak for where the next is too far away, and that of the hour before, if it has samples
--- invariant: interval_ms > 0; it is that of the hour and its neighbors, so that scraping otherwise later changes nothing about it
+-- writes: scrape_intervals, one row per (scrape target, hour) with samples: the interval for which samples are valid if the next is too far away, and the previous hour's, if it has samples
+-- invariant: interval_ms > 0; it depends on the hour and its neighbors only, so a later change of scraping does not affect it
 -- only with: node_devices, told_activity
 CREATE OR REPLACE TEMP TABLE scrape_intervals AS
 WITH scraped AS (
     SELECT DISTINCT series_id, target_id, job_id FROM node_devices
 ),
 hours AS (
-    -- What one target tells is scraped at once: the median gap of the series with the most samples counts (of equals the shortest),
-    -- since others lost some that made no sense. Samples and gap go into one number, as a gap is under an hour.
+    -- Series of one target are scraped together. The median gap of the series with the most samples counts (the
+    -- shortest of equals), since others lost invalid samples. Samples and gap are packed into one number.
     SELECT t.target_id, t.job_id, b.hour,
         4194303 - max(b.samples * 4194304::BIGINT + 4194303 - b.gap_ms) FILTER (b.samples >= 3 AND b.gap_ms > 0) % 4194304 AS median_ms,
         min(b.gap_ms) FILTER (b.gap_ms > 0) AS gap_ms
     FROM blocks AS b JOIN scraped AS t USING (series_id)
-    -- an hour more on either side than 66_device_hours reads
+    -- one hour more on either side than 66_device_hours reads
     WHERE b.hour >= getvariable('span_from_ms') // 3600000 - 4 AND b.hour <= getvariable('span_to_ms') // 3600000 + 4
     GROUP BY ALL
 ),
 medians AS (
-    -- the longest of the three: where the interval changes within an hour, the median would leave the longer gaps unmeasured
+    -- the longest of the three: if the interval changes within an hour, a median would leave longer gaps unmeasured
     SELECT target_id, job_id, hour, gap_ms,
         max(median_ms) OVER (PARTITION BY target_id ORDER BY hour RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS interval_ms
     FROM hours

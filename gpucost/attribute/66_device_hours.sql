@@ -1,6 +1,6 @@
 -- reads: blocks, node_devices, scrape_intervals, settings; the span [span_from_ms, span_to_ms)
--- writes: device_hours, one row per (device, hour) in which a sample speaks: its neighbors, and how long it was idle and measured where aggregates alone tell; offsets are from the start of the hour, negative before it
--- invariant: one row per (device_id, hour); a sample speaks until the next, or for one interval where the next is over 2.5 away; idle_ms <= measured_ms <= 3,600,000
+-- writes: device_hours, one row per (device, hour) with a valid sample: its neighbors, and its idle and measured time if aggregates are enough; offsets are from the start of the hour, negative before it
+-- invariant: one row per (device_id, hour); a sample is valid until the next, or for one interval if the next is over 2.5 away; idle_ms <= measured_ms <= 3,600,000
 -- only with: node_devices, told_activity
 CREATE OR REPLACE TEMP TABLE device_hours AS
 WITH devices AS (
@@ -8,7 +8,7 @@ WITH devices AS (
     FROM node_devices AS n CROSS JOIN settings AS c
     WHERE n.scale IS NOT NULL
 ),
--- blocks lie by series and hour: those of the hour before and after stand beside a block, or are looked for below
+-- blocks are ordered by series and hour: blocks of the previous and next hour are adjacent, or found below
 scanned AS (
     SELECT series_id, hour, samples, value_sum, idle_samples, step_ms, first_offset_ms, last_offset_ms, last_value,
         lag(series_id) OVER () = series_id AND lag(hour) OVER () = hour - 1 AND lead(series_id) OVER () = series_id
@@ -16,10 +16,10 @@ scanned AS (
         lag(last_offset_ms) OVER () - 3600000 AS prev_offset_ms, lag(last_value) OVER () AS prev_value,
         lead(first_offset_ms) OVER () + 3600000 AS next_offset_ms
     FROM blocks
-    -- three hours on either side, for the samples that speak into the span and for those that end such speech
+    -- three hours on either side, for samples valid into the span and the samples that end them
     WHERE hour >= getvariable('span_from_ms') // 3600000 - 3 AND hour <= getvariable('span_to_ms') // 3600000 + 3
 ),
--- hours in which several series may tell of a device, and those beside them
+-- hours in which several series may report a device, and the hours next to them
 spans AS (
     SELECT d.device_id, b.from_hour, b.to_hour,
         max(b.to_hour) OVER (PARTITION BY d.device_id ORDER BY b.from_hour ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_to_hour
@@ -36,16 +36,16 @@ shared AS (
     WHERE earlier_to_hour >= from_hour
 ),
 readings AS MATERIALIZED (
-    -- series of one device may differ in scale: from here on values are parts of 1
+    -- series of one device may differ in scale: from here on values are fractions of 1
     SELECT d.device_id, i.interval_ms, i.prev_interval_ms, b.* EXCLUDE (series_id, is_between, value_sum, last_value, prev_value),
         b.value_sum / d.full_scale AS part_sum, b.last_value / d.full_scale AS last_part, b.last_value < d.idle_below AS last_idle,
         b.prev_value / d.full_scale AS prev_part, b.prev_value < d.idle_below AS prev_idle,
-        -- its neighbors are those of the device
+        -- the series' neighbors are the device's
         coalesce(b.is_between, false) AND s.hour IS NULL AND i.prev_interval_ms IS NOT NULL
             AND d.up_from_ms < b.hour::BIGINT * 3600000 AND (b.hour::BIGINT + 1) * 3600000 < d.up_to_ms AS is_plain
     FROM scanned AS b
     JOIN devices AS d USING (series_id)
-    -- there is one for each; joined first, to the right, each series would be there once for each hour of its target
+    -- one row each; joined first on the right, each series would repeat for each hour of its target
     LEFT JOIN scrape_intervals AS i ON i.target_id = d.target_id AND i.hour = b.hour
     LEFT JOIN shared AS s ON s.device_id = d.device_id AND s.hour = b.hour
     WHERE b.hour::BIGINT * 3600000 < d.up_to_ms AND d.up_from_ms < (b.hour::BIGINT + 1) * 3600000
@@ -61,7 +61,7 @@ hours AS (
     GROUP BY ALL
 ),
 linked AS (
-    -- no sample speaks for three hours, or ends the speech of one so long ago
+    -- no sample is valid for three hours, or ends one from so long ago
     SELECT *, lag(hour) OVER w AS prev_hour, lead(hour) OVER w AS next_hour,
         CASE WHEN hour - prev_hour <= 3 THEN lag(last_offset_ms) OVER w - (hour - prev_hour) * 3600000 END AS prev_offset_ms,
         CASE WHEN hour - prev_hour <= 3 THEN lag(last_part) OVER w END AS prev_part,
@@ -90,7 +90,7 @@ spoken AS (
     UNION ALL BY NAME
     SELECT * EXCLUDE (is_plain), step_ms IS NOT NULL OR samples = 1 AS is_even FROM readings WHERE is_plain
 ),
--- of each hour, in order: what the last sample before it says, its own samples but the last, and the last
+-- each hour in order: the last sample before it, its own samples except the last, and the last
 parts AS (
     SELECT *,
         CASE

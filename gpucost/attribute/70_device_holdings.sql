@@ -1,5 +1,5 @@
 -- reads: allocation_segments, allocated_costs, node_segments, allocation_devices, device_hours
--- writes: held_devices, device_holdings (a view), one row per (hour of a holding, device of the pod that speaks in it), whether the hour's aggregates answer for it, and what the holding costs
+-- writes: held_devices, device_holdings (a view), one row per (hour of a holding, device of the pod with valid samples in it): whether the hour's aggregates are enough, and the holding's cost
 -- invariant: weight > 0
 -- only with: node_devices, told_activity
 CREATE OR REPLACE TEMP TABLE held_devices AS
@@ -12,7 +12,7 @@ WITH held AS MATERIALIZED (
     WHERE a.gpu_ms > 0
 )
 SELECT h.*, d.device_id, d.weight, d.is_only,
-    -- a run ends at local midnight: it touches two days of UTC at most
+    -- a run ends at local midnight, so it touches at most two UTC days
     unnest(range(h.hour // 24, (h.hour + h.hours - 1) // 24 + 1))::INTEGER AS day
 FROM held AS h
 JOIN (SELECT *, count(*) OVER (PARTITION BY allocation_id) = 1 AS is_only FROM allocation_devices WHERE weight > 0) AS d USING (allocation_id);

@@ -1,9 +1,9 @@
 -- reads: device_holdings, device_hours, node_devices, blocks, settings; the span [span_from_ms, span_to_ms)
--- writes: partial_hours, device_readings, one row per (series, hour) of a device in hours that aggregates alone don't explain: where each sample counts by itself, it is uneven
--- invariant: samples are uneven, series speak at once, or a holding begins or ends between samples: in a device's hour all of its series are, or none; a day needs the lists of uneven ones, and no others
+-- writes: partial_hours, device_readings, one row per (series, hour) of a device in hours for which aggregates are not enough; uneven if each sample counts by itself
+-- invariant: uneven if samples are uneven, series overlap, or a holding begins or ends between samples; in a device's hour all or none of its series are uneven; a day needs the sample lists of uneven series only
 -- only with: node_devices, told_activity
 CREATE OR REPLACE TEMP TABLE partial_hours AS
--- moments as distances from the start of the hour; a sample of an earlier hour has a negative one
+-- moments as offsets from the start of the hour; a sample of an earlier hour has a negative one
 SELECT device_id, hour, from_ms - hour::BIGINT * 3600000 AS from_offset_ms, to_ms - hour::BIGINT * 3600000 AS to_offset_ms
 FROM device_holdings
 WHERE NOT whole;

@@ -1,5 +1,5 @@
 -- reads: partial_hours, device_readings, device_hours, blocks; the span [span_from_ms, span_to_ms)
--- writes: sample_intervals, of devices in hours that aggregates alone don't explain: when a sample speaks, or an even run of them, and what they say
+-- writes: sample_intervals, for devices in hours for which aggregates are not enough: the valid time of a sample, or of an even run of samples, and its activity
 -- invariant: within one (device, hour) rows do not overlap; from_ms < to_ms within the hour; no holding begins or ends within a run of several samples
 -- only with: node_devices, told_activity
 CREATE OR REPLACE TEMP TABLE sample_intervals AS
@@ -20,7 +20,7 @@ lists AS (
         AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
     WHERE r.is_uneven
 ),
--- series of one device that speak at the same moment repeat each other
+-- series of one device with samples at the same moment are duplicates
 merged AS (
     SELECT device_id, hour, offset_ms, max(value / full_scale) AS part, bool_and(value < idle_below) AS is_idle FROM lists GROUP BY ALL
 ),

@@ -1,5 +1,5 @@
 -- reads: device_holdings, sample_intervals, cost_runs, told_activity, settings; the span [span_from_ms, span_to_ms)
--- writes: activity_hours (stored), one row per (cell, pod) of which a device is measured, or activity is told: GPU time idle and measured, activity x GPU time, what idle time costs
+-- writes: activity_hours (stored), one row per (cell, pod) with a measured device or reported activity: idle and measured GPU time, activity x GPU time, cost of idle time
 -- invariant: idle_gpu_ms <= measured_gpu_ms <= GPU time held
 -- only with: node_devices, told_activity
 INSERT INTO activity_hours BY NAME
@@ -16,7 +16,7 @@ parts AS (
     FROM device_holdings
     WHERE whole AND NOT is_only
     UNION ALL
-    -- multiplied before divided: whole milliseconds stay whole
+    -- multiply before dividing: whole milliseconds stay whole
     SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,
         weight * (idle * held_ms / spoken_ms), weight * (measured * held_ms / spoken_ms), weight * (utilization * held_ms / spoken_ms)
     FROM heard
@@ -27,7 +27,7 @@ measures AS (
     FROM parts
     GROUP BY ALL
     UNION ALL BY NAME
-    -- most pods hold one device: there is nothing to add up
+    -- most pods hold one device, and need no sum
     SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,
         weight * idle_ms AS idle, weight * measured_ms AS measured, weight * utilization_ms AS utilization
     FROM device_holdings
@@ -47,7 +47,7 @@ FROM costed
 WHERE NOT is_cell
 GROUP BY ALL
 UNION ALL BY NAME
--- no sample, and yet told
+-- pods without samples whose activity is reported otherwise
 SELECT allocation_id, r.from_ms AS run_from_ms, r.from_ms + unnest(range(r.hours)) * 3600000 AS from_ms, r.gpu_ms AS measured_gpu_ms,
     CASE WHEN t.utilization * 100 < c.threshold_percent THEN r.gpu_ms ELSE 0 END AS idle_gpu_ms, round(r.gpu_ms * t.utilization, 6) AS utilization_gpu_ms,
     CASE WHEN t.utilization * 100 < c.threshold_percent THEN r.cost ELSE 0 END AS idle_cost

@@ -1,6 +1,6 @@
 -- reads: cost_runs, activity_hours, local_days; the span [span_from_ms, span_to_ms)
 -- writes: cost_daily (stored), the cells summed by local day
--- invariant: sums over a day are the sums over its cells; times are to a millionth, whatever order they were added in
+-- invariant: sums over a day are the sums over its cells; times are rounded to a millionth, independent of the order of addition
 INSERT INTO cost_daily BY NAME
 WITH active AS (
     SELECT allocation_id, run_from_ms, sum(measured_gpu_ms) AS measured_gpu_ms, sum(idle_gpu_ms) AS idle_gpu_ms,

@@ -1,5 +1,5 @@
 -- reads: node_runs, local_days; the span [span_from_ms, span_to_ms)
--- writes: node_daily (stored), the cells of nodes summed by local day and price source
+-- writes: node_daily (stored), the nodes' cells summed by local day and price source
 -- invariant: one row per (from_ms, node_id, price_source)
 INSERT INTO node_daily BY NAME
 SELECT

@@ -1,4 +1,4 @@
-"""Who held which part of every node-hour, how busy it was, and what it cost."""
+"""Split every node-hour among its holders, with its activity and its cost."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 DAYS = "gpucost.attribute.days"
 BASIS = "gpucost.attribute.basis"
-# What costs anything lies in time that was collected, or that a bill tells of.
+# All cost is in time that was collected or billed.
 COVERED = """SELECT min(from_ms), max(to_ms)
     FROM (SELECT from_ms, to_ms FROM collected UNION ALL SELECT from_ms, to_ms FROM unseen_time)"""
-# Under which activity a series' samples are idle, in its own unit.
+# The value below which a series' samples are idle, in its own unit.
 IDLE_BELOW = """
     SELECT DISTINCT n.series_id, c.threshold_percent / n.scale AS idle_below
     FROM node_devices AS n CROSS JOIN settings AS c"""
-# Idle samples are counted anew where they were counted under another threshold; the samples themselves are untouched.
+# Count idle samples again if they were counted under another threshold; the samples themselves do not change.
 _OTHER_THRESHOLDS = f"""
 CREATE OR REPLACE TEMP TABLE other_thresholds AS
 SELECT b.series_id, b.hour, d.idle_below
 FROM blocks AS b
 JOIN ({IDLE_BELOW}) AS d USING (series_id)
--- under any threshold nothing but zeros is idle
+-- under any threshold, only zeros are idle in these
 WHERE b.idle_threshold <> d.idle_below AND (b.value_sum > 0 OR least(b.idle_threshold, d.idle_below) = 0)"""  # noqa: S608 - a text of our own
 _LOST_THRESHOLDS = """
 SELECT DISTINCT hour FROM other_thresholds SEMI JOIN (FROM blocks WHERE vals IS NULL) USING (series_id, hour) ORDER BY hour"""
@@ -42,7 +42,7 @@ _IDLE_SAMPLES = """
 UPDATE blocks SET idle_samples = len(list_filter(vals[:-2], lambda v: v < d.idle_below)), idle_threshold = d.idle_below
 FROM other_thresholds AS d
 WHERE blocks.series_id = d.series_id AND blocks.hour = d.hour"""
-# The stage that knows which lists of samples a span needs: they may be lost, and others may go.
+# The stage that lists the samples that a span needs: missing ones are an error, others may be dropped.
 _READINGS = "71_device_readings"
 _LOST_READINGS = """
 SELECT DISTINCT hour FROM device_readings JOIN blocks USING (series_id, hour) WHERE is_uneven AND vals IS NULL ORDER BY hour"""
@@ -50,21 +50,21 @@ _DROP_LISTS = """
 UPDATE blocks SET vals = NULL
 WHERE hour >= ($start + 3599999) // 3600000 AND hour < $end // 3600000 AND vals IS NOT NULL
     AND (series_id, hour) NOT IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)
-    -- in which unit values are may depend on them
+    -- the unit of a value may depend on them
     AND series_id NOT IN (SELECT series_id FROM node_devices WHERE scale IS DISTINCT FROM usual_scale)
     AND series_id NOT IN (
         SELECT series_id FROM activity_series
         WHERE part = 'compared' AND cluster IN (SELECT cluster FROM node_devices WHERE scale IS DISTINCT FROM usual_scale))"""
-# What these stages hand on if nothing measures activity, and they are skipped.
+# The table of these stages if they are skipped because no metric measures activity.
 _NO_READINGS = (
     "CREATE OR REPLACE TEMP TABLE device_readings (series_id UBIGINT, hour INTEGER, is_uneven BOOLEAN)"
 )
-# The table that basis/ makes, where no price is split.
+# The table that basis/ makes, empty because no price is split.
 _NO_BASIS_SPANS = """
 CREATE OR REPLACE TEMP TABLE basis_spans (
     node_id UBIGINT NOT NULL, from_ms BIGINT NOT NULL, to_ms BIGINT NOT NULL,
     gpu_fraction DOUBLE NOT NULL, cpu_fraction DOUBLE NOT NULL)"""
-# All that was attributed of days that begin in [$start, $end).
+# The attributed rows of days that begin in [$start, $end).
 _CLEARED = [
     f"DELETE FROM {table} WHERE from_ms >= $start AND from_ms < $end"  # noqa: S608 - names of our own
     for table in ("attributed_days", "cost_runs", "node_runs", "activity_hours", "cost_daily", "node_daily")
@@ -78,7 +78,7 @@ _ATTRIBUTED = """
 INSERT INTO attributed_days BY NAME
 SELECT *, to_ms <= $seal_until AS is_sealed FROM day_fingerprints WHERE from_ms >= $start AND from_ms < $end"""
 _LOST_CUTS = "SELECT DISTINCT hour FROM blocks WHERE hour IN (SELECT unnest($hours::BIGINT[])) AND vals IS NULL ORDER BY hour"
-# Days are attributed together up to about this many (pod, hour) rows: memory stays flat as the store grows.
+# Days are attributed together up to about this many (pod, hour) rows, which bounds memory.
 _ROWS_AT_ONCE = 800_000
 _EVER = 2**62
 
@@ -86,23 +86,25 @@ _EVER = 2**62
 def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until_ms: int = 0) -> None:
     """Attribute the local days whose inputs changed, or `everything`.
 
-    Days that end by `seal_until_ms` are sealed: lists of samples that their figures don't need are dropped. Raises StoreError,
-    naming the days, where a change needs samples that are gone.
+    Days that end by `seal_until_ms` are sealed: sample lists that their figures don't need are dropped.
+    Raises StoreError with the days if a change needs dropped samples.
 
-    Commits the caller's transaction after each stretch of days, and leaves a new one open: a run that is ended half way
-    has done whole days, and the next goes on with the others.
+    Commits the caller's transaction after each span of days, and leaves a new one open: an interrupted run
+    keeps its finished days, and the next run continues with the others.
 
-    Expects what inventory and price left behind on this connection: nodes, allocations, collected, coverage_gaps, node_stops,
-    node_prices, and the temporary tables on devices, requests, teams and facts. Days are those of `tz`, which bills are cut by.
+    Expects the tables of inventory and price on this connection: nodes, allocations, collected,
+    coverage_gaps, node_stops, node_prices, and the temporary tables on devices, requests, teams and facts.
+    Days are local days of `tz`.
     """
-    # The order of rows in intermediate tables means nothing, and keeping it costs time and memory.
+    # Intermediate tables need no row order, and keeping it costs time and memory.
     con.execute("SET preserve_insertion_order = false")
-    # Otherwise pages of the store stay cached up to most of the machine's memory; beyond it, DuckDB spills beside the store.
+    # Otherwise pages of the store fill most of the machine's memory. Beyond the limit, DuckDB spills next to
+    # the store.
     con.execute("SET memory_limit = '900MB'")
     split_prices(con)
     recount_idle(con, tz)
     first, last = fingerprint(con, tz)
-    # what neither metrics nor a bill cover any more costs nothing
+    # time that neither metrics nor a bill cover any longer costs nothing
     for start, end in ((0, _EVER),) if everything else ((0, first), (last, _EVER)):
         _clear(con, start, end)
     if seal_until_ms:
@@ -121,14 +123,17 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         if end <= seal_until_ms:
             con.execute(_DROP_LISTS, {"start": start, "end": end})
         con.execute(_ATTRIBUTED, {"start": start, "end": end, "seal_until": seal_until_ms})
-        # Committed span by span: what a transaction replaces stays in memory until it ends.
+        # Commit each span: replaced rows stay in memory until the transaction ends.
         con.commit()
         con.begin()
     run_stage(con, DAYS, "30_warnings")
 
 
 def fingerprint(con: DuckDBPyConnection, tz: ZoneInfo) -> tuple[int, int]:
-    """Make the temporary table day_fingerprints; returns the first and the last midnight of its days, as load_local_days does."""
+    """Make the temporary table day_fingerprints.
+
+    Returns the first and last midnight of its days, as load_local_days does.
+    """
     run_stage(con, DAYS, "15_unseen_time")
     run_stage(con, DAYS, "17_absences")
     around = load_local_days(con, tz, *con.execute(COVERED).fetchall()[0])
@@ -137,9 +142,9 @@ def fingerprint(con: DuckDBPyConnection, tz: ZoneInfo) -> tuple[int, int]:
 
 
 def days_of_other_inputs(con: DuckDBPyConnection, tz: ZoneInfo) -> list[int]:
-    """The attributed days whose fingerprints are not those of what the store holds, as midnights in milliseconds.
+    """The attributed days whose fingerprints no longer match the store's data.
 
-    Expects what `stage` expects, where nothing changed since.
+    Days are midnights in milliseconds. Expects the same tables as `stage`, and no change since.
     """
     split_prices(con)
     fingerprint(con, tz)
@@ -147,21 +152,22 @@ def days_of_other_inputs(con: DuckDBPyConnection, tz: ZoneInfo) -> list[int]:
 
 
 def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
-    """Count idle samples anew where they were counted under another threshold. Raises StoreError where such samples are gone."""
+    """Recount idle samples that were counted under another threshold.
+
+    Raises StoreError if such samples are gone.
+    """
     con.execute(_OTHER_THRESHOLDS)
-    _refuse_lost(
-        con,
-        _LOST_THRESHOLDS,
-        tz,
-        "the idle threshold, or the scale of a metric of activity, cannot change for them",
-    )
+    _refuse_lost(con, _LOST_THRESHOLDS, tz, "their idle threshold and activity scale cannot change")
     con.execute(_IDLE_SAMPLES)
 
 
 def attribute_span(
     con: DuckDBPyConnection, span: tuple[int, int], at_readings: Callable[[], object] | None
 ) -> None:
-    """Run the numbered stages over the days of [span). `at_readings` is called once device_readings lists the needed samples."""
+    """Run the numbered stages over the days of [span).
+
+    Calls `at_readings` once device_readings lists the needed samples.
+    """
     con.execute("SET VARIABLE span_from_ms = $start", {"start": span[0]})
     con.execute("SET VARIABLE span_to_ms = $end", {"end": span[1]})
     con.execute(_NO_READINGS)
@@ -172,14 +178,14 @@ def attribute_span(
 
 
 def refuse_lost_readings(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
-    """Raise StoreError where lists of samples are gone that the span needs."""
-    _refuse_lost(con, _LOST_READINGS, tz, "what changed cannot be attributed")
+    """Raise StoreError if sample lists that the span needs are gone."""
+    _refuse_lost(con, _LOST_READINGS, tz, "the change cannot be attributed")
 
 
 def _refuse_lost(
     con: DuckDBPyConnection, query: str, tz: ZoneInfo, reason: str, params: dict[str, list[int]] | None = None
 ) -> None:
-    """Raise StoreError where `query` answers hours whose samples are gone though they are needed."""
+    """Raise StoreError if `query` returns hours with missing samples."""
     hours = column(con, query, params)
     numbers = (from_ms(hour * MS_PER_HOUR).astimezone(tz).toordinal() for hour in hours)
     spans = merge((number, number + 1) for number in numbers)
@@ -188,7 +194,7 @@ def _refuse_lost(
         days = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in ends)
         raise StoreError(
             f"the samples of {days} are gone (store.raw_retention_days), so {reason}",
-            "undo the change (a scale: [activity] device_scale or mig_scale), or go back to a copy of the store that has them",
+            "undo the change (a scale: [activity] device_scale or mig_scale), or restore a copy of the store with these samples",
         )
 
 
@@ -198,9 +204,9 @@ def _clear(con: DuckDBPyConnection, start: int, end: int) -> None:
 
 
 def split_prices(con: DuckDBPyConnection, known: Collection[str] = ()) -> None:
-    """Make basis_spans: how the price of each node is split, and when; none with the cost basis `node`.
+    """Make basis_spans: the split of each node's price over time; empty with the cost basis `node`.
 
-    Stages in `known` were run already.
+    Stages in `known` have run already.
     """
     if value(con, "SELECT getvariable('cost_basis')") == "node":
         con.execute(_NO_BASIS_SPANS)
@@ -212,9 +218,10 @@ def split_prices(con: DuckDBPyConnection, known: Collection[str] = ()) -> None:
 def load_local_days(
     con: DuckDBPyConnection, tz: ZoneInfo, start: int | None, end: int | None
 ) -> tuple[int, int]:
-    """Make the temporary table local_days: the days of `tz` that [start, end) touches, in milliseconds; none where null.
+    """Make the temporary table local_days: the days of `tz` that [start, end) touches.
 
-    Returns the first and the last of their midnights, (0, 0) where there are none.
+    Times are in milliseconds; the table is empty if they are null. Returns the first and the last of the
+    midnights, (0, 0) if there are none.
     """
     midnights: list[int] = []
     if start is not None and end is not None:
@@ -228,7 +235,10 @@ def load_local_days(
 
 
 def spans_of(days: list[tuple[int, int]], at_most: int, seal_until_ms: int) -> list[tuple[int, int]]:
-    """Adjoining days as one span, up to `at_most` days long; none holds both days to be sealed and others."""
+    """Join adjoining days into spans of at most `at_most` days.
+
+    No span mixes days to be sealed with others.
+    """
     spans: list[tuple[int, int]] = []
     count = 0
     for start, end in days:
@@ -241,42 +251,45 @@ def spans_of(days: list[tuple[int, int]], at_most: int, seal_until_ms: int) -> l
     return spans
 
 
-_UNFINISHED = (
-    -1
-)  # as last_load_id: attribution began and did not end, or something else than a load changed its inputs
+# as last_load_id: attribution began and did not end, or a change other than a load touched its inputs
+_UNFINISHED = -1
 
 
-# Of loads of work nothing is attributed.
+# Loads of work progress do not affect attribution.
 _NEWEST_LOAD = "SELECT coalesce(max(load_id), 0) FROM loads WHERE kind <> 'progress'"
 
 
 @record
 class Inputs:
-    """Digests of what decides the figures besides what was collected: of all of it, and of what no day's fingerprint shows."""
+    """Digests of all inputs except collected data.
+
+    `own` covers the inputs that no day's fingerprint shows.
+    """
 
     all: str
     own: str
 
 
 def is_current(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -> bool:
-    """Whether the result was made from `inputs` and all loads there are, and its cells are cut at the ends of `period`."""
+    """Whether the result is made from `inputs` and all loads, and cut for `period`."""
     state = con.execute("SELECT inputs, last_load_id FROM attribution_state").fetchone()
     newest = value(con, _NEWEST_LOAD)
     return state == (inputs.all, newest) and not _missing_cuts(con, period)
 
 
 def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: ZoneInfo) -> bool:
-    """Note that the result is being made from `inputs`; returns whether every day of it has to be made anew.
+    """Note that the result is being made from `inputs`.
 
-    Raises StoreError where `period` begins or ends within an hour whose samples are gone.
+    Returns whether every day has to be attributed again. Raises StoreError if `period` begins or ends within
+    an hour whose samples are gone.
     """
     cuts = _missing_cuts(con, period)
-    # before anything is committed that would ask for them again
+    # before a commit, after which every run would need these samples
     _refuse_lost(
         con,
         _LOST_CUTS,
         tz,
-        "a period there begins and ends at full hours",
+        "periods there must begin and end on the hour",
         {"hours": [at // MS_PER_HOUR for at in cuts]},
     )
     con.execute("INSERT INTO cuts SELECT unnest($1::BIGINT[])", [cuts])
@@ -292,6 +305,6 @@ def finish(con: DuckDBPyConnection) -> None:
 
 
 def _missing_cuts(con: DuckDBPyConnection, period: Period | None) -> list[int]:
-    """The ends of a period at which cells are not cut, and not cut anyway."""
+    """The ends of a period that need a cut and have none."""
     ends = [at for at in (period.start_ms, period.end_ms) if at % MS_PER_HOUR] if period else []
     return column(con, "SELECT unnest($1::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", [ends])

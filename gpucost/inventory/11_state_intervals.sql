@@ -1,9 +1,9 @@
 -- reads: scrape_gaps, series, states
--- writes: state_intervals, one row per run of a kube-state-metrics series: what was so, from its first sample to one scrape interval past its last; begin_ms is one interval before its first
--- invariant: begin_ms < first_ms < end_ms; the intervals are those of the hours of these samples; no value is beyond what things can be, no moment (_time, _created) in the future of its sample
+-- writes: state_intervals, one row per run of a kube-state-metrics series: its value from the first sample to one scrape interval past the last; begin_ms is one interval before the first
+-- invariant: begin_ms < first_ms < end_ms; the scrape interval is the one of the sample's hour; no value is beyond a sensible maximum, no moment (_time, _created) in the future of its sample
 INSERT INTO state_intervals BY NAME
 WITH target_intervals AS (
-    -- one row per kube-state-metrics target and hour that it was scraped in or next to: how far its scrapes lay apart then
+    -- one row per kube-state-metrics target and hour with scrapes in or next to it: the scrape interval then
     SELECT g.source, g.cluster, g.job, g.instance, g.hour + n.hours AS hour, arg_min(g.gap_ms, n.rank) AS interval_ms
     FROM scrape_gaps AS g CROSS JOIN (VALUES (0, 1), (1, 2), (-1, 3)) AS n (hours, rank)
     WHERE g.gap_ms > 0
@@ -12,13 +12,13 @@ WITH target_intervals AS (
 intervals AS (
     SELECT source, cluster, job, instance, hour, interval_ms FROM target_intervals
     UNION ALL
-    -- a target of which one scrape alone is known is scraped as the others of its job
+    -- a target with a single known scrape has the interval of its job
     SELECT source, cluster, job, NULL, hour, quantile_disc(interval_ms, 0.5) FROM target_intervals GROUP BY ALL
 ),
 named AS (
     SELECT series_id, source, cluster, metric, labels, ends_with(metric, '_time') OR ends_with(metric, '_created') AS is_moment,
         coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance,
-        -- where the scraped target's own labels won, the object's stand under exported_*
+        -- if the scraped target's own labels won, the object's are exported_*
         coalesce(labels['exported_namespace'], labels['namespace']) AS namespace,
         coalesce(labels['exported_pod'], labels['pod']) AS pod,
         coalesce(labels['exported_uid'], labels['uid']) AS uid,
@@ -26,7 +26,7 @@ named AS (
         coalesce(labels['exported_node'], labels['node']) AS node,
         regexp_replace(lower(labels['resource']), '[^a-z0-9]', '_', 'g') AS resource
     FROM series
-    -- Kueue, Karpenter, quotas, limits and what is done to nodes tell nothing of what pods and nodes are
+    -- metrics of Kueue, Karpenter, quotas, limits and actions on nodes do not describe pods and nodes
     WHERE NOT (starts_with(metric, 'kueue_') OR starts_with(metric, 'karpenter_')
         OR metric IN ('kube_resourcequota', 'kube_limitrange', 'actions_node_total'))
 )
@@ -47,5 +47,5 @@ LEFT JOIN intervals AS bj
     ON bj.source = s.source AND bj.cluster = s.cluster AND bj.job = s.job AND bj.instance IS NULL AND bj.hour = t.first_ms // 3600000
 LEFT JOIN intervals AS ej
     ON ej.source = s.source AND ej.cluster = s.cluster AND ej.job = s.job AND ej.instance IS NULL AND ej.hour = t.last_ms // 3600000
--- clocks may differ by a little
+-- clocks may differ a little
 WHERE CASE WHEN s.is_moment THEN t.value > 0 AND t.value * 1000 <= t.last_ms + 86400000 ELSE abs(t.value) <= 1e15 END;

@@ -1,12 +1,12 @@
 -- reads: state_intervals
--- writes: incarnations, one row per pod of a name that some series give without its uid: (cluster, namespace, pod, node, start), the uid it has or is given, and which samples are its own; state_intervals, those of pods without uid: each once per pod that it speaks of, clipped to it
--- invariant: those of one name cover all time without overlap; each ends at its own last sample. A new one begins where the start changes; where no start is exported, with another node or after ten minutes of silence; every fact about a pod of a known name has a uid
+-- writes: incarnations, one row per pod whose name some series give without its uid: (cluster, namespace, pod, node, start), its known or made-up uid, and the span of its samples; state_intervals, rows without uid: one per matching pod, clipped to it
+-- invariant: rows of one name cover all time without overlap; each ends at its own last sample. A new one begins when the start changes; without exported starts, with another node or after ten minutes without samples; every fact about a pod of a known name has a uid
 CREATE OR REPLACE TEMP TABLE incarnations AS
 WITH names AS MATERIALIZED (
     SELECT DISTINCT cluster, namespace, pod FROM state_intervals
     WHERE uid IS NULL AND namespace IS NOT NULL AND pod IS NOT NULL AND starts_with(metric, 'kube_pod_')
 ),
--- most clusters have none, and then nothing is looked for
+-- most clusters have none: skip the rest early
 named AS MATERIALIZED (
     SELECT f.* FROM state_intervals AS f JOIN names USING (cluster, namespace, pod)
     WHERE f.metric IN ('kube_pod_status_scheduled_time', 'kube_pod_start_time', 'kube_pod_info')
@@ -17,7 +17,7 @@ dated AS (
     FROM named
     WHERE metric <> 'kube_pod_info'
     GROUP BY cluster, namespace, pod, metric, start_ms
-    -- both tell nearly the same: the moment it was bound, and when the kubelet heard of it
+    -- both are nearly equal: when it was bound, and when the kubelet noticed
     QUALIFY metric = max(metric) OVER (PARTITION BY cluster, namespace, pod)
 ),
 bound AS (

@@ -1,6 +1,6 @@
 -- reads: state_intervals, resources, claim_series
--- writes: resource_kinds, one row per resource that pods or nodes speak of: what it is, 'unlisted' where no table says; virtual_devices, the resources that a scheduler of memory and cores (HAMi) counts virtual devices by: on which nodes it was seen to; claim_pods, which pods use which resource claim, as kube-state-metrics tells it; gpu_groups, which pods share (or reserve) a GPU of KAI or Run:ai, by their label
--- invariant: one row per resource; devices (the resource that counts what it is a part of) stands for parts alone; one row per (cluster, node, resource); virtual devices are no slots: a bare one is a whole device; one row per (cluster, uid, namespace, claim), and per (cluster, uid, group)
+-- writes: resource_kinds, one row per resource of pods or nodes: its kind, 'unlisted' if no table lists it; virtual_devices, the resources and nodes for which a scheduler of memory and cores (HAMi) counts virtual devices; claim_pods, the pods of each resource claim, from kube-state-metrics; gpu_groups, the pods that share (or reserve) a GPU of KAI or Run:ai, by their label
+-- invariant: one row per resource; devices (the resource that counts its devices) is set for parts only; one row per (cluster, node, resource); virtual devices are not slots: a bare one is a whole device; one row per (cluster, uid, namespace, claim), and per (cluster, uid, group)
 CREATE OR REPLACE TEMP TABLE resource_kinds AS
 SELECT f.resource, coalesce(r.kind, 'unlisted') AS kind, r.vendor, r.size, r.devices
 FROM (SELECT DISTINCT resource FROM state_intervals WHERE resource IS NOT NULL) AS f

@@ -1,15 +1,15 @@
 -- reads: series, blocks, activity_metrics, gpu_aliases, gpu_models
--- writes: named_series, settled_scales, activity_series, one row per series of a metric that counts: the device it measures, the pod it names, its target, and the factor that makes it a percentage (of memory MiB), null where nothing proves it; scale_remarks, what a reader should know of these factors
--- invariant: first_ms <= last_ms < end_ms; host and node_label are '' where the exporter names none; one target's series of one metric have one scale, settled over all that is loaded
+-- writes: named_series, settled_scales, activity_series, one row per series of a metric that counts: its device, pod, target, and factor to percent (of memory: to MiB), null if the unit is not proven; scale_remarks, warnings about these factors
+-- invariant: first_ms <= last_ms < end_ms; host and node_label are '' if the exporter names none; one target's series of one metric have one scale, settled over all loaded data
 CREATE OR REPLACE TEMP TABLE named_series AS
 WITH spans AS (
     SELECT
         series_id,
-        -- how it was scraped in the last hour that says so: it speaks for that long after its last sample
+        -- the scrape interval of the last hour that shows one: a sample stays valid that long after the last one
         coalesce(arg_max(gap_ms, hour) FILTER (samples >= 3), max(gap_ms), 60000) AS gap_ms,
         min(hour::BIGINT * 3600000 + first_offset_ms) AS first_ms,
         max(hour::BIGINT * 3600000 + last_offset_ms) AS last_ms,
-        -- no average is above the highest value
+        -- no average exceeds the maximum
         max(greatest(value_sum / samples, last_value)) AS high, bool_and(value_sum = floor(value_sum)) AS is_whole
     FROM blocks
     GROUP BY series_id
@@ -17,7 +17,7 @@ WITH spans AS (
 found AS (
     SELECT *, CASE WHEN coalesce(labels['GPU_I_ID'], '') = '' THEN 'device' ELSE 'mig' END AS place FROM series
 ),
--- nvidia_gpu_exporter tells the model in a metric of its own
+-- nvidia_gpu_exporter reports the model in a metric of its own
 infos AS (
     SELECT source, cluster, labels['uuid'] AS uuid, labels['instance'] AS instance, max(labels['name']) AS name
     FROM series WHERE metric = 'nvidia_smi_gpu_info' GROUP BY ALL
@@ -29,18 +29,18 @@ SELECT
     nullif(s.labels['GPU_I_PROFILE'], '') AS profile,
     coalesce(s.labels['Hostname'], s.labels['hostname'], s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'],
         s.labels[m.host], regexp_replace(s.labels['instance'], ':[0-9]+$', ''), '') AS host,
-    -- nvidia_gpu_exporter leaves 'GPU-' out; a number is one of its host's devices
+    -- nvidia_gpu_exporter omits 'GPU-'; a number is the index of a device on its host
     CASE WHEN regexp_matches(device_name, '^(GPU|MIG)-') THEN device_name WHEN regexp_matches(device_name, '^[0-9a-f]{8}-') THEN 'GPU-' || device_name
         ELSE host || '/' || device_name END AS uuid,
     coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['exported_node'], '') AS node_label,
     coalesce(list_filter(list_transform(m.model, lambda name: s.labels[name]), lambda value: value <> '')[1], i.name) AS model_name,
-    -- a job of Slurm is known by its number, in no namespace
+    -- a Slurm job is identified by its number, without a namespace
     CASE WHEN nullif(s.labels['hpc_job'], '') IS NOT NULL THEN ''
         ELSE nullif(coalesce(s.labels['exported_namespace'], s.labels['pod_namespace'], s.labels['namespace']), '') END AS namespace,
     coalesce(nullif(s.labels['hpc_job'], ''), nullif(coalesce(s.labels['exported_pod'], s.labels['pod_name'], s.labels['pod']), '')) AS pod,
     s.labels['dra_claim_name'] IS NOT NULL AS by_claim,
     hash(s.source, s.cluster, s.labels['job']) AS job_id,
-    -- what one target tells is scraped at once; an aggregator in between may give all of them one instance
+    -- series of one target are scraped together; an aggregator in between may give all targets one instance
     hash(s.source, s.cluster, s.labels['job'], s.labels['instance'], host) AS target_id,
     p.first_ms, p.last_ms, p.last_ms + p.gap_ms AS end_ms, p.high, p.is_whole
 FROM spans AS p
@@ -56,7 +56,7 @@ WITH targets AS (
     WHERE part <> 'memory' AND measures <> 'power'
     GROUP BY ALL
 ),
--- a name of 0 to 1 stands for what it says, unless all its values may be whole percents
+-- a 0-to-1 metric has its usual scale, unless all its values may be whole percents
 undecided AS MATERIALIZED (
     FROM targets WHERE NOT is_set AND high > 0 AND high <= 1.01 AND (usual_scale < 100 OR is_whole)
 ),
@@ -69,13 +69,13 @@ listed AS MATERIALIZED (
     WHERE b.value_sum > 0 AND b.vals IS NOT NULL
     GROUP BY ALL
 ),
--- averages of an idle GPU's percents lie between 0 and 1, too: other metrics of the same moments decide
+-- averages of an idle GPU's percents are between 0 and 1, too: compare with other metrics at the same moments
 doubtful AS MATERIALIZED (
     SELECT l.metric, l.target_id
     FROM listed AS l JOIN targets AS t USING (metric, target_id, part)
     WHERE part = 'device' AND t.usual_scale < 100 AND l.high <= 1.01 AND l.has_parts
 ),
--- the hours of a target in which it was busiest, of those that another metric tells of, too
+-- the busiest hours of a target that another metric covers, too
 chosen AS MATERIALIZED (
     SELECT d.metric, d.target_id, d.series_id, d.model_name, b.hour, c.series_id AS other_id, c.measures, t.high
     FROM doubtful AS u
@@ -96,13 +96,13 @@ moments AS MATERIALIZED (
         FROM lists)
 ),
 agreed AS (
-    -- the others' own unit is settled by their highest value alone
+    -- the unit of the other metric follows from its highest value
     SELECT k.metric, k.target_id,
         sum(c.value / CASE WHEN k.high > 1.01 THEN 100 ELSE 1 END) FILTER (k.measures <> 'power') / sum(d.value) FILTER (k.measures <> 'power') AS part_of,
         avg(c.value / g.tdp_watts) FILTER (k.measures = 'power' AND d.value >= 0.5) AS of_tdp
     FROM chosen AS k
     JOIN moments AS d USING (series_id, hour)
-    -- one key of both: by hour and offset alone, any devices' moments would meet
+    -- one key for both: by hour and offset alone, moments of all devices would match
     JOIN moments AS c ON c.moment = hash(k.other_id, k.hour, d.offset_ms)
     LEFT JOIN gpu_aliases AS a ON a.alias = model_spelling(k.model_name)
     LEFT JOIN gpu_models AS g USING (gpu_model)
@@ -114,7 +114,7 @@ SELECT t.metric, t.target_id, t.part,
         WHEN t.is_set THEN t.usual_scale
         WHEN t.high > 1.01 OR l.high > 1.01 THEN 1
         WHEN t.usual_scale >= 100 OR l.has_parts IS NOT TRUE THEN t.usual_scale
-        -- an engine is busy for a tenth of a GPU's busy time at least; of percents it would read about a hundredth
+        -- the engine is busy for at least a tenth of the GPU's busy time; percents would give about a hundredth
         WHEN a.part_of >= 0.1 OR (a.part_of IS NULL AND a.of_tdp >= 0.4) THEN 100
         WHEN (a.part_of > 0 AND a.part_of <= 0.03) OR (a.part_of IS NULL AND a.of_tdp <= 0.25) THEN 1
     END AS scale
@@ -133,7 +133,7 @@ SELECT CASE WHEN scale IS NULL THEN 'activity_scale_unknown' ELSE 'activity_scal
     'cluster ' || cluster || ': ' || metric || ' of ' || count(DISTINCT uuid) || ' GPU(s), on ' || min(host)
         || CASE count(DISTINCT host) WHEN 1 THEN '' ELSE ' and ' || (count(DISTINCT host) - 1) || ' more' END
         || CASE
-            WHEN scale IS NULL THEN ' lies between 0 and 1: nothing proves a ratio or a percentage, so this time is unmeasured'
+            WHEN scale IS NULL THEN ' has values from 0 to 1 that may be ratios or percentages, so this time is unmeasured'
             WHEN scale < usual_scale THEN ' holds percentages under the name of a ratio: read as percentages'
             ELSE ' holds ratios from 0 to 1 under the name of a percentage: read as ratios' END AS message,
     CASE WHEN scale IS NULL THEN '[activity] ' || part || '_scale = 100 for a ratio, 1 for a percentage' END AS fix

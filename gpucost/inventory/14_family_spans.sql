@@ -1,6 +1,6 @@
 -- reads: state_intervals, series, blocks, loads
--- writes: family_spans, per (cluster, family) the stretches in which it was heard: 'state' is anything from kube-state-metrics or Slurm, else 'nodes', 'pods', 'requests', 'phases'
--- invariant: spans of one family are further apart than 10 minutes (2.5 scrape intervals, where those are longer); begin_ms <= first_ms <= last_ms <= end_ms
+-- writes: family_spans, per (cluster, family) the spans with samples: 'state' is anything from kube-state-metrics or Slurm, the others are 'nodes', 'pods', 'requests', 'phases'
+-- invariant: spans of one family are further apart than 10 minutes (or 2.5 scrape intervals, if longer); begin_ms <= first_ms <= last_ms <= end_ms
 CREATE OR REPLACE TEMP TABLE family_spans AS
 WITH samples AS (
     SELECT cluster, begin_ms, first_ms, last_ms, end_ms, unnest(['state', CASE
@@ -10,13 +10,13 @@ WITH samples AS (
         WHEN metric = 'kube_pod_status_phase' THEN 'phases'
         WHEN metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' THEN 'requests' END]) AS family
     FROM state_intervals
-    -- what kube-state-metrics says of itself comes from another port
+    -- metrics of kube-state-metrics about itself come from another port
     WHERE starts_with(metric, 'kube_') AND NOT starts_with(metric, 'kube_state_metrics_')
     UNION ALL
-    -- an answer of Slurm's accounting speaks of all its window
+    -- an answer of Slurm's accounting covers its whole window
     SELECT source, from_ms, from_ms, to_ms, to_ms, 'state' FROM loads WHERE kind = 'slurm'
     UNION ALL
-    -- activity alone tells nothing of who held a GPU: it counts only where nothing else was ever collected
+    -- activity alone does not show holders of GPUs: it counts only if it is the only collected data
     SELECT s.cluster, b.hour::BIGINT * 3600000 + b.first_offset_ms - coalesce(b.gap_ms, 60000),
         b.hour::BIGINT * 3600000 + b.first_offset_ms, b.hour::BIGINT * 3600000 + b.last_offset_ms,
         b.hour::BIGINT * 3600000 + b.last_offset_ms + coalesce(b.gap_ms, 60000), 'state'
@@ -25,7 +25,7 @@ WITH samples AS (
         SELECT cluster FROM state_intervals WHERE starts_with(metric, 'kube_') UNION ALL SELECT source FROM loads WHERE kind = 'slurm')
 ),
 runs AS (
-    -- what one target tells is scraped at once: most runs of its series are the same
+    -- series of one target are scraped together: most of their runs are equal
     SELECT DISTINCT * FROM samples WHERE family IS NOT NULL
 ),
 marked AS (

@@ -1,6 +1,6 @@
 -- reads: family_spans, state_intervals, claim_pods, device_series, blocks, settings
--- writes: family_gaps, when kube-state-metrics was heard, but told nothing of nodes, pods, requests or phases though there were some
--- invariant: from_ms < to_ms; that there were some is proven: the same object stands at both ends, another metric tells of one within, objects that are not collected had samples up to there, or a pod was bound long before it was seen
+-- writes: family_gaps, time in which kube-state-metrics was up but reported no nodes, pods, requests or phases, although some existed
+-- invariant: from_ms < to_ms; their existence is proven: the same object is at both ends, another metric reports one within, objects that are not collected had samples up to the gap, or a pod was bound long before its first sample
 CREATE OR REPLACE TEMP TABLE family_gaps AS
 WITH gpu_pods AS (
     SELECT DISTINCT cluster, uid, namespace, pod FROM state_intervals
@@ -22,7 +22,7 @@ silences AS (
     WHERE s.family <> 'state'
     WINDOW w AS (PARTITION BY s.cluster, s.family ORDER BY s.first_ms)
     UNION ALL
-    -- a family that begins late: as what lies before the cluster's first sample, which nobody stands on the other side of either
+    -- a family that begins late; like the time before the cluster's first sample, it has no samples on the other side
     SELECT s.cluster, s.family, greatest(e.begin_ms, e.first_ms // 3600000 * 3600000), min(s.first_ms), true
     FROM family_spans AS s JOIN ends AS e USING (cluster)
     WHERE s.family IN ('pods', 'requests')
@@ -32,7 +32,7 @@ silences AS (
 gaps AS MATERIALIZED (
     FROM silences WHERE to_ms - from_ms > 600000
 ),
--- most fleets have none, and then nothing is looked for
+-- most fleets have no gaps: skip the rest early
 pod_runs AS MATERIALIZED (
     SELECT f.cluster, f.uid, f.namespace, f.pod, f.begin_ms, f.first_ms, f.last_ms,
         CASE f.metric WHEN 'kube_pod_info' THEN 'pods' WHEN 'kube_pod_status_phase' THEN 'phases' ELSE 'requests' END AS family,
@@ -50,7 +50,7 @@ objects AS (
     WHERE metric IN ('kube_node_info', 'kube_node_created') AND cluster IN (SELECT cluster FROM gaps)
     GROUP BY ALL
 ),
--- without a request they hold GPUs all the same: by a claim, or a part of one
+-- these pods hold GPUs without a request: by a claim, or a part of one
 others AS (
     SELECT cluster, uid FROM gpu_pods
     UNION ALL
@@ -59,7 +59,7 @@ others AS (
     SELECT cluster, uid FROM state_intervals
     WHERE metric SIMILAR TO 'kube_pod_(annotations|(init_)?container_resource_(requests|limits))' AND cluster IN (SELECT cluster FROM gaps)
 ),
--- pods that never asked for what a GPU that worked was given to; an exporter's own are of a DaemonSet, or are named on many hosts
+-- pods without a GPU request on a working GPU; an exporter's own pods are of a DaemonSet, or on many hosts
 strangers AS MATERIALIZED (
     SELECT f.cluster, f.namespace, f.pod, f.first_ms, f.end_ms
     FROM state_intervals AS f ANTI JOIN others AS o ON o.cluster = f.cluster AND o.uid = f.uid
@@ -89,7 +89,7 @@ namespace_order AS (
     )
     SEMI JOIN gpu_namespaces USING (cluster, namespace)
 ),
--- the hours in which an exporter names a pod in a namespace without samples of pods; its own pod holds no GPU
+-- hours in which an exporter names a pod in a namespace without pod samples; the exporter's own pod holds no GPU
 exporting AS (
     SELECT d.cluster, n.from_ms, n.to_ms, b.hour::BIGINT * 3600000 AS hour_ms, b.first_offset_ms, b.last_offset_ms, b.offsets_ms, b.step_ms
     FROM device_series AS d
@@ -99,7 +99,7 @@ exporting AS (
     WHERE (d.cluster, d.namespace, d.pod) IN (SELECT (cluster, namespace, pod) FROM gpu_pods)
         OR (d.cluster, d.namespace, d.pod) NOT IN (SELECT (cluster, namespace, pod) FROM state_intervals WHERE metric = 'kube_pod_info')
 ),
--- a series proves something only while it has samples: not in the pause of a pod that comes back under its name
+-- a series is proof only while it has samples, not in the pause before a pod returns under its name
 exported AS (
     SELECT cluster, hour_ms, from_ms, to_ms, first_ms, last_ms
     FROM (
@@ -113,7 +113,7 @@ exported AS (
     )
     WHERE first_ms < to_ms - 600000 AND from_ms + 600000 < last_ms
 ),
--- gaps at whose edge the server has samples of objects that are not collected (DaemonSets, CPU pods): they don't all end at once
+-- gaps at whose edge the server has samples of uncollected objects (DaemonSets, CPU pods), which don't all end at once
 dropped AS (
     SELECT DISTINCT g.cluster, g.family, g.from_ms, g.to_ms
     FROM gaps AS g
@@ -136,14 +136,14 @@ witnesses AS (
     FROM working AS w
     JOIN strangers AS s ON s.cluster = w.cluster AND s.namespace = w.namespace AND s.pod = w.pod AND s.first_ms <= w.last_ms AND w.first_ms < s.end_ms
 ),
--- while kube-state-metrics was silent itself, others prove nothing of a family
+-- while kube-state-metrics itself was down, other metrics prove nothing about a family
 heard AS MATERIALIZED (
     SELECT g.cluster, g.family, g.from_ms, greatest(g.from_ms, s.first_ms) + 600000 AS first_ms,
         least(g.to_ms - CASE WHEN g.ends THEN 600000 ELSE 0 END, s.last_ms) AS last_ms
     FROM gaps AS g JOIN family_spans AS s ON s.cluster = g.cluster AND s.family = 'state' AND s.first_ms < g.to_ms AND g.from_ms < s.last_ms
     WHERE greatest(g.from_ms, s.first_ms) + 600000 < least(g.to_ms - CASE WHEN g.ends THEN 600000 ELSE 0 END, s.last_ms)
 ),
--- from when on pods were bound that were first seen long after
+-- binding times of pods whose first sample came long after
 unseen AS (
     SELECT p.cluster, (min(f.value) * 1000)::BIGINT AS from_ms, p.to_ms
     FROM (SELECT cluster, uid, min(begin_ms) AS to_ms FROM pod_runs GROUP BY ALL) AS p
@@ -163,7 +163,7 @@ FROM gaps AS g JOIN unseen AS u ON u.cluster = g.cluster AND greatest(g.from_ms,
 WHERE g.family IN ('pods', 'requests')
 GROUP BY g.cluster, g.family, g.to_ms
 UNION ALL
--- pods of other namespaces have samples: kube-state-metrics watches some namespaces alone
+-- pods of other namespaces have samples: kube-state-metrics watches only some namespaces
 SELECT DISTINCT e.cluster, s.family, greatest(e.hour_ms, e.from_ms, s.first_ms), least(e.hour_ms + 3600000, e.to_ms, s.end_ms)
 FROM exported AS e JOIN family_spans AS s ON s.cluster = e.cluster AND s.family = 'pods' AND s.first_ms < e.last_ms AND e.first_ms < s.last_ms
 WHERE greatest(e.hour_ms, e.from_ms, s.first_ms) < least(e.hour_ms + 3600000, e.to_ms, s.end_ms);

@@ -1,6 +1,6 @@
 -- reads: slurm_runs, slurm_nodes, loads
--- writes: slurm_spans, one row per run of a job: from when to when it held its nodes, or waited for some, and whether it names GPUs; untracked_time, the stretches in which Slurm's accounting named no GPUs though jobs held nodes that have some
--- invariant: no run that names GPUs meets untracked time
+-- writes: slurm_spans, one row per run of a job: when it held its nodes, or waited for some, and whether it names GPUs; untracked_time, spans in which Slurm's accounting named no GPUs although jobs held GPU nodes
+-- invariant: no run that names GPUs overlaps untracked time
 -- only with: slurm_loads
 CREATE OR REPLACE TEMP TABLE slurm_spans AS
 SELECT cluster, job_id, submit_ms, nodes, alloc_tres, coalesce(start_ms, submit_ms) AS from_ms,
@@ -22,7 +22,7 @@ silences AS (
     )
     WINDOW w AS (PARTITION BY cluster ORDER BY begin_ms NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
--- jobs that need no GPUs name none either: for how long, and for which part of the time, they may hold nodes with GPUs
+-- Jobs without GPUs name none either. Limits on how long, and for which part of the time, they may hold GPU nodes:
 limits AS (
     SELECT *, CASE WHEN silences = 2 THEN 0 WHEN number = 2 THEN 43200000 ELSE 259200000 END AS shortest_ms,
         CASE WHEN silences = 2 THEN 0.01 WHEN number = 2 THEN 0.1 ELSE 0.5 END AS least_part

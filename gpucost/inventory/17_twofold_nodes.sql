@@ -1,6 +1,6 @@
 -- reads: state_intervals, accepted_gaps, coverage_gaps
--- writes: twofold_nodes, one row per (cluster, node name) that two machines have at one time: when, and how to keep them apart; coverage_gaps (stored), the same as partial time
--- invariant: both were listed together for over 600,000 ms; a node that was created again under its name has one provider id after the other
+-- writes: twofold_nodes, one row per (cluster, node name) of two machines at one time: when, and how to separate them; coverage_gaps (stored), the same as partial time
+-- invariant: both were listed together for over 600,000 ms; a recreated node has its provider ids one after the other
 CREATE OR REPLACE TEMP TABLE twofold_nodes AS
 WITH machines AS MATERIALIZED (
     SELECT cluster, node, labels['provider_id'] AS machine, labels, first_ms, last_ms, end_ms
@@ -28,7 +28,7 @@ WITH times AS (
     GROUP BY cluster
 )
 SELECT t.cluster, t.from_ms, t.to_ms, 'partial' AS kind, ['nodes'] AS families,
-    format('two machines at once are named {}: {}', t.nodes, t.fix) AS reason,
+    format('two machines have the node name {} at once: {}', t.nodes, t.fix) AS reason,
     arg_min(a.who, a.ordinal) AS accepted_by, arg_min(a.why, a.ordinal) AS accepted_why
 FROM times AS t
 LEFT JOIN accepted_gaps AS a ON coalesce(a.cluster, t.cluster) = t.cluster AND a.from_ms <= t.from_ms AND t.to_ms <= a.to_ms

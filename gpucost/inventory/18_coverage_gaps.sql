@@ -1,6 +1,6 @@
 -- reads: state_intervals, family_spans, family_gaps, dead_targets, settings, expected_clusters, loads, series, untracked_time, declared_off, accepted_gaps, asked_hours, coverage_gaps
--- writes: coverage_gaps (stored), what was not seen, what was bridged, what was meant to be off, and who signed it; collected (stored), per cluster the time that counts as collected: what lies between what was not collected or off
--- invariant: 'not_collected', 'bridged' and 'off' of one cluster do not overlap; rows are cut where a declaration or an acceptance begins or ends; intervals of one cluster neither touch nor overlap; bridged time is within
+-- writes: coverage_gaps (stored), time that was not collected, bridged or off, and its acceptance; collected (stored), per cluster the time between gaps that were not collected or off
+-- invariant: 'not_collected', 'bridged' and 'off' of one cluster do not overlap; rows are cut at the ends of declarations and acceptances; intervals of one cluster neither touch nor overlap; bridged time is within
 INSERT INTO coverage_gaps BY NAME
 WITH shards AS (
     SELECT cluster, unnest(range(value::BIGINT)) AS ordinal, value::BIGINT AS shards, first_ms, end_ms
@@ -12,7 +12,7 @@ shards_heard AS (
     FROM state_intervals
     WHERE metric = 'kube_state_metrics_shard_ordinal'
 ),
--- where the one begins or ends, the other may
+-- either may change at an edge of the other
 shard_edges AS (
     SELECT cluster, ordinal, first_ms AS at_ms FROM shards UNION SELECT cluster, ordinal, end_ms FROM shards
     UNION SELECT cluster, ordinal, first_ms FROM shards_heard UNION SELECT cluster, ordinal, end_ms FROM shards_heard
@@ -28,7 +28,7 @@ silent_shards AS (
     GROUP BY ALL
 ),
 shard_gaps AS (
-    -- when one of several shards of kube-state-metrics was not heard though another said that there are as many
+    -- one of several shards of kube-state-metrics is missing, though another reports their number
     SELECT cluster, 'shard ' || ordinal + 1 || ' of ' || shards AS family, from_ms, to_ms FROM silent_shards
 ),
 families AS (
@@ -39,7 +39,7 @@ heard AS (
     WINDOW w AS (PARTITION BY cluster ORDER BY first_ms)
 ),
 queried AS (
-    -- windows meet a little of the silence at both ends
+    -- queries touch a little of the gap at both ends
     SELECT h.cluster, h.end_ms, sum(greatest(0, least(l.to_ms, h.after_ms) - greatest(l.from_ms, h.end_ms))) > 600000 AS queried
     FROM heard AS h
     JOIN (SELECT DISTINCT source, cluster FROM series) AS s USING (cluster)
@@ -50,7 +50,7 @@ accounted AS (
     SELECT DISTINCT source AS cluster FROM loads WHERE kind = 'slurm'
 ),
 silent AS (
-    -- what a first sample says was so one scrape before; not in an hour that nobody was asked about
+    -- a first sample is valid from one scrape before, but not in an hour that was never queried
     SELECT cluster, 0 AS from_ms, greatest(begin_ms, first_ms // 3600000 * 3600000) AS to_ms,
         CASE WHEN cluster IN (FROM accounted) THEN 'before the first collection' ELSE 'before its first sample' END AS reason
     FROM heard WHERE before_ms IS NULL
@@ -61,7 +61,7 @@ silent AS (
             ELSE 'not collected yet' END
     FROM heard AS h LEFT JOIN queried AS a ON a.cluster = h.cluster AND a.end_ms = h.end_ms LEFT JOIN families AS f ON f.cluster = h.cluster
     UNION ALL
-    SELECT cluster, 0, 9223372036854775807, 'nothing was ever collected of it' FROM expected_clusters WHERE cluster NOT IN (SELECT cluster FROM heard)
+    SELECT cluster, 0, 9223372036854775807, 'never collected' FROM expected_clusters WHERE cluster NOT IN (SELECT cluster FROM heard)
 ),
 parts AS (
     SELECT s.cluster, s.from_ms, s.to_ms, coalesce(f.families, []) AS families, s.reason, 1 AS rank
@@ -88,7 +88,7 @@ stretches AS (
     SELECT cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM numbered GROUP BY cluster, number
 ),
 missing_time AS (
-    -- per cluster the stretches that were not seen whole, and whether they are short enough to be bridged
+    -- per cluster the intervals with missing families, and whether they are short enough to be bridged
     SELECT s.*, s.from_ms > 0 AND s.to_ms < 9223372036854775807 AND s.to_ms - s.from_ms <= c.max_bridge_ms AS is_bridged
     FROM stretches AS s CROSS JOIN settings AS c
     WHERE s.to_ms - s.from_ms > 600000
@@ -96,7 +96,7 @@ missing_time AS (
 edges AS (
     SELECT cluster, from_ms, unnest([from_ms, to_ms]) AS at_ms FROM missing_time
     UNION
-    -- a family that is missing up to the last sample, or from the first on, is not why there is nothing after or before it
+    -- a family missing up to the last sample, or from the first on, is not the reason for the gap after or before it
     SELECT m.cluster, m.from_ms, CASE s.from_ms WHEN 0 THEN s.to_ms ELSE s.from_ms END
     FROM missing_time AS m JOIN silent AS s ON s.cluster = m.cluster AND m.from_ms <= s.from_ms AND s.to_ms <= m.to_ms
     WHERE s.from_ms = 0 OR s.to_ms = 9223372036854775807
@@ -128,7 +128,7 @@ touched AS (
 ),
 kinds AS (
     SELECT *, CASE
-        -- minutes before it goes off or after it comes on are no gap; nobody stands at the other end of longer ones
+        -- minutes next to declared off time are not a gap; longer times are not bridged: the off end has no samples
         WHEN is_off OR (touches_off AND to_ms - from_ms <= 600000) THEN 'off'
         WHEN is_bridged AND NOT touches_off THEN 'bridged'
         ELSE 'not_collected' END AS kind
@@ -146,7 +146,7 @@ SELECT cluster, from_ms, to_ms, kind, families,
     CASE WHEN kind = 'not_collected' THEN signed[2] END AS accepted_why
 FROM kinds
 UNION ALL
-SELECT cluster, min(hour)::BIGINT * 3600000, (max(hour) + 1)::BIGINT * 3600000, 'partial', [], 'the server said that its answer is partial', NULL, NULL
+SELECT cluster, min(hour)::BIGINT * 3600000, (max(hour) + 1)::BIGINT * 3600000, 'partial', [], 'the server marked its answer as partial', NULL, NULL
 FROM partial_runs
 GROUP BY cluster, run;
 

@@ -1,13 +1,13 @@
 -- reads: slurm_spans, slurm_steps
--- writes: slurm_holdings, one row per (run of a job, node, kind of generic resource and its type): how many units it held there, and from when to when
--- invariant: kind is 'gpu', 'shard' or 'mps'; from_ms < to_ms; over the nodes of a run the units add up to what it was allocated; is_even: no record tells how they lay on its nodes
+-- writes: slurm_holdings, one row per (run of a job, node, kind of generic resource and its type): the units that it held there, and when
+-- invariant: kind is 'gpu', 'shard' or 'mps'; from_ms < to_ms; over the nodes of a run the units add up to its allocation; is_even: no record shows their placement on its nodes
 -- only with: slurm_loads
 CREATE OR REPLACE TEMP TABLE slurm_holdings AS
 WITH runs AS (
     FROM slurm_spans WHERE names_gpus AND from_ms < to_ms
 ),
 batches AS (
-    -- what a job has on its first node its batch step tells
+    -- a job's batch step shows its resources on its first node
     SELECT r.cluster, r.job_id, r.submit_ms, s.nodes[1] AS node, s.alloc_tres
     FROM slurm_steps AS s ASOF JOIN runs AS r ON r.cluster = s.cluster AND r.job_id = s.job_id AND s.start_ms >= r.from_ms
     WHERE s.step = 'batch' AND len(r.nodes) > 1 AND len(s.nodes) = 1 AND list_contains(r.nodes, s.nodes[1]) AND s.start_ms < r.to_ms
@@ -24,7 +24,7 @@ named AS (
     FROM listed
 ),
 typed AS (
-    -- the plain count holds those of every type, too
+    -- the count without a type includes the units of every type
     SELECT cluster, job_id, submit_ms, is_batch, kind, type, units FROM named WHERE kind <> '' AND type IS NOT NULL AND units > 0
     UNION ALL
     SELECT cluster, job_id, submit_ms, is_batch, kind, NULL,

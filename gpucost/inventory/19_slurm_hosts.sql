@@ -1,8 +1,9 @@
 -- reads: slurm_nodes, slurm_holdings, state_intervals, device_series, settings
--- writes: slurm_hosts, one row per (node of Slurm that is proven to live on a node of Kubernetes, pod that it is): where, and since when; pod_uid is null where slurmd runs beside the kubelet, under the node's own name
--- invariant: from_ms < to_ms; what is here is no machine of its own, and the pod holds no GPU: jobs do; a name alone proves nothing
+-- writes: slurm_hosts, one row per (Slurm node that provably runs on a Kubernetes node, its pod): the node, and when; pod_uid is null if slurmd runs next to the kubelet, under the node's own name
+-- invariant: from_ms < to_ms; such a Slurm node is not a machine of its own, and jobs hold its GPUs, not the pod; a name alone is not proof
 -- only with: slurm_loads
--- Slinky's pods belong to a NodeSet, and end in the node's name; soperator's have it. Pods count that ask for GPUs.
+-- Slinky's pods belong to a NodeSet, and their names end in the node's name; soperator's pods have the node's name.
+-- Pods count if they request GPUs.
 INSERT INTO slurm_hosts BY NAME
 WITH told AS (
     SELECT cluster, node FROM slurm_nodes UNION SELECT cluster, node FROM slurm_holdings
@@ -56,5 +57,5 @@ proven AS (
 )
 SELECT cluster, node, kube_cluster, pod_uid, kube_node, from_ms, to_ms
 FROM proven
--- a pod that is the node of Slurm tells more than the node below it
+-- a pod that is the Slurm node is more specific than the Kubernetes node under it
 QUALIFY pod_uid IS NOT NULL OR count(pod_uid) OVER (PARTITION BY cluster, node) = 0;

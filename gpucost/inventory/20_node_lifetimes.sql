@@ -1,5 +1,5 @@
 -- reads: state_intervals
--- writes: node_lifetimes, one row per node identity (cluster, machine, created) with the time it was up
+-- writes: node_lifetimes, one row per node identity (cluster, machine, created), with its up time
 -- invariant: up_from_ms < up_to_ms; lives of one name in one cluster do not overlap
 CREATE OR REPLACE TEMP TABLE node_lifetimes AS
 WITH seen AS (

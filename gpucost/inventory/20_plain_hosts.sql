@@ -1,6 +1,6 @@
 -- reads: device_series, state_intervals, slurm_nodes, slurm_runs, loads, host_rules
--- writes: device_hosts, one row per way in which exporters name a host that is a node: the node; plain_hosts, one row per host without Kubernetes or Slurm: the [[hosts]] that names it, where one does; node_lifetimes, the same hosts
--- invariant: a plain host is no node of Kubernetes or Slurm by its names, pods or GPUs; where there are such nodes in its cluster, [[hosts]] names it
+-- writes: device_hosts, one row per exporters' name of a host that is a node: the node; plain_hosts, one row per host without Kubernetes or Slurm, with its [[hosts]] entry, if any; node_lifetimes, the same hosts
+-- invariant: a plain host is not a node of Kubernetes or Slurm by its names, pods or GPUs; if its cluster has such nodes, [[hosts]] names it
 CREATE OR REPLACE TEMP TABLE device_hosts AS
 WITH names AS (
     SELECT cluster, node FROM state_intervals WHERE starts_with(metric, 'kube_node_') AND node IS NOT NULL
@@ -12,7 +12,7 @@ WITH names AS (
 hosts AS (
     SELECT DISTINCT cluster, host, node_label FROM device_series
 ),
--- exporters differ in what they call the host: the node's name, a label put there by relabeling, or its short name
+-- exporters name the host differently: the node's name, a label added by relabeling, or the short name
 matches AS (
     SELECT h.*, n.node, 1 AS rank FROM hosts AS h JOIN names AS n ON n.cluster = h.cluster AND n.node = h.host
     UNION ALL
@@ -40,7 +40,7 @@ WITH others AS (
     FROM device_series AS d ANTI JOIN device_hosts USING (cluster, host)
     WHERE host <> ''
 ),
--- a pod of Kubernetes is on it: a node under another name
+-- a Kubernetes pod is on it, so it is a node under another name
 podded AS (
     SELECT o.cluster, o.host FROM others AS o JOIN state_intervals AS f USING (cluster, namespace, pod)
     WHERE o.has_nodes AND f.metric = 'kube_pod_info'
@@ -59,7 +59,8 @@ QUALIFY row_number() OVER (PARTITION BY h.cluster, h.host ORDER BY r.ordinal) = 
 INSERT INTO device_hosts
 SELECT DISTINCT p.cluster, p.node, d.node_label, p.node FROM plain_hosts AS p JOIN device_series AS d ON d.cluster = p.cluster AND d.host = p.node;
 
--- exporters that measure one GPU at one time are on one machine: the node of Kubernetes or Slurm, else the last by name (names come after addresses)
+-- Exporters that measure one GPU at one time are on one machine: the node of Kubernetes or Slurm, otherwise the last
+-- host by name (names sort after addresses).
 UPDATE device_hosts AS t SET node = w.node
 FROM (
     SELECT p.cluster, p.node AS host, arg_max(k.node, (q.node IS NULL, k.node)) AS node

@@ -1,11 +1,11 @@
 -- reads: node_lifetimes, state_intervals, device_series, device_hosts, blocks
--- writes: collected, coverage_gaps (stored): none of a cluster that has no machine of its own; cut_lives, shared_machines, one row per (node life, life of another Node object or cluster that is the same machine and keeps it): when both were listed; node_lifetimes, without that time of the former
--- invariant: GPUs that both measured at one time prove it, and other GPUs disprove it; otherwise a cloud's provider id does, then a system uuid that two nodes never had while both were alive
+-- writes: collected, coverage_gaps (stored): remove clusters without a machine of their own; cut_lives, shared_machines, one row per (node life, other life that is the same machine and keeps it): when both were listed; node_lifetimes, the former without that time
+-- invariant: GPUs that both measured at one time are proof, different GPUs disprove; otherwise a cloud's provider id decides, then a system uuid that two nodes never had while both were alive
 CREATE OR REPLACE TEMP TABLE shared_machines AS
 WITH names AS (
     SELECT cluster, node, unnest([
         CASE WHEN regexp_matches(lower(labels['provider_id']), '^((aws|gce|azure|oci)://|ocid1\.)') THEN 'provider ' || lower(labels['provider_id']) END,
-        -- mainboards without one have these
+        -- placeholders of mainboards without a uuid
         CASE WHEN NOT regexp_matches(lower(labels['system_uuid']), '^(0{8}|1{8}|f{8}|(fe){4}|03000200-?0400-?0500|00020003-?0004-?0005|12345678)|[^0-9a-f-]') AND length(labels['system_uuid']) >= 32
             THEN 'uuid ' || lower(labels['system_uuid']) END]) AS id, first_ms AS from_ms, last_ms AS to_ms
     FROM state_intervals
@@ -13,10 +13,10 @@ WITH names AS (
     UNION ALL
     SELECT n.cluster, n.node, 'gpu ' || d.uuid, d.first_ms, d.last_ms
     FROM device_series AS d JOIN device_hosts AS n USING (cluster, host, node_label)
-    -- a number is another device on every host
+    -- an index is a different device on every host
     WHERE NOT contains(d.uuid, '/')
 ),
--- most fleets have none, and then nothing is looked for
+-- most fleets have none: skip the rest early
 twins AS MATERIALIZED (
     SELECT cluster, node, id, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM names
     WHERE id IS NOT NULL
@@ -31,7 +31,7 @@ gpu_hours AS MATERIALIZED (
     JOIN blocks AS b USING (series_id)
     GROUP BY ALL
 ),
--- when two nodes measured one GPU
+-- two nodes measured one GPU at one time
 met AS (
     SELECT a.cluster, a.node, a.id, b.cluster AS other_cluster, b.node AS other_node, a.hour::BIGINT * 3600000 AS hour_ms
     FROM gpu_hours AS a JOIN gpu_hours AS b ON b.id = a.id AND b.hour = a.hour AND (b.cluster, b.node) <> (a.cluster, a.node)
@@ -40,7 +40,7 @@ met AS (
 pairs AS MATERIALIZED (
     SELECT a.node_id, b.node_id AS other_id, a.cluster, a.node, b.cluster AS other_cluster, b.node AS other_node, a.created_ms, b.created_ms AS other_created_ms,
         greatest(a.up_from_ms, b.up_from_ms) AS from_ms, least(a.up_to_ms, b.up_to_ms) AS to_ms,
-        -- GPUs count while both were measured; a node whose cluster lost its label keeps its name
+        -- GPUs count while both measured them; a node whose cluster lost its label keeps its name
         bool_or(m.hour_ms IS NOT NULL OR (starts_with(s.id, 'gpu ') AND a.node = b.node)) AS same_gpu,
         bool_or(starts_with(s.id, 'provider ')) AS same_provider, max(s.id) FILTER (starts_with(s.id, 'uuid ')) AS uuid
     FROM twins AS s
@@ -51,7 +51,7 @@ pairs AS MATERIALIZED (
         AND m.hour_ms < least(a.up_to_ms, b.up_to_ms) AND greatest(a.up_from_ms, b.up_from_ms) < m.hour_ms + 3600000
     GROUP BY ALL
 ),
--- a node that is ready, or whose GPUs are measured, is alive
+-- a node is alive if it is ready or its GPUs are measured
 alive AS (
     SELECT f.cluster, f.node, f.first_ms AS from_ms, f.last_ms AS to_ms, NULL AS uuid
     FROM state_intervals AS f SEMI JOIN pairs AS p ON p.cluster = f.cluster AND p.node = f.node
@@ -93,7 +93,7 @@ proven AS (
 )
 SELECT node_id, other_id, cluster, node, other_cluster, other_node, from_ms, to_ms
 FROM proven
--- the one that was alive keeps the machine, of two that were the newer
+-- the node that was alive keeps the machine; of two alive ones, the newer
 WHERE CASE WHEN abs(alive_ms - other_alive_ms) > (to_ms - from_ms) / 10 THEN alive_ms < other_alive_ms
     ELSE (coalesce(created_ms, 0), node_id) < (coalesce(other_created_ms, 0), other_id) END;
 
@@ -106,6 +106,6 @@ SELECT CASE WHEN piece_from_ms = up_from_ms THEN node_id ELSE hash(node_id, piec
     piece_from_ms AS up_from_ms, piece_to_ms AS up_to_ms
 FROM cut_lives
 WHERE piece_from_ms < piece_to_ms;
--- a cluster that was only named while the label of another was lost is none
+-- a cluster name that appeared only while another cluster's label was lost is not a cluster
 DELETE FROM coverage_gaps WHERE cluster IN (SELECT cluster FROM shared_machines) AND cluster NOT IN (SELECT cluster FROM node_lifetimes);
 DELETE FROM collected WHERE cluster IN (SELECT cluster FROM shared_machines) AND cluster NOT IN (SELECT cluster FROM node_lifetimes);

@@ -1,5 +1,5 @@
 -- reads: slurm_holdings, slurm_nodes, slurm_hosts, slurm_events, loads, settings, gpu_aliases, gpu_models, mig_profiles
--- writes: slurm_units, one row per (node, kind of generic resource and its type): its GPU model, and which share of a GPU a unit is; slurm_machines, one row per life of a node's GPUs of one model, but of nodes that Kubernetes has; node_lifetimes, the same lives
+-- writes: slurm_units, one row per (node, kind of generic resource and its type): its GPU model, and a unit's share of a GPU; slurm_machines, one row per life of a node's GPUs of one model, except nodes of Kubernetes; node_lifetimes, the same lives
 -- invariant: share > 0; gpu_count > 0, and over the models of a node adds up to machine_gpus; lives of a node's GPUs of one model do not overlap
 -- only with: slurm_loads
 CREATE OR REPLACE TEMP TABLE slurm_units AS
@@ -7,7 +7,7 @@ WITH described AS (
     SELECT * FROM slurm_nodes QUALIFY row_number() OVER (PARTITION BY cluster, node ORDER BY seen_ms DESC) = 1
 ),
 items AS (
-    -- 'gpu:a100:4(S:0-1),shard:16': name, type where it has one, count where it is not 1
+    -- 'gpu:a100:4(S:0-1),shard:16': name, optional type, optional count (default 1)
     SELECT cluster, node, string_split(unnest(string_split(regexp_replace(gres, '\([^)]*\)', '', 'g'), ',')), ':') AS item FROM described
 ),
 offered AS (
@@ -16,7 +16,7 @@ offered AS (
     FROM items
     WHERE lower(item[1]) IN ('gpu', 'shard', 'mps')
 ),
--- where nobody described a node it has as many as jobs ever held at once
+-- a node without a description has the most units that jobs ever held at once
 edges AS (
     SELECT cluster, node, kind, type, from_ms AS at_ms, units FROM slurm_holdings ANTI JOIN described USING (cluster, node)
     UNION ALL
@@ -63,18 +63,19 @@ physical AS (
     WHERE kind = 'gpu'
     GROUP BY ALL
 ),
--- what names no type is of the model that the node has most of
+-- units without a type have the node's most frequent model
 most AS (
     SELECT cluster, node, arg_max(gpu_model, (gpu_count, gpu_model)) FILTER (gpu_model IS NOT NULL) AS gpu_model, sum(gpu_count) AS gpu_count
     FROM physical
     GROUP BY ALL
 )
 SELECT c.cluster, c.node, c.kind, c.type, coalesce(c.gpu_model, m.gpu_model) AS gpu_model, c.profile, c.units,
-    -- of parts of devices a node offers so many of all its GPUs
+    -- parts of devices: all GPUs of the node over its units
     CASE c.kind WHEN 'gpu' THEN c.part ELSE coalesce(m.gpu_count, 1) / sum(c.units) OVER (PARTITION BY c.cluster, c.node, c.kind) END AS share
 FROM cut AS c LEFT JOIN most AS m USING (cluster, node)
 UNION ALL
--- jobs may ask for any GPU where the node names a type, and for a type where it names none; of a node that is all slices for one of them
+-- Jobs may request any GPU of a node with types, and a type of a node without types; on a node with slices only, one
+-- slice.
 SELECT h.cluster, h.node, h.kind, h.type, m.gpu_model, NULL, 0,
     CASE WHEN h.kind <> 'gpu' THEN m.gpu_count / o.units WHEN o.all_slices THEN o.gpus / o.units ELSE 1 END
 FROM (SELECT DISTINCT cluster, node, kind, type FROM slurm_holdings) AS h
@@ -97,7 +98,7 @@ spans AS (
     SELECT source AS cluster, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM loads WHERE kind = 'slurm' GROUP BY source
 ),
 off AS (
-    -- a node that is powered down is no node
+    -- a node that is powered down does not exist
     SELECT cluster, node, from_ms, coalesce(to_ms, 9223372036854775807) AS to_ms FROM slurm_events WHERE state SIMILAR TO '.*POWER(ED|ING)?_DOWN.*'
 ),
 births AS (

@@ -1,6 +1,6 @@
 -- reads: state_intervals, node_lifetimes, plain_hosts
--- writes: label_history, which labels of a pod (name: uid), a namespace or a node (name: node_id) count when: those it carried, else the first after, else the last before
--- invariant: a label in conflict with itself is 'unassigned'; a namespace loses a label if it is removed, not if its exporter stops to tell it: if another namespace loses a label within ten minutes, or kubernetes.io/metadata.name is lost, and no namespace of that exporter has the label, the last known value holds; an object's spans follow each other without gap or overlap, the first since ever, the last for ever; each ends at its own last sample
+-- writes: label_history, spans in which labels of a pod (name: uid), a namespace or a node (name: node_id) count: the labels at the time, otherwise the first after, otherwise the last before
+-- invariant: a conflicting label is 'unassigned'; a removed label ends, but a label that the exporter stopped reporting keeps its last value: another namespace lost a label within ten minutes, or kubernetes.io/metadata.name is lost, and no namespace of that exporter has the label; an object's spans cover all time without gap or overlap, each ending at its own last sample
 CREATE OR REPLACE TEMP TABLE label_history AS
 WITH namespaces AS MATERIALIZED (
     SELECT cluster, namespace AS name, labels, first_ms, last_ms, coalesce(labels['job'], '') AS job, coalesce(labels['instance'], '') AS instance
@@ -35,7 +35,7 @@ sets AS (
     UNION ALL
     SELECT 'namespace', cluster, name, labels, first_ms, last_ms + 1 FROM namespaces
     UNION ALL
-    -- until the exporter has that label again
+    -- until the exporter reports that label again
     SELECT 'namespace', n.cluster, n.name, map([n.label], [n.value]), n.first_ms, coalesce(min(o.first_ms), n.last_ms + 1)
     FROM not_told AS n
     LEFT JOIN carried AS o ON o.cluster = n.cluster AND o.job = n.job AND o.instance = n.instance AND o.label = n.label
@@ -55,14 +55,14 @@ edges AS (
 stretches AS (
     SELECT *, lead(at_ms) OVER (PARTITION BY kind, cluster, name ORDER BY at_ms) AS until_ms FROM edges
 ),
--- of the sets alive at a moment (several exporters, or one whose labels changed) each label's newest value counts
+-- of the sets at a moment (several exporters, or changed labels), each label's newest value counts
 entries AS (
     SELECT e.kind, e.cluster, e.name, e.at_ms, e.until_ms, s.first_ms, unnest(map_entries(s.labels)) AS entry
     FROM stretches AS e
     JOIN sets AS s ON s.kind = e.kind AND s.cluster = e.cluster AND s.name = e.name AND s.first_ms <= e.at_ms AND e.at_ms < s.end_ms
 ),
 newest AS (
-    -- labels whose names become one are label_x_conflict1 and _conflict2 to kube-state-metrics: they count where they agree
+    -- kube-state-metrics names labels with one sanitized name label_x_conflict1 and _conflict2: they count if equal
     SELECT kind, cluster, name, at_ms, until_ms, regexp_replace(entry.key, '_conflict[0-9]+$', '') AS label,
         CASE WHEN min(entry.value) FILTER (entry.key <> label) < max(entry.value) FILTER (entry.key <> label) THEN 'unassigned'
             ELSE arg_max(entry.value, first_ms) END AS value
@@ -70,7 +70,7 @@ newest AS (
     GROUP BY ALL
 ),
 merged AS (
-    -- a pod or a namespace without labels has an empty set: it lost what it had
+    -- a pod or a namespace with an empty set lost its labels
     SELECT kind, cluster, name, at_ms, until_ms,
         map(coalesce(list(label ORDER BY label) FILTER (starts_with(label, 'label_')), []),
             coalesce(list(value ORDER BY label) FILTER (starts_with(label, 'label_')), [])) AS labels,
@@ -80,8 +80,8 @@ merged AS (
     GROUP BY ALL
 ),
 counting AS (
-    -- A node always carries labels, and a GPU node those that tell of its GPUs, once they have been discovered:
-    -- sets without them are from before that, or from a while in which they were lost.
+    -- A node always has labels, and a GPU node has labels about its GPUs after their discovery. Sets without them are
+    -- from before it, or from a time when they were lost.
     FROM merged
     WHERE kind <> 'node' OR cardinality(labels) > 0
     QUALIFY kind <> 'node' OR tells_gpus OR NOT bool_or(tells_gpus) OVER (PARTITION BY kind, cluster, name)

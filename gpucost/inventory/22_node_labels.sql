@@ -1,6 +1,6 @@
 -- reads: label_history
--- writes: node_labels, one row per (node, span of unchanged labels): the labels, and what they say of its GPUs
--- invariant: a node's spans cover all time without overlap; labels is not empty; nodes that export none have no row
+-- writes: node_labels, one row per (node, span of unchanged labels): the labels, and their facts about its GPUs
+-- invariant: a node's spans cover all time without overlap; labels is not empty; nodes without exported labels have no row
 CREATE OR REPLACE TEMP TABLE node_labels AS
 WITH spans AS (
     SELECT name::UBIGINT AS node_id, from_ms, to_ms, labels,
@@ -10,7 +10,7 @@ WITH spans AS (
     WHERE kind = 'node'
 )
 SELECT node_id, from_ms, to_ms, labels, product,
-    -- a -MIG- product or a GKE partition says that a plain nvidia.com/gpu is a slice, and what is counted are slices
+    -- with a -MIG- product or a GKE partition, a plain nvidia.com/gpu is a slice, and the count is of slices
     coalesce(nullif(lower(regexp_extract(product, '-MIG-([1-9]g\.[0-9]+gb)', 1)), ''),
         nullif(regexp_extract(lower(labels['label_cloud_google_com_gke_gpu_partition_size']), '^[1-9]g\.[0-9]+gb$'), '')) AS unit_profile,
     labels['label_nvidia_com_mig_strategy'] = 'single' AS is_mig_single,

@@ -1,6 +1,6 @@
 -- reads: node_lifetimes, device_series, device_hosts, state_intervals
--- writes: node_devices, one row per activity series and node life it was measured on, with device_id for (node, UUID, MIG instance)
--- invariant: a series stands on one name at a time; a device_id belongs to one node life
+-- writes: node_devices, one row per activity series and node life that it measures, with device_id for (node, UUID, MIG instance)
+-- invariant: a series has one node name at a time; a device_id belongs to one node life
 INSERT INTO node_devices BY NAME
 WITH device_places AS (
     -- one row per activity series whose exporter names its host: the node of that name
@@ -15,7 +15,7 @@ bound AS MATERIALIZED (
     WHERE metric = 'kube_pod_info' AND coalesce(node, '') <> '' AND (cluster, namespace, pod) IN (SELECT (cluster, namespace, pod) FROM lost)
 ),
 device_pods AS (
-    -- one row per activity series whose host is no known node: the node of the pod it names
+    -- one row per activity series without a known host: the node of the pod it names
     SELECT l.series_id, l.cluster, arg_max(b.node, b.last_ms) AS node
     FROM lost AS l JOIN bound AS b USING (cluster, namespace, pod)
     WHERE b.first_ms <= l.last_ms AND l.first_ms <= b.end_ms

@@ -1,6 +1,6 @@
 -- reads: node_devices, gpu_aliases, gpu_models
--- writes: device_spans, one row per (node life, GPU that was measured on it): from its first to its last sample, and whether it was only seen in MIG instances; node_models, one row per (life, GPU model that its exporter names) of lives with several models: how many at once, their slices, and the profiles of their instances
--- invariant: from_ms < to_ms; gpu_count > 0; a life of which all devices have one model has no row in node_models
+-- writes: device_spans, one row per (node life, GPU measured on it): its first to its last sample, and whether it appeared in MIG instances only; node_models, one row per (life with several models, GPU model that its exporter names): the most at one time, their slices, and the profiles of their instances
+-- invariant: from_ms < to_ms; gpu_count > 0; a life with a single model has no row in node_models
 CREATE OR REPLACE TEMP TABLE device_spans AS
 SELECT node_id, uuid, max(model_name) AS model_name, bool_and(gpu_instance_id <> '') AS is_sliced,
     list(DISTINCT lower(profile)) FILTER (profile IS NOT NULL) AS profiles, min(first_ms) AS from_ms, max(last_ms) + 1 AS to_ms

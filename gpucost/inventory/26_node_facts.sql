@@ -1,5 +1,5 @@
 -- reads: node_lifetimes, node_labels, node_devices, device_spans, plain_hosts, state_intervals, catalog_instances, gpu_aliases, gpu_models, mig_profiles, resource_kinds, resources, virtual_devices
--- writes: node_traits, one row per node life: where it is, how it was bought, which GPUs and how they are cut; node_facts, those that have GPUs; nodes (stored), one row per node life that has GPUs
+-- writes: node_traits, one row per node life: its place, purchase, GPUs and their slices; node_facts, the node lives with GPUs; nodes (stored), the same
 -- invariant: in node_facts gpu_count > 0; capacity_type is never null
 CREATE OR REPLACE TEMP TABLE node_traits AS
 WITH labeled AS (
@@ -19,8 +19,8 @@ WITH labeled AS (
             l.labels['label_eks_amazonaws_com_capacity_reservation_type']) AS in_block,
         coalesce(l.labels['label_karpenter_k8s_aws_capacity_reservation_id'], l.labels['label_eks_amazonaws_com_capacity_reservation_id'],
             l.labels['label_cloud_google_com_reservation_name'], l.labels['label_karpenter_sh_capacity_reservation_id']) AS reservation,
-        -- GKE and AKS label spot nodes alone, and AKS taints them: another without the label is on demand if it is exported, so if the
-        -- cluster ever showed it or the taint
+        -- GKE and AKS label only spot nodes, and AKS taints them. A node without the label is on-demand if the label is
+        -- exported, that is, if the cluster ever had it or the taint.
         bool_or(coalesce(bought, l.labels['label_cloud_google_com_gke_spot'], l.labels['label_cloud_google_com_gke_preemptible'],
             l.labels['label_cloud_google_com_gke_flex_start']) IS NOT NULL)
             FILTER (n.node_id NOT IN (SELECT node_id FROM plain_hosts)) OVER (PARTITION BY n.cluster) AS tells_launch
@@ -31,7 +31,7 @@ WITH labeled AS (
             AND s.metric = 'kube_node_spec_taint' AND s.first_ms < n.up_to_ms AND n.up_from_ms <= s.last_ms
     ) AS t USING (node_id)
     LEFT JOIN (
-        -- a GPU that was lost is still one of the node's, and paid for
+        -- a lost GPU still belongs to the node, and is paid for
         SELECT * REPLACE (max(counted) OVER (PARTITION BY node_id, unit_profile, is_mig_single) AS counted) FROM node_labels
         QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY from_ms DESC) = 1
     ) AS l USING (node_id)
@@ -42,7 +42,7 @@ measured AS (
     FROM node_devices
     GROUP BY node_id
 ),
--- a GPU that takes another's place is not one more
+-- a replacement GPU does not add to the count
 levels AS (
     SELECT node_id, sum(sum(change)) OVER (PARTITION BY node_id ORDER BY at_ms) AS uuids
     FROM (SELECT node_id, unnest([from_ms, to_ms]) AS at_ms, unnest([1, -1]) AS change FROM device_spans)
@@ -56,7 +56,7 @@ offered AS (
     JOIN resource_kinds AS k USING (resource)
     LEFT JOIN resources AS c ON k.kind = 'core' AND c.kind = 'core' AND regexp_full_match(lower(n.instance_type), c.instance_type)
     LEFT JOIN virtual_devices AS v ON v.cluster = n.cluster AND v.resource = k.resource
-        -- where others count virtual devices, ten of them may be a GPU here too
+        -- if other nodes count virtual devices, ten of them may be a GPU here too
         AND (v.node = n.node OR (NOT n.is_shared AND f.value >= 10 AND f.value % 10 = 0))
     WHERE k.kind IN ('device', 'slot', 'slice', 'virtual', 'partition', 'core', 'unsplit', 'total_memory')
         AND (f.value < 1e6 OR k.kind = 'total_memory')
@@ -65,12 +65,12 @@ offered AS (
 vendors AS (
     SELECT node_id, vendor,
         coalesce(
-            -- whole GPUs stand beside partitions of others; a scheduler of memory and cores offers ten virtual devices each, unless told otherwise
+            -- whole GPUs add to partitions of others; a scheduler of memory and cores defaults to ten virtual devices each
             max(CASE WHEN virtual OR kind = 'virtual' THEN value / 10 WHEN kind IN ('device', 'slot', 'unsplit') THEN value END)
                 + coalesce(sum(value / size) FILTER (kind = 'partition'), 0),
             sum(value / size) FILTER (kind = 'partition'),
             max(value / coalesce(cores, 2)) FILTER (kind = 'core'),
-            -- memory alone tells no number of devices: a unit counts as one, and the report says so
+            -- memory alone does not give the number of devices: a unit counts as one, with a warning in the report
             max(least(value, 999999)) FILTER (kind = 'total_memory')) AS units,
         max(value) FILTER (kind = 'slice') AS slices
     FROM offered

@@ -1,8 +1,8 @@
 -- reads: slurm_machines, slurm_nodes, node_facts
 -- writes: node_facts, nodes (stored), one row per life of a node's GPUs of one model
--- invariant: labels hold what Slurm says of the node, several values in one separated by commas: partition, feature, node
+-- invariant: labels hold Slurm's facts about the node, several values separated by commas: partition, feature, node
 -- only with: slurm_loads
--- measured GPUs alone make a node of it: Slurm knows better
+-- rows from measured GPUs alone give way to Slurm's facts
 DELETE FROM node_facts WHERE node_id IN (SELECT node_id FROM slurm_machines);
 DELETE FROM nodes WHERE node_id IN (SELECT node_id FROM slurm_machines);
 

@@ -1,6 +1,6 @@
 -- reads: node_facts, node_labels, device_spans, node_models, state_intervals, mig_profiles, settings, resource_kinds, resources, virtual_devices
--- writes: unit_shares, one row per (node, span of labels, resource), and one more each time that a node without labels offers other slots: which part of a physical GPU one unit of it is
--- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of what it shares; offered_share is what a unit of the node's capacity is
+-- writes: unit_shares, one row per (node, span of labels, resource), and one more each time that a node without labels changes its slots: a unit's share of a physical GPU
+-- invariant: 0 < share; a whole device is 1, a MIG slice its compute slices over the GPU's, a slot 1 / replicas of its device; offered_share is the share of a unit of the node's capacity
 INSERT INTO unit_shares BY NAME
 WITH spans AS (
     SELECT n.node_id, n.cluster, n.node, n.instance_type, n.gpu_count, n.gpu_model, n.mig_slices, l.labels, l.replicas, coalesce(l.is_shared, false) AS is_shared,
@@ -9,7 +9,7 @@ WITH spans AS (
     FROM node_facts AS n LEFT JOIN node_labels AS l USING (node_id)
 ),
 capacities AS (
-    -- what the node offers catches up with its labels after a while: the last of the span counts
+    -- the node's capacity follows its labels after a while: the last value of the span counts
     SELECT s.node_id, s.from_ms, f.resource, arg_max(f.value, f.last_ms) AS units
     FROM spans AS s
     JOIN node_facts AS n USING (node_id)
@@ -18,7 +18,7 @@ capacities AS (
     WHERE f.value > 0 AND f.value < 1e6
     GROUP BY ALL
 ),
--- no label tells of slots: what the node offers at the time does
+-- without labels of slots, the node's capacity at the time counts
 slots AS (
     SELECT s.node_id, s.from_ms, s.to_ms, s.gpu_count, f.resource, f.value AS units, f.first_ms
     FROM spans AS s
@@ -57,7 +57,7 @@ described AS (
         CASE WHEN k.kind = 'core' THEN (
             SELECT max(c.size) FROM resources AS c WHERE c.kind = 'core' AND regexp_full_match(lower(s.instance_type), c.instance_type)
         ) END AS cores,
-        -- gpu.replicas speaks of nvidia.com/gpu alone; gpu-feature-discovery writes mig-<profile>.replicas beside it
+        -- gpu.replicas applies to nvidia.com/gpu only; gpu-feature-discovery writes mig-<profile>.replicas next to it
         CASE WHEN starts_with(r.resource, 'nvidia_com_mig_')
             THEN quantity(s.labels['label_' || regexp_replace(r.resource, '_shared$', '') || '_replicas'], 10000)
             ELSE s.replicas END AS replicas,
@@ -68,14 +68,15 @@ described AS (
         END AS profile,
         ends_with(r.resource, '_shared') AS renamed,
         bool_or(ends_with(r.resource, '_shared')) OVER (PARTITION BY s.node_id, s.from_ms) AS any_renamed,
-        -- GPUs in slices offer no slots beside them
+        -- GPUs in slices offer no slots in addition
         coalesce(nullif(greatest(0, s.gpu_count - coalesce(v.sliced, 0)), 0), s.gpu_count) AS wholes
     FROM spans AS s JOIN offered AS r USING (node_id, from_ms) JOIN resource_kinds AS k USING (resource)
     LEFT JOIN (SELECT node_id, count(*) AS sliced FROM device_spans WHERE is_sliced GROUP BY ALL) AS v USING (node_id)
     WHERE k.kind IN ('device', 'slot', 'slice', 'virtual', 'partition', 'core', 'unsplit')
 ),
 guessed AS (
-    -- no pod here asks for a part, but elsewhere some do: ten units to a GPU (HAMi's default), or as many as there, are virtual devices, not slots
+    -- No pod here requests a part, but pods elsewhere do: ten units per GPU (HAMi's default), or as many as there, are
+    -- virtual devices, not slots.
     SELECT *, listed_kind = 'device' AND NOT seen_virtual AND NOT is_shared AND units >= 2 * gpu_count AND bool_or(seen_virtual) OVER alike
         AND (units = 10 * gpu_count
             OR coalesce(list_contains(list(units / gpu_count) FILTER (seen_virtual) OVER alike, units / gpu_count), false)) AS guessed_virtual
@@ -89,7 +90,7 @@ cut AS (
     SELECT d.*,
         CASE
             WHEN d.kind = 'partition' THEN 1 / d.size
-            -- two cores may be offered as one
+            -- two cores may be one unit
             WHEN d.kind = 'core' THEN least(1, coalesce(d.gpu_count / d.units, 1 / coalesce(d.cores, 2)))
             WHEN compute_slices(d.profile) IS NULL THEN 1
             WHEN c.mig_share = 'max_compute_memory' THEN greatest(
@@ -98,12 +99,12 @@ cut AS (
         END AS part,
         renamed OR (NOT any_renamed AND coalesce(d.replicas, 1) > 1 AND d.kind <> 'virtual'
             AND (starts_with(d.resource, 'nvidia_com_mig_') OR d.resource = 'nvidia_com_gpu')) AS shared,
-        -- one GPU fewer than a moment ago is a GPU lost, not a GPU shared
+        -- one GPU fewer than before is a lost GPU, not a shared one
         d.profile IS NULL AND d.kind IN ('device', 'slot') AND d.units >= 2 * d.wholes AS outnumbers
     FROM judged AS d
     CROSS JOIN settings AS c
     LEFT JOIN (
-        -- the device that has such slices says of which model they are
+        -- the device with such slices gives their model
         SELECT node_id, profile, min(gpu_model) AS gpu_model, min(mig_slices) AS mig_slices
         FROM (SELECT node_id, gpu_model, mig_slices, unnest(profiles) AS profile FROM node_models)
         GROUP BY ALL HAVING count(*) = 1
@@ -114,7 +115,7 @@ SELECT node_id, from_ms, to_ms, resource, profile, part,
     shared OR outnumbers AS shared,
     CASE
         WHEN shared AND replicas > 1 THEN part / replicas
-        -- no label tells the replicas: what the node offers over what it has does
+        -- without a label of replicas: the node's units over its GPUs
         WHEN outnumbers THEN 1 / ceil(units / wholes)
         ELSE part
     END AS share,

@@ -1,6 +1,6 @@
 -- reads: node_facts, device_spans, unit_shares, state_intervals
--- writes: gpu_counts, one row per (node life to which GPUs were added, stretch): how many it had
--- invariant: stretches of a node cover its life without overlap, each with more GPUs than that before, the last with gpu_count; a GPU that is lost stays one of the node's
+-- writes: gpu_counts, one row per (node life with added GPUs, span): its number of GPUs
+-- invariant: spans of a node cover its life without overlap, each with more GPUs than the one before, the last with gpu_count; a lost GPU still counts
 CREATE OR REPLACE TEMP TABLE gpu_counts AS
 WITH extensible AS MATERIALIZED (
     -- an instance type has all of its GPUs from the start
@@ -34,7 +34,7 @@ told AS (
     WHERE f.value > 0
 ),
 levels AS (
-    -- exporters and device plugins start one after the other: ten minutes settle what was there from the start
+    -- exporters and device plugins start one by one: GPUs of the first ten minutes were there from the start
     SELECT node_id, CASE WHEN at_ms < min(at_ms) OVER (PARTITION BY node_id) + 600000 THEN 0 ELSE at_ms END AS at_ms, gpus FROM told WHERE gpus > 0
 ),
 steps AS (

@@ -1,5 +1,5 @@
 -- reads: node_facts, state_intervals, catalog_instances
--- writes: node_hosts, one row per (GPU node, 'cpu' or 'memory'): the cores or bytes it has; none where neither it nor the catalog tells
+-- writes: node_hosts, one row per (GPU node, 'cpu' or 'memory'): its cores or bytes; none if neither the node nor the catalog has them
 -- invariant: units > 0; empty with the cost basis `node`
 INSERT INTO node_hosts BY NAME
 WITH reported AS (

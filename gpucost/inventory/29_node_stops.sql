@@ -1,6 +1,6 @@
 -- reads: state_intervals, node_facts, twofold_nodes, coverage_gaps
--- writes: node_stops (stored), time of a node that is not charged: bridged, before it booted, as nothing tells that it ran; or in which its name stood for two machines
--- invariant: rows of one reason and node do not overlap; a boot's begins with the gap and ends within it
+-- writes: node_stops (stored), uncharged time of a node: bridged time before it booted, as it may not have run; or time in which its name was two machines
+-- invariant: rows of one reason and node do not overlap; a boot row begins with the gap and ends within it
 DELETE FROM node_stops;
 INSERT INTO node_stops BY NAME
 WITH addresses AS (

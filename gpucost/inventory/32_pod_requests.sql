@@ -1,9 +1,9 @@
 -- reads: state_intervals
--- writes: container_requests, one row per (container, resource): how many units it asks for; starting is true of what ends before others begin; pod_requests, one row per (pod, resource): how many units the pod holds (cores and bytes where the cost basis charges them)
+-- writes: container_requests, one row per (container, resource): the units it requests; starting is true for containers that end before others begin; pod_requests, one row per (pod, resource): the units that the pod holds (cores and bytes if the cost basis charges them)
 -- invariant: units > 0; units = max(sum of containers + sidecars, largest init container)
 CREATE OR REPLACE TEMP TABLE container_requests AS
 WITH requested AS (
-    -- requests equal limits for these resources: whichever is exported, and however often
+    -- requests equal limits for these resources: use either, and count duplicates once
     SELECT cluster, uid, container, resource, metric LIKE 'kube\_pod\_init\_%' ESCAPE '\' AS init, max(value) AS units
     FROM state_intervals
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND uid IS NOT NULL

@@ -1,9 +1,9 @@
 -- reads: container_requests, resource_kinds, pods, pod_nodes, node_facts, unit_shares, state_intervals, gpu_models, settings
--- writes: pod_annotations, one row per pod on a GPU node that asks by annotations alone: devices and the part of each, cut to what the node has; pod_parts, one row per (pod, resource) of pods that ask for parts of devices: on HAMi and its like by cores and memory, on KAI and Run:ai by annotations; memory is the part of a device's memory, over 1 where more is asked for than there is
--- invariant: 0 < gpus; gpus <= units where devices are counted; is_guessed where a device's memory is not known: it counts whole
+-- writes: pod_annotations, one row per pod on a GPU node that requests by annotations only: devices and the part of each, cut to the node's; pod_parts, one row per (pod, resource) of pods that request parts of devices: on HAMi and similar by cores and memory, on KAI and Run:ai by annotations; memory is the part of a device's memory, over 1 for a larger request
+-- invariant: 0 < gpus; gpus <= units if devices are counted; is_guessed if a device's memory is unknown: it counts whole
 CREATE OR REPLACE TEMP TABLE pod_annotations AS
 WITH annotations AS (
-    -- whoever makes a pod writes them: numbers or not
+    -- users write annotations: they may be invalid numbers
     SELECT a.cluster, a.uid, n.gpu_count, m.memory_mib::DOUBLE AS memory_mib,
         coalesce(arg_max(a.labels['annotation_gpu_fraction_num_devices'], a.last_ms), '') AS devices_text,
         coalesce(arg_max(a.labels['annotation_gpu_fraction'], a.last_ms), '') AS fraction_text,
@@ -28,7 +28,7 @@ FROM numbers;
 
 CREATE OR REPLACE TEMP TABLE pod_parts AS
 WITH places AS (
-    -- a scheduler that scales memory hands out more than there is
+    -- a scheduler that scales memory allocates more than the physical memory
     SELECT p.cluster, p.uid, n.node_id, m.memory_mib * c.hami_memory_scaling AS memory_mib
     FROM pods AS p
     CROSS JOIN settings AS c
@@ -37,7 +37,7 @@ WITH places AS (
     LEFT JOIN gpu_models AS m USING (gpu_model)
 ),
 memories AS (
-    -- what the node offers of it, over its devices: a scaled or shrunk memory shows there alone
+    -- the node's memory capacity over its devices: only this shows scaled or shrunk memory
     SELECT n.node_id, f.resource, max(f.value) / n.gpu_count AS units
     FROM node_facts AS n
     JOIN state_intervals AS f ON f.cluster = n.cluster AND f.node = n.node AND f.metric = 'kube_node_status_capacity'
@@ -67,7 +67,7 @@ requested AS (
     WHERE k.devices IS NOT NULL OR r.resource IN (SELECT devices FROM resource_kinds)
     GROUP BY ALL
 ),
--- a pod without any part holds whole devices, as anywhere; with HAMi and a default memory that much of them
+-- a pod without parts holds whole devices as usual; with HAMi and a default memory, it holds that part of them
 concerned AS (
     SELECT cluster, uid, resource FROM requested
     GROUP BY ALL
@@ -76,7 +76,7 @@ concerned AS (
 ),
 sized AS (
     SELECT a.cluster, a.uid, a.resource, a.starting, a.is_guessed, coalesce(a.devices, 1) AS units,
-        -- missing memory is all of the device's; missing cores are none
+        -- missing memory means all of the device's; missing cores mean none
         CASE WHEN a.asks_memory THEN coalesce(a.memory, 1) ELSE coalesce(a.percentage, a.default_memory, 1) END AS part,
         coalesce(a.devices, 1) * CASE WHEN NOT a.is_total AND NOT a.is_guessed THEN part END AS memory,
         CASE

@@ -1,6 +1,6 @@
 -- reads: pods, pod_nodes, pod_requests, pod_parts, slurm_hosts, gpu_groups
--- writes: reservations, the pods that hold a device for those who ask for a part of it (KAI, Run:ai, Slurm inside Kubernetes), and whether those are known
--- invariant: one row per (cluster, uid); a reservation that gives way holds nothing: what its pods leave over is unallocated. Where no label ties pods to reservations, so many give way as the pods share devices
+-- writes: reservations, pods that hold a device for pods that request a part of it (KAI, Run:ai, Slurm inside Kubernetes), and whether those are known
+-- invariant: one row per (cluster, uid); a reservation that gives way holds nothing: the rest of its device is unallocated. Without labels that tie pods to reservations, as many give way as the pods share devices
 CREATE OR REPLACE TEMP TABLE reservations AS
 WITH holders AS (
     SELECT p.cluster, p.uid, p.namespace, p.pod, n.node_id, n.held_from_ms, n.held_to_ms, g.gpu_group,

@@ -1,6 +1,6 @@
 -- reads: pods, pod_nodes, pod_units, node_facts
--- writes: pod_nodes, pods whose end is an estimate (the last sample and one scrape interval): they end where a successor was bound
--- invariant: held_from_ms < held_to_ms; an end gives way only if the node would hold more than it has, and never before the last sample
+-- writes: pod_nodes: pods whose end is an estimate (the last sample plus one scrape interval) end when a successor was bound
+-- invariant: held_from_ms < held_to_ms; an end moves only if the node would hold more than it has, and never before the last sample
 UPDATE pod_nodes SET held_to_ms = contested.at_ms
 FROM (
     WITH tails AS MATERIALIZED (
@@ -9,7 +9,7 @@ FROM (
         WHERE p.sure_to_ms < n.held_to_ms
     ),
     minutes AS (
-        -- so that they meet by equality and not by comparing intervals
+        -- join by minute, not by comparing intervals
         SELECT *, unnest(range(sure_to_ms // 60000, held_to_ms // 60000 + 1)) AS minute FROM tails
     ),
     moments AS MATERIALIZED (
@@ -38,7 +38,7 @@ FROM (
         WHERE l.gpus - f.gpu_count > 1e-6
     ),
     in_order AS (
-        -- who was seen last before the others gives way first, until the rest has room
+        -- the pod with the oldest last sample ends first, until the rest fits
         SELECT t.cluster, t.uid, e.at_ms, e.gpus - coalesce(sum(h.gpus) OVER (PARTITION BY e.node_id, e.at_ms
             ORDER BY t.sure_to_ms, t.uid ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS excess
         FROM excess AS e

@@ -1,6 +1,6 @@
 -- reads: node_devices, series, pods, pod_nodes, node_facts, pod_requests, claim_pods, claim_series, state_intervals, resources
--- writes: claim_shares, what a pod holds by claims, one row per (pod, stretch without change, whether of slices): a device that several pods claim is split evenly among those that run
--- invariant: from_ms < to_ms; a pod's stretches cover its life without gap or overlap; per device and moment the parts of its pods add up to the device's
+-- writes: claim_shares, GPUs that a pod holds by claims, one row per (pod, span without change, whether slices): a device claimed by several pods is split evenly among the running ones
+-- invariant: from_ms < to_ms; a pod's spans cover its life without gap or overlap; per device and moment the parts of its pods add up to the device's
 CREATE OR REPLACE TEMP TABLE claim_shares AS
 WITH exported AS (
     SELECT DISTINCT d.cluster, d.node_id, coalesce(s.labels['dra_claim_namespace'], d.namespace) AS claim_namespace,
@@ -31,7 +31,7 @@ by_exporter AS (
     JOIN exported AS d ON d.node_id = p.node_id AND d.namespace = p.namespace AND d.pod = p.pod
         AND d.first_ms < p.held_to_ms AND p.held_from_ms <= d.last_ms
     UNION ALL
-    -- the exporter may name one of the pods that share a claim
+    -- the exporter may name only one of the pods that share a claim
     SELECT p.*, d.device, d.slices
     FROM placed AS p
     JOIN claim_pods AS c USING (cluster, uid)
@@ -47,7 +47,7 @@ by_metrics AS (
     ANTI JOIN by_exporter AS t ON t.cluster = p.cluster AND t.uid = p.uid
 ),
 claim_holders AS (
-    -- which pods hold which devices by resource claims: by dcgm-exporter's labels, else by kube-state-metrics' metrics of claims
+    -- pods and devices by resource claims: from dcgm-exporter's labels, otherwise from kube-state-metrics
     SELECT DISTINCT cluster, uid, node_id, held_from_ms, held_to_ms, device, slices IS NOT NULL AS sliced, coalesce(least(1, slices / mig_slices), 1) AS part
     FROM (FROM by_exporter UNION ALL FROM by_metrics)
 ),

@@ -1,5 +1,5 @@
 -- reads: pods, pod_requests, node_traits, state_intervals, collected, unlisted_holdings
--- writes: unlisted_holdings, who held what on which node of resources that no table knows, in collected time; part is how much of all that the node offers of it; unlisted_nodes, the nodes without known accelerators on which pods held what no table knows, as nodes are stored
+-- writes: unlisted_holdings, pods that held resources that no table lists, with node and collected time; part is the pod's part of the node's units; unlisted_nodes, nodes with such pods and without known accelerators, with the columns of nodes
 -- invariant: from_ms < to_ms; 0 < part <= 1; no unlisted node is in node_facts
 INSERT INTO unlisted_holdings BY NAME
 WITH offered AS (

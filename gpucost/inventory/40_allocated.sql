@@ -1,6 +1,6 @@
 -- reads: pods, pod_nodes, pod_units, claim_shares, pod_requests, state_intervals
--- writes: allocated, one row per pod that held GPUs: where, from when to when, how many, for which workload; with 0 GPUs those that the cost basis charges for cores and memory alone; allocation_hosts, one row per (allocation, 'cpu' or 'memory'): the cores or bytes that it holds by request
--- invariant: one row per (cluster, uid), and one more each time that others join or leave a claim that it shares; gpus >= 0; held_from_ms < held_to_ms; allocation_hosts has units > 0, and is empty with the cost basis `node`
+-- writes: allocated, one row per pod that held GPUs: node, time, GPUs and workload; with 0 GPUs pods that the cost basis charges for cores and memory only; allocation_hosts, one row per (allocation, 'cpu' or 'memory'): the cores or bytes that it requests
+-- invariant: one row per (cluster, uid), and one more each time that others join or leave a shared claim; gpus >= 0; held_from_ms < held_to_ms; allocation_hosts has units > 0, and is empty with the cost basis `node`
 CREATE OR REPLACE TEMP TABLE allocated AS
 WITH controllers AS (
     SELECT cluster, namespace, uid,
@@ -25,7 +25,7 @@ parents AS (
     GROUP BY ALL
 ),
 owners AS (
-    -- one row per pod (cluster, uid) with an owner: the topmost one that metrics show
+    -- one row per pod (cluster, uid) with an owner: the topmost one in the metrics
     SELECT c.cluster, c.uid, coalesce(p.owner_kind, c.kind) AS workload_kind, coalesce(p.owner_name, c.name) AS workload_name
     FROM controllers AS c LEFT JOIN parents AS p USING (cluster, namespace, kind, name)
 ),

@@ -1,5 +1,5 @@
 -- reads: slurm_holdings, slurm_units, slurm_machines, slurm_hosts, node_facts, slurm_runs, allocated
--- writes: slurm_places, where each node of Slurm lies: a life of its own, or of a node of Kubernetes; allocated, pods, pod_units: one row per (run of a job, life of a node's GPUs of one model) in which it held any
+-- writes: slurm_places, the place of each Slurm node: a life of its own, or of a Kubernetes node; allocated, pods, pod_units: one row per (run of a job, life of a node's GPUs of one model) with held GPUs
 -- invariant: gpus > 0; held_from_ms < held_to_ms within the node's life; uid names the run and its node
 -- only with: slurm_loads
 CREATE OR REPLACE TEMP TABLE slurm_places AS
@@ -13,7 +13,7 @@ INSERT INTO allocated BY NAME
 SELECT CASE WHEN m.is_host THEN hash(h.cluster, h.job_id, h.submit_ms, m.node_id, h.node, m.up_from_ms)
         ELSE hash(h.cluster, h.job_id, h.submit_ms, m.node_id) END AS allocation_id,
     h.cluster, coalesce(r.account, '') AS namespace, r.job AS pod,
-    -- unlike a pod a job may be on several nodes
+    -- unlike a pod, a job may be on several nodes
     h.job_id || '@' || h.submit_ms || '/' || h.node || '/' || coalesce(m.gpu_model, '') || '/' || m.up_from_ms AS uid,
     m.node_id,
     CASE WHEN count(DISTINCT (h.kind, h.type)) > 1 THEN 'mixed' ELSE any_value('gres_' || h.kind || coalesce('_' || h.type, '')) END AS resource,

@@ -1,6 +1,6 @@
 -- reads: slurm_devices, slurm_units, slurm_machines, allocated, node_devices, series
--- writes: told_devices, one row per (run of a job on a node, device that scontrol said it has there)
--- invariant: devices are whole GPUs of the node that measured them while the run held its own
+-- writes: told_devices, one row per (run of a job on a node, device that scontrol reports for it)
+-- invariant: devices are whole GPUs of the node, measured while the run held GPUs
 -- only with: slurm_loads
 INSERT INTO told_devices BY NAME
 WITH told AS (

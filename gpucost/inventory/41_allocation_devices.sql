@@ -1,5 +1,5 @@
 -- reads: allocated, pod_units, claim_shares, pods, pod_nodes, pod_parts, reservations, gpu_groups, node_devices, node_facts, blocks, unit_shares, told_devices, resources
--- writes: allocation_devices, one row per (allocation, device known to be its own): how many GPUs of the pod it stands for
+-- writes: allocation_devices, one row per (allocation, device known to be its own): the GPUs of the pod on that device
 -- invariant: per allocation sum(weight) <= gpus; no device is counted twice in one allocation
 INSERT INTO allocation_devices BY NAME
 WITH reserving AS (
@@ -12,12 +12,12 @@ WITH reserving AS (
     WHERE s.resource = 'gpu_fraction'
 ),
 device_names AS (
-    -- the pods under whose names exporters measure what a pod holds: its own, and of those who share a device its reservation's
+    -- pod names under which exporters measure a pod's devices: its own, and for shared devices its reservation's
     SELECT cluster, uid, namespace, pod FROM pods
     UNION
     SELECT cluster, uid, namespace, pod FROM reserving WHERE coalesce(is_same, candidates = 1)
     UNION
-    -- a run of a job: its number, and when it was submitted
+    -- a run of a job: its number, and its submission time
     SELECT cluster, uid, '', split_part(uid, '@', 1) FROM pods WHERE contains(uid, '@')
 ),
 labeled AS (
@@ -29,7 +29,7 @@ labeled AS (
         AND d.first_ms < a.held_to_ms AND a.held_from_ms <= d.last_ms
     WHERE a.gpus > 0
 ),
--- a reused name: the series must have spoken within this very pod's life
+-- a reused name: the series needs samples within this pod's life
 heard AS (
     SELECT l.allocation_id, l.device_id, len(list_filter(
         coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER)),
@@ -47,7 +47,7 @@ near AS (
     WHERE a.gpus > 0 AND (n.gpu_count <= 1 OR a.gpus >= n.gpu_count - 1e-6)
 ),
 alone AS (
-    -- one shared GPU, or all GPUs of the node in one pod: no label is needed to know where the pod is
+    -- with one shared GPU, or all GPUs of the node in one pod, no label is needed
     SELECT allocation_id, device_id FROM near
     QUALIFY gpus >= gpu_count - 1e-6
         OR (gpu_instance_id = '' AND min(uuid) OVER (PARTITION BY allocation_id) = max(uuid) OVER (PARTITION BY allocation_id))
@@ -67,7 +67,7 @@ known AS (
 ),
 sized AS (
     SELECT k.allocation_id, k.device_id, k.samples, d.gpu_instance_id <> '' AS sliced,
-        -- how many cores a device of an unlisted type has is not known: they stay unmeasured
+        -- the number of cores of a device of an unlisted type is unknown: they stay unmeasured
         CASE d.unit WHEN 'core' THEN 1 / c.size ELSE coalesce(u.part, least(1, compute_slices(d.profile) / n.mig_slices), 1) END AS part,
         d.unit = 'core' AS is_core
     FROM known AS k
@@ -89,7 +89,7 @@ held AS (
     GROUP BY ALL
 ),
 own AS (
-    -- just after a pod of the same name the exporter may still name it on that one's device: those most spoken of count
+    -- just after a pod of the same name, the exporter may still use that pod's device: use the most sampled devices
     SELECT s.*, h.gpus, h.shared
     FROM sized AS s JOIN held AS h USING (allocation_id, sliced)
     QUALIFY row_number() OVER (PARTITION BY s.allocation_id, s.sliced ORDER BY s.samples DESC, s.device_id)
@@ -98,6 +98,6 @@ own AS (
 parts AS (
     SELECT *, sum(part) OVER (PARTITION BY allocation_id, sliced) AS parts FROM own
 )
--- slots lie on the devices known; whole devices and slices that no exporter names stay unmeasured
+-- slots are on the known devices; whole devices and slices that no exporter names stay unmeasured
 SELECT allocation_id, device_id, part * CASE WHEN shared THEN gpus / parts ELSE least(1, gpus / parts) END AS weight
 FROM parts;

@@ -1,17 +1,17 @@
 -- reads: plain_hosts, node_devices, node_facts, series, blocks, collected, settings
--- writes: plain_samples, one row per run of samples of a device of a plain host: the user that its label names, from its first sample to where the last one no longer speaks; node_stops (stored), collected time, longer than what is bridged, in which no exporter of a plain host spoke; plain_holdings, one row per (device, user, stretch) in which its samples carried that user; allocated, pods, allocation_devices: the same
--- invariant: a sample speaks until the device's next one, or for one scrape interval where that is over 2.5 away; a device is one user's at a time, and its user's across silences that are bridged; held_from_ms < held_to_ms; uid names host, user and device
+-- writes: plain_samples, one row per run of samples of a device of a plain host: the user in its label, from its first sample to the end of the last; node_stops (stored), collected time without samples of a plain host that is too long to bridge; plain_holdings, one row per (device, user, span of samples with that user); allocated, pods, allocation_devices: the same
+-- invariant: a sample is valid until the device's next one, or for one scrape interval if that is over 2.5 away; a device has one user at a time, also across bridged gaps; held_from_ms < held_to_ms; uid names host, user and device
 -- only with: plain_hosts
 CREATE OR REPLACE TEMP TABLE plain_samples AS
 WITH readings AS (
     SELECT d.node_id, d.device_id, concat_ws('/', d.uuid, nullif(d.gpu_instance_id, '')) AS device, d.profile, nullif(s.labels[h.user_label], '') AS "user",
-        -- an exporter that never names a user says nothing about them beside one that does
+        -- an exporter that never names a user does not contradict others
         count("user") OVER (PARTITION BY d.device_id, d.target_id) > 0 AS has_users, b.hour::BIGINT * 3600000 AS hour_ms,
         b.samples, b.first_offset_ms, b.last_offset_ms, b.step_ms, b.offsets_ms, coalesce(b.gap_ms, d.end_ms - d.last_ms) AS gap_ms
     FROM plain_hosts AS h JOIN node_devices AS d USING (node_id) JOIN series AS s USING (series_id) JOIN blocks AS b USING (series_id)
 ),
 judged AS (
-    -- alone in its hour, and without a pause: one run
+    -- the only series in its hour, without a pause: one run
     SELECT *, count(*) OVER (PARTITION BY device_id, has_users, hour_ms) = 1
         AND last_offset_ms - first_offset_ms - (samples - 1) * gap_ms <= 600000 AS is_run
     FROM readings

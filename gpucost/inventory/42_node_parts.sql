@@ -1,6 +1,6 @@
 -- reads: node_facts, node_models, gpu_counts, device_spans, node_devices, allocated, allocation_devices, allocation_hosts, node_hosts, nodes, unit_shares, node_parts
--- writes: node_parts, of node lives with several GPU models, or to which GPUs were added, one row per (model, stretch); allocation_parts, what each allocation held of which part; nodes (stored), allocated, allocation_devices, allocation_hosts, node_hosts, unit_shares: those of the parts, in place of those of the lives
--- invariant: at each moment the GPUs of a life's parts add up to machine_gpus, and what an allocation holds of them to what it held; part_id is node_id once per life
+-- writes: node_parts, one row per (model, span) of node lives with several GPU models or added GPUs; allocation_parts, each allocation's GPUs by part; nodes (stored), allocated, allocation_devices, allocation_hosts, node_hosts, unit_shares: rows of the parts replace rows of the lives
+-- invariant: at each moment the GPUs of a life's parts add up to machine_gpus, and an allocation's GPUs on them to its GPUs; part_id is node_id once per life
 -- only with: node_models, gpu_counts
 INSERT INTO node_parts BY NAME
 WITH stretches AS (
@@ -18,7 +18,7 @@ measured AS (
     GROUP BY ALL
 ),
 together AS (
-    -- a GPU of another model may have taken the place of one: then there were never both
+    -- a GPU of another model may have replaced one: then both were never there together
     FROM measured QUALIFY sum(gpu_count) OVER (PARTITION BY node_id, from_ms) <= machine_gpus
 ),
 parts AS (
@@ -27,7 +27,7 @@ parts AS (
         row_number() OVER (PARTITION BY s.node_id, s.from_ms
             ORDER BY model_key(m.gpu_model) IS NOT DISTINCT FROM model_key(s.gpu_model) DESC, m.gpu_count DESC, m.gpu_model) = 1 AS is_main,
         row_number() OVER (PARTITION BY s.node_id, s.from_ms ORDER BY len(m.profiles) DESC NULLS LAST, m.gpu_model) = 1 AS has_slices,
-        -- GPUs that no exporter names are of the model that the node names
+        -- GPUs that no exporter names have the node's model
         coalesce(m.gpu_count, 0) + CASE WHEN is_main
             THEN s.machine_gpus - coalesce(sum(m.gpu_count) OVER (PARTITION BY s.node_id, s.from_ms), 0) ELSE 0 END AS gpu_count
     FROM stretches AS s LEFT JOIN together AS m USING (node_id, from_ms)
@@ -55,7 +55,7 @@ known AS (
 weighed AS (
     SELECT h.*, p.part_id, p.from_ms, p.to_ms, p.gpu_count / p.machine_gpus AS host_share, coalesce(k.gpus, 0) AS known_gpus,
         h.gpus - sum(coalesce(k.gpus, 0)) OVER w AS other_gpus,
-        -- which device a pod has may not be known: any on which it may be, of slices those with such slices
+        -- the pod's device may be unknown: all possible ones count, for slices only ones with such slices
         p.gpu_count * CASE WHEN p.uuids IS NULL OR CASE WHEN contains(h.profile, 'g.') THEN list_contains(p.profiles, h.profile) ELSE NOT p.is_sliced END
             THEN 1 ELSE 1e-9 END AS weight
     FROM held AS h

@@ -1,12 +1,13 @@
 -- reads: slurm_reservations, slurm_machines, closed_nodes, allocated, settings
--- writes: slurm_reserved, allocated: of nodes that a reservation kept free what no job held, one row per (life of a node's GPUs of one model, account, stretch)
--- invariant: gpus > 0, and with those that jobs hold at most what the node has; resource is 'reservation'; namespace is an account of the reservation where it pays, else '': nobody holds it
+-- writes: slurm_reserved, allocated: GPUs of reserved nodes without jobs, one row per (life of a node's GPUs of one model, account, span)
+-- invariant: gpus > 0, and with the jobs' GPUs at most the node's; resource is 'reservation'; namespace is an account of the reservation if it pays, otherwise '': unallocated
 -- only with: slurm_loads
--- A reservation's accounts pay alike for what they leave idle. Maintenance is unavailable time; of reservations that overlap the first by name counts.
+-- A reservation's accounts pay equally for its idle GPUs. Maintenance is unavailable time. The first by name of
+-- overlapping reservations counts.
 CREATE OR REPLACE TEMP TABLE slurm_reserved AS
 WITH named AS (
     SELECT cluster, name, from_ms, coalesce(to_ms, 9223372036854775807) AS to_ms, unnest(nodes) AS node,
-        -- '-account' is one that may not use it
+        -- '-account' may not use it
         list_sort(list_distinct(list_filter(accounts, lambda account: account <> '' AND NOT starts_with(account, '-')))) AS accounts
     FROM slurm_reservations
     WHERE NOT list_contains(flags, 'MAINT')

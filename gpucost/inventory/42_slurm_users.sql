@@ -1,12 +1,12 @@
 -- reads: allocated, slurm_runs, slurm_accounts
--- writes: slurm_users, one row per allocation of a job or a reservation: the account below the root that it belongs to, and a job's user, partition and QOS
+-- writes: slurm_users, one row per allocation of a job or a reservation: its top account below the root, and a job's user, partition and QOS
 -- invariant: allocation_id is unique
 -- only with: slurm_loads
 INSERT INTO slurm_users BY NAME
 WITH RECURSIVE above AS (
     SELECT cluster, account, account AS top, parent, 0 AS depth FROM slurm_accounts
     UNION ALL
-    -- up to the one below the root, which has no parent
+    -- up to the account below the root, which has no parent
     SELECT u.cluster, u.account, p.account, p.parent, u.depth + 1
     FROM above AS u JOIN slurm_accounts AS p ON p.cluster = u.cluster AND p.account = u.parent
     WHERE p.parent IS NOT NULL AND u.depth < 100

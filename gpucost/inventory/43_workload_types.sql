@@ -64,7 +64,7 @@ workload_types AS (
             WHEN s.serves THEN 'inference'
             WHEN s.on_ray AND (s.labels['label_ray_io_originated_from_crd'] = 'RayService' OR s.labels['label_ray_io_serve'] = 'true') THEN 'inference'
             WHEN s.on_ray OR s.trains THEN 'training'
-            -- what runs to its end may be either: its name tells
+            -- a workload that runs to its end may be either: its name decides
             WHEN (s.kind_type = 'batch' OR s.workload_kind = 'Job') AND regexp_matches(concat_ws(' ', s.names, s.app), '(^|[^a-z])((pre|re)-?)?train|fine-?tun') THEN 'training'
             WHEN s.workload_kind = 'Job' AND regexp_matches(concat_ws(' ', s.names, s.app), '(^|[^a-z])(batch|etl|infer|predict|embed|eval|process|preprocess|postprocess|export|convert|transcode|render|index|backfill)')
                 THEN 'batch'

@@ -1,6 +1,6 @@
 -- reads: state_intervals, pods, pod_requests, pod_parts, unit_shares, node_facts, resource_kinds
--- writes: pending_pods (stored), one row per pod that asked for GPUs while it was on no node: how many, and when
--- invariant: one row per (cluster, uid); from_ms < to_ms; to_ms is no later than the moment it was bound
+-- writes: pending_pods (stored), one row per pod that requested GPUs while it had no node: how many, and when
+-- invariant: one row per (cluster, uid); from_ms < to_ms; to_ms is not after its binding
 INSERT INTO pending_pods BY NAME
 WITH unbound AS (
     SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod, min(first_ms) AS from_ms, max(end_ms) AS to_ms

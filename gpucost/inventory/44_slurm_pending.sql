@@ -1,6 +1,6 @@
 -- reads: slurm_runs, collected
--- writes: pending_pods (stored), one row per run of a job that asked for GPUs and waited: how many, and when
--- invariant: from_ms < to_ms; to_ms is the moment it started, or the end of what was collected
+-- writes: pending_pods (stored), one row per run of a job that requested GPUs and waited: how many, and when
+-- invariant: from_ms < to_ms; to_ms is its start, or the end of the collected time
 -- only with: slurm_loads
 INSERT INTO pending_pods BY NAME
 WITH ends AS (

@@ -1,6 +1,6 @@
 -- reads: state_intervals, node_facts, node_parts, unit_shares
--- writes: mig_fragmentation (stored), one row per (node, stretch) in which the slices that a MIG layout offers are less than the node's GPUs
--- invariant: 0 < gpus; stretches of a node do not overlap
+-- writes: mig_fragmentation (stored), one row per (node, span) in which the slices of a MIG layout are less than the node's GPUs
+-- invariant: 0 < gpus; spans of a node do not overlap
 INSERT INTO mig_fragmentation BY NAME
 WITH sliced AS (
     SELECT n.* FROM node_facts AS n SEMI JOIN (FROM unit_shares WHERE profile IS NOT NULL) AS u USING (node_id)
@@ -19,7 +19,7 @@ edges AS (
 stretches AS (
     SELECT node_id, at_ms AS from_ms, lead(at_ms) OVER (PARTITION BY node_id ORDER BY at_ms) AS to_ms FROM edges
 ),
--- several exporters that say the same say it once
+-- equal facts from several exporters count once
 units AS (
     SELECT t.node_id, t.from_ms, t.to_ms, o.resource, o.gpu_count, o.up_from_ms, max(o.value) AS units
     FROM stretches AS t JOIN offered AS o ON o.node_id = t.node_id AND o.from_ms <= t.from_ms AND t.to_ms <= o.to_ms
@@ -33,7 +33,7 @@ covered AS (
     HAVING bool_or(s.profile IS NOT NULL AND u.units > 0)
 )
 SELECT coalesce(p.part_id, c.node_id) AS node_id,
-    -- before the first scrape the node was cut as it was then
+    -- before the first scrape, the node had the layout of that scrape
     CASE WHEN c.from_ms = min(c.from_ms) OVER (PARTITION BY c.node_id) THEN c.up_from_ms ELSE c.from_ms END AS from_ms,
     c.to_ms, coalesce(p.machine_gpus, c.gpu_count) - c.gpus AS gpus
 FROM covered AS c

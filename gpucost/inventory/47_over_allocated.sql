@@ -1,6 +1,6 @@
 -- reads: allocations, nodes, collected, state_intervals, slurm_runs
--- writes: warnings (stored), one row per node on which pods or jobs held more than it has for at least one scrape interval: the time, and the jobs that may be why
--- invariant: from_ms < to_ms within collected time; what is shorter is the clocks of those who report
+-- writes: warnings (stored), one row per node on which pods or jobs held more GPUs than it has for at least one scrape interval: the time, and jobs that may be the cause
+-- invariant: from_ms < to_ms within collected time; shorter excess comes from different clocks
 INSERT INTO warnings BY NAME
 WITH changes AS (
     SELECT node_id, at_ms, sum(gpus) AS gpus
@@ -12,7 +12,7 @@ levels AS MATERIALIZED (
     FROM changes
     WINDOW w AS (PARTITION BY node_id ORDER BY at_ms)
 ),
--- most nodes never hold too much, and then no more is looked for
+-- most nodes never exceed their GPUs: skip them early
 judged AS (
     SELECT l.node_id, l.from_ms, l.to_ms, n.cluster, n.node, l.held_gpus > n.gpu_count + 1e-6 AS is_over
     FROM levels AS l JOIN nodes AS n USING (node_id)
@@ -39,15 +39,15 @@ seen AS (
     GROUP BY s.cluster, s.node
 ),
 runaways AS (
-    -- accounting never saw them end, and jobs that began later got their GPUs
+    -- accounting has no end of these jobs, and later jobs got their GPUs
     SELECT s.cluster, s.node, '; never ended in Slurm''s accounting: job ' || array_to_string(list_sort(list(r.job))[:9], ', ') AS jobs,
-        'sacctmgr show runawayjobs lists jobs that are over, and ends them: then collect again' AS fix
+        'sacctmgr show runawayjobs lists and ends jobs that are over; then collect again' AS fix
     FROM seen AS s JOIN slurm_runs AS r ON r.cluster = s.cluster AND list_contains(r.nodes, s.node) AND r.start_ms < s.last_ms
     WHERE r.end_ms IS NULL AND s.last_ms < r.start_ms + r.elapsed_ms + r.suspended_ms AND contains(r.alloc_tres, 'gres/')
     GROUP BY ALL
 )
 SELECT 'over_allocated' AS code, cluster, node AS subject, from_ms, to_ms,
-    format('{} held more GPUs than node {} has between {}Z and {}Z: their cost is scaled to what the node costs{}',
+    format('{} held more GPUs than node {} has between {}Z and {}Z: their cost is scaled to the node''s cost{}',
         CASE WHEN cluster IN (SELECT cluster FROM slurm_runs) THEN 'jobs' ELSE 'pods' END, node, strftime(epoch_ms(from_ms), '%Y-%m-%dT%H:%M'),
         strftime(epoch_ms(to_ms), '%Y-%m-%dT%H:%M'), coalesce(jobs, '')) AS message,
     fix

@@ -1,6 +1,6 @@
 -- reads: allocated, label_history, settings, team_globs, team_values, node_facts, bill_rows, team_categories; the variable has_team_categories
--- writes: allocation_teams, one row per (allocation, span of unchanged labels): the team it belongs to
--- invariant: an allocation's spans cover all time since ever without overlap; team is never null
+-- writes: allocation_teams, one row per (allocation, span of unchanged labels): its team
+-- invariant: an allocation's spans cover all time without overlap; team is never null
 INSERT INTO allocation_teams BY NAME
 WITH machines AS (
     SELECT node_id, cluster, regexp_extract(lower(machine_id), '[^/]+$') AS instance_key FROM node_facts
@@ -15,11 +15,11 @@ carried AS (
     SELECT node_id, cluster, unnest(map_entries(categories)) AS category FROM newest
 ),
 category_teams AS (
-    -- the team of each node whose bill carries an AWS cost category that names one
+    -- the team of each node whose bill has an AWS cost category of a team
     SELECT c.node_id, arg_min(t.team, t.ordinal) AS team
     FROM carried AS c
     JOIN team_categories AS t
-        -- deliveries differ in how they spell a category's name
+        -- deliveries spell a category's name differently
         ON regexp_replace(lower(t.category), '[\W_]+', '', 'g') = regexp_replace(lower(c.category.key), '[\W_]+', '', 'g')
         AND t.value = c.category.value
         AND (len(t.clusters) = 0 OR len(list_filter(t.clusters, lambda pattern: c.cluster GLOB pattern)) > 0)

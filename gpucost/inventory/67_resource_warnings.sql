@@ -1,6 +1,6 @@
 -- reads: pods, pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, allocated, allocation_devices, claim_pods, claim_shares, claim_series, gpu_groups, resource_kinds, collected, node_facts, state_intervals
--- writes: warnings (stored), where a share of a GPU is not known: counted whole, guessed, or not counted
--- invariant: each row names the resource, and the GPU-hours of its holders in collected time between its moments
+-- writes: warnings (stored), about GPU shares that are unknown: counted whole, guessed, or not counted
+-- invariant: each row names the resource, and its holders' GPU-hours and dates in collected time
 INSERT INTO warnings BY NAME
 WITH memory_events AS (
     SELECT a.node_id, d.device_id, CASE WHEN d.device_id IS NULL THEN f.gpu_count ELSE 1 END AS most, a.held_from_ms, a.held_to_ms,
@@ -22,47 +22,47 @@ memory_held AS (
 ),
 doubtful AS (
     SELECT 'unsplit_resource' AS code, u.cluster, u.uid, u.resource AS subject, u.gpus,
-        u.resource || ' may be a part of a device, and no table says which: counted whole' AS message, NULL AS fix
+        u.resource || ' may be a part of a device of unknown size: counted whole' AS message, NULL AS fix
     FROM pod_units AS u JOIN resource_kinds AS k USING (resource)
     WHERE k.kind = 'unsplit'
     UNION ALL
     SELECT 'unsplit_resource', r.cluster, r.uid, r.resource, u.gpus,
-        r.resource || ' tells a part of a device that is not understood: its device counts whole', NULL
+        r.resource || ' requests a part of a device in an unsupported form: its device counts whole', NULL
     FROM pod_requests AS r
     JOIN resource_kinds AS k USING (resource)
     JOIN (SELECT cluster, uid, sum(gpus) AS gpus FROM pod_units GROUP BY ALL) AS u USING (cluster, uid)
     WHERE k.kind = 'unsplit_part'
     UNION ALL
     SELECT 'guessed_share', q.cluster, q.uid, r.resource, q.gpus,
-        r.resource || ' is memory of a device whose memory nothing tells: its device counts whole',
-        'let kube_node_status_capacity tell it, or export node labels, so that the GPU model is known'
+        r.resource || ' is memory of a device with unknown memory: its device counts whole',
+        'export kube_node_status_capacity of it, or node labels, so that the GPU model is known'
     FROM pod_parts AS q
     JOIN pod_requests AS r USING (cluster, uid)
     JOIN resource_kinds AS k ON k.resource = r.resource AND k.devices = q.resource AND k.kind IN ('memory', 'total_memory')
     WHERE q.is_guessed
     UNION ALL
     SELECT 'guessed_share', q.cluster, q.uid, 'gpu-memory', q.gpus,
-        'the annotation gpu-memory is memory of a device whose model is not known: its device counts whole',
+        'the annotation gpu-memory is memory of a device of unknown model: its device counts whole',
         'kube-state-metrics --metric-labels-allowlist=nodes=[*]'
     FROM pod_parts AS q
     WHERE q.is_guessed AND q.resource = 'gpu_fraction'
     UNION ALL
     SELECT DISTINCT 'guessed_share', u.cluster, u.uid, u.resource, u.gpus,
-        u.resource || ' of nodes where no pod asks for a part of a GPU may be slots: counted as virtual ones (HAMi), a whole GPU each',
+        u.resource || ' may be slots, on nodes whose pods request no part of a GPU: counted as virtual devices (HAMi), a whole GPU each',
         'time-sliced nodes: export the label nvidia.com/gpu.replicas'
     FROM pod_units AS u
     JOIN pod_nodes AS n USING (cluster, uid)
     JOIN unit_shares AS s ON s.node_id = n.node_id AND s.resource = u.resource AND s.guessed_virtual
     UNION ALL
     SELECT 'guessed_share', cluster, uid, 'gpu-fraction', CASE WHEN asks THEN units * coalesce(part, 1) ELSE 0 END,
-        'the annotations gpu-fraction, gpu-fraction-num-devices or gpu-memory ask for what no pod of the node can hold: '
-            || 'cut to what it has, and not counted where they tell no number', NULL
+        'the annotations gpu-fraction, gpu-fraction-num-devices or gpu-memory request more than the node has: '
+            || 'cut to its GPUs, and not counted if not a number', NULL
     FROM pod_annotations
     WHERE is_cut
     UNION ALL
     SELECT 'guessed_share', q.cluster, q.uid, r.resource, q.gpus,
-        'no ' || k.devices || ' tells how many GPUs ' || r.resource || ' lies on: shares are of all that a node offers, over the GPUs that its labels, its instance type or '
-            || 'dcgm-exporter tell of; where nothing does, a unit counts as a GPU', NULL
+        'missing: ' || k.devices || ', which counts the GPUs of ' || r.resource || ': shares are based on all units of a node and its GPUs by labels, instance type or '
+            || 'dcgm-exporter; without these, a unit counts as a GPU', NULL
     FROM pod_parts AS q
     JOIN pod_nodes AS n USING (cluster, uid)
     JOIN pod_requests AS r USING (cluster, uid)
@@ -80,8 +80,8 @@ doubtful AS (
     WHERE q.memory > 0 AND n.node_id IN (SELECT node_id FROM memory_held WHERE memory > most + 0.02)
     UNION ALL
     SELECT 'hidden_fractions', r.cluster, r.uid, r.namespace, u.gpus,
-        'pods of namespace ' || r.namespace || ' hold GPUs for others, whose gpu-fraction and gpu-memory annotations are not exported: '
-            || 'that namespace is charged for whole GPUs',
+        'pods of namespace ' || r.namespace || ' reserve GPUs for other pods, whose gpu-fraction and gpu-memory annotations are not exported: '
+            || 'this namespace is charged for whole GPUs',
         'kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]'
     FROM reservations AS r
     JOIN (SELECT cluster, uid, sum(gpus) AS gpus FROM pod_units GROUP BY ALL) AS u USING (cluster, uid)
@@ -89,7 +89,7 @@ doubtful AS (
     UNION ALL
     SELECT DISTINCT 'hidden_fractions', n.cluster, n.uid, p.namespace, 1,
         'pods of namespace ' || p.namespace || ' share GPUs by KAI or Run:ai, and their gpu-fraction and gpu-memory annotations are not exported: '
-            || 'not attributed to them, counted here as one GPU each',
+            || 'not attributed to them; this warning counts one GPU each',
         'kube-state-metrics --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]'
     FROM gpu_groups AS g
     JOIN pod_nodes AS n USING (cluster, uid)
@@ -98,7 +98,7 @@ doubtful AS (
     WHERE NOT p.asks_gpus
     UNION ALL
     SELECT 'unknown_claim_pods', h.cluster, h.uid, p.namespace, sum(h.gpus * (h.to_ms - h.from_ms)) / (max(h.to_ms) - min(h.from_ms)),
-        'claims of pods of namespace ' || p.namespace || ' are known from dcgm-exporter alone: other pods that share them, and that it does not name, have no share',
+        'claims of pods of namespace ' || p.namespace || ' are known from dcgm-exporter only: other pods that share them have no share',
         'kube-state-metrics 2.20 or later: keep kube_pod_resourceclaim_info in --metric-allowlist'
     FROM claim_shares AS h
     JOIN pods AS p USING (cluster, uid)
@@ -106,14 +106,14 @@ doubtful AS (
     GROUP BY h.cluster, h.uid, p.namespace
     UNION ALL
     SELECT 'unplaced_claim', c.cluster, c.uid, c.namespace, 1,
-        'pods of namespace ' || c.namespace || ' on GPU nodes use resource claims that nothing ties to a device, counted here as one GPU a claim: '
-            || 'not attributed, if they are claims of GPUs',
+        'pods of namespace ' || c.namespace || ' on GPU nodes use resource claims without a known device, counted here as one GPU per claim: '
+            || 'not attributed if they are GPU claims',
         'dcgm-exporter: set KUBERNETES_ENABLE_DRA=true'
     FROM claim_pods AS c
     JOIN pod_nodes AS n USING (cluster, uid)
     ANTI JOIN claim_shares AS h ON h.cluster = c.cluster AND h.uid = c.uid
     ANTI JOIN (FROM pod_requests WHERE is_accelerator(resource)) AS r ON r.cluster = c.cluster AND r.uid = c.uid
-    -- a claim of a network interface, say, is no matter
+    -- ignore claims of other devices, such as a network interface
     WHERE NOT EXISTS (
         FROM state_intervals AS f JOIN claim_series AS s ON s.metric = f.metric AND s.kind = 'device'
         WHERE f.cluster = c.cluster AND f.namespace = c.namespace AND f.labels[s.claim] = c.claim)

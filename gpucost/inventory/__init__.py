@@ -1,4 +1,4 @@
-"""What there was: nodes, their GPUs, and the pods that held them, read out of the raw series."""
+"""Nodes, their GPUs, and the pods that held them, from the raw series."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 _INTERFACE = "interface"
-# What the configuration says of teams, types of workloads, hosts and time that may be missing; periods are half-open, in
-# milliseconds.
+# Configured teams, workload types, hosts and gaps; periods are half-open, in milliseconds.
 _CONFIGURED = """
 CREATE OR REPLACE TEMP TABLE team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR, clusters VARCHAR[]);
 CREATE OR REPLACE TEMP TABLE team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR);
@@ -42,17 +41,17 @@ FROM (SELECT min(first_ms) AS from_ms, max(last_ms) AS to_ms FROM states
 
 
 def declare(con: DuckDBPyConnection) -> None:
-    """Make the temporary tables that inventory hands to price and attribution (interface.sql), empty."""
+    """Make the empty temporary tables that inventory hands to price and attribution (interface.sql)."""
     run_stage(con, __name__, _INTERFACE)
 
 
 def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int] | None = None) -> None:
-    """Fill `settings` (one row), and make the other temporary tables of what the configuration says.
+    """Fill `settings` (one row), and make the other temporary tables of the configuration.
 
-    `heard` is when anything was first and last heard of, in milliseconds, where the store has a part of it only.
+    `heard` is the first and last moment with data, in milliseconds, if the store has only a part of it.
 
-    The cost basis, whether cost categories name teams, and the patterns of resources become variables instead: known when a
-    statement is planned, they spare tables from being read in vain.
+    The cost basis, whether cost categories name teams, and the patterns of resources become variables
+    instead: DuckDB knows them when it plans a statement, and skips tables that are not needed.
     """
     con.execute("SET VARIABLE cost_basis = $basis", {"basis": config.prices.cost_basis})
     con.execute("SET VARIABLE accelerators = $pattern", {"pattern": accelerators().lower()})
@@ -133,8 +132,8 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
             [ordinal, gap.cluster, *span, gap.who, gap.why],
         )
     for source in config.prometheus:
-        # A server that never answered is missed by its cluster, or by its own name where others of them did;
-        # one that did tells its clusters itself.
+        # A server without data is missing as its cluster, or under its own name if other servers have data;
+        # a server with data names its clusters itself.
         others = [other.source for other in config.prometheus if other.source != source.source]
         con.execute(
             "INSERT INTO expected_clusters SELECT coalesce($1::VARCHAR, $2::VARCHAR)"
@@ -160,7 +159,7 @@ def _load_metrics(con: DuckDBPyConnection, activity: Activity) -> None:
 
 
 def load_activity(con: DuckDBPyConnection, activity: Activity) -> None:
-    """Make the temporary tables activity_series and scale_remarks alone."""
+    """Make only the temporary tables activity_series and scale_remarks."""
     load_catalog(con)
     _load_metrics(con, activity)
     run_stage(con, __name__, "13_activity_series")
@@ -172,10 +171,13 @@ def stage(
     needs: Sequence[tuple[str, str, str, str]] = (),
     heard: tuple[int, int] | None = None,
 ) -> None:
-    """Rebuild nodes, allocations and what is known of them, collected and warnings, and the temporary tables that others read.
+    """Rebuild the tables of inventory.
 
-    `heard` is as for load_settings. `needs` are the metrics and labels that a warning tells of where they are missing: kind,
-    metric, what is lost, what mends it.
+    These are nodes, allocations and their traits, collected and warnings, and the temporary tables that other
+    stages read.
+
+    `heard` is as for load_settings. `needs` are the metrics and labels that a warning names if they are
+    missing: kind, metric, loss, fix.
     """
     con.execute(
         "DELETE FROM nodes; DELETE FROM allocations; DELETE FROM allocation_traits; DELETE FROM mig_fragmentation; "
@@ -189,7 +191,7 @@ def stage(
 
 
 def coverage(con: DuckDBPyConnection, config: Config) -> None:
-    """Rebuild coverage_gaps and collected alone, as far as metrics tell of them."""
+    """Rebuild only coverage_gaps and collected, from metrics."""
     con.execute("DELETE FROM collected; DELETE FROM coverage_gaps")
     declare(con)
     load_catalog(con)

@@ -1,6 +1,6 @@
 -- reads: nodes, series, loads
 -- writes: settings, state_intervals, untracked_time, node_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts, slurm_loads, slurm_users
--- invariant: what inventory hands to price and attribution besides the stored tables, empty; each is filled by the stage of its name (settings by load_settings), which says what a row is; a described fleet fills allocation_teams, and has nothing of the others
+-- invariant: the temporary tables that inventory hands to price and attribution, empty; each is filled by the stage of its name (settings by load_settings), which defines its rows; a described fleet fills only allocation_teams
 CREATE OR REPLACE TEMP TABLE settings (
     threshold_percent DOUBLE, mig_share VARCHAR, max_bridge_ms BIGINT, hami_default_mem DOUBLE, hami_memory_scaling DOUBLE,
     teams_configured BOOLEAN, currency VARCHAR, team_namespace_label VARCHAR,
@@ -9,7 +9,7 @@ CREATE OR REPLACE TEMP TABLE state_intervals (
     cluster VARCHAR, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), namespace VARCHAR, pod VARCHAR, uid VARCHAR, container VARCHAR,
     node VARCHAR, resource VARCHAR, value DOUBLE, begin_ms BIGINT, first_ms BIGINT, last_ms BIGINT, end_ms BIGINT);
 CREATE OR REPLACE TEMP TABLE untracked_time (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT);
--- numbers of series are as wide as where they come from has them
+-- ids of series have the width of their source
 CREATE OR REPLACE TEMP TABLE node_devices AS
 SELECT series_id, NULL::VARCHAR AS cluster, NULL::VARCHAR AS uuid, NULL::VARCHAR AS gpu_instance_id, NULL::VARCHAR AS profile,
     NULL::VARCHAR AS host, NULL::VARCHAR AS node_label, NULL::VARCHAR AS model_name, NULL::VARCHAR AS namespace, NULL::VARCHAR AS pod,

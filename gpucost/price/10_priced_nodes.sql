@@ -1,6 +1,6 @@
 -- reads: nodes, unlisted_nodes, collected, catalog_prices, list_prices, spot_prices, region_of, $node_id, $capacity_type, $from_ms, $to_ms
--- writes: priced_nodes, the nodes to price, also those whose accelerators are not known (one, or all if $node_id is null), spelled as prices are; with $capacity_type those of [$from_ms, $to_ms) that have another one, and they have this one instead (is_moved)
--- invariant: one row per node life; text is lower-cased, but for labels and their values; billed_to_ms is up_to_ms, or later where the node was there when its cluster was last seen: then its bill alone tells how long it ran
+-- writes: priced_nodes, the nodes to price (one, or all if $node_id is null), including nodes with unknown accelerators, spelled like prices; with $capacity_type only nodes of [$from_ms, $to_ms) of another capacity type, changed to this one (is_moved)
+-- invariant: one row per node life; text is in lower case, except labels and their values; billed_to_ms is up_to_ms, or later if the node was up at its cluster's last sample: then its bill alone shows how long it ran
 CREATE OR REPLACE TEMP TABLE priced_nodes AS
 WITH sellers AS (
     SELECT lower(instance_type) AS instance_type, min(lower(provider)) AS seller
@@ -22,7 +22,7 @@ SELECT n.node_id, n.node, n.up_from_ms, n.up_to_ms, greatest(n.up_to_ms, coalesc
     lower(n.provider) AS provider, lower(n.zone) AS zone, lower(n.instance_type) AS instance_type,
     coalesce(lower(n.region), region_of(n.zone)) AS region,
     lower(n.labels['label_topology_k8s_aws_zone_id']) AS zone_id,
-    -- whose list prices count: where the node does not say, whoever sells its instance type
+    -- the provider whose list prices count: without one on the node, the seller of its instance type
     coalesce(lower(n.provider), s.seller) AS seller,
     -- aws:///us-east-1a/i-0123
     lower(regexp_extract(n.machine_id, '[^/]+$')) AS instance_id,

@@ -1,12 +1,12 @@
 -- reads: spot_prices, loads, priced_nodes, $carried_ms
--- writes: spot_steps, the spot price of an instance type in a zone, or of one very instance (instance_id), at each moment known
--- invariant: per (provider, region, zone, instance_type, instance_id), half-open intervals that do not overlap; text is lower-cased
+-- writes: spot_steps, the spot price of an instance type in a zone, or of one instance (instance_id), over the known time
+-- invariant: per (provider, region, zone, instance_type, instance_id), half-open intervals that do not overlap; text is in lower case
 CREATE OR REPLACE TEMP TABLE spot_steps AS
 WITH spot_types AS (
     SELECT DISTINCT instance_type FROM priced_nodes WHERE capacity_type = 'spot'
 ),
 collected AS (
-    -- the last change may lie long before the end of what was asked for
+    -- the last change may be long before the end of the query
     SELECT lower(s.provider) AS provider, lower(s.region) AS region, max(l.to_ms) AS until_ms
     FROM (SELECT DISTINCT provider, region, source FROM spot_prices) AS s
     JOIN loads AS l ON l.kind = 'spot' AND l.source = s.source
@@ -33,7 +33,7 @@ steps AS (
     FROM chosen AS c
 )
 SELECT provider, region, zone, instance_type, instance_id, at_ms AS from_ms,
-    -- least() passes over nulls
+    -- least() ignores nulls
     coalesce(least(to_ms, next_ms), known_ms + $carried_ms) AS to_ms,
     price_per_hour, currency, epoch_ms(at_ms)::DATE AS price_as_of,
     coalesce(instance_id || '''s own charges', coalesce(zone, region, provider) || ' spot history') AS origin

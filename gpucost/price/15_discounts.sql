@@ -1,11 +1,11 @@
 -- reads: [[prices.discounts]], bound as rows; gpu_aliases
--- writes: discounts, what is left of a price; a null field matches anything; discount_fits, discount_in_force (macros): whether a discount is of a seller's instance type with a GPU model, the one rule for nodes and for list prices, and of a purchase option's price from a source at a moment
--- invariant: one row per discount, in the config's order; text is lower-cased; factor is in (0, 1)
+-- writes: discounts, the factors of discounts; a null field matches anything; discount_fits, discount_in_force (macros): whether a discount applies to a seller's instance type with a GPU model, one rule for nodes and list prices, and to a purchase option's price from a source at a moment
+-- invariant: one row per discount, in the config's order; text is in lower case; factor is in (0, 1)
 CREATE OR REPLACE TEMP MACRO discount_fits(discount, seller, instance_type, gpu_model) AS
     coalesce(discount.provider = seller, discount.provider IS NULL)
     AND coalesce(model_spelling(discount.gpu_model) = model_spelling(gpu_model), discount.gpu_model IS NULL)
     AND (discount.instance_family IS NULL OR coalesce(starts_with(instance_type, discount.instance_family)
-        -- p5 is no part of p5en, nor g1 of g16; Standard_ND is one of Standard_ND96
+        -- p5 does not include p5en, nor g1 g16; Standard_ND includes Standard_ND96
         AND NOT regexp_matches(right(discount.instance_family, 1) || instance_type[length(discount.instance_family) + 1], '^([a-z0-9][a-z]|[0-9][0-9])$'), false));
 CREATE OR REPLACE TEMP MACRO discount_in_force(discount, option, source, at_ms) AS
     coalesce(option IN (discount.purchase_option, discount.capacity_type), true) AND list_contains(discount.price_sources, source)

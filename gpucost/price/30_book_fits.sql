@@ -1,6 +1,6 @@
 -- reads: priced_nodes, purchase_fits, price_book
--- writes: book_fits, every price book row that fits a node, with the moment from which it may hold
--- invariant: a row whose purchase option is not for a node's capacity type never fits it; of rows with one specificity, only those with selectors may differ in them
+-- writes: book_fits, every price book row that matches a node, with the moment from which it may apply
+-- invariant: a row never matches if its purchase option is for another capacity type; rows with one specificity may differ in their selectors only
 CREATE OR REPLACE TEMP TABLE book_fits AS
 SELECT n.node_id, b.line, 4 * b.specificity + coalesce(o.preference, 0) AS specificity, [b.selector_labels, b.selector_values] AS selector,
     coalesce(b.start_ms, -4611686018427387904) AS start_ms,
@@ -15,13 +15,13 @@ JOIN price_book AS b
     AND coalesce(list_bool_and(list_transform(range(1, len(b.selector_labels) + 1), lambda i:
         coalesce(coalesce(
             n.labels[b.selector_labels[i]],
-            -- newer kube-state-metrics turn camelCase into snake_case
+            -- newer kube-state-metrics convert camelCase to snake_case
             n.labels[lower(regexp_replace(b.selector_labels[i], '([a-z0-9])([A-Z])', '\1_\2', 'g'))]
         ) = b.selector_values[i], false)
-        -- Slurm's partitions and features are several in one
+        -- one value holds several of Slurm's partitions and features
         OR coalesce(list_contains(string_split(n.labels[b.selector_labels[i]], ','), b.selector_values[i]), false))), true)
     AND (n.gpu_count > 0 OR NOT b.per_gpu)
 LEFT JOIN purchase_fits AS o ON o.capacity_type = n.capacity_type AND o.purchase_option = b.purchase_option
-    -- commitments do not price nodes that move
+    -- commitments do not price moved nodes
     AND (o.is_list OR NOT n.is_moved)
 WHERE b.purchase_option IS NULL OR o.capacity_type IS NOT NULL;

@@ -1,6 +1,6 @@
 -- reads: priced_nodes, book_fits
--- writes: nothing; answers the first of the moments in a node's life when two price book rows that fit it are equally specific and none is more so
--- invariant: only rows with different selectors can tie; steps of one selector do not: the latest that has begun holds
+-- writes: nothing; answers the first moment in a node's life at which two price book rows tie as the most specific
+-- invariant: only rows with different selectors can tie; of rows with one selector, the latest that has begun applies
 WITH selecting AS (
     SELECT * FROM book_fits WHERE len(selector[1]) > 0
 ),

@@ -1,5 +1,5 @@
 -- reads: billed_hours, billed_nodes, priced_nodes
--- writes: node_bill_hours, the price that bills say of each node in each charge period, text by numbers; bill_candidates, what bills say of nodes, over the charge periods they cover; equal prices of one day that adjoin are one row
+-- writes: node_bill_hours, the billed price of each node in each charge period, text as numbers; bill_candidates, the billed prices of nodes over their charge periods; adjoining equal prices of one day are one row
 -- invariant: per node, half-open intervals that do not overlap
 CREATE OR REPLACE TEMP TABLE node_bill_hours AS
 WITH bills AS (
@@ -7,7 +7,7 @@ WITH bills AS (
         dense_rank() OVER (ORDER BY billing_period, bill_id)::INTEGER AS bill, dense_rank() OVER (ORDER BY provider, billing_period)::INTEGER AS month
     FROM (SELECT DISTINCT bill_id, provider, billing_period FROM billed_hours)
 ),
--- a machine's hour in several currencies costs what it does in all of them; where one of them has no rate, there is no price
+-- a machine's hour in several currencies costs their sum; if one of them has no rate, the price is missing
 mixed AS (
     SELECT instance_key, from_ms, CASE WHEN NOT bool_or(is_unexplained)
         THEN (sum(price_per_hour * rate * hours) / greatest(max(hours), least(sum(hours), any_value(to_ms - from_ms) / 3600000.0)))::DECIMAL(38, 12) END AS price_per_hour
@@ -20,7 +20,7 @@ mixed AS (
     HAVING count(*) > 1 AND count(rate) = count(*)
 ),
 summed AS (
-    -- a later billing period's correction of an hour is in the price already
+    -- the price already includes a later billing period's correction of an hour
     SELECT l.node_id, h.from_ms, arg_min(h.rowid, (h.rate IS NOT NULL, b.bill, h.currency)) AS first_row, any_value(n.is_scale_set) AS is_scale_set,
         greatest(sum(h.effective_cost), 0) / nullif(sum(h.instance_hours), 0) AS own_price, coalesce(sum(h.discount_cost) <> 0, false) AS is_discounted
     FROM billed_hours AS h

@@ -1,5 +1,5 @@
 -- reads: priced_nodes, purchase_fits, price_list, place_rank, spot_steps, bill_candidates, book_fits
--- writes: price_candidates, every price that a node might have at a moment of its life, per hour of the whole node
+-- writes: price_candidates, every possible price of a node at a moment of its life, per hour of the whole node
 -- invariant: per (node, rank), half-open intervals that do not overlap, within [up_from_ms, up_to_ms), a bill's within [up_from_ms, billed_to_ms); the highest rank wins
 CREATE OR REPLACE TEMP TABLE price_candidates AS
 WITH zones AS (
@@ -17,7 +17,7 @@ pieces AS (
     FROM edges
 ),
 zone_medians AS (
-    -- the lower median of the spot prices of a region's zones at each moment, for nodes whose zone is not known, or that may move to another
+    -- the lower median of spot prices of a region's zones at each moment, for nodes that may move or lack a zone
     SELECT provider, region, instance_type, p.from_ms, p.to_ms,
         quantile_disc(z.price_per_hour, 0.5) AS price_per_hour, min(z.currency) AS currency, min(z.price_as_of) AS price_as_of,
         'lower median of ' || count(*) || CASE count(*) WHEN 1 THEN ' zone' ELSE ' zones' END || ', ' || min(z.origin) AS origin
@@ -30,14 +30,14 @@ named_zones AS (
     SELECT DISTINCT provider, zone, instance_type FROM spot_steps WHERE instance_id IS NULL
 ),
 spot_nodes AS (
-    -- a source that spells zones by name wins over one that spells them by id
+    -- a source with zone names wins over one with zone ids
     SELECT n.*, CASE WHEN z.zone IS NULL THEN n.zone_id ELSE n.zone END AS zone_name
     FROM priced_nodes AS n
     LEFT JOIN named_zones AS z ON z.provider = n.seller AND z.zone = n.zone AND z.instance_type = n.instance_type
     WHERE n.capacity_type = 'spot'
 ),
 spot_candidates AS (
-    -- spot price history by node: its own charges (rank 103), its zone (102), its region (101), the median of its zones (100)
+    -- spot price history by node: own charges (rank 103), zone (102), region (101), median of the region's zones (100)
     SELECT n.node_id, s.from_ms, s.to_ms, 103 AS rank, s.price_per_hour, s.currency, s.price_as_of, s.origin
     FROM spot_nodes AS n
     JOIN spot_steps AS s ON s.instance_id = n.instance_id AND s.from_ms < n.up_to_ms AND n.up_from_ms < s.to_ms
@@ -75,7 +75,7 @@ listed AS (
     WHERE s.from_ms IS NOT NULL AND s.term_years = 0 AND s.payment_option = '' AND s.offering = ''
 ),
 list_candidates AS (
-    -- list prices by node: by the purchase option that fits first (5 and up), and in it by place_rank
+    -- list prices by node: first by the fit of the purchase option (5 and up), then by place_rank
     SELECT n.node_id, l.from_ms, l.to_ms, l.rank, l.price_per_hour, l.currency, l.price_as_of, l.purchase_option, l.origin
     FROM priced_nodes AS n
     JOIN listed AS l
@@ -84,7 +84,7 @@ list_candidates AS (
         AND l.from_ms < n.up_to_ms AND n.up_from_ms < l.to_ms
 ),
 book_candidates AS (
-    -- nothing ends a row of the price book but a later row as specific; a higher rank is more specific
+    -- only a later row with equal specificity ends a row of the price book; a higher rank is more specific
     SELECT node_id, start_ms AS from_ms,
         coalesce(lead(start_ms) OVER (PARTITION BY node_id, specificity ORDER BY start_ms), 4611686018427387904) AS to_ms,
         1000000 + specificity AS rank, price_per_hour, currency, 'price_book' AS price_source, price_as_of, purchase_option,
@@ -101,7 +101,7 @@ offered AS (
     SELECT *, 'catalog' AS price_source FROM list_candidates
 )
 SELECT o.node_id, greatest(o.from_ms, n.up_from_ms) AS from_ms, least(o.to_ms, n.up_to_ms) AS to_ms,
-    -- the price book's rows are of the node's GPUs already
+    -- the price book's rows already cover only the node's GPUs
     o.rank, (o.price_per_hour * CASE o.price_source WHEN 'price_book' THEN 1 ELSE n.machine_share END)::DECIMAL(38, 12) AS price_per_hour, o.currency, o.rate, o.price_source, o.price_as_of, o.purchase_option, o.origin
 FROM offered AS o
 JOIN (

@@ -1,6 +1,6 @@
 -- reads: priced_nodes, price_candidates, purchase_fits
--- writes: price_winners, the candidate with the highest rank at each moment of a node's life, and whether it is a price of capacity on demand
--- invariant: per node, half-open intervals that do not overlap; where no candidate is in force there is no row
+-- writes: price_winners, the candidate with the highest rank at each moment of a node's life, and whether it is an on-demand price
+-- invariant: per node, half-open intervals that do not overlap; no row for time without a candidate
 CREATE OR REPLACE TEMP TABLE price_winners AS
 WITH ranks AS (
     SELECT c.node_id, c.rank, sum(greatest(0, least(c.to_ms, n.up_to_ms) - c.from_ms)) = n.up_to_ms - n.up_from_ms AS is_whole_life
@@ -9,7 +9,7 @@ WITH ranks AS (
     GROUP BY c.node_id, c.rank, n.up_from_ms, n.up_to_ms
 ),
 contending AS (
-    -- a rank that prices a node's whole life leaves nothing to those below it
+    -- a rank that prices a node's whole life hides all lower ones
     SELECT node_id, rank, count(*) OVER (PARTITION BY node_id) = 1 AS is_alone
     FROM (
         SELECT * FROM ranks

@@ -1,6 +1,6 @@
 -- reads: price_winners, fx_rates, priced_nodes, discounts
--- writes: price_segments, price_winners in the config's currency and less discounts, cut where a rate or a discount changes; what a bill charges has one rate, that of its charge's start
--- invariant: per node, half-open intervals that do not overlap; price_per_hour is null where a currency has no rate then
+-- writes: price_segments, price_winners in the config's currency after discounts, split at changes of a rate or a discount; a bill's charge has one rate, from its start
+-- invariant: per node, half-open intervals that do not overlap; price_per_hour is null if the currency has no rate then
 CREATE OR REPLACE TEMP TABLE price_segments AS
 WITH kinds AS (
     SELECT DISTINCT node_id, price_source, is_on_demand FROM price_winners
@@ -30,7 +30,7 @@ in_force AS (
     WHERE p.to_ms IS NOT NULL
 ),
 node_discounts AS (
-    -- what all discounts that match a node leave of a price from one source; on reserved capacity, also of one on demand (is_on_demand)
+    -- the factor of matching discounts by price source; on reserved capacity, also for on-demand prices (is_on_demand)
     SELECT node_id, price_source, is_on_demand, from_ms, to_ms, list(number ORDER BY number) FILTER (number IS NOT NULL) AS numbers,
         coalesce(list_reduce(list(factor ORDER BY number) FILTER (number IS NOT NULL), lambda kept, next: (kept * next)::DECIMAL(13, 12)), 1)
             ::DECIMAL(13, 12) AS factor
@@ -38,7 +38,7 @@ node_discounts AS (
     GROUP BY node_id, price_source, is_on_demand, from_ms, to_ms
 )
 SELECT w.node_id,
-    -- greatest() and least() pass over nulls: no such currency, no discount
+    -- greatest() and least() ignore nulls: no such currency, no discount
     greatest(w.from_ms, r.from_ms, d.from_ms) AS from_ms, least(w.to_ms, r.to_ms, d.to_ms) AS to_ms,
     ((w.price_per_hour * coalesce(w.rate, r.rate))::DECIMAL(38, 12) * coalesce(d.factor, 1)::DECIMAL(13, 12))::DECIMAL(38, 9) AS price_per_hour,
     w.price_source, w.price_as_of, w.purchase_option, w.rank, w.origin, w.price_per_hour AS listed_per_hour, w.currency, coalesce(w.rate, r.rate) AS rate, d.numbers AS discounts

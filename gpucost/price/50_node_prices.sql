@@ -1,6 +1,6 @@
 -- reads: price_segments, nodes
 -- writes: node_prices (stored), the one price of each node at each moment of its life
--- invariant: per node, half-open segments that do not overlap, within [up_from_ms, up_to_ms), a bill's until billed_to_ms; where nothing fits there is no row
+-- invariant: per node, half-open segments that do not overlap, within [up_from_ms, up_to_ms), a bill's until billed_to_ms; no row for time without a price
 DELETE FROM node_prices;
 INSERT INTO node_prices BY NAME
 WITH changes AS (

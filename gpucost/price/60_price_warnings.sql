@@ -1,6 +1,6 @@
 -- reads: nodes, node_prices, $currency, $book, $days
--- writes: warnings (stored): code unpriced_node, one row per kind of node that has no price for part of its life, and stale_price, one per kind of node priced from a list price that was old when it was used
--- invariant: fix holds the price book line that would price it; the age is that at the last moment the price was used
+-- writes: warnings (stored): code unpriced_node, one row per kind of node without a price for part of its life, and stale_price, one per kind of node with an outdated list price
+-- invariant: fix holds the price book line that would price it; the age is the one at the last use of the price
 DELETE FROM warnings WHERE code IN ('unpriced_node', 'stale_price');
 INSERT INTO warnings BY NAME
 WITH gaps AS (
@@ -43,10 +43,10 @@ UNION ALL
 SELECT 'stale_price' AS code,
     CASE WHEN count(DISTINCT n.cluster) = 1 THEN any_value(n.cluster) END AS cluster,
     n.instance_type AS subject, min(p.from_ms) AS from_ms, max(p.to_ms) AS to_ms,
-    format('the list price of {} ({}, {}) is of {}, {} days before it was last used',
+    format('the list price of {} ({}, {}) is from {}, {} days before its last use',
         n.instance_type, n.capacity_type, coalesce(n.region, 'any region'), p.price_as_of::VARCHAR,
         max(epoch_ms(p.to_ms)::DATE - p.price_as_of)) AS message,
-    'gpucost collect prices; or put your own price of it into the price book ([prices] book in gpucost.toml)' AS fix
+    'gpucost collect prices; or add your own price to the price book ([prices] book in gpucost.toml)' AS fix
 FROM node_prices AS p
 JOIN nodes AS n USING (node_id)
 WHERE p.price_source = 'catalog'

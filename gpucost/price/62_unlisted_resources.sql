@@ -1,6 +1,6 @@
 -- reads: unlisted_holdings, price_segments, $currency
--- writes: warnings (stored), code unsupported_resource: one row per (cluster, resource that no table knows)
--- invariant: names the hours that it was held, and what its part of the nodes' price comes to; no cost is attributed by it
+-- writes: warnings (stored), code unsupported_resource: one row per (cluster, resource that no table lists)
+-- invariant: names the hours that it was held, and the cost of its part of the nodes; attributes no cost
 -- only with: unlisted_holdings
 INSERT INTO warnings BY NAME
 WITH priced AS (
@@ -22,10 +22,10 @@ costs AS (
     GROUP BY ALL
 )
 SELECT 'unsupported_resource' AS code, h.cluster, h.resource AS subject, h.from_ms, h.to_ms,
-    format('{} is no resource that gpucost knows, and nothing is attributed by it: {:.1f} hours of it held by {} of {} on {}, {}, {}Z to {}Z',
+    format('the resource {} is not supported, so it is not attributed: {:.1f} hours held by {} of {} on {}, {}, {}Z to {}Z',
         h.resource, h.hours, CASE h.pods WHEN 1 THEN '1 pod' ELSE h.pods || ' pods' END, h.namespaces,
         CASE h.nodes WHEN 1 THEN '1 node' ELSE h.nodes || ' nodes' END,
-        CASE WHEN c.cost IS NULL THEN 'which no price fits' ELSE format('worth {:.2f} {} of what nodes cost', c.cost::DOUBLE, $currency::VARCHAR) END,
+        CASE WHEN c.cost IS NULL THEN 'without a price' ELSE format('{:.2f} {} of the nodes'' cost', c.cost::DOUBLE, $currency::VARCHAR) END,
         strftime(epoch_ms(h.from_ms), '%Y-%m-%dT%H:%M'), strftime(epoch_ms(h.to_ms), '%Y-%m-%dT%H:%M')) AS message,
     NULL AS fix
 FROM held AS h LEFT JOIN costs AS c USING (cluster, resource);

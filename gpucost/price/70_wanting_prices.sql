@@ -1,6 +1,6 @@
 -- reads: nodes, node_prices, loads, $from_ms, $to_ms, $now_ms, $days
--- writes: nothing; answers (what, provider): whose spot history, and whose list prices, would price nodes of the period better
--- invariant: what a bill or the price book prices wants nothing; list prices are wanting once in a UTC day
+-- writes: nothing; answers (what, provider): providers whose spot history or list prices would improve the prices of the period
+-- invariant: prices of a bill or the price book need no others; list prices are collected once per UTC day
 WITH used AS (
     SELECT n.provider, n.capacity_type, coalesce(p.price_source, 'none') AS source, epoch_ms(p.to_ms)::DATE - p.price_as_of AS age
     FROM nodes AS n

@@ -1,8 +1,10 @@
-"""What a node costs per hour at each moment: the bill, else the price book, else spot price history, else list prices.
+"""The price per hour of each node at each moment.
 
-The numbered .sql files are the whole of it: inputs (1x), what they mean for each node (3x), the one price of each moment
-(4x), what is stored and warned of (5x, 6x), and whose prices to collect (7x). What bills say of machines is made first, in bill/.
-list_prices.sql has the list prices; whoever asks for one reads its table.
+It comes from the bill, the price book, spot price history or list prices, in this order.
+
+The numbered .sql files do all of it: inputs (1x), their meaning for each node (3x), one price for each moment
+(4x), stored prices and warnings (5x, 6x), and the sources to collect (7x). The stages in bill/ run first and
+read machines from bills. list_prices.sql makes the list prices; all callers read its table.
 """
 
 from __future__ import annotations
@@ -34,12 +36,12 @@ _BILLED = """SELECT EXISTS (FROM bill_rows), EXISTS (FROM bill_rows WHERE kind =
 _TWICE = """INSERT INTO warnings BY NAME
 SELECT 'billed_twice' AS code, min(source) AS subject, epoch_ms($first) AS from_ms, epoch_ms($last) + 86400000 AS to_ms,
     string_agg(coalesce(file, source), ' and ' ORDER BY side DESC) || ': ' || $text AS message,
-    format('gpucost collect {} --replace PATH keeps the export at PATH alone',
+    format('gpucost collect {} --replace PATH keeps only the export at PATH',
         min(CASE WHEN provider IN ('aws', 'gcp', 'azure') THEN provider ELSE 'focus' END)) AS fix
 FROM told_sides
 WHERE side IN ($one, $other)"""
 
-# Rows of the price book that tie do not price a node that moves.
+# Price book rows that tie do not price a moved node.
 _UNDECIDED = """DELETE FROM book_fits AS fit USING book_fits AS other
 WHERE other.node_id = fit.node_id AND other.specificity = fit.specificity AND other.selector <> fit.selector"""
 
@@ -55,10 +57,10 @@ __all__ = [
 
 
 def stage(con: DuckDBPyConnection, config: Config) -> None:
-    """Fill node_prices for all rows of nodes, and warn of nodes without a price and of old prices.
+    """Fill node_prices for all nodes, and warn of nodes without a price and of old prices.
 
-    Segments are half-open, do not overlap and lie within a node's life; a moment that has no price has no row.
-    Raises PriceError for a price book, rate or discount that cannot be used; then nothing has been written.
+    Segments are half-open, do not overlap and stay within a node's life; a moment without a price has no row.
+    Raises PriceError for a price book, rate or discount that cannot be used, before anything is written.
     """
     _bills(con, config)
     price_nodes(con, config)
@@ -73,7 +75,10 @@ def stage(con: DuckDBPyConnection, config: Config) -> None:
 
 
 def warn_of_unlisted(con: DuckDBPyConnection, config: Config) -> None:
-    """Warn of resources that no table knows, with what their part of nodes costs; after inventory and `stage`."""
+    """Warn of resources that no table lists, with their part of the nodes' cost.
+
+    Runs after inventory and `stage`.
+    """
     run_stage(con, __name__, "62_unlisted_resources", {"currency": config.currency})
 
 
@@ -83,16 +88,18 @@ def price_nodes(
     node_id: int | None = None,
     moved_to: tuple[str, Period] | None = None,
 ) -> None:
-    """Create the temporary tables price_candidates and price_segments, for all nodes or one; the store is only read.
+    """Create the temporary tables price_candidates and price_segments.
 
-    `moved_to`: the prices of the nodes of a period as nodes of another capacity type. Bills and commitments do not price them; a
-    currency without a rate and a tie in the price book leave them without a price.
+    They cover all nodes or one; the store is only read. `moved_to`: price the nodes of a period as nodes of
+    another capacity type, without bills and commitments. A currency without a rate and a tie in the price
+    book leave such nodes without a price.
 
-    Raises PriceError for a price book, rate or discount that cannot be used, and for a price in a currency without a rate.
+    Raises PriceError for a price book, rate or discount that cannot be used, and for a price in a currency
+    without a rate.
     """
     fx = load_fx_rates(con, config)
     load_catalog(con)
-    # inventory makes it; who asks for one node does without
+    # inventory makes this table; a caller that asks for one node has none
     con.execute("CREATE TEMP TABLE IF NOT EXISTS unlisted_nodes AS FROM nodes LIMIT 0")
     load_vocabulary(con)
     capacity_type, period = moved_to or (None, None)
@@ -124,9 +131,9 @@ def price_nodes(
 
 
 def _bills(con: DuckDBPyConnection, config: Config) -> None:
-    """Match the machines of bills with nodes, price their hours, and settle unknown capacity types of nodes."""
+    """Match billed machines with nodes, price their hours, settle unknown capacity types."""
     run_stage(con, _BILL, "10_billed_nodes")
-    # Stages that nothing is there for take as long to plan as others.
+    # Planning a stage without input takes as long as planning any other.
     ((has_rows, has_discounts, has_gaps),) = con.execute(_BILLED).fetchall()
     if has_discounts:
         run_stage(con, _BILL, "11_borne_discounts", {"is_spread": config.bills.spread_discounts})
@@ -158,13 +165,19 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
 def missing_price_sources(
     con: DuckDBPyConnection, period: Period, now: datetime, stale_after_days: int
 ) -> list[tuple[str, str]]:
-    """('spot' or 'prices', provider) of each cloud whose prices would price nodes of `period` better than those they have."""
+    """The clouds whose current prices would improve the prices of nodes in `period`.
+
+    Pairs of 'spot' or 'prices' and the provider.
+    """
     span = period.bounds | {"now_ms": to_ms(now), "days": stale_after_days}
     return [(row["what"], row["provider"]) for row in answer_rows(con, __name__, "70_wanting_prices", span)]
 
 
 def inputs_digest(config: Config) -> str:
-    """All that decides prices besides the store and the catalog. Raises PriceError for a file that cannot be read."""
+    """All settings and files that determine prices.
+
+    Raises PriceError for a file that cannot be read.
+    """
     settings = config.prices.model_dump_json(exclude={"book", "fx_rates"})
     return "\n".join(
         (
@@ -184,5 +197,5 @@ def _refuse_ties(con: DuckDBPyConnection, config: Config) -> None:
         raise PriceError(
             f"{config.prices.book}: lines {one} and {other} both price node {node} at {iso(from_ms(at_ms))}, "
             "and neither is more specific",
-            "make one of the two node_selectors name more labels, or join them",
+            "add a label to one of the two node_selectors, or join them",
         )

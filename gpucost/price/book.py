@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.price.fx import FxRates
 
-# Which nodes a purchase option is meant for, by their capacity type; reserved capacity is priced by on-demand options, too.
+# Purchase option -> the capacity type of its nodes. On-demand options price reserved capacity, too.
 PURCHASE_OPTIONS = {
     "on_demand": "on_demand",
     "savings_plan": "on_demand",
@@ -42,21 +42,19 @@ _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 _BARE_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-# The readers of fields raise ValueError with a reason that stands after the name of the column.
+# The field readers raise ValueError with a reason that follows the name of the column.
 
 
 def exact_number(text: str, whole_digits: int, decimals: int) -> Decimal:
-    """A number above zero as it is written, without any rounding."""
+    """Read a number above zero exactly as written."""
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"is {text!r}, not a number above zero such as 3.06" if text else "is empty")
     value = Decimal(text)
     if value <= 0:
-        raise ValueError(f"is {text}; it should be above zero")
+        raise ValueError(f"is {text}; it must be above zero")
     _, digits, exponent = value.as_tuple()
     if isinstance(exponent, int) and (-exponent > decimals or len(digits) + exponent > whole_digits):
-        raise ValueError(
-            f"is {text}; at most {whole_digits} digits and {decimals} decimals can be kept exactly"
-        )
+        raise ValueError(f"is {text}; gpucost keeps at most {whole_digits} digits and {decimals} decimals")
     return value
 
 
@@ -79,9 +77,9 @@ def bare_date(text: str) -> date:
 
 
 def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, date | None]:
-    """The instant a row begins to hold and its local day; (None, None), since ever, for an empty field.
+    """The start of a row and its local day; (None, None) for an empty field.
 
-    A bare date is local midnight in `timezone`.
+    A row without a start is always in effect. A bare date is local midnight in `timezone`.
     """
     if not text:
         return None, None
@@ -100,7 +98,10 @@ def effective_start(text: str, timezone: ZoneInfo) -> tuple[datetime | None, dat
 
 
 def node_selector(text: str) -> tuple[tuple[str, str], ...]:
-    """`label=value;label=value` as sorted pairs, labels named as kube-state-metrics exports them; empty for an empty field."""
+    """Read `label=value;label=value` as sorted pairs.
+
+    Labels have kube-state-metrics' names. An empty field has no pairs.
+    """
     pairs: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         label, equals, value = (piece.strip() for piece in part.partition("="))
@@ -108,18 +109,18 @@ def node_selector(text: str) -> tuple[tuple[str, str], ...]:
             raise ValueError(f"has {part!r}, which is not label=value")
         name = _exported(label)
         if pairs.setdefault(name, value) != value:
-            raise ValueError(f"asks {label} for two values")
+            raise ValueError(f"requires two values of {label}")
     return tuple(sorted(pairs.items()))
 
 
 def _exported(label: str) -> str:
-    """`node.kubernetes.io/pool` as `label_node_kubernetes_io_pool`; what has that form already stays."""
+    """`node.kubernetes.io/pool` as `label_node_kubernetes_io_pool`; a name of that form stays."""
     name = label_name(label)
     return name.removeprefix("label_") if label.startswith("label_") else name
 
 
 def _purchase_option(text: str) -> str | None:
-    """One of PURCHASE_OPTIONS, spelled with hyphens or without."""
+    """One of PURCHASE_OPTIONS, with hyphens or underscores."""
     option = text.replace("-", "_")
     if option and option.lower() not in PURCHASE_OPTIONS:
         raise ValueError(f"is {option!r}, not one of {', '.join(PURCHASE_OPTIONS)}")
@@ -136,19 +137,19 @@ def _convertible(text: str, info: ValidationInfo) -> str:
     currency = currency_code(text)
     if currency not in (info.context or {})["currencies"]:
         raise ValueError(
-            f"is {currency!r}, but the config has no rate for it: set [prices] fx = {{ {currency} = … }}, or fx_rates"
+            f"is {currency!r}, which has no exchange rate: set [prices] fx = {{ {currency} = … }}, or fx_rates"
         )
     return currency
 
 
 class FileRow(BaseModel, frozen=True):
-    """A line of a file: a field for each column that it may have, with a default where it may be missing."""
+    """A line of a file: one field per column, with defaults for optional ones."""
 
     line: int
 
     @classmethod
     def columns(cls, *, required: bool) -> list[str]:
-        """Names of the columns that are required, or not."""
+        """Names of the required columns, or of the optional ones."""
         return [
             name
             for name, info in cls.model_fields.items()
@@ -156,20 +157,20 @@ class FileRow(BaseModel, frozen=True):
         ]
 
 
-# What a field holds, and how it is read.
+# Types of fields with their readers.
 Folded = Annotated[str | None, BeforeValidator(lambda text: text.lower() or None)]
 Option = Annotated[str | None, BeforeValidator(_purchase_option)]
-# the instant, and the day that it falls on in the config's time zone
+# the instant, and its day in the config's time zone
 Start = Annotated[
     tuple[datetime | None, date | None],
     BeforeValidator(lambda text, info: effective_start(text, info.context["timezone"])),
 ]
-# (label as kube-state-metrics sanitizes it, value), sorted
+# (label as kube-state-metrics exports it, value), sorted
 Selector = Annotated[tuple[tuple[str, str], ...], BeforeValidator(node_selector)]
 
 
 class BookRow(FileRow, frozen=True):
-    """One price: None in a field matches anything; prices are per hour of a whole node, or of one GPU."""
+    """One price per hour of a whole node or of one GPU; None in a field matches anything."""
 
     provider: Folded = None
     region: Folded = None
@@ -184,7 +185,10 @@ class BookRow(FileRow, frozen=True):
 
     @property
     def specificity(self) -> int:
-        """Higher wins: labels selected, instance type, zone, region, provider, purchase option, in that order."""
+        """Rank of the row; the highest wins.
+
+        Fields in order of weight: labels selected, instance type, zone, region, provider, purchase option.
+        """
         given = (self.instance_type, self.zone, self.region, self.provider, self.purchase_option)
         return len(self.node_selector) << 5 | sum(
             (field is not None) << bit for bit, field in enumerate(reversed(given))
@@ -192,8 +196,8 @@ class BookRow(FileRow, frozen=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What the row prices; rows of one key are steps in time."""
-        # these price the same nodes, and none comes before another
+        """The nodes that the row prices; rows of one key are steps in time."""
+        # these options price the same nodes with the same rank
         option = "on_demand" if self.purchase_option in ("savings_plan", "cud") else self.purchase_option
         return (self.provider, self.region, self.zone, self.instance_type, option, self.node_selector)
 
@@ -203,14 +207,17 @@ _Row = TypeVar("_Row", bound=FileRow)
 
 @record
 class Kind(Generic[_Row]):
-    """A kind of CSV file: what messages call it, the config key that names it, and its rows."""
+    """A kind of CSV file: its name in messages, its config key and its rows."""
 
     name: str
     key: str
     row: type[_Row]
 
     def digest(self, path: Path | None) -> str:
-        """A digest of the file's text; empty where there is none. Raises PriceError if it cannot be read."""
+        """A digest of the file's text; empty without a file.
+
+        Raises PriceError if it cannot be read.
+        """
         return sha256(self._bytes(path)).hexdigest() if path else ""
 
     def _bytes(self, path: Path) -> bytes:
@@ -222,10 +229,10 @@ class Kind(Generic[_Row]):
             ) from None
 
     def read(self, path: Path, context: dict[str, Any]) -> list[_Row]:
-        """The rows of the file at `path`; `context` is what its fields are read by.
+        """Read the rows of the file at `path`; `context` goes to the field readers.
 
-        Blank lines, lines of commas only and lines beginning with # are passed over. Raises PriceError naming file, line and
-        column where anything in it cannot be used.
+        Skips blank lines, lines of commas only and lines beginning with #. Raises PriceError naming file,
+        line and column if anything cannot be used.
         """
         try:
             # -sig: spreadsheets begin a UTF-8 file with a byte order mark
@@ -240,9 +247,7 @@ class Kind(Generic[_Row]):
         for number, fields in lines:
             if len(fields) != len(header):
                 column = header[len(fields)] if len(fields) < len(header) else f"column {len(header) + 1}"
-                message = (
-                    f"{path}:{number}: {column}: the line has {len(fields)} fields, the header {len(header)}"
-                )
+                message = f"{path}:{number}: {column}: the line has {len(fields)} fields, the header has {len(header)}"
                 raise PriceError(message, _FIX)
             try:
                 rows.append(
@@ -253,7 +258,7 @@ class Kind(Generic[_Row]):
             except ValidationError as error:
                 first = error.errors()[0]
                 message = f"{path}:{number}: {first['loc'][0]}: {first['ctx']['error']}"
-                raise PriceError(message, "correct the line; nothing of the file was used") from None
+                raise PriceError(message, "correct the line; gpucost used no row of the file") from None
         return rows
 
     def _header(self, path: Path, lines: Iterator[tuple[int, list[str]]]) -> list[str]:
@@ -268,13 +273,13 @@ class Kind(Generic[_Row]):
         for name in header:
             if name not in (*required, *optional):
                 hint = did_you_mean(
-                    name, (*required, *optional), f"known are {', '.join((*optional, *required))}"
+                    name, (*required, *optional), f"columns: {', '.join((*optional, *required))}"
                 )
                 raise PriceError(
-                    f"{path}:{number}: {name or '(empty)'}: is no column of a {self.name}; {hint}", _FIX
+                    f"{path}:{number}: {name or '(empty)'}: not a column of a {self.name}; {hint}", _FIX
                 )
             if header.count(name) > 1:
-                raise PriceError(f"{path}:{number}: {name}: stands twice in the header", _FIX)
+                raise PriceError(f"{path}:{number}: {name}: appears twice in the header", _FIX)
         for name in required:
             if name not in header:
                 raise PriceError(
@@ -284,12 +289,12 @@ class Kind(Generic[_Row]):
         return header
 
 
-_FIX = "correct the file; nothing of it was used"
+_FIX = "correct the file; gpucost used no row of it"
 
 
 def lines_of(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """The number of each line that holds anything but a comment, and its fields, stripped of blanks around them."""
-    # line by line, not as a whole: no field holds a line break, and every message needs its line
+    """The number and stripped fields of each line that is not blank or a comment."""
+    # line by line: no field holds a line break, and every message needs its line
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
         if line.lstrip().startswith("#"):
             continue
@@ -305,10 +310,10 @@ BOOK = Kind("price book", "[prices] book", BookRow)
 
 
 def read_book(path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None = None) -> list[BookRow]:
-    """All rows of a price book, in its order; prices in another currency than `currency` need a rate in `fx`.
+    """Read all rows of a price book, in its order.
 
-    Raises PriceError naming file, line and column where anything in it cannot be used, also for two rows that price the same
-    thing from the same moment.
+    Prices in a currency other than `currency` need a rate in `fx`. Raises PriceError naming file, line and
+    column if anything cannot be used, also for two rows that price the same nodes from the same moment.
     """
     rows = BOOK.read(path, {"currencies": {currency, *(fx.steps if fx else ())}, "timezone": timezone})
     lines: dict[tuple[object, ...], int] = {}
@@ -317,12 +322,12 @@ def read_book(path: Path, currency: str, timezone: ZoneInfo, fx: FxRates | None 
         if first != row.line:
             raise PriceError(
                 f"{path}: lines {first} and {row.line} price the same nodes from the same moment",
-                "remove one of them, or give them different effective_start",
+                "remove one of them, or give them different values of effective_start",
             )
     return rows
 
 
-# One row per line of the file; a null field matches anything, a null start_ms is since ever.
+# One row per line of the file; a null field matches anything, a null start_ms is always in effect.
 _BOOK = """
 CREATE OR REPLACE TEMP TABLE price_book AS
 SELECT b.* EXCLUDE (per) REPLACE (b.price_per_hour::DECIMAL(21, 12) AS price_per_hour), b.per = 'gpu' AS per_gpu
@@ -334,7 +339,10 @@ FROM (SELECT unnest($rows::STRUCT(
 
 
 def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
-    """Create the temporary table price_book from the config's price book; empty where there is none. Raises PriceError."""
+    """Create the temporary table price_book; empty without a configured price book.
+
+    Raises PriceError.
+    """
     rows = []
     for row in read_book(config.prices.book, config.currency, config.tz, fx) if config.prices.book else ():
         start, day = row.effective_start
@@ -353,5 +361,8 @@ def load_book(con: DuckDBPyConnection, config: Config, fx: FxRates) -> None:
 
 
 def book_digest(config: Config) -> str:
-    """A digest of the price book's text; empty where there is none. Raises PriceError if it cannot be read."""
+    """A digest of the price book's text; empty without a price book.
+
+    Raises PriceError if it cannot be read.
+    """
     return BOOK.digest(config.prices.book)

@@ -1,4 +1,4 @@
-"""Negotiated discounts: [[prices.discounts]] as rows that the stage joins to nodes."""
+"""Negotiated discounts: [[prices.discounts]] as rows that the SQL joins to nodes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
-    """Create the temporary table discounts, numbered from 1 in the config's order; periods are local days.
+    """Create the temporary table discounts; periods are local days.
 
-    Expects the catalog's tables. Raises PriceError for a GPU model that neither the catalog nor any node knows, if
-    there are nodes.
+    Discounts are numbered from 1 in the config's order. Expects the catalog's tables. If there are nodes,
+    raises PriceError for a GPU model that is neither in the catalog nor on a node.
     """
 
     def instant(day: date | None) -> int | None:
@@ -57,8 +57,8 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
     number, model = unknown
     known = column(con, "SELECT gpu_model FROM gpu_models ORDER BY ALL")
     raise PriceError(
-        f"[[prices.discounts]] number {number}: gpu_model {model!r} is no GPU model that the catalog or a node has",
-        did_you_mean(model, known, "spell it as in the report by gpu_model", most=3, cutoff=0.5),
+        f"[[prices.discounts]] number {number}: gpu_model {model!r} is neither in the catalog nor on a node",
+        did_you_mean(model, known, "use the spelling of the report by gpu_model", most=3, cutoff=0.5),
     )
 
 
@@ -77,9 +77,10 @@ GROUP BY ALL"""
 def discounted(
     con: DuckDBPyConnection, config: Config, rows: Sequence[ListedPrice], now: datetime
 ) -> list[ListedPrice]:
-    """Listed prices in the config's currency less the discounts in force, cheapest GPU-hour first; sources name the discount.
+    """Apply the current discounts to list prices, cheapest GPU-hour first.
 
-    Expects the catalog's tables. Raises PriceError as load_discounts does.
+    Drops prices that are not in the config's currency. Sources name the discount. Expects the catalog's
+    tables. Raises PriceError as load_discounts does.
     """
     rows = [row for row in rows if row.currency == config.currency]
     if not config.prices.discounts:

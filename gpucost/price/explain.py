@@ -1,4 +1,7 @@
-"""Why a node costs what it does at a moment: every price that fits it, which wins, and what rates and discounts make of it."""
+"""The price of a node at a moment, with all other matching prices.
+
+Shows the effect of rates and discounts on the winner.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ _SPOT = {
     101: "its region",
     100: "the median of its region's zones",
 }
-_PLACES = 5  # list prices of an option that fits the node better have ranks that much higher
+_PLACES = (
+    5  # ranks per fit of the purchase option: a list price with a better fit has a rank that much higher
+)
 _OPTION_FIRST = "purchase option comes first for such nodes"
 _LIST = {
     4: "its own zone",
@@ -45,7 +50,8 @@ _LIST = {
     1: "the median of its region's zones",
     0: "any region",
 }
-# bits of a price book row's specificity, the heaviest first; below them, how well its purchase option fits the node
+# Bits of a price book row's specificity, the heaviest first; the lower bits rank the fit of its purchase
+# option.
 _FIELDS = (
     (64, "an instance type"),
     (32, "a zone"),
@@ -58,7 +64,10 @@ _BOOK_RANK = 1_000_000
 
 
 def _why(winner: tuple[str, int], loser: tuple[str, int], *, won: bool) -> str:
-    """Why of two candidates, (source, rank) each, the one wins, or (not `won`) the other loses."""
+    """Explain why the first of two candidates wins, or why the second loses (not `won`).
+
+    Candidates are (source, rank).
+    """
     (source, rank), (other, other_rank) = winner, loser
     by_option = f"wins: its {_OPTION_FIRST}" if won else f"the winner's {_OPTION_FIRST}"
     if source != other:
@@ -77,7 +86,7 @@ def _why(winner: tuple[str, int], loser: tuple[str, int], *, won: bool) -> str:
 
 
 def _difference(more: int, less: int) -> str | None:
-    """What the more specific of two price book rows says and the other does not; None where both say as much."""
+    """The field that only the more specific price book row has; None if equal."""
     more, less = more - _BOOK_RANK, less - _BOOK_RANK
     labels, others = more // _SELECTOR, less // _SELECTOR
     if labels != others:
@@ -87,7 +96,7 @@ def _difference(more: int, less: int) -> str | None:
 
 @record
 class PricedNode:
-    """A node's life and what decides its price."""
+    """A node's life and the facts that determine its price."""
 
     node_id: int
     cluster: str
@@ -120,7 +129,10 @@ class PriceCandidate:
 
 @record
 class Step:
-    """One thing that is done to the winner's price, and the price after it; `factor` is a rate, or what a discount leaves."""
+    """One change of the winner's price, and the price after it.
+
+    `factor` is a rate, or the remainder after a discount.
+    """
 
     step: str
     detail: str
@@ -130,7 +142,7 @@ class Step:
 
 @record
 class NodeExplained(Shape):
-    """What `gpucost explain node` prints: the winner's price, and all that fit."""
+    """The answer of `gpucost explain node`: the winner's price, and all matching prices."""
 
     node: PricedNode
     at: datetime
@@ -150,12 +162,12 @@ class NodeExplained(Shape):
 def explain_node(
     con: DuckDBPyConnection, config: Config, name: str, at: datetime | None, cluster: str | None
 ) -> NodeExplained:
-    """The price of a node at a moment, its last one where `at` is None; `con` may be read-only.
+    """Explain the price of a node at a moment (None: its last one); `con` may be read-only.
 
-    Prices are in the report's currency; null where nothing prices the node then, and `fix` says what would.
+    Prices are in the report's currency. Without a price they are null, and `fix` names the remedy.
 
-    Raises UsageError for a name that no node, or more than one cluster has, GpucostError for a moment at which it was not up,
-    and PriceError as pricing does.
+    Raises UsageError for a name without a node, or in more than one cluster, GpucostError for a moment at
+    which the node was not up, and PriceError as pricing does.
     """
     node = _node(con, name, at, cluster)
     at_ms = to_ms(at) if at else to_ms(node.up_to) - 1
@@ -185,12 +197,12 @@ def explain_node(
 
 
 def shown_price(price: Decimal) -> str:
-    """A price per hour as it is read: at most six decimals."""
+    """A price per hour for display: at most six decimals."""
     return f"{round(price, 6).normalize():f}"
 
 
 def shown_rows(named: Sequence[str], count: int) -> str:
-    """The rows of bills that `named` names as path:row, short: `cur.csv:12, 57 and 8 more` where they are `count` in all."""
+    """A short list of the bill rows in `named` (path:row), of `count` in all: `cur.csv:12, 57 and 8 more`."""
     parts = (name.rpartition(":") for name in named)
     files = grouped((path, row) for path, _, row in parts)
     texts = [f"{PurePath(path).name}:{', '.join(numbers)}" for path, numbers in files.items()]
@@ -259,9 +271,7 @@ def _node(con: DuckDBPyConnection, name: str, at: datetime | None, cluster: str 
     fitting = [life for life in lives if life.up_from <= at < life.up_to] if at else lives
     if at and not fitting:
         spans = "; ".join(f"{iso(life.up_from)} .. {iso(life.up_to)}" for life in lives[-3:])
-        raise GpucostError(
-            f"node {name} was not up at {iso(at)}", f"it was up {spans}: --at takes a time in there"
-        )
+        raise GpucostError(f"node {name} was not up at {iso(at)}", f"set --at to a time within {spans}")
     clusters = sorted({life.cluster for life in fitting})
     if len(clusters) > 1:
         raise UsageError(
@@ -274,10 +284,10 @@ def _node(con: DuckDBPyConnection, name: str, at: datetime | None, cluster: str 
 def _unknown(con: DuckDBPyConnection, name: str, cluster: str | None) -> GpucostError:
     names = column(con, "SELECT DISTINCT node FROM nodes ORDER BY ALL")
     if not names:
-        return GpucostError("no node with GPUs was seen yet", "gpucost collect prometheus")
+        return GpucostError("no node with GPUs was collected yet", "gpucost collect prometheus")
     where = f" in cluster {cluster}" if cluster else ""
     if name in names:
         clusters = column(con, "SELECT DISTINCT cluster FROM nodes WHERE node = $1 ORDER BY 1", [name])
-        return UsageError(f"there is no node {name}{where}", f"it is in {', '.join(clusters)}")
+        return UsageError(f"node not found: {name}{where}", f"it is in {', '.join(clusters)}")
     near = did_you_mean(name, names, f"did you mean {' or '.join(names[:3])}?", most=3, cutoff=0.5)
-    return UsageError(f"there is no node {name} with GPUs{where}", near)
+    return UsageError(f"node with GPUs not found: {name}{where}", near)

@@ -1,4 +1,4 @@
-"""What other currencies are worth, by local day: [prices.fx] and the file of rates. Any broken row refuses the whole file."""
+"""Exchange rates by local day: [prices.fx] and the file of rates. Any broken row refuses the whole file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WHOLE_DIGITS, _DECIMALS = 6, 12
 def _other_currency(text: str, info: ValidationInfo) -> str:
     currency, own = currency_code(text), (info.context or {})["currency"]
     if currency == own:
-        raise ValueError(f"is {own}, the config's own: a rate says what another currency is worth in {own}")
+        raise ValueError(f"is {own}, the config's currency; a rate converts another currency to {own}")
     return currency
 
 
@@ -40,7 +40,7 @@ Day = date
 
 
 class RateRow(FileRow, frozen=True):
-    """What one unit of a currency is worth from a local day on."""
+    """The value of one unit of a currency from a local day on."""
 
     date: Annotated[Day, BeforeValidator(bare_date)]
     currency: Annotated[str, BeforeValidator(_other_currency)]
@@ -52,9 +52,9 @@ RATES = Kind("file of rates", "[prices] fx_rates", RateRow)
 
 @record
 class FxRates:
-    """Rates into one currency: by currency, the (day, rate) steps in order of days; a rate holds until the next.
+    """Rates into one currency, as (day, rate) steps by currency.
 
-    A constant rate stands under `date.min`.
+    Steps are in order of days; a rate is valid until the next. A constant rate has the day `date.min`.
     """
 
     currency: str
@@ -62,7 +62,7 @@ class FxRates:
     path: Path | None = None
 
     def rate(self, currency: str, day: date) -> Decimal | None:
-        """What one unit of `currency` is worth on a local day; None where no rate is known."""
+        """The value of one unit of `currency` on a local day; None without a rate."""
         if currency == self.currency:
             return Decimal(1)
         steps = self.steps.get(currency, ())
@@ -70,9 +70,9 @@ class FxRates:
         return steps[begun - 1][1] if begun else None
 
     def convert(self, amount: Decimal, currency: str, day: date, what: str) -> Decimal:
-        """`amount` of `currency`, which is that of `what`, in this currency at the day's rate, unrounded.
+        """Convert `amount`, the amount of `what` in `currency`, at the day's rate, unrounded.
 
-        Raises PriceError where there is no rate.
+        Raises PriceError if the rate is missing.
         """
         rate = self.rate(currency, day)
         if rate is None:
@@ -80,29 +80,35 @@ class FxRates:
         return amount * rate
 
     def missing(self, currency: str, what: str, day: date) -> PriceError:
-        """The error for `what` (a price, a row, a node), which is in a currency that has no rate."""
+        """The error for `what` (a price, a row, a node) in a currency without a rate."""
         when = f" on {day}" if currency in self.steps else ""
         first = f"; {self.path} begins on {self.steps[currency][0][0]}" if when and self.path else ""
         return no_rate(what, currency, self.currency, f"{when}{first}")
 
 
 def no_rate(what: str, currency: str, own: str, when: str) -> PriceError:
-    """The error for `what`, which is in a currency that has no rate into `own`; `when` (` on 2026-10-05`) says of which day."""
+    """The error for `what` in a currency without a rate into `own`.
+
+    `when` (` on 2026-10-05`) names the day.
+    """
     return PriceError(
         f"{what}: there is no rate from {currency} to {own}{when}",
-        f"set [prices] fx = {{ {currency} = … }}, what 1 {currency} is worth in {own}, or add it to the file "
-        "that [prices] fx_rates names",
+        f"set [prices] fx = {{ {currency} = … }} (the value of 1 {currency} in {own}), or add it to the file "
+        "of [prices] fx_rates",
     )
 
 
 def rates(config: Config) -> FxRates:
-    """The rates of the configuration; the file wins from its first date on. Raises PriceError naming what cannot be used."""
+    """The rates of the configuration; the file wins from its first date on.
+
+    Raises PriceError naming the invalid value.
+    """
     steps: dict[str, dict[date, Decimal]] = defaultdict(dict)
     for currency, rate in config.prices.fx.items():
         if currency == config.currency:
             raise PriceError(
-                f"[prices] fx has a rate for {currency}, which is the currency itself",
-                f"remove it: a rate says what one unit of another currency is worth in {currency}",
+                f"[prices] fx has a rate for {currency}, the config's own currency",
+                f"remove it: a rate converts another currency to {currency}",
             )
         steps[currency][date.min] = _fitting(rate, f"[prices] fx.{currency}")
     path = config.prices.fx_rates
@@ -119,9 +125,9 @@ def rates(config: Config) -> FxRates:
 
 
 def budget_amount(config: Config, budget: Budget, day: date) -> Decimal | None:
-    """What `budget` allows a month, in the report's currency at the day's rate; None where it names no amount.
+    """The monthly amount of `budget` in the report's currency; None without an amount.
 
-    Raises PriceError where there is no rate.
+    Converts at the day's rate. Raises PriceError if the rate is missing.
     """
     if budget.amount is None or budget.currency in (None, config.currency):
         return budget.amount
@@ -131,12 +137,15 @@ def budget_amount(config: Config, budget: Budget, day: date) -> Decimal | None:
 
 
 def fx_digest(config: Config) -> str:
-    """A digest of the text of the file of rates; empty where there is none. Raises PriceError if it cannot be read."""
+    """A digest of the file of rates; empty without a file.
+
+    Raises PriceError if it cannot be read.
+    """
     return RATES.digest(config.prices.fx_rates)
 
 
 _EVER = -(2**62)
-# What one unit of a currency is worth in the config's: half-open intervals that cover all time.
+# The value of one unit of a currency in the config's: half-open intervals that cover all time.
 _RATES = """
 CREATE OR REPLACE TEMP TABLE fx_rates AS
 WITH steps AS (
@@ -148,9 +157,10 @@ FROM steps"""
 
 
 def load_fx_rates(con: DuckDBPyConnection, config: Config) -> FxRates:
-    """Create the temporary table fx_rates: the currency itself at 1, every other by local days, null before its first.
+    """Create the temporary table fx_rates, by local day.
 
-    Returns the rates. Raises PriceError for rates that cannot be used.
+    The config's currency has the rate 1; others are null before their first rate. Returns the rates. Raises
+    PriceError for rates that cannot be used.
     """
     known = rates(config)
     rows: list[tuple[str, int, str | None]] = [(known.currency, _EVER, "1")]

@@ -1,4 +1,7 @@
-"""How an instance type's spot price moved: steps, and the mean, lowest and highest price of each zone."""
+"""Spot prices of an instance type over time, by zone.
+
+A history has the steps, and the mean, lowest and highest price.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _DECIMALS = Decimal("0.000001")
 
 @record
 class PriceStep(Shape):
-    """A price per hour that held in [start, end)."""
+    """A price per hour in [start, end)."""
 
     start: datetime
     end: datetime
@@ -33,10 +36,10 @@ class PriceStep(Shape):
 
 @record
 class ZoneHistory(Shape):
-    """A zone's price in a period. Prices are per hour of the whole instance; None where the period is not covered.
+    """A zone's price in a period, per hour of the whole instance; None without prices in the period.
 
-    The mean is weighted by time, over the covered hours. `changes` counts how often one known price gave way to another
-    inside the period. `discount` is 1 - mean / on-demand list price. `notes` are what a reader should know, in sentences.
+    The mean is weighted by time, over the covered hours. `changes` counts changes between known prices inside
+    the period. `discount` is 1 - mean / on-demand list price. `notes` are sentences for the reader.
     """
 
     provider: str
@@ -67,7 +70,10 @@ class ZoneHistory(Shape):
 
 @record
 class PriceHistory(Shape):
-    """What `gpucost prices history` prints; `alone` are the figures of a zone without others, which stand at the top, too."""
+    """The answer of `gpucost prices history`.
+
+    `alone` holds the figures of a single zone, which are also at the top.
+    """
 
     instance_type: str
     start: datetime
@@ -85,16 +91,16 @@ def history(
     now_ms: int,
     stale_after_days: int,
 ) -> list[ZoneHistory]:
-    """One history per zone (and currency), sorted by provider, region and zone.
+    """Compute one history per zone (and currency), sorted by provider, region and zone.
 
-    `which` has instance_type, zone, region and product; what is None is not asked for. Without a period, from the first known
-    change of any of the zones to the end of what was collected; in one, prices hold for `stale_after_days` after that. Raises
-    PriceError where no spot price is known of what is asked for, naming what is.
+    `which` has instance_type, zone, region and product; None matches any. Without a period: from the first
+    known change in any zone to the end of the collected prices. In a period, prices stay valid for
+    `stale_after_days` after that. Raises PriceError if no spot price matches, naming the known ones.
     """
     instance_type = which["instance_type"] or ""
     load_price_list(con, [instance_type.lower()])
     span = period.bounds if period else {"from_ms": None, "to_ms": None}
-    # all that is known ends with what was collected
+    # without a period, the history ends with the collected prices
     stale_ms = stale_after_days * MS_PER_DAY if period else 0
     rows = answer_rows(
         con, "gpucost.price", "history", which | span | {"now_ms": now_ms, "stale_ms": stale_ms}
@@ -120,14 +126,14 @@ def _zone(
     gap_hours = (Decimal(end_ms - start_ms - covered) / MS_PER_HOUR).quantize(_DECIMALS)
     notes = []
     if mean is None:
-        notes.append("no price is known in this period")
+        notes.append("no price in this period")
     elif gap_hours:
-        notes.append(f"no price is known for {gap_hours:,.1f} h of the period; the mean is over the rest")
+        notes.append(f"no price for {gap_hours:,.1f} h of the period; the mean covers the rest")
     if on_demand is not None and mean is not None:
         if fields["min_price_per_hour"] >= on_demand:
-            notes.append("spot costs as much as on demand here: there is no discount")
+            notes.append("spot costs at least as much as on-demand here: no discount")
         elif fields["max_price_per_hour"] >= on_demand:
-            notes.append("at times spot cost as much as on demand here, and there was no discount")
+            notes.append("at times spot cost at least as much as on-demand here: no discount then")
     return ZoneHistory(
         **fields,
         zone=zone or None,
@@ -144,7 +150,7 @@ def _zone(
 
 
 def _unknown(con: DuckDBPyConnection, which: dict[str, str | None]) -> PriceError:
-    """The part of the question that the store knows nothing of, and what it does know."""
+    """The error for a request without prices, with the known values."""
     instance_type = which["instance_type"] or ""
     rows = con.execute(
         "SELECT DISTINCT instance_type, region, zone, product FROM spot_prices WHERE instance_id = '' ORDER BY ALL"
@@ -155,11 +161,11 @@ def _unknown(con: DuckDBPyConnection, which: dict[str, str | None]) -> PriceErro
     types = sorted({row[0] for row in rows})
     mine = [row for row in rows if row[0].lower() == instance_type.lower()]
     if not mine:
-        some = f"the store knows {', '.join(types[:5])}"
+        some = f"known: {', '.join(types[:5])}"
         known = did_you_mean(instance_type.lower(), types, some, most=5, cutoff=0.5)
         return PriceError(f"the store holds no spot prices of {instance_type}", f"{known}; {collect}")
     words = {"in zone": which["zone"], "in region": which["region"], "of product": which["product"]}
     wanted = " ".join(f"{word} {value}" for word, value in words.items() if value)
     places = sorted({row[2] or row[1] for row in mine})
-    known = f"known are {', '.join(places)}, of {', '.join(sorted({row[3] for row in mine}))}"
+    known = f"known: {', '.join(places)}, of {', '.join(sorted({row[3] for row in mine}))}"
     return PriceError(f"the store holds no spot prices of {mine[0][0]} {wanted or 'with Linux'}", known)

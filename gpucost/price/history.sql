@@ -1,13 +1,13 @@
 -- reads: spot_prices, loads, price_list, place_rank; $instance_type, $zone, $region, $product, $from_ms, $to_ms, $now_ms, $stale_ms
--- writes: nothing; answers how the price of an instance type moved in each zone inside [$from_ms, $to_ms) (null: all that is known): its steps, what they come to, and the list price on demand at the end; without $product of Linux, as each zone calls it
--- invariant: steps are half-open and do not overlap, and a price told again is none; each holds to the next change, at most $stale_ms past the end of what was collected before it, or $now_ms; price_ms is the sum of price x milliseconds, so price_ms / covered_ms the mean
+-- writes: nothing; answers the price of an instance type in each zone inside [$from_ms, $to_ms) (null: all known time): its steps, their statistics, and the on-demand list price at the end; without $product for Linux, as each zone spells it
+-- invariant: steps are half-open and do not overlap, and a repeated price is not a step; each is valid until the next change, at most $stale_ms past the end of the collected time before it, or $now_ms; price_ms is the sum of price x milliseconds, so price_ms / covered_ms is the mean
 WITH market AS (
     SELECT provider, region, zone, instance_type, product, currency, at_ms, price_per_hour,
         coalesce($product, min(product) OVER (PARTITION BY provider, region, zone)) AS wanted
     FROM spot_prices
     WHERE instance_id = '' AND lower(instance_type) = lower($instance_type)
         AND coalesce(zone = $zone, true) AND coalesce(region = $region, true)
-        -- the first of these two names in the alphabet is also the one to prefer
+        -- the alphabetically first of these two names is also the preferred one
         AND (lower(product) = lower($product) OR $product IS NULL AND product IN ('Linux/UNIX', 'Linux/UNIX (Amazon VPC)'))
 ),
 changes AS (

@@ -1,4 +1,7 @@
-"""THE list prices: what an instance type costs in a place, bought so, at a moment. All who ask for one read list_prices.sql."""
+"""List prices by instance type, place, purchase option and time.
+
+All code that needs a list price reads list_prices.sql.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,23 @@ _PACKAGE = "gpucost.price"
 
 
 def load_vocabulary(con: DuckDBPyConnection) -> None:
-    """Create region_of(zone), place_rank(...) and purchase_fits: where a price holds, and which nodes it is for."""
+    """Create region_of(zone), place_rank(...) and purchase_fits: the places and nodes of a price."""
     run_stage(con, _PACKAGE, "vocabulary")
 
 
 def load_price_list(con: DuckDBPyConnection, instance_types: Collection[str] | None = None) -> None:
-    """Create the temporary table price_list of all instance types, or of these (in lower case), vocabulary and catalog."""
+    """Create the temporary table price_list, vocabulary and catalog.
+
+    The list has all instance types, or these (in lower case).
+    """
     load_catalog(con)
     load_vocabulary(con)
     names = None if instance_types is None else sorted(instance_types)
     run_stage(con, _PACKAGE, "list_prices", {"instance_types": names})
 
 
-# is_of_region is what counts where no zone is known, the region's own price or the median of its zones.
+# is_of_region marks the price for a region without a known zone: the region's own price or the median of its
+# zones.
 _OFFERS = """
 CREATE OR REPLACE TEMP TABLE price_offers AS
 SELECT p.* EXCLUDE (price_per_hour, currency, from_ms, to_ms), (p.price_per_hour * r.rate)::DECIMAL(24, 12) AS price_per_hour,
@@ -46,7 +53,7 @@ WHERE p.from_ms <= epoch_ms($day::DATE) AND epoch_ms($day::DATE) < p.to_ms AND r
 
 
 def load_offers(con: DuckDBPyConnection, config: Config) -> None:
-    """Create the temporary table price_offers: price_list as of today, in the config's currency at its rate.
+    """Create the temporary table price_offers: price_list as of today, in the config's currency.
 
     Raises PriceError for rates that cannot be used.
     """

@@ -1,6 +1,6 @@
--- reads: catalog_prices, list_prices, $instance_types (lower-cased; null: all)
--- writes: price_list, THE list prices: what a type costs, bought so, in a zone, a region (zone null), anywhere (region null), and the lower median of a region's zones (zone '*') in the currency of most
--- invariant: per place, type and option, [from_ms, to_ms) has no gap or overlap, and covers all time unless the first fact was announced ahead; a fact that never holds has neither; text is lower-cased, but for type_name
+-- reads: catalog_prices, list_prices, $instance_types (in lower case; null: all)
+-- writes: price_list, the only source of list prices: by type and purchase option, in a zone, a region (zone null), anywhere (region null), and the lower median of a region's zones (zone '*') in their most frequent currency
+-- invariant: per place, type and option, [from_ms, to_ms) has no gap or overlap, and covers all time unless the first price was announced ahead; a price that is never valid has neither; text is in lower case, except type_name
 CREATE OR REPLACE TEMP TABLE price_list AS
 WITH facts AS (
     SELECT provider, region, zone, instance_type, purchase_option, coalesce(term_years, 0) AS term_years,
@@ -21,12 +21,12 @@ spelled AS (
 ranked AS (
     SELECT *, row_number() OVER (
         PARTITION BY provider, region, zone, instance_type, purchase_option, term_years, payment_option, offering
-        ORDER BY price_as_of, begins_on, origin, price_per_hour DESC, source -- what was asked for wins over the catalog of its day
+        ORDER BY price_as_of, begins_on, origin, price_per_hour DESC, source -- collected prices win over the catalog's of the day
     ) AS newness
     FROM spelled
 ),
 in_force AS (
-    -- of what has begun, the newest fact holds
+    -- the newest price that has begun is valid
     SELECT *, newness = max(newness) OVER (
         PARTITION BY provider, region, zone, instance_type, purchase_option, term_years, payment_option, offering ORDER BY begins_on
     ) AS holds
@@ -34,7 +34,7 @@ in_force AS (
 ),
 dated AS (
     SELECT * EXCLUDE (newness, holds, begins_on),
-        -- before the first fact, the first stands for what is not known; one that was announced ahead says that another held until then
+        -- the first price also covers the time before it, unless it was announced ahead: then another was valid before
         CASE
             WHEN holds AND lag(begins_on) OVER steps IS NULL AND begins_on <= price_as_of THEN -4611686018427387904
             WHEN holds THEN epoch_ms(begins_on)
@@ -67,7 +67,7 @@ FROM pieces AS p
 JOIN zones AS z USING (provider, region, instance_type, purchase_option, payment_option, offering)
 WHERE z.from_ms <= p.begins_ms AND p.begins_ms < z.to_ms
 GROUP BY provider, region, instance_type, purchase_option, payment_option, offering, z.currency, p.begins_ms, p.ends_ms
--- the currency that most zones have; none where as many have another, for the peers of a row are counted with it
+-- the most frequent currency of the zones; none on a tie, because rank counts a row's peers
 QUALIFY count(*) OVER (
     PARTITION BY provider, region, instance_type, purchase_option, payment_option, offering, p.begins_ms ORDER BY count(*) DESC
 ) = 1;

@@ -1,6 +1,6 @@
 -- reads: catalog_instances, instance_types
--- writes: listed_instances, the GPUs of each instance type: as a cloud's API listed it last, otherwise as the catalog has it
--- invariant: one row per (provider, instance_type), both in lower case; gpu_count may be a part of a GPU and is above zero
+-- writes: listed_instances, the GPUs of each instance type: from the newest list of a cloud's API, otherwise from the catalog
+-- invariant: one row per (provider, instance_type), both in lower case; gpu_count may be a fraction and is above zero
 CREATE OR REPLACE TEMP TABLE listed_instances AS
 WITH known AS (
     SELECT lower(provider) AS provider, lower(instance_type) AS instance_type, gpu_model, gpu_count::DECIMAL(12, 6) AS gpu_count,
@@ -12,5 +12,5 @@ WITH known AS (
 )
 SELECT provider, instance_type, gpu_model, gpu_count
 FROM known
-WHERE gpu_count > 0 -- an API that knows no parts of a GPU counts none
+WHERE gpu_count > 0 -- an API without fractional GPUs counts 0
 QUALIFY row_number() OVER (PARTITION BY provider, instance_type ORDER BY seen_on DESC NULLS LAST, gpu_model) = 1;

@@ -1,9 +1,9 @@
 -- reads: listed_instances, price_list, spot_prices, loads, place_rank; $today
--- writes: listed_prices, every list price that is known and the newest spot price of each zone, with what the instance holds, the on-demand price of the same place, and a status; '' where a field does not apply
--- invariant: one row per fact of price_list, and one per (provider, zone, instance type) of spot_prices; one 'current' row per price at most, the one that holds today
+-- writes: listed_prices, every known list price and the newest spot price of each zone, with the instance's GPUs, the on-demand price of the same place, and a status; '' if a field does not apply
+-- invariant: one row per row of price_list, and one per (provider, zone, instance type) of spot_prices; at most one 'current' row per price, the one valid today
 CREATE OR REPLACE TEMP TABLE listed_prices AS
 WITH spot_seen AS (
-    -- a price holds until the next change: it is as new as the last time it was asked for
+    -- a price is valid until the next change, so it is as new as the last query
     SELECT source, max(to_ms) - 1 AS seen_ms FROM loads WHERE kind = 'spot' GROUP BY source
 ),
 spot_newest AS (
@@ -30,12 +30,12 @@ facts AS (
 ),
 ranked AS (
     SELECT *,
-        -- a list price of spot and the zone's own history may both hold
+        -- a list price of spot and the zone's own history may both be valid
         row_number() OVER (
             PARTITION BY holds, lower(provider), lower(region), lower(zone), lower(instance_type), purchase_option, term_years,
                 payment_option, offering
             ORDER BY price_as_of DESC, origin = 'spot_history' DESC) AS age_rank,
-        -- the catalog names zones by their id, which no collected zone does: its spot prices give way to their region's newer ones
+        -- the catalog names zones by id, unlike collected zones: its spot prices give way to newer ones of their region
         max(price_as_of) FILTER (holds AND origin <> 'catalog' AND purchase_option = 'spot') OVER (
             PARTITION BY lower(provider), lower(region), lower(instance_type)) AS spot_collected_on
     FROM facts

@@ -1,4 +1,7 @@
-"""What GPUs cost where, by list prices: the catalog's, those collected, and the newest of the spot history."""
+"""List prices of GPUs by place.
+
+They come from the catalog, collected prices, and the newest of the spot history.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-FIX_UNPRICED = "gpucost collect prices asks the clouds; what they do not list, your price book prices"
+FIX_UNPRICED = "run gpucost collect prices, or add a price to your price book"
 
 _OFFERED = 4
 _ALL_OFFERED = 6
@@ -39,18 +42,20 @@ _SOLD_AS = {
 }
 _MAKERS = {"nvidia", "tesla", "amd", "aws", "habana", "intel"}
 
-# What a name means: GPU models by their one name, or instance types in lower case; the other is empty, both mean any.
+# The meaning of a name: GPU models, or instance types in lower case; the other list is empty, both empty mean
+# any.
 Meaning = dict[str, list[str]]
 _ANYTHING: Meaning = {"gpu_models": [], "instance_types": []}
 
 
 @record
 class ListedPrice:
-    """One list price of an instance, as JSON and CSV have it; None where a field does not apply, or nothing is known.
+    """One list price of an instance, as in JSON and CSV.
 
-    price_per_hour is of the whole instance in `currency`, which is the config's where a rate is known, else the one it is
-    listed in; price_per_gpu_hour has at most 12 decimals. gpu_count may be a part of a GPU. more_regions counts dearer regions
-    that are not shown.
+    Fields are None if they do not apply or are unknown. price_per_hour is of the whole instance in
+    `currency`: the config's if a rate is known, otherwise the currency of the list. price_per_gpu_hour has at
+    most 12 decimals. gpu_count may be a fraction. more_regions counts more expensive regions that are not
+    shown.
     """
 
     provider: str
@@ -68,7 +73,7 @@ class ListedPrice:
     currency: str
     spot_discount_percent: (
         Decimal | None
-    )  # 100 × (1 − spot ÷ on demand), to a tenth; 0 or less where spot is no cheaper
+    )  # 100 × (1 − spot ÷ on-demand), to a tenth; 0 or less if spot is not cheaper
     price_as_of: date
     is_stale: bool
     source: str
@@ -82,7 +87,10 @@ class ListedPrice:
 
 @record
 class PricesAnswer(Shape):
-    """What `gpucost prices` prints: of one name its prices, of all a row for each GPU model with its cheapest by option."""
+    """The answer of `gpucost prices`.
+
+    It has the prices of one name, or for each GPU model the cheapest of each purchase option.
+    """
 
     today: date
     currency: str
@@ -96,7 +104,10 @@ class PricesAnswer(Shape):
 
 @record
 class Listing(PricesAnswer):
-    """The prices of one GPU or instance type; `not_sold_on_demand` are sentences on how instance types are sold instead."""
+    """The prices of one GPU or instance type.
+
+    `not_sold_on_demand` has a sentence for each instance type that is sold only in other ways.
+    """
 
     name: str
     gpu_models: tuple[str, ...]
@@ -106,7 +117,10 @@ class Listing(PricesAnswer):
 
     @property
     def cheapest_fresh(self) -> ListedPrice | None:
-        """The first row that is not stale, where a stale one of the same currency stands before all; else None."""
+        """The first row that is not stale; None if the first row is not stale.
+
+        Also None without a fresh row of the first row's currency.
+        """
         if not self.rows or not self.rows[0].is_stale:
             return None
         return next(
@@ -115,15 +129,15 @@ class Listing(PricesAnswer):
 
     @property
     def unconverted(self) -> list[str]:
-        """Currencies of rows that no rate converts, and which are sorted after the others."""
+        """Currencies of rows without a rate, which are sorted after the others."""
         return sorted({row.currency for row in self.rows} - {self.currency})
 
 
 @record
 class PriceQuery:
-    """What is wanted, and what it is seen against. Empty tuples mean any; regions may hold * and ?.
+    """The selection and its context. Empty tuples mean any; regions may hold * and ?.
 
-    Other currencies are converted at the day's rate of `fx`, where there is one.
+    Other currencies are converted at the day's rate of `fx`, if it has one.
     """
 
     today: date
@@ -135,15 +149,18 @@ class PriceQuery:
 
     @classmethod
     def of(cls, config: Config, now: datetime, **which: tuple[str, ...]) -> PriceQuery:
-        """The prices of a local day, in the config's currency. Raises PriceError for rates that cannot be used."""
+        """The prices of a local day, in the config's currency.
+
+        Raises PriceError for rates that cannot be used.
+        """
         return cls(now.astimezone(config.tz).date(), rates(config), config.prices.stale_after_days, **which)
 
 
 def listing(con: DuckDBPyConnection, name: str, query: PriceQuery) -> Listing:
-    """The prices of a GPU or an instance type, cheapest GPU-hour first.
+    """List the prices of a GPU or an instance type, cheapest GPU-hour first.
 
-    `con` is a store's, which may be empty; temporary tables are made on it. Raises GpucostError for a name that means nothing,
-    offering the nearest ones, and where nothing fits the other words.
+    `con` belongs to a store, which may be empty; makes temporary tables on it. Raises GpucostError for an
+    unknown name, with the nearest names, and if the other conditions leave no price.
     """
     _prepare(con, query)
     meaning = _resolve(con, name)
@@ -166,7 +183,10 @@ def listing(con: DuckDBPyConnection, name: str, query: PriceQuery) -> Listing:
 def prices_of(
     con: DuckDBPyConnection, instance_types: list[str] | None, query: PriceQuery
 ) -> list[ListedPrice]:
-    """The prices of today of these instance types (in lower case; None: of all), cheapest GPU-hour first."""
+    """Today's prices of these instance types, cheapest GPU-hour first.
+
+    Names are in lower case; None selects all.
+    """
     if instance_types == []:
         return []
     _prepare(con, query)
@@ -174,20 +194,23 @@ def prices_of(
 
 
 def price_of_region(rows: Sequence[ListedPrice]) -> ListedPrice:
-    """The price of a region among its prices, cheapest first: its own, otherwise the lower median of its zones."""
+    """Pick a region's own price, otherwise the lower median of its zones.
+
+    `rows` are the region's prices, cheapest first.
+    """
     return next((row for row in rows if row.zone is None), rows[(len(rows) - 1) // 2])
 
 
 def source_of(price: ListedPrice) -> tuple[str, str]:
-    """Where a list price comes from, and its day."""
+    """The source of a list price, and its day."""
     return (f"{price.origin.replace('_', ' ')}: {price.source}", price.price_as_of.isoformat())
 
 
 def overview(con: DuckDBPyConnection, query: PriceQuery) -> PricesAnswer:
-    """Every GPU model that has a price, with the cheapest GPU-hour of each purchase option: on demand and spot without any.
+    """List every GPU model that has a price, with its cheapest GPU-hours.
 
-    Prices that cannot be converted to the config's currency are left out. Models by their cheapest price. Raises GpucostError
-    where nothing fits.
+    One price for each purchase option (default: on_demand, spot). Leaves out prices that cannot be converted
+    to the config's currency. Sorts models by their cheapest price. Raises GpucostError if no price matches.
     """
     _prepare(con, query)
     options, currency = query.purchase_options or _OVERVIEW_OPTIONS, query.fx.currency
@@ -208,10 +231,13 @@ def _prepare(con: DuckDBPyConnection, query: PriceQuery) -> None:
 
 
 def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
-    """What `name` means; `H100` is every H100 model. Raises GpucostError, offering the nearest names, where it means nothing."""
+    """Resolve a name of GPUs or instance types; `H100` is every H100 model.
+
+    Raises GpucostError with the nearest names if the name is unknown.
+    """
     types = sqlfiles.column(con, "SELECT DISTINCT instance_type FROM listed_prices ORDER BY 1")
     wanted = name.strip().lower()
-    for typed in (wanted, f"standard_{wanted}"):  # Azure's sizes are called without it, too
+    for typed in (wanted, f"standard_{wanted}"):  # Azure's sizes also go by names without this prefix
         if any(known.lower() == typed for known in types):
             return _ANYTHING | {"instance_types": [typed]}
     models = sqlfiles.column(con, "SELECT gpu_model FROM gpu_models ORDER BY 1")
@@ -220,7 +246,7 @@ def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
     if facts := _not_sold_on_demand(con, [wanted]):
         raise GpucostError("; ".join(facts), FIX_UNPRICED)
     if con.execute("SELECT 1 FROM listed_instances WHERE instance_type = ? LIMIT 1", [wanted]).fetchone():
-        raise GpucostError(f"no list price of {name} is known", FIX_UNPRICED)
+        raise GpucostError(f"no known list price of {name}", FIX_UNPRICED)
     near = nearest(name, [*models, *types])
     raise GpucostError(
         f"no GPU or instance type is called {name!r}; did you mean {', '.join(near)}?",
@@ -228,7 +254,7 @@ def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
     )
 
 
-# A current list price on demand, such as one collected since, says otherwise.
+# A current on-demand list price, such as one collected since, overrides the entry.
 _NOT_SOLD = """
 SELECT provider, instance_type, sold_as, fact, as_of, source_id FROM not_sold_on_demand AS n
 WHERE list_contains($1::VARCHAR[], lower(instance_type)) AND NOT EXISTS (
@@ -240,7 +266,10 @@ ORDER BY ALL"""
 
 
 def _not_sold_on_demand(con: DuckDBPyConnection, instance_types: Sequence[str]) -> tuple[str, ...]:
-    """A sentence for each of `instance_types`, in lower case, that its cloud does not sell on demand: how it is sold instead."""
+    """Describe the purchase options of instance types that are not sold on demand.
+
+    Names are in lower case. One sentence for each.
+    """
     sentences = []
     for provider, name, sold_as, fact, as_of, source in con.execute(
         _NOT_SOLD, [list(instance_types)]
@@ -256,14 +285,14 @@ def _not_sold_on_demand(con: DuckDBPyConnection, instance_types: Sequence[str]) 
 
 
 def aliases_of(con: DuckDBPyConnection) -> dict[str, str]:
-    """Letters and digits of a spelling -> the model's one name. Reads gpu_aliases."""
+    """Map letters and digits of a spelling to the model's canonical name. Reads gpu_aliases."""
     return dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall())
 
 
 def gpu_models_called(name: str, models: Iterable[str], aliases: dict[str, str]) -> tuple[str, ...]:
-    """The models whose name has every word of `name`, in any order; else the one that spells itself so; else none.
+    """The GPU models of a name: with all its words in any order, otherwise by alias.
 
-    A MIG or shared suffix, as nvidia.com/gpu.product has it, is of no account.
+    Ignores a MIG or shared suffix of nvidia.com/gpu.product.
     """
     words = set(re.findall(r"[a-z0-9]+", _bare(name))) - _MAKERS
     called = tuple(
@@ -274,7 +303,7 @@ def gpu_models_called(name: str, models: Iterable[str], aliases: dict[str, str])
 
 
 def spelled(name: str) -> str:
-    """`name` as gpu_aliases spells it: letters and digits alone, in lower case, without its maker."""
+    """`name` as in gpu_aliases: lower-case letters and digits, without the maker."""
     return catalog.spelled(_bare(name))
 
 
@@ -283,7 +312,10 @@ def _bare(name: str) -> str:
 
 
 def nearest(word: str, names: Iterable[str], count: int = _OFFERED) -> list[str]:
-    """The `count` names most alike `word`, best first: those that begin with it, then by the whole name or one of its words."""
+    """The `count` names most similar to `word`, best first.
+
+    Names that begin with it come first, then the most similar name or word of a name.
+    """
     wanted = word.strip().lower()
 
     def rank(name: str) -> tuple[bool, float, str]:
@@ -295,7 +327,10 @@ def nearest(word: str, names: Iterable[str], count: int = _OFFERED) -> list[str]
 
 
 def cheapest_regions(rows: Iterable[ListedPrice]) -> tuple[ListedPrice, ...]:
-    """Of `rows`, sorted by price, the first of every kind of price of an instance type; more_regions counts its others."""
+    """The first price of each kind and instance type in `rows`, sorted by price.
+
+    more_regions counts the other regions.
+    """
     kinds = grouped(
         (
             (
@@ -330,7 +365,10 @@ ORDER BY p.provider, p.instance_type, p.purchase_option, p.term_years, p.region,
 
 
 def _rows(con: DuckDBPyConnection, meaning: Meaning, query: PriceQuery) -> list[ListedPrice]:
-    """What fits, in the config's currency first, cheapest GPU-hour first; then in others, one currency after the other."""
+    """The matching prices, cheapest GPU-hour first.
+
+    Prices in the config's currency come first, then other currencies, one after the other.
+    """
     sqlfiles.run(con, "filters")
     parameters = {
         "providers": [word.lower() for word in query.providers],
@@ -350,7 +388,7 @@ def _rows(con: DuckDBPyConnection, meaning: Meaning, query: PriceQuery) -> list[
 
 
 def _current(con: DuckDBPyConnection, meaning: Meaning, query: PriceQuery) -> list[ListedPrice]:
-    """Those that hold today."""
+    """The prices valid today."""
     return [row for row in _rows(con, meaning, query) if row.status == "current"]
 
 
@@ -374,10 +412,13 @@ def _price(row: dict[str, Any], query: PriceQuery) -> ListedPrice:
 
 
 def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: PriceQuery) -> GpucostError:
-    """Which word of the query leaves no price, and what there is instead."""
+    """The error for a query without prices.
+
+    It names the condition that leaves none, and the available values.
+    """
     left = _current(con, meaning, replace(query, providers=(), regions=(), purchase_options=()))
     if not left:
-        return GpucostError(f"no list price of {name} is known", FIX_UNPRICED)
+        return GpucostError(f"no known list price of {name}", FIX_UNPRICED)
     for field, words in (
         ("provider", query.providers),
         ("region", query.regions),
@@ -394,17 +435,15 @@ def _nothing(con: DuckDBPyConnection, name: str, meaning: Meaning, query: PriceQ
             continue
         facts = _not_sold_on_demand(con, meaning["instance_types"])
         if facts and "on_demand" in words:
-            return GpucostError("; ".join(facts), f"gpucost prices {name} lists what it is sold as")
+            return GpucostError("; ".join(facts), f"gpucost prices {name} lists its purchase options")
         some, offered = "; there is " if there else "", there
         if len(there) > _ALL_OFFERED:
             some, offered = f"; there are {len(there)}, such as ", nearest(words[0], there)
         what = f"the {field.replace('_', ' ')} {' or '.join(words)}"
-        missing = f"no price of {name} is known for {what}{some}{', '.join(offered)}"
+        missing = f"no known price of {name} for {what}{some}{', '.join(offered)}"
         return GpucostError(
-            "; ".join((missing, *facts)),
-            "name one of these, or gpucost collect prices asks the clouds for more",
+            "; ".join((missing, *facts)), "choose one of these, or run gpucost collect prices"
         )
     return GpucostError(
-        f"no price of {name} is known in {query.fx.currency}",
-        "[prices] fx gives the rates of other currencies",
+        f"no known price of {name} in {query.fx.currency}", "set the rates of other currencies in [prices] fx"
     )

@@ -1,4 +1,7 @@
-"""What an hour of an own node costs: purchase, power, space and people, spread over its hours."""
+"""The cost of an hour of an own node.
+
+Purchase, power, space and people, spread over its hours.
+"""
 
 from __future__ import annotations
 
@@ -28,28 +31,31 @@ _Percent = Annotated[_FromZero, Field(le=100)]
 
 @record
 class Inputs:
-    """One node. Money is in `currency`; None is what was not given, and counts as nothing where a part hangs on it."""
+    """One node, with money in `currency`.
+
+    None means not given, and counts as zero for a part of the price.
+    """
 
     currency: Annotated[str, StringConstraints(strip_whitespace=True, to_upper=True, pattern="^[A-Za-z]{3}$")]
     purchase_price: _Above  # of one node, GPUs included
     gpus_per_node: Annotated[_Number, Field(ge=1, multiple_of=1)]
-    years: Annotated[_Above, Field(le=50)]  # over which it is written off
+    years: Annotated[_Above, Field(le=50)]  # until it is written off
     price_per_kwh: _FromZero
     gpu_model: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)] | None = None
     gpu_watts: _Above | None = None  # of one GPU; None: the model's TDP
-    residual_percent: _Percent | None = None  # of purchase_price, got back at the end
+    residual_percent: _Percent | None = None  # of purchase_price, recovered at the end
     other_watts: _FromZero | None = None  # of the node without its GPUs
     pue: Annotated[_Number, Field(ge=1, le=10)] | None = None  # power of the site ÷ power of its machines
     colocation_per_kw_month: _FromZero | None = None
     staff_per_year: _FromZero | None = None
-    staff_nodes: _Above | None = None  # that this staff runs
+    staff_nodes: _Above | None = None  # nodes that this staff runs
     network_per_node: _FromZero | None = None  # once
     maintenance_percent_per_year: _Percent | None = None  # of purchase_price
     utilization_percent: Annotated[_Above, Field(le=100)] | None = None
 
     @property
     def not_given(self) -> tuple[str, ...]:
-        """Keys of the parts that count as nothing since nobody gave them."""
+        """Keys of the parts that count as zero because they were not given."""
         return tuple(key for key in _COUNTED if getattr(self, key) is None)
 
 
@@ -63,8 +69,8 @@ _COUNTED = (
     "maintenance_percent_per_year",
 )
 _EXAMPLES = {
-    "currency": "it should be a currency, for example USD",
-    "gpu_model": "it should be a GPU model, for example H100-80GB-HBM3; gpucost prices lists them",
+    "currency": "it must be a currency, for example USD",
+    "gpu_model": "it must be a GPU model, for example H100-80GB-HBM3; gpucost prices lists them",
 }
 
 
@@ -73,23 +79,27 @@ def _example() -> Path:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Keys and values of a TOML file of Inputs. Raises ConfigError naming what cannot be used; of an unknown key, the nearest."""
+    """Read a TOML file of Inputs.
+
+    Raises ConfigError naming the problem; for an unknown key, also the nearest one.
+    """
     try:
         values, _ = parse_file(path)
     except ConfigError as error:
-        raise ConfigError(error.message, f"{_example()} is an example") from None
+        raise ConfigError(error.message, f"see the example {_example()}") from None
     for key in values.keys() - set(_KEYS):
-        hint = did_you_mean(key, _KEYS, f"known are {', '.join(_KEYS)}")
-        raise ConfigError(f"{path}: {key}: no such key; {hint}", f"{_example()} shows every key")
+        hint = did_you_mean(key, _KEYS, f"keys: {', '.join(_KEYS)}")
+        raise ConfigError(f"{path}: {key}: no such key; {hint}", f"see every key in {_example()}")
     return values
 
 
 def read_inputs(
     file: Mapping[str, Any], options: Mapping[str, str], path: Path | None, currency: str
 ) -> Inputs:
-    """Values of `options` (the texts of --years and the like, by key) over those of the file; `currency` where neither names one.
+    """Merge `options` over the file's values.
 
-    Raises ConfigError naming the key that is missing or cannot be used, UsageError where it is an option.
+    `options` are texts of --years and others, by key; `currency` is the default. Raises ConfigError naming
+    the key that is missing or cannot be used, UsageError if it is an option.
     """
     try:
         inputs = TypeAdapter(Inputs).validate_python({"currency": currency, **file, **options})
@@ -99,18 +109,17 @@ def read_inputs(
     if inputs.gpu_model is None and inputs.gpu_watts is None:
         raise incomplete(
             f"{where}neither gpu_model nor gpu_watts is given",
-            "the GPUs' power comes from --gpu-model, or --gpu-watts",
+            "add --gpu-model or --gpu-watts, which give the GPUs' power",
         )
     if inputs.staff_per_year and inputs.staff_nodes is None:
         raise incomplete(
-            f"{where}staff_nodes is missing",
-            "--staff-nodes says how many nodes the staff of staff_per_year runs",
+            f"{where}staff_nodes is missing", "set --staff-nodes to the number of nodes that this staff runs"
         )
     return inputs
 
 
 def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None) -> ConfigError | UsageError:
-    """What is wrong with a value, else what is missing."""
+    """The error for an invalid value, otherwise for missing ones."""
     details = error.errors(include_url=False)
     for detail in details:
         key, value = str(detail["loc"][0]), detail["input"]
@@ -124,7 +133,7 @@ def _wrong(error: ValidationError, options: Mapping[str, str], path: Path | None
     missing = [str(detail["loc"][0]) for detail in details]
     return (ConfigError if path else UsageError)(
         f"{f'{path}: ' if path else ''}{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-        f"give {' '.join('--' + key.replace('_', '-') for key in missing)}, or a file: {_example()} is an example to copy",
+        f"add {' '.join('--' + key.replace('_', '-') for key in missing)}, or copy the example {_example()}",
     )
 
 
@@ -136,7 +145,7 @@ _KEPT = Decimal("1e-9")
 
 @record
 class TcoPart:
-    """One part of the price, and in words what it was reckoned from."""
+    """One part of the price, and its formula in words."""
 
     name: str
     price_per_hour: Decimal
@@ -145,7 +154,10 @@ class TcoPart:
 
 @record
 class Tco:
-    """Prices per hour in the inputs' currency, 9 decimals; that of a GPU in use is None where no utilization was given."""
+    """Prices per hour in the inputs' currency, 9 decimals.
+
+    The price of a GPU in use is None without a utilization.
+    """
 
     inputs: Inputs
     parts: tuple[TcoPart, ...]
@@ -159,7 +171,7 @@ class Tco:
 
 @record
 class TcoAnswer(Shape):
-    """What `gpucost prices tco` prints."""
+    """The answer of `gpucost prices tco`."""
 
     currency: str
     tco: Tco
@@ -169,12 +181,13 @@ class TcoAnswer(Shape):
 
 
 def tco(inputs: Inputs, tdp_watts: Decimal | None) -> Tco:
-    """The price of a node-hour, and of a GPU-hour over all hours and over those in use.
+    """Compute the price of a node-hour, and of a GPU-hour.
 
-    Straight-line depreciation to the residual value (IAS 16.62), spread over all hours of the years; a year is 8,760 hours,
-    a month 730. Power of the site is power of its machines × PUE (ISO/IEC 30134-2). `tdp_watts` is the model's rated power:
-    it stands in for gpu_watts, and colocation, which is contracted by rated power, counts at least it. At least one of the
-    two must be known.
+    A GPU-hour is priced over all hours and over the hours in use. Straight-line depreciation to the residual
+    value (IAS 16.62), over all hours of the years; a year has 8,760 hours, a month 730. Site power is machine
+    power × PUE (ISO/IEC 30134-2). `tdp_watts` is the model's rated power: it replaces a missing gpu_watts,
+    and is the minimum for colocation, which is contracted by rated power. At least one of the two must be
+    given.
     """
     watts = tdp_watts if inputs.gpu_watts is None else inputs.gpu_watts
     if watts is None:
@@ -224,14 +237,15 @@ def tco(inputs: Inputs, tdp_watts: Decimal | None) -> Tco:
 
 
 def _n(number: Decimal) -> str:
-    """Thousands separated, without zeros at the end."""
+    """A number with thousands separators, without trailing zeros."""
     return f"{number.normalize():,f}"
 
 
 def node_cost(inputs: Inputs) -> Tco:
-    """What `tco` answers, with the rated power that the catalog tells of the GPU model; the answer has the model's one name.
+    """Compute `tco` with the catalog's rated power of the GPU model.
 
-    Raises ConfigError where the power is needed and not known, and for a name of several GPUs.
+    The answer has the model's canonical name. Raises ConfigError if the power is needed and unknown, and for
+    a name of several GPUs.
     """
     name, needed = inputs.gpu_model, inputs.gpu_watts is None
     if name is None:
@@ -247,12 +261,12 @@ def node_cost(inputs: Inputs) -> Tco:
     if needed and not models:
         raise ConfigError(
             f"no GPU is called {name!r}; did you mean {', '.join(nearest(name, watts))}?",
-            "where it is none of these, --gpu-watts gives the power of one GPU",
+            "for another GPU, set the power of one GPU with --gpu-watts",
         )
     model = models[0] if models else name
     tdp = watts.get(model)
     if needed and tdp is None:
         raise ConfigError(
-            f"the catalog does not know the power of {model}", "--gpu-watts gives the power of one GPU"
+            f"the power of {model} is not in the catalog", "set the power of one GPU with --gpu-watts"
         )
     return tco(replace(inputs, gpu_model=model), None if tdp is None else Decimal(tdp))

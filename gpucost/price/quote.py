@@ -1,4 +1,7 @@
-"""What so many GPUs cost for so many hours: each way to buy them side by side, at today's list prices."""
+"""The cost of a number of GPUs for a number of hours.
+
+All purchase options side by side, at today's list prices.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,12 @@ _AS_LISTED = (
 
 @record
 class Quoted:
-    """One way to have the GPUs: `cost` is of the hours asked for, `to_pay` what is owed for having them, in `currency`.
+    """One way to get the GPUs.
 
-    They differ where a commitment or an own node binds for term_years. price_per_hour is of all of them. `gpus` may be more
-    than asked for, as instances are bought whole; `instances` is None of a price per GPU, price_as_of of what is no list price.
+    `cost` covers the requested hours, `to_pay` the whole obligation, in `currency`. They differ if a
+    commitment or an own node binds for term_years. price_per_hour covers all GPUs. `gpus` may exceed the
+    request, because instances are bought whole. `instances` is None for a price per GPU, price_as_of without
+    a list price.
     """
 
     purchase_option: str  # a purchase option, 'given' or 'own'
@@ -61,9 +66,10 @@ class Quoted:
 
 @record
 class Quote(Shape):
-    """What `gpucost quote` prints: rows in the config's currency first, fresh prices before old ones, then by what is to be paid.
+    """The answer of `gpucost quote`.
 
-    Hosts with one GPU come after nodes with several: GPUs of different hosts have no NVLink between them.
+    Rows in the config's currency come first, fresh prices before old ones, then by `to_pay`. Hosts with one
+    GPU come after nodes with several: GPUs of different hosts have no NVLink between them.
     """
 
     today: date
@@ -76,23 +82,24 @@ class Quote(Shape):
 
 @record
 class Quantity:
-    """How much is wanted, for how long: whole instances, or GPUs; never both, and one instance where neither is said."""
+    """The requested amount and duration: instances or GPUs, by default one instance."""
 
     hours: Decimal
     instances: int | None
     gpus: int | None
 
     def instances_of(self, gpu_count: Decimal | None) -> int:
-        """How many instances of so many GPUs are needed."""
+        """Number of instances with `gpu_count` GPUs each."""
         if self.gpus is None or not gpu_count:
             return self.instances or 1
         return int((self.gpus / gpu_count).to_integral_value(ROUND_CEILING))
 
 
 def listed(listing: Listing, need: Quantity) -> list[Quoted]:
-    """The list prices of an instance type or a GPU model; of a model each provider's cheapest of each way to buy it.
+    """List prices of an instance type or a GPU model.
 
-    Raises UsageError where no number of GPUs is asked for of a GPU model, or one of an instance type that tells none.
+    For a model, each provider's cheapest per way to buy it. Raises UsageError if a GPU model comes without a
+    number of GPUs, or an instance type has an unknown number of GPUs.
     """
     names = {listing.name.strip().lower(), f"standard_{listing.name.strip().lower()}"}
     is_type = all(row.instance_type.lower() in names for row in listing.rows)
@@ -100,12 +107,12 @@ def listed(listing: Listing, need: Quantity) -> list[Quoted]:
         wrong = (
             "--count counts instances, and"
             if need.instances is not None
-            else "how many GPUs are needed is not said:"
+            else "the number of GPUs is missing:"
         )
         raise UsageError(f"{wrong} {listing.name} is a GPU model", "add --gpus 16")
     if need.gpus is not None and not any(row.gpu_count for row in listing.rows):
         raise UsageError(
-            f"how many GPUs {listing.name} has is not known", "--count says how many instances are needed"
+            f"the number of GPUs of {listing.name} is unknown", "set the number of instances with --count"
         )
     cheapest: dict[tuple[object, ...], Quoted] = {}
     for row in listing.rows:
@@ -141,7 +148,7 @@ def _listed(row: ListedPrice, need: Quantity) -> Quoted:
 
 
 def given(price_per_hour: Decimal, need: Quantity, currency: str, gpus: Decimal | None) -> Quoted:
-    """An own price: per hour of a GPU where `gpus` is not None, else of an instance."""
+    """The user's own price: per hour of a GPU if `gpus` is given, otherwise of an instance."""
     count = need.instances or 1 if gpus is None else gpus
     return _quoted(
         "given",
@@ -155,7 +162,7 @@ def given(price_per_hour: Decimal, need: Quantity, currency: str, gpus: Decimal 
 
 
 def owned(answer: Tco, gpus: Decimal, hours: Decimal) -> Quoted:
-    """Own nodes, which cost what they do in every hour of their years, used or not."""
+    """Own nodes, which cost the same in every hour of their years, used or not."""
     inputs = answer.inputs
     nodes = int((gpus / inputs.gpus_per_node).to_integral_value(ROUND_CEILING))
     return _quoted(
@@ -185,7 +192,10 @@ def _quoted(
 
 
 def ranked(rows: Iterable[Quoted], currency: str) -> tuple[Quoted, ...]:
-    """The least to pay first, in the config's currency; old prices and hosts with one GPU after the others."""
+    """Sort by `to_pay`, the config's currency first.
+
+    Old prices and hosts with one GPU come after the others.
+    """
 
     def order(row: Quoted) -> tuple[object, ...]:
         apart = (row.is_stale, row.is_single_gpu_host)

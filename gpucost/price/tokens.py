@@ -1,4 +1,4 @@
-"""THE list prices of tokens: what a million of them costs, of which model, at who sells it, on a day."""
+"""List prices of tokens: the price of a million, by model, seller and day."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _SELLERS = {
     "fireworks": "fireworks_ai",
     "together": "together_ai",
 }
-# Who makes the models that others sell, too.
+# Makers whose models others sell, too.
 _MAKERS = ("openai", "anthropic", "mistral", "deepseek", "xai", "cohere")
 _OFFERED = 3
-# Where requests are served, as Bedrock and Azure write it before a model's name. The catalog has a row of such a place only where
-# its price is another.
+# The serving region that Bedrock and Azure put before a model's name. The catalog has a row for it only if
+# its price differs.
 _PLACE = re.compile(r"(us|eu|global)[./]")
 # Bedrock's makers: anthropic.claude-…, but not the first part of qwen3.5-….
 _MAKER = re.compile(r"[a-z0-9]+\.(?=[a-z])")
@@ -46,7 +46,7 @@ _MAKER = re.compile(r"[a-z0-9]+\.(?=[a-z])")
 _RELEASE = re.compile(
     r"[-@](\d{4}-\d\d-\d\d|\d{8}|(?:0[1-9]|1[0-2])[0-3]\d|2\d(?:0[1-9]|1[0-2])|(?<=@)\d{3})$"
 )
-# What says no more than the name without it, and Bedrock's version of an interface.
+# Suffixes that add no meaning, and Bedrock's version of an interface.
 _NOTHING = re.compile(r"(-latest|@latest|@default|-v?\d+:\d+|-v1)$")
 
 
@@ -54,7 +54,7 @@ _NOTHING = re.compile(r"(-latest|@latest|@default|-v?\d+:\d+|-v1)$")
 class TokenPrice:
     """Prices of a million tokens of a model at a seller, in `currency`, as of a day.
 
-    The price of cached input is None if it is not known.
+    The price of cached input is None if it is unknown.
     """
 
     provider: str
@@ -69,7 +69,10 @@ class TokenPrice:
 
 @record
 class TokenPricesAnswer:
-    """What `gpucost prices tokens` prints: prices per million tokens, by provider and model, each in its currency."""
+    """The answer of `gpucost prices tokens`.
+
+    Prices are per million tokens, by provider and model, each in its currency.
+    """
 
     today: date
     stale_after_days: int
@@ -83,9 +86,10 @@ def seller(name: str) -> str:
 
 
 def token_prices(at: date, providers: Iterable[str] = (), model: str | None = None) -> list[TokenPrice]:
-    """List the prices on a day, by provider and model: the newest of that day or before, otherwise the oldest.
+    """List the prices on a day, by provider and model: the newest up to that day, otherwise the oldest.
 
-    `providers` are names of sellers; `model` is a glob of a model's name, or of its part after a slash, in any case.
+    `providers` are names of sellers; `model` is a glob of a model's name, or of its part after a slash, in
+    any case.
     """
     sellers, pattern = {seller(name) for name in providers}, (model or "*").strip().lower()
     held: dict[tuple[str, str], TokenPrice] = {}
@@ -116,10 +120,11 @@ def _price(row: dict[str, str]) -> TokenPrice:
 def token_price(provider: str | None, model: str, at: date) -> TokenPrice | None:
     """Find the price of `model` on a day at `provider`; None if the list has none.
 
-    The answer names the row that was used. A name counts in any case of letters, with or without its provider before it
-    (`openai/gpt-4o`). Where no row is called so, a maker (`meta-llama/`), a place (`us.`) and a release (`-2024-08-06`) are of no
-    account: a release has the price of the model without one, and a model without one that of its newest, but no release that of
-    another. Without a provider: the model's maker; else, of those who sell it, the one whose price is the upper median.
+    The answer names the row. Names match in any case, with or without the provider before them
+    (`openai/gpt-4o`). If no row matches, ignore a maker (`meta-llama/`), a place (`us.`) and a release
+    (`-2024-08-06`): a release has the price of the model without one, a model without one has the price of
+    its newest release; two different releases never match. Without a provider: the price of the model's
+    maker, otherwise the upper median of the sellers' prices.
     """
     sold = token_prices(at)
     readings = list(_readings(provider, model.strip().lower(), {price.provider for price in sold}))
@@ -136,7 +141,10 @@ def token_price(provider: str | None, model: str, at: date) -> TokenPrice | None
 
 
 def near_models(provider: str | None, model: str, at: date) -> str:
-    """`did you mean openai/gpt-4o or …?`, for a model that has no price; else the command that lists those that have."""
+    """The suggestion for a model without a price: `did you mean openai/gpt-4o or …?`.
+
+    Otherwise the command that lists all models.
+    """
     sold = token_prices(at, [provider] if provider else ())
     by_length = sorted(sold, key=lambda price: len(price.model), reverse=True)
     names = {_named(price.model.lower()).model: f"{price.provider}/{price.model}" for price in by_length}
@@ -147,7 +155,7 @@ def near_models(provider: str | None, model: str, at: date) -> str:
 
 
 def _readings(provider: str | None, name: str, sellers: set[str]) -> Iterator[tuple[str | None, str]]:
-    """Who may be meant, None being any, and which name at them; the likelier first."""
+    """Possible sellers (None: any) and the model's name there, the likelier first."""
     head, _, rest = name.partition("/")
     before = seller(head) if rest and seller(head) in sellers else None
     if provider is not None:
@@ -159,7 +167,7 @@ def _readings(provider: str | None, name: str, sellers: set[str]) -> Iterator[tu
 
 
 class _Named(NamedTuple):
-    """What a model's name says. Of `place` and `release` there may be none."""
+    """The parts of a model's name; `place` and `release` may be empty."""
 
     place: str
     model: str
@@ -181,7 +189,10 @@ def _is_like(name: str, listed: str) -> bool:
 
 
 def _best(name: str, fitting: Sequence[TokenPrice]) -> TokenPrice:
-    """Of the prices that fit a name: of each seller the one most like it; of these the maker's, else the upper median."""
+    """Pick one of the matching prices.
+
+    Takes the most similar price of each seller; among these the maker's, otherwise the upper median.
+    """
     wanted = _named(name)
 
     def unlike(price: TokenPrice) -> tuple[bool, bool, bool, int, bool, int, str]:
@@ -200,5 +211,5 @@ def _best(name: str, fitting: Sequence[TokenPrice]) -> TokenPrice:
     ranked = sorted(
         of_each.values(), key=lambda price: (price.output_price_per_million, price.input_price_per_million)
     )
-    # no price defaults to the kindest
+    # the upper median: a default should not understate the cost
     return ranked[len(ranked) // 2]

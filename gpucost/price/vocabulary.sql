@@ -1,15 +1,15 @@
 -- reads: nothing
--- writes: region_of(zone), place_rank(listed_region, listed_zone, region, zone, zone_id), purchase_fits: where a price holds, and which nodes it is for
--- invariant: of several prices the one of the highest rank, then of the highest preference, is a place's and a node's
+-- writes: region_of(zone), place_rank(listed_region, listed_zone, region, zone, zone_id), purchase_fits: the places and nodes of a price
+-- invariant: a place's or node's price is the one with the highest rank, then with the highest preference
 
--- the region that a zone's name tells, lower-cased; null where it tells none
+-- the region in a zone's name, in lower case; null without one
 -- aws spells a zone us-east-1a or us-west-2-lax-1a, gcp us-central1-a, azure eastus-1
 CREATE OR REPLACE TEMP MACRO region_of(zone) AS coalesce(
     nullif(regexp_extract(lower(zone), '^([a-z]+(-[a-z]+)+-[0-9]+)', 1), ''),
     nullif(regexp_extract(lower(zone), '^(.+)-[a-z0-9]$', 1), ''));
 
--- how well a row of price_list fits a place, null where it doesn't: it is of its zone (by id 4, by name 3), of its region (2), the median
--- of its region's zones (1), of any region (0)
+-- How well a row of price_list matches a place, null if it doesn't: its zone (by id 4, by name 3), its region (2), the
+-- median of its region's zones (1), any region (0).
 CREATE OR REPLACE TEMP MACRO place_rank(listed_region, listed_zone, region, zone, zone_id) AS CASE
     WHEN listed_region IS NULL THEN CASE WHEN listed_zone IS NULL THEN 0 END
     WHEN listed_region IS DISTINCT FROM region THEN NULL
@@ -19,8 +19,8 @@ CREATE OR REPLACE TEMP MACRO place_rank(listed_region, listed_zone, region, zone
     WHEN listed_zone = zone THEN 3
 END;
 
--- which purchase options price a node of a capacity type, in the price book and (is_list) of list prices; a higher preference comes
--- first among prices as specific; no other option prices a spot node
+-- The purchase options that price nodes of a capacity type, in the price book and (is_list) of list prices. A higher
+-- preference wins among equally specific prices. No other option prices a spot node.
 CREATE OR REPLACE TEMP TABLE purchase_fits (capacity_type VARCHAR, purchase_option VARCHAR, preference INTEGER, is_list BOOLEAN);
 INSERT INTO purchase_fits VALUES
     ('on_demand', 'on_demand', 0, true), ('on_demand', 'savings_plan', 0, false), ('on_demand', 'cud', 0, false),

@@ -112,7 +112,7 @@ CASES = [
     ),
     measured(
         "ratios under the old name are unmeasured without proof", UNMEASURED, scale(UTIL, 0.01), NO_ENGINE,
-        warnings="activity_scale_unknown lies between 0 and 1: nothing proves a ratio or a percentage, so this",
+        warnings="activity_scale_unknown has values from 0 to 1 that may be ratios or percentages, so this",
     ),
     # 60 of 72 W while the ratio is 0.77
     measured(

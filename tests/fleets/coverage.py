@@ -165,7 +165,7 @@ CASES = [
     all_day("a cluster that is declared beside others", settings='[[clusters]]\nname = "CLUSTER-never"\nfrom = 2026-03-10\n'),
     case(
         "a cluster that is declared beside others never", day(), "pod | held", series=list,
-        gaps="not_collected 0 ever : nothing was ever collected of it",
+        gaps="not_collected 0 ever : never collected",
     ),
     *(
         held(name, day((float(start), float(end))), hours, cost, gaps=gaps, settings=SETTINGS[kind])
@@ -208,8 +208,8 @@ CASES = [
         held(
             f"a node that booted within a silence did not run before {number}", day((9.5, 11)), "93 19 8", "930",
             relabel("kube_node_info", "internal_ip=10.0.0.1"), boots(-100, 10.25, **words(labels)), gaps="bridged 9.5 11",
-            warnings="stopped_node 0.8 h of node n are not charged: it was started again while nothing was collected, and "
-            "nothing shows that it ran before",
+            warnings="stopped_node 0.8 h of node n are not charged: it booted during a coverage gap, and "
+            "may have been off before that",
         )
         for number, labels in enumerate(("instance=n:9100", "instance=10.0.0.1:9100", "instance=x node=n"))
     ),

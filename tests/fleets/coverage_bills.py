@@ -197,7 +197,7 @@ CASES = [
         train | 1331/15
         early | 20
         late  | 8""", boots(-100, 11.9, instance="n"), bill=partly, gaps="bridged 10.07 11.93",
-        warnings="stopped_node 1.8 h of node n are not charged: nothing was collected then, and its bill has no such hours",
+        warnings="stopped_node 1.8 h of node n are not charged: metrics are missing, and its bill does not include these hours",
     ),
     billed(
         "hours that are declared off and billed cost what the bill says", (5, 15), MISSED, bill=cur,
@@ -208,7 +208,7 @@ CASES = [
         "machines that were billed only while nothing was collected", UNSEEN, "", bill=cur(UNSEEN), gaps="not_collected 5 15",
         warnings="""
             unplaced_device
-            billed_unseen one machine with GPUs was billed only while nothing was collected … CLUSTER: 8.0 hours and 175.68 USD
+            billed_unseen one machine with GPUs was billed only while cluster CLUSTER was not collected: 8.0 hours and 175.68 USD
         """,
     ),
     billed(

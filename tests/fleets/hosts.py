@@ -20,7 +20,7 @@ RULE = '[[hosts]]\nname = "box-*"\ncluster = "CLUSTER"\ninstance_type = "box-2"\
 BY_USER = RULE + 'user_label = "user"\n'
 #: A cluster of no nodes but hosts.
 PLAIN: Fleet = fleet(24, [machine("unused", 1, end=24)], [], {})
-NOT_USED = "this time is unallocated, but never counts as empty; the GPUs were active in {} % of their samples; fix: {}"
+NOT_USED = "their time is unallocated, but never counts as empty; the GPUs were active in {} % of their samples; fix: {}"
 NO_LABEL = "set [[hosts]] user_label to the label of activity metrics that names the user"
 ADDRESSES = '[[hosts]]\nname = "10.*"\ncluster = "CLUSTER"\n'
 ANY = '[[hosts]]\nname = "*"\ncluster = "CLUSTER"\ninstance_type = "box-2"\nuser_label = "user"\n'
@@ -73,7 +73,7 @@ CASES = [
         | capacity unallocated node_cost unallocated_cost over
         |       96        75.5       192              151    0""",
         warnings="host_without_users (box-2): "
-        + NOT_USED.format("50.0", "no activity metric of theirs has the label user: correct [[hosts]] user_label"),
+        + NOT_USED.format("50.0", "no activity metric of these hosts has the label user: correct [[hosts]] user_label"),
     ),
     # box 2 is down for 1 h, which is bridged, and for 5.5 h, which are not: $4 x 18.5 h; its user held on through the hour. One
     # GPU of box 1 is lost for 6 h: its user did not hold it then, though the box was up
@@ -164,7 +164,7 @@ CASES = [
         bare-2 unknown       |          48""",
         settings="",
         warnings={
-            "unknown_capacity_type": ("name it in [[hosts]], if it is a machine without Kubernetes",) * 2,
+            "unknown_capacity_type": ("add a machine without Kubernetes to [[hosts]]",) * 2,
             "no_kube_state_metrics": "",
         },
     ),

@@ -202,7 +202,7 @@ CASES = [
         node pod | held cost
         v    a   |    8    8""",
         cloud("i-1", "w"), second_w(), warnings="twofold_node node w is two machines",
-        gaps="partial 0 8 nodes: two machines at once are named w",
+        gaps="partial 0 8 nodes: two machines have the node name w at once",
     ),
     # from 05:00 to 06:00 a second machine is w, too
     case(
@@ -210,7 +210,7 @@ CASES = [
         node pod | held cost
         w    a   |    7    7""",
         cloud("i-1"), second_w(5, 6), warnings="twofold_node node w is two machines",
-        gaps="partial 5 6 nodes: two machines at once are named w",
+        gaps="partial 5 6 nodes: two machines have the node name w at once",
     ),
     # Neuron cores are numbered on each machine: i-1 and i-2 both have a core 0
     case(

@@ -70,9 +70,7 @@ def unlisted(instance_type: str, worth: str) -> Case:
     if instance_type != L4:
         where |= {"gpus": [], "gfd": False, "dcgm": False}
     nodes = [node("w", L4, 0, 6) | where, "g | g5.xlarge | 0 | 6"]
-    said = (
-        f"unsupported_resource example_com_npu … 12.0 hours of it held by 1 pod of train on 1 node … {worth}"
-    )
+    said = f"unsupported_resource example_com_npu … 12.0 hours held by 1 pod of train on 1 node … {worth}"
     return held(
         f"an unlisted resource on {instance_type}", fleet(6, nodes, [odd("odd", "example_com_npu", 4, 3)], {}), "",
         warnings=said,
@@ -88,7 +86,7 @@ def reserved(labeled: bool) -> Case:
     ]  # fmt: skip
     texts = [
         f"(4.0 GPU-hours of 1 pod … namespace {name}"
-        for name in ("kai-resource-reservation hold", "train share")[: 1 + labeled]
+        for name in ("kai-resource-reservation reserve", "train share")[: 1 + labeled]
     ]
     return held(
         f"a reservation whose pod is hidden holds {'with' if labeled else 'without'} groups", alone(6, L4, *pods),
@@ -140,7 +138,7 @@ CASES = [
     held(
         "a claim that the exporter alone knows may have other pods", SHARED, "long=6",
         drop("DCGM_.*|kube_pod_resourceclaim_info"), exported,
-        warnings="unknown_claim_pods namespace train are known from dcgm-exporter alone … (6.0 GPU-hours of 1 pod",
+        warnings="unknown_claim_pods namespace train are known from dcgm-exporter only … (6.0 GPU-hours of 1 pod",
     ),
     held(
         "slices of claims", alone(6, "p5.48xlarge", claiming("slice", 0, 6, "a"), claiming("two", 0, 3, "b")),
@@ -150,7 +148,7 @@ CASES = [
         "a claim that nothing ties to a device", alone(6, L4, claiming("lost", 1, 5), claiming("net", 0, 6, "nic")), "",
         given("nic", "eth-1", driver="dra.net"), warnings="unplaced_claim train … 4.0 GPU-hours of 1 pod",
     ),
-    unlisted(L4, "7.20 USD"), unlisted("box.large", "3.00 USD"), unlisted("strange", "no price"),
+    unlisted(L4, "7.20 USD"), unlisted("box.large", "3.00 USD"), unlisted("strange", "without a price"),
     held(
         "reservations whose pods are hidden",
         alone(6, L4, "reservation-0 | w | 0 | 0 | 4 | kai-resource-reservation", fraction("half")), "reservation-0=4",

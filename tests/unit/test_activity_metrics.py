@@ -48,7 +48,7 @@ def test_later_proof_corrects_a_day_that_no_load_touches_and_warns_until_then(tm
     assert minutes(store, 2) == (0, 0, 60)
     assert code == "activity_scale_unknown"
     assert fix == "[activity] device_scale = 100 for a ratio, 1 for a percentage"
-    assert message.endswith("nothing proves a ratio or a percentage, so this time is unmeasured")
+    assert message.endswith("may be ratios or percentages, so this time is unmeasured")
     assert loaded(1) == []
     assert [minutes(store, hour) for hour in (2, 40, 55)] == [(0, 60, 0), (0, 60, 0), (60, 0, 0)]
 

@@ -10,7 +10,7 @@ from gpucost.pipeline import ALGORITHM
 
 # What makes figures, stage by stage: whoever changes it says below whether the same inputs still make the same figures. If they
 # do not, the stage's number in gpucost.pipeline rises; either way its digest here is renewed.
-MADE_BY = {"inventory": "3c00cefcf926bcba", "price": "3f042bdd8bb045e0", "attribute": "069631d4cfd46fdf"}
+MADE_BY = {"inventory": "34b81eef93328b66", "price": "30d927e205a685aa", "attribute": "c080c356a63fe2df"}
 NUMBERS = {"inventory": 5, "price": 4, "attribute": 3}
 
 

@@ -98,7 +98,7 @@ reprot        -                   'reprot' is no command that answers > did you 
 waste         tema=x              No such option: --tema > gpucost waste --help
 waste         month=October       --month 'October' is no month > 2026-10
 explain team  -                   Missing argument > gpucost explain team --help
-explain node  name=nothing        there is no node nothing with GPUs > did you mean a100-1
+explain node  name=nothing        node with GPUs not found: nothing > did you mean a100-1
 waste         store=none.duckdb   none.duckdb > gpucost collect"""
 
 

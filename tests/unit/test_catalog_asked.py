@@ -90,7 +90,7 @@ BLOCKS = "p5e.48xlarge is not sold on demand by aws: sold as capacity blocks and
 # what is asked for, and what is said of it
 REFUSED = f"""
 p5e.48xlarge | purchase_options | on_demand | {BLOCKS}
-p5e.48xlarge | purchase_options | on_demand | gpucost prices p5e.48xlarge lists what it is sold as
+p5e.48xlarge | purchase_options | on_demand | gpucost prices p5e.48xlarge lists its purchase options
 a4x-maxgpu-4g | providers | gcp | not sold on demand by gcp: no price is public (absent from the price sheet
 nd gb300 v6 | providers | azure | no SKU in the Retail Prices API
 p5e.48xlarge | regions | us-east-1 | for the region us-east-1; there are

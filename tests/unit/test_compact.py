@@ -170,7 +170,7 @@ def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: Both, t
             pipeline.attribute(configured(tmp_path / "a", FIRST | change), store)
     configured(tmp_path / "a", FIRST)
     odd = Period(from_ms(at(10.5) * 1000), FLEET.end)
-    with pytest.raises(StoreError, match=r"2026-03-10 are gone.* full hours"):
+    with pytest.raises(StoreError, match=r"2026-03-10 are gone.* on the hour"):
         pipeline.attribute(config, store, odd)
     # nothing of it stays behind
     assert figures(store) == before

@@ -110,7 +110,7 @@ def test_a_label_in_conflict_with_itself_counts_where_it_agrees(
     assert held_by == pytest.approx(expected)
     said = (
         "label_cost_center_conflict1 = cc-42 and label_cost_center_conflict2 = cc-7 on 1 pods of namespace train: "
-        "two labels of one name to Prometheus, shown as unassigned"
+        "Prometheus reads two labels as one, shown as unassigned"
     )
     assert messages(view, "label_conflict") == [said] * ("unassigned" in expected)
 
@@ -136,9 +136,9 @@ def test_a_node_without_a_spot_label_is_on_demand_if_the_cluster_shows_one(
     assert view.coverage.unknown_capacity_gpu_hours == (6 if unknown else 0)
     assert view.totals.spot_ratio == (None if unknown else 0)
     told = messages(view, "no_capacity_label")
-    assert [text.startswith("no node of cluster ") and " has a label" in text for text in told] == [
-        True
-    ] * unknown
+    assert [
+        text.startswith("no node of cluster ") and " has a capacity type label" in text for text in told
+    ] == [True] * unknown
 
 
 AKS_SPOT = "kubernetes.azure.com/scalesetpriority"

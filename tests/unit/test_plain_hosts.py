@@ -32,7 +32,7 @@ def test_hosts_without_users_are_no_empty_nodes(tmp_path: Path, monkeypatch: pyt
     buckets = {row["bucket"]: (row["gpu_hours"], row["cost"]) for row in waste["buckets"] if row["gpu_hours"]}
     assert buckets == {"idle": (3, 6), "between_jobs": (51, 102), "empty_node": (42, 84)}
     warned = waste["coverage"]["warnings"][0]["message"]
-    assert "(box-2): this time is unallocated, but never counts as empty" in warned
+    assert "(box-2): their time is unallocated, but never counts as empty" in warned
     answer = told("whatif", "schedule", "--empty-minutes", "10")
     # 20 h 40 min of box 1 at $4
     removed = answer["today"]["node_hours"] - answer["scenario"]["node_hours"]

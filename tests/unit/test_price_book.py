@@ -105,10 +105,10 @@ def test_a_bad_selector_is_refused(tmp_path: Path, selector: str) -> None:
         ("# nothing\n\n", "is empty"),
         (
             HEADER.replace("price_per_hour", "price_hour") + "\n",
-            r":1: price_hour: is no column .* did you mean price_per_hour\?",
+            r":1: price_hour: not a column .* did you mean price_per_hour\?",
         ),
         ("instance_type,price_per_hour\na,1\n", ":1: currency: is missing in the header"),
-        (HEADER + ",zone\n", ":1: zone: stands twice"),
+        (HEADER + ",zone\n", ":1: zone: appears twice"),
         (HEADER.replace(",", ";") + "\n", ":1: provider;region"),
         (HEADER + '\n,,,"a,spot,1,USD,\n', ":2: is not a line of CSV"),
         (HEADER.encode("utf-16"), "not UTF-8"),

@@ -51,11 +51,11 @@ BAD = """
 04.10.2026,EUR,1.1 | :5: date: is '04.10.2026'
 2026-10-32,EUR,1.1 | :5: date: is '2026-10-32'
 2026-10-04,euros,1.1 | :5: currency: is 'euros'
-2026-10-04,USD,1 | :5: currency: is USD, the config's own
+2026-10-04,USD,1 | :5: currency: is USD, the config's currency
 2026-10-03,EUR,1.21 | :5: date: has a second rate of EUR
 2026-10-04,EUR | :5: rate: the line has 2 fields
 date,rate | :1: currency: is missing
-date,currency,rates | :1: rates: is no column of a file of rates; did you mean rate
+date,currency,rates | :1: rates: not a column of a file of rates; did you mean rate
 """
 
 
@@ -88,7 +88,7 @@ def test_a_currency_without_a_rate_is_an_error(con: duckdb.DuckDBPyConnection, t
     (tmp_path / "fx.csv").write_text(FX)
     book, late = [",,,p4d.24xlarge,on_demand,10,EUR"], {"fx_rates": tmp_path / "fx.csv"}
     for lines, prices, currency, message in (
-        (book, {}, "USD", r"prices\.csv:2: currency: is 'EUR', but the config has no rate"),
+        (book, {}, "USD", r"prices\.csv:2: currency: is 'EUR', which has no exchange rate"),
         (book, late, "USD", r"node n1 is priced in EUR \(price book line 2\): .* on 2026-10-01"),
         ([], {}, "EUR", r"node n1 is priced in USD .*: there is no rate from USD to EUR"),
     ):
@@ -161,7 +161,7 @@ def test_what_is_left_out_matches_anything_and_all_that_match_multiply(
 
 
 def test_a_gpu_model_that_nobody_knows_is_refused(con: duckdb.DuckDBPyConnection) -> None:
-    with pytest.raises(PriceError, match=r"number 2: gpu_model 'H2000' is no GPU model") as caught:
+    with pytest.raises(PriceError, match=r"number 2: gpu_model 'H2000' is neither") as caught:
         run(con, [NODE], BOOK, {"discounts": [{"percent": 30}, {"percent": 30, "gpu_model": "H2000"}]})
     assert "H200" in (caught.value.fix or "")
     own = NODE | {"gpu_model": "H2000"}

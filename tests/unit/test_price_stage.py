@@ -212,7 +212,7 @@ def test_an_old_list_price_is_said(con: duckdb.DuckDBPyConnection) -> None:
     assert con.execute("SELECT count(*) FROM warnings").fetchall() == [(0,)]
     later = to_ms(datetime(2026, 12, 20, tzinfo=UTC))
     run(con, [NODE | {"up_to_ms": later}, NODE | {"node_id": 2, "up_to_ms": later - 1}], [])
-    text = "the list price of p4d.24xlarge (on_demand, us-east-1) is of 2026-09-19, 92 days before it was last used"
+    text = "the list price of p4d.24xlarge (on_demand, us-east-1) is from 2026-09-19, 92 days before its last use"
     found = con.execute("SELECT code, subject, message FROM warnings").fetchall()
     assert found == [("stale_price", "p4d.24xlarge", text)]
 

@@ -202,7 +202,7 @@ NOTHING = """
 1 | p5.49xlarge | did you mean p5.48xlarge
 1 | H100 --provider amazon | there is aws, azure, gcp, lambda
 1 | H100 --provider aws --region mars | region mars
-1 | A30 | no list price of A30 is known
+1 | A30 | no known list price of A30
 2 | --all-regions | needs a GPU
 2 | H100 --purchase-option gift | gift
 """
@@ -317,7 +317,7 @@ def test_old_prices_are_named_with_the_figure() -> None:
 REFUSED = """
 | what to quote is missing
 H100 --count 2 | --count counts instances, and H100 is a GPU model
-H100 | how many GPUs are needed is not said: H100 is a GPU model
+H100 | the number of GPUs is missing: H100 is a GPU model
 H100 --gpus 8 --count 1 | --count and --gpus both say
 H100 --hours 1 --days 1 | --hours and --days both say
 --price 3 --price-per gpu | how many GPUs --price is for is not known

@@ -150,8 +150,8 @@ collected: cluster, from_ms, to_ms
 warnings: code
 ->
 SELECT subject, from_ms, to_ms, split_part(message, ':', 1) FROM warnings ORDER BY subject
-sized | 0 | 20 | no list price on demand is known for sized
-unsized | 0 | 10 | the cores or the memory of unsized are not known
+sized | 0 | 20 | the on-demand list price of sized is missing
+unsized | 0 | 10 | cores or memory of unsized are unknown
 
 = a node's life is cut where its price or the split of it changes
 attribute/10_price_spans

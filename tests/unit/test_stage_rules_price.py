@@ -189,8 +189,8 @@ price_segments: node_id INT, from_ms BIGINT, to_ms BIGINT, price_per_hour DOUBLE
 warnings: code
 ->
 SELECT message FROM warnings
-x.org/y is no resource that gpucost knows, and nothing is attributed by it: 3.0 hours of it held by 2 pods of a, \
-b on 1 node, worth 8.00 USD of what nodes cost, 1970-01-01T00:00Z to 1970-01-01T02:00Z
+the resource x.org/y is not supported, so it is not attributed: 3.0 hours held by 2 pods of a, \
+b on 1 node, 8.00 USD of the nodes' cost, 1970-01-01T00:00Z to 1970-01-01T02:00Z
 
 = a node without gpus wants no prices
 price/70_wanting_prices

@@ -1,5 +1,5 @@
 -- reads: catalog_components, component_prices
--- writes: host_prices, what a cloud asks per hour for one core, one GiB and one GPU (gpu_model '': for core and GiB) of a family in a region, on demand
+-- writes: host_prices, a cloud's on-demand price per hour for one core, one GiB and one GPU (gpu_model '': for core and GiB) of a family in a region
 -- invariant: one row per (provider, region, family, gpu_model, currency): the newest
 CREATE OR REPLACE TEMP TABLE host_prices AS
 WITH known AS (

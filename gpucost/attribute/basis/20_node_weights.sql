@@ -1,5 +1,5 @@
 -- reads: nodes, node_hosts, catalog_instances, price_list, place_rank, region_of, host_prices
--- writes: node_weights, one row per node whose price is split: what GPU, CPU and memory weigh against each other
+-- writes: node_weights, one row per node whose price is split: the weights of GPU, CPU and memory
 -- invariant: one row per node_id; weights >= 0 and not all 0; is_fallback: the cloud has no prices of cores and memory there
 CREATE OR REPLACE TEMP TABLE node_weights AS
 WITH asked AS (
@@ -20,7 +20,7 @@ types AS (
     GROUP BY ALL
 ),
 sized AS (
-    -- as the instance type is sold: what a node reports is a little less; a node of no known type as it reports itself
+    -- the sizes of the instance type, since nodes report a little less; without a known type, the reported ones
     SELECT a.*, coalesce(nullif(t.gpus, 0), a.gpu_count) AS gpus, coalesce(t.cores, c.units) AS cores, coalesce(t.gib, m.units / 1073741824) AS gib
     FROM asked AS a
     LEFT JOIN types AS t USING (instance_type)
@@ -28,7 +28,7 @@ sized AS (
     JOIN node_hosts AS m ON m.node_id = a.node_id AND m.part = 'memory'
 ),
 listed AS (
-    -- as the node began, so that a price which changes later splits no day anew
+    -- as of the node's beginning, so that a later price change does not split days again
     SELECT a.node_id, p.currency, p.price_per_hour::DOUBLE AS price
     FROM asked AS a
     JOIN price_list AS p
@@ -45,18 +45,18 @@ plain AS (
     SELECT node_id, 'scad', false, 90 * gpus, 9 * cores, gib FROM sized
 ),
 by_price AS (
-    -- the cloud's own prices of the family there; what the instance costs more than its host is GPU and local SSD
+    -- the cloud's own prices of the family there; the instance's price above its host's is for GPUs and local SSD
     SELECT s.node_id, 'sku' AS basis, false AS is_fallback, coalesce(l.price - p.core * s.cores - p.gib * s.gib, g.gpu * s.gpus) AS gpu,
         p.core * s.cores AS cpu, p.gib * s.gib AS memory
     FROM sized AS s
     JOIN host_prices AS p
         ON p.provider = s.provider AND p.region = s.region AND p.family = s.family AND p.gpu_model = '' AND p.core > 0 AND p.gib > 0
     LEFT JOIN listed AS l ON l.node_id = s.node_id AND l.currency = p.currency
-    -- a machine to which GPUs are attached is not listed with them
+    -- the list has no price with GPUs for a machine with attached GPUs
     LEFT JOIN host_prices AS g
         ON g.provider = s.provider AND g.region = s.region AND g.family IN (s.family, '') AND g.gpu_model = s.gpu_model AND g.currency = p.currency
     UNION ALL
-    -- a host like that of A2 in us-central1, at Google's list price, which is that of N1 there, too
+    -- as a host of A2 in us-central1, at Google's list price, which equals N1's there
     SELECT s.node_id, 'sku', true, l.price - p.core * s.cores - p.gib * s.gib, p.core * s.cores, p.gib * s.gib
     FROM sized AS s
     JOIN listed AS l USING (node_id)

@@ -1,6 +1,6 @@
 -- reads: nodes, node_splits, request_gaps
--- writes: basis_spans, the stretches of each node's life in which its price is split
--- invariant: spans of a node do not overlap, within its life; outside them its whole price rides on its GPUs
+-- writes: basis_spans, the spans of each node's life in which its price is split
+-- invariant: spans of a node do not overlap, within its life; outside them the GPUs carry its whole price
 CREATE OR REPLACE TEMP TABLE basis_spans AS
 WITH edges AS (
     SELECT n.node_id, unnest([n.up_from_ms, n.up_to_ms]) AS at_ms FROM nodes AS n JOIN node_splits USING (node_id)

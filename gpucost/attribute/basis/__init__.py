@@ -1,1 +1,1 @@
-"""How the price of each node is split into GPU, CPU and memory, by the cost basis; nothing with the basis `node`."""
+"""Split each node price into GPU, CPU and memory by the cost basis; skipped with the basis `node`."""

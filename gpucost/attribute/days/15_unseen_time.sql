@@ -1,11 +1,11 @@
 -- reads: node_prices, nodes, coverage_gaps, collected, billed_hours, billed_nodes
--- writes: unseen_time, one row per (node, charge period, gap, price) that nobody saw and its bill tells of: at which price, and which part of it the machine ran
--- invariant: a node's rows do not overlap, and lie each in one gap; 0 < up_ratio <= 1; per (machine, charge period) rows x up_ratio and what was seen of all its nodes are at most the billed hours, where that was not seen beyond them
+-- writes: unseen_time, one row per (node, charge period, gap, price) that was billed but not collected: the price, and the fraction of the time that the machine ran
+-- invariant: a node's rows do not overlap, each within one gap; 0 < up_ratio <= 1; per (machine, charge period) rows x up_ratio plus the collected time of all its nodes are at most the billed hours, unless the collected time alone exceeds them
 CREATE OR REPLACE TEMP TABLE unseen_time AS
 WITH bill_prices AS (
     SELECT node_id, from_ms, to_ms, price_per_hour, price_as_of FROM node_prices WHERE price_source = 'bill'
 ),
--- a scale set is several nodes, and so is a machine that was registered again; numbers are compared faster than their keys
+-- A scale set is several nodes, and so is a machine that was registered again. Numbers compare faster than their keys.
 machines AS (
     SELECT instance_key, min(node_id) AS machine FROM billed_nodes GROUP BY instance_key
 ),
@@ -18,7 +18,7 @@ periods AS (
     FROM billed_hours AS h JOIN machines AS m USING (instance_key)
     GROUP BY ALL
 ),
--- most periods are those of many machines, and few touch a gap
+-- most periods belong to many machines, and few touch a gap
 told AS (
     SELECT DISTINCT l.cluster, p.period_ms, p.period_to_ms FROM periods AS p JOIN lives AS l USING (machine)
 ),
@@ -50,7 +50,7 @@ stretches AS (
     JOIN lives AS l ON l.machine = p.machine AND l.cluster = m.cluster
     JOIN priced AS b ON b.node_id = l.node_id AND b.from_ms < m.to_ms AND m.from_ms < b.to_ms
 ),
--- neither stretches nor prices of a node overlap: where two meet, one of them begins within the other
+-- neither spans nor prices of a node overlap: of an overlapping pair, one begins within the other
 parts AS (
     SELECT s.* REPLACE (least(s.to_ms, b.to_ms) AS to_ms), b.price_per_hour, b.price_as_of
     FROM stretches AS s ASOF JOIN bill_prices AS b ON b.node_id = s.node_id AND s.from_ms >= b.from_ms

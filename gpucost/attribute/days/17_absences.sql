@@ -1,6 +1,6 @@
 -- reads: state_intervals, nodes, unit_shares, closed_nodes, allocations
--- writes: absences, one row per (node, cause, stretch) in which GPUs could not be held: not ready, cordoned, not allocatable, or no longer offered
--- invariant: cause '' is all of the node, another the resource that is short, 'lost' the GPUs that the node has and does not offer, or the node of Slurm that is a part of it
+-- writes: absences, one row per (node, cause, span) in which GPUs were unavailable: not ready, cordoned, not allocatable, or no longer offered
+-- invariant: cause '' is the whole node, others are the short resource, 'lost' for GPUs that the node has but does not offer, or the Slurm node that is a part of it
 CREATE OR REPLACE TEMP TABLE absences AS
 WITH closed AS (
     SELECT n.node_id, '' AS cause, n.gpu_count AS gpus, f.first_ms AS from_ms, f.end_ms AS to_ms
@@ -22,7 +22,8 @@ short AS (
     JOIN unit_shares AS u ON u.node_id = n.node_id AND u.resource = f.resource AND u.from_ms <= f.first_ms AND f.first_ms < u.to_ms
     WHERE f.metric = 'kube_node_status_allocatable'
 ),
--- a GPU that fell off the bus is missing in the capacity, too, once the node was booted; layouts of slices and claims tell no number of GPUs
+-- After a reboot, a GPU that fell off the bus is missing in the capacity, too. Layouts of slices and claims do not give
+-- the number of GPUs.
 offered AS (
     SELECT n.node_id, n.gpu_count, coalesce(n.machine_gpus, n.gpu_count) AS machine_gpus, f.value * u.offered_share AS gpus,
         greatest(f.first_ms, n.up_from_ms) AS from_ms, least(f.end_ms, n.up_to_ms) AS to_ms

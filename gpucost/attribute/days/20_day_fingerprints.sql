@@ -1,6 +1,6 @@
 -- reads: local_days, unseen_time, absences, loads, cuts, nodes, node_stops, node_prices, collected, allocations, allocation_devices, node_devices, told_activity, allocation_teams, allocation_hosts, node_hosts, basis_spans
--- writes: day_fingerprints, one row per local day: a digest of everything its cells are made from
--- invariant: rows are clipped to the day, so that a day changes only by what happened in it (or, for samples, close to it)
+-- writes: day_fingerprints, one row per local day: a digest of all inputs of its cells
+-- invariant: rows are clipped to the day, so that only events of the day (or, for samples, close to it) change it
 CREATE OR REPLACE TEMP TABLE day_fingerprints AS
 WITH held AS (
     SELECT d.from_ms AS day_ms, d.to_ms AS day_to_ms, a.*,
@@ -10,11 +10,11 @@ WITH held AS (
 inputs AS (
     SELECT day_ms, hash('held', allocation_id, node_id, gpus, from_ms, to_ms) AS input FROM held
     UNION ALL
-    -- of how a device was scraped the loads tell, below
+    -- the loads below cover how a device was scraped
     SELECT h.day_ms, hash('device', h.allocation_id, v.device_id, v.weight)
     FROM held AS h JOIN allocation_devices AS v USING (allocation_id)
     UNION ALL
-    -- in which unit a series is, where that is not what its name says: a later sample may prove it
+    -- the unit of a series, if it differs from the metric's usual one: a later sample may prove it
     SELECT h.day_ms, hash('scale', h.allocation_id, n.series_id, n.scale)
     FROM (FROM node_devices WHERE scale IS DISTINCT FROM usual_scale) AS n
     JOIN allocation_devices AS v USING (device_id)
@@ -53,11 +53,11 @@ inputs AS (
     SELECT d.from_ms, hash('unseen', u.node_id, u.price_per_hour, u.price_as_of, u.up_ratio, greatest(u.from_ms, d.from_ms), least(u.to_ms, d.to_ms))
     FROM unseen_time AS u JOIN local_days AS d ON u.from_ms < d.to_ms AND d.from_ms < u.to_ms
     UNION ALL
-    -- three hours on either side, as in 66_device_hours: a sample speaks into the next hour, the next one ends its speech, and
-    -- neighboring hours say how often it was scraped
+    -- three hours on either side, as in 66_device_hours: a sample may be valid into the next hour, the next one ends
+    -- it, and neighboring hours give the scrape interval
     SELECT d.from_ms, hash('load', l.load_id)
     FROM loads AS l JOIN local_days AS d ON l.from_ms - 10800000 < d.to_ms AND d.from_ms < l.to_ms + 10800000
-    -- of other loads the prices above tell
+    -- the prices above cover other loads
     WHERE l.kind IN ('prometheus', 'slurm')
     UNION ALL
     SELECT d.from_ms, hash('cut', c.at_ms) FROM cuts AS c JOIN local_days AS d ON d.from_ms < c.at_ms AND c.at_ms < d.to_ms

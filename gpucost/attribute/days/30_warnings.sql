@@ -1,8 +1,9 @@
 -- reads: allocations, billed_hours, billed_nodes, cost_runs, coverage_gaps, node_devices, node_runs, node_stops, nodes, settings, unproven_ends, unseen_time
--- writes: warnings (stored): pods without a proven end, what was billed and not seen, nodes that stopped
--- invariant: each names what it is about and its time; hours and cost are those attributed
+-- writes: warnings (stored): pods without a proven end, billed time without metrics, nodes that stopped
+-- invariant: each row names its subject and its time; hours and cost are the attributed ones
 -- only with: loads
--- one row per cluster and month in which pods without phases may have been charged after they ended: at most how much; hours and cost are those in cost_runs
+-- One row per cluster and month: the maximum excess of pods without phases that may have been charged after they ended;
+-- hours and cost as in cost_runs.
 INSERT INTO warnings BY NAME
 WITH cells AS (
     SELECT allocation_id, from_ms + later_ms AS from_ms, to_ms + later_ms AS to_ms, gpu_ms, cost
@@ -16,14 +17,15 @@ parts AS (
 )
 SELECT 'unproven_end' AS code, cluster, 'kube_pod_status_phase' AS subject, min(from_ms) AS from_ms, max(to_ms) AS to_ms,
     format('cluster {}: up to {:.1f} GPU-hours and {:.2f} {} between {}Z and {}Z may be charged too much: the phase of {} {} not scraped, '
-        'so they count as running until their requests are no longer listed',
+        'so they count as running while their requests are listed',
         cluster, sum(part * gpu_ms) / 3600000, sum(part * cost)::DOUBLE, any_value(c.currency),
         strftime(epoch_ms(min(from_ms)), '%Y-%m-%dT%H:%M'), strftime(epoch_ms(max(to_ms)), '%Y-%m-%dT%H:%M'),
         count(DISTINCT allocation_id), CASE count(DISTINCT allocation_id) WHEN 1 THEN 'pod was' ELSE 'pods was' END) AS message,
     'kube-state-metrics: keep kube_pod_status_phase in --metric-allowlist' AS fix
 FROM parts CROSS JOIN settings AS c
 GROUP BY cluster, month;
--- one row per cluster and month in which machines were billed while [[clusters]] declares it off: how long, and at what cost; hours and cost are those in unseen_time; hours that are off because nothing was billed are no part of it
+-- One row per cluster and month: machines billed while [[clusters]] declares the cluster off; hours and cost as in
+-- unseen_time. Off hours without a bill are not included.
 INSERT INTO warnings BY NAME
 WITH unseen AS (
     SELECT n.cluster, u.from_ms, u.to_ms, (u.to_ms - u.from_ms) * u.up_ratio / 3600000 AS hours, u.price_per_hour
@@ -38,13 +40,14 @@ parts AS (
     WHERE u.from_ms < d.to_ms
 )
 SELECT 'off_but_billed' AS code, cluster, cluster AS subject, min(from_ms) AS from_ms, max(to_ms) AS to_ms,
-    format('cluster {} was declared off, but billed: {:.1f} hours of its machines and {:.2f} {} between {}Z and {}Z, of which no metrics tell who used them',
+    format('cluster {} was declared off, but billed: {:.1f} hours of its machines and {:.2f} {} between {}Z and {}Z, without metrics of their users',
         cluster, sum(hours), sum(hours * price_per_hour)::DOUBLE, any_value(c.currency),
         strftime(epoch_ms(min(from_ms)), '%Y-%m-%dT%H:%M'), strftime(epoch_ms(max(to_ms)), '%Y-%m-%dT%H:%M')) AS message,
-    'end machines that need not run; if they have to, declare those hours in [[clusters]]' AS fix
+    'stop machines that need not run; otherwise declare these running hours in [[clusters]]' AS fix
 FROM parts CROSS JOIN settings AS c
 GROUP BY cluster, month;
--- one row per cluster and month: machines with GPUs of its accounts that are no node, and were billed only while nothing was collected of it; a machine that was billed for more than 10 minutes of collected time is not the cluster's: metrics would tell of it
+-- One row per cluster and month: GPU machines of its accounts that are not nodes, and were billed only in its coverage
+-- gaps. A machine billed for over 10 minutes of collected time belongs to another cluster: metrics would show it.
 INSERT INTO warnings BY NAME
 WITH accounts AS (
     SELECT DISTINCT n.cluster, h.provider, h.account
@@ -69,20 +72,20 @@ unseen AS (
     QUALIFY bool_and(s.hours * 3600000 <= coalesce(m.missed_ms, 0) + 600000) OVER (PARTITION BY s.cluster, s.instance_key)
 )
 SELECT 'billed_unseen' AS code, cluster, cluster AS subject, min(from_ms) AS from_ms, max(to_ms) AS to_ms,
-    format('{} with GPUs {} billed only while nothing was collected of cluster {}: {:.1f} hours and {:.2f} {} between {}Z and {}Z are in no row',
+    format('{} with GPUs {} billed only while cluster {} was not collected: {:.1f} hours and {:.2f} {} between {}Z and {}Z are not included',
         CASE count(DISTINCT instance_key) WHEN 1 THEN 'one machine' ELSE count(DISTINCT instance_key) || ' machines' END,
         CASE count(DISTINCT instance_key) WHEN 1 THEN 'was' ELSE 'were' END,
         cluster, sum(hours), coalesce(sum(cost), 0)::DOUBLE, any_value(c.currency),
         strftime(epoch_ms(min(from_ms)), '%Y-%m-%dT%H:%M'), strftime(epoch_ms(max(to_ms)), '%Y-%m-%dT%H:%M')) AS message,
-    'gpucost reconcile lists them: they may be the cluster''s' AS fix
+    'run gpucost reconcile, which lists them: they may belong to the cluster' AS fix
 FROM unseen CROSS JOIN settings AS c
 GROUP BY cluster, date_trunc('month', epoch_ms(from_ms));
--- one row per node and stretch of bridged time in which it did not run; stretches of one node and reason do not touch
+-- One row per node and span of bridged time in which it did not run; spans of one node and reason do not touch.
 INSERT INTO warnings BY NAME
 WITH marked AS (
     SELECT s.*, coalesce(s.from_ms > lag(s.to_ms) OVER (PARTITION BY s.node_id, s.reason ORDER BY s.from_ms), true) AS begins
     FROM node_stops AS s
-    -- of names of two machines another warning tells
+    -- another warning names nodes that are two machines
     WHERE s.reason <> 'mixed'
 ),
 numbered AS (
@@ -90,16 +93,17 @@ numbered AS (
 )
 SELECT 'stopped_node' AS code, n.cluster, n.node AS subject, min(s.from_ms) AS from_ms, max(s.to_ms) AS to_ms,
     format('{:.1f} h of node {} are not charged: {}', (max(s.to_ms) - min(s.from_ms)) / 3600000, n.node,
-        CASE s.reason WHEN 'boot' THEN 'it was started again while nothing was collected, and nothing shows that it ran before'
+        CASE s.reason WHEN 'boot' THEN 'it booted during a coverage gap, and may have been off before that'
             WHEN 'silent' THEN 'no exporter reported its GPUs'
-            ELSE 'nothing was collected then, and its bill has no such hours' END) AS message,
+            ELSE 'metrics are missing, and its bill does not include these hours' END) AS message,
     NULL AS fix
 FROM numbered AS s JOIN nodes AS n USING (node_id)
 GROUP BY n.cluster, n.node, s.node_id, s.reason, s.number;
--- one row per node of Slurm that is named as a node, or a pod with GPUs, of Kubernetes, and that nothing proves to be the same machine or another
+-- One row per Slurm node with the name of a Kubernetes node or GPU pod, without proof that they are the same machine or
+-- different ones.
 INSERT INTO warnings BY NAME
 WITH ours AS (
-    -- that is how labels of Slurm's nodes are made
+    -- Slurm's nodes have these labels
     FROM nodes WHERE machine_id IS NULL AND labels['label_node'] = node
 ),
 alike AS (
@@ -118,7 +122,7 @@ costs AS (
     GROUP BY s.cluster, s.node, l.kind, l.cluster
 )
 SELECT 'unproven_machine' AS code, cluster, node AS subject, from_ms, to_ms,
-    format('node {} of Slurm has the name of a {} of Kubernetes cluster {}, and nothing proves that they are one machine: both are priced, {:.2f} {} of it twice if they are',
+    format('node {} of Slurm has the name of a {} of Kubernetes cluster {}, without proof that they are one machine: both are priced, {:.2f} {} of it twice if they are',
         node, kind, other, cost::DOUBLE, c.currency) AS message,
-    'if they are one machine, set [slurm] in_kubernetes = ["' || node || '"], or let dcgm-exporter report hpc_job' AS fix
+    'if they are one machine, set [slurm] in_kubernetes = ["' || node || '"], or make dcgm-exporter report hpc_job' AS fix
 FROM costs CROSS JOIN settings AS c;

@@ -1,1 +1,1 @@
-"""Which local days must be attributed (again), and how they are cut into cells."""
+"""Find the local days to attribute (again), and cut them into cells."""

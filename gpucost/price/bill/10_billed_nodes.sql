@@ -1,11 +1,12 @@
 -- reads: nodes, bill_rows
 -- writes: billed_nodes (stored), machines of bills that are GPU nodes, by provider id
--- invariant: a node is matched by its own id, else by its scale set's, else not at all
+-- invariant: a node is matched by its own id, otherwise by its scale set's, otherwise not at all
 DELETE FROM billed_nodes;
 INSERT INTO billed_nodes BY NAME
 WITH machines AS (
     SELECT node_id, provider,
-        -- aws:///us-east-1a/i-0123 and aws:///use1-az4/sagemaker/cluster/hyperpod-…-i-0123 -> i-0123; gce://project/zone/name and azure:///subscriptions/… as they are
+        -- aws:///us-east-1a/i-0123 and aws:///use1-az4/sagemaker/cluster/hyperpod-…-i-0123 -> i-0123;
+        -- gce://project/zone/name and azure:///subscriptions/… stay
         CASE WHEN regexp_matches(lower(machine_id), '^aws://') THEN regexp_replace(regexp_extract(lower(machine_id), '[^/]+$'), '^hyperpod-.+-(i-[0-9a-f]+)$', '\1')
             ELSE ltrim(regexp_replace(lower(machine_id), '^[a-z]+://', ''), '/') END AS machine_key
     FROM nodes

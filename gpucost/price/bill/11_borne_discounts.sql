@@ -1,6 +1,6 @@
 -- reads: bill_rows, bills, $is_spread
--- writes: loose_discounts (view), rows of kind discount that name no machine, each with what it names instead: a commitment and the charge period of its fee, unused capacity, or a kind of usage; discounted_charges, what they may be taken off, of the bills that hold any: usage by kind, at its cost, and fees of commitments by charge period, as billed; borne_discounts, such discounts by what they name, each with what bears it: a commitment, or where they are spread the narrowest scope of charges that can
--- invariant: what discounts a volume, say, is no loose discount; is_beside of what discounts a kind of storage or traffic; no cost is after discounts; is_upfront of fees that are amortized over months; what is not in the bill of a discount is not discounted; upfront_share is the part of it that upfront fees bear
+-- writes: loose_discounts (view), discount rows without a machine, each with its target: a commitment and the charge period of its fee, unused capacity, or a kind of usage; discounted_charges, charges in their bills that they may reduce: usage by kind, at cost, and commitment fees by charge period, as billed; borne_discounts, such discounts by target with their bearer: a commitment, or if spread the narrowest sufficient scope of charges
+-- invariant: a discount on a volume is not loose; is_beside for discounts on storage or traffic; costs are before discounts; is_upfront for fees amortized over months; a discount reduces charges of its own bill only; upfront_share is the part that upfront fees bear
 CREATE OR REPLACE TEMP VIEW loose_discounts AS
 SELECT b.provider, b.billing_period, r.bill_id, r.billing_currency AS currency,
     coalesce(commitment_of(r), CASE WHEN u.resource_id IS NOT NULL THEN r.resource_id END) AS commitment,
@@ -12,14 +12,14 @@ FROM bill_rows AS r
 JOIN bills AS b USING (bill_id)
 LEFT JOIN (SELECT DISTINCT bill_id, resource_id FROM bill_rows WHERE kind = 'reserved_unused') AS u ON u.bill_id = r.bill_id AND u.resource_id = r.resource_id
 WHERE r.kind = 'discount' AND r.effective_cost <> 0 AND r.instance_key IS NULL
-    -- not of a volume, say
+    -- exclude discounts on a volume, for example
     AND (r.resource_id IS NULL OR NOT is_beside AND (commitment_of(r) IS NOT NULL OR u.resource_id IS NOT NULL));
 
 CREATE OR REPLACE TEMP TABLE discounted_charges AS
 SELECT b.provider, b.billing_period, r.bill_id, r.billing_currency AS currency, bearer_of(r) AS commitment,
     CASE WHEN commitment_of(r) IS NOT NULL THEN r.charge_period_start END AS starts, CASE WHEN commitment_of(r) IS NOT NULL THEN r.charge_period_end END AS ends,
     coalesce(r.service_code, r.service_name) AS service, coalesce(r.sub_account_id, r.billing_account_id) AS account, r.sku_description,
-    -- a block's fee is of its own bill's hours
+    -- the hours of its own bill carry a block's fee
     starts IS NOT NULL AND coalesce(r.charge_frequency = 'One-Time', false) AND r.capacity_reservation_type IS NULL AS is_upfront,
     sum(CASE WHEN starts IS NULL THEN r.effective_cost ELSE r.billed_cost END) AS cost
 FROM bill_rows AS r
@@ -52,7 +52,8 @@ scopes AS (
     WHERE $is_spread
     GROUP BY GROUPING SETS ((bill_id, currency, service, account, sku_description), (bill_id, currency, service, account), (bill_id, currency, service), (bill_id, currency, account), (bill_id, currency))
 ),
--- the narrowest that bears it: the same usage, else, but for traffic and volumes, its product in the account, else in the whole bill; what names no product: the account, the bill
+-- The narrowest scope that bears it: the same usage, otherwise (except for traffic and volumes) its product in the
+-- account, otherwise in the whole bill. Without a product: the account, then the bill.
 asked AS (
     SELECT * EXCLUDE (is_for_all), row_number() OVER () AS number, unnest(
         list_filter(CASE WHEN service IS NULL THEN [{'place': 4, 'scope': 'payer', 'of_service': NULL, 'of_account': account, 'of_description': NULL}, {'place': 5, 'scope': 'bill', 'of_service': NULL, 'of_account': NULL, 'of_description': NULL}]
@@ -60,7 +61,7 @@ asked AS (
                 {'place': 2, 'scope': 'account', 'of_service': service, 'of_account': account, 'of_description': NULL},
                 {'place': 3, 'scope': 'product', 'of_service': service, 'of_account': NULL, 'of_description': NULL}] END, lambda place: (place.of_account IS NULL OR NOT is_for_all) AND (place.place = 1 OR NOT is_beside)), recursive := true)
     FROM (
-        -- one row in the payer's account is of all accounts; beside rows of the others it is of the payer's own usage
+        -- a single row in the payer's account covers all accounts; next to rows of others, the payer's own usage
         SELECT *, is_payers AND count(DISTINCT account) OVER (PARTITION BY bill_id, currency, service, sku_description) = 1 AS is_for_all
         FROM told
         WHERE commitment IS NULL
@@ -76,7 +77,7 @@ borne AS (
 )
 SELECT * EXCLUDE (number, place) FROM borne
 UNION ALL BY NAME
--- a fee of the same charge period bears it, else all that the commitment is charged in the billing period, by what is billed
+-- a fee of the same charge period bears it, otherwise all charges of the commitment in the billing period, as billed
 SELECT t.*, CASE WHEN f.cost > 0 AND f.cost >= -t.discount_cost THEN f.upfront_cost / f.cost
     WHEN p.cost > 0 AND p.cost >= -t.discount_cost THEN p.upfront_cost / p.cost ELSE 0 END AS upfront_share
 FROM told AS t

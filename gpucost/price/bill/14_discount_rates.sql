@@ -1,6 +1,6 @@
 -- reads: loose_discounts, borne_discounts, discounted_charges, bill_rows, bills
--- writes: discount_rates (stored): what rows of kind discount that name no machine take off, of each commitment in each billing period and, where they are spread, of each kind of usage in an account; amortized_discounts (stored): of such rows, what upfront fees bear, spread as these are
--- invariant: discounted_cost > 0; never more is taken off than there is; each period bears of an upfront fee's discount what it bears of the fee; of a row of a bill upfront fees bear its whole cost at most
+-- writes: discount_rates (stored): reduction by discount rows without a machine, per commitment and billing period and, if they are spread, per kind of usage in an account; amortized_discounts (stored): the part of such rows that upfront fees bear, spread like the fees
+-- invariant: discounted_cost > 0; a reduction never exceeds the cost; each period bears the same part of an upfront fee's discount as of the fee; upfront fees bear at most the whole cost of a bill's row
 DELETE FROM discount_rates;
 INSERT INTO discount_rates BY NAME
 WITH spread AS (
@@ -10,7 +10,7 @@ WITH spread AS (
     WHERE scope IS NOT NULL
     GROUP BY scope, provider, billing_period, currency, bill_id, of_service, of_account, of_description, discounted_cost
 ),
--- by scope, as columns that are equal: an OR of them would be tried on each pair
+-- by scope, as equal columns: an OR would be tested on each pair
 named AS (
     SELECT d.*, u.scope, CASE WHEN u.scope IN ('usage', 'account', 'product') THEN d.service END AS of_service,
         CASE WHEN u.scope IN ('usage', 'account', 'payer') THEN d.account END AS of_account, CASE WHEN u.scope = 'usage' THEN d.sku_description END AS of_description
@@ -25,7 +25,7 @@ parts AS (
         AND s.of_account IS NOT DISTINCT FROM d.of_account AND s.of_description IS NOT DISTINCT FROM d.of_description
     GROUP BY ALL
 ),
--- what is taken off a commitment's fee is that commitment's discount
+-- a discount on a commitment's fee belongs to that commitment
 by_commitment AS (
     SELECT provider, billing_period, currency, commitment, (discount_cost * upfront_share)::DECIMAL(38, 12) AS upfront_discount, discount_cost - upfront_discount AS period_discount, rows, first_rows
     FROM borne_discounts
@@ -44,7 +44,7 @@ upfront AS (
 committed AS (
     SELECT b.provider, b.billing_period, r.billing_currency AS currency, c.commitment, sum(r.effective_cost) AS cost,
         coalesce(sum(r.billed_cost) FILTER (r.charge_category = 'Purchase' AND (coalesce(r.charge_frequency <> 'One-Time', true) OR r.capacity_reservation_type IS NOT NULL)), 0) AS recurring_fee,
-        -- where the export does not say: what recurring fees leave
+        -- if the export does not state it: the rest after recurring fees
         greatest(0, least(1, coalesce(avg(r.upfront_share), 1 - recurring_fee / cost))) AS upfront_share
     FROM bill_rows AS r
     JOIN bills AS b USING (bill_id)
@@ -66,7 +66,7 @@ taken AS (
 )
 SELECT row_number() OVER () AS rate_id, * FROM (
     SELECT provider, billing_period, currency, commitment, discounted_cost,
-        -- a fee of the whole month is of more than the hours that are billed so far
+        -- a fee of the whole month covers more than the hours billed so far
         greatest(amortized + period_discount * CASE WHEN recurring_fee > recurring_cost THEN recurring_cost / recurring_fee ELSE 1 END, -discounted_cost)::DECIMAL(38, 12) AS discount_cost,
         greatest(amortized, -discounted_cost)::DECIMAL(38, 12) AS amortized_cost, rows, first_rows
     FROM taken

@@ -1,6 +1,6 @@
 -- reads: bill_details, bill_lines, discounted_details, machine_riders, billed_nodes, catalog_instances
--- writes: number_of (macro): a number for each text; billed_details, what rows on machines with GPUs are of, machines and all text by numbers; machine_lines, these rows as they are billed; billed_rows, the charges of machines with GPUs, and fees and discounts on those machines, each with the machine's charge period [from_ms, to_ms) that it belongs to
--- invariant: numbers are in the order of what they stand for, null for null; charge periods of a machine do not overlap; a charge counts once; where exports of two formats tell of a machine's time in one billing period, the newer load counts; effective_cost is less discount_cost, fees and discounts have no hours
+-- writes: number_of (macro): a number for each text; billed_details, attributes of rows on GPU machines, machines and all text as numbers; machine_lines, these rows as billed; billed_rows, the charges of GPU machines, with fees and discounts on them, each with its machine's charge period [from_ms, to_ms)
+-- invariant: numbers have the order of their values, null for null; charge periods of a machine do not overlap; a charge counts once; if exports of two formats have a machine's time in one billing period, the newer load counts; effective_cost is after discount_cost, fees and discounts have no hours
 CREATE OR REPLACE TEMP MACRO number_of(word) AS CASE WHEN word IS NOT NULL THEN dense_rank() OVER (ORDER BY word) END;
 CREATE OR REPLACE TEMP TABLE billed_details AS
 WITH gpu_types AS (
@@ -10,7 +10,7 @@ machines AS (
     SELECT instance_key FROM billed_nodes
     UNION
     SELECT instance_key FROM bill_details
-    -- Google bills a GPU that is attached to a machine beside it
+    -- Google bills an attached GPU separately from its machine
     WHERE kind = 'instance' AND (lower(instance_type) IN (FROM gpu_types) OR regexp_matches(sku_description, '\bgpu\b|nvidia', 'i'))
 ),
 told AS (
@@ -18,7 +18,7 @@ told AS (
         rate_id, discount_rate, cost_cause, coalesce(charge_class = 'Correction', false) AS is_correction,
         coalesce(pricing_category = 'Dynamic', false) AS is_spot, capacity_reservation_id IS NOT NULL AS is_reserved,
         coalesce(capacity_reservation_type = 'capacity_block', false) AS is_block,
-        -- what is charged on a machine besides what runs it, a fee, a discount, says nothing of the machine
+        -- fees and discounts on a machine do not describe the machine
         CASE WHEN kind = 'instance' THEN {
             'provider': provider, 'account': coalesce(sub_account_id, billing_account_id), 'region': lower(region), 'instance_type': lower(instance_type),
             'operating_system': lower(operating_system), 'tenancy': tenancy, 'reservation': capacity_reservation_id} END AS place
@@ -45,7 +45,7 @@ CREATE OR REPLACE TEMP TABLE machine_lines AS
 SELECT d.detail, d.machine, d.is_correction, d.currency, epoch_ms(l.charge_period_start) AS start_ms, epoch_ms(l.charge_period_end) AS end_ms,
     l.instance_hours::DECIMAL(38, 12) AS instance_hours, (l.effective_cost * d.discount_rate)::DECIMAL(38, 12) AS discount_cost,
     l.effective_cost + discount_cost AS effective_cost, false AS is_rider,
-    -- one part of a machine without its cost, the cores whose commitment's fee is not there: the other parts alone are no price
+    -- a part of a machine lacks its cost (as cores without their commitment's fee): the other parts are not its price
     d.cost_cause = 'fee_missing'
         OR l.effective_cost = 0 AND d.cost_cause IN ('zero_unexplained', 'reservation_cost_missing', 'commitment_cost_missing', 'dedicated_host') AS lacks_cost,
     l.effective_cost = 0 AND d.cost_cause = 'same' AS is_free
@@ -53,7 +53,7 @@ FROM bill_lines AS l
 JOIN billed_details AS d USING (batch_id, detail_id)
 WHERE d.kind = 'instance' AND l.charge_period_start < l.charge_period_end AND NOT (coalesce(l.instance_hours = 0, false) AND l.effective_cost = 0)
 UNION ALL BY NAME
--- as a correction of the price alone: it has no hours, and is no price by itself. A fee's product has discounts as any other
+-- Like a correction of the price: it has no hours, and is not a price by itself. Discounts reduce a fee's product, too.
 SELECT d.detail, d.machine, true AS is_correction, d.currency, epoch_ms(r.charge_period_start) AS start_ms, epoch_ms(r.charge_period_end) AS end_ms,
     NULL AS instance_hours, CASE WHEN d.kind = 'discount' THEN r.effective_cost ELSE (r.effective_cost * d.discount_rate)::DECIMAL(38, 12) END AS discount_cost,
     CASE WHEN d.kind = 'discount' THEN r.effective_cost ELSE r.effective_cost + discount_cost END AS effective_cost, true AS is_rider, false AS lacks_cost, false AS is_free
@@ -85,7 +85,7 @@ superseded AS (
 counted AS (
     SELECT * FROM told ANTI JOIN superseded USING (line) WHERE NOT is_rider
 ),
--- periods of one length, each at a multiple of it, are equal or do not meet
+-- periods of one length, each at a multiple of it, are equal or disjoint
 uneven AS (
     SELECT machine FROM counted GROUP BY machine
     HAVING min(end_ms - start_ms) < max(end_ms - start_ms) OR bool_or(start_ms % (end_ms - start_ms) <> 0)
@@ -94,7 +94,7 @@ spans AS (
     SELECT machine, start_ms, max(end_ms) AS end_ms FROM counted SEMI JOIN uneven USING (machine) GROUP BY ALL
 ),
 starts AS (
-    -- charges that overlap in part, an hour's and a day's, are one period: the cost of both, over both
+    -- partly overlapping charges, such as an hour's and a day's, are one period: the cost of both, over both
     SELECT *, coalesce(start_ms >= max(end_ms) OVER (PARTITION BY machine ORDER BY start_ms ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS opens
     FROM spans
 ),
@@ -125,13 +125,13 @@ fitting AS (
     ASOF JOIN ridden AS c ON c.machine = r.machine AND c.export = r.export AND c.currency = r.currency AND r.start_ms >= c.from_ms
     WHERE r.start_ms < c.to_ms AND r.end_ms <= c.to_ms
 ),
--- a day's or a month's is on the hours that it spans, by their cost
+-- a charge of a day or a month is spread over its hours, by their cost
 overlapping AS (
     SELECT r.line, c.from_ms, c.to_ms, c.cost, (least(r.end_ms, c.to_ms) - greatest(r.start_ms, c.from_ms)) / (c.to_ms - c.from_ms) AS part
     FROM (FROM riders ANTI JOIN fitting USING (line)) AS r
     JOIN ridden AS c ON c.machine = r.machine AND c.export = r.export AND c.currency = r.currency AND c.from_ms < r.end_ms AND r.start_ms < c.to_ms
 ),
--- one that spans none, on all of the bill
+-- a charge outside all hours is spread over the whole bill
 outside AS MATERIALIZED (
     FROM riders ANTI JOIN fitting USING (line) ANTI JOIN overlapping USING (line)
 ),

@@ -1,11 +1,11 @@
 -- reads: billed_rows, billed_details, billed_nodes, nodes, bills, bill_details, fx_rates, $is_pooled
--- writes: billed_parts, one row per (bill, machine, charge period, currency); billed_periods, one row per (machine, charge period, currency), whichever bills tell of it: what it is, its hours and their cost; billed_hours (stored), what each bill says of each machine and charge period, with the price per hour: effective cost / billed hours, of the machine or of its pool
--- invariant: hours > 0; is_priced is false where a part of the cost is missing or it cost nothing, and nothing says why, where only corrections of a bill that is not there are known, and where all hours were taken back of a machine that no node was; over a pool, sum(price x hours) = sum(effective cost), up to the price's twelfth decimal; a price is not negative
+-- writes: billed_parts, one row per (bill, machine, charge period, currency); billed_periods, one row per (machine, charge period, currency), over all bills: its attributes, hours and cost; billed_hours (stored), each bill's data of each machine and charge period, with the price per hour: effective cost / billed hours, of the machine or of its pool
+-- invariant: hours > 0; is_priced is false if a part of the cost is missing, if it is zero without a reason, if only corrections of a missing bill are known, or if all hours of a machine without a node were taken back; over a pool, sum(price x hours) = sum(effective cost), up to the price's twelfth decimal; a price is not negative
 CREATE OR REPLACE TEMP TABLE billed_parts AS
 SELECT d.bill, r.machine, r.currency, r.from_ms, r.to_ms, min(d.provider_number) AS provider_number, min(d.account_number) AS account_number, min(d.region_number) AS region_number,
     min(d.type_number) AS type_number, min(d.system_number) AS system_number, min(d.tenancy_number) AS tenancy_number, min(d.reservation_number) AS reservation_number,
     bool_or(d.is_spot AND NOT r.is_rider) AS is_spot, bool_or(d.is_block AND NOT r.is_rider) AS is_block, bool_or(d.is_reserved AND NOT r.is_rider) AS is_reserved,
-    -- a correction of the price repeats the hours, or has none; one that takes hours back has them below 0
+    -- a correction of the price repeats the hours, or has none; a correction that takes hours back has negative ones
     sum(r.instance_hours) FILTER (NOT r.is_correction) AS told_hours,
     sum(r.instance_hours) FILTER (r.is_correction) AS corrected_hours,
     min(r.instance_hours) FILTER (r.is_correction) AS least_hours,
@@ -23,7 +23,7 @@ WITH summed AS (
         CASE WHEN NOT bool_or(is_spot) THEN min(reservation_number) END AS reservation_number,
         coalesce(sum(told_hours), 0) + CASE WHEN coalesce(min(least_hours) < 0, false) OR bool_and(is_correction_only) THEN coalesce(sum(corrected_hours), 0) ELSE 0 END AS hours,
         sum(cost) AS cost, min(bill) AS first_bill,
-        -- the hours stand once, in the first of the bills that does not only correct them
+        -- the hours are in one bill only: the first that does not only correct them
         min(bill) FILTER (NOT is_correction_only) AS own_bill,
         bool_or(lacks_cost) OR bool_or(is_free) AND sum(charged_cost) = 0 AS is_unexplained
     FROM billed_parts
@@ -32,7 +32,7 @@ WITH summed AS (
 machines AS (
     SELECT machine, any_value(instance_key) AS instance_key FROM billed_details GROUP BY machine
 ),
--- where the account's bill of a month is there and has nothing of a machine, a later correction is all that it costs
+-- if the account's bill of a month exists without the machine, a later correction is its whole cost
 told_months AS (
     SELECT DISTINCT d.account_number, b.billing_period
     FROM (SELECT DISTINCT account, account_number FROM billed_details WHERE is_correction) AS d
@@ -54,10 +54,10 @@ spot_machines AS (
     SELECT DISTINCT m.machine FROM machines AS m JOIN billed_nodes AS b USING (instance_key) JOIN nodes AS n USING (node_id) WHERE n.capacity_type = 'spot'
 )
 SELECT h.* EXCLUDE (hours, own_bill, first_bill), coalesce(h.own_bill, CASE WHEN m.billing_period IS NOT NULL THEN h.first_bill END) AS hours_bill,
-    -- a bill that tells no hours is of those that its nodes were up, or of the whole charge period
+    -- without billed hours: the up time of its nodes, or the whole charge period
     CASE WHEN h.hours > 0 THEN h.hours WHEN l.hours > 0 THEN l.hours ELSE (h.to_ms - h.from_ms) / 3600000.0 END::DECIMAL(38, 12) AS hours,
     NOT h.is_unexplained AND hours_bill IS NOT NULL AND (h.hours > 0 OR h.cost <> 0 OR l.hours > 0) AS is_priced,
-    -- no price of a machine that was launched otherwise may be that of a spot node
+    -- a spot node never takes the price of a machine launched otherwise
     s.machine IS NOT NULL AND h.capacity_type <> 'spot' AS is_alone
 FROM summed AS h
 LEFT JOIN lived AS l USING (machine, from_ms, to_ms)
@@ -67,7 +67,8 @@ LEFT JOIN spot_machines AS s USING (machine);
 DELETE FROM billed_hours;
 INSERT INTO billed_hours BY NAME
 WITH pools AS (
-    -- clouds assign a commitment's discounts to machines by lot: those of one kind share them, each block or reservation of capacity by itself
+    -- clouds assign commitment discounts to machines by lot: machines of one kind share them, each block or
+    -- reservation of capacity is separate
     SELECT *,
         CASE WHEN $is_pooled AND NOT is_alone AND type_number IS NOT NULL
             THEN hash(provider_number, account_number, region_number, type_number, system_number, tenancy_number, capacity_type, reservation_number, currency, from_ms, to_ms)

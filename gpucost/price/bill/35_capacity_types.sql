@@ -1,5 +1,5 @@
 -- reads: billed_hours, billed_nodes, nodes
--- writes: nodes.capacity_type (stored), where metrics do not tell how a node was launched and its bill does; warnings (stored): takes back unknown_capacity_type of such nodes, and no_capacity_label of clusters that have no others
+-- writes: nodes.capacity_type (stored), if the bill has it and metrics do not; warnings (stored): removes unknown_capacity_type of such nodes, and no_capacity_label of clusters without others
 -- invariant: a known capacity type is never changed; a node whose capacity type is unknown keeps its warning
 -- only with: billed_hours
 UPDATE nodes SET capacity_type = b.capacity_type

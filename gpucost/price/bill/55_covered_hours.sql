@@ -1,5 +1,5 @@
 -- reads: billed_hours, billed_nodes, nodes, coverage_gaps, bill_rows, bills
--- writes: billed_accounts, the accounts whose bills tell of a cluster's nodes; covered_hours, of clusters with time that nobody saw the hours that the bills of all their accounts are of by now
+-- writes: billed_accounts, the accounts whose bills contain a cluster's nodes; covered_hours, for clusters with coverage gaps the hours that the bills of all their accounts cover so far
 -- invariant: one row per (cluster, provider, account), and per (cluster, hour)
 CREATE OR REPLACE TEMP TABLE billed_accounts AS
 SELECT DISTINCT n.cluster, h.provider, h.account
@@ -9,7 +9,7 @@ CREATE OR REPLACE TEMP TABLE covered_hours AS
 WITH accounts AS (
     FROM billed_accounts WHERE cluster IN (SELECT cluster FROM coverage_gaps WHERE kind IN ('not_collected', 'bridged'))
 ),
--- fees and taxes are of a whole month, whichever of its hours the bill has by now
+-- fees and taxes are of a whole month, even if the bill has only some of its hours so far
 covered AS (
     SELECT a.cluster, a.provider, a.account, epoch_ms(min(r.charge_period_start)) // 3600000 AS from_hour, epoch_ms(max(r.charge_period_end)) // 3600000 AS to_hour
     FROM bill_rows AS r

@@ -1,11 +1,11 @@
 -- reads: coverage_gaps, billed_hours, billed_nodes, nodes, collected, billed_accounts, covered_hours
--- writes: gaps_before, gaps_after, coverage_gaps (stored): hours that were not collected, that the bills of the cluster's accounts cover, and in which they hold no GPU machine, are 'off', unless a node that is on no bill stood before or after
--- invariant: what was neither collected nor billed for 10 minutes of any machine is off; all else stays
+-- writes: gaps_before, gaps_after, coverage_gaps (stored): hours that were not collected are 'off' if the bills of all the cluster's accounts cover them without a GPU machine, unless a node without a bill was up before or after
+-- invariant: time that was neither collected nor billed for 10 minutes of any machine is off; all else stays
 CREATE OR REPLACE TEMP TABLE gaps_before AS FROM coverage_gaps WHERE kind = 'not_collected' AND cluster IN (
     SELECT n.cluster FROM billed_nodes AS b JOIN nodes AS n USING (node_id));
 CREATE OR REPLACE TEMP TABLE gaps_after AS
 WITH
--- gaps at an end of which a node stands that is on no bill: no bill tells whether it ran
+-- gaps with a node without a bill at one end: no bill shows whether it ran
 ends AS (
     SELECT g.cluster, g.from_ms AS gap_ms, coalesce(max(c.to_ms) FILTER (c.to_ms <= g.from_ms), g.from_ms) AS seen_to_ms,
         coalesce(min(c.from_ms) FILTER (c.from_ms >= g.to_ms), g.to_ms) AS seen_from_ms
@@ -27,7 +27,7 @@ missed AS (
 owners AS (
     SELECT DISTINCT b.instance_key, n.cluster FROM billed_nodes AS b JOIN nodes AS n USING (node_id)
 ),
--- machines of the cluster, and those that are nobody's: they may be its own
+-- machines of the cluster, and machines without an owner, which may be its own
 machines AS (
     SELECT a.cluster, h.instance_key, h.from_ms, h.to_ms, sum(h.instance_hours) * 3600000 AS billed_ms
     FROM billed_hours AS h
@@ -36,7 +36,7 @@ machines AS (
     WHERE coalesce(o.cluster, a.cluster) = a.cluster AND h.instance_hours > 0
     GROUP BY a.cluster, h.instance_key, h.from_ms, h.to_ms
 ),
--- charge periods by the hours that they touch: pairs of hours and machines' hours would be too many
+-- charge periods by hour: pairs of hours and machines' hours would be too many
 periods AS (
     SELECT *, unnest(range(from_ms // 3600000, (to_ms - 1) // 3600000 + 1)) AS hour FROM (SELECT DISTINCT cluster, from_ms, to_ms FROM machines)
 ),

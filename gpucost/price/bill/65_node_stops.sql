@@ -1,6 +1,6 @@
 -- reads: coverage_gaps, covered_hours, collected, nodes, billed_nodes, billed_hours, node_stops
--- writes: bridged_hours, bill_stops, node_stops (stored): of nodes that are billed by the hour, the part of bridged hours that their bill leaves out; it says more than their boots
--- invariant: rows of a node do not overlap; of an hour, what is billed beyond what was seen ran within the bridged time
+-- writes: bridged_hours, bill_stops, node_stops (stored): for nodes billed by the hour, the bridged time that their bill excludes; this replaces their boot stops
+-- invariant: rows of a node do not overlap; billed time of an hour beyond its collected time ran within the bridged time
 CREATE OR REPLACE TEMP TABLE bridged_hours AS
 SELECT n.node_id, b.instance_key, c.hour,
     greatest(g.from_ms, n.up_from_ms, c.hour * 3600000) AS from_ms, least(g.to_ms, n.up_to_ms, (c.hour + 1) * 3600000) AS to_ms
@@ -9,7 +9,7 @@ JOIN covered_hours AS c ON c.cluster = g.cluster AND c.hour * 3600000 < g.to_ms 
 JOIN nodes AS n ON n.cluster = g.cluster AND n.up_from_ms < g.to_ms AND g.from_ms < n.up_to_ms
 JOIN billed_nodes AS b ON b.node_id = n.node_id AND NOT b.is_scale_set
 WHERE g.kind = 'bridged' AND greatest(g.from_ms, n.up_from_ms, c.hour * 3600000) < least(g.to_ms, n.up_to_ms, (c.hour + 1) * 3600000)
-    -- a day's bill does not say which of its hours ran
+    -- a day's bill does not show which of its hours ran
     AND NOT EXISTS (
         FROM billed_hours AS d
         WHERE d.instance_key = b.instance_key AND d.to_ms - d.from_ms > 3600000 AND d.from_ms < (c.hour + 1) * 3600000 AND c.hour * 3600000 < d.to_ms);
@@ -20,7 +20,7 @@ WITH billed AS (
     JOIN billed_hours AS b ON b.instance_key = h.instance_key AND b.from_ms < (h.hour + 1) * 3600000 AND h.hour * 3600000 < b.to_ms
     GROUP BY ALL
 ),
--- of a machine that was registered again, the other nodes' time, too
+-- for a machine that was registered again, include the other nodes' time
 seen AS (
     SELECT h.node_id, h.hour, h.from_ms,
         sum(least(n.up_to_ms, c.to_ms, (h.hour + 1) * 3600000) - greatest(n.up_from_ms, c.from_ms, h.hour * 3600000)) AS up_ms
@@ -41,14 +41,14 @@ ran AS (
     LEFT JOIN billed AS b USING (node_id, hour, from_ms)
     LEFT JOIN seen AS n USING (node_id, hour, from_ms)
     LEFT JOIN node_stops AS s ON s.node_id = h.node_id AND h.from_ms < s.to_ms AND s.to_ms <= h.to_ms
-    -- a bill that has less of an hour than was seen of it has not all of it
+    -- a bill with less of an hour than its collected time is incomplete
     WHERE coalesce(n.up_ms, 0) - h.bridged_ms <= coalesce(b.billed_ms, 0) + 600000
 )
--- it stood still at the end of the hour in which it stopped, and at the beginning of the one in which it booted
+-- it was off at the end of the hour in which it stopped, and at the beginning of the hour in which it booted
 SELECT node_id, CASE WHEN boot_ms IS NULL THEN to_ms - stopped_ms ELSE from_ms END AS from_ms,
     CASE WHEN boot_ms IS NULL THEN to_ms ELSE from_ms + stopped_ms END AS to_ms, 'bill' AS reason
 FROM ran
--- clocks and scrapes differ from bills by a little
+-- clocks and scrapes differ from bills a little
 WHERE stopped_ms > CASE WHEN boot_ms IS NULL THEN 600000 ELSE 0 END;
 DELETE FROM node_stops AS s
 WHERE EXISTS (FROM bridged_hours AS h WHERE h.node_id = s.node_id AND h.from_ms < s.to_ms AND s.from_ms < h.to_ms);

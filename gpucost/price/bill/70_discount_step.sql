@@ -1,6 +1,6 @@
 -- reads: billed_hours, billed_nodes, machine_riders, discount_rates; $node_id, $at_ms
--- writes: nothing; answers what discounts took off an hour of a node at a moment, over the machines that it shares a price with: by how many rows, and the first of them; none where there are none
--- invariant: one row at most; what is taken off is below 0
+-- writes: nothing; answers the discounts on an hour of a node at a moment, over the machines with which it shares a price: the amount, the number of rows, and the first of them; no row without discounts
+-- invariant: one row at most; the amount is negative
 WITH shared AS (
     SELECT instance_key, from_ms, to_ms, currency, effective_cost, discount_cost, discount_rates, instance_hours
     FROM billed_hours

@@ -1,1 +1,1 @@
-"""What bills say of GPU machines, as prices per hour; see docs/billing.md."""
+"""GPU machines in bills, as prices per hour; see docs/billing.md."""
