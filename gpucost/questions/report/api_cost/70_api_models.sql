@@ -1,5 +1,5 @@
 -- reads: api_rows
--- writes: nothing; returns what each team bought of each model, the most expensive first
+-- writes: nothing; returns the purchases of each team by model, the most expensive first
 -- invariant: the costs add up to those of api_rows
 SELECT part_of(team) AS part, team, provider, model, source, sum(api_cost) AS api_cost,
     sum(commitment_cost) AS commitment_cost,
