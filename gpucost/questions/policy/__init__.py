@@ -85,7 +85,7 @@ def _sections(answer: PolicyAnswer, broken: list[SimpleNamespace]) -> tuple[Tabl
             text("rule"),
             text("cluster", weight=3),
             text("namespace", weight=1),
-            text("subject", "Who"),
+            text("subject", "Workload"),
             text("evidence", weight=2),
             number("gpu_hours", "GPU-hours"),
             money("cost"),

@@ -273,8 +273,7 @@ def check(
 
 
 def _idle(con: DuckDBPyConnection, period: Period, hours: float, pods: Sequence[Row]) -> Idle:
-    """Idle intervals of the pods' whole lives, or of the period alone if older samples are gone. Raises StoreError.
-    """
+    """Idle intervals of the pods' whole lives, or of the period alone if older samples are gone. Raises StoreError."""
     begun = min(period.start_ms, *(pod["life_from_ms"] for pod in pods))
     ended = max(period.end_ms, *(pod["life_to_ms"] for pod in pods))
     at_least = round(hours * MS_PER_HOUR)

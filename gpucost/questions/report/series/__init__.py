@@ -40,7 +40,7 @@ def method(config: Config, query: Query) -> tuple[tuple[str, str], ...]:
         ("Time", f"Days and hours are local to {config.tz.key}; the end of a period is exclusive."),
         (
             "Allocated",
-            "GPU-hours that pods held, from their binding and end in Kubernetes, not from samples: even a pod of two minutes counts.",
+            "GPU-hours that pods held, by binding and end in Kubernetes, not by samples: even two minutes count.",
         ),
         (
             "Active and idle",
