@@ -133,8 +133,8 @@ class ChargebackQuery(NamedTuple):
 class Bundle(NamedTuple):
     """The content of a month's files. `overview` is by team, `teams` are by namespace, `ledger` by LEDGER_BY.
 
-    `workloads` are all workloads by team, with those of the whole fleet under None; `waste` is for the whole fleet,
-    also by team; `units` are unit costs, if progress was collected.
+    `workloads` are all workloads by team, with the whole fleet under None; `waste` is for the whole fleet, also by
+    team; `units` are unit costs, if progress was collected.
     """
 
     ask: ChargebackQuery
@@ -217,7 +217,7 @@ _ADJUSTED = {
     "not_collected_cost": "not collected",
     "node_cost": "all nodes",
 }
-# The lines between the charge and the invoice, besides the classes of the bill's rows.
+# The lines between the charge and the invoice, in addition to the classes of the bill's rows.
 _LINES = {
     "charged": "charged to teams",
     "estimated": "estimates, which are on no bill",
@@ -248,7 +248,7 @@ def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block
 
 
 def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
-    """The templates' input besides the manifest: the format of money, and tables by column."""
+    """The templates' input in addition to the manifest: the format of money, and tables by column."""
     currency = manifest["currency"]
     totals = manifest["totals"]
     replaces = manifest["replaces"]
@@ -644,7 +644,7 @@ def write(
 ) -> dict[str, Any]:
     """Write every file of `bundle` into `folder`, next to its FOCUS files; returns the manifest with their list.
 
-    `blocks` are for the pages of teams; key None has those of the page of all teams and the index.
+    `blocks` are for the pages of teams; key None is for the page of all teams and the index.
     """
     (folder / "teams").mkdir()
     lines = grouped((row.keys["team"], row) for row in bundle.ledger.rows)
@@ -671,7 +671,7 @@ def write(
 def _stated(view: ReportView, bundle: Bundle) -> ReportView:
     state = bundle.state
     account = bundle.account
-    sentence = f"no bill of {bundle.ask.month} was collected, so there is no reconciliation"
+    sentence = f"no bill of {bundle.ask.month} was collected, so the reconciliation is missing"
     if account:
         sentence = account.sentence
     coverage = replace(view.coverage, state=state.name, reasons=state.reasons, reconciliation=sentence)

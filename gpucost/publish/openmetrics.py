@@ -66,7 +66,7 @@ class PeriodViews(NamedTuple):
 
 
 def openmetrics(periods: list[PeriodViews]) -> str:
-    """The metrics of all `periods` as text. Figures are those of the reports. Ends with `# EOF`."""
+    """The metrics of all `periods` as text. Figures equal the reports. Ends with `# EOF`."""
     groups: list[tuple[Labels, Figures]] = [({"version": __version__}, {"gpucost_build_info": 1.0})]
     for views in periods:
         groups += [*_of_period(views), *_of_teams(views), *_of_gpus(views)]

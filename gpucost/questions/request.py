@@ -71,7 +71,7 @@ class Client:
 class Request:
     """The input of a question. Files are read when first needed.
 
-    `format` is the output format; a question can leave out what that format does not show. Properties raise
+    `format` is the output format; a question can leave out data that the format does not show. Properties raise
     ConfigError.
     """
 

@@ -57,7 +57,7 @@ _LAST_LABEL = 0.96
 
 
 def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool = False) -> dict[str, Any]:
-    """A chart of stacked columns. If costs are shared elsewhere on the page, its title says "before sharing".
+    """A chart of stacked columns. Its title has "before sharing" if costs are shared elsewhere on the page.
 
     `shapes` are the layers' columns, `lines` and `labels` texts at percentages of an axis, `hints` the texts of the
     moments; `titles` and `rows` are the same figures as a table.

@@ -15,9 +15,9 @@ from gpucost.store.table_files import csv_text, harmless, save_rows
 def to_csv(view: ReportView) -> str:
     """One line per row: kind, the dimensions, every measure, currency. Empty is unknown or not applicable.
 
-    `cost` is that of the row's kind, including unallocated, not collected and bought tokens: the column adds up to
-    the node cost plus bought tokens. Amounts shared by a [[shared_costs]] rule are in a column `shared_costs.NAME`.
-    Text that a spreadsheet would run as a formula begins with an apostrophe.
+    `cost` is the cost of the row's kind, including unallocated, not collected and bought tokens: the column adds up
+    to the node cost plus bought tokens. Amounts shared by a [[shared_costs]] rule are in a column
+    `shared_costs.NAME`. Text that a spreadsheet would run as a formula begins with an apostrophe.
     """
     columns, rows = flat_table(view)
     return csv_text([map(harmless, columns), *(map(_plain, row) for row in rows)])

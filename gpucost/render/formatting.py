@@ -99,7 +99,7 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
                 for name in sorted({gap.cluster for gap in off})
             ),
         ],
-        # accepted gaps, with who accepted them and why
+        # accepted gaps, with name and reason
         "Accepted": [
             signed_text(alike)
             for alike in alike_gaps(gap for gap in coverage.not_collected if gap.accepted_by)
@@ -182,7 +182,7 @@ def gap_text(alike: Sequence[Gap]) -> str:
 
 
 def signed_text(alike: Sequence[Gap]) -> str:
-    """The text of a gap, with who accepted it and why, if accepted."""
+    """The text of a gap, with the name and reason if it was accepted."""
     gap = alike[0]
     return gap_text(alike) + (
         f"; accepted by {gap.accepted_by}: {gap.accepted_why}" if gap.accepted_by else ""

@@ -15,7 +15,7 @@ _TEXTS_OF_SCENARIOS = (*_TEXTS, "break_even", "time", "findings")
 
 
 def frame(answer: Any, notes: tuple[str, ...], exit_code: int) -> pd.DataFrame:
-    """The main rows of an answer; `df.attrs` has its fields besides tables, `messages` and `exit_code`."""
+    """The main rows of an answer; `df.attrs` has its fields except tables, `messages` and `exit_code`."""
     import pandas as pd
 
     named = tables(answer)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @record
 class Bar:
-    """One bar; its length is its share of the block's longest, its color that of `kind` in charts.
+    """One bar; its length is its share of the block's longest, its color the color of `kind` in charts.
 
     `note` comes after the value.
     """
@@ -80,7 +80,7 @@ class Block:
 
 @cache
 def environment() -> Environment:
-    """The templates of reports/html, and those of reports/chargeback, which use their macros; names are escaped.
+    """The templates of reports/html and reports/chargeback, which share macros; names are escaped.
 
     Cached: a bundle renders the same templates for every team.
     """

@@ -103,7 +103,7 @@ def _code(text: str) -> str:
 
 
 def _in_cell(code: str) -> str:
-    """A command in a table cell, where a bar would end even code."""
+    """A command in a table cell. A bar would end even code there."""
     return re.sub(r"(\\*)\|", r"\1\1\\|", code)
 
 

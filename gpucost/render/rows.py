@@ -170,8 +170,8 @@ _PIECE = r"[^-/._\s]*[-/._]|[^-/._\s]+"
 class TableFit:
     """A table's columns, and how they share a line.
 
-    Columns of weight 0 always stay. The lighter ones of the others come first, those of a group all or none: for
-    weight 1 texts are broken between words, for heavier ones not at all. Columns of figures are never broken.
+    Columns of weight 0 always stay. The lighter ones of the others come first, a group as a whole: for weight 1 texts
+    are broken between words, for heavier ones not at all. Columns of figures are never broken.
     """
 
     def __init__(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> None:

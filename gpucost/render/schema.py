@@ -51,7 +51,7 @@ def to_dict(answer: Any) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Any], columns: Sequence[str] = ()) -> tuple[list[str], list[list[Any]]]:
-    """Rows of one class as columns and values, all of to_dict or those of `columns`; moments are text."""
+    """Rows of one class as columns and values, all of to_dict or only `columns`; moments are text."""
     found = list(map(to_dict, rows))
     names = list(columns or found[0])
     return names, [

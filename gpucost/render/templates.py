@@ -21,7 +21,7 @@ from gpucost.texts import HIDDEN, visible_parts
 
 class _Template(Template):
     def render(self, *args: Any, **kwargs: Any) -> str:
-        """Fill the template with values; none counts as markup, whatever its string type."""
+        """Fill the template with values; none counts as markup, regardless of its string type."""
         return super().render(visible_parts(dict(*args, **kwargs)))
 
 
@@ -84,6 +84,6 @@ _FILES.filters |= {"quoted": quoted, "literal": literal, "number": number}
 def fill(template: str, **values: Any) -> str:
     """Fill reports/`template`, a file for another program; the result ends with one line break.
 
-    There is no automatic escaping: text from outside needs the filters `quoted` and `literal`.
+    Automatic escaping is off: text from outside needs the filters `quoted` and `literal`.
     """
     return _FILES.get_template(template).render(**values).strip("\n") + "\n"

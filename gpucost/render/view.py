@@ -389,8 +389,8 @@ class Coverage(CoverageAnswer):
 class Column:
     """A column of a table.
 
-    `decimals` is the same in every row, so that decimal points align. If not all columns fit, those of the highest
-    `weight` are left out first; those of weight 0 never. Columns of one `group` (parts of a sum, before and after)
+    `decimals` is the same in every row, so that decimal points align. If not all columns fit, columns of the highest
+    `weight` are left out first, columns of weight 0 never. Columns of one `group` (parts of a sum, before and after)
     are shown all or none.
     """
 
@@ -561,7 +561,7 @@ class Page:
 class Answer(Page):
     """A whole answer before any format: a page for people, `data` of the schema `name` for programs, and rows.
 
-    `notes` and `errors` are reported after the answer is written; `exit_code` is that of the command.
+    `notes` and `errors` are reported after the answer is written; `exit_code` is the exit code of the command.
     """
 
     notes: tuple[str, ...] = ()
@@ -740,8 +740,8 @@ class TotalsAnswer(Shape):
 class ReportAnswer(Shape):
     """The output of gpucost report --format json. Money is in `currency`, GPU time in GPU-hours, instants in UTC.
 
-    Rows have the dimensions of `by`: allocated ones by cost descending, then those of other kinds. `bought` is
-    present if tokens were bought: the purchases of each team by model.
+    Rows have the dimensions of `by`: allocated ones by cost descending, then the other kinds. `bought` is present if
+    tokens were bought: the purchases of each team by model.
     """
 
     period: Period

@@ -71,7 +71,7 @@ def test_figures_that_cannot_be_made_again_have_a_reason_if_there_is_one(
             con.execute(f"UPDATE {table} SET cost = cost + 0.000000001 WHERE team = 'research'")  # noqa: S608 - names of our own
     result = verify(bundle, 1)
     assert checks(result)["figures"] == "changed"
-    assert "although nothing changed that was sealed" in result.stderr
+    assert "although no sealed input changed" in result.stderr
     result = verify(Made(restated.unsealed, sealed.out, restated.unsealed, restated.options), 1)
     assert "cannot be made again: [teams] of the configuration; bill of aws" in result.stderr
 

@@ -116,7 +116,7 @@ def test_volumes_of_a_machine_stand_beside_and_hours_billed_in_part_keep_the_acc
     assert result.lines["settled_in_other_periods"] == 0
     assert abs(result.difference) < CENT
     assert [problem.partition(" instance-hours ")[2] for problem in result.problems] == [
-        "were billed without their cost, or a part of it, for no named reason"
+        "were billed without all of their cost, for an unknown reason"
     ]
     assert sum(machine.cost for machine in result.unbilled) > 0
 

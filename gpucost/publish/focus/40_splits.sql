@@ -5,7 +5,7 @@ CREATE OR REPLACE TEMP TABLE focus_splits AS
 WITH amounts AS (
     SELECT charge_id, instance_key, from_ms, to_ms, kind = 'instance' AS has_hours, list_unit_price, contracted_unit_price,
         billed_cost AS all_billed, effective_cost AS all_effective,
-        -- a discount's quantity is that of the discounted charge, and counts there
+        -- a discount repeats the quantity of the discounted charge, which counts there
         CASE WHEN kind <> 'discount' THEN coalesce(pricing_quantity, consumed_quantity, instance_hours::DECIMAL(38, 12)) END AS all_priced,
         coalesce(contracted_cost,
             -- its cost is the contracted cost: only a commitment saves, and least of all spot

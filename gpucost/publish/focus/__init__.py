@@ -54,7 +54,7 @@ _SPLIT = {
 def columns_of(version: str) -> dict[str, str]:
     """The columns of a file in order, with the name of each in the table focus_rows.
 
-    Since 1.3 the dimensions of a split charge are those of the original, including tags; the holder's tags are in
+    Since 1.3 a split charge has the dimensions of the original, including tags; the holder's tags are in
     AllocatedTags.
     """
     own = {PREFIX + name: name for name in _OWN.split()}

@@ -1,4 +1,4 @@
-"""What changed between two periods, and why."""
+"""Changes in cost between two periods, and their causes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def diff(
     ] = (),
     top: Annotated[int, count("Number of the most changed workloads to list.")] = 10,
 ) -> Document:
-    """Show what changed between two periods and why: price, volume, mix, idle time, workloads, unallocated GPUs.
+    """Show the changes between two periods and their causes: price, volume, mix, idle time, workloads, unallocated
+    GPUs.
 
     The parts add up to the change, exactly; docs/diff.md has the arithmetic. TO is exclusive. Periods of different
     length are compared as they are, and the cost per day is added.
@@ -101,7 +102,7 @@ _WORDS = {
     "new": ("New", "workloads of the later period only"),
     "gone": ("Gone", "workloads of the earlier period only"),
     "unallocated": ("Unallocated", "more or fewer unallocated GPU-hours"),
-    "not_collected": ("Not collected", "billed time without metrics of who held the GPUs"),
+    "not_collected": ("Not collected", "billed time without metrics of the GPUs' holders"),
     "host": ("Host", "CPU and memory of pods without GPUs"),
 }
 
@@ -210,7 +211,7 @@ def _figures(diff: Diff) -> list[Shown]:
     rows = (*diff.rows, *diff.workloads)
 
     def part(name: str) -> Shown:
-        # blank if zero, so that the other parts stand out
+        # blank if zero, to highlight the other parts
         return money(lambda row: getattr(row.parts, name) or "", _WORDS[name][0], weight=2, group="parts")
 
     return [

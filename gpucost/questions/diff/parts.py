@@ -1,4 +1,4 @@
-"""What changed between two periods, and why: price, volume, mix, idle, new and gone workloads, unallocated GPUs."""
+"""Changes between two periods and their causes: price, volume, mix, idle, new and gone workloads, unallocated GPUs."""
 
 from __future__ import annotations
 

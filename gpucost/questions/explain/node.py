@@ -1,4 +1,4 @@
-"""A node's price per hour at a moment, and where it comes from."""
+"""A node's price per hour at a moment, and its source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def explain_node(
         str | None, Option("The node's cluster, if several have a node of that name.", "NAME")
     ] = None,
 ) -> Document:
-    """Show a node's price per hour at a moment, and where it comes from.
+    """Show a node's price per hour at a moment, and its source.
 
     Lists every matching price in order of precedence, and the exchange rates and discounts applied to the first.
 

@@ -26,7 +26,7 @@ def policy_check(
     """Check the fleet against rules, and exit with 3 if a rule of severity error is broken.
 
     Examples of rules: batch work on spot, idle notebooks, long training on demand. docs/policy.md lists the rules and
-    their settings. A rule is unknown if data is missing or if it had nothing to check. Pods are judged by their whole
+    their settings. A rule is unknown if data is missing or if no workload was checked. Pods are judged by their whole
     lives.
 
     Without a period: the current month so far, or the newest month with data.

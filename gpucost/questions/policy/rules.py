@@ -59,7 +59,7 @@ class Violation(Shape):
 
 @record
 class RuleResult(Shape):
-    """The state of a rule: `kept`, `broken` or `unknown` (data is `missing`, or there was nothing to check).
+    """The state of a rule: `kept`, `broken` or `unknown` (data is `missing`, or no workload was checked).
 
     `checked` counts the workloads that were checked.
     """
@@ -83,7 +83,7 @@ class RuleResult(Shape):
 
 @record
 class PolicyAnswer(Shape):
-    """What `gpucost policy check` prints."""
+    """The output of `gpucost policy check`."""
 
     period: Period
     currency: str
@@ -101,7 +101,7 @@ Idle = tuple[Sequence[Row], Collection[tuple[str, str]]]
 class Facts(NamedTuple):
     """The data that rules check.
 
-    `pods` are those of the period; the capacity type of their node is None if the node was not up. `costs` are the
+    `pods` are the pods of the period; the capacity type of their node is None if the node was not up. `costs` are the
     allocated GPU-hours and cost of the period by BY. `idle` reads intervals of at least the given hours in the lives
     of some pods; `stay` reads the workloads that `whatif spot` leaves on demand.
     """

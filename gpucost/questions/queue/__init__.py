@@ -133,7 +133,7 @@ def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...]) -> list[Tab
 
 _OF_QUEUES = (
     "Averages are over the period, in units of the resource. Wait: from creation to admission. Shares: of "
-    "the cohort's quota, and of its use in the last 7 days, where use counts half for every 2 days of age. "
+    "the cohort's quota, and of its use in the last 7 days; use counts half for every 2 days of age. "
     "A queue whose share of use is above its share of quota borrows from others."
 )
 _OF_JOBS = (

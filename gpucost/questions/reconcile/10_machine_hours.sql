@@ -5,7 +5,7 @@ CREATE OR REPLACE TEMP TABLE machine_hours AS
 WITH ranked AS (
     -- a machine hour that a later billing period corrects counts as seen once
     SELECT *, row_number() OVER (PARTITION BY instance_key, from_ms ORDER BY billing_period, bill_id, currency) = 1 AS is_first,
-        -- the machine itself, or another one that shares its cost (docs/billing-prices.md)
+        -- the machine itself, or another machine that shares its cost (docs/billing-prices.md)
         min(billing_period) OVER (PARTITION BY pool) <> max(billing_period) OVER (PARTITION BY pool) AS is_settled_elsewhere
     FROM billed_hours
 ),

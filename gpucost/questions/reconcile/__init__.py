@@ -83,7 +83,7 @@ def reconcile(
 def reconciliation(config: Config, store: Store, month: str) -> Reconciliation:
     """The reconciliation of `month` (`2026-10`), with its gaps in metrics.
 
-    Raises IncompleteError if there is no bill.
+    Raises IncompleteError without a bill.
     """
 
     def read(con: DuckDBPyConnection) -> Reconciliation:

@@ -35,7 +35,7 @@ BASES: dict[Basis, str] = {"billed": "the invoice", "effective": "effective cost
 LINES = {
     "attributed": "attributed to teams",
     "unallocated": "unallocated GPUs",
-    "not_collected": "not collected: billed without metrics of who held the GPUs",
+    "not_collected": "not collected: billed without metrics of the GPUs' holders",
     "outside_node_life": "billed time outside the node's life",
     "seen_beyond_billed_hours": "nodes with metrics beyond their billed hours",
     "instances_without_metrics": "billed instances without metrics",
@@ -45,7 +45,7 @@ LINES = {
 }
 
 
-# The classes of a bill besides identified machines with GPUs, in the order of a statement.
+# The classes of a bill other than identified machines with GPUs, in the order of a statement.
 OTHER_CLASSES = {
     "gpu_without_id": "GPU machines without an id on the bill",
     "other_export": "GPU machines that are on another export too",
@@ -178,7 +178,7 @@ class Cause:
 
 @record
 class Beside:
-    """The cost of charges of one kind on GPU instances, besides their hours."""
+    """The cost of charges of one kind on GPU instances, without their hours."""
 
     kind: str
     currency: str

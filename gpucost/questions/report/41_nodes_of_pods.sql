@@ -1,6 +1,6 @@
 -- reads: report_cost_cells, report_node_cells, nodes, allocations; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all); `part` names the team in a report on each team
 -- writes: nothing; returns one row per price source of the nodes of the selected pods, weighted by the cost of those pods
--- invariant: node_cost over all sources is cost over cost_rows; capacity is the allocated GPU time, the weight if there is no cost
+-- invariant: node_cost over all sources is cost over cost_rows; capacity is the allocated GPU time, the weight without a cost
 SELECT
     part_of(c.team) AS part,
     h.price_source          AS source,

@@ -50,7 +50,7 @@ def report(
         bool, Option("Exit with 4 after the report if its period was not collected in full.")
     ] = False,
 ) -> ReportView:
-    """Show what GPUs cost, who used them, and how much of it was idle.
+    """Show the cost of GPUs by team, with usage and idle time.
 
     Without a period: the current month so far, or the newest month with data.
 

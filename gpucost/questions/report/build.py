@@ -68,7 +68,7 @@ def workload_tables(
 ) -> dict[str | None, Table]:
     """Every workload with its team, namespace, cluster and GPU model, the most expensive first.
 
-    Key None has all workloads, the other keys those of each of `teams`.
+    Key None has all workloads, the other keys have the workloads of each of `teams`.
     """
     every = replace(query, by=_EVERY_WORKLOAD, with_sections=False, with_series=False)
     views: dict[str | None, ReportView] = {None: build(con, config, every)}

@@ -1,4 +1,4 @@
-"""Blocks of a report's page besides its tables: waste, unit costs, findings, reconciliation."""
+"""Additional blocks of a report's page: waste, unit costs, findings, reconciliation."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tu
 def bundle_blocks(
     config: Config, bundle: Bundle, advice: Findings | None
 ) -> dict[str | None, tuple[Block, ...]]:
-    """The blocks of each team's page in a bundle; key None has those of all teams."""
+    """The blocks of each team's page in a bundle; key None has the blocks of all teams."""
     period = bundle.ask.period
     workloads = bundle.workloads
     found: dict[str | None, tuple[Block, ...]] = {}

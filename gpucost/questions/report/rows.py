@@ -260,7 +260,7 @@ ALL_COLLECTED = NotCollected(0.0, ZERO)
 
 
 def has_nodes(con: DuckDBPyConnection) -> bool:
-    """Whether any nodes existed in the period, whatever the filters."""
+    """Whether any nodes existed in the period, regardless of the filters."""
     return bool(con.execute("FROM report_node_cells LIMIT 1").fetchall())
 
 

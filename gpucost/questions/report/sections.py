@@ -120,7 +120,7 @@ def cost_by(
         add("Total", held + free + unseen, whole, "all")
         notes.append("The total is the cost of the nodes, allocated or not.")
         if is_unseen or of_kind["not_collected"]:
-            notes.append("Not collected is the billed cost of time without metrics of who held the GPUs.")
+            notes.append("Not collected is the billed cost of time without metrics of the GPUs' holders.")
         if shared and shared.costs:
             notes.append("Shared costs are added to it.")
     bought_cost = [row.own_cost for row in rows if row.api]
@@ -335,7 +335,7 @@ def value_name(dimension: str, value: str | None) -> str:
 
 
 def idle_share(measures: Measures) -> float | None:
-    """Idle share of the allocated GPU time; None if nothing was measured."""
+    """Idle share of the allocated GPU time; None without measurements."""
     return ratio(measures.idle_gpu_hours, measures.allocated_gpu_hours) if measures.measured_ratio else None
 
 

@@ -1,6 +1,6 @@
 -- reads: unit_tokens, unit_work; $keeps_idle excludes the cost of idle GPUs from the split
 -- writes: unit_tenants, unit_tokens split by the tenant label of the server; tenant is null without that label
--- invariant: sums of money over tenants are those of unit_tokens, to the last digit
+-- invariant: sums of money over tenants equal the sums over unit_tokens, to the last digit
 CREATE OR REPLACE TEMP TABLE unit_tenants AS
 WITH served AS (
     SELECT row_number() OVER (ORDER BY cluster, namespace, workload, model, day) AS row_id,

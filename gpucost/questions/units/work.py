@@ -412,7 +412,7 @@ ORDER BY claim_id, cluster, namespace, workload"""
 def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tuple[Item, Interval]]:
     """Make unit_pieces; claim i is the i-th element of the answer, a run with one of its intervals.
 
-    If runs overlap, only those in the most sweeps are charged.
+    If runs overlap, only the runs in the most sweeps are charged.
     """
     parents = {run["run_id"]: run["parent_id"] for run in runs}
     runs_of = grouped_by(runs, *PLACE)

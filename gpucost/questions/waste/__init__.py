@@ -40,7 +40,7 @@ def waste(
     ] = (),
     top: Annotated[int, count("Number of the most wasteful workloads to list.")] = 10,
 ) -> Document:
-    """Show where GPU time was wasted: every allocated or paid GPU-hour in exactly one bucket.
+    """Show wasted GPU time: every allocated or paid GPU-hour in exactly one bucket.
 
     Training that waits for data or lost its work, serving outside its peak or with surplus replicas, forgotten
     notebooks, image pulls, and unallocated GPUs by cause. docs/waste.md defines each bucket.

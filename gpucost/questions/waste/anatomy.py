@@ -161,7 +161,7 @@ class Waste:
 
 @record
 class WasteAnswer(Shape):
-    """What `gpucost waste` prints."""
+    """The output of `gpucost waste`."""
 
     period: Period
     currency: str

@@ -185,7 +185,7 @@ def _cost(row: dict[str, Any]) -> ApiCost:
 
 
 def teams(con: DuckDBPyConnection) -> set[str]:
-    """The teams that bought tokens in the months of the period, whatever the report selects."""
+    """The teams that bought tokens in the months of the period, regardless of the report's selection."""
     return {*column(con, "SELECT DISTINCT team FROM api_shares")}
 
 

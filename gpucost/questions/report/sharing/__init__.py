@@ -1,7 +1,7 @@
 """Shared costs: unallocated GPUs and the [[shared_costs]] rules; see docs/shared-costs.md.
 
-The numbered .sql files compute all shares over the whole fleet, whatever the report selects: first the amounts to
-share (2x to 4x), then the cuts, exact to the last decimal, by team, then pod, then time (60).
+The numbered .sql files compute all shares over the whole fleet, regardless of the report's selection: first the
+amounts to share (2x to 4x), then the cuts, exact to the last decimal, by team, then pod, then time (60).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def total_shared(
 
 
 def shared_teams(con: DuckDBPyConnection) -> set[str]:
-    """Teams with a shared amount, whatever the report selects."""
+    """Teams with a shared amount, regardless of the report's selection."""
     teams = sqlfiles.column(con, "SELECT team FROM pool_shares UNION SELECT owner FROM shared_cost_pools")
     return {*teams} - {None}
 
