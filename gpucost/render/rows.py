@@ -134,7 +134,7 @@ def as_text(value: Any) -> str:
 def plain_value(value: Any) -> Any:
     """`value` in JSON: decimals become numbers, instants ISO 8601, bytes hexadecimal.
 
-    NaN becomes null, and infinity, which JSON numbers cannot express either, a word.
+    NaN becomes null. Infinity becomes a string, as JSON numbers cannot express it.
     """
     if isinstance(value, Decimal):
         return float(value)
@@ -195,9 +195,9 @@ class TableFit:
             }
             for pattern in (r"\S+", _PIECE)
         ]
-        # The floors limit how far texts of a line are narrowed, whole words first. The last one is the minimum for
-        # keeping a column of weight 1: it stays with one long word broken (a name of 40 characters), and the line's
-        # other texts are not narrowed.
+        # The floors limit how far texts of a line are narrowed, whole words first. `_short` is the least width that a
+        # column of weight 1 is kept for: one long word may be broken (a name of 40 characters), and the line's other
+        # texts are not narrowed.
         self._short = list(self.natural)
         for index in self.names:
             word = longest(index, r"\S+")

@@ -8,7 +8,7 @@ WITH amounts AS (
         -- a discount repeats the quantity of the discounted charge, which counts there
         CASE WHEN kind <> 'discount' THEN coalesce(pricing_quantity, consumed_quantity, instance_hours::DECIMAL(38, 12)) END AS all_priced,
         coalesce(contracted_cost,
-            -- its cost is the contracted cost: only a commitment saves, and least of all spot
+            -- without a commitment the contracted cost is the effective cost, for spot too
             CASE WHEN kind = 'instance' AND commitment_discount_id IS NULL AND pricing_category IS DISTINCT FROM 'Committed' THEN effective_cost END,
             (contracted_unit_price * all_priced)::DECIMAL(38, 12), list_cost, billed_cost) AS all_contracted,
         -- without a list price, the contracted price is the best known one
@@ -45,8 +45,8 @@ SELECT charge_id, holder, team, cluster, node, namespace, workload, gpu_model, c
     consumed + CASE WHEN takes_rest THEN all_consumed - sum(consumed) OVER o ELSE 0 END AS consumed_quantity,
     committed + CASE WHEN takes_rest THEN all_committed - sum(committed) OVER o ELSE 0 END AS commitment_discount_quantity,
     hours + CASE WHEN takes_rest THEN all_hours - sum(hours) OVER o ELSE 0 END AS instance_hours,
-    -- unit prices from costs and quantities, if the bill has none, or has them in another unit or rounded; never below
-    -- 0
+    -- computed from costs and quantities if the bill has no unit price, or has one in another unit or rounded; never
+    -- negative
     CASE WHEN abs(list_unit_price * all_priced - all_list) <= 1e-9 * greatest(abs(all_list), 1) THEN list_unit_price
         WHEN all_list / nullif(all_priced, 0) >= 0 THEN (all_list / all_priced)::DECIMAL(38, 12) END AS list_unit_price,
     CASE WHEN abs(contracted_unit_price * all_priced - all_contracted) <= 1e-9 * greatest(abs(all_contracted), 1) THEN contracted_unit_price

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: The dimensions of the report that `check` reads.
 BY = ("cluster", "namespace", "workload", "workload_type", "capacity_type")
-NOTHING = "there was nothing to check"
+NOTHING = "no workload was checked"
 _HINT = "gpucost policy rules prints all rules and their keys"
 _NO_CAPACITY = "no capacity type is known, so on-demand usage is unknown"
 

@@ -1,11 +1,11 @@
 -- reads: billed_hours, bills, billed_nodes, bill_rows, nodes, collected, $month
--- writes: machine_hours, one row per (bill, machine, charge period) of the billing period: its cost, and the time that metrics cover; machine is below 0, and the same for all hours of a machine in a format and currency
+-- writes: machine_hours, one row per (bill, machine, charge period) of the billing period: its cost, and the time that metrics cover; machine is a negative number, the same for all hours of a machine in one format and currency
 -- invariant: costs are in the report's currency; seen_ms is time in the charge period that a node was up and collected
 CREATE OR REPLACE TEMP TABLE machine_hours AS
 WITH ranked AS (
     -- a machine hour that a later billing period corrects counts as seen once
     SELECT *, row_number() OVER (PARTITION BY instance_key, from_ms ORDER BY billing_period, bill_id, currency) = 1 AS is_first,
-        -- the machine itself, or another machine that shares its cost (docs/billing-prices.md)
+        -- another billing period has hours of the machine or of its pool (docs/billing-prices.md)
         min(billing_period) OVER (PARTITION BY pool) <> max(billing_period) OVER (PARTITION BY pool) AS is_settled_elsewhere
     FROM billed_hours
 ),

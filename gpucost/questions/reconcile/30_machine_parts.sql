@@ -56,7 +56,7 @@ lines AS (
         NULL, effective_cost - coalesce(hours_cost, 0)
     FROM priced
     UNION ALL
-    -- time without metrics is split by its reason
+    -- not collected time has a line of its own, so it is subtracted here
     SELECT machine_hour, 'outside_node_life', NULL, -cost FROM metric_parts WHERE line = 'not_collected'
 )
 SELECT machine_hour, line, team, sum(cost)::DECIMAL(38, 9) AS cost FROM lines GROUP BY ALL;

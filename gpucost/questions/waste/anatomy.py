@@ -218,8 +218,8 @@ _CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_cells AS
 SELECT c.*, s.time_bucket
 FROM hourly_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) AS c JOIN waste_cell_buckets AS s USING (from_ms)"""
-# One row per pod and local day whose hours are needed, empty unless the period consists of whole days. Hours of a day
-# can differ in price. The day suffices if its cost falls to idle time and to one other part.
+# One row per pod and local day, empty unless the period consists of whole days. is_fine: the day's hours are needed, as
+# they can differ in price. The day suffices if its cost falls to idle time and to one other part.
 _DAYS = """
 CREATE OR REPLACE TEMP TABLE waste_days AS
 SELECT c.allocation_id, c.from_ms, c.to_ms, (NOT getvariable('waste_by_gpus') OR (c.unmeasured_gpu_ms > 0 AND c.active_gpu_ms > 0)

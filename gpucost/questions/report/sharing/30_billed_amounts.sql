@@ -10,7 +10,7 @@ WITH charged AS (
     -- a discount also reduces unused commitments
     SELECT provider, billing_currency, effective_cost + discount_cost, charge_period_start, charge_period_end,
         CASE kind WHEN 'support' THEN 'support' ELSE 'commitment_waste' END
-    -- unused model throughput is charged as model throughput
+    -- unused model throughput is part of bought tokens
     FROM discounted_rows ANTI JOIN token_charges USING (bill_id, source_file, source_row)
     WHERE kind IN ('support', 'commitment_unused', 'reserved_unused')
 ),
