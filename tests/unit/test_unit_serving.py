@@ -242,7 +242,7 @@ def test_workers_with_levels_alike_are_left_out_and_named(served: Served) -> Non
     assert unworked["Deployment/alike"] == Decimal(96)
     (note,) = [note for note in view.notes if "alike" in note]
     assert note.startswith(
-        "test of chat/alike-0 counts several processes under one name; their levels cannot be told apart"
+        "test of chat/alike-0 counts several processes under one name; their levels cannot be separated"
     )
     period = Period(datetime.fromtimestamp(at(0), UTC), datetime.fromtimestamp(at(24), UTC))
     report = reading.report(served.config, served.store, Query(period, "the day", with_sections=False))

@@ -326,7 +326,7 @@ def _totals(view: UnitView) -> Table:
         for name, value in view.totals.items()
         if value is not None
     )
-    return Table("Totals", (Column("Figure", "text"), Column("Value", "hours")), lines)
+    return Table("Totals", (Column("Name", "text"), Column("Value", "hours")), lines)
 
 
 def _local(name: str, tz: ZoneInfo, row: Item) -> Any:
