@@ -102,7 +102,9 @@ def test_every_file_holds_the_same_figures(sealed: Made, shared: Made, sharing: 
             assert text in (folder / page).read_text()
         coverage = report["coverage"]
         assert (coverage["state"], coverage["reasons"]) == (told["state"], told["reasons"])
-        assert coverage["reconciliation"] == "no bill of 2026-10 was collected, so the reconciliation is missing"
+        assert (
+            coverage["reconciliation"] == "no bill of 2026-10 was collected, so the reconciliation is missing"
+        )
     assert told["state"] == "estimate"
     assert any(team["charge"] > team["cost"] for team in told["teams"]) is bool(sharing)
     whole = json.loads((folder / "all-teams.json").read_text())["totals"]["node_cost"]
