@@ -107,7 +107,7 @@ def verify(
             stated = {name: manifest[name] for name in (("replaces",) if known else ("replaces", "seal"))}
             write(bundle, now | stated, folder, blocks)
             is_listed = digest_of(folder) == digest
-            detail += "; every file can be made again" if is_listed else "; its files cannot be made again"
+            detail += "; every file can be reproduced" if is_listed else "; its files cannot be reproduced"
     figures = now["seal"]["figures"]
     is_same = figures == manifest["seal"]["figures"] or (
         not files and figures == figures_as_now(target, manifest)

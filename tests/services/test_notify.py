@@ -97,7 +97,7 @@ def test_slack_gets_what_a_dry_run_shows(web: Web, store: Path) -> None:
     assert headers["Content-Type"].startswith("application/json")
     shown = json.loads(notify(store, "slack", "--dry-run", "-v", *LINK).stdout)
     assert json.loads(body) == shown and len(web.requests) == 1
-    assert "<https://reports.example.com/?a=1&amp;b=2|The whole report>" in json.dumps(shown)
+    assert "<https://reports.example.com/?a=1&amp;b=2|Full report>" in json.dumps(shown)
 
 
 #: What Slack answers, how often it is asked, how the command ends, and with which words.
@@ -244,7 +244,7 @@ def test_what_a_mail_server_may_answer(
 WRONG = r"""
 password   | SMTP_PASSWORD       | WRONG                                   | refused the user name or password
 no ca      | ca_file             | # ca_file                               | failed to encrypt the connection
-tls        | port =              | encryption = "tls"; port =              | cannot be
+tls        | port =              | encryption = "tls"; port =              | failed to encrypt
 no tls     | host =              | encryption = "none"; host =             | does not support the request
 in clear   | "127.0.0.1"         | "smtp.example.com"; encryption = "none" | would send the password unencrypted
 no address | gpucost@example.com | g@example.com\nBcc: x@evil.example      | should be an address
@@ -265,7 +265,7 @@ def test_wrong_settings_of_mail(
 NO_URL = """
 nothing   |                                 | the URL of [notify.slack] is missing
 two lines | slack.webhook_url_file = "two"  | holds more than one line
-a word    | slack.webhook_url_file = "word" | should begin with http:// or https://
+a word    | slack.webhook_url_file = "word" | must begin with http:// or https://
 a link    | link = "ftp://x"                | notify.link
 """
 

@@ -135,7 +135,7 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(sealed: Made, 
     assert figures(before, "state replaces") == "estimate None"
     assert (after["state"], after["reasons"], after["replaces"]["state"]) == ("final", [], "estimate")
     assert after["replaces"]["reasons"] == [
-        "[teams] of the configuration", "bill of aws 2026-10: none before, 4 rows now"
+        "[teams] of the configuration", "bill from aws 2026-10: none before, 4 rows now"
     ]  # fmt: skip
     was = {team["team"]: team["charge"] for team in before["teams"]}
     changed = {one["team"]: one["adjustment"] for one in after["replaces"]["teams"]}
@@ -221,7 +221,7 @@ def test_the_index_names_what_stands_between_the_charge_and_the_invoice(incomple
         "billed_less_effective": (None, 50),
     }  # fmt: skip
     index = (incomplete.folder / "index.md").read_text()
-    assert f"| of it, estimates: on no bill |  | -${estimated:,.2f} |" in index
+    assert f"| estimates, which are on no bill |  | -${estimated:,.2f} |" in index
     assert "| **Invoice** | **2** | **$57.00** |" in index
 
 

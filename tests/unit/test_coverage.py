@@ -188,7 +188,7 @@ def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(holed: Path) -> N
     view = view_of(None, holed.parent, with_series=True)
     for text in (markdown(view), html(view), view.json()):
         assert HOLE in text and "nodes, pods, requests, phases" in text and "the whole period" not in text
-    assert "not collected in full" in html(view)
+    assert "not fully collected" in html(view)
     terminal = ask(holed, "report", "--month", "2026-10")
     assert (terminal.exit_code, HOLE in terminal.stdout) == (0, True)
     strict = ask(holed, "report", "--month", "2026-10", "--strict")
@@ -227,7 +227,7 @@ def test_at_most_five_gaps_are_noted(tmp_path: Path) -> None:
     fleet("\n".join(f"prod {at} {at + 50}" for at in range(0, 700, 60))).write(tmp_path / "store.duckdb")
     payload = ask(tmp_path / "store.duckdb", "report", "--format", "csv", "--month", "2026-10")
     assert payload.stderr.count("were not collected") == 5
-    assert payload.stderr.endswith("note: and 7 more such times\n")
+    assert payload.stderr.endswith("note: and 7 more such gaps\n")
 
 
 STRICT = """
