@@ -1,5 +1,5 @@
 -- reads: unit_cells, unit_work
--- writes: unit_serving, cost, hours, work of each unit, and its weight per workload, model and local day; prompt_weight excludes cached prompt tokens
+-- writes: unit_serving, one row per workload, model and local day with its cost, hours, work of each unit, and the weight of that work; prompt_weight excludes cached prompt tokens
 -- invariant: per workload and day, sum(cost) is the workload's cost; its models share it by their work
 CREATE OR REPLACE TEMP TABLE unit_serving AS
 WITH days AS (
