@@ -133,7 +133,7 @@ def test_each_moment_has_its_own_winner_or_none(folder: Path) -> None:
         "us-east-1a spot history | wins: spot price history comes before list prices"
     )
     text = explain("dgx")[0]
-    assert "no price fits it then" in text and "fix: do this" in text
+    assert "no price matches at that time" in text and "fix: do this" in text
     assert answered("dgx")["price_per_hour"] is None
 
 

@@ -53,7 +53,7 @@ def test_two_folders_change_places_at_once(tmp_path: Path) -> None:
     assert [(tmp_path / name / "text").read_text() for name in "ab"] == ["b", "a"]
 
 
-@pytest.mark.parametrize(("count", "more"), [(3, ""), (4, "; and 1 more such times")])
+@pytest.mark.parametrize(("count", "more"), [(3, ""), (4, "; and 1 more such gaps")])
 def test_more_than_three_times_that_were_not_collected_are_counted(count: int, more: str) -> None:
     starts = [NOON + timedelta(days=day) for day in range(count)]
     until = timedelta(hours=1)
