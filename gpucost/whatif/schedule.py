@@ -421,6 +421,11 @@ class DescribedNodes(OptionGroup):
     days: flags.Days = DAYS
 
 
+def hours_up(needed: float, provision_minutes: float = PROVISION_MINUTES) -> float:
+    """Hours of a day that a node is up if work needs it for so many: each day begins with provisioning, which is paid."""
+    return min(needed + provision_minutes / 60, 24.0)
+
+
 def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
     """Nodes always on against the hours in which they are needed; each day begins with provisioning, which is paid.
 
@@ -433,10 +438,10 @@ def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
         raise UsageError("the hours that nodes are needed are missing", "give --active-hours-per-day 10")
     # more days than a month has are all of them today
     always = 24 * days if days > DAYS else HOURS_PER_MONTH
-    wait = rules.provision_minutes / 60 if per_day < 24 else 0.0
-    up = min((per_day + wait) * days, always)
+    each = hours_up(per_day, rules.provision_minutes)
+    wait = each - per_day
     today, scenario = (
-        position(currency, [CostBlock(nodes.nodes * hours, price, nodes.gpus)]) for hours in (always, up)
+        position(currency, [CostBlock(nodes.nodes * hours, price, nodes.gpus)]) for hours in (always, each * days)
     )
     starts = days * nodes.nodes if wait else 0
     figures, text = _waited(starts, starts * wait, wait)

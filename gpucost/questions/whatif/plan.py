@@ -13,6 +13,7 @@ from gpucost.questions.whatif.request import PlanRequest
 from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.covered import read_evidence
+from gpucost.whatif.spot.market import read_rates
 
 
 def whatif_plan(
@@ -37,16 +38,18 @@ def whatif_plan(
 
     plan = read_plan(file)
     context = Context(request.settings.currency, {}, file=str(file))
-    fleets = {group.name: request.usage(group.scope).fleet for group in plan.groups if group.is_stored}
-    if fleets:
+    usages = {group.name: request.usage(group.scope) for group in plan.groups if group.is_stored}
+    if usages:
         period = request.period
         context = replace(
             context,
-            fleets=fleets,
+            usages=usages,
             period=request.period_name,
             hours=(period.end_ms - period.start_ms) / MS_PER_HOUR,
             start_ms=period.start_ms,
             evidence=request.read(lambda con: read_evidence(con, period)),
+            rate=request.read(read_rates),
+            config=request.settings,
         )
     elif request.period_flags:
         raise UsageError(
