@@ -7,9 +7,9 @@ from dataclasses import field, replace
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gpucost.config.model import Config
 from gpucost.config.tables import TableFile, nearest
@@ -38,20 +38,13 @@ _HINT = "gpucost whatif plan --example prints a plan with all that matters"
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")
 _TIMES = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
 _COLUMNS = ("step", "change", "groups", "today", "after", "saving")
-_NOTE = "Each step is counted on what the steps before it left."
+_NOTE = "Each step is counted on the fleet that the steps before it left."
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, bool | str):
-        raise ValueError("should be a number")
-    return value
-
-
-_NUMBER = BeforeValidator(_number)
-_Amount = Annotated[Decimal, _NUMBER, Field(gt=0, le=10**12, allow_inf_nan=False)]
-_Count = Annotated[int, _NUMBER, Field(ge=1)]
-_Above = Annotated[float, _NUMBER, Field(gt=0, allow_inf_nan=False)]
-_FromZero = Annotated[float, _NUMBER, Field(ge=0, allow_inf_nan=False)]
+_Amount = Annotated[Decimal, Field(gt=0, le=10**12, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=1)]
+_Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_FromZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Names = list[Annotated[str, Field(min_length=1)]]
 
 
@@ -86,10 +79,6 @@ class Group(_Table):
                 f"{self.name} needs price_per_gpu_hour, or {', '.join(_FILTERS)} and no other key"
             )
         return self
-
-    @property
-    def is_stored(self) -> bool:
-        return self.price_per_gpu_hour is None
 
     @property
     def scope(self) -> Scope:
@@ -201,12 +190,14 @@ class Schedule(_Step):
     def applied(self, usage: Usage, _: Context) -> Outcome:
         """Pods run for a part of their time; nodes that pods hold in part stay up."""
         part, nodes = hours_up(24 * self.active_percent / 100) / 24, usage.fleet.by_name
-        places = {pod: (nodes[pod.place], part) for pod in usage.fleet.pods}
-        whole = {pod: place for pod, place in places.items() if pod.gpus >= place[0].gpus}
-        note = f"{len(places) - len(whole)} pods hold parts of nodes that stay, which saves no cash"
+        pods = usage.fleet.pods
+        whole = {pod: (nodes[pod.place], part) for pod in pods if pod.gpus >= nodes[pod.place].gpus}
+        note = (
+            f"{len(pods) - len(whole)} of {len(pods)} pods hold parts of nodes that stay, which saves no cash"
+        )
         return Outcome(
             _lasting(usage.fleet, whole),
-            findings=(note,) if len(whole) < len(places) else (),
+            findings=(note,) if len(whole) < len(pods) else (),
             assumptions=tuple(stated(Rules(), "provision_minutes")),
         )
 
@@ -226,7 +217,7 @@ def _lasting(fleet: Fleet, changed: Mapping[Pod, tuple[Node, float]]) -> Fleet:
 class Reserve(_Step):
     """`gpus` paid around the clock at the price of a commitment; the rest stays on demand.
 
-    `gpus` None: as many as the rules of `whatif reserve` allow for what the steps before it left.
+    `gpus` None: as many as the rules of `whatif reserve` allow for the fleet that the steps before it left.
     """
 
     change: Literal["reserve"] = "reserve"
@@ -263,7 +254,7 @@ def read_plan(path: Path) -> Plan:
 
 @record
 class Context:
-    """What a plan needs: usage of its stored groups, their period, and evidence for commitments and interruptions.
+    """Usage of the stored groups, their period, and evidence for commitments and interruptions.
 
     `period` is None without stored groups. Described groups run from `start_ms`, for `hours` by default.
     """
@@ -318,14 +309,11 @@ class _Run:
             # today is the report's figure to the last digit
             rounding = usage.reported.held_cost - _held(usage._replace(reported=None)).cost
             self.fixed += Position(rounding, self.context.currency)
-        if paid.pods:
-            self.findings.append(
-                f"{len(paid.pods)} pods run on nodes that are paid in any case: no step changes them."
-            )
-        if twice:
-            self.findings.append(
-                f"{len(twice)} pods are in several groups: each counts in the first of them only."
-            )
+        notes = {
+            "run on nodes that are paid in any case: no step changes them": len(paid.pods),
+            "are in several groups: each counts in the first of them only": len(twice),
+        }
+        self.findings += [f"{count} pods {note}." for note, count in notes.items() if count]
 
     def change(self, step: Share | Spot | Schedule, number: int, name: str) -> None:
         """Apply a step to a group."""
@@ -368,7 +356,7 @@ def _held(usage: Usage) -> Position:
 
 
 def answer(plan: Plan, context: Context) -> Answer:
-    """What each step and the whole plan save. Raises DataError if a step is impossible."""
+    """The saving of each step and of the whole plan. Raises GpucostError if a step is impossible."""
     run = _Run(context)
     for group in plan.groups:
         run.add(group)
@@ -387,9 +375,8 @@ def answer(plan: Plan, context: Context) -> Answer:
         cost, scenario = scenario.cost, run.total
         saving, groups = cost - scenario.cost, ", ".join(step.groups)
         lines.append((number, step.change, groups, cost, scenario.cost, saving))
-        if saving <= 0:
-            more = f": it costs {-saving:,.2f} more" if saving else ""
-            run.findings.append(f"Step {number} saves no cash{more}.")
+        if round(saving, 2) <= 0:
+            run.findings.append(f"Step {number} saves no cash.")
     commits = any(isinstance(step, Reserve) for step in plan.steps)
     return Answer(
         kind="plan",

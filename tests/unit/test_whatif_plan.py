@@ -79,7 +79,7 @@ WRONG = r"""
     old                       | new                              | message
     ways = 4                  | way = 4                          | line 27 in \[\[steps\]\] 1: unknown key 'way'
     pods = 25                 | pods = 2.5                       | line 21 in .*: pods: should be a whole number
-    pods = 25                 | pods = "25"                      | pods: should be a number, got '25'
+    pods = 25                 | pods = "many"                    | pods: should be .*, got 'many'
     price_per_gpu_hour = 1.17 | price_per_gpu_hour = -1          | hour: should be greater than 0, got -1
     price_per_gpu_hour = 1.17 | price_per_gpu_hour = nan         | should be a finite number
     price_per_gpu_hour = 1.17 |                                  | spot needs price_per_gpu_hour
