@@ -175,7 +175,7 @@ class Spot(_Step):
         rates = {part.rate.source: rate_assumption(part.rate) for part in parts if given is None}
         return Outcome(
             _lasting(usage.fleet, there),
-            time=(f"work takes up to {max(longer.values(), default=1.0):.3f} times as long",),
+            time=(f"work takes up to {max(longer.values()):.3f} times as long",) if longer else (),
             findings=(f"{len(going)} of {len(parts)} workloads move: see gpucost whatif spot",),
             assumptions=(*rates.values(), *stated(options, *_TIMES[bool(minutes) :])),
         )
