@@ -243,7 +243,7 @@ def _replicas(pods: Iterable[Pod]) -> set[Pod]:
         for pod in sorted(several, key=lambda pod: (pod.from_ms, -pod.to_ms)):
             if cover and pod.to_ms <= cover[-1].to_ms:
                 continue
-            # the last one is not needed between the one before it and this one
+            # the pod before it and this pod cover the time of the last pod
             if len(cover) > 1 and pod.from_ms <= cover[-2].to_ms:
                 cover.pop()
             cover.append(pod)
