@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +68,18 @@ def test_today_of_a_team_or_workload_is_the_cost_of_its_pods(demo: Config, what_
     scope = f"{scope} --month 2026-10 --config {demo.path}"
     cost = answer(f"report {scope}")["totals"]["cost"]
     assert answer(f"whatif {what_if} {scope}")["today"]["cost"] == cost
+
+
+def test_plan_of_a_team_agrees_with_its_what_if(demo: Config, tmp_path: Path) -> None:
+    scope, file = f"--month 2026-10 --config {demo.path}", tmp_path / "plan.toml"
+    file.write_text("""
+        groups = [{name = "research", teams = ["research"]}]
+        steps = [{change = "spot", groups = ["research"], price_per_gpu_hour = 1}]
+    """)
+    plan = answer(f"whatif plan {file} {scope}")
+    spot = answer(f"whatif spot {TEAM} --price-per gpu --spot-price 1 {scope}")
+    assert plan["today"]["cost"] == spot["today"]["cost"]
+    assert 1000 < plan["saving"] == pytest.approx(spot["saving"], rel=1e-8)
 
 
 def test_usage_has_the_parts_of_a_node_between_its_stops(tables: Tables) -> None:
@@ -188,7 +201,7 @@ REFUSED = table("""
     tokens    | 2    | {PRICED} {ON}                                        | what serves the tokens is missing
     tokens    | 1    |                                                      | there is no store
     tokens    | 1    | --gpus-per-replica 1 --throughput-of x {ON}          | there is no store
-    plan      | 2    |                                                      | no plan is named
+    plan      | 2    |                                                      | FILE is missing
     plan      | 2    | plan.toml --example                                  | --example prints a plan
     plan      | 1    | none.toml                                            | cannot read none.toml""")
 
