@@ -158,9 +158,9 @@ class Spot(_Step):
         return prior_rate(Place(node.instance_type or "", node.provider, node.region))
 
     def factor(self, node: Node) -> float:
-        """Paid hours per useful hour, without notice (whatif/spot/formulas.py)."""
+        """Paid hours per useful hour (whatif/spot/formulas.py)."""
         rate = self.rate(node).per_hour
-        return exact(replace(self.options.work(rate), notice=0.0)) if rate or self.checkpoint_minutes else 1.0
+        return exact(self.options.work(rate)) if rate or self.checkpoint_minutes else 1.0
 
     def applied(self, nodes: Sequence[Node]) -> list[Node]:
         return [self._moved(node) if self.moves(node) else node for node in nodes]

@@ -13,12 +13,11 @@ from gpucost.whatif.spot.formulas import bisected
 
 
 class Place(NamedTuple):
-    """Where a node is, or would be; an instance type in any case of letters, None what is not known."""
+    """The place of a node; the instance type in upper or lower case, None if unknown."""
 
     instance_type: str
     provider: str | None = None
     region: str | None = None
-    zone: str | None = None
 
 
 @record
@@ -71,9 +70,7 @@ def prior_rate(place: Place, eviction_band: str | None = None, seen_on: str | No
     as_of = {source["source_id"]: source["as_of"] for source in facts("sources.csv")}.get(row["source_id"])
     if eviction_band and row["band_low_percent"] == eviction_band:
         as_of = seen_on
-    source = row["derivation"]
-    if not row["provider"]:
-        source += f"; no rate of {f'{provider} {family}'.strip() or 'such nodes'} is published"
+    source = row["derivation"] + ("" if row["provider"] else "; no rate of its family is published")
     return Rate(rate, source, as_of, low, high)
 
 

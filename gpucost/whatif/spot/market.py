@@ -88,7 +88,7 @@ _DESCRIBED = """
 INSERT INTO unlisted_nodes BY NAME
 SELECT 0 AS node_id, '' AS cluster, '' AS node, '' AS capacity_type, $gpus AS gpu_count,
     $now_ms AS up_from_ms, $now_ms + 1 AS up_to_ms,
-    provider, instance_type, gpu_model, $zone AS zone, coalesce($region, (
+    provider, instance_type, gpu_model, coalesce($region, (
         SELECT min(region)
         FROM (FROM catalog_prices UNION ALL BY NAME FROM list_prices)
         WHERE (lower(provider), lower(instance_type)) = ($provider, lower($instance_type)) AND region <> ''
