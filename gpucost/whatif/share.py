@@ -14,7 +14,7 @@ import numpy as np
 
 from gpucost.errors import GpucostError
 from gpucost.options import Option, OptionGroup
-from gpucost.records import grouped, record
+from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Rows, stated, today_of
 from gpucost.whatif.avoidable import NOTHING, Held

@@ -20,10 +20,10 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions.whatif.prices import list_prices
 from gpucost.store.connection import Store, scratch_store
 from gpucost.store.usage import read_idle, read_levels
-from gpucost.whatif import rightsize, share
+from gpucost.whatif import rightsize
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Usage, is_batch
-from gpucost.whatif.gpu_specs import Facts, load_facts
+from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.rightsize import Limits, Load, Move, Sizer, list_offers, merge, place_of
 from tests.text_tables import table
 from tests.unit.stage_tables import Tables
@@ -128,7 +128,7 @@ def test_cash_is_of_nodes_that_become_empty(case: dict[str, str]) -> None:
     level = Level(gpus, used, 9.9, 0.45, 0.95, None)
     answer = sized(there, level, *[HALF] * ("offers" in case), others=others)
     assert figures(answer, "today saving freed_capacity_cost") == case["today, cash, freed"]
-    assert f"asks for {gpus} GPUs and never used more than {used}" in " ".join(answer.findings)
+    assert f"requests {gpus} GPUs and never used more than {used}" in " ".join(answer.findings)
 
 
 def test_gpus_that_are_never_busy_go_if_the_others_always_are() -> None:
@@ -160,25 +160,9 @@ def test_preallocated_memory_is_in_use_and_less_of_it_needs_work() -> None:
         assert sized(there, other).figures["needs_work_freed_capacity_cost"] == 0
 
 
-def test_pods_that_fit_slices_of_one_gpu(facts: Facts) -> None:
-    there = on_nodes(
-        "n | 8 | 0-100 | 24", "n | Deployment/api | 1 | 0-100 | a\nn | Deployment/api | 1 | 0-100 | b"
-    )
-    level = Level(1, 1, 100, 0.1, 0.2, 8000)
+def test_pods_that_were_not_measured_are_refused() -> None:
     with pytest.raises(GpucostError, match="measured"):
-        sized(there, None)
-    answer = sized(there, level)
-    names = "today saving freed_capacity_cost saving_by_mig_slices"
-    assert figures(answer, names) == "600 0 300 300"
-    assert "2 pods with one GPU fit a MIG slice" in answer.findings[1]
-    usage, sizing = Usage(there, "USD", "t", "all"), share.Sizing(method=share.Method.mig)
-    alone = share.answer(usage, sizing, {pod.key: level for pod in there.pods}, facts)
-    assert alone.figures["freed_capacity_cost"] == 300
-    assert alone.scenario.gpu_hours == answer.scenario.gpu_hours
-    # six times the memory fills a GPU
-    assert figures(sized(there, level, limits=Limits(margin_percent=500)), names) == "600 0 0 0"
-    # what they fill is not known: nothing is cut
-    assert figures(sized(there, replace(level, high_memory_mib=None)), names) == "600 0 0 0"
+        sized(on_nodes("n | 8 | 0-100 | 24", "n | Deployment/api | 1 | 0-100 | a"), None)
 
 
 MINUTE = 60_000

@@ -17,15 +17,18 @@ _BATCH = re.compile(
     r"|batch|infer|eval|quanti|score|scoring|test|bench",
     re.IGNORECASE,
 )
-_SERVING_KINDS = """
-    deployment replicaset statefulset daemonset inferenceservice rayservice rollout llminferenceservice
-""".split()
-_TRAINING_KINDS = """
-    pytorchjob tfjob mpijob xgboostjob paddlejob jaxjob trainjob rayjob jobset
-""".split()
-_BATCH_KINDS = """
-    job cronjob workflow cronworkflow sparkapplication trial experiment pipelinerun taskrun vcjob appwrapper
-""".split()
+# kinds of workloads
+SERVING = re.compile(
+    r"(deployment|replicaset|statefulset|daemonset|inferenceservice|rayservice|rollout|llminferenceservice)/",
+    re.IGNORECASE,
+)
+_TRAINING_KIND = re.compile(
+    r"(pytorchjob|tfjob|mpijob|xgboostjob|paddlejob|jaxjob|trainjob|rayjob|jobset)/", re.IGNORECASE
+)
+_BATCH_KIND = re.compile(
+    r"(job|cronjob|workflow|cronworkflow|sparkapplication|trial|experiment|pipelinerun|taskrun|vcjob|appwrapper)/",
+    re.IGNORECASE,
+)
 
 SAFE, NEEDS_WORK, NOT = "safe", "needs_work", "not"
 FREE = "unallocated GPUs: better not there at all"
@@ -50,21 +53,19 @@ def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoi
     if it does.
     """
     kind, _, name = workload.partition("/")
-    kind = kind.lower()
-    is_notebook = kind == "notebook" or _NOTEBOOK.search(name) or _NOTEBOOK.search(namespace)
+    is_notebook = kind.lower() == "notebook" or _NOTEBOOK.search(name) or _NOTEBOOK.search(namespace)
     if workload_type == "development" or is_notebook:
         return Advice(NOT, "a notebook: an interruption loses its state")
-    if workload_type == "inference" or kind in _SERVING_KINDS:
+    if workload_type == "inference" or SERVING.match(workload):
         return Advice(NOT, "serving: requests fail while a replica is replaced")
-    if kind in [*_BATCH_KINDS, *_TRAINING_KINDS]:
+    is_batch = _BATCH_KIND.match(workload)
+    if is_batch or _TRAINING_KIND.match(workload):
         if checkpoints:
             return Advice(SAFE, f"it continues from its checkpoints: {checkpoints}")
-        if kind in _BATCH_KINDS and (workload_type == "batch" or _BATCH.search(name)):
+        if is_batch and (workload_type == "batch" or _BATCH.search(name)):
             return Advice(SAFE, "batch work: an interrupted run is repeated", starts_over=True)
         return Advice(NEEDS_WORK, "training without known checkpoints: it would start over")
-    if kind == "pod":
-        return Advice(NEEDS_WORK, "a bare pod: no controller starts it again")
-    return Advice(NEEDS_WORK, f"unknown what an interruption does to a {kind or 'workload'}")
+    return Advice(NEEDS_WORK, f"{kind or 'a workload'}: unknown whether an interrupted run is started again")
 
 
 def suitability(question: SpotQuery) -> dict[Workload, Advice]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,7 +37,7 @@ from gpucost.whatif.spot.advice import COSTLY, NEEDS_WORK, NOT, RERUN, SAFE, Adv
 from gpucost.whatif.spot.formulas import crossing, daly_interval, exact
 from gpucost.whatif.spot.interruptions import Place, Rate
 from gpucost.whatif.spot.market import Market, find_instance, read_price, read_rates
-from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, base_name, movable, rate_assumption
+from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, movable, rate_assumption
 from gpucost.whatif.spot.parts import ENDLESS, Part, parts_of, savings_by_rate
 
 if TYPE_CHECKING:
@@ -207,9 +209,13 @@ def _starting_over(parts: Sequence[Part]) -> Iterator[Assumption]:
 
 def _workloads(parts: Iterable[Part]) -> tuple[Rows, ...]:
     """Work on nodes that could move, runs of one name together: work that suits spot first, then by cost."""
-    alike = grouped(((part.owner or ("", "", "unallocated"), part.advice), part) for part in parts)
+    alike: dict[tuple[str, str, Advice], list[Part]] = defaultdict(list)
+    for part in parts:
+        _, namespace, workload = part.owner or ("", "", "unallocated")
+        # `Job/sweep-12` and `Job/sweep-13` are runs of `Job/sweep-*`
+        alike[namespace, re.sub(r"[-_.]\d+$", "-*", workload), part.advice].append(part)
     rows: list[tuple[int, Decimal, Line]] = []
-    for ((_, namespace, workload), advice), several in alike.items():
+    for (namespace, workload, advice), several in alike.items():
         today, saving = total(part.today for part in several), total(part.saving for part in several)
         money = (round(amount, 2) for amount in (today, today - saving, saving))
         gang = max(part.gang for part in several)

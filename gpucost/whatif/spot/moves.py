@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter, defaultdict
+from collections import Counter
 from functools import cache
-from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.options import Option, OptionGroup
-from gpucost.periods import merge
 from gpucost.records import grouped, record
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.flags import START_MINUTES, START_SOURCE
-from gpucost.whatif.fleet import Fleet, Node, Pod, Usage, Workload
+from gpucost.whatif.fleet import Node, Pod, Usage
 from gpucost.whatif.spot.formulas import Work
 from gpucost.whatif.spot.interruptions import Place, Rate
 from gpucost.whatif.spot.market import Market
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
-
-_REPLICAS = re.compile(r"(deployment|replicaset|statefulset|daemonset|inferenceservice)/", re.IGNORECASE)
-
-
-def gangs(fleet: Fleet) -> dict[Workload, int]:
-    """The most nodes that each workload held at one moment; 1 for replicas, which do not need each other."""
-    spans = grouped(((pod.owner, pod.node), (pod.from_ms, pod.to_ms)) for pod in fleet.pods)
-    steps: dict[Workload, list[tuple[int, int]]] = defaultdict(list)
-    for (owner, _), on_node in spans.items():
-        for start, end in merge(on_node):
-            steps[owner] += [(start, 1), (end, -1)]
-    most = {owner: max(accumulate(step for _, step in sorted(held))) for owner, held in steps.items()}
-    return {owner: 1 if _REPLICAS.match(owner[2]) else nodes for owner, nodes in most.items()}
-
-
-def base_name(workload: str) -> str:
-    """`Job/sweep-*` for `Job/sweep-12` and `Job/sweep-13`."""
-    return re.sub(r"[-_.]\d+$", "-*", workload)
 
 
 @record

@@ -7,19 +7,20 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any
 
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, merge
 from gpucost.records import grouped, record
 from gpucost.whatif.answer import Line, Rows
 from gpucost.whatif.avoidable import NOTHING
 from gpucost.whatif.cost import NO_TIME, fleet_costs
 from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Fleet, Workload
-from gpucost.whatif.spot.advice import FREE, NOT, Advice, suitability
+from gpucost.whatif.spot.advice import FREE, NOT, SERVING, Advice, suitability
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, gangs
+from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery
 
 # Above this factor of time, work practically never ends.
 ENDLESS = 1e3
@@ -114,6 +115,17 @@ def parts_of(question: SpotQuery, moved: Moves) -> list[Part]:
         sums = (usage.times * sum(column) for column in zip(*rows, strict=True))
         parts.append(Part(owner, rate, advice, gang, run_hours, question.options, *sums))
     return parts
+
+
+def gangs(fleet: Fleet) -> dict[Workload, int]:
+    """The most nodes that each workload held at one moment; 1 for replicas, which do not need each other."""
+    spans = grouped(((pod.owner, pod.node), (pod.from_ms, pod.to_ms)) for pod in fleet.pods)
+    steps: dict[Workload, list[tuple[int, int]]] = defaultdict(list)
+    for (owner, _), on_node in spans.items():
+        for start, end in merge(on_node):
+            steps[owner] += [(start, 1), (end, -1)]
+    most = {owner: max(accumulate(step for _, step in sorted(held))) for owner, held in steps.items()}
+    return {owner: 1 if SERVING.match(owner[2]) else nodes for owner, nodes in most.items()}
 
 
 def _run_hours(fleet: Fleet) -> dict[Workload, float]:
