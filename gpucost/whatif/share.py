@@ -248,19 +248,13 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Answer
     change = sharing.change
     found = change_answer(usage, "share", f"Shared GPUs for {usage.scope_name}", change, looser)
     held = peak(change.pods or [pod for pod, fate in sharing.fates.items() if fate == _ALONE])
-    highest_percent = 50 * sizing.free / sizing.margin
     return replace(
         found,
         figures=found.figures
         | {"gpus_today": held, "gpus_needed": peak(change.then) if change.pods else held},
         assumptions=_assumptions(usage, sizing, sharing.models),
-        break_even=(
-            "Nothing is saved once a pod needs so much that no second slice of its kind fits the GPU."
-            if sizing.is_mig
-            else f"Two pods no longer share a GPU once each is busier than {highest_percent:.1f} % in the same hour.",
-        ),
         time=(TIME[sizing.method],),
-        findings=(*found.findings, *_findings(sizing, levels, change)),
+        findings=(*found.findings, *_findings(sizing, levels)),
         tables=_pods(usage, sharing, levels, fixed),
     )
 
@@ -307,15 +301,13 @@ def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: C
     )
 
 
-def _findings(sizing: Sizing, levels: Levels, change: Change) -> Iterator[str]:
+def _findings(sizing: Sizing, levels: Levels) -> Iterator[str]:
     yield ISOLATION[sizing.method]
     if not has_memory(levels):
         yield (
             "Memory is not in the store (DCGM_FI_DEV_FB_USED): pods are packed by utilization alone, and may not fit the "
             "GPU's memory."
         )
-    if not change.pods:
-        yield "With the margins no pod with a GPU of its own leaves room for another: each keeps its own."
 
 
 def _assumptions(usage: Usage, sizing: Sizing, models: Collection[GpuModel]) -> tuple[Assumption, ...]:

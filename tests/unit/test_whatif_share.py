@@ -180,7 +180,7 @@ def test_every_pod_has_a_line_and_a_reason(facts: Facts) -> None:
 
 
 def test_pods_get_slices_of_a_shared_gpu(facts: Facts) -> None:
-    """4,000 MiB with the margin, and a fifth free, need 5,500: more than a 1g.5gb has; 16.5 % of the activity needs two slices."""
+    """4,000 MiB need 5,500 with the margins: more than a 1g.5gb has. 15 % of the activity need 20.6: two of seven slices."""
     there, levels = _fleet()
     quiet = {key: replace(level, high=0.05) for key, level in levels.items()}
     for measured, profile in ((levels, "2g.10gb, 3"), (quiet, "1g.10gb, 4")):

@@ -70,7 +70,7 @@ def test_one_interruption_in_three_hours() -> None:
     assert round(answer["saving_percent"]) == 59 and answer["optimal_checkpoint_minutes_daly"] is None
     # waits take time: an hour for each interruption
     waiting, plain = (
-        float(one["time"][0].split()[3])
+        float(one["time"][0].split()[5])
         for one in (ask_once(EXAMPLE + " --capacity-wait-minutes 60"), answer)
     )
     assert waiting - plain == pytest.approx(100 * RATE * (1 + plain / 100), abs=0.01)
@@ -211,7 +211,7 @@ def test_reserved_nodes_and_spot_nodes_stay() -> None:
     # GPUs that nobody holds are no reason to buy spot: what they would save is told apart
     suits = "saving_by_suitability.safe saving_by_suitability.needs_work saving_by_suitability.not"
     assert figures(moved(there, "6"), f"today scenario {suits}") == "380 380 0 0 140"
-    with pytest.raises(GpucostError, match="bought as reserved"):
+    with pytest.raises(GpucostError, match="capacity type is reserved"):
         moved(replace(there, nodes=there.nodes[1:2]), "6")
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.errors import GpucostError
-from gpucost.options import Option
 from gpucost.periods import MS_PER_HOUR
 from gpucost.price.listing import price_of_region
 from gpucost.records import grouped, record
@@ -76,24 +75,22 @@ def merge(nodes: Iterable[Node], listed: Iterable[Node]) -> list[Node]:
     return [*own.values(), *others]
 
 
-# GPU counts of a batch job; several GPUs are assumed to scale evenly.
-_COUNTS = (1, 2, 3, 4, 6, 8, 16)
 _TIE = 1e-9
+# `whatif rightsize` has the margins of `whatif share`
+Limits = share.Margins
 
 
 @record
 class Load:
     """Pods of a workload that are alike, each with `gpus` on a node like `node`, of which `used` are ever active.
 
-    `mean` and `high` are shares 0-1 of the used GPUs' activity. `memory_mib` is the highest memory of one GPU, None if it is
-    not measured: then fewer GPUs need as much memory in all as the used ones have. `hours` are pod-hours, `cost` is the GPUs'
-    cost today.
+    `high` is the highest activity 0-1 of a GPU. `memory_mib` is the highest memory of one GPU, None if it is not measured:
+    then fewer GPUs need as much memory in all as the used ones have. `hours` are pod-hours, `cost` is the GPUs' cost today.
     """
 
     node: Node
     gpus: int
     used: int
-    mean: float
     high: float
     memory_mib: float | None
     pods: tuple[Pod, ...]
@@ -104,25 +101,6 @@ class Load:
     def name(self) -> str:
         """Namespace and workload."""
         return f"{self.pods[0].namespace}/{self.pods[0].workload}"
-
-    @property
-    def is_batch(self) -> bool:
-        return is_batch(self.pods[0])
-
-
-@record
-class Limits(share.Margins):
-    """Percentages as in `whatif share`; a batch job may take `max_slowdown` times as long."""
-
-    max_slowdown: Annotated[
-        float,
-        Option(
-            "Times as long as today that batch work may take. Default: 2.",
-            above=True,
-            says="batch work may take",
-            unit="times as long",
-        ),
-    ] = 2.0
 
 
 @record
@@ -144,17 +122,8 @@ class Move:
         return replace(price, per_node_hour=round(price.per_node_hour / round(self.offer.gpus), 12))
 
     @property
-    def time_factor(self) -> float:
-        """Hours per hour of today.
-
-        The active part of batch work takes longer on fewer GPUs, the rest (input, waiting) does not; other work keeps its hours.
-        """
-        load = self.load
-        return (1 - load.mean) + load.mean * load.used / self.gpus if load.is_batch else 1.0
-
-    @property
     def cost(self) -> Decimal:
-        return kept(self.price.per_node_hour * to_decimal(self.load.hours * self.gpus * self.time_factor))
+        return kept(self.price.per_node_hour * to_decimal(self.load.hours * self.gpus))
 
     def then(self, pod: Pod, node: Node, *, is_empty: bool) -> Held:
         """The GPUs for a pod: on its node, or one like it; otherwise on an instance to be bought.
@@ -162,25 +131,20 @@ class Move:
         A node that does not become empty keeps the pod.
         """
         offer, gpus = self.offer, self.gpus
-        end = pod.from_ms + round(pod.length_ms * self.time_factor)
         if offer.instance_type == node.instance_type or not is_empty:
-            return Held(node, gpus, pod.from_ms, end, stays=not is_empty)
+            return Held(node, gpus, pod.from_ms, pod.to_ms, stays=not is_empty)
         bought = replace(offer, name="", cluster=node.cluster, prices=offer.prices[-1:])
-        return Held(bought, gpus, pod.from_ms, end)
+        return Held(bought, gpus, pod.from_ms, pod.to_ms)
 
 
-def _counts(load: Load, most: int, memory_mib: int, limits: Limits) -> list[int]:
-    """GPU counts up to `most` with enough memory in all, and for serving with enough speed at its busiest."""
-    if load.is_batch:
-        counts: Iterable[int] = {*_COUNTS, load.used}
-        # more GPUs than are used would not be cheaper
-        most = min(most, load.used)
-    else:
-        least = load.used * load.high * limits.margin / limits.free
-        counts = range(max(1, math.ceil(least - _TIE)), most + 1)
+def _least_gpus(load: Load, memory_mib: int, limits: Limits) -> int:
+    """The fewest GPUs with enough memory in all: for batch work those in use, for other work enough at its busiest."""
+    least = float(load.used)
+    if not is_batch(load.pods[0]):
+        least *= load.high * limits.margin / limits.free
     # the work fits today's GPUs, with the margin or without
     filled = memory_mib if load.memory_mib is None else min(load.memory_mib * limits.margin, memory_mib)
-    return [count for count in counts if count <= most and count * memory_mib >= load.used * filled]
+    return max(1, math.ceil(least - _TIE), math.ceil(load.used * filled / memory_mib - _TIE))
 
 
 # A pod measured for less is no evidence of unused GPUs.
@@ -195,7 +159,7 @@ def has_whole_gpus(pod: Pod) -> bool:
 def loads_of(usage: Usage, levels: Levels) -> list[Load]:
     """The loads of measured pods with whole GPUs of a known model, except on reserved capacity.
 
-    Means are weighted by time; high values are those of the busiest and the fullest pod.
+    High values are those of the busiest and the fullest pod.
     """
     nodes = usage.fleet.by_name
     alike: dict[tuple[Any, ...], list[Pod]] = defaultdict(list)
@@ -206,24 +170,22 @@ def loads_of(usage: Usage, levels: Levels) -> list[Load]:
             alike[round(pod.gpus), pod.owner, *like].append(pod)
     loads = []
     for (gpus, *_), pods in alike.items():
-        found = [(levels[pod.key], pod.length_ms) for pod in pods if pod.key in levels]
+        found = [levels[pod.key] for pod in pods if pod.key in levels]
         if not found:
             continue
-        mean = sum(level.mean * span for level, span in found) / sum(span for _, span in found)
         long = [
             level.active_devices
-            for level, _ in found
+            for level in found
             if level.measured_hours >= _LEAST_HOURS and level.devices >= gpus
         ]
         used = min(max(long, default=gpus), gpus)
-        memories = [level.high_memory_mib for level, _ in found if level.high_memory_mib is not None]
+        memories = [level.high_memory_mib for level in found if level.high_memory_mib is not None]
         loads.append(
             Load(
                 nodes[pods[0].place],
                 gpus,
                 used,
-                min(mean * gpus / used, 1.0) if used else 0.0,
-                max(level.high for level, _ in found),
+                max(level.high for level in found),
                 max(memories) if len(memories) == len(found) else None,
                 tuple(pods),
                 sum(pod.length_ms for pod in pods) / MS_PER_HOUR,
@@ -248,17 +210,12 @@ class Sizer:
         # without work there is no measure of size
         if not load.used or model is None or model.memory_mib is None:
             return None
-        moves: list[Move] = []
-        for offer in self.offers.get(place_of(load.node), ()):
-            counts = _counts(load, round(offer.gpus), model.memory_mib, self.limits)
-            moves += [Move(load, offer, gpus) for gpus in counts]
-        slowest = self.limits.max_slowdown + _TIE
-        able = [move for move in moves if not load.is_batch or move.time_factor <= slowest]
-        # at equal cost the fastest, then the smallest instance
-        best = min(
-            able, key=lambda move: (move.cost, move.time_factor, move.gpus, move.offer.gpus), default=None
-        )
-        return best if best and best.gpus != load.gpus and best.cost < load.cost else None
+        gpus = _least_gpus(load, model.memory_mib, self.limits)
+        offers = self.offers.get(place_of(load.node), ())
+        moves = [Move(load, offer, gpus) for offer in offers if gpus <= round(offer.gpus)]
+        # at equal cost the smallest instance
+        best = min(moves, key=lambda move: (move.cost, move.offer.gpus), default=None)
+        return best if best and gpus != load.gpus and best.cost < load.cost else None
 
     def sized(self, levels: Levels) -> Sized:
         """The loads, and fewer GPUs of the same model."""
@@ -311,18 +268,14 @@ def answer(
     old = old_prices(list_prices, *stale) if stale else ""
     title = f"Fewer GPUs for {usage.scope_name}{old}"
     found = share.change_answer(usage, "rightsize", title, sized.change, looser)
-    slowest = max((move.time_factor for move in sized.moves), default=1.0)
     return replace(
         found,
         assumptions=(
-            *stated(limits, "margin_percent", "headroom_percent", "max_slowdown"),
+            *stated(limits),
             Assumption("usage, activity and today's prices", usage.period_name, "", "store"),
             *(priced(f"a GPU of {name}", price, "per hour") for name, price in sorted(prices, key=str)),
         ),
-        time=(
-            f"Batch work takes up to {slowest:.2f} times as long; all other work as long as today.",
-            "Several GPUs are assumed to do as many times the work of one: communication is not counted.",
-        ),
+        time=("Several GPUs are assumed to do as many times the work of one: communication is not counted.",),
         findings=(*found.findings, *_findings(usage, levels, sized)),
         tables=_table(sized.moves),
     )
@@ -338,24 +291,22 @@ def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
             f"{move.bought} ({move.price.source})",
             round(move.load.cost, 2),
             round(move.cost, 2),
-            round(move.time_factor, 3),
         )
         for move in sorted(moves, key=lambda move: (move.cost - move.load.cost, move.load.name))
     ]
-    columns = ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "time_factor")
+    columns = ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost")
     return Rows.top("Fewer GPUs of the same model", columns, lines, "{} more workloads.")
 
 
 def _findings(usage: Usage, levels: Levels, sized: Sized) -> Iterator[str]:
-    if not sized.moves:
-        yield "No workload needs fewer GPUs of its model than it has."
     spare = [load for load in sized.loads if load.used < load.gpus]
     for load in sorted(spare, key=lambda load: (load.used - load.gpus, load.name))[:40]:
         yield f"{load.name} requests {load.gpus} GPUs and never used more than {load.used} of them."
     if not share.has_memory(levels):
         yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): fewer GPUs need as much memory in all as those in use have."
     nodes = usage.fleet.by_name
-    if parts := sum(not has_whole_gpus(pod) for pod in usage.fleet.pods):
-        yield f"{parts} pods that hold parts of GPUs are left as they are."
-    if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in usage.fleet.pods):
-        yield f"{reserved} pods on reserved capacity are left as they are: it is paid anyway."
+    is_left = [
+        not has_whole_gpus(pod) or nodes[pod.place].capacity_type not in PURCHASE for pod in usage.fleet.pods
+    ]
+    if left := sum(is_left):
+        yield f"{left} pods with parts of GPUs or on reserved capacity, which is paid anyway, are left as they are."

@@ -120,10 +120,8 @@ def movable(question: SpotQuery) -> tuple[Moves, Counter[str]]:
     stays: Counter[str] = Counter()
     for node in usage.fleet.nodes:
         name = node.instance_type or "nodes without an instance type"
-        if node.capacity_type == "unknown":
-            stays["their capacity type is unknown"] += 1
-        elif node.capacity_type != "on_demand":
-            stays[f"bought as {node.capacity_type.replace('_', ' ')}"] += 1
+        if node.capacity_type != "on_demand":
+            stays[f"their capacity type is {node.capacity_type.replace('_', ' ')}"] += 1
         elif any(price.is_committed for price in node.prices):
             stays["under a commitment, which is paid in any case"] += 1
         elif not node.is_priced:

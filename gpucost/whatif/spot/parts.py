@@ -65,16 +65,14 @@ class Part:
     @property
     def low(self) -> float:
         """Its cost there at the low end of its rate, if it stops as often as one node."""
-        rate = self.rate
-        return self.cost_at(rate.per_hour if rate.low is None else rate.low, 1.0)
+        return self.cost_at(self.rate.low or self.rate.per_hour, 1.0)
 
     @property
     def high(self) -> float:
         """Its cost there at the high end of its rate."""
-        rate = self.rate
         # each node of a gang is interrupted alone; with anchors on demand the rest continues
         most_hits = 1.0 if self.options.on_demand_share else float(self.gang)
-        return self.cost_at(rate.per_hour if rate.high is None else rate.high, most_hits)
+        return self.cost_at(self.rate.high or self.rate.per_hour, most_hits)
 
     @property
     def saving(self) -> Decimal:
