@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -248,13 +248,32 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Answer
     change = sharing.change
     found = change_answer(usage, "share", f"Shared GPUs for {usage.scope_name}", change, looser)
     held = peak(change.pods or [pod for pod, fate in sharing.fates.items() if fate == _ALONE])
+    findings = [*found.findings, ISOLATION[sizing.method]]
+    if not has_memory(levels):
+        findings.append(
+            "Memory is not in the store (DCGM_FI_DEV_FB_USED): pods are packed by utilization alone, and may not fit the "
+            "GPU's memory."
+        )
+    memory = (
+        Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
+        for model in sorted(sharing.models)
+    )
+    names = ("method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",)))
     return replace(
         found,
         figures=found.figures
         | {"gpus_today": held, "gpus_needed": peak(change.then) if change.pods else held},
-        assumptions=_assumptions(usage, sizing, sharing.models),
+        assumptions=(
+            *stated(sizing, *names),
+            Assumption(
+                "activity of a pod", "highest 5-minute mean of each hour, added up by hour", "", "store"
+            ),
+            Assumption("memory of a pod", "its maximum", "", "store"),
+            Assumption("usage and prices", usage.period_name, "", "store"),
+            *memory,
+        ),
         time=(TIME[sizing.method],),
-        findings=(*found.findings, *_findings(sizing, levels)),
+        findings=tuple(findings),
         tables=_pods(usage, sharing, levels, fixed),
     )
 
@@ -298,29 +317,6 @@ def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: C
         },
         assumptions=(),
         findings=tuple(findings),
-    )
-
-
-def _findings(sizing: Sizing, levels: Levels) -> Iterator[str]:
-    yield ISOLATION[sizing.method]
-    if not has_memory(levels):
-        yield (
-            "Memory is not in the store (DCGM_FI_DEV_FB_USED): pods are packed by utilization alone, and may not fit the "
-            "GPU's memory."
-        )
-
-
-def _assumptions(usage: Usage, sizing: Sizing, models: Collection[GpuModel]) -> tuple[Assumption, ...]:
-    names = ("method", "margin_percent", "headroom_percent", *(() if sizing.is_mig else ("ways",)))
-    return (
-        *stated(sizing, *names),
-        Assumption("activity of a pod", "highest 5-minute mean of each hour, added up by hour", "", "store"),
-        Assumption("memory of a pod", "its maximum", "", "store"),
-        Assumption("usage and prices", usage.period_name, "", "store"),
-        *(
-            Assumption(f"memory of {model.name}", model.memory_mib, "MiB", "catalog", model.as_of)
-            for model in sorted(models)
-        ),
     )
 
 

@@ -286,15 +286,16 @@ def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
     lines: list[Line] = [
         (
             move.load.name,
-            f"{move.load.gpus} x {move.offer.gpu_model}",
-            f"{move.gpus} x {move.offer.gpu_model}",
+            move.offer.gpu_model,
+            move.load.gpus,
+            move.gpus,
             f"{move.bought} ({move.price.source})",
             round(move.load.cost, 2),
             round(move.cost, 2),
         )
         for move in sorted(moves, key=lambda move: (move.cost - move.load.cost, move.load.name))
     ]
-    columns = ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost")
+    columns = ("workload", "gpu_model", "gpus_today", "gpus", "bought", "cost_today", "cost")
     return Rows.top("Fewer GPUs of the same model", columns, lines, "{} more workloads.")
 
 

@@ -228,11 +228,8 @@ def _workloads(parts: Iterable[Part]) -> tuple[Rows, ...]:
 
 def _price_assumptions(moved: Moves, currency: str) -> Iterator[Assumption]:
     """One price per instance type and source: the mean over its nodes' hours."""
-    alike = grouped(
-        ((item.name, price.source, price.as_of), item.there)
-        for item in moved
-        for price in item.there.prices[:1]
-    )
+    first = ((item.name, item.there.prices[0], item.there) for item in moved)
+    alike = grouped(((name, price.source, price.as_of), node) for name, price, node in first)
     for (name, source, as_of), nodes in sorted(alike.items(), key=str):
         price = round(_mean(nodes, "mean_price"), 6)
         yield Assumption(f"spot price of {name}", price, f"{currency} per node-hour", source, as_of)
