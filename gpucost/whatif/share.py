@@ -33,8 +33,8 @@ class Method(StrEnum):
 
 
 ISOLATION = {
-    Method.time_slicing: "Time slicing isolates nothing: pods see the whole GPU's memory, one that takes too much of it "
-    "starves the others, and a fault can reach them all.",
+    Method.time_slicing: "Time slicing isolates nothing: each pod sees the whole GPU's memory and can "
+    "starve the others, and a fault can reach them all.",
     Method.mps: "MPS separates address spaces and can limit memory and threads per pod, but a fault of one can end the others.",
     Method.mig: "MIG isolates compute, memory and faults in hardware; changing a layout needs the GPU empty.",
 }
@@ -64,7 +64,7 @@ def profile_for(model: GpuModel, activity: float, memory_mib: float) -> Profile 
 def fits_slices(model: GpuModel, items: Collection[PackedPod]) -> bool:
     """Whether a GPU of this model can be cut into the profiles that all of the items need at once.
 
-    Slices of compute and of memory are counted, and each profile's most per GPU: instances begin where their profile allows
+    Slices of compute and of memory are counted, and each profile's most per GPU: the profile limits where instances begin
     (NVIDIA MIG user guide, "MIG device profiles"), and with these counts the layouts of every model in the catalog have room.
     """
     profiles = (profile_for(model, item.activity, item.memory_mib) for item in items)
@@ -123,7 +123,7 @@ class Sizing(Margins):
     def item(self, pod: Pod, level: Level, memory_mib: float, hours: Iterable[int]) -> PackedPod:
         """The needs of a pod of this level: for MIG the headroom is part of the slice, for slots it is part of the GPU.
 
-        Its activity is that of these epoch hours, if it is measured by hour.
+        With hourly measurements, its activity is a list over these epoch hours.
         """
         factor = self.margin / self.free if self.is_mig else self.margin
         item = PackedPod(pod, level.high * factor, memory_mib * factor, pod.from_ms, pod.to_ms)
@@ -145,7 +145,7 @@ _PREALLOCATED = 0.7
 
 
 def without_preallocation(fleet: Fleet, levels: Levels, facts: Facts) -> dict[PodKey, Level]:
-    """Levels of pods that hold a fixed, large part of the memory whatever the load, as if they needed none of it.
+    """Levels of pods that hold a fixed, large part of the memory at any load, as if they needed none of it.
 
     vLLM takes 90 % at its start, TensorFlow all of it, JAX 75 %: how much the work needs is not measured.
     """
@@ -160,11 +160,11 @@ def without_preallocation(fleet: Fleet, levels: Levels, facts: Facts) -> dict[Po
 
 
 _ALONE = "keeps its GPU: no other pod fits next to it"
-_FULL = "keeps its GPU: its memory is taken whatever the load, less needs work"
+_FULL = "keeps its GPU: it holds its memory at any load, less needs work"
 
 
 class Sharing(NamedTuple):
-    """What becomes of each pod, what that changes, and the models of the GPUs."""
+    """The result of each pod, the change of the fleet, and the models of shared GPUs."""
 
     fates: Mapping[Pod, str]
     change: Change
@@ -174,7 +174,7 @@ class Sharing(NamedTuple):
 def share(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Sharing:
     """Pods of one whole GPU each, packed by their use in the same hours, in the order of their starts.
 
-    A shared GPU is on a node like that of its first pod.
+    A shared GPU is on the node of its first pod, or one like it.
     """
     fleet = usage.fleet
     nodes, fates = fleet.by_name, _reasons(fleet, levels)
@@ -291,7 +291,7 @@ def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: C
     if cash or freed:
         findings.append(
             f"Needs work, not counted above: {cash:,.2f} {usage.currency} more, and {freed:,.2f} of freed capacity, if pods "
-            "that hold a fixed part of the memory whatever the load (vLLM's --gpu-memory-utilization, for example) need less."
+            "that hold a fixed part of the memory at any load (vLLM's --gpu-memory-utilization, for example) need less."
         )
     if found.freed:
         findings.append(
@@ -321,7 +321,7 @@ def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: C
 
 
 def _pods(usage: Usage, sharing: Sharing, levels: Levels, fixed: Collection[PodKey]) -> tuple[Rows, ...]:
-    """Every pod with what becomes of it; pods of a workload with the same fate are one line."""
+    """Every pod with its result; pods of a workload with the same result are one line."""
     alike: dict[tuple[str, str, str], list[Level | None]] = defaultdict(list)
     for pod in usage.fleet.pods:
         fate = sharing.fates[pod]

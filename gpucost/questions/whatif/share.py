@@ -14,8 +14,7 @@ from gpucost.whatif.share import Sizing, answer
 def whatif_share(request: WhatIfRequest, sizing: Sizing) -> Document:
     """Report how many GPUs pods need if they share them, by time slicing, MPS or MIG, and the saving.
 
-    The pods are those with one GPU each. Their needs are their activity in the same hours and the highest memory of their
-    workload.
+    Only pods with one GPU each share. They need their activity in the same hours and the highest memory of their workload.
 
     \b
     Examples:

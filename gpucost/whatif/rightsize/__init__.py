@@ -138,7 +138,7 @@ class Move:
 
 
 def _least_gpus(load: Load, memory_mib: int, limits: Limits) -> int:
-    """The fewest GPUs with enough memory in all: for batch work those in use, for other work enough at its busiest."""
+    """The fewest GPUs with enough memory in all: batch work keeps the used GPUs, other work has enough at its busiest."""
     least = float(load.used)
     if not is_batch(load.pods[0]):
         least *= load.high * limits.margin / limits.free
@@ -147,7 +147,7 @@ def _least_gpus(load: Load, memory_mib: int, limits: Limits) -> int:
     return max(1, math.ceil(least - _TIE), math.ceil(load.used * filled / memory_mib - _TIE))
 
 
-# A pod measured for less is no evidence of unused GPUs.
+# Pods that are measured for less prove nothing about unused GPUs.
 _LEAST_HOURS = 1.0
 
 
@@ -159,7 +159,7 @@ def has_whole_gpus(pod: Pod) -> bool:
 def loads_of(usage: Usage, levels: Levels) -> list[Load]:
     """The loads of measured pods with whole GPUs of a known model, except on reserved capacity.
 
-    High values are those of the busiest and the fullest pod.
+    High values come from the busiest and the fullest pod.
     """
     nodes = usage.fleet.by_name
     alike: dict[tuple[Any, ...], list[Pod]] = defaultdict(list)
@@ -207,7 +207,7 @@ class Sizer:
     def move(self, load: Load) -> Move | None:
         """The load's cheapest GPUs of its own model, if their number differs from today's and they cost less."""
         model = self.facts.get(load.node.gpu_model or "")
-        # without work there is no measure of size
+        # only active GPUs show how many are needed
         if not load.used or model is None or model.memory_mib is None:
             return None
         gpus = _least_gpus(load, model.memory_mib, self.limits)
@@ -304,7 +304,7 @@ def _findings(usage: Usage, levels: Levels, sized: Sized) -> Iterator[str]:
     for load in sorted(spare, key=lambda load: (load.used - load.gpus, load.name))[:40]:
         yield f"{load.name} requests {load.gpus} GPUs and never used more than {load.used} of them."
     if not share.has_memory(levels):
-        yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): fewer GPUs need as much memory in all as those in use have."
+        yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): fewer GPUs need as much memory in all as the used GPUs have."
     nodes = usage.fleet.by_name
     is_left = [
         not has_whole_gpus(pod) or nodes[pod.place].capacity_type not in PURCHASE for pod in usage.fleet.pods

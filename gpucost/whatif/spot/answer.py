@@ -74,7 +74,7 @@ def answer(question: SpotQuery) -> Answer:
         )
     today = today_of(usage, fleet_costs(usage.fleet), is_held=usage.is_narrowed)
     suited = parts_of(question, moved)
-    # the break-even is of all work that suits spot, whatever its rate, and of other work only if none does
+    # the break-even covers all work that suits spot, at any rate of its own; other work only if none does
     owned = [part for part in suited if part.owner]
     fixed = [part for part in owned if part.advice.suits == SAFE] or owned or suited
     parts = suited if usage.is_described else list(map(_judged, suited))
@@ -126,7 +126,7 @@ def _rates(parts: Sequence[Part], options: SpotOptions) -> tuple[dict[str, Any],
         "optimal_checkpoint_minutes_daly": hours and round(hours * 60, 6),
     }
     if even is None:
-        none = "there is no break-even: no rate of interruptions makes spot cost as much as on demand"
+        none = "the break-even is missing: spot costs less, or more, than on demand at every rate of interruptions"
         return figures, (none,)
     ends = "" if low is None else f" ({low:,.4g} to {high:,.4g})"
     texts = (
@@ -154,7 +154,7 @@ def _ends(parts: Sequence[Part], today: Position) -> tuple[tuple[Range, ...], li
 def _findings(fixed: Sequence[Part], safe: Sequence[Part], stays: Mapping[str, int]) -> Iterator[str]:
     """Reasons against the move, and the nodes that stay."""
     if total(part.there for part in fixed) >= total(part.today for part in fixed):
-        yield "spot costs at least as much as on demand here: there is no discount"
+        yield "spot costs at least as much as on demand: it has no discount here"
     if not safe:
         yield "no work here is both safe to move and cheaper on spot: no saving is counted"
     for why, count in sorted(stays.items()):

@@ -50,7 +50,7 @@ def exact(work: Work) -> float:
 def daly_interval(work: Work) -> float | None:
     """The hours between checkpoints that cost least, by Daly's approximation.
 
-    None if checkpoints cost nothing (the more the better), or nothing is interrupted (the fewer the better).
+    None if checkpoints cost nothing (the more the better), or interruptions never happen (the fewer the better).
     """
     if work.write == 0 or work.gang_rate == 0:
         return None

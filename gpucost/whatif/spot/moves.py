@@ -1,4 +1,4 @@
-"""What moves to spot: options, and the nodes that can move with their spot prices and interruptions."""
+"""Options of spot, and the nodes that can move with their spot prices and interruptions."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def rate_assumption(rate: Rate, name: str = "interruptions") -> Assumption:
 
 
 class SpotQuery(NamedTuple):
-    """The usage, its prices on spot and rates of interruptions. The nodes that a described node stands for are one gang."""
+    """The usage, its prices on spot and rates of interruptions. All nodes that options describe are one gang."""
 
     usage: Usage
     market: Market
