@@ -55,6 +55,7 @@ class Bin:
 
     @property
     def first(self) -> Any:
+        """The thing that was packed first."""
         return self.items[0].of
 
 
@@ -143,13 +144,18 @@ def today_held(usage: Usage, pods: Iterable[Pod]) -> list[Held]:
 
 
 def saved(usage: Usage, change: Change) -> Saved:
-    """The money that leaves the bill by the change, and the cost of GPUs that become free on nodes that stay."""
+    """The money that leaves the bill by the change, and the cost of GPUs that become free on nodes that stay.
+
+    Nodes that these pods alone hold go. Less is saved for the whole nodes that the pods' GPUs fill then, by kind or by what
+    commitments cover, and for nodes to be bought.
+    """
     nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
     commitments = usage.commitments
     gone: dict[Any, list[Held]] = defaultdict(list)
     spans = grouped((pod.place, (pod.from_ms, pod.to_ms)) for pod in change.pods if pod.place in empty)
 
     def alike(node: Node) -> Any:
+        """The commitments that cover the node, otherwise its kind."""
         return commitments.key(node) or _kind(node)
 
     for place, held in spans.items():

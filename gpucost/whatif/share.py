@@ -118,6 +118,7 @@ class Sizing(Margins):
 
     @property
     def is_mig(self) -> bool:
+        """Whether pods get slices, not slots."""
         return self.method is Method.mig
 
     def item(self, pod: Pod, level: Level, memory_mib: float, hours: Iterable[int]) -> PackedPod:
@@ -279,7 +280,10 @@ def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Answer
 
 
 def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: Change | None) -> Answer:
-    """Cash and freed capacity of a change; `looser` is the change if pods need no preallocated memory."""
+    """Cash and freed capacity of a change.
+
+    `looser` is the change if pods need no preallocated memory: its further savings need work.
+    """
     found = saved(usage, change)
     most = saved(usage, looser) if looser else found
     cash, freed = max(NOTHING, most.cash - found.cash), max(NOTHING, most.freed - found.freed)

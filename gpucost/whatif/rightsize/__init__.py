@@ -113,6 +113,7 @@ class Move:
 
     @property
     def bought(self) -> str:
+        """The instance type and purchase option."""
         return f"{self.offer.instance_type or 'own node'} {PURCHASE[self.offer.capacity_type]}"
 
     @property
@@ -123,6 +124,7 @@ class Move:
 
     @property
     def cost(self) -> Decimal:
+        """The cost of the GPUs over the pod-hours of the load."""
         return kept(self.price.per_node_hour * to_decimal(self.load.hours * self.gpus))
 
     def then(self, pod: Pod, node: Node, *, is_empty: bool) -> Held:
@@ -300,6 +302,7 @@ def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
 
 
 def _findings(usage: Usage, levels: Levels, sized: Sized) -> Iterator[str]:
+    """Unused GPUs, missing memory, and the pods that are left out."""
     spare = [load for load in sized.loads if load.used < load.gpus]
     for load in sorted(spare, key=lambda load: (load.used - load.gpus, load.name))[:40]:
         yield f"{load.name} requests {load.gpus} GPUs and never used more than {load.used} of them."

@@ -19,14 +19,16 @@ _BATCH = re.compile(
 )
 # kinds of workloads
 SERVING = re.compile(
-    r"(deployment|replicaset|statefulset|daemonset|inferenceservice|rayservice|rollout|llminferenceservice)/",
+    r"(deployment|replicaset|statefulset|daemonset|rollout"
+    r"|inferenceservice|llminferenceservice|rayservice)/",
     re.IGNORECASE,
 )
 _TRAINING_KIND = re.compile(
     r"(pytorchjob|tfjob|mpijob|xgboostjob|paddlejob|jaxjob|trainjob|rayjob|jobset)/", re.IGNORECASE
 )
 _BATCH_KIND = re.compile(
-    r"(job|cronjob|workflow|cronworkflow|sparkapplication|trial|experiment|pipelinerun|taskrun|vcjob|appwrapper)/",
+    r"(job|cronjob|workflow|cronworkflow|pipelinerun|taskrun"
+    r"|sparkapplication|trial|experiment|vcjob|appwrapper)/",
     re.IGNORECASE,
 )
 

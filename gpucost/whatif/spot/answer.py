@@ -278,6 +278,7 @@ def described(
     rate = rate or read_rates(con)(place)
 
     def price(kind: str, given: Decimal | None) -> Price:
+        """The price per node-hour: the option, otherwise a known price."""
         if given is not None:
             return Price(node_price(given, fleet.price_per, gpus), "option")
         if place.instance_type and (listed := read_price(con, settings, place, gpus, kind)):

@@ -105,6 +105,7 @@ class Moved:
 
     @property
     def name(self) -> str:
+        """The instance type, for assumptions and titles."""
         return self.node.instance_type or "nodes"
 
 

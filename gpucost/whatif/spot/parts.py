@@ -88,7 +88,10 @@ class Part:
 
 
 def parts_of(question: SpotQuery, moved: Moves) -> list[Part]:
-    """The parts of all workloads on nodes that can move, and unallocated time of the whole fleet."""
+    """The parts of all workloads on nodes that can move, and unallocated time of the whole fleet.
+
+    Costs are those of `fleet_costs` per node, before interruptions.
+    """
     usage = question.usage
     gang_of, advices, runs = gangs(usage.fleet), suitability(question), _run_hours(usage.fleet)
     amounts: dict[tuple[Workload | None, Rate], list[tuple[Any, ...]]] = defaultdict(list)
