@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from decimal import Decimal
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args
 
@@ -22,7 +21,6 @@ from gpucost.whatif.cost import base_and_rest, fleet_costs, position
 from gpucost.whatif.curve import MONTH, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, PricePer, kept, to_decimal
 from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Scope, Usage
-from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.packing import saved
 from gpucost.whatif.reserve import COMMITTABLE
 from gpucost.whatif.schedule import Rules, hours_up
@@ -133,9 +131,8 @@ class Share(_Step):
             ways=self.ways, margin_percent=self.margin_percent, headroom_percent=self.headroom_percent
         )
         levels = {pod.key: Level(1, 1, 0.0, busy, busy) for pod in fleet.pods}
-        sharing = share(usage, sizing, levels, Facts({}, {}))
-        gpus = chain.from_iterable(pool.gpus for pool in sharing.pools)
-        pods = tuple(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms) for gpu in gpus)
+        sharing = share(usage, sizing, levels, {})
+        pods = tuple(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms) for gpu in sharing.gpus)
         # the last pod of a GPU may outlive the node of the first
         end_ms = max((pod.to_ms for pod in pods), default=0)
         longer = fleet.with_nodes(lambda node: replace(node, to_ms=max(node.to_ms, end_ms)))
@@ -165,9 +162,9 @@ class Spot(_Step):
         moved, _ = movable(question)
         parts = parts_of(question, moved)
         going = [part for part in parts if part.advice.suits == SAFE and part.saving > 0]
-        longer = {(part.owner, part.rate): exact(part.work(part.rate.per_hour, part.hits)) for part in going}
+        longer = {(part.owner, part.rate): exact(part.work(part.rate.per_hour)) for part in going}
         there: dict[Pod, tuple[Node, float]] = {}
-        for item in moved.values():
+        for item in moved:
             node = replace(item.there, capacity_type="spot")
             for pod in item.pods:
                 if times := longer.get((pod.owner, item.rate)):

@@ -89,7 +89,7 @@ whatif-spot-options       | whatif spot --on-demand-price 32 --spot-price 12 --i
 whatif-schedule           | whatif schedule --month 2026-03 --idle-minutes 30
 whatif-schedule-options   | whatif schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30
 whatif-share              | whatif share --month 2026-03 --method mps --ways 8
-whatif-share-options      | whatif share --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4 --on-demand-price 3
+whatif-share-options      | whatif share --month 2026-03 --method mig
 whatif-rightsize          | whatif rightsize --month 2026-03
 whatif-reserve            | whatif reserve --month 2026-03 --commitment-discount 1=35
 whatif-reserve-options    | whatif reserve --nodes 3 --hours 700 --on-demand-price 32 \
@@ -189,7 +189,7 @@ collect prices --provider nobody
 reconcile --month 2026-03
 whatif spot --nodes 0
 whatif spot --team nobody
-whatif share --pods 4
+whatif share --method mig --ways 3
 whatif plan missing.toml
 whatif buy --nodes 4
 export chart

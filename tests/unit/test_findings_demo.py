@@ -243,7 +243,7 @@ def test_spot(demo: Config) -> None:
     least, most = (answer["today"]["cost"] - answer["ranges"][0][end] for end in ("high", "low"))
     given = {one["name"]: one["value"] for one in answer["assumptions"]}
     rates = {name.removeprefix("interruptions of "): value for name, value in given.items()}
-    spot = {name.split()[2]: value for name, value in given.items() if name.startswith("price of")}
+    spot = {name.split()[3]: value for name, value in given.items() if name.startswith("spot price of")}
     restart = given["restart (provision, pull, load)"] / 60
     fleet = october(demo)
     draw = random.Random(20261001)

@@ -36,9 +36,12 @@ def test_every_what_if_takes_the_shared_options() -> None:
 
 
 def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
-    found = answer("whatif share --pods 4 --utilization-percent 10 --headroom-percent 0")
+    found = answer("whatif spot --on-demand-price 32 --spot-price 12 --restart-minutes 0")
     stated = {one["name"]: (one["value"], one["source"]) for one in found["assumptions"]}
-    assert (stated["kept free"], stated["added to what is measured"]) == ((0, "option"), (10, "default"))
+    assert (stated["restart (provision, pull, load)"], stated["kept on demand"]) == (
+        (0, "option"),
+        (0, "default"),
+    )
 
 
 def test_today_of_a_fleet_or_cluster_has_what_no_pod_held(demo: Config) -> None:
@@ -154,14 +157,6 @@ REFUSED = table("""
     move      | 1    | --instance-type p99.large --wait-minutes 5           | no GPU or instance type is called
     move      | 1    | --wait-minutes 0                                     | there is no store
     move      | 2    | --gb-per-start 1 --month 2026-10                     | --month has no meaning with --gb-per-start
-    share     | 2    | --pods 4                                             | --utilization-percent
-    share     | 2    | --utilization-percent 4                              | --pods
-    share     | 2    | --pods 4 --utilization-percent 10 --method mig       | model
-    share     | 2    | --pods 4 --utilization-percent 10 --method mig --gpu-model T4 | cannot be cut
-    share     | 2    | --pods 4 --utilization-percent 10 --gpu-model A10000 | did you mean
-    share     | 2    | --pods 4 --utilization-percent 10 --memory-per-pod-mib 10 | --gpu-model
-    share     | 2    | --pods 4 --utilization-percent 10 --gpu-model T4 --memory-per-pod-mib 99999 | do not fit
-    share     | 2    | --pods 4 --utilization-percent 10 --across-teams     | --across-teams has no meaning with --pods
     share     | 2    | --method mig --ways 3                                | --ways
     schedule  | 2    | --nodes 2                                            | --on-demand-price
     schedule  | 2    | {ON}                                                 | --active-hours-per-day
