@@ -138,7 +138,9 @@ class Share(_Step):
         longer = fleet.with_nodes(lambda node: replace(node, to_ms=max(node.to_ms, end_ms)))
         after = longer.without(sharing.change.pods) + Fleet(pods=pods)
         note = "memory is not checked, and time slicing isolates nothing: see gpucost whatif share"
-        return Outcome(after, saved(usage, sharing.change).freed, findings=(note,))
+        # described GPUs are bought one at a time
+        freed = Decimal(0) if usage.is_described else saved(usage, sharing.change).freed
+        return Outcome(after, freed, findings=(note,))
 
 
 class Spot(_Step):

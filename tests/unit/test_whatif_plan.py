@@ -23,7 +23,6 @@ from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import Evidence
 from gpucost.whatif.flags import PricePer
 from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price, Usage
-from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.plan import Context, Group, Plan, Reserve, Schedule, Share, Spot, Step, answer, read_plan
 from gpucost.whatif.share import Sizing
 from gpucost.whatif.share import answer as share_answer
@@ -252,9 +251,6 @@ def test_steps_of_stored_groups_save_what_their_what_ifs_do(
 # A step, a group, and options of the what-if that state the same; a GPU costs 3 an hour
 SAME = """
     step                                                | group               | options
-    share ways=4 utilization_percent=15                 | pods=40             | --pods 40 --utilization-percent 15
-    share ways=4 utilization_percent=20 headroom_percent=35 | pods=9 | --pods 9 --utilization-percent 20 --headroom-percent 35
-    share ways=4 utilization_percent=60                 | pods=4              | --pods 4 --utilization-percent 60
     spot interruptions_per_hour=0.1 checkpoint_minutes=60 | pods=1 | --interruptions-per-hour 0.1 --checkpoint-minutes 60
     spot interruptions_per_hour=0                       | hours=730           | --hours 730 --interruptions-per-hour 0
     spot                                                | hours=730           | --hours 730
@@ -264,7 +260,6 @@ SAME = """
     reserve                                             | pods=4 hours=500    | --nodes 4 --hours 500
 """
 KINDS: dict[str, tuple[type[Step], str, str]] = {
-    "share": (Share, "", "--price-per gpu"),
     "spot": (Spot, "price_per_gpu_hour=1", "--gpus 1 --spot-price 1"),
     "schedule": (Schedule, "", "--gpus 1 --days 365"),
     "reserve": (Reserve, "price_per_gpu_hour=1.95", "--commitment-discount 1=35"),
@@ -313,7 +308,7 @@ def test_plan_with_one_step_agrees_with_the_what_if_of_stored_usage() -> None:
     there = fleet(nodes, f"node | workload | gpus | hours | uid\n{small}")
     usage = used(Fleet(there.nodes, there.pods[:19]), there.pods[19:])
     levels = {pod.key: Level(1, 1, 0.0, 0.15, 0.15) for pod in usage.fleet.pods}
-    shared = share_answer(usage, Sizing(), levels, Facts({}, {}))
+    shared = share_answer(usage, Sizing(), levels, {})
     planned = answer_to(STORED, STEPS["share"], context=Context("USD", {"x": usage}, "October 2026", 100))
     # 19 pods on 5 GPUs of one node: two of three nodes are empty by that, and one is needed
     assert figures(shared, "today scenario") == figures(planned, "today scenario") == "5700 3300"
