@@ -1,4 +1,4 @@
-"""List prices of the clouds, asked for and written: one file per provider, each a PriceCollector."""
+"""List prices of the clouds, written to files: one module and PriceCollector per provider."""
 
 from __future__ import annotations
 

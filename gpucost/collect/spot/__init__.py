@@ -1,4 +1,4 @@
-"""Spot price history: from AWS and Azure, or from files that hold their answers."""
+"""Spot price history from AWS and Azure, or from files with their answers."""
 
 from __future__ import annotations
 
