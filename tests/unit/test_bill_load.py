@@ -274,9 +274,9 @@ def test_files_of_a_directory_that_are_passed_over_by_name_are_told(bills: Bills
         bills.write(f"d/{name}", TEXT)
     bills.write("d/.hidden", "")
     run = bills.load(folder)
-    over = f"{folder}: 2 files are passed over by name: cur.csv.bak, export_00001"
+    over = f"{folder}: 2 files were skipped by name: cur.csv.bak, export_00001"
     assert [finding.message for finding in run.findings] == [over]
-    assert "by its files' names" in run.errors[0].message
+    assert "judging by file names" in run.errors[0].message
     bills.write("d/notes.csv", "a,b\n1,2\n")
     assert "none of the files read is a billing export" in bills.load(folder).errors[0].message
     assert not bills.load(folder / "export_00001").errors and bills.sums()[0][2] == 6
@@ -305,10 +305,10 @@ def test_the_manifest_of_the_period_decides_which_files_count(bills: Bills) -> N
     # half a period is refused, and what was there stays
     period = report(bills, "half", half=FINAL) / "exports/gpu/20260301-20260401"
     (period / "half/gpu-2.csv.gz").unlink()
-    assert "gpu-2.csv.gz is not there" in bills.load(bucket).errors[0].message
+    assert "gpu-2.csv.gz is missing" in bills.load(bucket).errors[0].message
     text = (period / "gpu-Manifest.json").read_text()
     (period / "gpu-Manifest.json").write_text(text[:-20])
-    assert "gpu-Manifest.json is a manifest that breaks off" in bills.load(bucket).errors[0].message
+    assert "gpu-Manifest.json is a truncated manifest" in bills.load(bucket).errors[0].message
     assert bills.sums()[0][2] == 6
     # a later delivery replaces the period as a whole
     bills.load(report(bills, "later", later=ROWS[:4]))
@@ -321,7 +321,7 @@ def test_in_a_directory_of_several_providers_each_command_loads_its_own_alone(bi
     """What is wrong with another provider's export is no concern of a command."""
     bucket = report(bills, "new", new=ROWS)
     alone = bills.load(bucket, provider="gcp")
-    assert "nothing was loaded" in alone.errors[0].message
+    assert "no file was loaded" in alone.errors[0].message
     assert "gpu-2.csv.gz is an AWS" in alone.findings[-1].message
     (bucket / "exports/gpu/20260301-20260401/new/gpu-2.csv.gz").unlink()
     names = ("exports/a/20260301-20260331/202604010000/1.csv", "cost.csv")
@@ -358,7 +358,7 @@ def test_a_file_is_for_its_command_and_replaces_the_bill_that_it_tells_in_anothe
     bills: Bills,
 ) -> None:
     cur = bills.write("cur.csv", csv_text([usage(10)]))
-    assert bills.load(cur, provider=None).errors[0].fix == "gpucost collect aws loads it"
+    assert bills.load(cur, provider=None).errors[0].fix == "load it with gpucost collect aws"
     bills.load(cur)
     own = words("ProviderName=AWS BillingAccountId=111122223333 ResourceId=i-0123456789abcdef0")
     path = bills.write("focus.csv", csv_text([FOCUS_USAGE | own]))

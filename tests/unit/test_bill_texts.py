@@ -310,7 +310,7 @@ CASES = {name: case(table) for name, table in (DATES | NUMBERS).items()} | ODD |
 CASES |= {
     name: Case(
         "aws", text, [TOLD] * 4, 4,
-        "" if name.startswith("blanks") else "byte order marks inside the text were left out",
+        "" if name.startswith("blanks") else "byte order marks inside the text were removed",
     )
     for name, text in MARKED.items()
 }  # fmt: skip

@@ -71,7 +71,7 @@ FORMATS = (_format("service invoice"), _format("service_description invoice_mont
 
 def _in_words(what: str) -> AbstractContextManager[None]:
     return google_in_words(
-        what, "try again later; nothing of it was loaded", ("", "grant the roles in docs/billing-gcp.md")
+        what, "try again later; none of it was loaded", ("", "grant the roles in docs/billing-gcp.md")
     )
 
 
@@ -128,7 +128,7 @@ class BigQueryTree(MonthTree):
         if size > self.max_gib * _GIB:
             raise SourceError(
                 f"{self.name}: {self.month} would read {size / _GIB:,.1f} GiB, more than the limit of {self.max_gib:g} GiB; "
-                "nothing was read",
+                "no data was read",
                 f"raise the limit: gpucost collect gcp --max-gib {int(size / _GIB) + 1}, or gcp.max_gib in gpucost.toml",
             )
         return size

@@ -39,14 +39,14 @@ SELECT * REPLACE (
     CASE WHEN year(charge_period_start) BETWEEN 2000 AND 2100 THEN charge_period_start END AS charge_period_start,
     CASE WHEN year(charge_period_end) BETWEEN 2000 AND 2100 THEN charge_period_end END AS charge_period_end,
     CASE WHEN billing_period BETWEEN '2000-01' AND '2100-12' THEN billing_period END AS billing_period,
-    -- Blanks and marks that are not seen make no other account.
+    -- Blanks and invisible marks do not make a different account.
     nullif(trim(billing_account_id, ' \t\xa0\u200b\u200c\u200d\u2060\ufeff'), '') AS billing_account_id,
     trim(sub_account_id, ' \t\xa0\u200b\u200c\u200d\u2060\ufeff') AS sub_account_id)
 FROM (
     FROM (SELECT NULL::VARCHAR AS format, NULL::VARCHAR AS issuer, * EXCLUDE (bill_id) FROM bill_rows LIMIT 0)
     UNION ALL BY NAME
     FROM mapped)
--- What costs nothing and has no end to be counted by is left out.
+-- Leave out rows without a cost and without a valid end.
 WHERE coalesce(billed_cost <> 0 OR effective_cost <> 0 OR charge_period_start IS NULL, true)
     OR charge_period_end BETWEEN charge_period_start AND TIMESTAMP '2101-01-01'"""
 # First step for every format: keep only the first of rows with the same row_digest, within a file or across
@@ -87,7 +87,7 @@ GROUP BY source_file
 ORDER BY ALL"""
 _HAS_LEFT_OUT = "SELECT (SELECT count(*) FROM raw) > (SELECT coalesce(sum(rows), 0) FROM first_rows)"
 _UNNAMED = """SELECT 'note', 'without_account',
-           source_file || ': rows without a billing account (' || unnamed || ') are assigned to ' || account || ', the only one in the file'
+           source_file || ': rows without a billing account (' || unnamed || ') count for ' || account || ', the only one in it'
            FROM without_account
            ORDER BY ALL"""
 _UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
@@ -163,7 +163,7 @@ def write_rows(
         if without := con.execute(_WITHOUT_ACCOUNT).fetchone():
             raise DataError(
                 f"{without[0]}: some rows have no billing account",
-                "get the file again; nothing of it was loaded",
+                "get the file again; none of it was loaded",
             )
         if con.execute(_HAS_LEFT_OUT).fetchall() == [(True,)]:
             asks.insert(0, _LEFT_OUT)
@@ -178,15 +178,15 @@ def _unread(con: DuckDBPyConnection, known: Format) -> DataError:
     ((file, row, what),) = con.execute(_UNREAD).fetchall()
     fix = (
         f"row 1 is the first row of data; the file was read as {known.title}; charges must begin in the years 2000 to 2100 and "
-        "end later; nothing of it was loaded"
+        "end later; none of it was loaded"
     )
     if what.startswith("the currency "):
-        fix = 'export it, or set currency = "USD" (for example) in [bills] of gpucost.toml; nothing of the file was loaded'
+        fix = 'export it, or set currency = "USD" (for example) in [bills] of gpucost.toml; none of the file was loaded'
     return DataError(f"{file}, row {row}: {what}", fix)
 
 
 def repeated_rows(count: int, where: str) -> list[SourceFinding]:
-    """The note about rows left out as repeats, if any; `where` names the place of the first ones."""
+    """The note about rows left out as repeats, if any; `where` is the place of the first ones."""
     rows = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
     message = f"{rows} {where}, equal in every column that is read: each charge counts once"
     return [SourceFinding("note", "repeated_rows", message)] if count else []
@@ -271,7 +271,7 @@ _LISTED = 3
 
 @dataclass(slots=True)
 class BillRun:
-    """The result of a run: one result per bill, findings, and failures (nothing of these was loaded)."""
+    """The result of a run: one result per bill, findings, and failures (none of these was loaded)."""
 
     results: list[BillResult] = field(default_factory=list)
     findings: list[SourceFinding] = field(default_factory=list)
@@ -287,7 +287,7 @@ def collect_bills(
     force: bool = False,
     progress: Progress | None = None,
 ) -> BillRun:
-    """Load the exports below `trees`: those of `provider`, or with None FOCUS files of any provider.
+    """Load the exports below `trees`: exports of `provider`, or with None FOCUS files of any provider.
 
     Billing periods with a manifest are loaded one by one; loose files are loaded together, by format.
     Failures are listed in `errors`, and the run continues. `force` replaces bills that would otherwise stay.
@@ -305,7 +305,7 @@ _Delivery = tuple[Tree, Manifest, list[File]]
 
 @dataclass(slots=True)
 class _Group:
-    """Files of one format that are loaded together; `named` are the ones that the user named."""
+    """Files of one format that are loaded together; `named` are the files named by the user."""
 
     kind: Format
     staged: list[Staged] = field(default_factory=list)
@@ -368,9 +368,7 @@ class _Loading:
             and not self.run.errors
             and {finding.code for finding in self.run.findings} <= _NOTHING
         ):
-            self._fail(
-                "nothing was loaded: none of the files is a billing export with charges for this command"
-            )
+            self._fail("no file was loaded: none is a billing export with charges for this command")
 
     def _has_actual_only(self) -> bool:
         """Whether machines under commitments still lack an amortized cost after the whole run."""
@@ -401,7 +399,7 @@ class _Loading:
         if over := tree.passed_over():
             what = "1 file was" if len(over) == 1 else f"{len(over):,} files were"
             listed = ", ".join(over[:_LISTED]) + (" …" if len(over) > _LISTED else "")
-            fix = "name a file directly to load it, whatever its name"
+            fix = "name a file directly to load it anyway"
             self._find("note", "passed_over", f"{tree.name}: {what} skipped by name: {listed}", fix)
         manifests = tree.manifests()
         others = []
@@ -441,7 +439,7 @@ class _Loading:
         if not sets and not loose and not self.run.errors:
             raise DataError(
                 f"no billing export below {tree.name}, judging by file names",
-                "files end in .csv, .parquet, .json, .gz or .zip; name a file directly to load it, whatever its name",
+                "files end in .csv, .parquet, .json, .gz or .zip; name a file directly to load it anyway",
             )
         return sets, [(tree, entry) for entry in loose]
 
@@ -490,7 +488,7 @@ class _Loading:
                 if tree.state(entry) != self._states[tree, entry]:
                     what = f"{tree.shown(entry)} changed while it was read"
                     raise DataError(
-                        what, "run the command again when the file is complete; nothing of it was loaded"
+                        what, "run the command again when the file is complete; none of it was loaded"
                     )
 
     def _content_digest(self, tree: Tree, entry: Entry) -> str:
@@ -548,7 +546,7 @@ class _Loading:
             if digest in beside:
                 self._read_loose(digest, files[digest], groups)
         if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
-            # A file of the batch is invalid: nothing of the batch is loaded.
+            # A file of the batch is invalid: none of the batch is loaded.
             self._leave(sum(len(group.staged) for group in groups.values()))
             return
         for kind, load, results in loaded:
@@ -671,7 +669,7 @@ class _Loading:
             self.run.findings += repeated_rows(result.repeated, where)
 
     def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, Staged]]:
-        """A file, or those in an archive, as text columns; fetched files are kept only if read in place."""
+        """The files in a file or archive, as text columns; fetched files are kept only if read in place."""
         directory, name = self.work / f"files-{next(self._serial)}", tree.shown(entry)
         directory.mkdir()
         files = []

@@ -1,7 +1,7 @@
 """AWS manifests: the files of a billing period. Files in no manifest are leftovers and do not count.
 
-Legacy reports and CUR list their files in `reportKeys`, Data Exports in `dataFiles`. A period's manifest is
-above those of its deliveries ("assemblies") and names the valid one. Sources: AWS CUR User Guide, "Cost and
+Legacy reports and CUR list their files in `reportKeys`, Data Exports in `dataFiles`. The manifest of a period is above the
+manifests of its deliveries ("assemblies") and names the valid one. Sources: AWS CUR User Guide, "Cost and
 Usage Reports files"; AWS Data Exports User Guide, "Understanding export delivery".
 """
 
@@ -75,7 +75,7 @@ def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
 
 
 def choose(manifests: list[Manifest]) -> list[Manifest]:
-    """One manifest per export and billing period: the period's, which is above those of its deliveries.
+    """One manifest per export and billing period: the one above the manifests of deliveries.
 
     Raises DataError if there are several deliveries and the valid one is unknown.
     """
@@ -102,13 +102,13 @@ def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry
         more = f" ({len(missing)} are missing)" if len(missing) > 1 else ""
         raise DataError(
             f"{name} names {len(manifest.files)} files, but {missing[0]} is missing{more}",
-            "download the whole export again; nothing of this period was loaded",
+            "download the whole export again; none of this period was loaded",
         )
     for entry, size in zip(there, manifest.sizes, strict=False):
         if entry and entry.size < size:
             raise DataError(
                 f"{entry.key} has {entry.size:,} of the {size:,} bytes in {name}",
-                "download it again; nothing of this period was loaded",
+                "download it again; none of this period was loaded",
             )
     return [entry for entry in there if entry]
 

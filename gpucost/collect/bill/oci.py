@@ -17,7 +17,7 @@ _CLASSIC = """
     product_availability_domain product_resource_id product_description usage_billed_quantity cost_subscription_id
     cost_product_sku cost_unit_price cost_my_cost cost_currency_code cost_billing_unit_readable
 """
-# Names of the preview, next to those in FOCUS 1.0 and later.
+# Names of the preview, next to the names of FOCUS 1.0 and later.
 _FOCUS = """
     oci_reference_number oci_back_reference_number oci_compartment_name availability_zone billed_cost billing_account_id
     billing_currency billing_period_start charge_category charge_class charge_description charge_frequency

@@ -50,7 +50,7 @@ def records(answer: inputs.JsonObject) -> list[inputs.JsonObject]:
     if any(len(row) != len(names) for row in rows):
         raise DataError(
             f"a row of the answer does not have {len(names)} fields, one per column",
-            "query again; nothing was loaded",
+            "query again; no data was loaded",
         )
     return [dict(zip(names, row, strict=True)) for row in rows]
 
@@ -76,7 +76,7 @@ def results(page: inputs.JsonObject) -> Iterator[inputs.JsonObject]:
         }
         for result in bucket["results"] or [{}]:
             if not isinstance(result, dict):
-                raise DataError("a result of the answer is not an object", "query again; nothing was loaded")
+                raise DataError("a result of the answer is not an object", "query again; no data was loaded")
             flat = dict(around)
             for name, value in result.items():
                 flat |= (
@@ -100,7 +100,7 @@ _JSON_DOCUMENT_LIMIT = 64 << 20
 _UNPACKED, _RATIO = 1 << 30, 100
 _MARK = b"\xef\xbb\xbf"
 _MARK_PARTS = b"\xef\xbb", b"\xef"
-_AGAIN = "get the file again; nothing of it was loaded"
+_AGAIN = "get the file again; none of it was loaded"
 
 
 def open_files(con: DuckDBPyConnection, path: Path, name: str, directory: Path) -> list[RawFile]:
@@ -129,7 +129,7 @@ def _open(con: DuckDBPyConnection, path: Path, name: str, directory: Path) -> Ra
     if head[:4] == b"PAR1":
         return RawFile(path, name, "parquet", bill_files.parquet_header(con, path, name))
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head[:1024]:
-        raise DataError(f"{name} is not UTF-8 text", "save it as UTF-8; nothing of it was loaded")
+        raise DataError(f"{name} is not UTF-8 text", "save it as UTF-8; none of it was loaded")
     cleaned = _unmarked(path, directory)
     text = head.replace(_MARK, b"").decode(errors="replace")
     is_json = text.lstrip()[:1] in ("{", "[")
@@ -168,7 +168,7 @@ def _open_csv(path: Path, name: str, text: str) -> RawFile:
         fields = next((line for line in text.splitlines() if line.startswith("#Fields:")), "")
         best = fields.removeprefix("#Fields:").split()
     if "�" in "".join(best):
-        raise DataError(f"{name} is not UTF-8", "save it as UTF-8; nothing of it was loaded")
+        raise DataError(f"{name}: the file is not UTF-8", "save it as UTF-8; none of it was loaded")
     return RawFile(path, name, "csv", [column.strip() for column in best], delimiter)
 
 
@@ -191,7 +191,7 @@ def _open_json(path: Path, name: str, text: str, directory: Path) -> RawFile:
 
 
 def _document(path: Path, name: str, directory: Path) -> RawFile:
-    """A JSON document over many lines: its keys, or those of its first element. API answers and pages become
+    """A JSON document over many lines: its keys, or its first element's keys. API answers and pages become
     rows.
     """
     text = _beginning(path, name, _JSON_DOCUMENT_LIMIT)
