@@ -112,7 +112,7 @@ def test_an_empty_region_is_noted_and_logged(aws_login: None, store: Store) -> N
     with serving(lambda *_: page()) as url:
         result = run(store, Aws(regions=["eu-north-1"], endpoint_url=url))["aws eu-north-1"]
     assert result.error is None
-    assert result.notes == ["aws eu-north-1 told of no spot price of an accelerated instance type"]
+    assert result.notes == ["aws eu-north-1 has no spot prices of accelerated instance types"]
     assert rows(store, "SELECT source, rows FROM loads") == [("aws eu-north-1", 0)]
 
 
