@@ -40,21 +40,20 @@ Dates: `2026-10-01` is midnight in the configured time zone; `--to` is exclusive
 _CONFIG = f"""# Configuration
 
 {GENERATED}
-`gpucost.toml` is looked for in the working directory, then in `~/.config/gpucost/` (or `$XDG_CONFIG_HOME/gpucost/`).
-`--config FILE` or `GPUCOST_CONFIG` names another. `gpucost init` writes one with comments, `gpucost config show`
-tells what is in force and where each value comes from.
+gpucost reads `gpucost.toml` in the working directory, otherwise in `~/.config/gpucost/` (or
+`$XDG_CONFIG_HOME/gpucost/`). `--config FILE` or `GPUCOST_CONFIG` names another file. `gpucost init` writes one with
+comments; `gpucost config show` lists every setting with its source.
 
-An option wins over a variable, a variable over the file. A variable is named after its key, with two underscores
-between tables and keys: `{PREFIX}STORE`, `{PREFIX}PROMETHEUS__URL`, `{PREFIX}IDLE__THRESHOLD_PERCENT`. Lists and
-tables are written as JSON; an empty variable counts as unset. Where the file has several `[[prometheus]]`, variables
-cannot reach into them. Without `[prometheus]` the server is the default below; `prometheus = []` says that there is
-none to collect from.
+Options override variables, and variables override the file. A variable has the name of its key, with two underscores
+between tables and keys: `{PREFIX}STORE`, `{PREFIX}PROMETHEUS__URL`, `{PREFIX}IDLE__THRESHOLD_PERCENT`. Write lists and
+tables as JSON; an empty variable counts as unset. If the file has several `[[prometheus]]`, variables cannot change
+them. Without `[prometheus]`, the default server below applies; `prometheus = []` means no server.
 
-Relative paths in the file, and the default store, are taken from the file's directory; those in variables and options
-from the working directory.
+Relative paths in the file, and the default store, start at the file's directory. Relative paths in variables and
+options start at the working directory.
 
-Secrets are never written here: a setting that ends in `_file` names the file that holds one, a setting that ends in
-`_env` the environment variable. `keyring:SERVICE/NAME` in place of a variable is looked up in the system's keyring
+Secrets are never written here: a setting that ends in `_file` names a file with the secret, a setting that ends in
+`_env` an environment variable. `keyring:SERVICE/NAME` instead of a variable reads the system's keyring
 (`pip install 'gpucost[keyring]'`, then `keyring set SERVICE NAME`).
 
 ## Top level

@@ -32,7 +32,7 @@ Text = Annotated[str, Field(min_length=1)]
 OptionalText = Annotated[str | None, Field(min_length=1)]
 OptionalCurrency = Annotated[str | None, Field(pattern=r"^[A-Z]{3}$")]
 Duration = Annotated[str, Field(pattern=r"^[1-9]\d{0,3}[hdw]$")]
-# A single string stands for a list of one.
+# A single string means a list of one.
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
@@ -166,7 +166,7 @@ def is_link(text: str) -> bool:
 
 
 class Notify(Section):
-    """Where `gpucost notify` sends the summary of a report. Secrets are never written here: name a file, a
+    """Recipients of the report summaries that `gpucost notify` sends. Secrets are never written here: name a file, a
     variable or a keyring entry.
     """
 
@@ -268,7 +268,7 @@ class Azure(Section):
     exports: list[str] = []
     """Billing exports for `gpucost collect azure`: paths or container URLs."""
     cost_scope: str | None = None
-    """Scope of Cost Management queries, if there is no export: `/subscriptions/<id>`, or a billing scope."""
+    """Scope of Cost Management queries, used without an export: `/subscriptions/<id>`, or a billing scope."""
 
 
 class PriceLists(Section):
