@@ -131,8 +131,7 @@ class Email(Section):
     """Port of the mail server."""
     encryption: Literal["starttls", "tls", "none"] = "starttls"
     """`starttls`: upgrade the connection, usual on port 587. `tls`: encrypted from the start, usual on port
-    465.
-    """
+    465."""
     sender: str | None = None
     """Sender address."""
     recipients: list[str] = []
@@ -214,8 +213,7 @@ class Bills(Section):
     """Currency of rows without one, ISO 4217 (default: such rows are refused)."""
     spread_discounts: bool = True
     """Whether discounts without a resource or commitment lower prices, spread by product and account.
-    `false`: only discounts that name a resource or commitment lower a price.
-    """
+    `false`: only discounts that name a resource or commitment lower a price."""
 
 
 class Aws(Section):
@@ -518,12 +516,10 @@ class Prices(Section):
     commitment_sharing: Literal["pooled", "as_billed"] = "pooled"
     """`pooled`: nodes of the same account, region, instance type, operating system, tenancy, capacity type
     and hour share their billed cost, because clouds assign discounts to instances by lot. `as_billed`: each
-    node keeps its billed cost.
-    """
+    node keeps its billed cost."""
     cost_basis: Literal["node", "sku", "opencost", "scad"] = "node"
     """`node`: GPUs carry the node's whole price. The others split it into GPU, CPU and memory, and charge CPU
-    and memory by request.
-    """
+    and memory by request."""
 
     _currencies = every("fx", _CURRENCY.fullmatch, "{} should be a currency such as EUR")
 
@@ -699,10 +695,9 @@ class SharedCost(Section):
     """Name in reports."""
     of: Literal["storage", "network", "commitment_waste", "support", "namespaces"]
     """`storage`, `network`: of GPU nodes, from the bill. `commitment_waste`: unused commitments and
-    reservations. `support`: support charges. `namespaces`: the cost of the pods in `namespaces`.
-    """
+    reservations. `support`: support charges. `namespaces`: the cost of the pods in `namespaces`."""
     split: Literal["proportional", "even", "owner"] = "proportional"
-    """By GPU cost, evenly over the teams with GPU cost, or all to `owner`."""
+    """Split by GPU cost, evenly over the teams with GPU cost, or all to `owner`."""
     owner: OptionalText = None
     """Team that pays, with `split = "owner"`."""
     namespaces: list[str] = []
@@ -750,8 +745,7 @@ class Mig(Section):
 
     share: Literal["compute", "max_compute_memory"] = "compute"
     """A slice's share of its GPU: its share of compute slices, or the larger of its compute and memory
-    shares.
-    """
+    shares."""
 
 
 class Hami(Section):
@@ -759,8 +753,7 @@ class Hami(Section):
 
     default_mem: int | None = Field(default=None, gt=0)
     """MiB of a virtual GPU without a memory request, from HAMi's `scheduler.defaultMem` (default: the whole
-    GPU).
-    """
+    GPU)."""
     memory_scaling: PositiveFloat = 1.0
     """HAMi's `deviceMemoryScaling`: the factor by which it oversells the memory of a GPU."""
 
@@ -807,8 +800,7 @@ class SpotSettings(Section):
 
     interruptible: list[str] = []
     """Workloads that survive interruptions: training with checkpoints, serving with spare replicas. Globs of
-    `Kind/name`, or of the name.
-    """
+    `Kind/name`, or of the name."""
 
 
 def _span_ms(span: str) -> int:
@@ -827,8 +819,7 @@ class UnitSettings(Section):
     """Name; a built-in mapping of the same name is replaced."""
     unit: str = Field(pattern="^[a-z][a-z0-9_]*$")
     """Unit: `epoch`, `request`, `batch_item`, `prompt_token`, `cached_token` (part of the prompt tokens),
-    `generation_token`, `prefill_second`, `decode_second`, or a custom word.
-    """
+    `generation_token`, `prefill_second`, `decode_second`, or a custom word."""
     metric: str | None = Field(default=None, pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")
     """Name of the metric."""
     query: OptionalText = None
@@ -837,8 +828,7 @@ class UnitSettings(Section):
     """`counter` rises, and falls to 0 at a restart. `gauge` is a level: the current epoch."""
     marks: Literal["begin", "end"] | None = None
     """Meaning of an epoch's number: `end`, epochs completed (default of counters); `begin`, epochs begun
-    (default of gauges).
-    """
+    (default of gauges)."""
     resumes: bool = False
     """Whether a restarted process counts epochs from 0 although it resumes from a checkpoint."""
     workload_label: str | None = None
@@ -956,12 +946,10 @@ class Slurm(Section):
     """Name of the cluster, if its answers do not contain one."""
     charge_reservations: bool = False
     """Whether the idle time of a reservation is charged to its accounts, evenly. Otherwise reports show it as
-    unallocated.
-    """
+    unallocated."""
     in_kubernetes: list[str] = []
     """Globs of Slurm nodes that are also the Kubernetes pod or node of the same name, if metrics do not prove
-    it.
-    """
+    it."""
     late_days: int = Field(default=7, ge=0, le=400)
     """Days to query again at each collection, because accounting is corrected late."""
     tls: Tls = Tls.model_construct()
