@@ -344,7 +344,7 @@ class CoverageSettings(Section):
     """How missing metrics count, and which gaps are accepted (docs/coverage.md)."""
 
     max_bridge: str = "2h"
-    """Longest gap that is bridged, if a pod is present at both ends: `10m` to `24h`."""
+    """Longest bridged gap, `10m` to `24h`: pods present at both ends count throughout."""
     accept: list[AcceptedGap] = []
 
     @field_validator("max_bridge", mode="before")
@@ -424,7 +424,7 @@ class Host(Section):
     capacity_type: Literal["on_demand", "spot", "reserved", "capacity_block", "flex_start"] = "on_demand"
     """Capacity type."""
     gpus: int | None = Field(default=None, ge=1, le=1000)
-    """Number of GPUs (default: as its instance type has, otherwise the number measured)."""
+    """Number of GPUs (default: its instance type's number, otherwise the number measured)."""
     user_label: OptionalText = None
     """Label of activity metrics with the user of the GPU (default: its time is unallocated)."""
 
@@ -490,7 +490,7 @@ class Discount(Section):
     purchase_option: PurchaseOption | None = None
     """Purchase option of the node."""
     price_sources: list[PriceSource] = Field(default=["price_book", "spot_history", "catalog"], min_length=1)
-    """Price sources that it applies to. Billed prices already include it."""
+    """Price sources to which it applies. Billed prices already include it."""
     effective_start: date | None = None
     """First local day (default: no limit)."""
     effective_end: date | None = None

@@ -258,7 +258,7 @@ class _Text:
                 ways = [] if surplus and pending else self._ways(columns, parts, delimiter)
                 if len(ways) != 1:
                     fields = f"there are {len(parts)} fields for {len(columns)} columns"
-                    raise self.error(begun, f"{fields}, and several ways to split them")
+                    raise self.error(begun, f"{fields}, and no unique way to split them")
                 (parts,) = ways
             pending = ""
             yield begun, parts
