@@ -355,8 +355,8 @@ def load_config(
     """The configuration: option over environment over `./gpucost.toml` over the user's file over defaults.
 
     `path` and `store` are the options --config and --store. Relative paths in a file, and the default store,
-    start at the file's folder; those of options and variables, and the default store without a file, at
-    `cwd`. Raises ConfigError with every invalid key and its file and line, or its variable.
+    start at the file's folder; relative paths of options and variables, and the default store without a file,
+    at `cwd`. Raises ConfigError with every invalid key and its file and line, or its variable.
     """
     cwd = cwd or Path.cwd()
     settings = read(path, environ, cwd)

@@ -131,8 +131,8 @@ used AS (
         CASE
             WHEN coalesce(fee, 0) <= 0 OR coalesce(covered, 0) <= 0 THEN 0
             WHEN has_units AND committed_units > 0 AND covered_units > 0 THEN least(1, covered_units / committed_units)
-            -- Commitments on spend bill no units. If fully used, the ratio of a fee to its covered cost is that of the
-            -- commitment's price to the on-demand price: the minimum over the pool's slots.
+            -- Commitments on spend bill no units. If fully used, a fee / its covered cost = the commitment's price /
+            -- the on-demand price: use the pool's minimum over its slots.
             ELSE least(1, CAST(covered AS DOUBLE) / CAST(fee AS DOUBLE) * min(CASE WHEN fee > 0 AND covered > 0
                 THEN CAST(fee AS DOUBLE) / CAST(covered AS DOUBLE) END) OVER (PARTITION BY pool))
         END AS used_share

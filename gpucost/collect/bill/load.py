@@ -80,7 +80,7 @@ LIMIT 1"""
 # Rows of the files that are left out.
 _LEFT_OUT = """SELECT 'warning', 'left_out', source_file || ', row ' || min(source_row)
     || CASE WHEN count(*) > 1 THEN ' and ' || count(*) - 1 || ' more' ELSE '' END
-    || ': left out, for it costs nothing and its end is before its start or cannot be read'
+    || ': left out, because it costs nothing and its end is before its start or cannot be read'
 FROM mapped
 ANTI JOIN incoming USING (source_file, source_row)
 GROUP BY source_file
@@ -177,7 +177,7 @@ def write_rows(
 def _unread(con: DuckDBPyConnection, known: Format) -> DataError:
     ((file, row, what),) = con.execute(_UNREAD).fetchall()
     fix = (
-        f"row 1 is the first row of data; the file was read as {known.title}; charges must begin in the years 2000 to 2100 and "
+        f"row 1 is the first row of data; the file was read as {known.title}; charges must begin in 2000 to 2100 and "
         "end later; none of it was loaded"
     )
     if what.startswith("the currency "):
