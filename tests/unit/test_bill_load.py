@@ -113,8 +113,8 @@ parts that share rows | 1 line 0-11; 1 line 0-4 identity/LineItemId=b{n} id=i-2;
 parts without resource ids | 1 nlp 0-5; 2 vision 0-5; 2 nlp 0 | 12
 retyped | 1 line 0-2; 2 line 0-1; 2 planned 2; 2 negated 2; 2 line 3-4 | 6
 the columns that are read decide | 1 one 0-10; 2 two 0-9; 2 one 0 lineItem/LegalEntity="AWS EMEA" | 21""")
-REPEATS = "1 row repeats a charge that the store has with {}, the same in every column"
-LEFT_OUT = "left out beside the bill in the store: each holds some of the other's charges"
+REPEATS = "1 row repeats a charge already in the store with {}, equal in every column"
+LEFT_OUT = "left out; the bill in the store stays: each holds some of the other's charges"
 #: Which of SECOND's bills are loaded with charges that the store has.
 REPEATED = ("parts that share rows", "parts without resource ids", "the columns that are read decide")
 
@@ -159,7 +159,7 @@ def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None
     run = bills.loaded(bills.directory / "d")
     assert [str(row[2]) for row in bills.sums()] == [count for *_, count in TOGETHER]
     superseded = [finding.message for finding in run.findings if finding.code == "superseded"]
-    newer = ["d/1-5.csv holds the same bill" in message for message in superseded]
+    newer = ["d/1-5.csv is a newer version of the same bill" in message for message in superseded]
     assert (len(newer), sum(newer)) == (7, 5)
     assert sum(finding.code == "same_file" for finding in run.findings) == 1
     (repeated,) = [finding.message for finding in run.findings if finding.code == "repeated_rows"]
@@ -219,7 +219,7 @@ BROKEN: list[tuple[str | bytes, str]] = [
     (in_parquet(ROWS)[:-40], "breaks off"),
     ("", "is empty"),
     (csv_text([usage(LineItemDescription="caf\xe9")]).encode("latin-1"), "not UTF-8"),
-    (TEXT.encode("utf-16"), "no UTF-8 text"),
+    (TEXT.encode("utf-16"), "not UTF-8 text"),
     (TEXT.replace("\n", "\r\n") + "1,2,3\n", "line 8: 3 fields where the header has"),
     (TEXT.replace(LINE, LINE + ",x"), ".csv, line 4: "),
     (TEXT.replace(LINE, LINE.rpartition(",")[0]), "fields where the header has"),
@@ -227,7 +227,7 @@ BROKEN: list[tuple[str | bytes, str]] = [
     ('{"ResultsByTime": []}', "Cost Explorer"),
     ('{"skus": [{}]}', "price list"),
     ("InvoiceID,PayerAccountId,LinkedAccountId,RecordType,ProductCode,UsageType\n", "AWS replaced"),
-    ("date,amount\n2026-01-01,3\n", "no billing export that gpucost knows"),
+    ("date,amount\n2026-01-01,3\n", "not a known billing export"),
 ]
 
 
@@ -278,7 +278,7 @@ def test_files_of_a_directory_that_are_passed_over_by_name_are_told(bills: Bills
     assert [finding.message for finding in run.findings] == [over]
     assert "judging by file names" in run.errors[0].message
     bills.write("d/notes.csv", "a,b\n1,2\n")
-    assert "none of the files read is a billing export" in bills.load(folder).errors[0].message
+    assert "none is a billing export" in bills.load(folder).errors[0].message
     assert not bills.load(folder / "export_00001").errors and bills.sums()[0][2] == 6
 
 

@@ -66,7 +66,7 @@ def test_row_without_a_currency_is_refused_or_has_the_configured_one(bills: Bill
     path = bills.write("f.csv", csv_text([usage(1), item("machine hour=2 CurrencyCode=")]))
     (error,) = bills.load(path).errors
     assert error.message == f"{path}, row 2: the currency is empty or cannot be read"
-    assert 'currency = "USD" under [bills] in gpucost.toml' in (error.fix or "")
+    assert 'currency = "USD" (for example) in [bills] of gpucost.toml' in (error.fix or "")
     assert not bills.store.exists
     # another currency reads the file again
     for currency, verdict in (("EUR", "beside"), ("EUR", "unchanged"), ("GBP", "replace")):

@@ -210,9 +210,9 @@ def test_anthropic_console(bills: Bills) -> None:
 
 #: Answers that are no costs, by what they are refused with.
 BROKEN = {
-    "usage: tokens, not what they cost": """{"has_more": false, "data": [{"start_time": 1, "end_time": 2, "results":
+    "usage: tokens, not their cost": """{"has_more": false, "data": [{"start_time": 1, "end_time": 2, "results":
         [{"input_tokens": 5, "output_tokens": 6, "num_model_requests": 1}]}]}""",
-    ": tokens, not what they cost": """{"has_more": false, "data": [{"starting_at": "x", "results":
+    ": tokens, not their cost": """{"has_more": false, "data": [{"starting_at": "x", "results":
         [{"uncached_input_tokens": 5, "cache_creation": {"a": 1}, "output_tokens": 1}]}]}""",
     "without rows": '{"object": "page", "data": [], "has_more": false}',
     "is not JSON": text(openai(1))[:-9],

@@ -180,7 +180,7 @@ def test_nothing_is_loaded_where_one_file_cannot_be_used(
 
 
 def test_paths_that_hold_nothing(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no file or directory"):
+    with pytest.raises(UsageError, match="does not exist"):
         import_spot(store, [write(tmp_path / "good.json", *DAYS), tmp_path / "missing.json"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(GpucostError, match="contains no files of spot prices"):

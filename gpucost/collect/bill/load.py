@@ -665,7 +665,7 @@ class _Loading:
             elif is_named and not result.loaded and result.verdict != "unchanged":
                 fix = "ignore this if it is right; otherwise load the bill with --replace"
                 self._fail(f"{bill} was not loaded: {charges.KEPT[result.verdict]}", fix)
-            where = f"that are in the store with another part of {bill}"
+            where = f"already in the store with another part of {bill}"
             self.run.findings += repeated_rows(result.repeated, where)
 
     def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, Staged]]:
