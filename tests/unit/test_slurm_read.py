@@ -87,7 +87,7 @@ def test_zipped_text_is_read(tmp_path: Path) -> None:
         (WHOLE.replace(f"n1|{HELD}", f"{HELD}|n1"), "line 2: invalid alloctres 'n1'"),
         (WHOLE.replace(f"|{T}|{T + 60}|", f"|soon|{T + 60}|"), "line 2: invalid time 'soon'"),
         (WHOLE.replace("|n1|", "|n[1-|"), "not a list of nodes"),
-        ("       JobID      State  Start\n------------ ---------- ------\n", "columns for people"),
+        ("       JobID      State  Start\n------------ ---------- ------\n", "columns are for people"),
         ('{"jobs": [', "not complete JSON"),
         ('{"errors": [{"error": "no rights"}], "jobs": []}', "no rights"),
         ('{"partitions": []}', "has no jobs"),
