@@ -141,7 +141,9 @@ MISSING = "cannot fetch query results from vmstorage nodes: cannot perform searc
     ],
 )
 def test_422_of_a_missing_store_is_not_too_much(text: str, is_too_much: bool, open_client: Open) -> None:
-    refused = pytest.raises(SourceError, match="the answer is too large for" if is_too_much else "partial answer")
+    refused = pytest.raises(
+        SourceError, match="the answer is too large for" if is_too_much else "partial answer"
+    )
     with open_client(lambda _: failure(422, text)) as client, refused as caught:
         ASKS[0](client)
     assert isinstance(caught.value, TooMuch) is is_too_much
