@@ -163,7 +163,7 @@ def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None
     assert (len(newer), sum(newer)) == (7, 5)
     assert sum(finding.code == "same_file" for finding in run.findings) == 1
     (repeated,) = [finding.message for finding in run.findings if finding.code == "repeated_rows"]
-    assert repeated.startswith("5 rows repeat charges of these files, the same in every column that is read")
+    assert repeated.startswith("5 rows repeat charges of these files, equal in every column that is read")
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ TEXT = csv_text(ROWS)
 LINE = TEXT.splitlines()[3]
 #: Contents of files, and what they are refused with.
 BROKEN: list[tuple[str | bytes, str]] = [
-    (gzip.compress(csv_text(ROWS * 500).encode())[:-400], "breaks off"),
-    (packed(TEXT)[:-40], "breaks off"),
+    (gzip.compress(csv_text(ROWS * 500).encode())[:-400], "is truncated"),
+    (packed(TEXT)[:-40], "is truncated"),
     (in_parquet(ROWS)[:-40], "breaks off"),
     ("", "is empty"),
     (csv_text([usage(LineItemDescription="caf\xe9")]).encode("latin-1"), "not UTF-8"),
