@@ -27,8 +27,7 @@ def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | Non
         if not file.exists():
             by = f"variable {variable}" if path is None else "option --config"
             raise ConfigError(
-                f"no config file at {file} ({by})",
-                "write one with gpucost init, or name another with --config",
+                f"no config file at {file} ({by})", "write one with gpucost init, or name another: --config"
             )
     if file and file.is_dir():
         raise ConfigError(

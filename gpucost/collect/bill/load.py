@@ -651,9 +651,7 @@ class _Loading:
         for result in results:
             bill = f"{result.source} {result.billing_period}"
             if result.verdict == "twice":
-                fix = (
-                    "--replace replaces the stored bill as a whole; load parts of one export with one command"
-                )
+                fix = "--replace replaces the whole stored bill; load parts of an export with one command"
                 self._fail(f"{bill} was not loaded: {'; '.join(result.twice)}", fix)
             elif result.twice and result.loaded:
                 fix = "compare the days in both files; load parts of one export with one command"
