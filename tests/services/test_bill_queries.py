@@ -214,7 +214,7 @@ def test_what_cannot_be_loaded_is_named(bills: Bills, costs: CostManagement) -> 
         return run.errors[0].message
 
     assert "another server" in failure(costs, at="http://127.0.0.2:1")
-    assert "no costs of 2026-03" in failure(CostManagement([[]], COST_COLUMNS))
+    assert "no costs in 2026-03" in failure(CostManagement([[]], COST_COLUMNS))
     assert "fields, one per column" in failure(CostManagement([[machine(1)[:-1]]], COST_COLUMNS))
     costs.refusals = [throttled("Retry-After", "0")] * 20
     assert "failing repeatedly: HTTP 429" in failure(costs, longest_wait=0.01)
