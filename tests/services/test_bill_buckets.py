@@ -142,9 +142,9 @@ def test_an_export_in_s3_through_its_manifests(s3: Any, moto: str, store: Store)
     assert not again.results and "unchanged" in [finding.code for finding in again.findings]
     # a delivery in progress, and what is not there
     s3.delete_object(Bucket="through", Key="exports/gpu/20260301-20260401/new/gpu-2.csv.gz")
-    assert "gpu-2.csv.gz is not there" in load("s3://through").errors[0].message
+    assert "gpu-2.csv.gz is missing" in load("s3://through").errors[0].message
     assert load("s3://nowhere/x").errors[0].message == "there is no bucket s3://nowhere"
-    assert "there is nothing at s3://through/x" in load("s3://through/x").errors[0].message
+    assert "no files at s3://through/x" in load("s3://through/x").errors[0].message
 
 
 # Published by Microsoft as the emulator's account, the same on every machine.

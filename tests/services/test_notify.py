@@ -264,7 +264,7 @@ def test_wrong_settings_of_mail(
 
 NO_URL = """
 nothing   |                                 | the URL of [notify.slack] is missing
-two lines | slack.webhook_url_file = "two"  | holds more than one line
+two lines | slack.webhook_url_file = "two"  | contains more than one line
 a word    | slack.webhook_url_file = "word" | must begin with http:// or https://
 a link    | link = "ftp://x"                | notify.link
 """

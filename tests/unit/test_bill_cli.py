@@ -36,7 +36,7 @@ def test_findings_and_errors_go_to_stderr(at: Path) -> None:
     assert "cost nothing" in err and "cost nothing" not in out
     assert call("collect", "aws", "zero.csv", "-q")[1] == ""
     (at / "notes.csv").write_text("a,b\n1,2\n")
-    assert "no billing export that gpucost knows" in call("collect", "aws", "notes.csv", code=1)[1]
+    assert "not a known billing export" in call("collect", "aws", "notes.csv", code=1)[1]
 
 
 def test_paths_come_from_the_configuration_where_none_is_given_and_have_to_be_there(at: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(
 
     monkeypatch.setattr(charges, "replace", replaced)
     run = bills.load(path)
-    assert "was written to or replaced while it was read" in run.errors[0].message
+    assert "changed while it was read" in run.errors[0].message
     assert not bills.store.exists
 
 

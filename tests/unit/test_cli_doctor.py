@@ -274,7 +274,7 @@ def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(
     monkeypatch.setenv("NO_COLOR", "1")
     (nowhere / "gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
     shown, _ = call("doctor", code=1)
-    assert "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in shown
+    assert "✗ fail  http://127.0.0.1:1: cannot connect to http://127.0.0.1:1" in shown
     assert shown.count("fix: ") == 2
     assert "✓" not in call("doctor", "-q", code=1)[0]
     answer = json.loads(call("doctor", "--format", "json", code=1)[0])

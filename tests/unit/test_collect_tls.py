@@ -93,7 +93,7 @@ def test_a_private_authority_is_trusted_where_it_is_named_and_a_client_has_a_cer
     for who, tls, message, fix in (
         ("anybody", Tls(), "certificate is not trusted", "ca_file"),
         ("anybody", Tls(ca_file=folder / "stranger.pem"), "certificate is not trusted", "ca_file"),
-        ("known clients", Tls(ca_file=ca), "wants a client certificate", "cert_file"),
+        ("known clients", Tls(ca_file=ca), "requires a client certificate", "cert_file"),
     ):
         with pytest.raises(SourceError, match=message) as caught:
             samples(urls[who], tls)

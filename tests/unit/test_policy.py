@@ -177,11 +177,11 @@ def test_work_of_unknown_capacity_type_is_unknown() -> None:
 
 
 WRONG = r"""
-kind = "idle_notebooks" | kind = "notebooks" | line 13 in \[\[rules\]\] 2: 'notebooks' is no kind
+kind = "idle_notebooks" | kind = "notebooks" | line 13 in \[\[rules\]\] 2: invalid kind 'notebooks'
 hours = 4       | hour = 4        | line 15 in .*: unknown key 'hour'
 hours = 4       | hours = 0       | line 15 in .*: hours: should be greater than 0, got 0
 hours = 4       |                 | idle_notebooks needs hours
-"idle-notebooks" | "batch-on-spot" | two rules called 'batch-on-spot'
+"idle-notebooks" | "batch-on-spot" | two rules are named 'batch-on-spot'
 """
 
 

@@ -86,11 +86,11 @@ WRONG = r"""
     active_percent = 10       |                                  | schedule needs active_percent
     utilization_percent = 15  |                                  | share needs utilization_percent
     ["training"]              | ["trainings"]                    | group 'trainings' is missing
-    "schedule"                | "scheduel"                       | 'scheduel' is no change
-    name = "training"         | name = "inference"               | two groups called 'inference'
+    "schedule"                | "scheduel"                       | invalid change 'scheduel'
+    name = "training"         | name = "inference"               | two groups are named 'inference'
     name = "training"         | teams = ["x"]; name = "training" | training needs price_per_gpu_hour, or
     price_per_gpu_hour = 3.0  |                                  | inference needs price_per_gpu_hour
-    name = "Three             | name = = "Three                  | is no TOML
+    name = "Three             | name = = "Three                  | is not valid TOML
 """
 
 
