@@ -65,7 +65,7 @@ _QUESTIONS = (
     Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "waste.anatomy:WasteAnswer",
              takes_lake=True),
     Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues"),
-    Question("findings", "findings", "What to do about waste, dearest first.", "findings.kinds:FindingsAnswer",
+    Question("findings", "findings", "What to do about waste, dearest first.", "findings.kinds:Findings",
              takes_lake=True),
     Question("unit epoch", "units", "Each epoch of a training run: cost, trend, losses, what is still to come.",
              "units.work:Epochs"),
