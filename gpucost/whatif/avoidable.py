@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
@@ -137,18 +137,14 @@ class Commitments:
 
     def cash(self, gone: Iterable[Held], needed: Iterable[Held] = ()) -> Decimal:
         """The cash saved if some GPUs go and others are needed."""
-        less, more = (grouped((self.key(held.node), held) for held in several) for several in (gone, needed))
-        amounts = [held.cash for held in less[None]] + [-held.cash for held in more[None]]
+        signed = *((held, 1) for held in gone), *((held, -1) for held in needed)
+        by_key = grouped((self.key(held.node), (held, sign)) for held, sign in signed)
+        amounts = [sign * held.cash for held, sign in by_key[None]]
         for key, cover in self.covers.items():
-            if key in less or key in more:
-                levels = zip(self._levels(less[key]), self._levels(more[key]), strict=True)
-                amounts.append(cover.cash(one - other for one, other in levels))
+            if key in by_key:
+                spans = ((held.from_ms, held.to_ms, sign * held.nodes) for held, sign in by_key[key])
+                amounts.append(cover.cash(counted(spans, self.start_ms, self.end_ms).levels))
         return total(amounts)
-
-    def _levels(self, several: Iterable[Held]) -> Sequence[float]:
-        """The GPUs as nodes in each hour."""
-        spans = ((held.from_ms, held.to_ms, held.nodes) for held in several)
-        return counted(spans, self.start_ms, self.end_ms).levels
 
     def between(self, before: Fleet, after: Fleet) -> Decimal:
         """The cash saved if nodes are up as in `after` instead."""

@@ -263,10 +263,7 @@ def _returned(existing: Existing, key: Key) -> Decimal:
         return NOTHING
     by_plans = [one for (cloud, *_), one in existing.covered.items() if cloud == key[0] and one.plan_hours]
     spent = reduce(add, (one.curve.scaled(float(one.used) / one.curve.node_hours) for one in by_plans))
-    taken = sum(
-        min(plans, usage) * hours
-        for plans, usage, hours in zip(spent.levels, other.curve.levels, spent.lengths, strict=True)
-    )
+    taken = spent.node_hours - spent.less(other.curve).node_hours
     hours = covered.curve.node_hours
     share = to_decimal(taken / spent.node_hours * covered.plan_hours / hours)
     return covered.used / to_decimal(hours) * share * other.on_demand.per_node_hour

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpucost.whatif.answer import Assumption
 
 
-# Capacity that is paid whether its nodes are up or not, and whoever is on its GPUs.
+# Capacity that is paid whether its nodes are up and used or not.
 PAID_ANYWAY = ("reserved", "capacity_block")
 
 
@@ -121,7 +121,7 @@ class Node:
 class Pod:
     """A pod that holds `gpus` of a node in [from_ms, to_ms).
 
-    `workload_type` is that of inventory; `resumes`: its workload continued from a checkpoint.
+    `workload_type` comes from inventory; `resumes`: its workload continued from a checkpoint.
     """
 
     node: str
@@ -192,7 +192,7 @@ class Fleet:
 class Costs:
     """The cost of a fleet, in money; GPU time in GPU-hours, node time in node-hours.
 
-    `cost` is that of held GPUs, the sum of `by_workload`; the rest of `node_cost` is unallocated.
+    `cost` is the sum of `by_workload`, held GPUs; the rest of `node_cost` is unallocated.
     """
 
     node_cost: Decimal
@@ -275,7 +275,7 @@ class Scope:
         return bool(self.teams or self.namespaces or self.workloads)
 
     def fits(self, owner: Workload) -> bool:
-        """Whether it selects the workload, whatever its team."""
+        """Whether it selects the workload; teams are not compared."""
         cluster, namespace, workload = owner
         return (
             (not self.clusters or cluster in self.clusters)
@@ -331,23 +331,21 @@ class Usage(NamedTuple):
         return bool(self.assumptions)
 
 
-class Stored(NamedTuple):
-    """Usage in the store: the scope's fleet, other pods on its nodes, and the report's cost."""
-
-    fleet: Fleet
-    others: tuple[Pod, ...]
-    reported: Reported
-
-
-def read_stored(con: DuckDBPyConnection, period: Period, scope: Scope) -> Stored:
-    """The usage of the scope in `period`, from an attributed store. Raises GpucostError without any."""
+def read_stored(con: DuckDBPyConnection, period: Period, scope: Scope) -> Usage:
+    """The usage of the scope in `period`, from an attributed store, without its currency. Raises GpucostError without usage."""
     filters: dict[str, tuple[str, ...]] = asdict(scope)
     rows = read_usage(con, period.start_ms, period.end_ms, **filters)
     if not rows.nodes:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters)
-    others = fleet_of(rows.nodes, (), rows.others).pods
-    reported = Reported(*read_cost(con, period.start_ms, period.end_ms, **filters))
-    return Stored(fleet_of(rows.nodes, rows.prices, rows.pods), others, reported)
+    return Usage(
+        fleet_of(rows.nodes, rows.prices, rows.pods),
+        "",
+        str(period),
+        str(scope),
+        scope.is_narrowed,
+        reported=Reported(*read_cost(con, period.start_ms, period.end_ms, **filters)),
+        others=fleet_of(rows.nodes, (), rows.others).pods,
+    )
 
 
 def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -> Fleet:

@@ -39,7 +39,7 @@ def findings(
     ] = None,
     top: Annotated[int | None, Option("Show the N most expensive (default: all).", "COUNT", least=1)] = None,
 ) -> Document:
-    """List what to do about waste, the largest saving first, each with the command that shows the saving.
+    """List advice about waste, the largest saving first, each with the command that shows the saving.
 
     Savings come first, then upper bounds: the cost of waste, or savings that need other work first. Each saving is the answer of
     its `gpucost whatif` command on the same store; no GPU-hour is in two findings. Markdown, HTML and JSON have patches to apply.
@@ -91,7 +91,7 @@ TITLE = "What to do about it"
 def read_findings(
     config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
 ) -> Findings:
-    """The findings of a period; `tell` is called with the current step."""
+    """The findings of a period; `tell` gets the current step."""
     from gpucost.questions.findings import savings
 
     return savings.findings(config, store, period, tell)

@@ -96,7 +96,7 @@ class Finding(Shape):
 
     `freed_capacity_cost` is the cost of GPUs that would be free on nodes that stay: capacity for other work, not cash.
     `is_bound`: `saving` is an upper bound: no command shows it (then it is the cost of the waste), or it needs work first.
-    `patch` is YAML to apply. Of the what-ifs of `questions`, the one that saves most decides.
+    `patch` is YAML to apply. The what-if of `questions` with the largest saving gives the figures.
     """
 
     # the workloads that it is about, the capacity types of empty nodes, and its what-ifs
@@ -128,7 +128,7 @@ class Finding(Shape):
 
 @record
 class Freed:
-    """What findings with cash would free: workloads, and empty nodes of some capacity types."""
+    """The capacity that findings with cash would free: workloads, and empty nodes of some capacity types."""
 
     owners: frozenset[Workload] = frozenset()
     empty: frozenset[str] = frozenset()
@@ -138,7 +138,7 @@ class Freed:
 class Findings(Shape):
     """Savings that a command shows, the largest first, and upper bounds, with their sums per month.
 
-    `freed_capacity_per_month` is that of `savings`. `passed_over` counts findings under the minimum.
+    `passed_over` counts findings under the minimum.
     """
 
     period: Period
@@ -172,7 +172,7 @@ class Findings(Shape):
 
     @property
     def freed(self) -> Freed:
-        """What savings free, but for commitments."""
+        """The capacity that savings free, without advice to commit."""
         cash = [found for found in self.savings if found.saving and found.kind != "steady_on_demand"]
         owners, empty = (found.owners for found in cash), (found.empty for found in cash)
         return Freed(frozenset().union(*owners), frozenset().union(*empty))
@@ -348,9 +348,9 @@ class Candidates:
         )
 
     def _families(self, rows: Iterable[Row]) -> Iterator[tuple[tuple[str, ...], list[Row]]]:
-        """Names and rows of workloads of a namespace, runs together: `Job/sweep-1` and `-2` under `Job/sweep-*`.
+        """Names and rows of workloads of a namespace, with runs together: `Job/sweep-1` and `-2` as `Job/sweep-*`.
 
-        If that fits other workloads, too, each run is named.
+        If the pattern fits other workloads, too, the names are those of the runs.
         """
         families = grouped(
             ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row) for row in rows
@@ -442,14 +442,10 @@ def ranked(findings: Iterable[Finding], minimum: Decimal) -> tuple[list[Finding]
     a finding under the minimum leaves them to others.
     """
     order = list(KINDS).index
-
-    def place(one: Finding) -> tuple[int, Decimal, Decimal]:
-        return order(one.kind), -one.saving, -one.freed_capacity_cost
-
     taken: set[Workload] = set()
     found: list[Finding] = []
     passed_over = 0
-    for finding in sorted(findings, key=place):
+    for finding in sorted(findings, key=lambda one: (order(one.kind), -one.saving, -one.freed_capacity_cost)):
         worth = finding.saving_per_month + finding.freed_capacity_per_month
         if worth <= 0 or finding.owners & taken:
             continue
@@ -460,7 +456,7 @@ def ranked(findings: Iterable[Finding], minimum: Decimal) -> tuple[list[Finding]
         if finding.command:
             taken |= finding.owners
         found.append(finding)
-    found.sort(key=lambda finding: (finding.is_bound, -finding.saving, -finding.freed_capacity_cost))
+    found.sort(key=lambda one: (one.is_bound, -one.saving, -one.freed_capacity_cost))
     return [replace(one, rank=rank) for rank, one in enumerate(found, start=1)], passed_over
 
 

@@ -27,8 +27,15 @@ def smaller_request(subject: str, namespace: str, asked: float, used: int) -> st
     if used < 1 or asked <= used:
         return None
     kind, name = _object(subject, namespace) or ("", "")
-    values = {"api": _API.get(kind), "kind": kind, "name": name, "namespace": namespace}
-    return fill("patches/smaller-request.yml", **values, asked=f"{asked:g}", used=used)
+    return fill(
+        "patches/smaller-request.yml",
+        api=_API.get(kind),
+        kind=kind,
+        name=name,
+        namespace=namespace,
+        asked=f"{asked:g}",
+        used=used,
+    )
 
 
 def fewer_nodes(peak_gpus: int) -> str | None:

@@ -91,7 +91,7 @@ class _Scenarios:
         )
 
     def answer(self, question: WhatIfQuery) -> Answer:
-        """The answer of the question's command. Raises GpucostError, for example if nothing was measured or is on offer."""
+        """The answer of the question's command. Raises GpucostError, for example without measurements or offers."""
         usage = self.usage(question.scope)
         match question.command:
             case "schedule":
@@ -125,9 +125,9 @@ def _machine(key: NodeKey) -> NodeKey:
 def findings(
     config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
 ) -> Findings:
-    """Findings of the period, those that save most first, none under [findings] minimum_per_month.
+    """Findings of the period of at least [findings] minimum_per_month, the largest saving first.
 
-    `tell` is called with the current step. Raises GpucostError if nothing was used in the period.
+    `tell` gets the current step. Raises GpucostError for a period without usage.
     """
     tell("looking for waste")
     scenarios = _Scenarios(config, store, period)

@@ -71,7 +71,7 @@ class PlanRequest(PeriodOptions, Request):
 
     @functools.cached_property
     def commitments(self) -> Commitments:
-        """The commitments of the bill in the period, whatever the scope. Notes its gaps, once."""
+        """The commitments of the bill in the period, for any scope. Notes the gaps of the period once."""
         self.note_gaps(self.scope.clusters, self.period)
         return self.read(lambda con: read_covers(con, self.period, self.settings.currency))
 
@@ -81,8 +81,8 @@ class PlanRequest(PeriodOptions, Request):
         Raises UsageError for an invalid period, GpucostError for a scope without usage.
         """
         scope, period = scope or self.scope, self.period
-        stored = self.read(lambda con: read_stored(con, period, scope))
-        fleet = self.commitments.marked(stored.fleet)
+        usage = self.read(lambda con: read_stored(con, period, scope))
+        fleet = self.commitments.marked(usage.fleet)
         unpriced = [node for node in fleet.nodes if not node.is_priced]
         if unpriced:
             types = sorted({node.instance_type or "no known instance type" for node in unpriced})
@@ -90,14 +90,10 @@ class PlanRequest(PeriodOptions, Request):
                 f"{len(unpriced):,} of {len(fleet.nodes):,} nodes ({', '.join(types)}) have no price for a part of the period"
                 " and count as free in it: add a price book, or run gpucost collect prices"
             )
-        return Usage(
-            fleet,
-            self.settings.currency,
-            self.period_name,
-            str(scope),
-            scope.is_narrowed,
-            reported=stored.reported,
-            others=stored.others,
+        return usage._replace(
+            fleet=fleet,
+            currency=self.settings.currency,
+            period_name=self.period_name,
             commitments=self.commitments,
         )
 
