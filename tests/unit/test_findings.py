@@ -16,7 +16,7 @@ import yaml
 from gpucost.config.model import Config
 from gpucost.options import WorkloadSelection
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
-from gpucost.questions.findings import narrowed, savings
+from gpucost.questions.findings import savings
 from gpucost.questions.findings.kinds import (
     Finding,
     Findings,
@@ -154,7 +154,7 @@ def test_finding_of_several_namespaces_is_about_each_of_them() -> None:
         ({"teams": ("green",)}, 0),
         ({"clusters": ("d",)}, 0),
     ):
-        assert len(narrowed(found, WorkloadSelection(**about)).findings) == count, about
+        assert len(found.narrowed(WorkloadSelection(**about)).findings) == count, about
 
 
 def test_patches_ask_for_the_size_that_was_used() -> None:

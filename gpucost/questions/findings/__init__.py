@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
-from gpucost.options import WHOSE, Names, Option, WorkloadSelection
+from gpucost.options import WHOSE, Names, Option
 from gpucost.periods import Period
 from gpucost.questions.request import FleetRequest
 from gpucost.render.formatting import figure_text
@@ -103,26 +103,7 @@ def findings_of(
     """The findings about the query's part of the fleet. Raises UsageError for users: findings name none."""
     if query.users:
         raise UsageError("--findings cannot be narrowed to users", "leave out --findings or --user")
-    return narrowed(read_findings(config, store, query.period, tell), query)
-
-
-def narrowed(found: Findings, selection: WorkloadSelection | Query) -> Findings:
-    """The findings about a part of the fleet, with their ranks among all."""
-    from gpucost.whatif.fleet import Scope
-
-    teams = set(selection.teams)
-    scope = Scope(selection.teams, selection.namespaces, selection.workloads, selection.clusters)
-
-    def is_about(one: Finding) -> bool:
-        if not one.owners:
-            return one.cluster in scope.clusters and not scope.is_narrowed
-        in_team = not teams or not teams.isdisjoint((one.team or "").split(", "))
-        return in_team and any(map(scope.fits, one.owners))
-
-    if scope == Scope():
-        return found
-    about = tuple(filter(is_about, found.findings))
-    return found.of(about, 0, found.period, found.currency, found.minimum_per_month)
+    return read_findings(config, store, query.period, tell).narrowed(query)
 
 
 def finding_items(findings: Sequence[Finding], currency: str, title: str = "") -> Items:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+    from gpucost.options import WorkloadSelection
+    from gpucost.questions.report.query import Query
 
 # An hour of the day is idle if GPUs are idle for this share of it. Pauses under _SHORTEST hours stay on.
 _IDLE = 0.8
@@ -169,6 +171,22 @@ class Findings(Shape):
     def findings(self) -> tuple[Finding, ...]:
         """Savings, then upper bounds."""
         return self.savings + self.upper_bounds
+
+    def narrowed(self, selection: WorkloadSelection | Query) -> Findings:
+        """The findings about a part of the fleet, with their ranks among all."""
+        teams = set(selection.teams)
+        scope = Scope(selection.teams, selection.namespaces, selection.workloads, selection.clusters)
+
+        def is_about(one: Finding) -> bool:
+            if not one.owners:
+                return one.cluster in scope.clusters and not scope.is_narrowed
+            in_team = not teams or not teams.isdisjoint((one.team or "").split(", "))
+            return in_team and any(map(scope.fits, one.owners))
+
+        if scope == Scope():
+            return self
+        about = tuple(filter(is_about, self.findings))
+        return self.of(about, 0, self.period, self.currency, self.minimum_per_month)
 
     @property
     def freed(self) -> Freed:
