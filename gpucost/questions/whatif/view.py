@@ -12,7 +12,7 @@ from pydantic import with_config
 from typing_extensions import TypedDict
 
 from gpucost.render.formatting import figure_text
-from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts, Unit
+from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts, Unit, figure, text
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
 
 SCHEMA = "gpucost.whatif/1"
@@ -54,9 +54,10 @@ def document(answer: Answer) -> Document:
         currency=currency,
         sections=(
             Figures("", tuple(_figures(answer))),
-            *map(_table, _ranges(answer.ranges, currency)),
+            *([_ranges(answer.ranges, currency)] if answer.ranges else []),
             *(Texts(title, tuple(map(_sentence, several))) for title, several in texts if several),
-            *map(_table, (*answer.tables, *_assumptions(answer.assumptions))),
+            *map(_table, answer.tables),
+            *([_assumptions(answer.assumptions)] if answer.assumptions else []),
         ),
         whole_in="json",
         name="whatif",
@@ -78,7 +79,7 @@ def _figures(answer: Answer) -> Iterator[Figure]:
         yield Figure("Obligation", owed, "money", note="owed, used or not")
 
 
-def _ranges(ranges: Sequence[Range], currency: str) -> tuple[Rows, ...]:
+def _ranges(ranges: Sequence[Range], currency: str) -> Table:
     """Ranges of money, and of other figures with their unit."""
 
     def between(one: Range) -> str:
@@ -87,16 +88,18 @@ def _ranges(ranges: Sequence[Range], currency: str) -> tuple[Rows, ...]:
         low, high = (figure_text(end, "money", currency, 2) for end in (one.low, one.high))
         return f"{low} to {high}"
 
-    lines = [(capitalized(one.figure), between(one), one.meaning) for one in ranges]
-    return Rows.of("range", ("figure", "range", "meaning"), lines)
+    columns = (text(lambda one: capitalized(one.figure), "Figure"), figure(between, "Range"), text("meaning"))
+    return Table.of("Range", ranges, columns)
 
 
-def _assumptions(assumptions: Sequence[Assumption]) -> tuple[Rows, ...]:
-    lines = [
-        (capitalized(one.name), _shown(one.value), one.unit, ", ".join(filter(None, (one.source, one.as_of))))
-        for one in assumptions
-    ]
-    return Rows.of("assumptions", ("what", "value", "unit", "from"), lines)
+def _assumptions(assumptions: Sequence[Assumption]) -> Table:
+    columns = (
+        text(lambda one: capitalized(one.name), "What"),
+        figure(lambda one: _shown(one.value), "Value"),
+        text("unit"),
+        text(lambda one: f"{one.source}{f', {one.as_of}' if one.as_of else ''}", "From"),
+    )
+    return Table.of("Assumptions", assumptions, columns)
 
 
 def _data(answer: Answer) -> dict[str, Any]:
