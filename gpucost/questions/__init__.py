@@ -69,7 +69,7 @@ _QUESTIONS = (
     Question("waste", "waste", "Wasted GPU time, each GPU-hour in one bucket.", "waste.anatomy:WasteAnswer",
              takes_lake=True),
     Question("queue", "queue", "Waiting times for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues"),
-    Question("findings", "findings", "Actions against waste, most expensive first.", "findings.kinds:FindingsAnswer",
+    Question("findings", "findings", "Actions against waste, most expensive first.", "findings.kinds:Findings",
              takes_lake=True),
     Question("unit epoch", "units", "Each epoch of a training run: cost, trend, losses and the remaining cost.",
              "units.work:Epochs"),

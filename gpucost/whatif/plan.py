@@ -136,7 +136,7 @@ class Share(_Step):
         # the last pod of a GPU may outlive the node of the first
         end_ms = max((pod.to_ms for pod in pods), default=0)
         longer = fleet.with_nodes(lambda node: replace(node, to_ms=max(node.to_ms, end_ms)))
-        after = longer.without(sharing.change.pods) + Fleet(pods=pods)
+        after = Fleet(longer.nodes, (*longer.without(sharing.change.pods).pods, *pods))
         note = "memory is not checked, and time slicing isolates nothing: see gpucost whatif share"
         # described GPUs are bought one at a time
         freed = Decimal(0) if usage.is_described else saved(usage, sharing.change).freed
@@ -210,7 +210,8 @@ def _lasting(fleet: Fleet, changed: Mapping[Pod, tuple[Node, float]]) -> Fleet:
         end_ms = pod.from_ms + round(pod.length_ms * times)
         nodes.append(replace(own, from_ms=pod.from_ms, to_ms=end_ms))
         pods.append(replace(pod, node=own.name, to_ms=end_ms))
-    return fleet.without(changed) + Fleet(tuple(nodes), tuple(pods))
+    rest = fleet.without(changed)
+    return Fleet((*rest.nodes, *nodes), (*rest.pods, *pods))
 
 
 class Reserve(_Step):

@@ -147,7 +147,7 @@ def test_a_pod_that_begins_as_a_part_of_its_node_ends_is_not_of_that_part() -> N
 
 
 def test_positions_add_up() -> None:
-    one = Position(Decimal(3), "USD", 4.0, 0.5, {"a": 1})
+    one = Position(Decimal(3), "USD", 4.0, 0.5)
     assert one + Position(Decimal(6), "USD", 8.0, 1.0) == Position(Decimal(9), "USD", 12.0, 1.5)
 
 

@@ -146,7 +146,7 @@ def bundle_blocks(
     found[None] = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
     for team in bundle.teams:
         units = [_of_team(view, team) for view in bundle.units]
-        own = advice and of_findings.narrowed(advice, WorkloadSelection(teams=(team,)))
+        own = advice and advice.narrowed(WorkloadSelection(teams=(team,)))
         found[team] = blocks(config, period, workloads[team], bundle.waste.of("team", team), units, own)
     return found
 

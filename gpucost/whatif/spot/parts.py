@@ -103,7 +103,7 @@ def parts_of(question: SpotQuery, moved: Moves) -> list[Part]:
             held[pod.owner] += pod.gpu_ms
         capacity, taken = node.gpus * node.length_ms, sum(held.values())
         # a node can be over-allocated at one time and empty at another
-        if not usage.is_narrowed and (capacity - taken >= NO_TIME or before.unallocated_cost):
+        if not usage.is_narrowed and (capacity - taken >= NO_TIME or before.of(None)):
             held[None] = max(capacity - taken, NO_TIME)
         for owner, gpu_ms in held.items():
             hours = gpu_ms * node.hours / max(capacity, taken)
