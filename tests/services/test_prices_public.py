@@ -189,7 +189,7 @@ broken | oci | 200 | 1000 | {"items": | oci: the cost estimator's list cannot be
 not found | oci | 404 | 0 | <Error/> | oci: the cost estimator's list answered HTTP 404
 no shape | oci | 200 | 0 | {"items": []} | oci: there are no prices of GPU shapes in USD
 unlike | runpod | 200 | 0 | {"data": {"gpuTypes": [{"id": "x"}]}} | runpod: the answer cannot be read: KeyError
-no offer | vast | 200 | 0 | {"offers": []} | vast: the list of offers gave half an answer
+no offer | vast | 200 | 0 | {"offers": []} | vast: the list of offers gave an incomplete answer
 """
 
 
