@@ -134,7 +134,7 @@ class Bucket:
         return f"{self.url}/{key}"
 
     def found(self, folder: str) -> list[Entry]:
-        """The objects below a folder, sorted by key. Empty objects are left out: tools mark folders with them."""
+        """The objects below a folder, sorted by key, without empty ones (tools mark folders with them)."""
         metas = self._run(folder, lambda store: store.list(folder or None, chunk_size=1000).collect())
         return sorted((self._entry(meta) for meta in metas if meta["size"]), key=attrgetter("key"))
 

@@ -33,13 +33,14 @@ _ALIASES = {"start": "from", "end": "to", "from_": "from"}
 
 @record
 class Option:
-    """An option of a command. In answers it is called `says`, with the unit `unit`.
+    """An option of a command.
 
-    A number is between `least` (exclusive if `above`) and `most`. `flag` defaults to the field's name.
-    `is_shown`: help shows the default. `panel` is the heading in help. `source` is the origin of the default.
-    `completes` names the values that a shell offers: a name in the store, or `dimensions`. `is_split`: one
-    text holds several values between commas. `is_argument`: it has no flag. `also` is a second flag.
-    `is_scaled`: k, M, B (or G) and T after a number are thousands to trillions.
+    Answers describe it with the text `says` and the unit `unit`. A number is between `least` (exclusive if
+    `above`) and `most`. `flag` defaults to the field's name. `is_shown`: help shows the default. `panel` is
+    the heading in help. `source` is the origin of the default. `completes` names the values that a shell
+    offers: a name in the store, or `dimensions`. `is_split`: one text holds several values between commas.
+    `is_argument`: it has no flag. `also` is a second flag. `is_scaled`: k, M, B (or G) and T after a number
+    are thousands to trillions.
     """
 
     help: str

@@ -86,7 +86,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
-    """The active Spark session, otherwise a new one that ends with the block.
+    """The active Spark session, otherwise a new session for this block.
 
     Raises UsageError without pyspark, GpucostError if Spark cannot be started.
     """

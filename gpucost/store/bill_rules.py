@@ -179,7 +179,7 @@ def is_torn(new: Telling, old: Telling, common: int) -> bool:
 def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> Verdict:
     """The decision about `old` when `new` of the same provider and period is loaded.
 
-    `common` charges are in both. 'beside': they are different bills (of two accounts, two parts of one
+    `common` charges are in both. "beside": they are different bills (of two accounts, two parts of one
     export) or a PAIR; both stay. 'replace': `new` replaces `old`. 'unchanged': the same files. In the other
     cases `old` stays and `new` is left out: 'not_final', only `old` is final; 'older', `new` ends earlier;
     'part', `new` is only a part of `old`; 'other_format', the account's bill is stored from another kind of
@@ -303,7 +303,7 @@ def superseded(con: DuckDBPyConnection) -> dict[str, str]:
     partly = {file for side, file in file_of.items() if file in beaten and side not in winners}
     if torn := sorted(partly | {file_of[side] for side, newer in winners.items() if newer <= beaten}):
         raise DataError(
-            f"{torn[0]} has one bill that is newer in another file, and one that no other file has",
+            f"{torn[0]} has one bill that is newer in another file, and one only of its own",
             "load the files one after the other, the older first",
         )
     return lost

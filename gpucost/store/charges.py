@@ -251,7 +251,7 @@ def providers(con: DuckDBPyConnection) -> set[str]:
 
 
 def replace(con: DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
-    """Keep the bills written last and delete those that they replace, or the reverse.
+    """Keep the bills written last and delete the bills that they replace, or the reverse.
 
     Returns one result per bill.
     """

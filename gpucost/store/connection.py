@@ -91,7 +91,7 @@ class Store:
 
     @contextmanager
     def read(self, *folders: Path, may_migrate: bool = True) -> Iterator[DuckDBPyConnection]:
-        """A read-only connection. Raises StoreError if there is no store or it cannot be read.
+        """A read-only connection. Raises StoreError if the store is missing or cannot be read.
 
         A store of an earlier version is upgraded first, or refused unless `may_migrate`.
         """

@@ -169,7 +169,7 @@ def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ([ROWS[:4], ROWS[3:]], "hold some of the same charges of 2026-03"),
+        ([ROWS[:4], ROWS[3:]], "share some charges of 2026-03"),
         ([[*ROWS[:4], *of_month(ROWS, "2026-04")], ROWS], "0.csv holds a bill that another file holds newer"),
     ],
     ids=["overlap", "a month of two"],
@@ -220,9 +220,9 @@ BROKEN: list[tuple[str | bytes, str]] = [
     ("", "is empty"),
     (csv_text([usage(LineItemDescription="caf\xe9")]).encode("latin-1"), "not UTF-8"),
     (TEXT.encode("utf-16"), "no UTF-8 text"),
-    (TEXT.replace("\n", "\r\n") + "1,2,3\n", "line 8: 3 fields where the header has"),
+    (TEXT.replace("\n", "\r\n") + "1,2,3\n", "line 8: 3 fields, but "),
     (TEXT.replace(LINE, LINE + ",x"), ".csv, line 4: "),
-    (TEXT.replace(LINE, LINE.rpartition(",")[0]), "fields where the header has"),
+    (TEXT.replace(LINE, LINE.rpartition(",")[0]), " in the header"),
     (TEXT + 'a"b,"c"d\n', "a quoted field does not end where it should"),
     ('{"ResultsByTime": []}', "Cost Explorer"),
     ('{"skus": [{}]}', "price list"),

@@ -108,7 +108,7 @@ def test_a_manifest_of_no_sense_is_named(files: LakeFiles) -> None:
         wrong.append((whole % file).replace(old.encode(), new.encode()))
     for content in wrong:
         files.write("_gpucost/manifests/cluster=prod/me.json", content)
-        with pytest.raises(StoreError, match=r"cluster=prod/me\.json is no manifest: ") as caught:
+        with pytest.raises(StoreError, match=r"cluster=prod/me\.json is not a manifest: ") as caught:
             manifest.read(files)
         assert "delete that file" in str(caught.value.fix), content[:200]
     files.write("_gpucost/manifests/cluster=prod/me.json", b'{"format": 99}')

@@ -1,5 +1,5 @@
 -- reads: activity_devices, activity_use, blocks, allocations
--- writes: nothing; returns one row per measured pod: its devices, those in use and those ever active, the highest 5-minute mean of each hour, and the most memory of a device
+-- writes: nothing; returns one row per measured pod: its devices, devices in use and devices ever active, the highest 5-minute mean of each hour, and the most memory of a device
 -- invariant: activity is 0-1; memory is in MiB, or null if it was not collected; memory is fixed if it is equal in nine
 -- of ten samples
 WITH samples AS (
