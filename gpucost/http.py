@@ -166,7 +166,7 @@ def undelivered(server: str, error: Exception, *, repeatable: bool = True) -> So
     if isinstance(error, requests.ConnectTimeout):
         return TransientError(f"{server} cannot be reached: timed out")
     if isinstance(error, requests.exceptions.SSLError):
-        return SourceError(f"{server} has no certificate that can be trusted", _CHECK)
+        return SourceError(f"{server} has an untrusted certificate", _CHECK)
     if isinstance(error, requests.ReadTimeout):
         failure = how = "did not answer in time"
     elif isinstance(error, (requests.ConnectionError, *CUT_OFF)):
@@ -178,7 +178,9 @@ def undelivered(server: str, error: Exception, *, repeatable: bool = True) -> So
         return SourceError(f"the address of {server} cannot be used", _CHECK)
     if repeatable:
         return TransientError(f"{server} {failure}")
-    return SourceError(f"{server} {how}; the message may have arrived", "look there before you send it again")
+    return SourceError(
+        f"{server} {how}; the message may have arrived", "check there before you send it again"
+    )
 
 
 def excerpt(text: str, length: int = 300) -> str:

@@ -25,7 +25,7 @@ N = TypeVar("N", int, float, Decimal)
 
 _SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 # Headings in a command's help, in order.
-PANELS = ("Arguments", "Options", "Whose and when", "Output", "Rarely used", "Everywhere")
+PANELS = ("Arguments", "Options", "Selection and period", "Output", "Rarely used", "Everywhere")
 ARGUMENTS, OPTIONS, WHOSE, WRITTEN, RARE, EVERYWHERE = PANELS
 # `from` is a keyword in Python
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
@@ -90,14 +90,14 @@ Names = tuple[str, ...]
 class ClusterOption:
     """Clusters to select; empty means all."""
 
-    clusters: Annotated[Names, only("cluster", "Only this cluster; repeatable.")] = ()
+    clusters: Annotated[Names, only("cluster", "Cluster to include (repeatable; default: all).")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TeamOption:
     """Teams to select; empty means all."""
 
-    teams: Annotated[Names, only("team", "Only this team; repeatable.")] = ()
+    teams: Annotated[Names, only("team", "Team to include (repeatable; default: all).")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class Selection(ClusterOption, TeamOption):
     Values of one field are alternatives; fields are combined with AND.
     """
 
-    namespaces: Annotated[Names, only("namespace", "Only this namespace; repeatable.")] = ()
+    namespaces: Annotated[Names, only("namespace", "Namespace to include (repeatable; default: all).")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +115,9 @@ class WorkloadSelection(Selection):
     """A part of the fleet, down to workloads and users."""
 
     workloads: Annotated[
-        Names, only("workload", "Only this workload, as Kind/name or by its name; repeatable.")
+        Names, only("workload", "Workload to include, as Kind/name or name (repeatable; default: all).")
     ] = ()
-    users: Annotated[Names, only("user", "Only this Slurm user; repeatable.")] = ()
+    users: Annotated[Names, only("user", "Slurm user to include (repeatable; default: all).")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

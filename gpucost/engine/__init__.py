@@ -36,7 +36,7 @@ _DOING = {
     "inventory": "attributing GPUs to pods",
     "price": "pricing every node",
     "report": "adding up",
-    "whatif": "trying the change",
+    "whatif": "simulating the change",
 }
 
 

@@ -82,7 +82,7 @@ FROM (
     FROM seals WINDOW months AS (PARTITION BY month, sharing ORDER BY sealed_at, rowid)
     UNION ALL
     SELECT make_timestamp(at_ms * 1000), CASE WHEN sealed_until_ms IS NULL THEN 'rewrite' ELSE 'drop' END, 'store',
-        CASE WHEN sealed_until_ms IS NULL THEN 'written anew'
+        CASE WHEN sealed_until_ms IS NULL THEN 'rewritten'
             ELSE format('samples before {} that no figure needs',
                 strftime(make_timestamp(sealed_until_ms * 1000), '%Y-%m-%d')) END,
         3, rowid

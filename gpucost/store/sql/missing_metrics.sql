@@ -94,10 +94,10 @@ SELECT t.cluster, t.metric, t.from_ms, t.to_ms,
         ELSE 'missing_' || t.metric
     END AS code,
     'cluster ' || t.cluster || CASE
-        WHEN t.how = 'bare' THEN ': ' || t.metric || ' holds no label: ' || t.lost
-        WHEN t.kind = 'exporter' THEN ' holds no sample of ' || t.metric
+        WHEN t.how = 'bare' THEN ': ' || t.metric || ' has no labels: ' || t.lost
+        WHEN t.kind = 'exporter' THEN ' has no samples of ' || t.metric
         WHEN t.kind = 'requests' THEN ': ' || t.lost
-        WHEN code = 'activity_invalid' THEN ': ' || t.metric || ' held no valid sample'
+        WHEN code = 'activity_invalid' THEN ': ' || t.metric || ' had no valid samples'
         ELSE ' has no ' || t.metric || CASE t.how WHEN 'ever' THEN '' ELSE
             ' between ' || strftime(epoch_ms(t.from_ms), '%Y-%m-%dT%H:%MZ') || ' and ' || strftime(epoch_ms(t.to_ms), '%Y-%m-%dT%H:%MZ') END
             || ': ' || t.lost
