@@ -103,7 +103,7 @@ def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(place: Pl
     files = open_files(place.url, place.set(Config(store=tmp_path / "none.duckdb")))
     assert files.names() == [] and files.read("none") is None
     files.delete(["none"])
-    with pytest.raises(NoDataError, match="there is no lake"):
+    with pytest.raises(NoDataError, match="lake not found"):
         manifest.read(files)
     names = [f"raw/{number:04}.bin" for number in range(count)]
     files.each(lambda name: files.write(name, b"x"), names)

@@ -184,7 +184,7 @@ def test_gpu_clouds_price_a_gpu(cloud: Cloud, store: Store) -> None:
 
 
 FAILURES = """
-no list | oci | 200 | 0 | "FormatVersion","v1.0" | oci: the cost estimator's list gave did not answer with the expected JSON
+no list | oci | 200 | 0 | "FormatVersion","v1.0" | oci: the cost estimator's list did not answer with the expected JSON
 broken | oci | 200 | 1000 | {"items": | oci: the cost estimator's list cannot be reached: the connection failed
 not found | oci | 404 | 0 | <Error/> | oci: the cost estimator's list answered HTTP 404
 no shape | oci | 200 | 0 | {"items": []} | oci: there are no prices of GPU shapes in USD

@@ -114,7 +114,7 @@ parts without resource ids | 1 nlp 0-5; 2 vision 0-5; 2 nlp 0 | 12
 retyped | 1 line 0-2; 2 line 0-1; 2 planned 2; 2 negated 2; 2 line 3-4 | 6
 the columns that are read decide | 1 one 0-10; 2 two 0-9; 2 one 0 lineItem/LegalEntity="AWS EMEA" | 21""")
 REPEATS = "1 row repeats a charge that the store has with {}, the same in every column"
-LEFT_OUT = "left out beside the bill in the store: each holds some of the other's charges"
+LEFT_OUT = "left out beside the bill in the store: each bill has some of the other's charges"
 #: Which of SECOND's bills are loaded with charges that the store has.
 REPEATED = ("parts that share rows", "parts without resource ids", "the columns that are read decide")
 
@@ -170,7 +170,7 @@ def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None
     ("files", "message"),
     [
         ([ROWS[:4], ROWS[3:]], "share some charges of 2026-03"),
-        ([[*ROWS[:4], *of_month(ROWS, "2026-04")], ROWS], "0.csv holds a bill that another file holds newer"),
+        ([[*ROWS[:4], *of_month(ROWS, "2026-04")], ROWS], "0.csv has one bill that is newer in another file"),
     ],
     ids=["overlap", "a month of two"],
 )
@@ -216,14 +216,14 @@ LINE = TEXT.splitlines()[3]
 BROKEN: list[tuple[str | bytes, str]] = [
     (gzip.compress(csv_text(ROWS * 500).encode())[:-400], "breaks off"),
     (packed(TEXT)[:-40], "breaks off"),
-    (in_parquet(ROWS)[:-40], "breaks off"),
+    (in_parquet(ROWS)[:-40], "is cut off"),
     ("", "is empty"),
     (csv_text([usage(LineItemDescription="caf\xe9")]).encode("latin-1"), "not UTF-8"),
     (TEXT.encode("utf-16"), "no UTF-8 text"),
     (TEXT.replace("\n", "\r\n") + "1,2,3\n", "line 8: 3 fields, but "),
     (TEXT.replace(LINE, LINE + ",x"), ".csv, line 4: "),
     (TEXT.replace(LINE, LINE.rpartition(",")[0]), " in the header"),
-    (TEXT + 'a"b,"c"d\n', "a quoted field does not end where it should"),
+    (TEXT + 'a"b,"c"d\n', "a quoted field does not end correctly"),
     ('{"ResultsByTime": []}', "Cost Explorer"),
     ('{"skus": [{}]}', "price list"),
     ("InvoiceID,PayerAccountId,LinkedAccountId,RecordType,ProductCode,UsageType\n", "AWS replaced"),
