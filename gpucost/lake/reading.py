@@ -58,10 +58,10 @@ def open_store(
 ) -> tuple[Store, list[str]]:
     """A store in `folder` with the lake's figures of `period`, and notes.
 
-    It also has an equal length of time before the period; the default is the newest three months. `samples`
-    includes samples of GPUs, which waste, findings and the HTML page need. Raises NoDataError without
-    figures, StoreError for figures of another configuration, and UsageError for a period that begins or ends
-    within an hour.
+    It also has the time before the period: an equal length, but at least 31 days. The default is the newest
+    three months. `samples` includes samples of GPUs, which waste, findings and the HTML page need. Raises
+    NoDataError without figures, StoreError for figures of another configuration, and UsageError for a period
+    that begins or ends within an hour.
     """
     if period and (period.start_ms % MS_PER_HOUR or period.end_ms % MS_PER_HOUR):
         raise UsageError("a lake is attributed by whole hours", "use full hours in --from and --to")

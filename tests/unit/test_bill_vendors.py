@@ -205,7 +205,9 @@ def test_anthropic_console(bills: Bills) -> None:
         anthropic | claude-opus-4-1 | cached | None
         anthropic | claude-opus-4-1 | other | None""")
     # the same month as the API tells it is the same costs
-    collect(bills, text(anthropic(30)), refused="the account's bill of this month is stored in another format")
+    collect(
+        bills, text(anthropic(30)), refused="the account's bill of this month is stored in another format"
+    )
 
 
 #: Answers that are no costs, by what they are refused with.

@@ -150,11 +150,7 @@ kube_node_labels -> node | | fail kube_node_labels | {NODE_LABELS_FIX}
 FAILING = [
     (Server("", f"{GPU_REQUESTS} ->"), f"warn {REQUESTS}", "no pod requested a GPU"),
     (Server(f"{REQUESTS} ->", f"{GPU_REQUESTS} ->"), f"fail {REQUESTS}", "no GPU is allocated"),
-    (
-        Server("", f"{UNLISTED_REQUESTS} -> npu"),
-        f"warn {REQUESTS}: others",
-        "npu: unknown to gpucost",
-    ),
+    (Server("", f"{UNLISTED_REQUESTS} -> npu"), f"warn {REQUESTS}: others", "npu: unknown to gpucost"),
     # no fix installs an exporter that runs
     (Server(f"{UTIL} ->", f"{_DCGM} -> DCGM_FI_DEV_GPU_TEMP"), f"fail {UTIL}", activity_fix(UTIL)),
     (Server(ago={"kube": {"": 72}}), f"fail {KSM}", "silent since 2026-10-29T00:0"),

@@ -69,7 +69,7 @@ classes AS (
             WHEN regexp_matches(words, '\bphi-?[0-9]') THEN 'microsoft'
             WHEN regexp_matches(words, 'nemotron') THEN 'nvidia'
             WHEN regexp_matches(concat_ws(' ', words, lower(service_name), provider), 'openai|gpt|dall-?e|whisper|text-embedding|\bo[134](-|\s|,|$)') THEN 'openai'
-            -- vendors whose models others sell
+            -- these providers sell their own models
             ELSE nullif(regexp_extract(provider, '^(mistral|cohere|deepseek|xai|perplexity|ai21|moonshot|minimax)', 1), '')
         END AS vendor,
         CASE WHEN kind IN ('commitment_fee', 'commitment_unused')
