@@ -25,7 +25,7 @@ N = TypeVar("N", int, float, Decimal)
 
 _SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 # Headings in a command's help, in order.
-PANELS = ("Arguments", "Options", "Selection and period", "Output", "Rarely used", "Everywhere")
+PANELS = ("Arguments", "Options", "Selection and period", "Output", "Rarely used", "Global")
 ARGUMENTS, OPTIONS, WHOSE, WRITTEN, RARE, EVERYWHERE = PANELS
 # `from` is a keyword in Python
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
