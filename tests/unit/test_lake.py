@@ -202,7 +202,7 @@ def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(lake: GrownLake
     file = next((lake.url / "_gpucost/manifests").rglob("*.json"))
     told = json.loads(file.read_text())
     newer = [json.dumps({**told, name: told[name] + 1}) for name in ("format", "schema")]
-    for text, refused in ((newer[0], "newer gpucost"), (newer[1], "newer gpucost"), ("{", "no manifest")):
+    for text, refused in ((newer[0], "newer gpucost"), (newer[1], "newer gpucost"), ("{", "not a manifest")):
         file.write_text(text)
         with pytest.raises(StoreError, match=refused):
             manifest.read(files)
