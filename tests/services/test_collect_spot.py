@@ -121,7 +121,7 @@ FAILURES = {
     "us-west-2": (refusal(400, "RequestExpired"), "RequestExpired"),
     "us-west-1": (refusal(401, "AuthFailure"), "AuthFailure"),
     "us-east-2": (refusal(403, "UnauthorizedOperation"), "UnauthorizedOperation"),
-    "eu-west-1": (Reply(200, page(item(MIDNIGHT, "9.1")).body[:-80]), "half an answer"),
+    "eu-west-1": (Reply(200, page(item(MIDNIGHT, "9.1")).body[:-80]), "an incomplete answer"),
     "eu-west-2": (page(item(MIDNIGHT, "free")), "SpotPrice 'free' is not a price"),
     "eu-west-3": (page(item(MIDNIGHT, "1.0"), item(MIDNIGHT, "0.0")), "not a price above zero"),
 }

@@ -242,7 +242,7 @@ def test_azure_throttling_waits_as_long_as_it_is_told(
 
 
 AZURE_FAILURES = """
-half    | 200 | 0    | {"Items": [{}, {}], "Count": 100, "NextPageLink": null} | azure: the list of retail prices gave half an answer
+half    | 200 | 0    | {"Items": [{}, {}], "Count": 100, "NextPageLink": null} | azure: the list of retail prices gave an incomplete answer
 broken  | 200 | 5000 | {"Items": [ | azure: the list of retail prices cannot be reached: the connection failed
 refused | 401 | 0    | | azure: the list of retail prices refuses access (HTTP 401)
 wrong   | 400 | 0    | {"Error": "Invalid currency code"} | azure: the list of retail prices answered HTTP 400: Invalid currency code

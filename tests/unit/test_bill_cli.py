@@ -25,8 +25,8 @@ def test_what_replaces_and_what_is_left_out_is_said(at: Path) -> None:
     assert "already loaded, unchanged" in call("collect", "aws", "march.csv")[0]
     (at / "part.csv").write_text(csv_text(ROWS[2:]))
     out, err = call("collect", "aws", "part.csv", code=1)
-    assert "NOT loaded: the bill there holds all of this one and more" in out
-    assert "aws/111122223333 2026-03 was not loaded: the bill there holds all of this one and more" in err
+    assert "NOT loaded: the stored bill contains all of this one and more" in out
+    assert "aws/111122223333 2026-03 was not loaded: the stored bill contains all of this one and more" in err
     assert "replaces what was there" in call("collect", "aws", "part.csv", "--force")[0]
 
 

@@ -169,8 +169,8 @@ def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ([ROWS[:4], ROWS[3:]], "hold some of the same charges of 2026-03"),
-        ([[*ROWS[:4], *of_month(ROWS, "2026-04")], ROWS], "0.csv holds a bill that another file holds newer"),
+        ([ROWS[:4], ROWS[3:]], "share some charges of 2026-03"),
+        ([[*ROWS[:4], *of_month(ROWS, "2026-04")], ROWS], "0.csv has one bill that is newer in another file"),
     ],
     ids=["overlap", "a month of two"],
 )
@@ -216,14 +216,14 @@ LINE = TEXT.splitlines()[3]
 BROKEN: list[tuple[str | bytes, str]] = [
     (gzip.compress(csv_text(ROWS * 500).encode())[:-400], "is truncated"),
     (packed(TEXT)[:-40], "is truncated"),
-    (in_parquet(ROWS)[:-40], "breaks off"),
+    (in_parquet(ROWS)[:-40], "is cut off"),
     ("", "is empty"),
     (csv_text([usage(LineItemDescription="caf\xe9")]).encode("latin-1"), "not UTF-8"),
     (TEXT.encode("utf-16"), "not UTF-8 text"),
-    (TEXT.replace("\n", "\r\n") + "1,2,3\n", "line 8: 3 fields where the header has"),
+    (TEXT.replace("\n", "\r\n") + "1,2,3\n", "line 8: 3 fields, but "),
     (TEXT.replace(LINE, LINE + ",x"), ".csv, line 4: "),
-    (TEXT.replace(LINE, LINE.rpartition(",")[0]), "fields where the header has"),
-    (TEXT + 'a"b,"c"d\n', "a quoted field does not end where it should"),
+    (TEXT.replace(LINE, LINE.rpartition(",")[0]), " in the header"),
+    (TEXT + 'a"b,"c"d\n', "a quoted field does not end correctly"),
     ('{"ResultsByTime": []}', "Cost Explorer"),
     ('{"skus": [{}]}', "price list"),
     ("InvoiceID,PayerAccountId,LinkedAccountId,RecordType,ProductCode,UsageType\n", "AWS replaced"),

@@ -133,7 +133,7 @@ def test_days_that_are_asked_for_again_take_the_place_of_those_before(bills: Bil
 def test_costs_that_are_grouped_otherwise_would_count_twice(bills: Bills) -> None:
     collect(bills, text(openai(1, 2)))
     total = text(openai(1, 2, line_item=None, project_id=None, quantity=None))
-    collect(bills, total, refused="the account's bill of this month is there in another format")
+    collect(bills, total, refused="the account's bill of this month is stored in another format")
     assert sums(bills) == ["openai-items-projects 6 0.32002"]
     _, codes = collect(bills, total, force=True)
     assert sums(bills) == ["openai 6 0.32002"] and codes == ["not_by_item"]
@@ -205,7 +205,9 @@ def test_anthropic_console(bills: Bills) -> None:
         anthropic | claude-opus-4-1 | cached | None
         anthropic | claude-opus-4-1 | other | None""")
     # the same month as the API tells it is the same costs
-    collect(bills, text(anthropic(30)), refused="the account's bill of this month is there in another format")
+    collect(
+        bills, text(anthropic(30)), refused="the account's bill of this month is stored in another format"
+    )
 
 
 #: Answers that are no costs, by what they are refused with.

@@ -142,7 +142,7 @@ n1 | 2 | node n1 is in 2 clusters: dev, prod
 n1 --cluster x | 2 | it is in dev, prod
 n2 | 2 | did you mean n1
 s1 --at 2026-10-03 | 1 | was not up at 2026-10-03T00:00:00Z
-s1 --at noon | 2 | --at 'noon' is no date or time"""
+s1 --at noon | 2 | --at 'noon' is not a date or time"""
 
 
 @pytest.mark.parametrize(("options", "code", "said"), text_rows(REFUSED))

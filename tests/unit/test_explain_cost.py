@@ -143,7 +143,7 @@ def test_a_workload_down_to_its_pods(fleet: Billed) -> None:
 
 
 REFUSED = """
-team srve                                        | 1 | no team 'srve' held GPUs in March 2026 fix: name one that did: serve
+team srve                                        | 1 | no team 'srve' held GPUs in March 2026 fix: use a known name: serve
 team srve --day 2026-03-10                       | 1 | no team 'srve' held GPUs on 2026-03-10 fix
 namespace serve --day 2026-02-30                 | 2 | invalid --day
 namespace serve --day 2026-03-02 --month 2026-04 | 2 | is not in 2026-04

@@ -96,7 +96,7 @@ def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_
 
 WRONG = """
 --month 2026-09 | 1 | no data for September 2026
---month 2026-13 | 2 | is no month
+--month 2026-13 | 2 | invalid month
 -o x --pushgateway http://x | 2 | exclude each other
 --month 2026-10 --pushgateway ftp://x | 2 | --pushgateway takes a base URL
 --month 2026-10 --pushgateway http://u:p@x | 2 | without password

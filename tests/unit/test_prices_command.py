@@ -323,7 +323,7 @@ H100 --hours 1 --days 1 | --hours and --days both say
 --price 3 --price-per gpu | how many GPUs --price is for is not known
 --price 3 --gpus 2 | how many nodes --price is for is not known
 --own own.toml | how many GPUs the own nodes should have is not known
-H100 --hours 0 | '0' is no number above 0
+H100 --hours 0 | '0' is not a number above 0
 """
 
 

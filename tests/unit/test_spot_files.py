@@ -158,7 +158,7 @@ UNUSABLE: list[tuple[str | bytes, str]] = [
     (answer([*DAYS, 7]), 'row 4: "7" is not a price change'),  # type: ignore[list-item]
     (f"{FEED_HEAD}{GOOD_LINE}\n{GOOD_LINE[:-30]}", "line 4: expected 9 fields"),
     (FEED_HEAD.replace("Charge ", "") + GOOD_LINE, "line 2: the fields are not"),
-    (gzip.compress(answer(DAYS * 50).encode())[:-20], "breaks off"),
+    (gzip.compress(answer(DAYS * 50).encode())[:-20], "is cut off"),
     (b"\xff\xfe\x00{", "is not text"),
 ]
 for told, message in text_rows(WRONG):

@@ -138,12 +138,12 @@ REFUSED = table("""
     reserve   | 2    | --hours 731 {ON}                                     | at most 730
     reserve   | 2    | --month 2026-10 --nodes 1 {ON}                       | describes usage by options
     reserve   | 1    | --nodes 4 {ON}                                       | no price of a commitment
-    reserve   | 1    |                                                      | there is no store
+    reserve   | 1    |                                                      | store not found
     buy       | 2    | --nodes 2 --on-demand-price 3                        | purchase_price
     buy       | 2    | {OWN} --nodes 2                                      | the price on demand is missing
     buy       | 2    | {OWN} --residual-percent 120 --nodes 1 {ON}          | --residual-percent is 120
     buy       | 1    | none.toml --nodes 2                                  | cannot read none.toml
-    buy       | 1    | {OWN}                                                | there is no store
+    buy       | 1    | {OWN}                                                | store not found
     move      | 2    | --nodes 3 --wait-minutes 5                           | --instance-type is missing
     move      | 2    | --instance-type a2-highgpu-8g --wait-minutes 5       | --region names one
     move      | 2    | --region us-east-1 --wait-minutes 5                  | --instance-type is missing
@@ -155,7 +155,7 @@ REFUSED = table("""
     move      | 2    | --gb-per-start 1                                     | the number of starts is missing
     move      | 2    | --gb-per-start 1 --starts-per-day 3 --team x         | leave out --team
     move      | 1    | --instance-type p99.large --wait-minutes 5           | no GPU or instance type is called
-    move      | 1    | --wait-minutes 0                                     | there is no store
+    move      | 1    | --wait-minutes 0                                     | store not found
     move      | 2    | --gb-per-start 1 --month 2026-10                     | --month has no meaning with --gb-per-start
     share     | 2    | --method mig --ways 3                                | --ways
     schedule  | 2    | --nodes 2                                            | --on-demand-price
@@ -180,7 +180,7 @@ REFUSED = table("""
     tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
     tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 {REPLICA} {ON} | are not both given, or are 0
     tokens    | 2    | {TOKENS} --peak-factor 3 {REPLICA} {ON}              | the API's price is missing
-    tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is no number from 0
+    tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is not a number from 0
     tokens    | 2    | {PRICED} {REPLICA} {ON}                              | --peak-factor is missing
     tokens    | 2    | {PRICED} --peak-factor 25                            | at most 24
     tokens    | 2    | --on-demand-price 3                                  | what serves the tokens is missing
@@ -194,8 +194,8 @@ REFUSED = table("""
     tokens    | 2    | {SERVED} --instance-type p5.48xlarge --region us-east-1 --gpus 4 | --gpus is of nodes
     tokens    | 2    | {SERVED} {ON} --cached-share 2                       | at most 1
     tokens    | 2    | {PRICED} {ON}                                        | what serves the tokens is missing
-    tokens    | 1    |                                                      | there is no store
-    tokens    | 1    | --gpus-per-replica 1 --throughput-of x {ON}          | there is no store
+    tokens    | 1    |                                                      | store not found
+    tokens    | 1    | --gpus-per-replica 1 --throughput-of x {ON}          | store not found
     plan      | 2    |                                                      | FILE is missing
     plan      | 2    | plan.toml --example                                  | --example prints a plan
     plan      | 1    | none.toml                                            | cannot read none.toml""")
