@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
@@ -265,7 +264,7 @@ Row = Mapping[str, Any]
 
 @record
 class Scope:
-    """Whose usage a question is about; nothing named is the whole fleet. Workloads are globs: `escaped_glob` names one."""
+    """Whose usage a question is about; nothing named is the whole fleet. Workloads are globs."""
 
     teams: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -280,11 +279,6 @@ class Scope:
     def __str__(self) -> str:
         named = [*self.teams, *self.namespaces, *self.workloads, *self.clusters]
         return ", ".join(named) or "the whole fleet"
-
-
-def escaped_glob(name: str) -> str:
-    """The glob, as DuckDB reads it, of this name alone."""
-    return re.sub(r"[*?\[\]\\]", r"\\\g<0>", name)
 
 
 class Reported(NamedTuple):

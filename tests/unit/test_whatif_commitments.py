@@ -150,9 +150,7 @@ def test_36_hours_of_data_commit_to_nothing() -> None:
     offers = "reserved 40, three_years 23.777"
     short, answer = (committed(use("2", offers, "55.04", hours=hours)) for hours in (36, 672))
     assert (short.saving, short.figures["obligation"], short.figures["best"]) == (0, 0, [])
-    assert short.break_even == (
-        "1.5 days of data: nothing that binds for years is advised on less than 28 days",
-    )
+    assert short.break_even == ("1.5 days of data: advice that binds for years needs at least 28 days",)
     assert answer.saving == 672 * 2 * (Decimal("55.04") - 40)
     # three years save more, and stand below: never in the headline
     assert listed(rows(answer), "commitment instances obligation") == (
@@ -232,7 +230,7 @@ def test_obligation_of_a_plan_is_of_all_its_hours() -> None:
     )
     (best,) = committed(one, other).figures["best"]
     assert figures(best, "instances obligation utilization_percent") == "None 52560 100"
-    with pytest.raises(GpucostError, match="no price of a commitment"):
+    with pytest.raises(GpucostError, match="prices of commitments are missing"):
         committed(use("1"))
 
 
@@ -367,5 +365,5 @@ def test_own_nodes_of_options() -> None:
     assert prices["own node, as it runs"] == pytest.approx(0.672)
     assert prices["own node, whole cost"] == pytest.approx(280000 / 35040 + 0.672)
     assert answer["break_even_month"] == 8 > 280000 / (730 * (55 - 0.672)) > 7
-    (missing,) = (one for one in answer["assumptions"] if one["name"] == "own node, parts not given")
+    (missing,) = (one for one in answer["assumptions"] if one["name"] == "own node, missing parts")
     assert "staff_per_year" in missing["unit"]

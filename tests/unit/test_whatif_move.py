@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpucost.errors import UsageError
 from gpucost.periods import Period
 from gpucost.price.listing import ListedPrice
 from gpucost.whatif import move
@@ -40,7 +41,7 @@ HOME = place("1", region="us-east-1")
 def work(name: str, hours: float, paid: float, *places: ListedPrice) -> Work:
     """Work at home, where a node of 8 GPUs costs 8 on spot."""
     price, cost = Price(Decimal(8), "test"), Decimal(paid)
-    return Work(name, "aws", "us-east-1", price, hours, 8.0, 2, places, cost, cost)
+    return Work(name, price, hours, 8.0, 2, places, cost, cost)
 
 
 def moved(*places: ListedPrice, cash: int = 800, **changes: Any) -> Answer:
@@ -75,8 +76,7 @@ def test_old_prices_are_listed_last_and_move_nothing() -> None:
     answer, alone = moved(old, place("0.5")), moved(old)
     assert [row["where"] for row in places_in(answer)] == ["aws us-west-2", "gcp us-east1"]
     assert answer.figures["best"]["the work"] == "aws us-west-2" and answer.scenario.cost == 400
-    text = "places with old prices would cost less: 1, the first gcp us-east1 (2025-01-31)"
-    assert alone.saving == 0 and text in alone.findings[0]
+    assert alone.saving == 0 and places_in(alone)[0]["is_worth_it"] == "old price"
 
 
 def test_data_and_waiting_are_counted() -> None:
@@ -90,7 +90,7 @@ def test_data_and_waiting_are_counted() -> None:
     assert list(cost) == ["gcp us-central1", "aws us-west-2"]
     assert answer.figures["best"]["the work"] == "gcp us-central1"
     assert figures(answer, "today scenario") == shown(800, cost["gcp us-central1"])
-    assert answer.time[0].startswith("Each start waits 30 min longer, 1.0 h in all")
+    assert answer.time[0].startswith("Each start waits 30 min longer, 1.0 h in total")
     # up to 560 it is worth it: the nodes there cost 323.2 of 373.2
     assert f"rises by {(560 - 373.2) / 323.2 * 100:.1f} %" in answer.break_even[0]
 
@@ -102,13 +102,15 @@ def test_data_is_shared_by_gpu_hours() -> None:
     # a quarter and three quarters of 400 GB; each start waits half an hour on 8 GPUs
     costs = {row["work"]: float(row["cost"]) for row in places_in(answer)}
     assert costs == pytest.approx({"a": 808 * 0.5 + 100, "b": 2408 * 0.5 + 300}, abs=1e-6)
-    assert answer.time[0].endswith("2.0 h in all.")
+    assert answer.time[0].endswith("2.0 h in total")
 
 
 def test_work_moves_to_named_clouds_alone() -> None:
-    places = (place("0.5"), place("0.4", "gcp", "us-central1"), HOME)
+    places = (place("0.5"), place("0.4", "gcp", "us-central1"))
     for clouds, elsewhere in (((), "gcp us-central1; aws us-west-2"), (("GCP",), "gcp us-central1")):
         assert listed(places_in(moved(*places, to_provider=clouds)), "where") == elsewhere
+    with pytest.raises(UsageError, match="--to-provider has no spot price of these GPUs: azure"):
+        moved(*places, to_provider=("aws", "azure"))
 
 
 def on_nodes(nodes: str, pods: str = "") -> Fleet:
@@ -135,9 +137,9 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
         "A100 aws us-east-1 on demand 80 240 240; A100 aws us-east-1 on spot 80 80 80"
     )
     assert [work.primary.per_node_hour for work in works] == [8, 8]
-    assert findings == [
-        "T4 aws us-east-1 on demand: the spot price there is unknown; 40.00 stays where it is."
-    ]
+    # the region of the work is no place elsewhere
+    assert [[row.region for row in work.places] for work in works] == [["us-west-2"], ["us-west-2"]]
+    assert findings == ["T4 aws us-east-1 on demand: its spot price is unknown; 40.00 stays in place"]
     # starts are counted in the largest pods; a place without a price is none
     there = on_nodes(
         "n | 8 | on_demand | A100 | 0-1\nm | 8 | on_demand | T4 | 0-1",
@@ -171,20 +173,7 @@ def test_what_is_paid_anyway_moves_nowhere() -> None:
     answer = move.answer(works, STAY, Position(Decimal(96), "USD"), USE, period="a test")
     # only the rented node's 24 leave the bill, for 8 GPU-hours at 0.5
     assert figures(answer, "today scenario") == shown(96, 96 - 24 + 4)
-    assert sum("stays on the bill wherever it runs" in text for text in answer.findings) == 2
-
-
-def test_work_of_options() -> None:
-    work = "--instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 --wait-minutes 0"
-    answer = ask("move", work)
-    (spot,) = [one["value"] for one in answer["assumptions"] if one["name"].startswith("primary")]
-    assert answer["today"]["cost"] == pytest.approx(400 * spot, abs=1e-6)
-    assert figures(answer, "today.gpu_hours today.node_hours") == "3200 400"
-    rows = answer["tables"]["places, cheapest first"]
-    assert {row["where"].partition(" ")[0] for row in rows} >= {"aws", "gcp"}
-    assert all(row["cost"] == pytest.approx(400 * row["spot_price_per_node_hour"], abs=1e-6) for row in rows)
-    only = ask("move", f"{work} --to-provider aws")["tables"]["places, cheapest first"]
-    assert {row["where"].partition(" ")[0] for row in only} == {"aws"}
+    assert sum("stays on the bill in any place" in text for text in answer.findings) == 2
 
 
 # Once 100 GB at 0.09, and 100 GB kept for 720 of 730 hours at 0.30
