@@ -10,7 +10,7 @@ from itertools import chain
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
 from gpucost.price.onprem import Tco
-from gpucost.whatif.answer import Answer, Assumption, Position, priced, today_of
+from gpucost.whatif.answer import Answer, Assumption, Position, priced
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.curve import Curve, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal, total
@@ -27,23 +27,22 @@ def cloud_usage(usage: Usage, period: Period, gpu_model: str, own_gpus: float) -
     Raises GpucostError without a price.
     """
     same = usage.fleet.only(lambda node: node.gpu_model == gpu_model)
-    today = today_of(usage._replace(fleet=same, reported=None), fleet_costs(same), is_held=usage.is_narrowed)
-    if not today.cost or not today.gpu_hours:
+    costs = fleet_costs(same)
+    held: Sequence[Node | Pod] = same.pods if usage.is_narrowed else same.nodes
+    cost, gpu_hours = costs.node_cost, costs.gpu_hours
+    if usage.is_narrowed:
+        cost, gpu_hours = costs.cost, costs.allocated_gpu_hours
+    if not cost:
         models = ", ".join(sorted({node.gpu_model for node in usage.fleet.nodes if node.gpu_model}))
         raise GpucostError(
             f"no {gpu_model} with a price was used in {period}",
             f"--gpu-model takes one of: {models}; gpucost report lists nodes without a price",
         )
-    held: Sequence[Node | Pod] = same.pods if usage.is_narrowed else same.nodes
     spans = ((one.from_ms, one.to_ms, one.gpus / own_gpus) for one in held)
-    kinds = sorted({node.capacity_type.replace("_", " ") for node in same.nodes})
     prices = chain.from_iterable(node.prices for node in same.nodes)
-    cloud = Price(
-        kept(today.cost / to_decimal(today.gpu_hours) * to_decimal(own_gpus)),
-        f"store: mean of {', '.join(kinds)}",
-        max((price.as_of for price in prices if price.as_of), default=None),
-    )
-    return counted(spans, period.start_ms, period.end_ms), cloud
+    as_of = max((price.as_of for price in prices if price.as_of), default=None)
+    price = kept(cost / to_decimal(gpu_hours) * to_decimal(own_gpus))
+    return counted(spans, period.start_ms, period.end_ms), Price(price, "store: mean price paid", as_of)
 
 
 def answer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
@@ -151,7 +151,11 @@ def answer(
             place, day = one.place, one.place.price_as_of.isoformat()
             price, cost = one.nodes.price, one.position.cost
             lines.append((work.name, one.name, place.instance_type, price, day, cost, one.is_worth_it))
-    limit = f"Worth it: at most {_WORTH_PERCENT} % of the cost at the primary's spot price, and less than today's cash."
+    starts = sum(case.work.starts for case in cases if case.best)
+    waiting = (
+        f"Each start waits {moving.wait_minutes:g} min longer, {starts * moving.wait_hours:,.1f} h in total"
+    )
+    limit = f"Worth it: at most {_WORTH_PERCENT} % of the cost at the primary's spot price, and less than today's avoidable cost."
     worth = Assumption("worth it", _WORTH_PERCENT, "% of the primary's spot price", "default")
     return Answer(
         kind="move",
@@ -162,7 +166,7 @@ def answer(
         figures={"best": best},
         assumptions=(use, worth, *stated(moving), *map(_primary, works)),
         break_even=tuple(map(_break_even, cases)),
-        time=tuple(_time(cases, moving)),
+        time=(waiting, "Interruptions of spot nodes elsewhere are not counted: see gpucost whatif spot"),
         findings=(*_findings(cases), *findings),
         tables=Rows.top("places, cheapest first", _COLUMNS, lines, "And {} more places.", limit),
     )
@@ -203,14 +207,6 @@ def _break_even(case: _Case) -> str:
     return f"{name}: {best.name} is worth it until its spot price rises by {percent:,.1f} %"
 
 
-def _time(cases: Sequence[_Case], moving: Moving) -> Iterator[str]:
-    """Sentences about waiting."""
-    if starts := sum(case.work.starts for case in cases if case.best):
-        hours = starts * moving.wait_hours
-        yield f"Each start waits {moving.wait_minutes:g} min longer, {hours:,.1f} h in total"
-        yield "Interruptions of spot nodes elsewhere are not counted: see gpucost whatif spot"
-
-
 def _findings(cases: Sequence[_Case]) -> Iterator[str]:
     """Cost that stays on the bill, missing prices, and savings without a move."""
     for case in cases:
@@ -225,14 +221,13 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
 
 
 def works_of(
-    fleet: Fleet,
-    places_of: Callable[[str, float], Sequence[ListedPrice]],
-    commitments: Commitments = NO_COMMITMENTS,
+    fleet: Fleet, listed: Sequence[ListedPrice], commitments: Commitments = NO_COMMITMENTS
 ) -> tuple[list[Work], list[str]]:
     """The pods of a fleet as work by GPU model, provider, region and spot or on demand; and findings about the rest.
 
-    `places_of` returns, for a model and a number of GPUs per node, the cheapest place of each region. The primary's spot price
-    is the mean price of the fleet's own spot nodes there, otherwise that of `places_of`.
+    `listed` are spot prices, cheapest GPU-hour first. A place is the cheapest instance of a region with at least as many GPUs of
+    the model as the largest pod. The primary's spot price is the mean price of the fleet's own spot nodes there, otherwise the
+    listed one.
     """
     nodes = fleet.by_name
     pods_of = grouped((_kind(nodes[pod.place]), pod) for pod in fleet.pods)
@@ -241,15 +236,13 @@ def works_of(
     for kind, pods in sorted(pods_of.items()):
         model, provider, region, _ = kind
         name, costs, most = " ".join(filter(None, kind)), costs_of[kind], max(pod.gpus for pod in pods)
-        elsewhere = list(places_of(model, most))
-        home = next(
-            (row for row in elsewhere if (row.provider, row.region or "") == (provider, region)), None
-        )
+        places: dict[tuple[str, str], ListedPrice] = {}
+        for row in listed:
+            if row.gpu_model == model and row.gpu_count and row.gpu_count >= most:
+                places.setdefault((row.provider, row.region or ""), row)
+        home = places.pop((provider, region), None)
+        primary = spot_price(home, most) if home else None
         own = costs_of.get((model, provider, region, "on spot"))
-        primary = None
-        if home:
-            elsewhere.remove(home)
-            primary = spot_price(home, most)
         if own and own.cost:
             price = own.cost / to_decimal(own.allocated_gpu_hours) * to_decimal(most)
             primary = Price(price, "store: mean spot price paid")
@@ -259,7 +252,7 @@ def works_of(
         starts, hours = sum(pod.gpus for pod in pods) / most, costs.allocated_gpu_hours
         at_cash = commitments.at_cash_prices(replace(fleet, pods=tuple(pods)))
         cash = min(fleet_costs(at_cash).cost, costs.cost)
-        works.append(Work(name, primary, hours, most, starts, elsewhere, costs.cost, cash))
+        works.append(Work(name, primary, hours, most, starts, list(places.values()), costs.cost, cash))
     return works, findings
 
 

@@ -74,11 +74,6 @@ class ReservedUse:
     provider: str = ""
     region: str = ""
 
-    @property
-    def cost(self) -> Decimal:
-        """The on-demand cost."""
-        return kept(to_decimal(self.curve.node_hours) * self.on_demand.per_node_hour)
-
     def price(self, terms: Terms) -> Decimal:
         """The price per node-hour under a commitment."""
         return self.offers[terms].per_node_hour

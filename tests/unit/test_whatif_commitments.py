@@ -77,7 +77,8 @@ def use(
 
 def committed(*uses: ReservedUse, existing: Existing = NONE, evidence: Evidence | None = None) -> Answer:
     hours = len(uses[0].curve.levels)
-    today = Position(sum((one.cost for one in uses), Decimal(0)), "USD")
+    costs = [Decimal(str(one.curve.node_hours)) * one.on_demand.per_node_hour for one in uses]
+    today = Position(sum(costs, Decimal(0)), "USD")
     demand = Demand(uses, existing, evidence or Evidence(hours / 24, hours), today)
     return reserve.answer(demand, period="a test")
 

@@ -31,7 +31,7 @@ def place(price: str, provider: str = "aws", region: str | None = "us-west-2", *
     gpu_hour = Decimal(price)
     known = {"provider": provider, "region": region, "instance_type": "x", "is_stale": False}
     known |= {"price_per_hour": gpu_hour, "price_per_gpu_hour": gpu_hour, "source": "test", "origin": "store"}
-    known |= {"price_as_of": date(2026, 9, 1)} | facts
+    known |= {"price_as_of": date(2026, 9, 1), "gpu_model": "A100", "gpu_count": Decimal(8)} | facts
     return ListedPrice(**dict.fromkeys((one.name for one in fields(ListedPrice)), None) | known)
 
 
@@ -123,15 +123,13 @@ def on_nodes(nodes: str, pods: str = "") -> Fleet:
     return Fleet(there.nodes, fleet("name | hours\nx | 0-1", text, PERIOD.start_ms).pods)
 
 
-def works_of(there: Fleet, places: dict[str, list[ListedPrice]]) -> tuple[list[Work], list[str]]:
-    return move.works_of(there, lambda model, _: places.get(model, []))
-
-
 def test_work_of_the_store_by_gpu_and_kind() -> None:
     there = on_nodes(
         "s | 8 | spot | A100 | 0-10\no | 24 | on_demand | A100 | 0-10\nt | 4 | on_demand | T4 | 0-10"
     )
-    works, findings = works_of(there, {"A100": [place("0.5"), HOME]})
+    # too small, and another model
+    others = [place("0.3", "oci", gpu_count=Decimal(4)), place("0.2", "gcp", gpu_model="L4")]
+    works, findings = move.works_of(there, [*others, place("0.5"), HOME])
     # both are held against what spot costs there
     assert listed(works, "name gpu_hours paid cash") == (
         "A100 aws us-east-1 on demand 80 240 240; A100 aws us-east-1 on spot 80 80 80"
@@ -145,10 +143,10 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
         "n | 8 | on_demand | A100 | 0-1\nm | 8 | on_demand | T4 | 0-1",
         "n | Job/x | 2 | 0-1 | 2 | default\nn | Job/x | 4 | 0-1 | 4 | default",
     )
-    (one,) = works_of(there, {"A100": [HOME]})[0]
+    (one,) = move.works_of(there, [HOME])[0]
     assert figures(one, "gpus starts paid") == "4 1.5 6"
     free = place("0", region="us-east-1")
-    assert works_of(there, {"A100": [free]})[0] == []
+    assert move.works_of(there, [free])[0] == []
 
 
 def test_what_is_paid_anyway_moves_nowhere() -> None:
@@ -165,7 +163,7 @@ def test_what_is_paid_anyway_moves_nowhere() -> None:
     homes = [
         replace(HOME, provider=cloud, region=region) for cloud, region in (("gcp", "us-east-1"), ("", ""))
     ]
-    works, _ = works_of(there, {"A100": [HOME, *homes, place("0.5")]})
+    works, _ = move.works_of(there, [HOME, *homes, place("0.5")])
     assert sorted(listed(works, "name paid cash").split("; ")) == [
         "A100 aws us-east-1 on demand 48 0", "A100 gcp us-east-1 on demand 24 24", "A100 on demand 24 0"
     ]  # fmt: skip

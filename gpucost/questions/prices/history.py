@@ -86,6 +86,7 @@ def _zones_table(zones: list[ZoneHistory]) -> Table:
         shown("discount", unit="ratio", weight=1),
         text("product", weight=4),
         price_column("on_demand_price_per_hour", "On demand", 6, weight=4),
+        text(lambda zone: f"{zone.on_demand_price_as_of or ''}", "On demand as of", weight=4),
         number("covered_hours", "Hours known", weight=4),
     ]
     ranked = sorted(

@@ -97,6 +97,8 @@ def described_use(request: WhatIfRequest, nodes: PricedNodes, gpus: float | None
     The curve and the offers are empty. Raises UsageError if the type is unknown, or without a price.
     """
     place, of_type, price = Place(""), float(GPUS_PER_NODE), None
+    if nodes.region and not nodes.instance_type:
+        raise UsageError("--region is of an --instance-type", "give --instance-type, or leave it out")
     if nodes.instance_type:
         with store_or_empty(request.settings) as con:
             provider, name, of_type = find_instance(con, nodes.instance_type)
@@ -231,7 +233,8 @@ def _listed(settings: Config, use: ReservedUse) -> Offers:
     if not use.provider:
         return {}
     regions = (use.region,) if use.region else ()
-    rows = list_prices(settings, use.instance_type, purchase_options=KINDS, regions=regions)
+    which = {"purchase_options": KINDS, "providers": (use.provider,), "regions": regions}
+    rows = list_prices(settings, use.instance_type, **which)
     places = sorted({row.region or "" for row in rows})
     if len(places) > 1:
         raise UsageError(

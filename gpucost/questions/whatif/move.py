@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
-
-from gpucost.errors import GpucostError
-from gpucost.price.listing import ListedPrice
 from gpucost.questions.whatif.prices import dated, list_prices
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.questions.whatif.view import document
@@ -36,23 +31,9 @@ def whatif_move(request: WhatIfRequest, moving: Moving, transfer: Transfer) -> D
         return document(move.cache(transfer, settings.currency))
     moving.check()
     usage, period = request.usage(), request.period_name
-    # several works have GPUs of one model
-    listed = cache(partial(list_prices, settings, purchase_options=("spot",)))
-    works, findings = move.works_of(usage.fleet, partial(_of_model, listed), usage.commitments)
+    listed = list_prices(settings, None, purchase_options=("spot",))
+    works, findings = move.works_of(usage.fleet, listed, usage.commitments)
     today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
     use = Assumption("work", usage.scope_name, "all its pods", "store", period)
     answer = move.answer(works, moving, today, use, findings, period=period)
     return dated(answer, request)
-
-
-def _of_model(listed: Callable[..., list[ListedPrice]], gpu_model: str, gpus: float) -> list[ListedPrice]:
-    """The cheapest place of each region that has instances with at least this number of GPUs; none without prices."""
-    try:
-        rows = listed(gpu_model)
-    except GpucostError:
-        return []
-    cheapest: dict[tuple[str, str | None], ListedPrice] = {}
-    for row in rows:
-        if row.gpu_count and row.gpu_count >= gpus:
-            cheapest.setdefault((row.provider, row.region), row)
-    return list(cheapest.values())

@@ -23,7 +23,7 @@ from gpucost.questions.whatif.prices import dated
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.records import record
 from gpucost.render.view import Document
-from gpucost.whatif.answer import Answer, Assumption, Position, today_of
+from gpucost.whatif.answer import Answer, Assumption, Position
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import DAYS, DEAREST, kept, to_decimal, total
 from gpucost.whatif.tokens import DescribedTokens, OwnNodes, Purchase, Replicas, Tokens, buy, serve
@@ -163,5 +163,8 @@ def _bought_instead(request: WhatIfRequest, offer: ApiOffer) -> Answer:
     usage = request.usage()
     fleet = replace(usage.fleet, pods=tuple(pod for pod in usage.fleet.pods if pod.owner in served))
     costs, cash = fleet_costs(fleet), fleet_costs(usage.commitments.at_cash_prices(fleet)).cost
-    today = today_of(usage._replace(fleet=fleet, reported=None), costs, is_held=True)
-    return buy(_api(request, offer, tokens, use), today, max(today.cost - cash, Decimal(0)))
+    share = max(costs.cost - cash, Decimal(0)) / costs.cost if costs.cost else Decimal(0)
+    # the report's cost, to the last digit
+    cost = total(row["cost"] for row in rows)
+    today = Position(cost, usage.currency, costs.allocated_gpu_hours)
+    return buy(_api(request, offer, tokens, use), today, kept(cost * share))
