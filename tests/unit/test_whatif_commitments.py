@@ -368,3 +368,28 @@ def test_own_nodes_of_options() -> None:
     assert answer["break_even_month"] == 8 > 280000 / (730 * (55 - 0.672)) > 7
     (missing,) = (one for one in answer["assumptions"] if one["name"] == "own node, missing parts")
     assert "staff_per_year" in missing["unit"]
+
+
+def test_price_book_comes_before_list_prices(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text('[prices]\nbook = "prices.csv"\n')
+    (tmp_path / "prices.csv").write_text("instance_type,price_per_hour,currency\np5.48xlarge,40,USD\n")
+    place = "--instance-type p5.48xlarge --region us-east-1"
+    commitment = ask("reserve", f"--nodes 2 {place} --commitment-discount 1=50")
+    assert figures(commitment, "today saving") == shown(2 * 730 * 40, 2 * 730 * 20)
+    tokens = "--prompt-tokens-per-day 1 --generation-tokens-per-day 1 --peak-factor 1 --replica-tokens-per-second 1"
+    prices = "--gpus-per-replica 1 --input-price-per-million 1 --output-price-per-million 1"
+    for answer, name, price in (
+        (commitment, "p5.48xlarge: on demand", 40),
+        (ask("tokens", f"{tokens} {prices} {place}"), "p5.48xlarge", 40),
+        # half a node
+        (ask("buy", f"{OPTIONS} --nodes 1 --gpus-per-node 4 {place}"), "cloud", 20),
+    ):
+        (found,) = (one for one in answer["assumptions"] if one["name"] == name)
+        assert (found["value"], found["source"]) == (price, "price book line 2")
+
+
+def test_prices_without_a_commitment_are_not_assumptions() -> None:
+    answer = committed(use("1", "reserved 6"), use("1", kind="g5.48xlarge"))
+    names = [one.name for one in answer.assumptions if one.unit.startswith("money")]
+    assert names == ["p5.48xlarge: on demand", "p5.48xlarge: reserved, 1 year, no upfront"]
+    assert any(text.startswith("g5.48xlarge: stays on demand") for text in answer.findings)
