@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import chain
 
@@ -18,6 +18,8 @@ from gpucost.whatif.fleet import Node, Pod, Price, Usage
 
 # Parts of the price that are paid on the first day; the others are paid as the node runs.
 _UPFRONT_PARTS = ("depreciation", "network")
+_SAFE = "An own node is safe to buy if it is in use as much as a commitment must be (gpucost whatif reserve)"
+_COMMITMENT = "A commitment with the cloud may cost less than both: gpucost whatif reserve"
 
 
 def cloud_usage(usage: Usage, period: Period, gpu_model: str, own_gpus: float) -> tuple[Curve, Price]:
@@ -77,16 +79,7 @@ def answer(
     gain = (today.cost - paid(nodes, running).cost) * HOURS_PER_MONTH / to_decimal(curve.hours)
     months = float(nodes * capex / gain) if nodes and gain > 0 else math.inf
     month = math.ceil(round(months, 6)) if months <= years * 12 else None
-    even = [
-        f"An own node pays for itself if it is in use for over {share * 100:.1f} % of its hours (above 100 %: never)"
-    ]
-    if nodes:
-        when = "never, while the nodes last" if month is None else f"{month} months after own nodes run"
-        even.append(f"Cumulative cash breaks even: {when}")
     per_hour, missing = "money per node-hour", ", ".join(inputs.not_given) or "anything"
-    safe = (
-        "An own node is safe to buy if it is in use as much as a commitment must be (gpucost whatif reserve)"
-    )
     return Answer(
         kind="buy",
         title=f"Own nodes next to the cloud: {nodes} of {curve.peak:,.1f} at the peak",
@@ -110,10 +103,14 @@ def answer(
             priced("cloud", cloud, f"money per hour of {gpus:g} GPUs"),
             Assumption("use and prices", "constant", "over the nodes' life", "default"),
         ),
-        break_even=tuple(even),
+        break_even=tuple(_break_even(share, nodes, month)),
         time=("The months until own nodes run are not counted: all usage is in the cloud until then",),
-        findings=(
-            evidence.shortage or safe,
-            "A commitment with the cloud may cost less than both: gpucost whatif reserve",
-        ),
+        findings=(evidence.shortage or _SAFE, _COMMITMENT),
     )
+
+
+def _break_even(share: float, nodes: int, month: int | None) -> Iterator[str]:
+    yield f"An own node pays for itself if it is in use for over {share * 100:.1f} % of its hours (above 100 %: never)"
+    if nodes:
+        when = "never, while the nodes last" if month is None else f"{month} months after own nodes run"
+        yield f"Cumulative cash breaks even: {when}"

@@ -134,7 +134,8 @@ def answer(
     The cost in a place is that of the work at its spot price, of paid waiting and of moved data. Raises UsageError for a cloud
     without a place.
     """
-    clouds = sorted({place.provider for place in chain.from_iterable(work.places for work in works)})
+    places = chain.from_iterable(work.places for work in works)
+    clouds = sorted({place.provider for place in places})
     for name in moving.to_provider if clouds else ():
         if name.lower() not in clouds:
             raise UsageError(f"--to-provider has no spot price of these GPUs: {name}", ", ".join(clouds))
