@@ -23,7 +23,7 @@ def whatif_move(request: WhatIfRequest, moving: Moving, transfer: Transfer) -> D
     \b
     Examples:
       gpucost whatif move --month 2026-10 --namespace ci --wait-minutes 15
-      gpucost whatif move --namespace ci --wait-minutes 15 --egress-gb 500 --egress-price-per-gb 0.02 --to-provider gcp
+      gpucost whatif move --namespace ci --wait-minutes 15 --egress-gb 500 --egress-price-per-gb 0.02 --to-provider azure
       gpucost whatif move --gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09
     """
     settings = request.settings
