@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
@@ -262,7 +261,7 @@ Row = Mapping[str, Any]
 
 @record
 class Scope:
-    """A part of the fleet; without names, all of it. Workloads are globs: `escaped_glob` names one."""
+    """A part of the fleet; without names, all of it. Workloads are globs."""
 
     teams: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -292,11 +291,6 @@ def is_fitting(workload: str, glob: str) -> bool:
     """Whether the glob fits the workload, with or without its kind, or is its name."""
     names = workload, workload.partition("/")[2]
     return glob in names or any(fnmatchcase(name, glob) for name in names)
-
-
-def escaped_glob(name: str) -> str:
-    """The glob, as DuckDB reads it, of this name alone."""
-    return re.sub(r"[*?\[\]\\]", r"\\\g<0>", name)
 
 
 class Reported(NamedTuple):

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucost.questions.units.query import UnitQuery, UnitView, prepare
-from gpucost.questions.units.serving import (
-    DIMENSIONS,
-    GENERATION,
-    PROMPT,
-    full_gpu,
-    requests,
-    token_hours,
-    tokens,
-)
+from gpucost.questions.units.serving import DIMENSIONS, GENERATION, PROMPT, requests, token_hours, tokens
 from gpucost.questions.units.work import epochs, experiments
 
 if TYPE_CHECKING:
@@ -21,7 +13,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-__all__ = ["DIMENSIONS", "UnitView", "epochs", "experiments", "full_gpu", "requests", "token_hours", "tokens"]
+__all__ = ["DIMENSIONS", "UnitView", "epochs", "experiments", "requests", "token_hours", "tokens"]
 
 
 def known(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[UnitView, ...]:

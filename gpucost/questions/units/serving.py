@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import field
 from decimal import Decimal
-from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, NotRequired
+from typing import TYPE_CHECKING, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -36,8 +34,6 @@ from gpucost.render.view import ApiModel
 from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from duckdb import DuckDBPyConnection
 
 
@@ -300,32 +296,6 @@ WHERE w.workload IS NULL OR NOT EXISTS (
 GROUP BY w.cluster, w.namespace, w.workload, w.label, w.model, w.unit, w.source
 HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
-
-
-# tolerance for a sum of GPU-hours
-_ROUNDING = 1e-9
-
-
-class FullGpu(NamedTuple):
-    """The hourly capacity of a full GPU, in generated tokens, and the number of active hours."""
-
-    work: float
-    active_hours: int
-
-
-def full_gpu(hours: Iterable[tuple[float, float]]) -> FullGpu | None:
-    """The 95th percentile of work per GPU-hour over (work, GPU-hours held); None without work.
-
-    Weighted by the GPU-hours of the hours with work.
-    """
-    active = [(work, held) for work, held in hours if work and held]
-    if not active:
-        return None
-    ranked = sorted(active, key=lambda one: one[0] / one[1])
-    below = list(accumulate(held for _, held in ranked))
-    # the nearest rank: an observed rate that covers 95 % of the GPU-hours
-    work, held = ranked[bisect_left(below, 0.95 * below[-1] * (1 - _ROUNDING))]
-    return FullGpu(work / held, len(active))
 
 
 def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
