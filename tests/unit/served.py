@@ -1,4 +1,4 @@
-"""Deployments that serve models, each on a node of L4s, what they counted, and the answers on them all."""
+"""Deployments that serve models on L4 nodes, their counters, and all answers about them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.replay.work import asked, counter, put, stored
 
 
 def serving(pods: list[tuple[str, list[int], float, float]], hours: float = 24) -> Fleet:
-    """Pods of a Deployment on a $4 node of 4 L4s, busy for the first half of their time."""
+    """Pods of a Deployment on a $4 node with 4 L4s, busy for the first half of their time."""
     return on_nodes({"serve": pods}, hours)
 
 
 def on_nodes(
     nodes: dict[str, list[tuple[str, list[int], float, float]]], hours: float, space: str = "chat"
 ) -> Fleet:
-    """The same of several nodes; without a namespace, each node's pods are of one that is called as it is."""
+    """The same on several nodes; with an empty `space`, the pods' namespace is named after their node."""
     told: list[dict[str, Any]] = []
     util: dict[str, Any] = {}
     for name, pods in nodes.items():
@@ -37,7 +37,7 @@ def on_nodes(
     return fleet(hours, [node(name, "g6.12xlarge", 0, hours) for name in nodes], told, util, scrape=600)
 
 
-# pods, their GPUs of L4 nodes of their own, and their hours
+# pods, their GPUs on L4 nodes, and their hours
 PODS = """
 engines: engines-0 01 0-24, engines-1 23 0-24
 copies: copies-0 0123 0-10, copies-1 0123 11-24
@@ -51,7 +51,7 @@ lines: lines-0 0123 0-2
 plurals: plurals-0 0123 0-2"""
 ALONE = "triton cached weighed quiet workers alike again restart crash-5 crash-3 crash-odd"
 PODS += "".join(f"\n{name}: {name}-0 0123 0-24" for name in ALONE.split())
-# what a pod counted: amounts at hours
+# counters of pods: amounts at hours
 COUNTED = """
 request engines-0 model=qwen engine=0 finished_reason=stop | 0:10 12:1010 23:2010
 request engines-0 model=qwen engine=0 finished_reason=length | 0:10 12:510 23:1010
@@ -112,10 +112,10 @@ generation_token odd-0 model=m1 | 0:0 9:0 33:1
 prompt_token odd-0 model=m2 mapping=odd | 0:0 9:0 33:0
 cached_token odd-0 model=m2 | 0:0 9:0 33:0
 generation_token odd-0 model=m2 | 0:0 9:0 33:0"""
-WEIGHTS = {"weighed": 1.0, "odd": 7.3}  # what a prompt token weighs, by mapping
+WEIGHTS = {"weighed": 1.0, "odd": 7.3}  # weight of a prompt token, by mapping
 Points = list[tuple[float, float]]
 CRASHES: dict[str, tuple[Points, int | None]] = {
-    # one restart at 2 h: what was counted since; then a crash every five scrapes, alike or not
+    # one restart at 2 h, with the expected count; then a crash every three or five scrapes, regular or not
     "restart": ([(minute / 60, minute % 120 * 10) for minute in range(240)], 1190 + 1190),
     "crash-5": ([(minute / 60, minute % 5 * 100) for minute in range(240)], 48 * 400),
     "crash-3": ([(minute / 60, minute % 3 * 100) for minute in range(240)], 80 * 200),
@@ -124,7 +124,7 @@ CRASHES: dict[str, tuple[Points, int | None]] = {
 
 
 def processes(starts: list[int], rates: list[int]) -> Points:
-    """What scrapes find, a minute apart: each the counter of one of the workers, which add their rate a minute."""
+    """Samples a minute apart, each from a random worker's counter, which grows by the worker's rate."""
     picked = random.Random(4)
     chosen = [(minute, picked.randrange(len(starts))) for minute in range(240)]
     return [(minute / 60, starts[worker] + rates[worker] * minute) for minute, worker in chosen]
@@ -156,7 +156,7 @@ class Served:
     views: dict[str, UnitView] = field(default_factory=dict)
 
     def ask(self, build: Any, hours: tuple[float, float] = (0, 24), **filters: Any) -> UnitView:
-        """An answer on the whole store, worked out once."""
+        """An answer about the whole store, computed once."""
         key = repr((getattr(build, "func", build), getattr(build, "keywords", {}), hours, filters))
         if key not in self.views:
             self.views[key] = asked(self.config, self.store, build, hours, **filters)
@@ -173,7 +173,7 @@ class Served:
 
 
 def served_at(folder: Path) -> Served:
-    """All scenes in one store, each on a node of its own."""
+    """All scenes in one store, each on its own node."""
     nodes: dict[str, list[tuple[str, list[int], float, float]]] = {}
     for where, pods in re.findall(r"(\S+): (.+)", PODS):
         nodes[where] = [
