@@ -42,8 +42,8 @@ def bill(
         [number, provider, told_as, period, len(rows), is_final],
     )
     with bill_table(con):
-        for place, told in enumerate(rows):
-            row = ROW | told
+        for place, changes in enumerate(rows):
+            row = ROW | changes
             start = DAY.replace(tzinfo=None) + timedelta(hours=float(row.pop("hour")))
             own = {
                 "bill_id": number, "charge_key": place, "source_file": "f.csv", "source_row": place,

@@ -153,5 +153,5 @@ def manifest(made: Made) -> dict[str, Any]:
 
 
 def logged(store: Path) -> list[dict[str, str]]:
-    told = command.answer(f"store log --store {store}")
-    return [one for one in told if one["what"] in ("seal", "restatement")]
+    entries = command.answer(f"store log --store {store}")
+    return [one for one in entries if one["what"] in ("seal", "restatement")]

@@ -36,8 +36,8 @@ def described() -> dict[str, Any]:
 
 def daily_loads() -> list[Any]:
     """The fleet's samples, one load per day."""
-    told = described()
-    return list(windows(told, scrape(told, lean=True), Config(), hours=24))
+    description = described()
+    return list(windows(description, scrape(description, lean=True), Config(), hours=24))
 
 
 def configured(folder: Path, chosen: dict[str, Any]) -> Config:

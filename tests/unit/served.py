@@ -27,14 +27,16 @@ def on_nodes(
     nodes: dict[str, list[tuple[str, list[int], float, float]]], hours: float, space: str = "chat"
 ) -> Fleet:
     """The same on several nodes; with an empty `space`, the pods' namespace is named after their node."""
-    told: list[dict[str, Any]] = []
+    counted_series: list[dict[str, Any]] = []
     util: dict[str, Any] = {}
     for name, pods in nodes.items():
         for pod_name, gpus, start, end in pods:
             owner = ["Deployment", pod_name.rsplit("-", 1)[0]]
-            told.append(pod(pod_name, name, gpus, start, end, namespace=space or name, owner=owner))
+            counted_series.append(pod(pod_name, name, gpus, start, end, namespace=space or name, owner=owner))
             util |= busy(name, gpus, start, (start + end) / 2)
-    return fleet(hours, [node(name, "g6.12xlarge", 0, hours) for name in nodes], told, util, scrape=600)
+    return fleet(
+        hours, [node(name, "g6.12xlarge", 0, hours) for name in nodes], counted_series, util, scrape=600
+    )
 
 
 # pods, their GPUs on L4 nodes, and their hours
@@ -134,7 +136,7 @@ STARTS = [10_000, 20_000, 40_000, 90_000]
 WORKERS = processes(STARTS, [1, 2, 3, 4])
 
 
-def told() -> list[tuple[ProgressSeries, Points]]:
+def counted_series() -> list[tuple[ProgressSeries, Points]]:
     found = []
     for unit, name, words, amounts in re.findall(r"^(\w+) (\S+-\d)(.*) \| (.+)$", COUNTED, re.M):
         labels = dict(re.findall(r"(\w+)=(\S+)", words))
@@ -186,7 +188,7 @@ def served_at(folder: Path) -> Served:
         for name, weight in WEIGHTS.items()
     ]
     config = config.model_copy(update={"units": mapped})
-    put(store, told(), 48)
+    put(store, counted_series(), 48)
     for last in (100, 100, 160):
         again = counter("request", "again-0", "chat")
         put(store, [(again, [(1, 0), (2, 40), (3, 40), (4, 40), (9, last)])], source="again")

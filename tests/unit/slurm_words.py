@@ -33,8 +33,8 @@ from tests.replay.result import total, unpaid
 from tests.replay.series import Series
 from tests.text_tables import words
 
-_TOLD = "JobID JobIDRaw JobName Cluster Account User Partition QOS State Submit Start End ElapsedRaw NodeList AllocTRES"
-FIELDS = _TOLD.split()
+_COLUMNS = "JobID JobIDRaw JobName Cluster Account User Partition QOS State Submit Start End ElapsedRaw NodeList AllocTRES"
+FIELDS = _COLUMNS.split()
 T = at(0)  # 2026-03-10T00:00Z
 H, DAY = 3600, 86_400
 NODES = (
@@ -55,11 +55,11 @@ def tres(gpus: float, kind: str = "") -> str:
 
 def job(number: int, start: int, end: int | None, nodes: str, held: str, **more: Any) -> Job:
     """A run of a job, in seconds after T; if `end` is None, it still runs at second 7200."""
-    told = words(f"""
+    spec = words(f"""
         JobID={number} JobIDRaw={number} JobName=job-{number} Cluster=hpc Account=nlp User=ann Partition=gpu QOS=normal
         State={"RUNNING" if end is None else "COMPLETED"} Submit={T + start} Start={T + start}
         End={"Unknown" if end is None else T + end} NodeList={nodes} AllocTRES={held}""")
-    return told | {"ElapsedRaw": (7200 if end is None else end) - start, **more}
+    return spec | {"ElapsedRaw": (7200 if end is None else end) - start, **more}
 
 
 def rows(table: str) -> list[dict[str, Any]]:
@@ -149,14 +149,14 @@ WARNINGS = ("over_allocated", "slurm_even_placement", "slurm_requeues_hidden", "
 
 
 def scene(
-    told: list[Job] | str, expected: str = "", *facts: str, more: Iterable[list[Job] | str] = (), **known: Any
+    spec: list[Job] | str, expected: str = "", *facts: str, more: Iterable[list[Job] | str] = (), **known: Any
 ) -> Scene:
     """One load of jobs with facts (NODES by default), and more loads of jobs with the same facts.
 
     Expected are lines of GPU-seconds by the values of a dimension, as in `namespace nlp=14400 cv=3600`, and
     one line of `sums`.
     """
-    loads = [[one if isinstance(one, str) else text(one), *(facts or (NODES,))] for one in (told, *more)]
+    loads = [[one if isinstance(one, str) else text(one), *(facts or (NODES,))] for one in (spec, *more)]
     held: dict[str, dict[str, float]] = {}
     for name, *cells in (line.split() for line in expected.strip().splitlines()):
         pairs = [cell.rsplit("=", 1) for cell in cells]
@@ -256,7 +256,11 @@ class Clusters:
         found = self.sql(
             name, "SELECT code, message || '; ' || coalesce(fix, '') FROM warnings WHERE cluster = $1"
         )
-        return {code: said.replace(self.names[name], "hpc") for code, said in found if code in WARNINGS}
+        return {
+            code: message_text.replace(self.names[name], "hpc")
+            for code, message_text in found
+            if code in WARNINGS
+        }
 
     def sums(self, name: str) -> dict[str, float]:
         """Total GPU-hours and costs, by the names of `Figures`."""

@@ -104,8 +104,8 @@ def rule_test(text: str) -> Callable[[str, pytest.FixtureRequest], None]:
 
     @pytest.mark.parametrize("name", rules)
     def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-        told, _, found = rules[name].partition("\n->\n")
-        head, _, rows = told.partition("\n\n")
+        setup, _, found = rules[name].partition("\n->\n")
+        head, _, rows = setup.partition("\n\n")
         stage, *more = head.splitlines()
         given = {"fixture": "tables", "known": "{}", "sql": "", "after": "", "params": "{}"}
         given |= columns("\n".join(more))
@@ -118,9 +118,11 @@ def rule_test(text: str) -> Callable[[str, pytest.FixtureRequest], None]:
         run = tables._run(stage, literal_eval(given["params"]))
         # results of a stage that writes are read by queries; results of a stage that answers, by column names
         answer = [] if "FROM" in found else dicts(run)
-        for asked, expected in _blocks(found):
+        for heading, expected in _blocks(found):
             lines = (
-                [[row[name] for name in asked.split()] for row in answer] if answer else tables.rows(asked)
+                [[row[name] for name in heading.split()] for row in answer]
+                if answer
+                else tables.rows(heading)
             )
             assert [tuple(map(_text, line)) for line in lines] == text_rows("\n".join(expected))
 

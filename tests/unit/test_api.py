@@ -64,11 +64,11 @@ def options_of(words: list[str]) -> tuple[list[str], dict[str, Any]]:
 def test_frames_hold_the_rows_of_the_command(name: str, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = shlex.split(COMMANDS[name]) + (["--month", "2026-10"] if name in OCTOBER_OF else [])
     arguments, options = options_of(words)
-    told = json.loads(run(*name.split(), *words, "--format", "json"))
+    payload = json.loads(run(*name.split(), *words, "--format", "json"))
     answer = api.Gpucost().ask(name, *arguments, **options)
     monkeypatch.setattr(api.Gpucost, "ask", lambda *_, **__: answer)
     frames = api.tables(name, *arguments, **options)
-    named = tables(told)
+    named = tables(payload)
     assert list(frames) == list(named)
     for table, rows in named.items():
         pd.testing.assert_frame_equal(frames[table], pd.json_normalize(rows))
@@ -78,7 +78,7 @@ def test_frames_hold_the_rows_of_the_command(name: str, small: Path, monkeypatch
     pd.testing.assert_frame_equal(frame, next(iter(frames.values())))
     assert frame.attrs["exit_code"] == (3 if name == "budget check" else 0)
     assert {
-        key: value for key, value in told.items() if key not in named and key != "tables"
+        key: value for key, value in payload.items() if key not in named and key != "tables"
     }.items() <= frame.attrs.items()
 
 

@@ -48,10 +48,10 @@ def charges(text: str) -> list[Row]:
     """
     rows = []
     for line in text.split("; "):
-        seller, _, told = line.partition(" ")
+        seller, _, entries = line.partition(" ")
         row: Row = {
             name: None if value == "-" else value
-            for name, value in words(f"{SELLERS[seller]} {told}").items()
+            for name, value in words(f"{SELLERS[seller]} {entries}").items()
         }
         millions, team = row.pop("millions", "0"), row.pop("team", None)
         start = DAY.replace(tzinfo=None) + timedelta(hours=float(row.pop("hour", 0)))
@@ -133,7 +133,7 @@ class Case:
     config: Config | None = None
 
 
-TOLD = titled("""
+SCENES = titled("""
 = a cloud's bill alone
 rows bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta
 costs vision bill 6; search bill 2
@@ -166,7 +166,7 @@ costs a invoice 5; b invoice 7.5; d invoice 5
 = a charge with no duration at the start of the period
 rows openai token_kind=generation millions=1 team=search hour=-480 hours=0
 costs search invoice 10""")
-CASES = {name: Case(**columns(text)) for name, text in TOLD.items()} | {  # type: ignore[arg-type]
+CASES = {name: Case(**columns(text)) for name, text in SCENES.items()} | {  # type: ignore[arg-type]
     "tags, cost categories and names identify the team": Case(
         "openai token_kind=prompt millions=1 sub_account_id=proj-1 team=Search-Infra; "
         "openai token_kind=prompt millions=2 tags=user:Team:vision; "
@@ -189,8 +189,8 @@ def test_charges_have_a_team_and_count_once(bought: Bought, name: str) -> None:
     bought.fill(case.rows)
     bought.ask(WEEKS, config=case.config)
     costs = summed(((model.team, model.source), model.cost.api_cost) for model in bought.models())
-    told = [line.split() for line in case.costs.split(";")]
-    assert costs == {(team, source): Decimal(cost) for team, source, cost in told}
+    entries = [line.split() for line in case.costs.split(";")]
+    assert costs == {(team, source): Decimal(cost) for team, source, cost in entries}
     assert bought.notices().keys() == set(case.codes.split())
 
 

@@ -32,7 +32,7 @@ NODE = Node(
 
 def covering(covered: str, uncovered: str, returned: str = "0") -> Commitments:
     """Four hours of covered and uncovered instances that cost 20 per hour on demand."""
-    curves = (Curve(tuple(map(float, told.split())), (1.0,) * 4) for told in (covered, uncovered))
+    curves = (Curve(tuple(map(float, cells.split())), (1.0,) * 4) for cells in (covered, uncovered))
     return Commitments(0, 4 * HOUR, {KEY: Cover(*curves, D(20), D(returned))})
 
 
@@ -245,10 +245,10 @@ KNOWN = """
 def test_existing_commitments_are_read_from_the_bill(con: DuckDBPyConnection) -> None:
     assert not read_commitments(con, START, DAY.end_ms).is_bill_loaded
     covered(con, RESERVED)
-    for days, held, told in text_rows(KNOWN):
+    for days, held, cells in text_rows(KNOWN):
         found = read_commitments(con, *(START + int(day) * 24 * HOUR for day in days.split("-")))
         (one,) = found.commitments
-        assert shown(found.month, one.covered_instance_hours, one.unused_cost) == told
+        assert shown(found.month, one.covered_instance_hours, one.unused_cost) == cells
         levels = [float(day) for day in held.split() for _ in range(24)]
         assert found.covered[KEY].curve.levels == pytest.approx(levels)
         assert (found.is_bill_loaded, found.currency, one.commitment_discount_id) == (True, "USD", "ri-1")

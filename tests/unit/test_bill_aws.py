@@ -50,7 +50,7 @@ negation                                | effective=0 billed=-32.77 kind=commitm
 plan_fee cost=10 committed=10 used=7.5  | effective=2.5 billed=10 kind=commitment_unused
 = a reservation fee costs its unused part
 reserved_fee cost=744 unused_upfront=3 unused_fee=4.25 | effective=7.25 kind=commitment_unused cause=fee_amortized
-= a discount without net columns is a charge of its own row
+= a discount without net columns counts in its own row
 edp cost=-2.77 | effective=-2.77 kind=discount
 = spot by usage type or term, and partial hours
 machine hour=10 usage=SpotUsage:p5.48xlarge | pricing_category=Dynamic hours=1

@@ -177,8 +177,8 @@ def loaded(module_path: Path) -> Loaded:
         files[name] = ("\ufeff" if number % 2 else "") + text
     bills = Bills(module_path)
     run, charges = bills.cases(files, provider="azure", currency="EUR")
-    for number, told in enumerate(charges.values(), 1):
-        for charge in told:
+    for number, own_charges in enumerate(charges.values(), 1):
+        for charge in own_charges:
             for column in ("instance_key", "resource_id", "sub_account_id"):
                 charge[column] = charge[column] and charge[column].replace(f"{number:08}", "00000001")
     return {finding.code for finding in run.findings}, charges
@@ -273,8 +273,8 @@ def delivered(bills: Bills, run: str, rows: list[Row], *, cut: bool = False) -> 
     below = f"exports/daily/20260301-20260331/{run}/guid"
     content = csv_text(rows).encode()
     bills.write(f"{below}/000001.csv", content[: len(content) // 2] if cut else content)
-    told = manifest({f"{below}/000001.csv": content}, f"2026-03-{run[6:8]}T05:00:00Z")
-    bills.write(f"{below}/manifest.json", told)
+    described = manifest({f"{below}/000001.csv": content}, f"2026-03-{run[6:8]}T05:00:00Z")
+    bills.write(f"{below}/manifest.json", described)
 
 
 def test_half_a_delivery_is_refused_and_the_last_run_of_a_month_wins(bills: Bills) -> None:
@@ -292,8 +292,10 @@ def test_half_a_delivery_is_refused_and_the_last_run_of_a_month_wins(bills: Bill
 
 def test_manifest_without_its_files_does_not_affect_others(bills: Bills) -> None:
     bills.write("cost.csv", csv_text([row()]))
-    told = manifest({"elsewhere/20260301-20260331/202603050500/g/000001.csv": b"x"}, "2026-03-05T00:00:00Z")
-    bills.write("manifest.json", told)
+    described = manifest(
+        {"elsewhere/20260301-20260331/202603050500/g/000001.csv": b"x"}, "2026-03-05T00:00:00Z"
+    )
+    bills.write("manifest.json", described)
     run = bills.load(bills.directory, provider="azure")
     assert "is missing" in run.errors[0].message
     assert [result.rows for result in run.results] == [1]

@@ -53,15 +53,18 @@ class Case:
 def case(table: str, **settings: Any) -> Case:
     """A case from a table: a row, and that machine's cost in that hour; the last row may be of `all`."""
     rows, costs, sums = [], {}, {}
-    for text, told in zip(*scene(table, str), strict=True):
+    for text, expected_charge in zip(*scene(table, str), strict=True):
         if text.strip() == "all":
-            sums = told
+            sums = expected_charge
             continue
         row = item(text, KINDS)
         rows.append(row)
-        if told:
-            key = told.pop("on", row["lineItem/ResourceId"]), int(row["lineItem/UsageStartDate"][11:13])
-            values = {"off": "0", "hours": "1", "price": told["cost"]} | told
+        if expected_charge:
+            key = (
+                expected_charge.pop("on", row["lineItem/ResourceId"]),
+                int(row["lineItem/UsageStartDate"][11:13]),
+            )
+            values = {"off": "0", "hours": "1", "price": expected_charge["cost"]} | expected_charge
             costs[key] = {name: float(value) for name, value in values.items()}
     return Case(rows, costs, sums, **settings)
 
@@ -172,7 +175,7 @@ def invoice(discount: str) -> list[Row]:
     return rows + discounts
 
 
-HYPERPOD = "a HyperPod machine that the bill names"
+HYPERPOD = "a HyperPod machine named on the bill"
 CASES = {name: case(text) for name, text in titled("""
 = a discount on a machine lowers that machine's cost in that hour
 a         | cost=27 off=-3
@@ -270,7 +273,7 @@ edp cost=-0.4 product=AmazonEKS usage=
 a cost=0 | cost=3.24 off=-0.36 price=0
 auto
 edp id=i-0aaa cost=-0.36
-= a HyperPod machine that the bill names
+= a HyperPod machine named on the bill
 sagemaker id=arn:aws:sagemaker:us-east-1:1:cluster/x/i-0aaa usage=USE1-Cluster:ml.p5.48xlarge | on=i-0aaa cost=60
 = only instance usage counts as billed hours
 a capacity=BLOCK capacity_type= | cost=30.6 off=-3
@@ -304,7 +307,7 @@ edp_plan cost=-4 account=PAYER {column}=PLAN
 all | rest=-1 total=66""", spread=False)
         for column in ("plan", "id")
     },
-    "spreading can be left off": case("""
+    "spreading is turned off": case("""
 a | cost=29 off=-1
 edp_month cost=-3 usage=
 edp id=i-0aaa cost=-1
@@ -320,7 +323,7 @@ b cost=10 {column}={value} | cost=10""", sharing="pooled")
             "capacity": "BLOCK", "usage": "DedicatedUsage:p4d.24xlarge", "Operation": "RunInstances:0002", "account": "OTHER",
         }.items()
     },
-    "each reservation and each block shares by itself": case("""
+    "each reservation and each block has its own shared price": case("""
 a capacity=BLOCK           | cost=30 price=20
 b cost=10 capacity=BLOCK   | cost=10 price=20
 c cost=6 capacity=CAPACITY | cost=6""", sharing="pooled"),
@@ -400,4 +403,4 @@ def test_machine_kinds_and_gpus_without_a_node(priced: Priced) -> None:
     assert pools("only instance usage counts as billed hours", 1) == ["reserved"]
     assert pools("a discount on a capacity block's fee is spread over its hours", 1) == ["capacity_block"] * 2
     assert pools("a discount on a fee alone leaves the hours without a price", 2) == [True]
-    assert len(set(pools("each reservation and each block shares by itself", 3))) == 2
+    assert len(set(pools("each reservation and each block has its own shared price", 3))) == 2

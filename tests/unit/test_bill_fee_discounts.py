@@ -16,7 +16,7 @@ reserved_upfront hour=0 cost=1200
 reserved id=i-0aaa reserved_cost=100 | cost=90 off=-10
 edp_reserved cost=-120
 all | rest=-110"""),
-    "on a month's fee: the hours so far bear their part": case("""
+    "on a monthly fee: the hours so far bear their part": case("""
 reserved_fee hour=0 cost=720 unused_fee=0
 reserved id=i-0aaa reserved_cost=100 | cost=90 off=-10
 edp_reserved cost=-72
@@ -45,7 +45,7 @@ edp_reserved hour=0 cost=-876
 reserved id=i-0aaa reserved_cost=3 reservation/AmortizedUpfrontCostForUsage=1 UsageStartDate=2026-04-05T10:00:00Z
     UsageEndDate=2026-04-05T11:00:00Z BillingPeriodStartDate=2026-04-01T00:00:00Z | cost=2.9 off=-0.1
 all | total=-873 2026-03=0 2026-04=2.9"""),
-    "on a fee of a month that runs, billed whole before its hours": case("""
+    "on a fee of the current month, billed in full before its hours": case("""
 reserved_upfront hour=0 cost=8760
 reserved_fee hour=1 cost=1488
 reserved hour=5 id=i-0aaa reserved_cost=3 reservation/RecurringFeeForUsage=2 | cost=2.9 off=-0.1

@@ -112,8 +112,8 @@ def table_row(text: str) -> Row:
         ]
     amounts = [form.format(f"-{cells.pop(word)}") for word, form in COVERS.items() if word in cells]
     amounts += cells.pop("credits").split(",") if "credits" in cells else []
-    told = [[*one.split(maxsplit=2), ""][:3] for one in amounts]
-    made["credits"] = [credit(form.strip("-"), float(amount), name) for form, amount, name in told]
+    triples = [[*one.split(maxsplit=2), ""][:3] for one in amounts]
+    made["credits"] = [credit(form.strip("-"), float(amount), name) for form, amount, name in triples]
     own = row(
         cells.pop("sku", SKUS[kind]), float(cells.pop("cost", "0.36")), int(cells.pop("hour", "0")), **made
     )
@@ -232,8 +232,8 @@ def loaded(module_path: Path) -> Loaded:
         files[name] = text.replace("CCCCCC", f"{number:06}").replace("ML-Proj", f"ML-Proj-{number:06}")
     bills = Bills(module_path)
     run, charges = bills.cases(files, provider="gcp", currency="EUR")
-    for number, told in enumerate(charges.values()):
-        for charge in told:
+    for number, own_charges in enumerate(charges.values()):
+        for charge in own_charges:
             charge["instance_key"] = (charge["instance_key"] or "").replace(f"-{number:06}/", "/") or None
     return [finding.message for finding in run.findings if finding.code == "fee_missing"], charges
 

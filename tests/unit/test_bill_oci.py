@@ -85,8 +85,8 @@ def loaded(module_path: Path) -> Loaded:
         text = csv_text(scene(table, item)[0] * 2)
         files[name] = text.replace("4711", f"47{number}").replace(MACHINE, f"{MACHINE}-{number}")
     _, charges = Bills(module_path).cases(files, provider=None)
-    for number, told in enumerate(charges.values()):
-        for charge in told:
+    for number, own_charges in enumerate(charges.values()):
+        for charge in own_charges:
             for column in ("resource_id", "instance_key"):
                 charge[column] = charge[column] and charge[column].removesuffix(f"-{number}")
     return charges

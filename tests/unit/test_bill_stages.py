@@ -22,8 +22,8 @@ from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
 def test_bills_of_each_format_give_the_recorded_rows(tmp_path: Path) -> None:
     found = {}
     for name, (kind, file, provider, writer) in FORMATS.items():
-        told = list(charges(machines(kind), rate, booting=450))
-        (tmp_path / file).write_text(writer(by_day(told) if name == "azure" else told))
+        billed_charges = list(charges(machines(kind), rate, booting=450))
+        (tmp_path / file).write_text(writer(by_day(billed_charges) if name == "azure" else billed_charges))
         store = Store(tmp_path / f"{name}.duckdb")
         assert not collect_bills(store, [LocalTree(tmp_path / file)], provider).errors
         with store.read() as con:

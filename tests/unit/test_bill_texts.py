@@ -168,7 +168,7 @@ aws item=Credit cost=0 UsageEndDate=
 aws hour=10
 aws item=Credit cost=0 UsageEndDate=x
 aws item=Credit cost=0 UsageEndDate=x""", 1, f"row 1 and 2 more: {LEFT_OUT}"),
-    "FOCUS that ends in another age": case("""
+    "FOCUS with an end in another century": case("""
 focus BilledCost=4
 focus BilledCost=0 EffectiveCost=0 ChargePeriodEnd=9999-12-31""", 1, f"row 2: {LEFT_OUT}"),
     "a credit of 0 that ends at its start": case("""
@@ -178,14 +178,14 @@ aws item=Credit cost=0 UsageEndDate=2026-03-05T10:00:00Z"""),
 aws hour=10
 aws hour=11
 aws hour=12 PayerAccountId=""", 3, OF_ONE.format(1, "111122223333")),
-    "an account of blanks": case("""
+    "an account name of blanks": case("""
 focus BilledCost=4
 focus BillingAccountId=" "
 focus BillingAccountId=' '""", 3, OF_ONE.format(2, "acct-1")),
     "Azure's marketplace": case("""
 azure MeterId=m-1
 azure BillingAccountId= MeterId=m-9""", 2, OF_ONE.format(1, "4711")),
-    "no account at all": case("aws PayerAccountId="),
+    "without any account": case("aws PayerAccountId="),
 }  # fmt: skip
 
 HEAD, FIRST, SECOND, THIRD, LAST = csv_text([usage(hour) for hour in range(10, 14)]).splitlines(keepends=True)
@@ -304,11 +304,11 @@ aws costCategory/Department=Research costCategory/Env= | cost_categories='{"Depa
     },
     "machines of Azure in FOCUS": case(IN_FOCUS),
 }  # fmt: skip
-TOLD = "billing_account_id=111122223333 billed=32.77 machine=i-0123456789abcdef0 period=2026-03"
+EXPECTED = "billing_account_id=111122223333 billed=32.77 machine=i-0123456789abcdef0 period=2026-03"
 CASES = {name: case(table) for name, table in (DATES | NUMBERS).items()} | ODD | OTHERS
 CASES |= {
     name: Case(
-        "aws", text, [TOLD] * 4, 4,
+        "aws", text, [EXPECTED] * 4, 4,
         "" if name.startswith("blanks") else "byte order marks inside the text were removed",
     )
     for name, text in MARKED.items()
@@ -329,13 +329,13 @@ def own(text: str, name: str) -> str:
 class Read:
     """The files of all tables in one store, each with its own account: charges and messages by case."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, asked: Container[str]) -> None:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, wanted: Container[str]) -> None:
         bills, names = Bills(folder), list(CASES)
         self.charges: dict[str, list[Charge]] = {name: [] for name in names}
         self.messages: dict[str, list[str]] = {name: [] for name in names}
         files: dict[tuple[str, int], list[Path]] = {}  # a load of all runs out of memory
         for number, (name, one) in enumerate(CASES.items()):
-            if name in asked:
+            if name in wanted:
                 content = one.content if isinstance(one.content, bytes) else own(one.content, name).encode()
                 if name == CUT:
                     patch.setattr("gpucost.inputs.MIB", content.index(MARK.encode()) + 2)

@@ -198,8 +198,8 @@ def test_files_of_one_load_are_two_exports_or_parts_of_one(
     for number, rows in enumerate(files):
         bills.write(f"d/{number}.{'csv' if provider == 'aws' else 'json'}", _text(rows_for(rows), 0))
     run = bills.load(bills.directory / "d", provider=provider)
-    told = [error.message.partition("are billed twice, ")[2] for error in run.errors]
-    assert told == ([message] if message else []) and bills.store.exists == (not message)
+    doubled = [error.message.partition("are billed twice, ")[2] for error in run.errors]
+    assert doubled == ([message] if message else []) and bills.store.exists == (not message)
 
 
 def _warned(bills: Bills) -> list[tuple[object, ...]]:

@@ -22,8 +22,8 @@ UNREADABLE = text_rows(f"""
 year 0026 | {AGE.format("0026")} | the start of the charge
 year 1926 | {AGE.format("1926")} | the start of the charge
 year 2226 | {AGE.format("2226")} | the start of the charge
-a period of another age | BillingPeriodStartDate=0026-03-01T00:00:00Z | the billing period
-an end of another age | UsageEndDate=9999-12-31T00:00:00Z | the end of the charge is empty or cannot be read
+a period in another century | BillingPeriodStartDate=0026-03-01T00:00:00Z | the billing period
+an end in another century | UsageEndDate=9999-12-31T00:00:00Z | the end of the charge is empty or cannot be read
 an end before its start | UsageEndDate=2026-03-05T09:00:00Z | the end of the charge is before its start
 a refund with an end before its start | UsageEndDate=2026-03-05T09:00:00Z cost=-1 | the end of the charge is before its start
 no start at cost 0 | UsageStartDate= cost=0 | the start of the charge is empty
@@ -41,7 +41,7 @@ def test_ambiguous_file_is_refused(bills: Bills, provider: str) -> None:
 
 
 #: Errors found by one condition each; next to other bad files they would not show.
-ALONE = ("an end before its start", "an end of another age", "hours below 0 that cost")
+ALONE = ("an end before its start", "an end in another century", "hours below 0 that cost")
 
 
 @pytest.mark.parametrize("alone", ["", *ALONE], ids=["all", *ALONE])

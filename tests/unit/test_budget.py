@@ -42,7 +42,7 @@ WEEKLY = {day: weekly(day) for day in BOTH}
 MONTH = sum(map(weekly, OCTOBER_DAYS))
 
 
-def told(
+def october_forecast(
     costs: dict[date, Decimal], every: list[date] = BOTH, partly: dict[date, Decimal] | None = None
 ) -> Forecast:
     """The forecast of October from these days, all of them complete except one."""
@@ -58,7 +58,7 @@ def until(count: int) -> dict[date, Decimal]:
 # days of known cost, the known part of the last day, and the month: cost so far, low, expected and high end,
 # and remaining days
 KNOWN: dict[str, tuple[dict[date, Decimal], dict[date, Decimal], str]] = {
-    "no day ever strayed": (until(40), {}, "820 2560 2560 2560 21"),
+    "no day deviates": (until(40), {}, "820 2560 2560 2560 21"),
     "two days missed": ({day: cost for day, cost in WEEKLY.items() if day.day not in (13, 14)}, {}, "2360 2560 2560 2560 2"),
     "part of a Saturday": (until(60), {OCTOBER_DAYS[-1]: D(30)}, "2550 2560 2560 2560 1"),
     "more than a Saturday": (until(60), {OCTOBER_DAYS[-1]: D(70)}, "2590 2590 2590 2590 1"),
@@ -72,20 +72,22 @@ KNOWN: dict[str, tuple[dict[date, Decimal], dict[date, Decimal], str]] = {
 @pytest.mark.parametrize("case", KNOWN)
 def test_forecast_of_known_days(case: str) -> None:
     costs, partly, expected = KNOWN[case]
-    found = told(costs, [day for day in BOTH if day >= min(costs)], partly)
+    found = october_forecast(costs, [day for day in BOTH if day >= min(costs)], partly)
     assert figures(found, "to_date low expected high open_days") == expected
 
 
 def test_unusual_day_does_not_change_the_pattern_of_its_weekday() -> None:
-    assert told(until(40) | {BOTH[21]: D(90_000)}).expected == pytest.approx(MONTH)
+    assert october_forecast(until(40) | {BOTH[21]: D(90_000)}).expected == pytest.approx(MONTH)
 
 
 def test_stopped_fleet_stays_off_and_growing_fleet_is_expected_to_grow() -> None:
-    stopped = told({day: D(0) if day >= OCTOBER_DAYS[9] else cost for day, cost in until(50).items()})
+    stopped = october_forecast(
+        {day: D(0) if day >= OCTOBER_DAYS[9] else cost for day, cost in until(50).items()}
+    )
     assert stopped.to_date == sum(map(weekly, OCTOBER_DAYS[:9])) > stopped.expected - 20
     grown = {day: D(100 + 2 * index) for index, day in enumerate(BOTH)}
     true = sum(grown[day] for day in OCTOBER_DAYS)
-    assert told(dict(list(grown.items())[:40])).expected == pytest.approx(true, rel=D("0.03"))
+    assert october_forecast(dict(list(grown.items())[:40])).expected == pytest.approx(true, rel=D("0.03"))
 
 
 def unusual(least: int, costs: dict[CostSeries, dict[date, Decimal]], every: list[date] = BOTH) -> list[Any]:
@@ -253,9 +255,9 @@ def test_months_and_days_follow_the_time_zone(tmp_path: Path, in_an_empty_folder
     (in_an_empty_folder / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
     berlin = ZoneInfo("Europe/Berlin")
     sample(hours=744).write(tmp_path / "berlin.duckdb", berlin)
-    told = answer(f"forecast --month 2026-10 --store {tmp_path}/berlin.duckdb")
-    assert figures(told, "from to") == "2026-09-30T22:00:00Z 2026-10-31T23:00:00Z"
-    fleet = told["rows"][-1]
+    forecast = answer(f"forecast --month 2026-10 --store {tmp_path}/berlin.duckdb")
+    assert figures(forecast, "from to") == "2026-09-30T22:00:00Z 2026-10-31T23:00:00Z"
+    fleet = forecast["rows"][-1]
     # the first day lacks the two hours before the store begins
     assert fleet["open_days"] == 1
     assert fleet["cost_to_date"] == pytest.approx(HOURLY * 743, rel=0.0001)

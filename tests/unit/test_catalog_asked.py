@@ -20,7 +20,7 @@ from tests.text_tables import text_rows
 
 TODAY = date(2026, 11, 22)
 # common instance types, and their regions
-ASKED = """
+COMMON = """
 p5.48xlarge | us-east-1 us-east-2 us-west-2 ap-northeast-1 ap-south-1 eu-north-1
 p5e.48xlarge | us-east-2 us-west-1 us-west-2 ap-northeast-1 ap-south-1 eu-north-1
 p5en.48xlarge | us-east-1 us-east-2 us-west-2 ap-northeast-1 ap-south-1 eu-north-1
@@ -65,15 +65,15 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def test_common_instance_types_have_a_price_an_age_and_a_source(con: duckdb.DuckDBPyConnection) -> None:
     models = dict(con.execute("SELECT lower(instance_type), gpu_model FROM listed_instances").fetchall())
-    asked = text_rows(ASKED)
-    wanted = {models[name.lower()] for name, _ in asked}
+    wanted_types = text_rows(COMMON)
+    wanted = {models[name.lower()] for name, _ in wanted_types}
     rows = [row for gpu in wanted for row in listing(con, gpu, QUERY).rows]
     assert all(
         row.price_per_gpu_hour and row.price_per_gpu_hour > 0 and row.source and row.price_as_of <= TODAY
         for row in rows
     )
     sold = {(row.instance_type, row.region or "", row.purchase_option) for row in rows}
-    places = [(name, region) for name, regions in asked for region in regions.split() or [""]]
+    places = [(name, region) for name, regions in wanted_types for region in regions.split() or [""]]
     assert len(places) == 102
     # some are not sold on demand in every region
     assert {name for name, region in places if (name, region, "on_demand") not in sold} == {

@@ -79,17 +79,17 @@ def test_every_file_contains_the_same_figures(sealed: Made, shared: Made, sharin
     made = shared if sharing else sealed
     # a bundle with other sharing is not a restatement
     assert [one["what"] for one in logged(made.store)] == ["seal"] * (2 if sharing else 1)
-    folder, told = made.folder, manifest(made)
-    assert told["share_unallocated"] == sharing
+    folder, index_json = made.folder, manifest(made)
+    assert index_json["share_unallocated"] == sharing
     ledger = duckdb.sql(f"FROM '{folder / 'ledger.parquet'}'")
     charge = "cost + shared_unallocated_cost" if sharing else "cost"
     names = "charge cost idle_cost allocated_gpu_hours"
     sums = f"sum({charge}), sum(cost), sum(idle_cost), sum(allocated_gpu_hours)"
     sql = f"SELECT team, {sums} FROM ledger WHERE kind = 'allocated' GROUP BY 1"  # noqa: S608
     assert sorted(shown(*row) for row in duckdb.execute(sql).fetchall()) == sorted(
-        figures(team, f"team {names}") for team in told["teams"]
+        figures(team, f"team {names}") for team in index_json["teams"]
     )
-    for team in told["teams"]:
+    for team in index_json["teams"]:
         report = json.loads((folder / f"{team['file']}.json").read_text())
         lines = list(csv.DictReader((folder / f"{team['file']}.csv").open()))
         assert {line["team"] for line in lines} == {team["team"]}
@@ -101,15 +101,15 @@ def test_every_file_contains_the_same_figures(sealed: Made, shared: Made, sharin
         ):  # fmt: skip
             assert text in (folder / page).read_text()
         coverage = report["coverage"]
-        assert (coverage["state"], coverage["reasons"]) == (told["state"], told["reasons"])
+        assert (coverage["state"], coverage["reasons"]) == (index_json["state"], index_json["reasons"])
         assert (
             coverage["reconciliation"] == "no bill of 2026-10 was collected, so the reconciliation is missing"
         )
-    assert told["state"] == "estimate"
-    assert any(team["charge"] > team["cost"] for team in told["teams"]) is bool(sharing)
+    assert index_json["state"] == "estimate"
+    assert any(team["charge"] > team["cost"] for team in index_json["teams"]) is bool(sharing)
     whole = json.loads((folder / "all-teams.json").read_text())["totals"]["node_cost"]
     focus = duckdb.read_parquet(str(folder / "focus.parquet")).sum("EffectiveCost").fetchall()[0][0]
-    assert told["totals"]["node_cost"] == whole
+    assert index_json["totals"]["node_cost"] == whole
     assert ledger.sum("cost").fetchall() == [(Decimal(str(whole)),)]
     assert float(focus) == pytest.approx(whole, abs=1e-9)
 
@@ -212,12 +212,12 @@ def test_incomplete_month_is_written_and_exits_with_4(
 
 
 def test_index_lists_the_steps_from_the_charge_to_the_invoice(incomplete: Made) -> None:
-    told = manifest(incomplete)
-    charged, shared = told["totals"]["charge"], told["totals"]["shared_cost"]
-    estimated = sum(team["estimated_cost"] for team in told["teams"])
+    index_json = manifest(incomplete)
+    charged, shared = index_json["totals"]["charge"], index_json["totals"]["shared_cost"]
+    estimated = sum(team["estimated_cost"] for team in index_json["teams"])
     assert 0 < estimated < charged and 0 < shared < charged
-    lines = {line["line"]: (line["rows"], line["cost"]) for line in told["invoice"].pop("lines")}
-    assert told["invoice"] == {"billed_cost": 57, "effective_cost": 7, "rows": 2, "difference": 0}
+    lines = {line["line"]: (line["rows"], line["cost"]) for line in index_json["invoice"].pop("lines")}
+    assert index_json["invoice"] == {"billed_cost": 57, "effective_cost": 7, "rows": 2, "difference": 0}
     assert lines == {
         "charged": (0, charged), "estimated": (None, pytest.approx(-estimated)), "shared": (None, pytest.approx(-shared)),
         "other_bills": (None, pytest.approx(estimated + shared - charged)), "commitment_fees": (1, 0), "tax": (1, 7),
@@ -277,13 +277,13 @@ def test_without_an_atomic_exchange_two_renames_are_used(
 
 
 @pytest.mark.parametrize(
-    ("month", "code", "said"),
+    ("month", "code", "message"),
     [("2025-01", "4", "--collect collects the missing data"), ("2999-01", "2", "2999-01 has not begun")],
 )
 def test_month_without_data_writes_no_files(
-    store: Path, tmp_path: Path, month: str, code: str, said: str
+    store: Path, tmp_path: Path, month: str, code: str, message: str
 ) -> None:
-    command.check_end(f"chargeback --out {tmp_path}/a/b --store {store} --month {month}", code, said)
+    command.check_end(f"chargeback --out {tmp_path}/a/b --store {store} --month {month}", code, message)
     assert not (tmp_path / "a").exists()
 
 

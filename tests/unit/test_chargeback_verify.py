@@ -84,9 +84,9 @@ def index(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object
     """The index with a change, next to a missing ledger."""
 
     def changed(folder: Path) -> None:
-        told = json.loads((folder / "index.json").read_text())
-        change(told)
-        (folder / "index.json").write_text(json.dumps(told))
+        document = json.loads((folder / "index.json").read_text())
+        change(document)
+        (folder / "index.json").write_text(json.dumps(document))
         (folder / "ledger.csv").unlink()
 
     return changed
@@ -100,12 +100,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
         rewritten("index.json", '"program": "', '"program": "9.'),
         "files=ok log=changed", "index.json is not in the log; its files cannot be reproduced\n",
     ),
-    "list of files is missing": (index(lambda told: told.pop("files")), "", "index.json\n"),
+    "list of files is missing": (index(lambda document: document.pop("files")), "", "index.json\n"),
     "a file is missing, also in the list": (
-        index(lambda told: told.update(files=[one for one in told["files"] if one["file"] != "ledger.csv"])),
+        index(lambda document: document.update(files=[one for one in document["files"] if one["file"] != "ledger.csv"])),
         "files=changed", "index.json\n",
     ),
-    "seal is missing": (index(lambda told: told.update(seal=None)), "", ""),
+    "seal is missing": (index(lambda document: document.update(seal=None)), "", ""),
 }  # fmt: skip
 
 
@@ -115,8 +115,10 @@ def test_changed_bundle_differs_from_its_seal(what: str, bundle: Made) -> None:
     damage(bundle.folder)
     result = verify(bundle, 1)
     assert checks(result).items() >= words(expected).items()
-    said = f"differs from its seal: {changed}" if changed else "was not sealed: an earlier gpucost wrote it\n"
-    assert said in result.stderr and bool(expected) is bool(result.stdout)
+    message = (
+        f"differs from its seal: {changed}" if changed else "was not sealed: an earlier gpucost wrote it\n"
+    )
+    assert message in result.stderr and bool(expected) is bool(result.stdout)
 
 
 def test_figures_of_earlier_csv_formats_have_the_digest_of_today(tmp_path: Path) -> None:
@@ -158,9 +160,9 @@ def test_restored_store_distinguishes_an_honest_bundle_from_a_forged_one(
     """The copy was made before the seal; it has no seal of the month, or the seal of another bundle."""
     made = (restated if earlier == "other" else sealed).copy(tmp_path).restored()
     forge(made.folder)
-    code, results, said = expected
+    code, results, message = expected
     result = verify(made, code)
-    assert checks(result) == words(results) and f"not in the log; {said}" in result.stdout
+    assert checks(result) == words(results) and f"not in the log; {message}" in result.stdout
 
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
@@ -186,13 +188,13 @@ def priced(store: Path, spot: tuple[str, str | None], on_demand: tuple[str, str 
         )
 
 
-def wanting(store: Path) -> list[tuple[str, str]]:
+def missing_prices(store: Path) -> list[tuple[str, str]]:
     with Store(store).read() as con:
         return price.missing_price_sources(con, MONTH, NOW, 90)
 
 
 # price sources of spot nodes and of others, with their days, and the price lists to collect
-WANTING = """
+MISSING = """
 price_book   |            | bill       |            |
 spot_history |            | price_book |            | spot
 bill         |            | catalog    | 2026-10-01 |
@@ -200,20 +202,20 @@ bill         |            | catalog    | 2026-07-01 | prices
 none         |            | price_book |            | prices spot"""
 
 
-@pytest.mark.parametrize(("spot", "since", "on_demand", "day", "asked"), text_rows(WANTING))
+@pytest.mark.parametrize(("spot", "since", "on_demand", "day", "requested"), text_rows(MISSING))
 def test_better_prices_are_collected_if_missing(
-    store: Path, spot: str, since: str, on_demand: str, day: str, asked: str
+    store: Path, spot: str, since: str, on_demand: str, day: str, requested: str
 ) -> None:
     priced(store, (spot, since or None), (on_demand, day or None))
-    assert wanting(store) == [(kind, "aws") for kind in asked.split()]
+    assert missing_prices(store) == [(kind, "aws") for kind in requested.split()]
 
 
 def test_list_prices_are_collected_once_a_day(store: Path) -> None:
     priced(store, ("none", None), ("none", None))
-    assert ("prices", "aws") in wanting(store)
+    assert ("prices", "aws") in missing_prices(store)
     with Store(store).write() as con:
         runs.log_run(con, "prices", "aws", (to_ms(NOW) - 3_600_000, to_ms(NOW)), rows=1)
-    assert wanting(store) == [("spot", "aws")]
+    assert missing_prices(store) == [("spot", "aws")]
 
 
 @pytest.mark.ci
@@ -221,15 +223,15 @@ def test_cloud_without_prices_is_reported_and_the_bundle_is_written(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     priced(store, ("none", None), ("none", None))
-    asked: list[tuple[str, list[str]]] = []
+    requested: list[tuple[str, list[str]]] = []
 
     def spot(*arguments: Any) -> list[SpotResult]:
-        asked.append(("spot", list(arguments[4])))
+        requested.append(("spot", list(arguments[4])))
         skipped = NoCredentials("aws: no credentials found", "aws configure")
         return [SpotResult("aws us-east-1", skipped=skipped)]
 
     def prices(*arguments: Any) -> list[PriceResult]:
-        asked.append(("prices", list(arguments[2])))
+        requested.append(("prices", list(arguments[2])))
         error = SourceError("aws: cannot be reached", "check the network")
         return [PriceResult("aws", error=error)]
 
@@ -237,7 +239,7 @@ def test_cloud_without_prices_is_reported_and_the_bundle_is_written(
     monkeypatch.setattr("gpucost.collect.prices.collect_prices", prices)
     out = store.parent / "out"
     result = run(f"chargeback --month 2026-10 --collect --out {out} --store {store}", 1)
-    assert asked == [("spot", ["aws"]), ("prices", ["aws"])]
+    assert requested == [("spot", ["aws"]), ("prices", ["aws"])]
     assert result.stderr.count("aws: no credentials found; skipped (aws configure)\n") == 1
     assert result.stderr.count("error: aws: cannot be reached\nfix: check the network\n") == 1
     assert (out / "2026-10" / "index.json").exists()

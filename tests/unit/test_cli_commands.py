@@ -61,8 +61,8 @@ def test_version_and_missing_files_are_reported(work: Path) -> None:
 def test_broken_config_is_reported_by_every_command(work: Path) -> None:
     (work / "gpucost.toml").write_text("[idle]\nthreshold = 5\n")
     for command in ("config show", "store info", "sql 'select 1'", "report", "collect prometheus", "doctor"):
-        said = "".join(call(*shlex.split(command), code=1))
-        assert "idle.threshold" in said and "did you mean idle.threshold_percent?" in said, command
+        printed = "".join(call(*shlex.split(command), code=1))
+        assert "idle.threshold" in printed and "did you mean idle.threshold_percent?" in printed, command
 
 
 def test_store_info_lists_empty_tables_on_request(store: Path) -> None:

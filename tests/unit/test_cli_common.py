@@ -49,7 +49,7 @@ def failed_query() -> StoreError:
 
 
 @pytest.mark.parametrize(
-    ("raised", "code", "said"),
+    ("raised", "code", "printed"),
     [
         (lambda: StoreError("it broke", "start it"), 1, "error: it broke\nfix: start it\n"),
         (lambda: UsageError("it broke", "start it"), 2, "error: it broke\nfix: start it\n"),
@@ -62,18 +62,18 @@ def failed_query() -> StoreError:
     ],
 )
 def test_errors_have_their_exit_code_and_message(
-    raised: Callable[[], BaseException], code: int, said: str
+    raised: Callable[[], BaseException], code: int, printed: str
 ) -> None:
-    assert run(raised) == (code, "data\n", said)
+    assert run(raised) == (code, "data\n", printed)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_full_disk_behind_stdout_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         words = [sys.executable, "-m", "gpucost", "--version"]
-        said = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False)
+        printed = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False)
     error = b"error: cannot write to standard output: No space left on device\n"
-    assert (said.returncode, said.stderr) == (1, error)
+    assert (printed.returncode, printed.stderr) == (1, error)
 
 
 CTRL_C = """
@@ -88,21 +88,23 @@ main()
 
 
 def test_ctrl_c_during_import() -> None:
-    said = subprocess.run([sys.executable, "-c", CTRL_C], stderr=subprocess.PIPE, check=False)
-    assert (said.returncode, said.stderr) == (130, b"error: interrupted\n")
+    printed = subprocess.run([sys.executable, "-c", CTRL_C], stderr=subprocess.PIPE, check=False)
+    assert (printed.returncode, printed.stderr) == (130, b"error: interrupted\n")
 
 
 @pytest.mark.parametrize(
-    ("raised", "said"),
+    ("raised", "printed"),
     [
         (ZeroDivisionError("oh"), "error: unexpected ZeroDivisionError: oh"),
         # a failing file is not a defect of the program
         (FileNotFoundError(2, "No such file", "/srv/a\x1b"), "error: /srv/a\\u001b: No such file"),
     ],
 )
-def test_unexpected_error_is_one_line_with_a_traceback_only_on_request(raised: Exception, said: str) -> None:
+def test_unexpected_error_is_one_line_with_a_traceback_only_on_request(
+    raised: Exception, printed: str
+) -> None:
     code, _, text = run(lambda: raised)
-    assert (code, text.splitlines()[0], "Traceback" in text) == (1, said, False)
+    assert (code, text.splitlines()[0], "Traceback" in text) == (1, printed, False)
     assert "Traceback" in run(lambda: raised, "-v")[2]
 
 
@@ -203,15 +205,15 @@ def test_common_options_are_allowed_before_the_command(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def said(*words: str) -> str:
+    def printed(*words: str) -> str:
         return CliRunner().invoke(app, words).stderr
 
-    assert "store not found: above.duckdb" in said("--store", "above.duckdb", "store", "info").replace(
+    assert "store not found: above.duckdb" in printed("--store", "above.duckdb", "store", "info").replace(
         f"{tmp_path}/", ""
     )
-    assert "own.duckdb" in said("--store", "above.duckdb", "store", "info", "--store", "own.duckdb")
-    assert "config file: none" in said("config", "show") and said("-q", "config", "show") == ""
-    assert "missing.toml" in said("--config", "missing.toml", "report")
+    assert "own.duckdb" in printed("--store", "above.duckdb", "store", "info", "--store", "own.duckdb")
+    assert "config file: none" in printed("config", "show") and printed("-q", "config", "show") == ""
+    assert "missing.toml" in printed("--config", "missing.toml", "report")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,5 +260,5 @@ def test_closed_pipe_exits_with_141(tmp_path: Path) -> None:
         assert process.stderr
         process.stdout.readline()
         process.stdout.close()
-        said = process.stderr.read()
-        assert (process.wait(30), said) == (141, b"")
+        printed = process.stderr.read()
+        assert (process.wait(30), printed) == (141, b"")

@@ -205,14 +205,14 @@ def test_harmless_differences_are_not_problems(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "status", "told"),
+    ("hours", "status", "age"),
     [(12, Status.warn, "12 hours"), (72, Status.fail, "3 days"), (4800, Status.fail, "200 days")],
 )
-def test_data_that_ends_in_the_past_is_one_finding(hours: float, status: Status, told: str) -> None:
+def test_data_that_ends_in_the_past_is_one_finding(hours: float, status: Status, age: str) -> None:
     server = Server(ago={"kube": {"a": hours}, UTIL: {"a": hours + 0.05}})
     ((subject, check),) = server.problems().items()
     assert (subject, check.status) == ("time", status)
-    assert re.fullmatch(rf"data ends at \S+Z \({told} ago\); the day before that was checked", check.found)
+    assert re.fullmatch(rf"data ends at \S+Z \({age} ago\); the day before that was checked", check.found)
     end = (NOW - timedelta(hours=hours)).timestamp()
     assert all(abs(int(looked) - end) <= 600 for looked in server.looked)
 

@@ -145,6 +145,6 @@ s1 --at 2026-10-03 | 1 | was not up at 2026-10-03T00:00:00Z
 s1 --at noon | 2 | --at 'noon' is not a date or time"""
 
 
-@pytest.mark.parametrize(("options", "code", "said"), text_rows(REFUSED))
-def test_unknown_nodes_and_times_are_refused(folder: Path, options: str, code: str, said: str) -> None:
-    assert said in explain(*options.split(), code=int(code))[1]
+@pytest.mark.parametrize(("options", "code", "message"), text_rows(REFUSED))
+def test_unknown_nodes_and_times_are_refused(folder: Path, options: str, code: str, message: str) -> None:
+    assert message in explain(*options.split(), code=int(code))[1]

@@ -20,8 +20,8 @@ PAGES: dict[str, object] = {
 
 def serve(fake: Fake, pages: dict[str, object], status: int = 200) -> str:
     def page(question: Question) -> Reply:
-        asked = question.path.partition("?")[0]
-        data = next((data for path, data in pages.items() if asked.endswith(path)), None)
+        requested = question.path.partition("?")[0]
+        data = next((data for path, data in pages.items() if requested.endswith(path)), None)
         return Reply(status if data else 404, {"status": "success", "data": data})
 
     fake.trick = page

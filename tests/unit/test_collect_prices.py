@@ -252,8 +252,8 @@ def test_facts_enter_the_store_once_a_day(tmp_path: Path) -> None:
     types = [InstanceType("t", "L4", 0.125, None, 4, None, "test")]
     parts = [ComponentPrice("r", "gpu/L4", "spot", 0, Decimal("0.1"), "USD", "test")]
 
-    for told in ("1.0000000000001 r 21", "2 r 21", "3 other 21", "4 r 22"):
-        price, region, day = told.split()
+    for fact in ("1.0000000000001 r 21", "2 r 21", "3 other 21", "4 r 22"):
+        price, region, day = fact.split()
         components = parts if region == "r" else []
         answer = ProviderPrices("aws", [region], [list_price(price, region)], components, types)
         load_prices(store, answer, NOW.replace(day=int(day)))

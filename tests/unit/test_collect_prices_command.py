@@ -29,7 +29,7 @@ class Fake:
     def __call__(
         self, _config: Any, _store: Any, providers: list[str], regions: list[str], _now: Any, tell: Any
     ) -> Any:
-        self.asked = providers, list(regions)
+        self.called_with = providers, list(regions)
         tell("aws: us-east-1: instance types")
         return self.results
 
@@ -46,7 +46,7 @@ collect = partial(call, "collect", "prices")
 
 def test_all_clouds_by_default(fake: Fake) -> None:
     out, err = collect()
-    assert fake.asked == (["aws", "gcp", "azure", "oci", "runpod", "vast"], [])
+    assert fake.called_with == (["aws", "gcp", "azure", "oci", "runpod", "vast"], [])
     assert out == "azure: 1,234 prices of 87 instance types in eastus, westus3\n"
     assert err == ""
     assert collect("-q") == ("", "")
@@ -55,7 +55,7 @@ def test_all_clouds_by_default(fake: Fake) -> None:
 
 def test_region_selects_its_cloud(fake: Fake) -> None:
     collect("--region", "us-east-1", "--region", "eu-west-1", "--region", "eastus")
-    assert fake.asked == (["aws", "azure"], ["us-east-1", "eu-west-1", "eastus"])
+    assert fake.called_with == (["aws", "azure"], ["us-east-1", "eu-west-1", "eastus"])
     _, err = collect("--provider", "gcp", "--region", "us-east-1", code=2)
     assert "invalid --region us-east-1: not a region of gcp" in err
 

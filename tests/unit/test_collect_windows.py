@@ -52,13 +52,13 @@ a pause over the end of a month leaves no hole | 100-110 | | 10-90 | 88-110
 a running hour is repeated | 0-5.1 | | 0-4.7 | 2-5.1"""
 
 
-@pytest.mark.parametrize(("month_and_now", "asked", "loaded", "spans"), named_rows(RUNS))
+@pytest.mark.parametrize(("month_and_now", "requested", "loaded", "spans"), named_rows(RUNS))
 def test_default_spans_of_a_run_without_a_period(
-    month_and_now: str, asked: str, loaded: str, spans: str
+    month_and_now: str, requested: str, loaded: str, spans: str
 ) -> None:
     """All in hours."""
     ((month_start, now),) = hours(month_and_now)
-    assert default_spans(month_start, now, hours(asked), hours(loaded)) == hours(spans)
+    assert default_spans(month_start, now, hours(requested), hours(loaded)) == hours(spans)
 
 
 def test_loads_end_at_the_newest_sample_and_a_slow_clock_is_refused() -> None:

@@ -22,8 +22,8 @@ store = stored(hours=60)
 
 def offered(line: str, folder: Path, *options: str) -> tuple[list[str], str]:
     """The completions of `line` and the stderr; the exit code must be 0."""
-    asked = {"_GPUCOST_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    environment = {"HOME": str(folder), "XDG_CACHE_HOME": "/dev/null", "PATH": os.defpath, **asked}
+    request = {"_GPUCOST_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    environment = {"HOME": str(folder), "XDG_CACHE_HOME": "/dev/null", "PATH": os.defpath, **request}
     program = [sys.executable, *options, "-c", "from gpucost.cli.main import main; main()"]
     done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.split(), done.stderr

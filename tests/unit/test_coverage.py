@@ -148,8 +148,8 @@ warns 3.0 h of prod are incomplete, between 2026-10-04 08:00 and 2026-10-04 19:0
 @pytest.mark.parametrize("name", VIEWS)
 def test_coverage_of_a_month(name: str, tmp_path: Path) -> None:
     case = {"gaps_of": "", "fleet": "24", "complete": "False"} | columns(VIEWS[name])
-    collected, told = (case[of].replace("; ", "\n") for of in ("collected", "gaps_of"))
-    view = view_of(fleet(collected, told, int(case["fleet"])), tmp_path)
+    collected, gap_lines = (case[of].replace("; ", "\n") for of in ("collected", "gaps_of"))
+    view = view_of(fleet(collected, gap_lines, int(case["fleet"])), tmp_path)
     assert view.coverage.not_collected_hours == int(case["missing"])
     assert str(view.coverage.is_complete) == case["complete"]
     assert lines_of(view)["Collected"] == case["shows"].split(" | ")
