@@ -38,7 +38,7 @@ def whole(folder: Path) -> Billed:
 
 
 def elsewhere(fleet: Billed) -> list[Charge]:
-    """Charges of the fleet; those of n3 name a machine outside the fleet."""
+    """Charges of the fleet; charges of n3 name a machine outside the fleet."""
     return [
         replace(charge, node=charge.node | {"name": "elsewhere"}) if charge.node["name"] == "n3" else charge
         for charge in charges(fleet.fleet, rate, booting=BOOTING)

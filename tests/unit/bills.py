@@ -119,7 +119,7 @@ def scene(text: str, row: Callable[[str], Any] = item) -> tuple[list[Any], list[
 
 
 def halves(text: str) -> list[tuple[str, str]]:
-    """Each line of such a table: the words of the row, and those of its charge."""
+    """Each line of such a table: the words of the row, and the words of its charge."""
     lines = (line.partition(" | ") for line in text.strip().replace("\n ", " ").splitlines())
     return [(left, right) for left, _, right in lines]
 
@@ -197,7 +197,7 @@ def _snake(name: str) -> str:
     return "".join(letters).replace("__", "_").lstrip("_")
 
 
-# The stored rows, without columns that the mapping does not produce.
+# Stored rows that differ from the mapped ones in any column, and the difference of their counts.
 _STORED = "SELECT * EXCLUDE (bill_id) FROM incoming"
 # Rows without an account belong to the only account of their file.
 _MAPPED = """SELECT provider, billing_period, * EXCLUDE (provider, billing_period, is_invoiced, issuer, label_digest)

@@ -28,7 +28,7 @@ from tests.unit.bills import (
     usage,
 )
 
-#: Line items by the first word of a line; without resource ids, only tags and amounts tell them apart. In
+#: Line items by the first word of a line; without resource ids, they differ only in tags and amounts. In
 #: "one" and "two", of one hour, the legal entity is a column that is not read.
 KINDS = ITEMS | columns("""
     line    identity/LineItemId=id{n}

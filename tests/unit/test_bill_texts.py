@@ -202,7 +202,9 @@ MARKED = {
     "before a quote": f'{START}{MARK}"' + THIRD.replace(",", '",', 1) + LAST,
     "two at the beginning": f"{MARK}{MARK}{START}{THIRD}{LAST}",
     CUT: f"{START}{IN_MACHINE}{LAST}",
-    "invisible blanks": START + THIRD.replace(PAYER, f"\u200b{PAYER} ") + LAST.replace(PAYER, f"{PAYER}\xa0"),
+    "blanks that are invisible": START
+    + THIRD.replace(PAYER, f"\u200b{PAYER} ")
+    + LAST.replace(PAYER, f"{PAYER}\xa0"),
 }
 
 

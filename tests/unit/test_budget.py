@@ -255,9 +255,9 @@ def test_months_and_days_follow_the_time_zone(tmp_path: Path, in_an_empty_folder
     (in_an_empty_folder / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
     berlin = ZoneInfo("Europe/Berlin")
     sample(hours=744).write(tmp_path / "berlin.duckdb", berlin)
-    forecast = answer(f"forecast --month 2026-10 --store {tmp_path}/berlin.duckdb")
-    assert figures(forecast, "from to") == "2026-09-30T22:00:00Z 2026-10-31T23:00:00Z"
-    fleet = forecast["rows"][-1]
+    payload = answer(f"forecast --month 2026-10 --store {tmp_path}/berlin.duckdb")
+    assert figures(payload, "from to") == "2026-09-30T22:00:00Z 2026-10-31T23:00:00Z"
+    fleet = payload["rows"][-1]
     # the first day lacks the two hours before the store begins
     assert fleet["open_days"] == 1
     assert fleet["cost_to_date"] == pytest.approx(HOURLY * 743, rel=0.0001)
