@@ -35,7 +35,10 @@ class Bill:
 
 
 def put(con: Connection, bill: Bill, suffix: str = "", month: str = MONTH) -> None:
-    """Put a bill of the month into the store; the suffix is added to its payer and machines."""
+    """Put a bill of the month into the store.
+
+    The suffix is added to its payer and machines.
+    """
     rows = []
     for row in bill.rows:
         own = {

@@ -63,7 +63,10 @@ def hours(*numbers: int, **other: Any) -> list[dict[str, Any]]:
 
 
 def covered(con: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Put a bill from a table of charges of one day each; charges with a `plan` are committed."""
+    """Put a bill from a table of charges of one day each.
+
+    Charges with a `plan` are committed.
+    """
     usage: dict[str, Any] = {"key": None, "type": None, "hours": None}
     plan = {"pricing": "Committed", "status": "Used", "discount": "Savings Plan"}
     rows = [usage | (plan if "plan" in row else {}) | {"length": 24} | row for row in table(text)]

@@ -1,5 +1,7 @@
-"""Fleets with their bills, attributed once for all tests that read them; a test that changes one copies
-it."""
+"""Fleets with their bills, attributed once for all tests that read them.
+
+A test that changes one copies it.
+"""
 
 from __future__ import annotations
 

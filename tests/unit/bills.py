@@ -266,8 +266,10 @@ class Bills:
         return run, charges
 
     def refusals(self, contents: Mapping[str, str | bytes], provider: str | None = "aws") -> Row:
-        """The error for each file, with all of them loaded in one run; for bad rows, the first bad row of
-        the file."""
+        """The error for each file, with all of them loaded in one run.
+
+        For bad rows, the first bad row of the file.
+        """
         paths = {
             str(self.write(f"{number:03}.csv", text)): name
             for number, (name, text) in enumerate(contents.items())

@@ -85,8 +85,10 @@ Trick = Callable[[Question], Reply | bool | None]
 
 @dataclass
 class Fake:
-    """One server; its `trick` may answer a request itself (True), return another reply, or keep the usual
-    one."""
+    """One server with scripted answers.
+
+    Its `trick` may answer a request itself (True), return another reply, or keep the usual one.
+    """
 
     url: str = ""
     trick: Trick = lambda _: None

@@ -90,8 +90,10 @@ def steps(segments: list[Segment]) -> list[tuple[float, float, Decimal]]:
 
 
 def told_steps(text: str) -> list[tuple[float, float, Decimal]]:
-    """Segments from text: "0 12 8, 12 24 9" are hours and prices; a single price is valid for all 24
-    hours."""
+    """Segments from text: "0 12 8, 12 24 9" are hours and prices.
+
+    A single price is valid for all 24 hours.
+    """
     found = []
     for step in filter(str.strip, text.split(",")):
         *span, price = step.split()

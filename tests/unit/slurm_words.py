@@ -54,7 +54,10 @@ def tres(gpus: float, kind: str = "") -> str:
 
 
 def job(number: int, start: int, end: int | None, nodes: str, held: str, **more: Any) -> Job:
-    """A run of a job, in seconds after T; if `end` is None, it still runs at second 7200."""
+    """A run of a job, in seconds after T.
+
+    If `end` is None, it still runs at second 7200.
+    """
     spec = words(f"""
         JobID={number} JobIDRaw={number} JobName=job-{number} Cluster=hpc Account=nlp User=ann Partition=gpu QOS=normal
         State={"RUNNING" if end is None else "COMPLETED"} Submit={T + start} Start={T + start}

@@ -27,8 +27,10 @@ def minutes(store: Store, hour: int) -> tuple[float, ...]:
 
 
 def test_later_proof_of_a_unit_corrects_earlier_days_and_ends_the_warning(tmp_path: Path) -> None:
-    """Values stay at 0.3 until hour 48; then the first value above 1 proves percentages, for earlier days
-    too."""
+    """Values stay at 0.3 until hour 48.
+
+    The first value above 1 then proves percentages, for earlier days too.
+    """
     util = {"GPU-w-0": [[at(50), at(60), 77]]}
     described = fleet(60, [node("w", "g6.12xlarge", 0, 60)], [pod("a", "w", [0], 0, 60)], util, scrape=300)
     series = revalue(drop(scrape(described, lean=True), ENGINE), UTIL, 0.3, hours=(-1, 48))

@@ -182,7 +182,10 @@ def test_odd_line_items_are_named(loaded: Loaded) -> None:
 
 
 def test_capacity_block_paid_in_another_month_is_spread_over_its_hours(bills: Bills) -> None:
-    """Over the hours as last loaded; the part of hours on no bill yet stays with the fee."""
+    """Over the hours as last loaded.
+
+    The part of hours on no bill yet stays with the fee.
+    """
     paid = [
         item(f"{row} BillingPeriodStartDate=2026-02-01T00:00:00Z")
         for row in ("block amount=4 unit=Hrs", "machine hour=5")

@@ -45,7 +45,10 @@ COLUMNS = words(
 
 
 def item(text: str) -> Row:
-    """A row from a word of ITEMS and its changed columns; `vm` is the machine's name in AdditionalInfo."""
+    """A row from a word of ITEMS and its changed columns.
+
+    `vm` is the machine's name in AdditionalInfo.
+    """
     kind, _, changed = text.strip().partition(" ")
     cells = words(ITEMS[kind]) | words(changed.replace("SET", SET).replace("SUB", SUB))
     if "vm" in cells:

@@ -51,7 +51,10 @@ class Case:
 
 
 def case(table: str, **settings: Any) -> Case:
-    """A case from a table: a row, and that machine's cost in that hour; the last row may be of `all`."""
+    """A case from a table: a row, and that machine's cost in that hour.
+
+    The last row may be of `all`.
+    """
     rows, costs, sums = [], {}, {}
     for text, expected_charge in zip(*scene(table, str), strict=True):
         if text.strip() == "all":
@@ -70,8 +73,10 @@ def case(table: str, **settings: Any) -> Case:
 
 
 class Priced:
-    """All cases in one store, each with its own accounts and machines; cases with net columns are loaded
-    separately."""
+    """All cases in one store, each with its own accounts and machines.
+
+    Cases with net columns are loaded separately.
+    """
 
     def __init__(self, folder: Path, cases: Mapping[str, Case], nodes: Mapping[str, str]) -> None:
         self.cases = cases

@@ -69,7 +69,10 @@ def of_month(rows: list[Row], month: str) -> list[Row]:
 
 
 def files_of(table: str) -> list[list[Row]]:
-    """The rows of each file of a table; lines are separated by "; " and begin with the file's number."""
+    """The rows of each file of a table.
+
+    Lines are separated by "; " and begin with the file's number.
+    """
     files: dict[str, list[Row]] = {}
     for line in table.split(";"):
         number, rest = line.split(maxsplit=1)

@@ -79,7 +79,10 @@ Loaded = dict[str, list[Charge]]
 
 @pytest.fixture(scope="module")
 def loaded(module_path: Path) -> Loaded:
-    """The charges of each case, in its own account; each row is in the file twice and counts once."""
+    """The charges of each case, in its own account.
+
+    Each row is in the file twice and counts once.
+    """
     files = {}
     for number, (name, table) in enumerate(CASES.items()):
         text = csv_text(scene(table, item)[0] * 2)

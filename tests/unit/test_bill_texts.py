@@ -40,8 +40,10 @@ from tests.unit.bills import (
 
 
 def aws(text: str) -> dict[str, str]:
-    """A CUR row of an hour: `day` is the day of its eleventh hour; `since` and `until` are its billing
-    period."""
+    """A CUR row of an hour: `day` is its day, at the eleventh hour.
+
+    `since` and `until` are its billing period.
+    """
     row = item(f"machine {text}")
     since, until = row.pop("since", ""), row.pop("until", "")
     if "day" in row:
@@ -78,7 +80,10 @@ class Case:
 
 
 def case(table: str, count: int = 0, message: str = "") -> Case:
-    """A case from a table of rows and charges; with a `count`, some rows may be left out."""
+    """A case from a table of rows and charges.
+
+    With a `count`, some rows may be left out.
+    """
     rows, _ = scene(table, row_of)
     provider = table.split(maxsplit=1)[0].replace("oci", "focus")
     charges = [right for _, right in halves(table)]

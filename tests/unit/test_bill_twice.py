@@ -1,4 +1,7 @@
-"""Two exports of the same money: a charge counts once, in either order; money in only one export is added."""
+"""Two exports of the same money: a charge counts once, in either order.
+
+Money in only one export is added.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +153,10 @@ def _text(rows: Rows, number: int) -> str:
 
 
 def _load(bills: Bills, kind: str, step: int) -> list[str]:
-    """Load the first or second files of all cases; return the errors. AWS rows are in one file."""
+    """Load the first or second files of all cases; return the errors.
+
+    AWS rows are in one file.
+    """
     files = [rows_for(line.split(" | ")[step]) for line in CASES[kind].strip().splitlines()]
     together: Rows = []
     for number, rows in enumerate(files):

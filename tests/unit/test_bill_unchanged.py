@@ -37,7 +37,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that are digested from here on; files of any age may be known by their stamps."""
+    """The files that are digested from here on.
+
+    Files of any age may be known by their stamps.
+    """
     names: list[str] = []
     digest = opening.LocalTree.digest
 

@@ -1,4 +1,7 @@
-"""The catalog's parts and tokens: Google's parts add up to its machines; token prices are plain and dated."""
+"""The catalog's parts and tokens: Google's parts add up to its machines.
+
+Token prices are plain and dated.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ PARTS = {"vcpu": "vcpus", "memory_gib": "memory_gib", "gpu": "gpu_count", "local
 def parts_of(
     region: str, instance_type: str, purchase_option: str = "on_demand", term_years: str = ""
 ) -> dict[str, Decimal]:
-    """The cost of each part of a machine per hour; empty if a part has no price of its own."""
+    """The cost of each part of a machine per hour.
+
+    It is empty if a part has no price of its own.
+    """
     row, family = INSTANCES[instance_type], instance_type.split("-")[0]
     parts = {}
     for component, column in PARTS.items():

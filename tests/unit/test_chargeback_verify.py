@@ -157,7 +157,10 @@ def test_restored_store_distinguishes_an_honest_bundle_from_a_forged_one(
     forge: Callable[[Path], object],
     expected: tuple[int, str, str],
 ) -> None:
-    """The copy was made before the seal; it has no seal of the month, or the seal of another bundle."""
+    """The copy was made before the seal.
+
+    It has no seal of the month, or the seal of another bundle.
+    """
     made = (restated if earlier == "other" else sealed).copy(tmp_path).restored()
     forge(made.folder)
     code, results, message = expected

@@ -235,7 +235,10 @@ def test_large_store_is_compacted_once_after_a_month_closes(
 def test_failed_compaction_is_a_warning_of_collect(
     whole: Both, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A month has closed without room for a second file; the collected data is kept and the run succeeds."""
+    """A month has closed without room for a second file.
+
+    The collected data is kept and the run succeeds.
+    """
     _, store = whole
     before = store.path.read_bytes()
     (tmp_path / "c.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:9"\n')

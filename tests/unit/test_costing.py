@@ -1,5 +1,7 @@
-"""The cost of fleets: what-ifs agree with attribution; the split of a node's price by GPU, cores and
-memory."""
+"""The cost of fleets: what-ifs agree with attribution.
+
+Also the split of a node's price by GPU, cores and memory.
+"""
 
 from __future__ import annotations
 

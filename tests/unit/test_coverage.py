@@ -1,5 +1,7 @@
-"""Missing time in every answer: most of a month, a hole, a dead source; accepted, declared and bridged
-gaps."""
+"""Missing time in every answer.
+
+Most of a month, a hole, a dead source; accepted, declared and bridged gaps.
+"""
 
 from __future__ import annotations
 

@@ -54,10 +54,10 @@ def listed(rows: Iterable[Any], names: str) -> str:
 
 
 def fleet(nodes: str, pods: str = "", start_ms: int = 0, **facts: Any) -> Fleet:
-    """A fleet from two tables: fields of nodes and pods by their names; `facts` are shared by all nodes.
+    """A fleet from two tables: fields of nodes and pods by their names.
 
-    `hours` are from and to, since `start_ms`. A node's `prices` are steps in money per hour: `2 committed, 10
-    from 6`.
+    `facts` are shared by all nodes. `hours` are from and to, since `start_ms`. A node's `prices` are steps in
+    money per hour: `2 committed, 10 from 6`.
     """
     defaults = {
         "gpus": 8,
