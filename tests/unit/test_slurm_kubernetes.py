@@ -1,4 +1,4 @@
-"""Slurm beside Kubernetes and inside it: nodes count once where both tell of them, and twice where a name alone ties them."""
+"""Slurm next to Kubernetes and inside it: nodes in both count once; a matching name alone is not a proof."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.slurm_words import Clusters, Job, down, jobs, rows, text
 
 BOOK = ",,,p4d.24xlarge,on_demand,32,USD,,,node\n,,,,on_demand,2,USD,,partition=metal,gpu"
 
-#: A node of Slurm, the owner and the name of the pod that it is, if any, and what proves it. N stands for the scene's number.
+#: A Slurm node, the owner and name of its pod if it runs in one, and the proof. N is the scene's number.
 INSIDE = rows("""
     scene                         told     owner              pod                proof
     slinky                        gpuN-0   NodeSet/gpu        hpc-worker-gpuN-0  -
@@ -31,7 +31,7 @@ SETTINGS = '[slurm]\nin_kubernetes = ["worker1-?", "k3-?"]\n'
 
 @dataclass
 class Scene:
-    """What is scraped of a Kubernetes cluster, and told of one of Slurm."""
+    """The metrics of a Kubernetes cluster, and the files of a Slurm cluster."""
 
     series: list[Series]
     jobs: list[Job]
@@ -43,7 +43,7 @@ def dcgm(series: list[Series]) -> list[Series]:
 
 
 def inside(number: int, told: str, owner: str, worker: str, proof: str) -> Scene:
-    """A Kubernetes node of 8 GPUs for two hours: a pod has two, a node of Slurm four, and its jobs three for an hour."""
+    """A Kubernetes node of 8 GPUs for two hours: a pod has two, a Slurm node four, its jobs three for an hour."""
     place = f"k{number}-0"
     pods = [pod("p", place, [4, 5], 0, 2, "web")]
     if worker:
@@ -68,7 +68,7 @@ def inside(number: int, told: str, owner: str, worker: str, proof: str) -> Scene
 def alone(
     number: int, called: str, devices: list[int], namespace: str, told: str, gpus: int, *, other: bool = False
 ) -> Scene:
-    """A Kubernetes node of 8 GPUs with a pod, and a node of Slurm with a job, for two hours; `other` has exporters of both."""
+    """A Kubernetes node of 8 GPUs with a pod and a Slurm node with a job, for two hours; `other`: both have exporters."""
     place = f"k{number}-0"
     busy = {f"GPU-{place}-0": [[at(0), at(2), 70]]} if called == "1" else {}
     series = scrape(
@@ -128,22 +128,22 @@ def test_slurm_inside_kubernetes_counts_once(name: str, clusters: Clusters) -> N
 
 
 @pytest.mark.parametrize(("name", "warned"), [("one name", True), ("one name, other GPUs", False)])
-def test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes(
+def test_same_name_alone_does_not_merge_slurm_and_kubernetes_nodes(
     name: str, warned: bool, clusters: Clusters
 ) -> None:
-    """Both have 8 GPUs: 2 h of $32 + $16. With exporters that measure other GPUs of each, nothing is in doubt."""
+    """Both have 8 GPUs: 2 h of $32 + $16. If their exporters measure different GPUs, nothing is in doubt."""
     view, totals = answer(clusters, name, "cluster,pod")
     rows = {str(row.keys["cluster"])[:3]: row.measures for row in view.rows if row.kind == "allocated"}
     assert {cluster: measures.cost for cluster, measures in rows.items()} == {"kub": 8, "hpc": 4}
-    # the pod and the job are both called 1, in namespace nlp: what is measured of the pod is none of the job's
+    # the pod and the job are both named 1, in namespace nlp: metrics of the pod do not count for the job
     assert rows["kub"].measured_ratio == 1 and (not warned or rows["hpc"].measured_ratio == 0)
     assert totals.node_cost == 96
     said = [one for one in view.coverage.warnings if one.code == "unproven_machine"]
     assert ["32.00 USD" in one.message and "in_kubernetes" in str(one.fix) for one in said] == [True] * warned
 
 
-def test_a_pod_with_the_name_of_a_node_of_slurm_pays(clusters: Clusters) -> None:
-    """A pod called as a node of Slurm holds 2 of 8 GPUs for 2 h at $32: it pays $16."""
+def test_pod_named_like_a_slurm_node_is_charged(clusters: Clusters) -> None:
+    """A pod with the name of a Slurm node holds 2 of 8 GPUs for 2 h at $32: it pays $16."""
     view, totals = answer(clusters, "a pod of that name", "namespace")
     costs = {row.keys["namespace"]: row.measures.cost for row in view.rows if row.kind == "allocated"}
     assert costs == {"web": 16, "nlp": 4}

@@ -1,4 +1,4 @@
-"""What is read of sacct: text of any list of fields and delimiter, JSON of two versions, and what cannot be read."""
+"""Reading sacct: text with any list of fields and delimiter, two versions of JSON, and unreadable files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HELD = "cpu=1,gres/gpu=1,node=1"
 
 
 def read(folder: Path, content: str | bytes, **form: Any) -> tuple[dict[str, list[Any]], Notes]:
-    """What a file tells of runs and, as `step_…`, of steps."""
+    """Columns of a file's runs and, as `step_…`, of its steps."""
     path, notes = folder / "told", Notes()
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     told: dict[str, list[Any]] = defaultdict(list)
@@ -35,7 +35,7 @@ def read(folder: Path, content: str | bytes, **form: Any) -> tuple[dict[str, lis
 
 
 @pytest.mark.parametrize("mark", ["|", "\x1f", "\t", ";"])
-def test_names_hold_what_they_like(tmp_path: Path, mark: str) -> None:
+def test_names_may_contain_delimiters_and_newlines(tmp_path: Path, mark: str) -> None:
     for pattern in ("plain", "a{0}b", "{0}{0}", "two\nlines", "qu\"ote's", "ünï ✓", " spaces "):
         name = pattern.format(mark)
         first, second, third = jobs("1 0 60 n1 1\n2 0 60 n1 1\n3 0 60 n1 1")
@@ -44,7 +44,7 @@ def test_names_hold_what_they_like(tmp_path: Path, mark: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ["^", "^|^", "@", "~~", ";", "\x1e"])
-def test_text_of_one_table_is_read_alike_in_every_form(tmp_path: Path, mark: str) -> None:
+def test_all_text_forms_of_a_table_give_the_same_rows(tmp_path: Path, mark: str) -> None:
     told = jobs("""
         job start end nodes  gpus JobName
         1       0  60 n1        1 job-1
@@ -52,7 +52,7 @@ def test_text_of_one_table_is_read_alike_in_every_form(tmp_path: Path, mark: str
     lines = text(told, mark)
     plain, notes = read(tmp_path, lines, delimiter=mark)
     assert plain["job_id"] == [1, 2] and not notes.is_open
-    assert read(tmp_path, lines[:-1])[1].is_open  # the last line has no end
+    assert read(tmp_path, lines[:-1])[1].is_open  # the last line has no line end
     headless = lines.partition("\n")[2]
     fields = {"fields": tuple(FIELDS)}
     forms: list[tuple[str | bytes, dict[str, Any]]] = [
@@ -67,7 +67,7 @@ def test_text_of_one_table_is_read_alike_in_every_form(tmp_path: Path, mark: str
         assert read(tmp_path, content, **form)[0] == plain, (content, form)
 
 
-def test_zipped_text_is_read(tmp_path: Path) -> None:
+def test_compressed_text_is_read(tmp_path: Path) -> None:
     (tmp_path / "told.gz").write_bytes(gzip.compress(WHOLE.encode()))
     (batch,) = read_sacct(tmp_path / "told.gz", SacctFormat(), Notes())
     assert batch.runs["job_id"] == [1]
@@ -93,13 +93,13 @@ def test_zipped_text_is_read(tmp_path: Path) -> None:
         ('{"partitions": []}', "has no jobs"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, content: str, words: str) -> None:
+def test_unreadable_text_is_refused_with_its_line(tmp_path: Path, content: str, words: str) -> None:
     with pytest.raises(DataError, match="told") as error:
         read(tmp_path, content)
     assert words in error.value.message
 
 
-def test_local_times_count_in_a_zone_and_an_hour_that_comes_twice_is_refused(tmp_path: Path) -> None:
+def test_local_times_use_the_time_zone_and_a_repeated_hour_is_refused(tmp_path: Path) -> None:
     start, end = "2026-10-25T01:30:00", "2026-10-25T04:30:00"  # clocks went back at three: four hours
     (run,) = jobs("1 0 60 n1 1")
     told = text([run | {"Submit": start, "Start": start, "End": end, "ElapsedRaw": 4 * 3600}])
@@ -111,13 +111,13 @@ def test_local_times_count_in_a_zone_and_an_hour_that_comes_twice_is_refused(tmp
     assert not read(tmp_path, text([run | {"Start": f"{start}+0200"}]))[1].has_local_times
 
 
-def test_lists_of_nodes() -> None:
+def test_node_lists_are_expanded() -> None:
     names = "r1n01 r1n02 r1n03 r1n7 r2n01 r2n02 r2n03 r2n7 login"
     assert expand_nodes("r[1-2]n[01-03,7],login") == names.split()
     assert expand_nodes("None assigned") == expand_nodes("") == []
 
 
-#: A job that is over on two nodes, with a name that text could not hold plainly, and one that still runs.
+#: A job that ended on two nodes, with a name that plain text cannot contain, and one that is still running.
 OLDER = f"""{{"meta": {{}}, "errors": [], "jobs": [
     {{"job_id": 1, "name": "a|b\\nc", "cluster": "hpc", "account": "nlp", "user": "ann", "partition": "gpu", "qos": "normal",
       "nodes": "n[1-2]", "state": {{"current": "COMPLETED", "reason": "None"}}, "array": {{"job_id": 0, "task_id": null}},
@@ -138,7 +138,7 @@ NEWER = re.sub(r'"current": ("\w+")', r'"current": [\1]', OLDER).replace(
 NEWER = re.sub(r'"submission": (\d+)', r'"submission": {"set": true, "infinite": false, "number": \1}', NEWER)
 
 
-def test_a_job_in_json_without_an_end_ran_and_was_suspended(tmp_path: Path) -> None:
+def test_json_job_without_end_gets_it_from_elapsed_and_suspended(tmp_path: Path) -> None:
     told = json.loads(NEWER)
     told["jobs"][0]["time"] |= {"end": 0, "elapsed": 360, "suspended": 240}
     runs, _ = read(tmp_path, json.dumps(told))
@@ -146,7 +146,7 @@ def test_a_job_in_json_without_an_end_ran_and_was_suspended(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("told", [OLDER, NEWER], ids=["older", "newer"])
-def test_json_says_what_text_does(tmp_path: Path, told: str) -> None:
+def test_json_and_text_give_the_same_rows(tmp_path: Path, told: str) -> None:
     first, second = jobs("1 0 60 n[1-2] a100:4\n2 60 - n1 2")
     plain, _ = read(tmp_path, text([first | {"JobName": "a|b\nc"}, second], "\x1f"))
     found, _ = read(tmp_path, told)
@@ -154,7 +154,7 @@ def test_json_says_what_text_does(tmp_path: Path, told: str) -> None:
         assert found[name] == plain[name], name
 
 
-#: Sums and means over tasks, and what they say of two GPUs: slurmrestd writes "infinite" as all bits set, as -1, or as a flag.
+#: Totals and averages over tasks, and the utilization of two GPUs: slurmrestd writes "infinite" as all bits set, -1, or a flag.
 USAGE = """
 {"gpuutil": 90, "gpumem": 1} | {} | 45
 {"gpuutil": 0, "gpumem": 5} | {} | 1e-9
@@ -171,7 +171,7 @@ USAGE = """
 
 
 @pytest.mark.parametrize("row", USAGE.strip().splitlines())
-def test_usage_in_json(tmp_path: Path, row: str) -> None:
+def test_gpu_utilization_in_json(tmp_path: Path, row: str) -> None:
     told, (total, average, util) = json.loads(NEWER), map(json.loads, row.split("|"))
     one = told["jobs"].pop()
     usage = {
