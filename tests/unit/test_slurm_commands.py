@@ -123,7 +123,9 @@ def test_doctor_prints_correct_commands(tmp_path: Path) -> None:
     ("private", "level", "hides"),
     [("none", "", None), ("jobs,usage", "Operator", None), ("jobs", "None", "jobs")],
 )
-def test_slurm_that_hides_jobs_of_other_users_is_detected(private: str, level: str, hides: str | None) -> None:
+def test_slurm_that_hides_jobs_of_other_users_is_detected(
+    private: str, level: str, hides: str | None
+) -> None:
     class Told(Commands):
         def run(self, _: str, *args: str) -> str:
             told = f"ClusterName = hpc\nPrivateData = {private}\nPurgeJobAfter = 12 months\n"

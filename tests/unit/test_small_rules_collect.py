@@ -72,9 +72,7 @@ ITEM = words(
 @pytest.mark.parametrize(
     ("asked", "told"), [((), ["eastus", "westus"]), (("eastus",), ["eastus"])], ids=["all", "one"]
 )
-def test_azure_prices_are_limited_to_requested_regions(
-    asked: tuple[str, ...], told: list[str]
-) -> None:
+def test_azure_prices_are_limited_to_requested_regions(asked: tuple[str, ...], told: list[str]) -> None:
     def items(_: object, region: str) -> list[dict[str, Any]]:
         return [ITEM | {"armRegionName": name} for name in ("westus", "eastus") if region in ("", name)]
 
@@ -172,9 +170,7 @@ def test_spot_prices_are_requested_only_for_aws_regions(
     assert asked == [spot.aws.source_of("eu-west-1")]
 
 
-def test_recently_silent_targets_are_queried_again(
-    monkeypatch: pytest.MonkeyPatch, tables: Tables
-) -> None:
+def test_recently_silent_targets_are_queried_again(monkeypatch: pytest.MonkeyPatch, tables: Tables) -> None:
     now, newest = 100 * MS_PER_HOUR, 99 * MS_PER_HOUR
     asked = []
 

@@ -93,9 +93,7 @@ api | node | None
 
 
 @pytest.mark.parametrize(("kind", "name", "label"), text_rows(PLACES))
-def test_unknown_label_only_for_rows_that_have_the_key(
-    kind: str, name: str, label: str
-) -> None:
+def test_unknown_label_only_for_rows_that_have_the_key(kind: str, name: str, label: str) -> None:
     assert str(_label(_fake(kind=kind, keys={name: None}), name)) == label
     assert _label(_fake(kind=kind, keys={name: "x"}), name) == "x"
 
