@@ -116,9 +116,9 @@ DOCUMENTS = documents()
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_answers_match_their_schema(name: str) -> None:
-    told = json.loads(schema(name))
-    jsonschema.Draft202012Validator.check_schema(told)
-    validator = jsonschema.Draft202012Validator(told, format_checker=jsonschema.FormatChecker())
+    description = json.loads(schema(name))
+    jsonschema.Draft202012Validator.check_schema(description)
+    validator = jsonschema.Draft202012Validator(description, format_checker=jsonschema.FormatChecker())
     answers = [one for one in DOCUMENTS.values() if one["schema"] == f"gpucost.{name}/1"]
     assert answers
     for answer in answers:

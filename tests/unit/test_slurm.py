@@ -39,7 +39,7 @@ WHOLE = (
     "NodeName=w2 Gres=gpu:a100:2,gpu:v100:2 Partitions=other State=IDLE\n"
 )
 
-# a job that ran and one that waited at the first pull; a requeued job has two runs
+# a running and a waiting job at the first pull; a requeued job has two runs
 RAN = jobs("""
     job start end nodes gpus State
     1       0   - n1       1 RUNNING
@@ -313,20 +313,20 @@ UNTRACKED = titled("""
 """)
 
 
-def untracked(told: str) -> Scene:
+def untracked(spec: str) -> Scene:
     """A waiting job requests GPUs."""
-    numbers, _, lines = told.replace("; ", "\n").partition("\n")
-    asked = [
+    numbers, _, lines = spec.replace("; ", "\n").partition("\n")
+    requested = [
         run | {"ReqTRES": run["AllocTRES"] or "cpu=1,gres/gpu=8,node=1"}
         for run in jobs(lines.replace("bare", "cpu=1,mem=800G,node=1"))
     ]
     return scene(
-        text(asked, fields=[*FIELDS, "ReqTRES"]), "", f"{NODES}NodeName=c1 Gres=(null) Partitions=cpu\n",
+        text(requested, fields=[*FIELDS, "ReqTRES"]), "", f"{NODES}NodeName=c1 Gres=(null) Partitions=cpu\n",
         periods=[days(10, 10 + int(numbers[0]))],
     )  # fmt: skip
 
 
-COVERED = {f"untracked {name}": untracked(told) for name, told in UNTRACKED.items()} | {
+COVERED = {f"untracked {name}": untracked(spec) for name, spec in UNTRACKED.items()} | {
     "an answer without jobs": scene(
         jobs("1 0 3600 n1 4"), more=["|".join(FIELDS) + "\n"],
         periods=[days(10, 11), Period(datetime(2026, 3, 11, tzinfo=UTC), datetime(2026, 3, 11, 12, tzinfo=UTC))]),
@@ -335,9 +335,9 @@ COVERED = {f"untracked {name}": untracked(told) for name, told in UNTRACKED.item
 
 @pytest.fixture(scope="module")
 def clusters(request: pytest.FixtureRequest, module_path: Path) -> Iterator[Clusters]:
-    scenes, asked = {**SCENES, **COVERED}, asked_names(request)
-    if asked is not None:
-        scenes = {name: one for name, one in scenes.items() if name.removeprefix("untracked ") in asked}
+    scenes, selected = {**SCENES, **COVERED}, asked_names(request)
+    if selected is not None:
+        scenes = {name: one for name, one in scenes.items() if name.removeprefix("untracked ") in selected}
     clusters = Clusters(module_path, scenes, BOOK)
     with profiled_stages() as clusters.stages, clusters.attributed():
         pass

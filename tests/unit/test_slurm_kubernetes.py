@@ -19,7 +19,7 @@ BOOK = ",,,p4d.24xlarge,on_demand,32,USD,,,node\n,,,,on_demand,2,USD,,partition=
 
 #: A Slurm node, the owner and name of its pod if it runs in one, and the proof. N is the scene's number.
 INSIDE = rows("""
-    scene                         told     owner              pod                proof
+    scene                         node     owner              pod                proof
     slinky                        gpuN-0   NodeSet/gpu        hpc-worker-gpuN-0  -
     soperator_by_setting          workerN-0 StatefulSet/worker workerN-0         setting
     soperator_by_hpc_job          workerN-0 StatefulSet/worker workerN-0         hpc_job
@@ -42,7 +42,7 @@ def dcgm(series: list[Series]) -> list[Series]:
     return [one for one in series if one.labels["__name__"].startswith("DCGM_")]
 
 
-def inside(number: int, told: str, owner: str, worker: str, proof: str) -> Scene:
+def inside(number: int, node_name: str, owner: str, worker: str, proof: str) -> Scene:
     """A Kubernetes node of 8 GPUs for two hours: a pod has two, a Slurm node four, its jobs three for an hour."""
     place = f"k{number}-0"
     pods = [pod("p", place, [4, 5], 0, 2, "web")]
@@ -56,17 +56,24 @@ def inside(number: int, told: str, owner: str, worker: str, proof: str) -> Scene
         series += relabel(dcgm(series), ".*", {"cluster": f"hpc{number}x"})
     told_jobs = jobs(f"""
         job start  end nodes  gpus   Account
-        1     900 4500 {told} a100:2 nlp
-        2    1800 5400 {told} a100:1 cv""")
+        1     900 4500 {node_name} a100:2 nlp
+        2    1800 5400 {node_name} a100:1 cv""")
     facts = [
-        f"NodeName={told} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n",
-        down((told, 6300, 7200, "DRAIN")),
+        f"NodeName={node_name} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n",
+        down((node_name, 6300, 7200, "DRAIN")),
     ]
     return Scene(series, told_jobs, facts)
 
 
 def alone(
-    number: int, called: str, devices: list[int], namespace: str, told: str, gpus: int, *, other: bool = False
+    number: int,
+    called: str,
+    devices: list[int],
+    namespace: str,
+    node_name: str,
+    gpus: int,
+    *,
+    other: bool = False,
 ) -> Scene:
     """A Kubernetes node of 8 GPUs with a pod and a Slurm node with a job, for two hours; `other`: both have exporters."""
     place = f"k{number}-0"
@@ -75,11 +82,13 @@ def alone(
         fleet(2, [node(place, "p4d.24xlarge", 0, 2)], [pod(called, place, devices, 0, 2, namespace)], busy)
     )
     moved = [*move(series, f"kube{number}x"), *(move(dcgm(series), f"hpc{number}x") if other else [])]
-    return Scene(moved, jobs(f"1 0 7200 {told} 1"), [f"NodeName={told} Gres=gpu:{gpus} Partitions=metal\n"])
+    return Scene(
+        moved, jobs(f"1 0 7200 {node_name} 1"), [f"NodeName={node_name} Gres=gpu:{gpus} Partitions=metal\n"]
+    )
 
 
 SCENES = {
-    **{row["scene"]: inside(number, *(row[name].replace("N-", f"{number}-") for name in ("told", "owner", "pod", "proof")))
+    **{row["scene"]: inside(number, *(row[name].replace("N-", f"{number}-") for name in ("node", "owner", "pod", "proof")))
        for number, row in enumerate(INSIDE)},
     "one name": alone(6, "1", [0], "nlp", "k6-0", 8),
     "one name, other GPUs": alone(7, "1", [0], "nlp", "k7-0", 8, other=True),
@@ -131,15 +140,17 @@ def test_slurm_inside_kubernetes_counts_once(name: str, clusters: Clusters) -> N
 def test_same_name_alone_does_not_merge_slurm_and_kubernetes_nodes(
     name: str, warned: bool, clusters: Clusters
 ) -> None:
-    """Both have 8 GPUs: 2 h of $32 + $16. If their exporters measure different GPUs, nothing is in doubt."""
+    """Both have 8 GPUs: 2 h of $32 + $16. Exporters that measure different GPUs prove two machines."""
     view, totals = answer(clusters, name, "cluster,pod")
     rows = {str(row.keys["cluster"])[:3]: row.measures for row in view.rows if row.kind == "allocated"}
     assert {cluster: measures.cost for cluster, measures in rows.items()} == {"kub": 8, "hpc": 4}
     # the pod and the job are both named 1, in namespace nlp: metrics of the pod do not count for the job
     assert rows["kub"].measured_ratio == 1 and (not warned or rows["hpc"].measured_ratio == 0)
     assert totals.node_cost == 96
-    said = [one for one in view.coverage.warnings if one.code == "unproven_machine"]
-    assert ["32.00 USD" in one.message and "in_kubernetes" in str(one.fix) for one in said] == [True] * warned
+    warnings = [one for one in view.coverage.warnings if one.code == "unproven_machine"]
+    assert ["32.00 USD" in one.message and "in_kubernetes" in str(one.fix) for one in warnings] == [
+        True
+    ] * warned
 
 
 def test_pod_named_like_a_slurm_node_is_charged(clusters: Clusters) -> None:

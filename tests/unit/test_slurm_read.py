@@ -23,15 +23,15 @@ HELD = "cpu=1,gres/gpu=1,node=1"
 
 def read(folder: Path, content: str | bytes, **form: Any) -> tuple[dict[str, list[Any]], Notes]:
     """Columns of a file's runs and, as `step_…`, of its steps."""
-    path, notes = folder / "told", Notes()
+    path, notes = folder / "dump", Notes()
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    told: dict[str, list[Any]] = defaultdict(list)
+    columns: dict[str, list[Any]] = defaultdict(list)
     for batch in read_sacct(path, SacctFormat(**form), notes):
         for name, values in batch.runs.items():
-            told[name] += values
+            columns[name] += values
         for name, values in batch.steps.items():
-            told[f"step_{name}"] += values
-    return told, notes
+            columns[f"step_{name}"] += values
+    return columns, notes
 
 
 @pytest.mark.parametrize("mark", ["|", "\x1f", "\t", ";"])
@@ -39,17 +39,17 @@ def test_names_may_contain_delimiters_and_newlines(tmp_path: Path, mark: str) ->
     for pattern in ("plain", "a{0}b", "{0}{0}", "two\nlines", "qu\"ote's", "ünï ✓", " spaces "):
         name = pattern.format(mark)
         first, second, third = jobs("1 0 60 n1 1\n2 0 60 n1 1\n3 0 60 n1 1")
-        told, _ = read(tmp_path, text([first, second | {"JobName": name}, third], mark))
-        assert (told["name"], told["job_id"]) == (["job-1", name, "job-3"], [1, 2, 3])
+        columns, _ = read(tmp_path, text([first, second | {"JobName": name}, third], mark))
+        assert (columns["name"], columns["job_id"]) == (["job-1", name, "job-3"], [1, 2, 3])
 
 
 @pytest.mark.parametrize("mark", ["^", "^|^", "@", "~~", ";", "\x1e"])
 def test_all_text_forms_of_a_table_give_the_same_rows(tmp_path: Path, mark: str) -> None:
-    told = jobs("""
+    runs = jobs("""
         job start end nodes  gpus JobName
         1       0  60 n1        1 job-1
         2       0  60 n[1-2]    4 a;b@c""")
-    lines = text(told, mark)
+    lines = text(runs, mark)
     plain, notes = read(tmp_path, lines, delimiter=mark)
     assert plain["job_id"] == [1, 2] and not notes.is_open
     assert read(tmp_path, lines[:-1])[1].is_open  # the last line has no line end
@@ -59,7 +59,7 @@ def test_all_text_forms_of_a_table_give_the_same_rows(tmp_path: Path, mark: str)
         (lines, {}),
         ("\ufeff" + lines, {}),
         (lines.replace("\n", f"{mark}\n"), {}),
-        (text(told, mark, end="\r\n"), {}),
+        (text(runs, mark, end="\r\n"), {}),
         (lines, fields),
         (headless, fields | {"delimiter": mark}),
     ]
@@ -68,8 +68,8 @@ def test_all_text_forms_of_a_table_give_the_same_rows(tmp_path: Path, mark: str)
 
 
 def test_compressed_text_is_read(tmp_path: Path) -> None:
-    (tmp_path / "told.gz").write_bytes(gzip.compress(WHOLE.encode()))
-    (batch,) = read_sacct(tmp_path / "told.gz", SacctFormat(), Notes())
+    (tmp_path / "dump.gz").write_bytes(gzip.compress(WHOLE.encode()))
+    (batch,) = read_sacct(tmp_path / "dump.gz", SacctFormat(), Notes())
     assert batch.runs["job_id"] == [1]
 
 
@@ -94,7 +94,7 @@ def test_compressed_text_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_unreadable_text_is_refused_with_its_line(tmp_path: Path, content: str, words: str) -> None:
-    with pytest.raises(DataError, match="told") as error:
+    with pytest.raises(DataError, match="dump") as error:
         read(tmp_path, content)
     assert words in error.value.message
 
@@ -102,12 +102,12 @@ def test_unreadable_text_is_refused_with_its_line(tmp_path: Path, content: str, 
 def test_local_times_use_the_time_zone_and_a_repeated_hour_is_refused(tmp_path: Path) -> None:
     start, end = "2026-10-25T01:30:00", "2026-10-25T04:30:00"  # clocks went back at three: four hours
     (run,) = jobs("1 0 60 n1 1")
-    told = text([run | {"Submit": start, "Start": start, "End": end, "ElapsedRaw": 4 * 3600}])
-    runs, notes = read(tmp_path, told, timezone=ZoneInfo("Europe/Berlin"))
+    content = text([run | {"Submit": start, "Start": start, "End": end, "ElapsedRaw": 4 * 3600}])
+    runs, notes = read(tmp_path, content, timezone=ZoneInfo("Europe/Berlin"))
     assert notes.has_local_times
     assert runs["start_ms"] == [datetime(2026, 10, 24, 23, 30, tzinfo=UTC).timestamp() * 1000]
     with pytest.raises(DataError, match="line 2: Start to End is an hour off Elapsed"):
-        read(tmp_path, told)
+        read(tmp_path, content)
     assert not read(tmp_path, text([run | {"Start": f"{start}+0200"}]))[1].has_local_times
 
 
@@ -117,7 +117,7 @@ def test_node_lists_are_expanded() -> None:
     assert expand_nodes("None assigned") == expand_nodes("") == []
 
 
-#: A job that ended on two nodes, with a name that plain text cannot contain, and one that is still running.
+#: A job that ended on two nodes, with a name that plain text cannot contain, and a job that is still running.
 OLDER = f"""{{"meta": {{}}, "errors": [], "jobs": [
     {{"job_id": 1, "name": "a|b\\nc", "cluster": "hpc", "account": "nlp", "user": "ann", "partition": "gpu", "qos": "normal",
       "nodes": "n[1-2]", "state": {{"current": "COMPLETED", "reason": "None"}}, "array": {{"job_id": 0, "task_id": null}},
@@ -139,17 +139,17 @@ NEWER = re.sub(r'"submission": (\d+)', r'"submission": {"set": true, "infinite":
 
 
 def test_json_job_without_end_gets_it_from_elapsed_and_suspended(tmp_path: Path) -> None:
-    told = json.loads(NEWER)
-    told["jobs"][0]["time"] |= {"end": 0, "elapsed": 360, "suspended": 240}
-    runs, _ = read(tmp_path, json.dumps(told))
+    document = json.loads(NEWER)
+    document["jobs"][0]["time"] |= {"end": 0, "elapsed": 360, "suspended": 240}
+    runs, _ = read(tmp_path, json.dumps(document))
     assert (runs["end_ms"][0] - runs["start_ms"][0], runs["suspended_ms"][0]) == (600_000, 240_000)
 
 
-@pytest.mark.parametrize("told", [OLDER, NEWER], ids=["older", "newer"])
-def test_json_and_text_give_the_same_rows(tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("document", [OLDER, NEWER], ids=["older", "newer"])
+def test_json_and_text_give_the_same_rows(tmp_path: Path, document: str) -> None:
     first, second = jobs("1 0 60 n[1-2] a100:4\n2 60 - n1 2")
     plain, _ = read(tmp_path, text([first | {"JobName": "a|b\nc"}, second], "\x1f"))
-    found, _ = read(tmp_path, told)
+    found, _ = read(tmp_path, document)
     for name in set(plain) - {"eligible_ms", "reason", "req_tres"}:
         assert found[name] == plain[name], name
 
@@ -172,13 +172,13 @@ USAGE = """
 
 @pytest.mark.parametrize("row", USAGE.strip().splitlines())
 def test_gpu_utilization_in_json(tmp_path: Path, row: str) -> None:
-    told, (total, average, util) = json.loads(NEWER), map(json.loads, row.split("|"))
-    one = told["jobs"].pop()
+    document, (total, average, util) = json.loads(NEWER), map(json.loads, row.split("|"))
+    one = document["jobs"].pop()
     usage = {
         kind: [{"type": "gres", "name": name, "count": count} for name, count in used.items()]
         for kind, used in (("total", total), ("average", average))
     }
     tree = {"allocated": one["tres"]["allocated"], "requested": usage}
     one["steps"] = [{"step": {"id": "2.batch"}, "time": one["time"], "nodes": {"list": ["n1"]}, "tres": tree}]
-    found, _ = read(tmp_path, json.dumps(told | {"jobs": [one]}))
+    found, _ = read(tmp_path, json.dumps(document | {"jobs": [one]}))
     assert found["step_gpu_util"] == [util]

@@ -1,4 +1,4 @@
-"""Accounting dumps of real clusters in every form: their totals equal those of sreport and published figures."""
+"""Accounting dumps of real clusters in every form: their totals equal sreport and published figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMS = [
 NODUP = ("final_nodup_alloc.psv", "nodes.txt")
 
 
-def told(cluster: str, *paths: str) -> Scene:
+def scene_of(cluster: str, *paths: str) -> Scene:
     """Files, with the cluster's name replaced by hpc."""
     return Scene([[(SHARED / path).read_text().replace(cluster, "hpc") for path in paths]])
 
@@ -36,11 +36,11 @@ def told(cluster: str, *paths: str) -> Scene:
 def clusters(module_path: Path) -> Iterator[Clusters]:
     shared("slurm")
     scenes = {
-        ",".join(names): told("testcluster", *(f"{SACCT}/{name}" for name in names))
+        ",".join(names): scene_of("testcluster", *(f"{SACCT}/{name}" for name in names))
         for names in (*FORMS, NODUP)
     }
-    scenes["live"] = told("fake", f"{LIVE}/sacct_ALL_dup.psv")
-    scenes["xdmod"] = told("phillips", f"{XDMOD}/phillips.log")
+    scenes["live"] = scene_of("fake", f"{LIVE}/sacct_ALL_dup.psv")
+    scenes["xdmod"] = scene_of("phillips", f"{XDMOD}/phillips.log")
     scenes["xdmod"].form["fields"] = tuple(COLUMNS.split(","))
     with Clusters(module_path, scenes).attributed() as clusters:
         yield clusters

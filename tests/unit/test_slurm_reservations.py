@@ -1,4 +1,4 @@
-"""GPUs that reservations keep free, and who pays for them; random histories add up with and without reservations."""
+"""GPUs that reservations keep free, and their cost; random histories add up with and without reservations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def history(seed: int) -> list[Job]:
     return list({(one["JobIDRaw"], one["Submit"]): one for one in jobs}.values())
 
 
-def told(seed: int) -> Scene:
+def reserved_scene(seed: int) -> Scene:
     """Half of a history, then all of it with a reservation of both accounts."""
     runs = history(seed)
     start, end = sorted(Random(seed).sample(range(0, 86400, 30), 2))
@@ -57,7 +57,7 @@ SEEDS = (1, 2, 3)
 @pytest.fixture(scope="module")
 def stores(module_path: Path) -> Iterator[Both]:
     """Stores in which reservations are shown, and in which they are charged."""
-    scenes = {"kept": KEPT} | {f"{seed}": told(seed) for seed in SEEDS}
+    scenes = {"kept": KEPT} | {f"{seed}": reserved_scene(seed) for seed in SEEDS}
     clusters = Clusters(module_path, scenes)
     charged = clusters.copy(CHARGED)
     with clusters.attributed(), charged.attributed():

@@ -70,17 +70,19 @@ ITEM = words(
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"), [((), ["eastus", "westus"]), (("eastus",), ["eastus"])], ids=["all", "one"]
+    ("requested", "expected"), [((), ["eastus", "westus"]), (("eastus",), ["eastus"])], ids=["all", "one"]
 )
-def test_azure_prices_are_limited_to_requested_regions(asked: tuple[str, ...], told: list[str]) -> None:
+def test_azure_prices_are_limited_to_requested_regions(
+    requested: tuple[str, ...], expected: list[str]
+) -> None:
     def items(_: object, region: str) -> list[dict[str, Any]]:
         return [ITEM | {"armRegionName": name} for name in ("westus", "eastus") if region in ("", name)]
 
     config = Config.model_validate({})
     answer = AzurePrices.fetch(
-        _fake(regions=asked, config=config, day=date(2026, 10, 1), provider="azure", _items=items)
+        _fake(regions=requested, config=config, day=date(2026, 10, 1), provider="azure", _items=items)
     )
-    assert sorted(price.region for price in answer.prices) == list(answer.regions) == told
+    assert sorted(price.region for price in answer.prices) == list(answer.regions) == expected
 
 
 def test_duplicate_log_entry_does_not_repeat_an_epoch() -> None:
@@ -132,7 +134,7 @@ def test_eviction_rate_without_a_band_is_logged_and_skipped(
     assert f"no eviction rate of a in eastus: {rate!r}" in caplog.text
 
 
-def test_eviction_rates_replace_those_of_the_same_day(con: duckdb.DuckDBPyConnection) -> None:
+def test_eviction_rates_replace_earlier_ones_of_the_day(con: duckdb.DuckDBPyConnection) -> None:
     for day, band in ((1, 5), (1, 10), (2, 0)):
         load_eviction_rates(con, [EvictionRate("azure", "eastus", "a", band)], date(2026, 11, day))
     kept = con.execute(
@@ -161,21 +163,21 @@ def test_failed_azure_login_is_an_error_if_one_is_configured(
 def test_spot_prices_are_requested_only_for_aws_regions(
     monkeypatch: pytest.MonkeyPatch, tables: Tables
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
     monkeypatch.setattr(spot, "node_regions", lambda _: ["us-central1", "eu-west-1"])
     monkeypatch.setattr(spot, "aws_login", lambda _: None)
-    monkeypatch.setattr(spot, "_stored", lambda _, name, *__: asked.append(name))
+    monkeypatch.setattr(spot, "_stored", lambda _, name, *__: requested.append(name))
     config, now = Config.model_validate({}), datetime(2026, 10, 1, tzinfo=UTC)
     list(spot.collect_spot(config, _store(tables), now, lambda _: None, providers=("aws",)))
-    assert asked == [spot.aws.source_of("eu-west-1")]
+    assert requested == [spot.aws.source_of("eu-west-1")]
 
 
 def test_recently_silent_targets_are_queried_again(monkeypatch: pytest.MonkeyPatch, tables: Tables) -> None:
     now, newest = 100 * MS_PER_HOUR, 99 * MS_PER_HOUR
-    asked = []
+    requested = []
 
     def lagging(*arguments: Any) -> list[Any]:
-        asked.append(arguments[-2:])
+        requested.append(arguments[-2:])
         return [_fake(last_ms=97 * MS_PER_HOUR)]
 
     monkeypatch.setattr(runs, "lagging_targets", lagging)
@@ -183,4 +185,4 @@ def test_recently_silent_targets_are_queried_again(monkeypatch: pytest.MonkeyPat
     source = _fake(_now_ms=now, newest_ms=newest, store=_store(tables), source="s", _has_more=lambda *_: True,
                    _server=_fake(late_hours=12, cluster_label="cluster"))  # fmt: skip
     assert collector.PrometheusCollector.late_spans(source) == [(97 * MS_PER_HOUR, now)]
-    assert asked == [(88 * MS_PER_HOUR, newest - runs.SHORT_SILENCE_MS)]
+    assert requested == [(88 * MS_PER_HOUR, newest - runs.SHORT_SILENCE_MS)]

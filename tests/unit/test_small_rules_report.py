@@ -64,13 +64,13 @@ def test_gaps_after_the_third_are_counted(count: int, more: str) -> None:
 
 
 def test_period_that_ends_with_a_month_loads_tokens_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    requested = []
     for name in ("load_fx_rates", "_load_teams", "_refuse_unconverted"):
         monkeypatch.setattr(api_cost, name, lambda *_: None)
-    monkeypatch.setattr(api_cost, "run_stage", lambda *arguments: asked.extend(arguments[3:]))
+    monkeypatch.setattr(api_cost, "run_stage", lambda *arguments: requested.extend(arguments[3:]))
     months = [datetime(2026, month, 1, tzinfo=UTC) for month in (9, 10, 11)]
     api_cost.prepare(_fake(), _fake(), Period(months[0] + timedelta(days=2), months[2]))
-    assert asked == [{"from_ms": 1000 * months[0].timestamp(), "to_ms": 1000 * months[2].timestamp()}]
+    assert requested == [{"from_ms": 1000 * months[0].timestamp(), "to_ms": 1000 * months[2].timestamp()}]
 
 
 def test_weekdays_without_data_are_forecast() -> None:
@@ -113,7 +113,7 @@ def test_units_without_work_have_no_section(monkeypatch: pytest.MonkeyPatch) -> 
         "tokens": {"models": []},
     }
     for name, sections in done.items():
-        monkeypatch.setattr(units, name, lambda *_, told=sections, **__: _fake(sections=told))
+        monkeypatch.setattr(units, name, lambda *_, given=sections, **__: _fake(sections=given))
     monkeypatch.setattr(units, "prepare", lambda *_: None)
     assert [view.sections for view in units.known(con, _fake())] == [done["requests"]]
 

@@ -15,7 +15,7 @@ from gpucost.errors import GpucostError, UsageError
 
 
 def refuse(task: str) -> str:
-    raise GpucostError(f"{task} is wrong", "mend it")
+    raise GpucostError(f"{task} is wrong", "repair it")
 
 
 def results(work: Any, version: str = __version__) -> list[Any]:
@@ -28,7 +28,7 @@ def results(work: Any, version: str = __version__) -> list[Any]:
 
 def test_reported_error_is_not_retried() -> None:
     assert results(json.dumps) == ["task 7"]
-    assert results(refuse) == [{"error": ["task 7 is wrong", "mend it"]}]
+    assert results(refuse) == [{"error": ["task 7 is wrong", "repair it"]}]
 
 
 def test_workers_of_another_version_are_refused() -> None:

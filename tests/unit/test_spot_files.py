@@ -103,9 +103,9 @@ def test_data_feed_with_tabs_or_spaces(store: Store, tmp_path: Path) -> None:
     columns = (
         "at_ms, to_ms, price_per_hour::DOUBLE, region, zone, instance_type, product, instance_id, currency"
     )
-    told = ("us-west-2", "", "p3.2xlarge", "Linux/UNIX", "i-0abc", "USD")
+    facts = ("us-west-2", "", "p3.2xlarge", "Linux/UNIX", "i-0abc", "USD")
     first, second = ((start, start + hour, 2.001), (start + hour, start + 2 * hour, 2.002))
-    assert rows(store, columns) == [(*first, *told), (*second, *told)]
+    assert rows(store, columns) == [(*first, *facts), (*second, *facts)]
 
 
 def test_terms_of_the_data_feed(store: Store, tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ UNUSABLE: list[tuple[str | bytes, str]] = [
     (gzip.compress(answer(DAYS * 50).encode())[:-20], "is cut off"),
     (b"\xff\xfe\x00{", "is not text"),
 ]
-for told, message in text_rows(WRONG):
-    UNUSABLE.append((answer([*DAYS, change(**{"when": "2026-09-04"} | words(told))]), f"row 4: {message}"))
+for wrong, message in text_rows(WRONG):
+    UNUSABLE.append((answer([*DAYS, change(**{"when": "2026-09-04"} | words(wrong))]), f"row 4: {message}"))
 for old, new, message in text_rows(WRONG_LINES):
     UNUSABLE.append((FEED_HEAD + GOOD_LINE.replace(old, new), f"line 3: {message}"))
 

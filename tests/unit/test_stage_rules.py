@@ -22,7 +22,7 @@ SELECT value, first_ms, last_ms FROM merged ORDER BY first_ms
 5 | 100 | 200
 7 | 201 | 300
 
-= the list price of a type is that of the preferred purchase option
+= the list price of a type has the preferred purchase option
 publish/listed_prices
 
 price_offers: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, purchase_option VARCHAR, \
@@ -87,7 +87,7 @@ FROM activity_devices ORDER BY series_id
 5 | 4 | GPU-1/ | memory | 0.5 | 10 | 90 | 1024
 
 = memory of an unallocated gpu is its baseline
-# Series of GPU-1 have a pod label first and none later. Those of GPU-2 never have one: only hours without a pod count.
+# Series of GPU-1 have a pod label first and none later. Series of GPU-2 never have one: only hours without a pod count.
 store/sql/activity_devices
 params {"from_ms": 0, "to_ms": 32400000}
 

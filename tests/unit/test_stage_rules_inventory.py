@@ -151,7 +151,7 @@ slurm_units: cluster VARCHAR, node VARCHAR, kind VARCHAR, units DOUBLE, share DO
 SELECT node, from_ms, to_ms FROM closed_nodes
 n | 10 | 80
 
-= a unit that is no longer known keeps its last value
+= a former unit keeps its last value
 inventory/34_pod_units
 fixture inventory
 

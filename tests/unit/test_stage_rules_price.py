@@ -58,8 +58,8 @@ SELECT row_id, is_fee, share FROM gcp_fees ORDER BY row_id
 price/bill/60_unbilled_time
 
 coverage_gaps: cluster, from_ms, to_ms, kind, families, reason
-'c', 1h, 2h, 'not_collected', [], 'nobody asked'
-'c', 3h, 4h, 'not_collected', [], 'nobody asked'
+'c', 1h, 2h, 'not_collected', [], 'not requested'
+'c', 3h, 4h, 'not_collected', [], 'not requested'
 
 collected: cluster, from_ms, to_ms
 'c', 0, 1h
@@ -85,7 +85,7 @@ covered_hours: cluster VARCHAR, hour BIGINT
 ->
 SELECT from_ms, to_ms, kind, reason FROM coverage_gaps ORDER BY from_ms
 3600000 | 7200000 | off | none of its machines was billed
-10800000 | 14400000 | not_collected | nobody asked
+10800000 | 14400000 | not_collected | not requested
 
 = discounts of an hour are spread over all hours of a pool
 price/bill/70_discount_step

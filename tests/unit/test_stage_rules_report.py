@@ -130,7 +130,7 @@ SELECT cluster, from_ms, to_ms FROM queue_runs ORDER BY cluster
 c | 0 | 61000
 known | 0 | 16000
 
-= the peak usage of a queue is that of the period
+= the peak usage of a queue is limited to the period
 questions/queue/50_sums
 params {"from_ms": 100, "to_ms": 400, "since_ms": 100, "half_life_ms": 100}
 

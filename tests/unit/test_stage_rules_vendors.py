@@ -235,8 +235,8 @@ charge_type=Usage | other | - | False | False | False
 
 def test_azure_row_is_classified_by_its_charge_and_meter(tables: Tables) -> None:
     usage = words("date=2026-10-01 cost=4 quantity=2 unit_of_measure=1_Hour charge_type=Usage")
-    told = text_rows(AZURE)
-    rows = [usage | words(row) for row, *_ in told]
+    cases = text_rows(AZURE)
+    rows = [usage | words(row) for row, *_ in cases]
     spaced = [
         {name: value if name == "resource_id" else value.replace("_", " ") for name, value in row.items()}
         for row in rows
@@ -247,7 +247,7 @@ def test_azure_row_is_classified_by_its_charge_and_meter(tables: Tables) -> None
         "SELECT kind, instance_hours, is_spot, is_of_commitment, instance_key IS NOT NULL FROM azure_rows "
         "ORDER BY file_row_number"
     )
-    assert found == [row[1:] for row in told]
+    assert found == [row[1:] for row in cases]
     # the columns that separate charges are equal whether a column is missing or empty
     assert tables.rows("SELECT DISTINCT meter_subcategory FROM azure_rows") == [("",)]
     assert tables.rows("SELECT meter_name, product_name FROM azure_rows ORDER BY ALL")[0] == ("", "")

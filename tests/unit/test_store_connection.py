@@ -281,7 +281,7 @@ def test_remains_of_a_failed_start_are_removed(
     assert not store.exists
     with store.write():
         pass
-    # a file that existed before is kept, whatever its content
+    # a file that existed before is kept with any content
     there = Store(tmp_path / "there.duckdb")
     there.path.write_bytes(b"mine")
     with pytest.raises(StoreError), there.write():

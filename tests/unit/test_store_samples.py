@@ -222,8 +222,8 @@ def test_labels_shared_by_threads_have_a_key_per_source(monkeypatch: pytest.Monk
     def interrupted(parts: list[str]) -> int:
         key = hashed(parts)
         if len(others) < 3:
-            others.append(asked := [])
-            asked += [series_key(source, labels) for source in "ab"]
+            others.append(requested := [])
+            requested += [series_key(source, labels) for source in "ab"]
         return key
 
     monkeypatch.setattr(metrics, "hash64", interrupted)

@@ -36,17 +36,19 @@ def store(tmp_path: Path, made: Path) -> Store:
 
 
 def test_store_is_private_by_default(tmp_path: Path) -> None:
-    for mode, mask, told in ((0o600, 0o022, "600"), (0o660, 0o002, "660"), (0o660, 0o027, "640")):
+    for mode, mask, expected in ((0o600, 0o022, "600"), (0o660, 0o002, "660"), (0o660, 0o027, "640")):
         before = os.umask(mask)
         try:
-            store = Store(tmp_path / f"{told}-{mask}.duckdb", mode=mode)
+            store = Store(tmp_path / f"{expected}-{mask}.duckdb", mode=mode)
             with store.write() as con:
                 con.execute("INSERT INTO cuts VALUES (1)")
-                assert f"{store.path.with_name(store.path.name + '.wal').stat().st_mode & 0o777:o}" == told
+                assert (
+                    f"{store.path.with_name(store.path.name + '.wal').stat().st_mode & 0o777:o}" == expected
+                )
             assert os.umask(mask) == mask
         finally:
             os.umask(before)
-        assert f"{store.path.stat().st_mode & 0o777:o}" == told
+        assert f"{store.path.stat().st_mode & 0o777:o}" == expected
 
 
 def test_store_writable_by_anyone_is_refused(store: Store) -> None:

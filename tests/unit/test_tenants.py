@@ -36,8 +36,8 @@ SPANS = {("any", "llm-0"): (0, 43.7), ("any", "other-0"): (1.3, 48)}
 def served() -> Fleet:
     """The pods of each namespace on a node with its name, busy for the first half of their time."""
     pods = {
-        space: [(name, gpus, *SPANS.get((space, name), (0, 48))) for name, gpus in told]
-        for space, told in PODS.items()
+        space: [(name, gpus, *SPANS.get((space, name), (0, 48))) for name, gpus in held]
+        for space, held in PODS.items()
     }
     return on_nodes(pods, 48, space="")
 
@@ -56,7 +56,7 @@ def engine(
 
 
 # Tokens by namespace, pod, tenant and day
-TOLD = """
+COUNTED = """
     space     | pod           | tenant | day | prompt  | generation | cached
     share     | llm-0         | a      | 0   | 6000000 | 500000     |
     share     | llm-0         | b      | 0   | 2000000 | 1500000    |
@@ -82,7 +82,7 @@ TOLD = """
 def fleet_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]:
     config, store = stored(served(), tmp_path_factory.mktemp("tenants"))
     series = []
-    for row in table(TOLD):
+    for row in table(COUNTED):
         counts = {
             f"{unit}_token": int(row[unit]) for unit in ("prompt", "generation", "cached") if unit in row
         }
@@ -100,8 +100,8 @@ def by(
 
 # Each fleet costs $96 a day. Tenants share it by their tokens: in `share`, of 8 million prompt tokens and 2 million generated
 # ones, at $48 for each kind. Tokens without a label have no tenant. Labels count within their workload. Cached prompts cost
-# nothing. Days without tokens are split as the period, by their own workload. Unserved cost has no tenant. In pools, tenants of
-# prompts are those of prefill, and tenants of answers those of decode.
+# nothing. Days without tokens are split as the period, by their own workload. Unserved cost has no tenant. In pools, prompts
+# count by tenants of prefill, and answers by tenants of decode.
 SHARES = """
     space     | hours | by              | prompt, generation, cost
     share     | 24    | tenant          | a 36 12 48; b 12 36 48
@@ -154,14 +154,14 @@ DRAWN = (st.lists(of_tenant, min_size=2, max_size=8), st.booleans(), st.sampled_
 def test_tenants_sum_to_the_model_to_the_last_digit(engines: list[Any], labeled: bool, basis: str) -> None:
     with TemporaryDirectory() as folder:
         both = stored(served(), Path(folder))
-        told = []
+        samples = []
         for number, (tenant, day, prompt, generated, cached) in enumerate(engines):
             counted = {"prompt_token": prompt, "generation_token": generated}
             if cached is not None:
                 counted["cached_token"] = min(cached, prompt)
             pod = ("llm-0", "other-0")[number % 2]
-            told += engine(counted, "any", pod, tenant if labeled else "", day, engine=str(number))
-        put(both[1], told, 48)
+            samples += engine(counted, "any", pod, tenant if labeled else "", day, engine=str(number))
+        put(both[1], samples, 48)
         with both[1].read():
             whole = by(both, "any", "workload", "model", "day", hours=48, basis=basis).rows
             split = by(both, "any", "workload", "model", "day", "tenant", hours=48, basis=basis).rows

@@ -208,7 +208,7 @@ MARKUP = "<b>bold</b> `x` | \u202e"
 
 
 def test_no_string_is_rendered_as_markup() -> None:
-    data, text = Markup(MARKUP), str(MARKUP)  # noqa: S704 - as nobody should
+    data, text = Markup(MARKUP), str(MARKUP)  # noqa: S704 - unsafe on purpose
     markdown = to_markdown(page_of(data))
     assert markdown == to_markdown(page_of(text))
     # a command is a code span
@@ -279,7 +279,7 @@ def test_messages_of_servers_show_hidden_characters(
     with serving(Answering) as url:
         keys = "[[prometheus]]\nurl,[mlflow]\nurl,[azure]\nretail_prices_url,[price_lists]\noci,runpod,vast"
         (tmp_path / "gpucost.toml").write_text("".join(f'{key} = "{url}"\n' for key in keys.split(",")))
-        told = 0
+        shown = 0
         for command in (
             "collect prometheus",
             f"collect slurm --slurmrestd {url}",
@@ -290,8 +290,8 @@ def test_messages_of_servers_show_hidden_characters(
         ):
             output = CliRunner().invoke(app, command.split()).output
             assert not hidden(output) and "defect" not in output, output
-            told += "\\u202e" in output
-        assert told >= 6
+            shown += "\\u202e" in output
+        assert shown >= 6
 
 
 def test_secrets_are_concealed_before_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,8 +299,8 @@ def test_secrets_are_concealed_before_text_is_cut(monkeypatch: pytest.MonkeyPatc
     secret = "planted-" + "s3cr3t" * 120
     texts.conceal(secret)
     texts.conceal("https://hooks.example.com/report")
-    message = GpucostError(f"the server said {secret}").message
-    assert (message, excerpt(" " * 3980 + secret)) == ("the server said ***", "***")
+    message = GpucostError(f"the server sent {secret}").message
+    assert (message, excerpt(" " * 3980 + secret)) == ("the server sent ***", "***")
     # a word of an address is part of many texts
     assert excerpt("monthly report") == "monthly report"
 

@@ -62,11 +62,11 @@ Claude Sonnet 4.6 | USE1-MP:USE1_Reserved_1Month_InputTPM_Geo-Units | 2 | Units 
 def test_amazon_bedrock(bills: Bills) -> None:
     others = [usage(), usage(ProductCode="AmazonS3", UsageType="TimedStorage-ByteHrs", ResourceId="bucket")]
     tax = bedrock("", "USE1-NovaLite-output-tokens", "1", "1K tokens", "9", LineItemType="Tax")
-    told = text_rows(AWS)
-    bills.aws([*others, tax, *(bedrock(*row[:5]) for row in told)])
+    cases = text_rows(AWS)
+    bills.aws([*others, tax, *(bedrock(*row[:5]) for row in cases)])
     found = token_rows(bills)
-    assert facts(found) == [row[5:] for row in told]
-    assert [row["cost"] for row in found] == [Decimal(row[4]) for row in told]
+    assert facts(found) == [row[5:] for row in cases]
+    assert [row["cost"] for row in found] == [Decimal(row[4]) for row in cases]
     columns = "provider issuer billing_currency billing_period sub_account_id billing_account_id source_row"
     assert cells(found[:1], columns) == [
         ("aws", "None", "USD", "2026-03", "444455556666", "111122223333", "4")
@@ -165,14 +165,14 @@ Gemini API | Grounding with Google Search | 3 | count | 1 | None | None | other 
 
 def test_google_cloud(bills: Bills) -> None:
     pipelines = "Vertex AI: Training/Pipelines on N1 Predefined Instance Core running in Americas"
-    told = text_rows(GCP)
+    cases = text_rows(GCP)
     gcp.load(
         bills,
-        [gcp.row(), sku("Vertex AI", pipelines, "3600", "seconds", "2"), *(sku(*row[:5]) for row in told)],
+        [gcp.row(), sku("Vertex AI", pipelines, "3600", "seconds", "2"), *(sku(*row[:5]) for row in cases)],
     )
     found = token_rows(bills)
-    assert facts(found) == [row[5:] for row in told]
-    assert sum(row["cost"] for row in found) == sum(Decimal(row[4]) for row in told)
+    assert facts(found) == [row[5:] for row in cases]
+    assert sum(row["cost"] for row in found) == sum(Decimal(row[4]) for row in cases)
 
 
 def meter(category: str, sold: str, name: str, quantity: str, unit: str, cost: str) -> Row:
@@ -207,15 +207,15 @@ Azure OpenAI | Azure OpenAI | gpt 4.1 Outp glbl Tokens | 5 | 1K | 0.04 | openai 
 
 def test_azure(bills: Bills) -> None:
     speech = meter("Cognitive Services", "Language", "Standard Text Records", "5", "1K", "5")
-    told = text_rows(AZURE) + text_rows(SINGLE)
-    made = [meter(*row[:6]) for row in told]
+    cases = text_rows(AZURE) + text_rows(SINGLE)
+    made = [meter(*row[:6]) for row in cases]
     for row, price in zip(made[-2:], ("0.002", "0.008"), strict=True):
         row["UnitPrice"] = price
     azure.load(bills, [azure.row(), speech, *made])
     found = token_rows(bills)
-    assert facts(found) == [row[6:] for row in told]
+    assert facts(found) == [row[6:] for row in cases]
     assert found[0]["resource_name"] == "chat"
-    assert sum(row["cost"] for row in found) == sum(Decimal(row[5]) for row in told)
+    assert sum(row["cost"] for row in found) == sum(Decimal(row[5]) for row in cases)
 
 
 _EMPTY = "ResourceType ResourceId ChargeDescription SkuId SkuMeter SkuPriceDetails x_UsageType PricingQuantity PricingUnit"
@@ -223,11 +223,11 @@ _EMPTY = "ResourceType ResourceId ChargeDescription SkuId SkuMeter SkuPriceDetai
 
 def tokens_of(provider: str, quantity: str, unit: str, cost: str, more: str = "", **changed: str) -> Row:
     """A FOCUS row of a model's tokens; `more`: "Column: text; Column: text"."""
-    told = dict(column.split(": ", 1) for column in more.split("; ") if column)
+    columns = dict(column.split(": ", 1) for column in more.split("; ") if column)
     return FOCUS_USAGE | dict.fromkeys(_EMPTY.split(), "") | {
         "ProviderName": provider, "ServiceCategory": "AI and Machine Learning", "ServiceName": "API",
         "BilledCost": cost, "EffectiveCost": cost, "ListCost": cost, "ConsumedQuantity": quantity, "ConsumedUnit": unit,
-    } | told | changed  # fmt: skip
+    } | columns | changed  # fmt: skip
 
 
 # provider, quantity, unit, cost, more columns; then the facts of the row; if the unit is not tokens, the pricing unit counts
@@ -263,11 +263,11 @@ e | Amazon Web Services, Inc. | aws
 
 
 def test_focus_rows_and_their_invoice_issuer(bills: Bills) -> None:
-    told, issued = text_rows(FOCUS), text_rows(ISSUERS)
+    cases, issued = text_rows(FOCUS), text_rows(ISSUERS)
     rows = [
         FOCUS_USAGE,
         tokens_of("OpenAI", "", "", "-5", ChargeCategory="Credit"),
-        *(tokens_of(*row[:5]) for row in told),
+        *(tokens_of(*row[:5]) for row in cases),
     ]
     for account, name, _ in issued:
         rows.append(
@@ -275,10 +275,10 @@ def test_focus_rows_and_their_invoice_issuer(bills: Bills) -> None:
         )
     bills.take(rows, provider=None)
     found = token_rows(bills)
-    assert facts(found[: len(told)]) == [row[5:] for row in told]
-    assert sum(row["cost"] for row in found[: len(told)]) == sum(Decimal(row[3]) for row in told)
+    assert facts(found[: len(cases)]) == [row[5:] for row in cases]
+    assert sum(row["cost"] for row in found[: len(cases)]) == sum(Decimal(row[3]) for row in cases)
     by_account = bills.store.query(
         "SELECT billing_account_id, issuer FROM bills WHERE length(billing_account_id) = 1"
     )[1]
     assert {(account, str(issuer)) for account, issuer in by_account} == {row[::2] for row in issued}
-    assert [str(row["issuer"]) for row in found[len(told) :]] == [issuer for *_, issuer in issued]
+    assert [str(row["issuer"]) for row in found[len(cases) :]] == [issuer for *_, issuer in issued]

@@ -166,7 +166,7 @@ def tell(store: Store) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     """All scenes in one store."""
     nodes, pods, series = [], [], []
     for job, lines in scenes().items():
@@ -197,8 +197,8 @@ Job/logged-as-0-1-2,2026-03-10T12:00Z,epoch,2
 
 
 @pytest.fixture(scope="module")
-def view(told: Stored) -> units.UnitView:
-    return asked(*told)
+def view(loaded: Stored) -> units.UnitView:
+    return asked(*loaded)
 
 
 def of(found: list[dict[str, Any]], workload: str) -> list[dict[str, Any]]:
@@ -232,8 +232,8 @@ def test_cost_of_epochs_and_runs(view: units.UnitView, job: str) -> None:
 @pytest.mark.parametrize(
     ("job", "planned", "forecast"), [("slower", 10, "6 864"), ("logged-as-0-1-2", 5, "2 480")]
 )
-def test_planned_epochs_have_a_forecast(told: Stored, job: str, planned: int, forecast: str) -> None:
-    (run,) = asked(*told, partial(units.epochs, planned_epochs=planned), workloads=(job,)).sections["runs"]
+def test_planned_epochs_have_a_forecast(loaded: Stored, job: str, planned: int, forecast: str) -> None:
+    (run,) = asked(*loaded, partial(units.epochs, planned_epochs=planned), workloads=(job,)).sections["runs"]
     assert figures(run, "remaining_epochs forecast_cost") == forecast
 
 
@@ -259,33 +259,33 @@ def test_work_without_cost_and_cost_without_work_are_listed(view: units.UnitView
     assert view.totals["allocated_cost"] == view.totals["cost"] + 480 + 8 * 24
 
 
-def test_mlflow_runs_are_listed_as_experiments(told: Stored) -> None:
-    rows = asked(*told, units.experiments, workloads=("killed-and-another-began",)).rows
+def test_mlflow_runs_are_listed_as_experiments(loaded: Stored) -> None:
+    rows = asked(*loaded, units.experiments, workloads=("killed-and-another-began",)).rows
     runs = [row for row in rows if row["kind"] == "run"]
     assert sorted(listed(runs, "name cost").split("; ")) == ["again 288", "first 216"]
 
 
-def test_epochs_of_a_part_of_the_period(told: Stored) -> None:
-    rows = asked(*told, hours=(3, 10), workloads=("even",)).rows
+def test_epochs_of_a_part_of_the_period(loaded: Stored) -> None:
+    rows = asked(*loaded, hours=(3, 10), workloads=("even",)).rows
     assert listed(rows, "epoch is_whole cost") == "1 False 24; 2 True 96; 3 False 48"
 
 
 @pytest.mark.parametrize(
     ("filters", "named"),
     [
-        ({"teams": ("nobody",)}, "team 'nobody'"),
+        ({"teams": ("absent",)}, "team 'absent'"),
         ({"workloads": ("Job/run-b",)}, "workload 'Job/run-b'"),
         ({"namespaces": ("other",), "workloads": ("even",)}, "namespace 'other'"),
     ],
 )
-def test_name_without_gpus_is_refused(told: Stored, filters: Any, named: str) -> None:
+def test_name_without_gpus_is_refused(loaded: Stored, filters: Any, named: str) -> None:
     with pytest.raises(GpucostError, match=f"no {named} held GPUs in the day"):
-        asked(*told, **filters)
+        asked(*loaded, **filters)
 
 
-def test_period_without_data_is_refused(told: Stored) -> None:
+def test_period_without_data_is_refused(loaded: Stored) -> None:
     message = "no data for January 2020"
-    check_end(f"unit epoch --config {told[0].path} --month 2020-01", "1", message)
+    check_end(f"unit epoch --config {loaded[0].path} --month 2020-01", "1", message)
 
 
 # Moments and levels that a run counted, or moments, steps and epochs that it logged, with its end; then its epochs.

@@ -50,7 +50,7 @@ weighed  tokens      0-24   prompt_cost=72 generation_cost=24
 idle     tokens      24-48  cost=96 unserved_cost=96 prompt_cost=0 generation_cost=0 cost_per_million_tokens=None
 quiet    tokens      10-14  model=a cost=8 unserved_cost=8
 quiet    tokens      10-14  model=b cost=8 unserved_cost=8"""
-ASKED = [line.split(None, 3) for line in ROWS.strip().splitlines()]
+EXPECTED = [line.split(None, 3) for line in ROWS.strip().splitlines()]
 BATCHES = partial(units.requests, unit="batch_item")
 BUILDS = {"requests": units.requests, "batch_item": BATCHES, "tokens": units.tokens}
 
@@ -65,9 +65,9 @@ def shown(row: dict[str, Any], names: str) -> str:
     return " ".join(found)
 
 
-@pytest.mark.parametrize("workload", dict.fromkeys(line[0] for line in ASKED))
+@pytest.mark.parametrize("workload", dict.fromkeys(line[0] for line in EXPECTED))
 def test_cost_of_served_work(served: Served, workload: str) -> None:
-    lines = [line for line in ASKED if line[0] == workload]
+    lines = [line for line in EXPECTED if line[0] == workload]
     _, build, hours, columns = lines[0]
     start, end = map(int, hours.split("-"))
     rows = served.rows(workload, BUILDS[build], (start, end))

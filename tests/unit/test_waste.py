@@ -168,8 +168,8 @@ WIDE = {**busy("a", [0], 0, 4, 80), **busy("a", [1], 0, 2, 40)}
 
 def cluster(name: str, described: Fleet) -> Fleet:
     """The fleet with a cluster name, so that one store can have several."""
-    told = {key: [{**one, "cluster": name} for one in described[key]] for key in ("nodes", "pods")}
-    return {**described, **told, "cluster_label": True}
+    named = {key: [{**one, "cluster": name} for one in described[key]] for key in ("nodes", "pods")}
+    return {**described, **named, "cluster_label": True}
 
 
 @pytest.fixture(scope="module")
@@ -179,9 +179,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     prices = folder / "prices.csv"
     prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
     fleets = [cluster(name, described(name, rows)) for name, rows in ROWS.items()]
-    whole = max(fleets, key=lambda told: told["end"])
+    whole = max(fleets, key=lambda each: each["end"])
     config = write_config(whole, folder, prices)
-    series = [one for told in fleets for one in move(scrape(told, lean=True), told["nodes"][0]["cluster"])]
+    series = [one for each in fleets for one in move(scrape(each, lean=True), each["nodes"][0]["cluster"])]
     claim = allocated("shared", "gpu-0", pool="a")
     claim.labels["cluster"] = "claims"
     store = load(whole, [*series, claim], config, hours_per_window=100)
@@ -285,8 +285,8 @@ def test_first_log_entry_is_a_completed_epoch(copied: Stored, tmp_path: Path) ->
 def test_never_used_gpus_of_a_pod_are_counted(everything: Stored) -> None:
     config, store, period = everything
     with store.read() as con:
-        told = waste.build(con, config, Query(period, str(period), clusters=("wide",)))
-    works = {work.namespace: work for work in told.workloads}
+        built = waste.build(con, config, Query(period, str(period), clusters=("wide",)))
+    works = {work.namespace: work for work in built.workloads}
     wide, narrow = works["train"], works["other"]
     names = "gpus_requested gpus_measured gpus_never_used"
     # the only GPU of a pod is not one too many, even if idle

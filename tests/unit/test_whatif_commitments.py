@@ -63,7 +63,7 @@ MONTH, MONTH_OF_DATA = Curve((1.0,), (730.0,)), Evidence(28)
 def use(
     levels: str, offers: str = "", on_demand: str = "10", kind: str = "p5.48xlarge", hours: int = 28 * 24
 ) -> ReservedUse:
-    """Usage by levels, repeated hour by hour: `3x7 1`; offers as `reserved 6, plan 7?`, where `?` marks an old price."""
+    """Usage by levels, repeated hour by hour: `3x7 1`; offers as `reserved 6, plan 7?` (`?` marks an old price)."""
     several: list[float] = []
     for level, _, count in (part.partition("x") for part in levels.split()):
         several += [float(level)] * int(count or 1)
@@ -109,7 +109,7 @@ def test_usage_above_the_break_even_is_committed_or_bought() -> None:
 
 
 # a node is committed if used 80 % of the hours and five points above its share of the on-demand price (10 is excluded);
-# no level is above that of the last week, and no commitment is advised on less than four weeks
+# no level is above the last week's, and no commitment is advised on less than four weeks
 ADVICE = """
     usage                     | levels       | hours | offers                           | instances | obligation
     at 7.4 in 80 % of hours   | 0x4 1x16     |   700 | reserved 7.4                     |         1 |      64824
@@ -211,7 +211,7 @@ PLANS = """
 
 
 @pytest.mark.parametrize("usage", dict.fromkeys(row["usage"] for row in table(PLANS)))
-def test_plans_cover_what_reservations_do_not(usage: str) -> None:
+def test_plans_cover_usage_without_reservations(usage: str) -> None:
     cases = [row for row in table(PLANS) if row["usage"] == usage]
     uses = [use(row["levels"], row.get("offers", ""), row["price"], row["kind"]) for row in cases]
     others = {one.provider: OtherUse(one.on_demand, one.curve) for one in uses if one.instance_type == "cpu"}

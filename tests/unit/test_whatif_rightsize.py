@@ -104,7 +104,7 @@ def sized(there: Fleet, level: Level | None, *offers: Node, others: str = "") ->
 facts_once = cache(load_facts)
 HALF = offer(A100, "3", 4, "half-box")
 # One job per node for ten hours, on nodes at 24 an hour; the smaller type has four GPUs at 12. A job that uses 4 of 8 GPUs
-# still needs a node; two of them fit on one. Other pods do not move: a job next to them has 4 GPUs, another moves to a smaller type
+# still needs a node; two of them fit on one. Other pods stay: a job next to them has 4 GPUs, another moves to a smaller type
 CASH = """
     nodes             | names | hours | gpus | used | offers | others | today, cash, freed
     half a node       | n     | 0-100 |    4 |    2 |        |        | 120 0 60

@@ -56,8 +56,8 @@ def test_layouts_listed_by_nvidia(facts: Facts) -> None:
     def of(slices: str) -> list[PackedPod]:
         return [PackedPod(str(number), int(count) / 7) for number, count in enumerate(slices)]
 
-    asked = "33 43 322 1111111 2221 331 44 11111111 2222"
-    assert [layout for layout in asked.split() if fits_slices(model, of(layout))] == [
+    layouts = "33 43 322 1111111 2221 331 44 11111111 2222"
+    assert [layout for layout in layouts.split() if fits_slices(model, of(layout))] == [
         "33",
         "43",
         "322",

@@ -160,8 +160,8 @@ def moved(
     given: dict[str, Any] = {"checkpoint_write_minutes": 0.0, "restart_minutes": 0.0} | more
     config = Config(spot=SpotSettings(interruptible=list(given.pop("interruptible", ()))))
     options = SpotOptions(**{"given": ("checkpoint_minutes",)} | given)
-    asked = Price(Decimal(price), "option") if price else None
-    market = replace(market or Market(), rate=lambda _: rate, price=asked)
+    own_price = Price(Decimal(price), "option") if price else None
+    market = replace(market or Market(), rate=lambda _: rate, price=own_price)
     return stored.answer(SpotQuery(usage, market, config, options))
 
 

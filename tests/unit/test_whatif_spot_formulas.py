@@ -69,7 +69,7 @@ PRIORS = """
 
 
 @pytest.mark.parametrize("case", table(PRIORS), ids=lambda case: case["type"])
-def test_prior_rate_is_that_of_the_advisor_band(case: dict[str, str]) -> None:
+def test_prior_rate_has_the_advisor_band(case: dict[str, str]) -> None:
     rate = prior_rate(Place(case["type"], case["cloud"], case.get("region")))
     assert shown(rate.low, rate.per_hour, rate.high) == " ".join(
         case[name] for name in ("low", "rate", "high")

@@ -80,7 +80,7 @@ class Scene(NamedTuple):
 
 
 def plain(zone: str) -> Scene:
-    """No reported interruptions; plus nodes of another family whose ends do not count, and a job that resumes from a checkpoint."""
+    """No reported interruptions; plus nodes of another family, with ends that do not count, and a job that resumes."""
     found = lives(zone)
     for number in range(20):
         start, name = number * 9.0, f"over-{number}"
@@ -90,7 +90,7 @@ def plain(zone: str) -> Scene:
         more = {} if number % 2 else {"keep_until": at(last)}
         found.pods.append(pod(name, name, [0, 1, 2, 3], start + 0.1, last, "train", **more))
     found.nodes.append(node("kept", "g5.xlarge", 0, END, zone=zone))
-    # two runs of a job: the second resumes from the epoch that the first reached; those of the other job start over
+    # two runs of a job: the second resumes from the epoch of the first; runs of the other job start over
     for name, job, numbers in RUNS:
         start = int(numbers.split()[0])
         found.pods.append(pod(name, "kept", [0], start, start + 40, "train", owner=["PyTorchJob", job]))
@@ -113,11 +113,11 @@ def handled(zone: str, heard_from: float) -> Scene:
     more = [sampled(heard_from, END, np.zeros_like, **about)]
     for number, (one, end) in enumerate(zip(found.ended, ends, strict=False)):
         event = "spot-itn-1f" if number < 14 else "maintenance-event-2"
-        told = words(
+        event_labels = words(
             f"node_name={one['name']} node_event_id={event} node_action=cordon-and-drain node_status=success"
         )
         if end >= heard_from:
-            more.append(sampled(end, END, np.ones_like, **about, **told))
+            more.append(sampled(end, END, np.ones_like, **about, **event_labels))
     unheard = sum(one["to"] < at(heard_from) for one in found.ended)
     assert 0 < unheard < 14 if heard_from else unheard == 0
     ends_after = sum(end >= heard_from for end in ends[:14])
@@ -125,7 +125,7 @@ def handled(zone: str, heard_from: float) -> Scene:
 
 
 def counted(zone: str, metric: str, reason: str) -> Scene:
-    """Karpenter counts interruptions only by NodePool; an end in a NodePool without an increase of its counter is not a reclaim."""
+    """Karpenter counts interruptions only by NodePool; an end in one without an increase of its counter is not a reclaim."""
     found = lives(zone)
     # every second node was reclaimed, one scrape before its end; Karpenter restarts halfway
     taken = [round((one["to"] - at(0)) / 300) - 1 for one in found.ended[3::2]]
@@ -168,7 +168,7 @@ def scenes() -> dict[str, Scene]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
     """A store with all scenes, each as its own cluster."""
     folder = tmp_path_factory.mktemp("lives")
     (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
@@ -187,9 +187,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
 
 
 @pytest.fixture(scope="module")
-def evidence(told: tuple[Config, Store]) -> dict[tuple[str, str], dict[str, float]]:
+def evidence(loaded: tuple[Config, Store]) -> dict[tuple[str, str], dict[str, float]]:
     """Rows of spot_evidence by instance type and zone, with a half-life so long that all evidence counts fully."""
-    config, store = told
+    config, store = loaded
     with store.read() as con:
         load_offers(con, config)
         run_stage(
@@ -216,8 +216,8 @@ def test_ends_of_nodes_with_finished_pods_do_not_count(
     assert all(row["ends"] == 0 for (kind, _), row in evidence.items() if kind == "g6.12xlarge")
 
 
-def test_training_resumed_from_a_checkpoint_is_safe(told: tuple[Config, Store]) -> None:
-    answer = ask("spot", f"--from 2026-03-10 --to 2026-03-18 --cluster main --config {told[0].path}")
+def test_training_resumed_from_a_checkpoint_is_safe(loaded: tuple[Config, Store]) -> None:
+    answer = ask("spot", f"--from 2026-03-10 --to 2026-03-18 --cluster main --config {loaded[0].path}")
     suits = {
         row["workload"]: row["suits spot"] for row in answer["tables"]["Workloads on nodes that could move"]
     }

@@ -115,8 +115,8 @@ def test_list_prices_of_tokens() -> None:
     half = f"{rest} --model gpt-4o --output-price-per-million 1"
     assert_refused("tokens", half, "the API's prices are missing")
     assert_refused("tokens", f"{rest} --model gpt-4oo", "the price of the tokens of gpt-4oo is unknown")
-    nobody = "the price of the tokens of gpt-4o at nobody is unknown"
-    assert_refused("tokens", f"{rest} --model gpt-4o --api-provider nobody", nobody)
+    unknown = "the price of the tokens of gpt-4o at absent is unknown"
+    assert_refused("tokens", f"{rest} --model gpt-4o --api-provider absent", unknown)
 
 
 def test_token_prices_are_in_the_configured_currency(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def put_counts(store: Store, counts: str) -> None:
     """Stores the counts of pods at some hours, starting from zero."""
     series = []
     for unit, name, model, points in text_rows(counts):
-        told = [(float(hour), float(count)) for hour, count in map(str.split, points.split(","))]
-        series.append((counter(unit, name, "chat", model=model), [(0.0, 0.0), *told]))
+        samples = [(float(hour), float(count)) for hour, count in map(str.split, points.split(","))]
+        series.append((counter(unit, name, "chat", model=model), [(0.0, 0.0), *samples]))
     put(store, series)
 
 

@@ -68,7 +68,7 @@ allocation_traits: allocation_id
 
 cases: kind VARCHAR, name VARCHAR, pod VARCHAR, labels MAP(VARCHAR, VARCHAR), image VARCHAR, type VARCHAR
 """
-# earlier labels are those of a notebook; the last pod has none
+# earlier labels belong to a notebook; the last pod has none
 MADE = """
 CREATE TEMP TABLE allocated AS SELECT row_number() OVER () AS allocation_id, 'c' AS cluster, 'n-' || pod AS namespace, pod,
     pod || kind AS uid, kind AS workload_kind, kind || '/' || name AS workload, 10::BIGINT AS held_from_ms,
@@ -93,8 +93,8 @@ def test_first_matching_rule_sets_the_workload_type(inventory: Tables) -> None:
         kind, name = row.get("owner", f"Pod/{row['pod']}").split("/")
         labels = {f"label_{key}": value for key, value in words(row.get("labels", "")).items()}
         image = f"'{row['image']}'" if "image" in row else "NULL"
-        told = f"MAP {labels}" if labels else "NULL"
-        cases.append(f"'{kind}', '{name}', '{row['pod']}', {told}, {image}, '{row['type']}'")
+        label_map = f"MAP {labels}" if labels else "NULL"
+        cases.append(f"'{kind}', '{name}', '{row['pod']}', {label_map}, {image}, '{row['type']}'")
     inventory.fill(RULES + "\n".join(cases))
     inventory.con.execute(MADE)
     inventory.run("inventory/43_workload_types")
