@@ -38,10 +38,10 @@ pytestmark = pytest.mark.usefixtures("nowhere")
 
 H = MS_PER_HOUR
 D = Decimal
-Made = TypeVar("Made", bound=BaseModel)
+Told = TypeVar("Told", bound=BaseModel)
 
 
-def made(kind: type[Made], line: str) -> Made:
+def told(kind: type[Told], line: str) -> Told:
     """A group or a step from its keys and numbers; `groups` are separated by commas."""
     keys: dict[str, Any] = dict(words(line))
     for key, value in keys.items():
@@ -127,17 +127,17 @@ def test_stored_groups_have_their_own_prices_and_count_each_pod_once() -> None:
     )
     context = of_store({"x": there, "b": Fleet(there.nodes, there.pods[1:])}, 744)
     groups = [STORED, Group(name="b", workloads=["Job/b"])]
-    result = answer_to(groups, made(Schedule, "groups=b,x active_percent=50"), context=context)
+    result = answer_to(groups, told(Schedule, "groups=b,x active_percent=50"), context=context)
     assert result.today.cost == 6 * 50 + 12 * 50 + 3 * 10
     assert any("1 pods are in several groups" in finding for finding in result.findings)
     assert result.assumptions[0].value == 744
 
 
 def test_spot_pays_for_interruptions() -> None:
-    group = made(Group, "name=g pods=2 hours=100 price_per_gpu_hour=3")
+    group = told(Group, "name=g pods=2 hours=100 price_per_gpu_hour=3")
     often = "interruptions_per_hour=0.1 checkpoint_minutes=60"
     result, measured = (
-        answer_to(group, made(Spot, f"groups=g price_per_gpu_hour=1 {more}")) for more in (often, "")
+        answer_to(group, told(Spot, f"groups=g price_per_gpu_hour=1 {more}")) for more in (often, "")
     )
     (rate,) = (one for one in measured.assumptions if one.name.endswith("interruptions"))
     assert "measured traces" in rate.source
@@ -156,10 +156,10 @@ def test_spot_pays_for_interruptions() -> None:
 def test_commitment_covers_the_base_and_remains_if_usage_falls() -> None:
     # 4 GPUs around the clock and 4 for half of 730 hours, at $3; committed at $2: worth it from two thirds of the hours
     base, half = (
-        made(Group, f"{one} gpus_per_pod=4 price_per_gpu_hour=3")
+        told(Group, f"{one} gpus_per_pod=4 price_per_gpu_hour=3")
         for one in ("name=b hours=730", "name=h hours=365")
     )
-    both = made(Reserve, "groups=b,h price_per_gpu_hour=2 term_years=3")
+    both = told(Reserve, "groups=b,h price_per_gpu_hour=2 term_years=3")
     result = answer_to([base, half], both)
     assert figures(result, "today scenario") == shown(4 * 730 * 3 + 4 * 365 * 3, 4 * 730 * 2 + 4 * 365 * 3)
     assert result.figures == {"obligation": 4 * 2 * 8760 * 3}
@@ -170,15 +170,15 @@ def test_commitment_covers_the_base_and_remains_if_usage_falls() -> None:
     alone = both.model_copy(update={"groups": ["b"]})
     for steps, cost in (
         # half of each day off, and 5 minutes to provision: no commitment is worth it, and no later step makes one cheaper
-        ([made(Schedule, "groups=b active_percent=50"), alone], 4380 + 3 * 4 * 730 / 24 / 12),
-        ([alone, made(Schedule, "groups=b active_percent=50")], 5840),
+        ([told(Schedule, "groups=b active_percent=50"), alone], 4380 + 3 * 4 * 730 / 24 / 12),
+        ([alone, told(Schedule, "groups=b active_percent=50")], 5840),
         ([alone.model_copy(update={"price_per_gpu_hour": D(3)})], 8760),
     ):
         assert figures(answer_to(base, *steps), "today scenario") == shown(8760, cost)
 
 
 def test_no_commitment_is_advised_on_few_days_or_for_committed_nodes() -> None:
-    step = made(Reserve, "groups=x price_per_gpu_hour=1")
+    step = told(Reserve, "groups=x price_per_gpu_hour=1")
     nodes = "name | hours | prices\nn | 0-36 | 2\nm | 0-36 | 2 committed"
     there = fleet(
         nodes,
@@ -193,17 +193,17 @@ def test_no_commitment_is_advised_on_few_days_or_for_committed_nodes() -> None:
     assert both.scenario.cost == 72 + 2 * 36
     with pytest.raises(DataError, match="none of its GPUs are on demand"):
         answer_to(
-            made(Group, "name=g price_per_gpu_hour=1"),
-            made(Spot, "groups=g price_per_gpu_hour=0.5"),
-            made(Reserve, "groups=g price_per_gpu_hour=1"),
+            told(Group, "name=g price_per_gpu_hour=1"),
+            told(Spot, "groups=g price_per_gpu_hour=0.5"),
+            told(Reserve, "groups=g price_per_gpu_hour=1"),
         )
 
 
 STEPS: dict[str, Step] = {
-    "share": made(Share, "groups=x ways=4 utilization_percent=15"),
-    "spot": made(Spot, "groups=x price_per_gpu_hour=1 interruptions_per_hour=0"),
+    "share": told(Share, "groups=x ways=4 utilization_percent=15"),
+    "spot": told(Spot, "groups=x price_per_gpu_hour=1 interruptions_per_hour=0"),
     # half of each day with 5 minutes to provision
-    "schedule": made(Schedule, f"groups=x active_percent={50 - 500 / 60 / 24}"),
+    "schedule": told(Schedule, f"groups=x active_percent={50 - 500 / 60 / 24}"),
 }
 # four pods of one GPU: on one node of four they only free GPUs; on separate nodes three nodes are removed
 STORED_STEPS = """
@@ -270,8 +270,8 @@ KINDS: dict[str, tuple[type[Step], str, str]] = {
 def test_plan_with_one_step_agrees_with_its_what_if(case: dict[str, str]) -> None:
     name, _, keys = case["step"].partition(" ")
     kind, more_keys, more_options = KINDS[name]
-    group = made(Group, f"name=g price_per_gpu_hour=3 {case['group']}")
-    planned = answer_to(group, made(kind, f"groups=g {keys} {more_keys}"))
+    group = told(Group, f"name=g price_per_gpu_hour=3 {case['group']}")
+    planned = answer_to(group, told(kind, f"groups=g {keys} {more_keys}"))
     found = ask(name, f"--on-demand-price 3 {case['options']} {more_options}")
     assert planned.today.cost == found["today"]["cost"]
     # a plan counts milliseconds
@@ -300,7 +300,7 @@ def test_plan_with_one_step_agrees_with_the_what_if_of_stored_usage() -> None:
         found = spot_answer(SpotQuery(usage, market, Config()))
         context = Context("USD", {"x": usage}, "October 2026", 100)
         planned = answer_to(
-            STORED, made(Spot, "groups=x price_per_gpu_hour=1 interruptions_per_hour=0.05"), context=context
+            STORED, told(Spot, "groups=x price_per_gpu_hour=1 interruptions_per_hour=0.05"), context=context
         )
         assert found.today.cost == planned.today.cost
         assert 0 < found.saving == pytest.approx(planned.saving, rel=D("1e-7"))
@@ -345,6 +345,6 @@ def test_described_groups_run_at_the_time_of_stored_ones(monkeypatch: pytest.Mon
         return fleet_costs(fleet)
 
     monkeypatch.setattr("gpucost.whatif.plan.fleet_costs", costs)
-    groups = [STORED, made(Group, "name=d price_per_gpu_hour=1")]
-    answer_to(groups, made(Schedule, "groups=d active_percent=50"), context=context)
+    groups = [STORED, told(Group, "name=d price_per_gpu_hour=1")]
+    answer_to(groups, told(Schedule, "groups=d active_percent=50"), context=context)
     assert {node.from_ms for fleet in fleets for node in fleet.nodes} == {begin}
