@@ -1,4 +1,4 @@
-"""What questions answer about machines without Kubernetes or Slurm; their hours and costs are fleets: tests/fleets/hosts.py."""
+"""Answers about machines without Kubernetes or Slurm; tests/fleets/hosts.py covers their hours and costs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from tests.replay.plain import PRICES, machine, smi
 from tests.unit.command import call
 
 
-def test_hosts_without_users_are_no_empty_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Box 1 has a user for 3 of 24 h: 21 h of it are empty. No label names who uses box 2, at $4 an hour."""
+def test_hosts_without_user_label_are_not_empty_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Box 1 has a user for 3 of 24 h and is empty for 21 h. Box 2, at $4 an hour, has no user label."""
     (tmp_path / "prices.csv").write_text(PRICES)
     config = write_config(PLAIN, tmp_path, tmp_path / "prices.csv")
     assert config.path is not None

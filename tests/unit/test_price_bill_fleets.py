@@ -1,4 +1,4 @@
-"""A fleet and its bill in every export format, for tests of bills; and which days a change of prices restates."""
+"""A fleet and its bill in every export format, for tests of bills; and the days that changed prices restate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY = 24 * 3600
 
 
 def machines(kind: str, **more: Any) -> dict[str, Any]:
-    """Three nodes over two days, one of them spot, two that come or go within an hour, and three namespaces on them."""
+    """Three nodes over two days with three namespaces; one is spot, and two start or end within an hour."""
     shapes = {"p4de.24xlarge": 8, "a2-highgpu-2g": 2, "Standard_NC24ads_A100_v4": 1}
     last = shapes[kind] - 1
     nodes = [node("n1", kind, 0, 48), node("n2", kind, 5.25, 30.75), node("n3", kind, 2, 40.5, "spot")]
@@ -48,7 +48,7 @@ def machines(kind: str, **more: Any) -> dict[str, Any]:
 
 
 def rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal]:
-    """Spot by the hour; n1 under a savings plan on the first day and a reservation on the second; n2 on demand."""
+    """Hourly spot prices; n1 has a savings plan on the first day and a reservation on the second; n2 is on-demand."""
     if node["capacity_type"] == "spot":
         return "spot", Decimal("3.1") + Decimal(hour // 3600 % 7) / 10
     if node["name"] == "n1":
@@ -66,12 +66,12 @@ FORMATS: dict[str, tuple[str, str, str | None, Writer]] = {
 }
 
 
-# Stores before any bill, by their fleets: many tests have the same one.
+# Stores without bills, by fleet: many tests share one.
 _LOADED: dict[str, bytes] = {}
 
 
 class Billed:
-    """A fleet in a store, with a price book that no bill would agree with."""
+    """A fleet in a store, with a price book that differs from every bill."""
 
     stages: dict[str, list[str]]
 
@@ -87,7 +87,7 @@ class Billed:
         self.config.store.write_bytes(_LOADED[key])
 
     def copy(self, folder: Path) -> Billed:
-        """The same with its bills, attributed if this is, to be changed."""
+        """A copy with its bills, attributed if this one is, for tests that change it."""
         made = Billed(folder, self.fleet)
         made.config.store.write_bytes(self.config.store.read_bytes())
         return made
@@ -104,7 +104,7 @@ class Billed:
         return self.config.model_copy(update={"prices": prices})
 
     def check(self, told: list[Charge], *, pooled: bool = True) -> Fraction:
-        """Holds the cost of every pod and of what nobody held against the exact one; returns the cost of all nodes."""
+        """Compare the cost of each pod and the unallocated cost with the exact cost; return the cost of all nodes."""
         pipeline.attribute(self.config if pooled else self.sharing("as_billed"), self.store)
         book = billed_book(told, read_book(self.folder / "prices.csv"), pooled=pooled)
         truth = calculate(self.fleet, book)
@@ -133,7 +133,7 @@ COST = "SELECT sum(node_cost) FROM node_hourly JOIN nodes USING (node_id) WHERE 
 
 
 @pytest.mark.ci
-def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> None:
+def test_only_days_with_changed_prices_are_attributed_again(tmp_path: Path) -> None:
     described = fleet(96, [node("n", "p4de.24xlarge", 0, 96, "spot")], [], {}, scrape=1800)
     (tmp_path / "prices.csv").write_text(f"{HEADER}\n")
     config = write_config(described, tmp_path, tmp_path / "prices.csv")
@@ -141,7 +141,7 @@ def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> 
     first = described["start"] * 1000
     less = Prices(discounts=[Discount(percent=Decimal(30), effective_start=date(2026, 3, 13))])
     before: set[tuple[int, int]] = set()
-    # spot prices of two hours, a load that changes none, and a discount of the last day
+    # spot prices of two hours, a load without changes, and a discount on the last day
     for kind, prices, spot, changed, cost in (
         ("spot", Prices(), (-5, 10), {0, 1, 2, 3}, 10 * 96),
         ("spot", Prices(), (55, 20), {2, 3}, 10 * 55 + 20 * 41),
