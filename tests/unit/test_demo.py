@@ -150,11 +150,11 @@ def test_demo_bill_has_every_charge_kind_and_reconciles(demo: Config) -> None:
     assert {machine.instance_type for machine in account.unseen} == {"p5.48xlarge", "g5.4xlarge"}
 
 
-@pytest.mark.parametrize(("month", "told_by"), [(BILLED, None), (ESTIMATED, "2026-09")])
-def test_commitments_apply_in_both_months(demo: Config, month: Period, told_by: str | None) -> None:
+@pytest.mark.parametrize(("month", "month_of_bill"), [(BILLED, None), (ESTIMATED, "2026-09")])
+def test_commitments_apply_in_both_months(demo: Config, month: Period, month_of_bill: str | None) -> None:
     with Store(demo.store).read() as con:
         found = read_commitments(con, month.start_ms, month.end_ms)
-    assert found.month == told_by
+    assert found.month == month_of_bill
     assert {one.type for one in found.commitments} == {"Savings Plan", "Reserved Instance"}
     # the plan pays for one and a half on-demand machines
     assert found.covered["aws", "us-east-1", "p4d.24xlarge"].curve.mean == pytest.approx(24 / 15.84, abs=1e-3)

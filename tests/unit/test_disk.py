@@ -55,11 +55,11 @@ def test_atomic_write_replaces_the_whole_file_with_its_mode(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
     mask = os.umask(0o022)
     try:
-        for mode, told in ((0o666, 0o644), (disk.PRIVATE, 0o600)):
+        for mode, expected in ((0o666, 0o644), (disk.PRIVATE, 0o600)):
             # regardless of the umask that an open store sets for its own files
             with disk.private(disk.PRIVATE), disk.atomic_write(target, mode) as part:
                 part.write_text("whole")
-            assert (target.read_text(), target.stat().st_mode & 0o777) == ("whole", told)
+            assert (target.read_text(), target.stat().st_mode & 0o777) == ("whole", expected)
             target.unlink()
     finally:
         os.umask(mask)

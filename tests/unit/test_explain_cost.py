@@ -84,8 +84,8 @@ def test_bill_rows_match_the_file_and_unbilled_nodes_are_estimated(fleet: Billed
     estimated, billed = view.totals.estimated_cost, view.coverage.billed_cost
     assert estimated == sum(row.measures.estimated_cost for row in view.rows)
     assert billed + view.coverage.estimated_cost == view.node_totals.node_cost
-    said = f"${billed:,.2f}; ${estimated:,.2f} are an estimate until the bill is collected"
-    assert said in " ".join(terminal.render(view, 120, color=False).split())
+    sentence = f"${billed:,.2f}; ${estimated:,.2f} are an estimate until the bill is collected"
+    assert sentence in " ".join(terminal.render(view, 120, color=False).split())
     assert report(fleet, namespaces=("serve",)).coverage.estimated_cost == 0
 
 

@@ -289,8 +289,8 @@ def test_chart_values_match_its_schema(tmp_path: Path) -> None:
     jsonschema.validate(values | more, schema)
     # its jobs run valid commands, and its config loads
     for job in (*values["jobs"].values(), *more["jobs"].values()):
-        for told in job["run"]:
-            run(shlex.join([*told, "--help"]))
+        for line in job["run"]:
+            run(shlex.join([*line, "--help"]))
     (tmp_path / "own.toml").write_text(values["config"])
     config = load_config(tmp_path / "own.toml", environ={})
     assert config.prometheus[0].url == "http://prometheus-operated.monitoring:9090"

@@ -116,8 +116,8 @@ def test_findings_are_ranked_and_each_workload_counts_once(
     answers = {question: _result(*text.split(",")) for question, text in ((ASK, ask), (OTHER, other)) if text}
     chosen = [CANDIDATES[name.replace("_", " ")] for name in candidates.split()]
     found = _found(chosen, answers, months, ("--month", "2026-02"))
-    told = listed(found.findings, "kind saving saving_per_month is_bound command")
-    assert told.replace("gpucost whatif ", "").replace(" --month 2026-02", "") == expected
+    listing = listed(found.findings, "kind saving saving_per_month is_bound command")
+    assert listing.replace("gpucost whatif ", "").replace(" --month 2026-02", "") == expected
     assert found.passed_over == int(passed_over)
     assert found.saving_per_month == sum(one.saving_per_month for one in found.findings if not one.is_bound)
 

@@ -106,9 +106,9 @@ tokens | Tokens
 
 
 @pytest.fixture(scope="module")
-def told(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Billed:
+def detailed(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Billed:
     """The fleet with a bill that has many columns for even hours, few for odd hours, and many units."""
-    fleet = copied(billed_fleet, tmp_path_factory.mktemp("told"))
+    fleet = copied(billed_fleet, tmp_path_factory.mktemp("detailed"))
     units = "consumed_unit = $units[1 + hour(charge_period_start) % len($units)], pricing_unit = 'Hrs'"
     with fleet.store.write() as con:
         for odd, change in ((0, TOLD), (1, UNTOLD)):
@@ -116,12 +116,12 @@ def told(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Bill
                 con,
                 f"UPDATE bill_rows SET {change} WHERE hour(charge_period_start) % 2 = {odd}",  # noqa: S608
             )
-        told_units = [unit for unit, _ in text_rows(UNITS)]
-        change_bill_rows(con, f"UPDATE bill_rows SET {units}", {"units": told_units})  # noqa: S608
+        units_of_bill = [unit for unit, _ in text_rows(UNITS)]
+        change_bill_rows(con, f"UPDATE bill_rows SET {units}", {"units": units_of_bill})  # noqa: S608
     return fleet
 
 
-@pytest.fixture(scope="module", params=["told", "billed_fleet"])
+@pytest.fixture(scope="module", params=["detailed", "billed_fleet"])
 def billed(request: pytest.FixtureRequest) -> Billed:
     """The fleet with its bill, and with a more detailed one; tests/services/test_focus_validator.py covers other formats."""
     fleet: Billed = request.getfixturevalue(request.param)
@@ -143,10 +143,10 @@ SUMS = """SELECT origin_row, [sum(BilledCost), sum(EffectiveCost), sum(ListCost)
 
 def test_rows_add_up_to_their_charge_exactly_and_keep_its_names(billed: Billed) -> None:
     totals, path = written(billed)
-    origins = {number: told for number, *told in billed.store.query(ORIGINS)[1]}
+    origins = {number: values for number, *values in billed.store.query(ORIGINS)[1]}
     sums = rows(path, SUMS)
     assert {row["origin_row"]: row["amounts"] for row in sums} == {
-        origin: told[0] for origin, told in origins.items()
+        origin: values[0] for origin, values in origins.items()
     }
     for row in rows(path):
         _, names, tags = origins[row["origin_row"]]
@@ -165,20 +165,20 @@ SPOT = """SELECT sum(EffectiveCost) FILTER (is_spot) AS cost, sum(ListCost - Con
 FROM (SELECT *, PricingCategory = 'Dynamic' AS is_spot FROM file)"""
 
 
-def test_only_commitments_save_on_the_contracted_cost(billed: Billed, told: Billed) -> None:
+def test_only_commitments_save_on_the_contracted_cost(billed: Billed, detailed: Billed) -> None:
     path = written(billed)[1]
     # in even hours the contracted cost is made up
-    real = "hour(ChargePeriodStart) % 2 = 1" if billed is told else "true"
+    real = "hour(ChargePeriodStart) % 2 = 1" if billed is detailed else "true"
     saved = {row["name"]: row["saved"] for row in rows(path, SAVED.format(real))}
     assert saved["Dynamic"] == saved["Standard"] == 0
     (spot,) = rows(path, SPOT)
     assert (spot["wrong"], spot["cost"] > 0) == (0, True)
-    if billed is not told:
+    if billed is not detailed:
         assert saved["Committed"] > 0 and spot["saved"] > 0
 
 
 UNITS_BY_HOUR = "SELECT DISTINCT hour(ChargePeriodStart)::VARCHAR, ConsumedUnit, PricingUnit FROM file"
-TOLD_OF_HOURS = """SELECT DISTINCT InvoiceId, SkuPriceId, SkuMeter, SkuPriceDetails::VARCHAR, ListUnitPrice, ContractedUnitPrice
+HOUR_DETAILS = """SELECT DISTINCT InvoiceId, SkuPriceId, SkuMeter, SkuPriceDetails::VARCHAR, ListUnitPrice, ContractedUnitPrice
 FROM file WHERE hour(ChargePeriodStart) % 2 = 0"""
 # quantities are split like the charge and add up again
 COMMITMENTS = """SELECT DISTINCT (CommitmentDiscountId IS NOT NULL)::VARCHAR, CommitmentDiscountName, CommitmentDiscountUnit,
@@ -186,11 +186,11 @@ COMMITMENTS = """SELECT DISTINCT (CommitmentDiscountId IS NOT NULL)::VARCHAR, Co
 FROM file WHERE hour(ChargePeriodStart) % 2 = 0 GROUP BY 1, 2, 3, origin_row"""
 
 
-def test_details_of_the_bill_are_exported_in_standard_units(told: Billed) -> None:
-    path, units = written(told)[1], [unit for _, unit in text_rows(UNITS)]
+def test_details_of_the_bill_are_exported_in_standard_units(detailed: Billed) -> None:
+    path, units = written(detailed)[1], [unit for _, unit in text_rows(UNITS)]
     expected = [f"{hour} {units[hour % len(units)]} Hours" for hour in range(24)]
     assert texts(path, UNITS_BY_HOUR) == sorted(expected)
-    assert texts(path, TOLD_OF_HOURS) == ['INV-1 sku/price Machine {"CoreCount": 96} 30.5 25.25']
+    assert texts(path, HOUR_DETAILS) == ['INV-1 sku/price Machine {"CoreCount": 96} 30.5 25.25']
     assert texts(path, COMMITMENTS) == ["false None None None", "true three years USD 3.7"]
 
 
@@ -239,17 +239,19 @@ def test_discounts_and_fees_are_split_like_hours_and_add_no_hours(
             change_bill_rows(con, MORE, row | {"monthly": bool(monthly)})
         for change in CHANGED:
             change_bill_rows(con, change)
-    told = dict(fleet.store.query("SELECT charge_description, sum(billed_cost) FROM bill_rows GROUP BY 1")[1])
+    amounts = dict(
+        fleet.store.query("SELECT charge_description, sum(billed_cost) FROM bill_rows GROUP BY 1")[1]
+    )
     path = save(fleet)[1]
     hours = [
         rows(file, "SELECT sum(gpu_hours) AS hours FROM file") for file in (written(billed_fleet)[1], path)
     ]
     assert hours[1] == [{"hours": pytest.approx(hours[0][0]["hours"])}]
     found = {row["name"]: row for row in rows(path, SPLIT)}
-    assert "traffic" not in found and found["net"]["billed"] == told["net"]
+    assert "traffic" not in found and found["net"]["billed"] == amounts["net"]
     for name, _, category, *_ in text_rows(ADDED)[:3]:
         split = found[name]
-        assert split["billed"] == split["effective"] == told[name] and split["kinds"] == 2
+        assert split["billed"] == split["effective"] == amounts[name] and split["kinds"] == 2
         # hours are counted with their charge, and a discount has no price
         assert (split["without"], split["given"]) == ((0, 4) if category == "Usage" else (4, 0))
 
@@ -345,8 +347,10 @@ def test_columns_match_the_version(version: str, files: dict[tuple[str, str], Pa
 @pytest.mark.shared
 @pytest.mark.parametrize("version", NAMED)
 def test_all_columns_exist_in_the_version(version: str) -> None:
-    told = json.loads(shared("data/billing/schemas/focus_columns_by_version.json").read_text())
-    known = next(columns for name, columns in told.items() if name.startswith(f"FOCUS {version}"))
+    columns_by_version = json.loads(shared("data/billing/schemas/focus_columns_by_version.json").read_text())
+    known = next(
+        columns for name, columns in columns_by_version.items() if name.startswith(f"FOCUS {version}")
+    )
     assert {name for name in columns_of(version) if not name.startswith("x_")} <= set(known)
 
 

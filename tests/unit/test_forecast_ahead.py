@@ -127,9 +127,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBPyC
         yield con
 
 
-def node(con: DuckDBPyConnection, told: str) -> None:
+def node(con: DuckDBPyConnection, fields: str) -> None:
     """Insert a node: number, type ("-" on-premises), capacity type, days in October, price, and purchase option."""
-    number, kind, capacity, days, price, *option = told.split()
+    number, kind, capacity, days, price, *option = fields.split()
     place = [None] * 3 if kind == "-" else ["gcp", "us-central1", kind]
     con.execute(
         "INSERT INTO nodes BY NAME SELECT ? AS node_id, 'main' AS cluster, ? AS node, ? AS up_from_ms, ? AS up_to_ms,"
@@ -156,8 +156,8 @@ def used(con: DuckDBPyConnection, config: Config | None = None) -> list[Use]:
 def test_scenarios_multiply_node_hours_by_prices(store: DuckDBPyConnection) -> None:
     uses = used(store)
     # (240 + 120) h / 240 h; the last hour of September does not count
-    told = listed(uses, "name nodes most_nodes")
-    assert told == "a3-highgpu-8g gcp us-central1 1.5 2; H100-SXM5-80GB 1 1"
+    listing = listed(uses, "name nodes most_nodes")
+    assert listing == "a3-highgpu-8g gcp us-central1 1.5 2; H100-SXM5-80GB 1 1"
     rows = scenarios(uses, grown(10, 2, "2026-12"))
     assert costs(rows, "today") == {
         "as_now": (80 + 15 + 2) * 730,
@@ -200,10 +200,10 @@ def test_prices_come_from_own_nodes_then_price_book_then_list_prices(
     # a price book has no commitment terms: its price is neither a 1-year price nor an on-demand price
     commitments = {way: price.per_node_hour for way, price in prices.items() if way.startswith("commitment")}
     assert commitments == {"commitment_3_years": D("34.9776")}
-    told = {one.name: (one.value, one.source) for one in assumptions(uses, DAYS, 5.0)}
-    assert told["a3-highgpu-8g gcp us-central1: commitment 1 year"] == ("missing", "no source")
-    assert told["a3-highgpu-8g gcp us-central1: spot"] == (24, "price book line 4")
-    assert told["growth"] == (5.0, "option")
+    assumed = {one.name: (one.value, one.source) for one in assumptions(uses, DAYS, 5.0)}
+    assert assumed["a3-highgpu-8g gcp us-central1: commitment 1 year"] == ("missing", "no source")
+    assert assumed["a3-highgpu-8g gcp us-central1: spot"] == (24, "price book line 4")
+    assert assumed["growth"] == (5.0, "option")
 
 
 def test_commitments_without_upfront_payment_and_price_book_in_another_currency(
@@ -307,9 +307,9 @@ def _holds(kind: str, dice: random.Random, known_days: int) -> bool:
     fleet = _fleet(kind, dice)
     days = list(fleet)[BEFORE - 28 : BEFORE + MONTH]
     known = {day: fleet[day] for day in days[: 28 + known_days]}
-    told = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days[28:])
-    assert told.low is not None and told.high is not None
-    return told.low <= sum(fleet[day] for day in days[28:]) <= told.high
+    found = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days[28:])
+    assert found.low is not None and found.high is not None
+    return found.low <= sum(fleet[day] for day in days[28:]) <= found.high
 
 
 KINDS = ("steady", "outliers", "alike", "grows", "shrinks", "walks", "jobs", "jumps", "stops")
@@ -353,5 +353,5 @@ def test_unusual_day_is_found(factor: int, least: int) -> None:
 def test_weekdays_without_data_widen_the_range() -> None:
     days = [date(2026, 6, 1) + timedelta(days=count) for count in range(12)]
     known = {day: Decimal(100 + count % 2) for count, day in enumerate(days[:5])}  # from Monday to Friday
-    told = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days)
-    assert (told.low or 9999) < 12 * 100 < (told.high or 0)
+    found = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days)
+    assert (found.low or 9999) < 12 * 100 < (found.high or 0)

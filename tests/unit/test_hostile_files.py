@@ -49,7 +49,7 @@ FILES = [
 ]  # fmt: skip
 
 
-def told(value: str, kind: str, content: str) -> bytes:
+def content_with(value: str, kind: str, content: str) -> bytes:
     """The file with `value` in its place, escaped for its format."""
     spelled = value
     if kind == "csv":
@@ -86,11 +86,11 @@ def test_hostile_values_are_shown_without_invisible_characters(
         name = words.split()[-1]
         (tmp_path / "gpucost.toml").write_text(CONFIG)
         (tmp_path / "prices.csv").write_text(BOOK)
-        (tmp_path / name).write_bytes(told(VALUES[value], name.rpartition(".")[2], content))
-        asked = words.removesuffix(" prices.csv").split()
+        (tmp_path / name).write_bytes(content_with(VALUES[value], name.rpartition(".")[2], content))
+        command = words.removesuffix(" prices.csv").split()
         store = ["--store", f"{number}.duckdb"]
-        has_store = asked[0] not in ("config", "prices")
-        done = CliRunner().invoke(app, asked + store * has_store)
+        has_store = command[0] not in ("config", "prices")
+        done = CliRunner().invoke(app, command + store * has_store)
         assert done.exit_code in (0, 1, 2) and "defect" not in done.output, (words, done.output)
         assert not hidden(done.output), (words, done.output)
         if table and done.exit_code == 0:

@@ -27,7 +27,7 @@ ZEROS = gzip.compress(b" " * (8 * MIB))
 
 
 class Server(Quiet):
-    """Behave as the first part of the path names; record requests to `/elsewhere` and the number of bytes sent."""
+    """Behave as named by the first part of the path; record requests to `/elsewhere` and the number of bytes sent."""
 
     elsewhere: ClassVar[list[str]] = []
     other: ClassVar[str] = ""

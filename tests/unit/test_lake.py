@@ -202,8 +202,8 @@ def test_newer_lake_broken_manifest_and_missing_lake_are_errors(lake: GrownLake,
         manifest.read(open_files(str(tmp_path / "none"), Config()))
     files = open_files(str(lake.url), lake.config)
     file = next((lake.url / "_gpucost/manifests").rglob("*.json"))
-    told = json.loads(file.read_text())
-    newer = [json.dumps({**told, name: told[name] + 1}) for name in ("format", "schema")]
+    content = json.loads(file.read_text())
+    newer = [json.dumps({**content, name: content[name] + 1}) for name in ("format", "schema")]
     for text, refused in ((newer[0], "newer gpucost"), (newer[1], "newer gpucost"), ("{", "not a manifest")):
         file.write_text(text)
         with pytest.raises(StoreError, match=refused):
@@ -247,9 +247,9 @@ def test_two_clusters_in_a_lake_report_the_same_as_separate_stores(tmp_path: Pat
         export(config, store, url)
     attribute(config, url)
     both = json.loads(call(*by_cluster, "--config", str(config.path), "--lake", str(url))[0])
-    for name, told in alone.items():
-        assert [row for row in both["rows"] if row["cluster"] == name] == told["rows"]
-    assert both["totals"]["cost"] == sum(told["totals"]["cost"] for told in alone.values())
+    for name, report in alone.items():
+        assert [row for row in both["rows"] if row["cluster"] == name] == report["rows"]
+    assert both["totals"]["cost"] == sum(report["totals"]["cost"] for report in alone.values())
 
 
 @pytest.mark.slow

@@ -164,9 +164,9 @@ one day, before all data | 2020-02-01 2020-03-01 | 2026-05-10 2026-05-10
 one day, after all data | 2035-02-01 2035-03-01 | 2026-10-06 2026-10-06"""
 
 
-@pytest.mark.parametrize(("asked", "read"), named_rows(READ))
-def test_days_read_for_a_period(asked: str, read: str) -> None:
-    edges = [datetime.fromisoformat(day).replace(tzinfo=UTC) for day in asked.split()]
+@pytest.mark.parametrize(("days", "read"), named_rows(READ))
+def test_days_read_for_a_period(days: str, read: str) -> None:
+    edges = [datetime.fromisoformat(day).replace(tzinfo=UTC) for day in days.split()]
     period = Period(*edges) if edges else None
     assert reading._days_to_read(Config(timezone="UTC"), period, KNOWN) == tuple(read.split())
     assert reading._days_to_read(Config(timezone="UTC"), period, []) == ("", "")

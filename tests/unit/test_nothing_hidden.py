@@ -38,10 +38,10 @@ def look(config: Config, store: Store, cluster: str) -> Answer:
 def scenes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, tuple[Scene, Answer]]]:
-    asked = asked_names(request)
+    names = asked_names(request)
     with (
-        scene.start(tmp_path_factory.mktemp("scenes"), look, HOURS, asked) as answers,
-        scaled.start(tmp_path_factory.mktemp("scaled"), look, HOURS, asked) as more,
+        scene.start(tmp_path_factory.mktemp("scenes"), look, HOURS, names) as answers,
+        scaled.start(tmp_path_factory.mktemp("scaled"), look, HOURS, names) as more,
     ):
         yield answers | more
 
@@ -58,8 +58,8 @@ def scaled_memory(scaling: float, hours: float, warned: int) -> Scene:
     described = sliced(*((f"part-{n}", {"nvidia_com_gpumem": 14746}) for n in range(3)))
     figures, view, _ = yield described, scrape(described, lean=True), f"[hami]\nmemory_scaling = {scaling}\n"
     assert figures == pytest.approx({f"part-{n}": hours for n in range(3)}, abs=0.01)
-    told = messages(view, "scaled_memory")
-    assert ["node n hold more memory" in text and "7.2 GPU-hours of 3 pods" in text for text in told] == [
+    texts = messages(view, "scaled_memory")
+    assert ["node n hold more memory" in text and "7.2 GPU-hours of 3 pods" in text for text in texts] == [
         True
     ] * warned
     fixes = [note.fix for note in view.coverage.warnings if "memory_scaling" in (note.fix or "")]
@@ -108,11 +108,11 @@ def test_conflicting_labels_count_only_if_they_agree(
         row.keys["team"]: row.measures.allocated_gpu_hours for row in view.rows if row.kind == "allocated"
     }
     assert held_by == pytest.approx(expected)
-    said = (
+    message = (
         "label_cost_center_conflict1 = cc-42 and label_cost_center_conflict2 = cc-7 on 1 pods of namespace train: "
         "Prometheus reads two labels as one, shown as unassigned"
     )
-    assert messages(view, "label_conflict") == [said] * ("unassigned" in expected)
+    assert messages(view, "label_conflict") == [message] * ("unassigned" in expected)
 
 
 @scene(
@@ -135,9 +135,9 @@ def test_node_without_spot_label_is_on_demand_if_another_node_has_one(
     _, view, _ = yield described, scrape(described, lean=True)
     assert view.coverage.unknown_capacity_gpu_hours == (6 if unknown else 0)
     assert view.totals.spot_ratio == (None if unknown else 0)
-    told = messages(view, "no_capacity_label")
+    texts = messages(view, "no_capacity_label")
     assert [
-        text.startswith("no node of cluster ") and " has a capacity type label" in text for text in told
+        text.startswith("no node of cluster ") and " has a capacity type label" in text for text in texts
     ] == [True] * unknown
 
 

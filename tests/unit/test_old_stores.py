@@ -42,14 +42,14 @@ Figures = dict[str, list[tuple[Any, ...]]]
 def figures(config: Config, store: Store) -> Figures:
     pipeline.attribute(config, store)
     left_out = {"source_file", "bill_id", "batch_id", "detail_id", "source", "load_id"}
-    told = {}
+    found = {}
     for table in TABLES:
         columns, rows = store.query(f"FROM {table}")
         kept = [place for place, name in enumerate(columns) if name not in left_out]
         # sums of milliseconds depend on their order
         values = [[round(v, 3) if isinstance(v, float) else v for v in row] for row in rows]
-        told[table] = sorted((tuple(row[place] for place in kept) for row in values), key=repr)
-    return told
+        found[table] = sorted((tuple(row[place] for place in kept) for row in values), key=repr)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def unpacked(old: Path, folder: Path) -> Store:
     return store
 
 
-def told_without_the_bill(found: Figures) -> list[list[tuple[Any, ...]]]:
+def without_the_bill(found: Figures) -> list[list[tuple[Any, ...]]]:
     return [found[table] for table in TABLES if table not in RELOADED]
 
 
@@ -88,16 +88,16 @@ def told_without_the_bill(found: Figures) -> list[list[tuple[Any, ...]]]:
 def test_old_store_gives_the_figures_of_a_new_store(
     old: Path, today: tuple[Config, Figures], tmp_path: Path
 ) -> None:
-    config, told = today
+    config, expected = today
     store = unpacked(old, tmp_path)
     before = figures(config, store)
-    assert told_without_the_bill(before) == told_without_the_bill(told)
+    assert without_the_bill(before) == without_the_bill(expected)
     with store.read() as con:
         assert [one for one in upkeep.check(con) if one.wrong] == []
     upkeep.rewrite(store)
     assert figures(config, store) == before
     collect_bills(store, [LocalTree(STORES / "cur.csv")], "aws")
-    assert figures(config, store) == told
+    assert figures(config, store) == expected
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ FLEET = fleet(
 TODAY = datetime.now(UTC).date()
 SOON, LATER = TODAY + timedelta(days=30), TODAY + timedelta(days=40)
 # zone, type, option, price, effective start and as-of date in the response of a cloud
-ASKED = f"""
+COLLECTED = f"""
 | {P5} | on_demand | 98 | | 2024-06-01
 | {P5} | on_demand | 55 | 2026-01-01 | 2026-01-02
 | {P5} | on_demand | 60 | {SOON} | 2026-02-01
@@ -59,7 +59,7 @@ us-west-2a | {L4} | spot | 3 | 2026-01-01 | 2026-01-02
 us-west-2c | {L4} | spot | 2 | 2026-01-01 | 2026-01-02
 us-west-2c | {L4} | spot | 1 | {SOON} | 2026-02-01
 """
-LIST_PRICE = "INSERT INTO list_prices VALUES ('aws', $1, $2, $3, $4, 0, '', '', $5, $6, nullif($7, '')::DATE, $8, 'asked')"
+LIST_PRICE = "INSERT INTO list_prices VALUES ('aws', $1, $2, $3, $4, 0, '', '', $5, $6, nullif($7, '')::DATE, $8, 'test')"
 HEADER = "provider,region,zone,instance_type,purchase_option,term_years,payment_option,price_per_hour,currency,price_as_of"
 SHIPPED = f"""{HEADER},source_id
 aws,us-west-2,,{P5},on_demand,,,70,USD,2024-01-01,test
@@ -79,7 +79,7 @@ def work(module_path: Path) -> Any:
         patch.setenv("HOME", str(module_path))
         store = load(FLEET, scrape(FLEET), write_config(FLEET, module_path, book), 2)
         with store.write() as con:
-            for zone, kind, option, price, start, as_of in text_rows(ASKED):
+            for zone, kind, option, price, start, as_of in text_rows(COLLECTED):
                 con.execute(LIST_PRICE, ["us-west-2", zone, kind, option, price, "USD", start, as_of])
             con.execute(
                 "INSERT INTO spot_prices VALUES ('aws', 'us-west-2', 'us-west-2b', ?, 'Linux/UNIX', '', ?, NULL, 20, 'USD', 'h')",

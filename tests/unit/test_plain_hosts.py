@@ -26,16 +26,16 @@ def test_hosts_without_user_label_are_not_empty_nodes(
     load(PLAIN, [*first, *machine([smi("box-2", 0), smi("box-2", 1)])], config)
     monkeypatch.chdir(tmp_path)
 
-    def told(*words: str) -> Any:
+    def answer_of(*words: str) -> Any:
         span = f"--from 2026-03-10 --to 2026-03-11 --format json --config {config.path}".split()
         return json.loads(call(*words, *span)[0])
 
-    waste = told("waste")
+    waste = answer_of("waste")
     buckets = {row["bucket"]: (row["gpu_hours"], row["cost"]) for row in waste["buckets"] if row["gpu_hours"]}
     assert buckets == {"idle": (3, 6), "between_jobs": (51, 102), "empty_node": (42, 84)}
     warned = waste["coverage"]["warnings"][0]["message"]
     assert "(box-2): their time is unallocated, but never counts as empty" in warned
-    answer = told("whatif", "schedule", "--empty-minutes", "10")
+    answer = answer_of("whatif", "schedule", "--empty-minutes", "10")
     # 20 h 40 min of box 1 at $4
     removed = answer["today"]["node_hours"] - answer["scenario"]["node_hours"]
     assert (round(removed, 6), answer["saving"]) == (20.666667, 82.666666666)

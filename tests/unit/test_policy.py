@@ -75,8 +75,8 @@ def test_each_rule_has_its_violation(broken: Path) -> None:
     found = answer(broken)
     rules = rules_of(found)
     violations = [{"rule": name, **one} for name in rules for one in rules[name]["violations"]]
-    told = [f"{figures(one, 'rule namespace subject')}: {one['evidence']}" for one in violations]
-    assert told == [line.strip() for line in VIOLATIONS.split("\n") if line]
+    listing = [f"{figures(one, 'rule namespace subject')}: {one['evidence']}" for one in violations]
+    assert listing == [line.strip() for line in VIOLATIONS.split("\n") if line]
     assert figures(violations[0], "gpu_hours cost") == "5 6"
     assert figures(found, "kept broken unknown") == "0 3 0"
     assert rules["batch-on-spot"]["checked"] == 1

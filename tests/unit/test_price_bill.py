@@ -50,15 +50,15 @@ class Case:
     given options. A price is a node, its first and last hour, and dollars.
     """
 
-    told: str
+    charges: str
     priced: str
     nodes: tuple[Row, ...] = (NODE,)
     sharing: str = "pooled"
 
     @property
     def bills(self) -> Iterator[tuple[Row, list[Row]]]:
-        for told in ("; " + self.told).split("; bill"):
-            options, *lines = told.split(";")
+        for part in ("; " + self.charges).split("; bill"):
+            options, *lines = part.split(";")
             rows = []
             for line in filter(str.strip, lines):
                 row: Row = {name: None if value == "-" else value for name, value in words(line).items()}
@@ -83,7 +83,7 @@ azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMac
 nimbus://vm-17 | vm-17
 ocid1.instance.oc1.iad.abc | ocid1.instance.oc1.iad.abc
 """
-TOLD = titled("""
+TITLED = titled("""
 = only covered hours have a billed price
 hour=3,4; hour=5 cost=12
 1 3 5 10; 1 5 6 12
@@ -114,7 +114,7 @@ hour=0,1 currency=EUR
 = a bill loaded by an earlier version
 bill period=2020-01; hour=1; bill period=2020-02 provider=gcp; hour=1 cost=0 kind=tax
 1 1 2 10""")
-CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, priced in [text.splitlines()]} | {
+CASES = {name: Case(charges, priced) for name, text in TITLED.items() for charges, priced in [text.splitlines()]} | {
     "half an hour has the full hourly price": Case(
         "hours=0.5 cost=5; hour=1; hour=2 hours=0.5 cost=5", "1 0.5 2.5 10", (node_of(0.5, 2.5),)
     ),
@@ -210,9 +210,9 @@ CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, price
     # the sum of both; half an hour in each; no price if a part lacks its cost
     **{
         f"a machine billed in two currencies: {priced}, {'reversed' if turn < 0 else 'in order'}": Case(
-            ";".join(told.split(";")[::turn]), priced
+            ";".join(charges.split(";")[::turn]), priced
         )
-        for told, priced in (
+        for charges, priced in (
             ("hour=0,1; hour=1 cost=2 currency=EUR hours=-", "1 0 1 10; 1 1 2 13"),
             ("hours=0.5 cost=5; hours=0.5 cost=4 currency=EUR", "1 0 1 11"),
             ("hour=0,1 type=two; cost=0 currency=EUR cause=zero_unexplained type=two", "1 1 2 10"),
@@ -344,9 +344,9 @@ def test_bill_settles_capacity_types_and_warns_about_zeros(priced: Priced) -> No
     warnings = priced.answers["pooled"]["warnings"]
     settled = [subject for code, subject, *_ in warnings if code == "unknown_capacity_type"]
     assert settled == sorted(f"n2 {name}" for name in unknown)
-    told = ";".join(case.told for case in CASES.values())
+    charges = ";".join(case.charges for case in CASES.values())
     zeros = {subject: texts for code, subject, *texts in warnings if code == "unexplained_zero"}
-    assert zeros.keys() == set(re.findall(r"type=(zero:\w+|lack:\w+|two)", told))
+    assert zeros.keys() == set(re.findall(r"type=(zero:\w+|lack:\w+|two)", charges))
     for subject, (message, fix) in zeros.items():
         how_long = "1.0" if subject.startswith("lack") else "2.0"
         assert f"{how_long} hours of {subject} without their cost, or a part of it" in message

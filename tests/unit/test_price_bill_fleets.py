@@ -41,10 +41,10 @@ def machines(kind: str, **more: Any) -> dict[str, Any]:
         pod("c", "n2", [0], 6, 29.25, "serve"),
         pod("d", "n3", list(range(last + 1)), 3.5, 39.25, "batch"),
     ]
-    told = fleet(48, nodes, pods, busy("n1", [0], 1, 30), scrape=900, **more)
+    described = fleet(48, nodes, pods, busy("n1", [0], 1, 30), scrape=900, **more)
     for one in pods:
         one["keep_until"] = one["to"] + 3600
-    return told
+    return described
 
 
 def rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal]:
@@ -59,7 +59,7 @@ def rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal]:
 Writer = Callable[[list[Charge]], str]
 FORMATS: dict[str, tuple[str, str, str | None, Writer]] = {
     "cur2": ("p4de.24xlarge", "cur.csv", "aws", bill_files.aws_cur),
-    "cur": ("p4de.24xlarge", "cur.csv", "aws", lambda told: bill_files.aws_cur(told, legacy=True)),
+    "cur": ("p4de.24xlarge", "cur.csv", "aws", lambda charges: bill_files.aws_cur(charges, legacy=True)),
     "focus": ("p4de.24xlarge", "focus.csv", None, bill_files.focus),
     "gcp": ("a2-highgpu-2g", "export.jsonl", "gcp", bill_files.gcp_jsonl),
     "azure": ("Standard_NC24ads_A100_v4", "amortized.csv", "azure", bill_files.azure_amortized),
@@ -75,14 +75,14 @@ class Billed:
 
     stages: dict[str, list[str]]
 
-    def __init__(self, folder: Path, told: dict[str, Any]) -> None:
-        self.folder, self.fleet = folder, told
+    def __init__(self, folder: Path, described: dict[str, Any]) -> None:
+        self.folder, self.fleet = folder, described
         (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
-        self.config: Config = write_config(told, folder, folder / "prices.csv")
+        self.config: Config = write_config(described, folder, folder / "prices.csv")
         self.store = Store(self.config.store)
-        key = json.dumps(told)
+        key = json.dumps(described)
         if key not in _LOADED:
-            load(told, scrape(told, lean=True), self.config, hours_per_window=48)
+            load(described, scrape(described, lean=True), self.config, hours_per_window=48)
             _LOADED[key] = self.config.store.read_bytes()
         self.config.store.write_bytes(_LOADED[key])
 
@@ -103,17 +103,17 @@ class Billed:
         prices = self.config.prices.model_copy(update={"commitment_sharing": how})
         return self.config.model_copy(update={"prices": prices})
 
-    def check(self, told: list[Charge], *, pooled: bool = True) -> Fraction:
+    def check(self, charges: list[Charge], *, pooled: bool = True) -> Fraction:
         """Compare the cost of each pod and the unallocated cost with the exact cost; return the cost of all nodes."""
         pipeline.attribute(self.config if pooled else self.sharing("as_billed"), self.store)
-        book = billed_book(told, read_book(self.folder / "prices.csv"), pooled=pooled)
+        book = billed_book(charges, read_book(self.folder / "prices.csv"), pooled=pooled)
         truth = calculate(self.fleet, book)
         start, end = self.fleet["start"] * 1000, self.fleet["end"] * 1000
-        said, exact = (
+        found, exact = (
             {key: round(figures.cost, 6) for key, figures in pods.items()}
             for pods in (by_pod(self.store, start, end), truth.pods)
         )
-        assert said == exact
+        assert found == exact
         everything = total(self.store, start, end)
         assert round(everything.unallocated_cost, 6) == round(truth.total.unallocated_cost, 6)
         assert not unpaid(self.store)

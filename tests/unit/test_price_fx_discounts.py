@@ -59,11 +59,11 @@ date,currency,rates | :1: rates: not a column of a file of rates; did you mean r
 """
 
 
-@pytest.mark.parametrize(("line", "said"), text_rows(BAD))
-def test_invalid_row_is_reported_with_file_line_and_column(tmp_path: Path, line: str, said: str) -> None:
+@pytest.mark.parametrize(("line", "message"), text_rows(BAD))
+def test_invalid_row_is_reported_with_file_line_and_column(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(PriceError) as caught:
         rates(config(tmp_path, (line if line.startswith("date") else FX + line) + "\n"))
-    assert caught.value.message.startswith(f"{tmp_path / 'fx.csv'}{said}")
+    assert caught.value.message.startswith(f"{tmp_path / 'fx.csv'}{message}")
 
 
 def test_missing_rates_file_and_a_rate_for_the_own_currency_are_refused(tmp_path: Path) -> None:
@@ -146,13 +146,13 @@ def terms(text: str) -> dict[str, Any]:
 
 def test_omitted_conditions_match_all_and_matching_discounts_multiply(con: duckdb.DuckDBPyConnection) -> None:
     nodes, discounts, expected = [], [], []
-    for day, (node, told, price) in enumerate(text_rows(DISCOUNTED)):
+    for day, (node, rules, price) in enumerate(text_rows(DISCOUNTED)):
         begins = START + day * 24 * MS_PER_HOUR
         span = {"node_id": day, "up_from_ms": begins, "up_to_ms": begins + 24 * MS_PER_HOUR}
         nodes.append(NODE | terms(node) | span)
         first = DAY.date() + timedelta(day)
         dated = {"percent": 30, "effective_start": first, "effective_end": first + timedelta(1)}
-        discounts += [dated | terms(one) for one in told.split(";")]
+        discounts += [dated | terms(one) for one in rules.split(";")]
         expected.append((day, Decimal(price)))
     prices = [(node, value) for node, _, _, value, _, _ in run(con, nodes, BOOK, {"discounts": discounts})]
     assert prices == expected
@@ -179,13 +179,13 @@ flex_start | flex_start | 0 96 7
 
 
 def test_reserved_capacity_at_on_demand_prices_gets_both_discounts(con: duckdb.DuckDBPyConnection) -> None:
-    told = text_rows(BOTH)
+    rows = text_rows(BOTH)
     lasting = NODE | {"up_to_ms": START + 96 * MS_PER_HOUR}
     nodes = [
         lasting | {"node_id": number, "capacity_type": capacity, "instance_type": f"x{number}"}
-        for number, (capacity, *_) in enumerate(told)
+        for number, (capacity, *_) in enumerate(rows)
     ]
-    book = [f",,,x{number},{line},10,USD" for number, (_, line, _) in enumerate(told)]
+    book = [f",,,x{number},{line},10,USD" for number, (_, line, _) in enumerate(rows)]
     discounts: list[dict[str, Any]] = [{"percent": 30, "purchase_option": "calendar"}]
     for day, (option, percent) in enumerate(
         (("on_demand", 30), ("reserved", 20), ("spot", 20), ("capacity_block", 20))
@@ -194,14 +194,14 @@ def test_reserved_capacity_at_on_demand_prices_gets_both_discounts(con: duckdb.D
         span = {"effective_start": first, "effective_end": first + timedelta(1)}
         discounts.append({"percent": percent, "purchase_option": option, **span})
     segments = run(con, nodes, book, {"discounts": discounts})
-    for number, (*_, prices) in enumerate(told):
+    for number, (*_, prices) in enumerate(rows):
         assert steps([segment for segment in segments if segment[0] == number]) == told_steps(prices)
 
 
 def test_discount_applies_to_its_local_days(con: duckdb.DuckDBPyConnection) -> None:
     node = NODE | {"up_to_ms": START + 72 * MS_PER_HOUR}
-    told = "percent=30 effective_start=2026-10-02 effective_end=2026-10-03; percent=50 effective_start=2026-10-03"
-    discounts = [words(one) for one in f"{told}; percent=10 effective_end=2026-10-03".split(";")]
+    rules = "percent=30 effective_start=2026-10-02 effective_end=2026-10-03; percent=50 effective_start=2026-10-03"
+    discounts = [words(one) for one in f"{rules}; percent=10 effective_end=2026-10-03".split(";")]
     result = steps(run(con, [node], BOOK, {"discounts": discounts}, timezone="Europe/Berlin"))
     assert result == told_steps("0 22 9, 22 46 6.3, 46 72 5")
 

@@ -28,10 +28,10 @@ CHANGE = "zone=us-east-1a region=us-east-1 product=Linux/UNIX source=aws"
 LISTED = "option=on_demand zone= region=us-east-1 as_of=2026-01-01"
 
 
-def changes(told: str, kind: str) -> list[Row]:
+def changes(text: str, kind: str) -> list[Row]:
     """Spot price changes of a type: "at" and "to" in hours from START, underscores for spaces in products."""
     rows = []
-    for line in filter(None, told.split("; ")):
+    for line in filter(None, text.split("; ")):
         row: Row = {"instance_id": "", "to": None, "type": kind, **words(CHANGE), **words(line)}
         until = row.pop("to")
         row["at"] = START + round(float(row["at"]) * MS_PER_HOUR)

@@ -36,7 +36,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(words: str = "") -> Any:
+def prices_answer(words: str = "") -> Any:
     document = answer(f"prices {words} -q")
     assert document["schema"] == "gpucost.prices/1"
     return document
@@ -46,7 +46,7 @@ def asked(words: str = "") -> Any:
 LISTED = "region=us-east-1 zone= option=on_demand term=0 payment= offering= currency=USD"
 SPOT = "product=Linux/UNIX instance="
 LIST_PRICE = """INSERT INTO list_prices VALUES
-('aws', $region, $zone, 'p5.48xlarge', $option, $term, $payment, $offering, $price, $currency, $starts, $as_of, 'asked')"""
+('aws', $region, $zone, 'p5.48xlarge', $option, $term, $payment, $offering, $price, $currency, $starts, $as_of, 'test')"""
 SPOT_PRICE = """INSERT INTO spot_prices VALUES
 ('aws', 'us-east-1', $zone, 'p5.48xlarge', replace($product, '_', ' '), $instance, $at, NULL, $price, 'USD', 'history')"""
 
@@ -65,7 +65,7 @@ def at(moment: str) -> int:
 
 
 def test_instance_type_lists_the_cheapest_region_of_each_price() -> None:
-    document = asked("--provider aws p5.48xlarge")
+    document = prices_answer("--provider aws p5.48xlarge")
     columns = (
         "purchase_option region zone price_per_hour price_per_gpu_hour currency gpu_count spot_discount_percent is_stale "
         "more_regions"
@@ -80,36 +80,36 @@ def test_instance_type_lists_the_cheapest_region_of_each_price() -> None:
 
 @pytest.mark.parametrize("name", ["P5.48XLARGE", "nd96isr_h100_v5"])
 def test_instance_types_are_found_in_any_letter_case(name: str) -> None:
-    types = {row["instance_type"].lower() for row in asked(name)["rows"]}
+    types = {row["instance_type"].lower() for row in prices_answer(name)["rows"]}
     assert types <= {name.lower(), f"standard_{name.lower()}"} and types
 
 
 def test_gpu_name_matches_all_its_models_sorted_by_gpu_hour() -> None:
-    rows = asked("h100 --all-regions")["rows"]
+    rows = prices_answer("h100 --all-regions")["rows"]
     assert {row["gpu_model"] for row in rows} == {"H100-80GB-HBM3", "H100-PCIe"}
     dollars = [row["price_per_gpu_hour"] for row in rows if row["currency"] == "USD"]
     assert dollars == sorted(dollars) and len(dollars) == 9
     assert rows[-1]["currency"] == "CNY"
     assert {row["provider"] for row in rows} == {"aws", "azure", "gcp", "lambda"}
-    assert asked("'NVIDIA H100 80GB HBM3'")["gpu_models"] == ["H100-80GB-HBM3"]
+    assert prices_answer("'NVIDIA H100 80GB HBM3'")["gpu_models"] == ["H100-80GB-HBM3"]
 
 
 def test_fractional_gpu_has_its_price_per_gpu_hour() -> None:
-    assert cells(asked("g6f.large")["rows"], "gpu_count price_per_gpu_hour") == [("0.125", "1.616")]
+    assert cells(prices_answer("g6f.large")["rows"], "gpu_count price_per_gpu_hour") == [("0.125", "1.616")]
 
 
 def test_spot_at_the_on_demand_price_has_no_discount() -> None:
     words = "p5.48xlarge --region us-east-1 --purchase-option spot"
-    assert [row["spot_discount_percent"] for row in asked(words)["rows"]] == [75.0, 0.0]
+    assert [row["spot_discount_percent"] for row in prices_answer(words)["rows"]] == [75.0, 0.0]
     assert "spot at 0 % off has the on-demand price" in run(f"prices {words}").stdout
 
 
 def test_every_gpu_model_has_one_row_by_default() -> None:
-    rows = asked()["rows"]
+    rows = prices_answer()["rows"]
     shown = [f"{row['gpu_model']} {row['on_demand']['price_per_gpu_hour']}" for row in rows]
     assert shown == ["L4 1.616", "H100-80GB-HBM3 6.88", "H100-PCIe 3.29"]
     assert rows[0]["spot"] is None and rows[1]["spot"]["price_per_hour"] == 13.76
-    assert [row["gpu_model"] for row in asked("--purchase-option cud")["rows"]] == ["H100-80GB-HBM3"]
+    assert [row["gpu_model"] for row in prices_answer("--purchase-option cud")["rows"]] == ["H100-80GB-HBM3"]
 
 
 # list prices in a store, the price in effect, and the prices that it replaces; 98.32 is older than the catalog price
@@ -127,7 +127,7 @@ def test_newest_price_in_effect_wins_and_all_stay_visible(
     work: Path, listed: str, price: str, lost: str
 ) -> None:
     fill(work, listed.replace("+", "\n"))
-    document = asked("p5.48xlarge --region us-east-1 --purchase-option on_demand")
+    document = prices_answer("p5.48xlarge --region us-east-1 --purchase-option on_demand")
     assert cells(document["rows"], "price_per_hour origin") == [tuple(price.split())]
     superseded = cells(document["superseded"], "price_per_hour origin status")
     assert superseded == [tuple(one.split()) for one in lost.split(",")]
@@ -150,7 +150,7 @@ def test_collected_reservation_price_replaces_the_catalog_price(
         fill(
             work, f"option=reserved term=1 payment=no_upfront offering={name} price={price} as_of=2026-11-20"
         )
-    rows = asked("p5.48xlarge --region us-east-1 --purchase-option reserved")["rows"]
+    rows = prices_answer("p5.48xlarge --region us-east-1 --purchase-option reserved")["rows"]
     assert cells(rows, "price_per_hour offering") == [tuple(one.split()) for one in current.split(",")]
     if offerings == "convertible":
         return
@@ -169,7 +169,7 @@ def test_newest_spot_price_replaces_catalog_prices_of_its_region(work: Path) -> 
         zone=us-east-1a at=2026-11-20 price=2 instance=i-1
         zone=us-east-1b at=2026-11-19 price=30 product=Linux/UNIX_(Amazon_VPC)""",
     )
-    document = asked("p5.48xlarge --all-regions --purchase-option spot")
+    document = prices_answer("p5.48xlarge --all-regions --purchase-option spot")
     assert cells(document["rows"], "zone price_per_hour origin") == text_rows("""
         usw2-az1 | 15.0 | catalog
         us-east-1a | 20.0 | spot_history
@@ -182,7 +182,7 @@ def test_other_currencies_are_converted_only_with_a_rate(work: Path) -> None:
     shown = run("prices p5.48xlarge").stdout
     assert "CNY are last, unconverted" in shown and "CNY 400.0000" in shown
     (work / "gpucost.toml").write_text("[prices]\nfx = { CNY = 0.125 }\n")
-    rows = asked("p5.48xlarge --purchase-option on_demand")["rows"]
+    rows = prices_answer("p5.48xlarge --purchase-option on_demand")["rows"]
     assert cells(rows[:1], "region price_per_hour currency listed_price_per_hour listed_currency") == [
         ("cn-north-1", "50.0", "USD", "400.0", "CNY")
     ]
@@ -290,8 +290,8 @@ def test_hosts_with_one_gpu_come_after_nodes(work: Path) -> None:
         file.write("lambda,,,gpu_1x_h100_pcie,on_demand,,,3.29,USD,2026-11-01,test\n")
     shown = []
     for gpus in (1, 8, 12):
-        told = rows(f"H100 --gpus {gpus} --hours 1 --provider lambda")
-        shown.append((gpus, *cells(told, "instance_type cost is_single_gpu_host")))
+        found = rows(f"H100 --gpus {gpus} --hours 1 --provider lambda")
+        shown.append((gpus, *cells(found, "instance_type cost is_single_gpu_host")))
     assert shown == [
         # a single GPU needs no NVLink
         (1, ("gpu_1x_h100_pcie", "3.29", "False")),

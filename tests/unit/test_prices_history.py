@@ -34,10 +34,10 @@ def refused(*words: str) -> str:
 SEPTEMBER = ("--from", "2024-09-01", "--to", "2024-10-01")
 
 
-def collect(folder: Path, told: str, name: str = "a.json") -> None:
+def collect(folder: Path, text: str, name: str = "a.json") -> None:
     """Collect price changes: a day, a price, and optionally a zone and a product."""
     rows = []
-    for line in told.splitlines():
+    for line in text.splitlines():
         row = dict(zip(("when", "price", "zone", "product"), line.split(), strict=False))
         rows.append(change(**{name: value.replace("_", " ") for name, value in row.items()}))
     call("collect", "spot", str(write(folder / name, *rows)))

@@ -35,8 +35,8 @@ def bill(text: str, **more: str) -> Bill:
     """Rows of a bill, each with names in NAMED and other fields; "-" is null."""
     rows = []
     for line in filter(str.strip, text.split(";")):
-        told = " ".join(NAMED.get(word, word) for word in line.split())
-        row: dict[str, Any] = {name: None if value == "-" else value for name, value in words(told).items()}
+        fields = " ".join(NAMED.get(word, word) for word in line.split())
+        row: dict[str, Any] = {name: None if value == "-" else value for name, value in words(fields).items()}
         rows.append(row | {name: float(row[name]) for name in ("hour", "hours", "length") if row.get(name)})
     return Bill(rows, **more)
 
@@ -266,15 +266,15 @@ def test_random_bill_reconciles_to_the_last_row_and_cent(
     for row in others:
         if row["kind"] == "discount":
             row["billed"] = row["cost"] = -abs(row["cost"])
-    told = [*machines, *others]
+    rows = [*machines, *others]
     with empty_store() as con:
-        (answer,) = accounts(con, [Case([Bill(told[::2]), Bill(told[1::2], payer="2222")], held)], sharing)
+        (answer,) = accounts(con, [Case([Bill(rows[::2]), Bill(rows[1::2], payer="2222")], held)], sharing)
         found = answer()
-    check(found, len(told))
+    check(found, len(rows))
     rates = {"USD": Decimal(1), "EUR": EUR}
     for one in found.statements:
         own = [
-            row for row in told if one.currency == (row["currency"] if row["currency"] == "GBP" else "USD")
+            row for row in rows if one.currency == (row["currency"] if row["currency"] == "GBP" else "USD")
         ]
         amounts = [
             row["billed" if one.basis == "billed" else "cost"] * rates.get(row["currency"], 1) for row in own
@@ -282,7 +282,7 @@ def test_random_bill_reconciles_to_the_last_row_and_cent(
         assert one.cost == pytest.approx(sum(amounts, Decimal(0)), abs=Decimal("1e-9")) and one.rows == len(
             own
         )
-    assert sum(invoice.rows for invoice in found.invoices) == len(told)
+    assert sum(invoice.rows for invoice in found.invoices) == len(rows)
 
 
 test_many_more_bills = many(test_random_bill_reconciles_to_the_last_row_and_cent, BILLS, settings())

@@ -228,10 +228,10 @@ def test_day_with_several_price_sources_counts_for_the_most_costly_one() -> None
                 unnest(['bill', 'price_book', 'spot']) AS price_source, unnest([2, 3, 1]) AS node_cost"""
         )
         engine.run_stage(con, "gpucost.store", "sql/filters")
-        asked: dict[str, object] = {
+        filters: dict[str, object] = {
             f"{name}s": [] for name in ("team", "namespace", "cluster", "workload", "user")
         }
-        rows = engine.answer_rows(con, "gpucost.questions.report", "41_nodes_of_pods", asked)
+        rows = engine.answer_rows(con, "gpucost.questions.report", "41_nodes_of_pods", filters)
     assert [(row["source"], row["node_cost"]) for row in rows] == [("price_book", 5)]
 
 

@@ -164,15 +164,15 @@ six_days = stored(hours=144)
 
 @pytest.mark.parametrize("by", ["team", "gpu_model,capacity_type"])
 def test_rows_and_parts_add_up_to_the_change(six_days: Path, by: str) -> None:
-    told = answer(f"diff 2026-10-01..2026-10-03 2026-10-03..2026-10-06 --by {by} --store {six_days}")
-    change = told["cost_change"]
-    assert (told["before"]["days"], told["after"]["days"]) == (2.0, 3.0)
-    assert (told["before"]["cost"], change) == pytest.approx((36.045 * 48, 36.045 * 24))
-    assert told["cost_change_per_day"] == pytest.approx(0)
-    assert sum(told["parts"].values()) == pytest.approx(change)
-    assert sum(row["cost_change"] for row in told["rows"]) == pytest.approx(change)
-    assert told["parts"]["gone"] < 0  # vision stopped after two days
-    for row in told["rows"]:
+    found = answer(f"diff 2026-10-01..2026-10-03 2026-10-03..2026-10-06 --by {by} --store {six_days}")
+    change = found["cost_change"]
+    assert (found["before"]["days"], found["after"]["days"]) == (2.0, 3.0)
+    assert (found["before"]["cost"], change) == pytest.approx((36.045 * 48, 36.045 * 24))
+    assert found["cost_change_per_day"] == pytest.approx(0)
+    assert sum(found["parts"].values()) == pytest.approx(change)
+    assert sum(row["cost_change"] for row in found["rows"]) == pytest.approx(change)
+    assert found["parts"]["gone"] < 0  # vision stopped after two days
+    for row in found["rows"]:
         assert sum(row[name] for name in PARTS) == pytest.approx(row["cost_change"])
 
 
@@ -181,9 +181,9 @@ def test_team_in_only_one_period_is_gone(six_days: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(run(f"{words} --format csv").stdout)))
     assert {row["kind"] for row in rows} == {"allocated", "unallocated"}
     assert sum(D(row["cost_change"]) for row in rows) == 0
-    told = answer(f"{words} --team vision")
-    assert (told["by"], told["after"]["cost"]) == (["workload"], 0)
-    assert told["parts"]["gone"] == told["cost_change"] < 0
+    found = answer(f"{words} --team vision")
+    assert (found["by"], found["after"]["cost"]) == (["workload"], 0)
+    assert found["parts"]["gone"] == found["cost_change"] < 0
 
 
 NOT_COMPARED = """
@@ -225,9 +225,9 @@ def two_clusters(path: Path, lab_days: int = 10) -> Path:
 @pytest.mark.parametrize("lab_days", [10, 7])
 def test_cost_per_day_counts_only_collected_days(tmp_path: Path, lab_days: int) -> None:
     path = two_clusters(tmp_path / "store.duckdb", lab_days)
-    told = answer(f"diff 2026-10-01..2026-10-06 2026-10-06..2026-10-11 --by cluster --store {path}")
+    found = answer(f"diff 2026-10-01..2026-10-06 2026-10-06..2026-10-11 --by cluster --store {path}")
     days = min(3, lab_days - 5)
     # the billed cost of time that was not collected counts in the cost, but not in the cost per day
-    assert figures(told["before"], "days cost cost_per_day") == "5 360 72"
+    assert figures(found["before"], "days cost cost_per_day") == "5 360 72"
     expected = shown(days, 72 + 24 + (lab_days - 5) * 48, 72)
-    assert figures(told["after"], "days cost cost_per_day") == expected and told["cost_change_per_day"] == 0
+    assert figures(found["after"], "days cost cost_per_day") == expected and found["cost_change_per_day"] == 0

@@ -147,10 +147,10 @@ def test_page_has_the_reconciliation_of_the_month(store: Path, monkeypatch: pyte
     report, query = view(store), october()
     assert reconciled(Config(), Store(store), query, report) is report
     billed = replace(report, coverage=replace(report.coverage, price_sources={"bill": 1.0}))
-    told = reconciled(Config(), Store(store), query, billed)
-    assert told.coverage.reconciliation == (
+    found = reconciled(Config(), Store(store), query, billed)
+    assert found.coverage.reconciliation == (
         "bill of aws (final, billing period 2026-10 UTC): 1,200.00 USD billed, 110.00 USD effective; "
         "100.00 USD for 3 GPU machines = 70.25 attributed to teams + 29.75 unallocated GPUs; every cent is explained"
     )
-    assert told.coverage.reconciliation in Page(render(told)).texts
+    assert found.coverage.reconciliation in Page(render(found)).texts
     assert reconciled(Config(), Store(store), october(teams=("research",)), billed) is billed

@@ -86,7 +86,7 @@ def test_layers_are_teams_by_cost_then_unallocated(con: Connection) -> None:
     assert [layer.total for layer in layers[:3]] == sorted(costs.values(), reverse=True)
 
 
-TOLD_APART = """
+LAYERS = """
     teams      | research    | namespace
     namespaces | ml-research | workload
     by         | day cluster | cluster
@@ -94,7 +94,7 @@ TOLD_APART = """
 """
 
 
-@pytest.mark.parametrize(("name", "value", "title"), text_rows(TOLD_APART))
+@pytest.mark.parametrize(("name", "value", "title"), text_rows(LAYERS))
 def test_layers_are_of_the_dimension_of_the_report(
     con: Connection, name: str, value: str, title: str
 ) -> None:
@@ -222,9 +222,9 @@ def copied(store: Path, in_an_empty_folder: Path) -> Path:
 NO_FOCUS = "| add --month\n--month 2026-10 --team research | takes no --team"
 
 
-@pytest.mark.parametrize(("options", "said"), text_rows(NO_FOCUS))
-def test_focus_file_needs_a_whole_month(copied: Path, options: str, said: str) -> None:
-    check_end(f"report --format focus {options} --store {copied}", "2", said)
+@pytest.mark.parametrize(("options", "message"), text_rows(NO_FOCUS))
+def test_focus_file_needs_a_whole_month(copied: Path, options: str, message: str) -> None:
+    check_end(f"report --format focus {options} --store {copied}", "2", message)
 
 
 def test_focus_file_in_parquet(copied: Path) -> None:

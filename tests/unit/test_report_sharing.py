@@ -89,10 +89,10 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
         yield connection
 
 
-def rules_of(told: str) -> list[SharedCost]:
+def rules_of(text: str) -> list[SharedCost]:
     """Rules from `of` and other keys, separated by semicolons; namespaces are separated by commas."""
     found = []
-    for rule in filter(None, told.split("; ")):
+    for rule in filter(None, text.split("; ")):
         of, _, others = rule.partition(" ")
         keys: dict[str, Any] = {"name": of, "of": of, **words(others)}
         if "namespaces" in keys:
@@ -137,8 +137,8 @@ def test_unallocated_cost_is_shared_by_users_of_the_same_gpus_and_cluster(
     con: Connection, share: str, expected: str
 ) -> None:
     rows = [row for row in ask(con, share=share).rows if row.kind == "allocated"]
-    told = [shown(row.keys["team"], row.shared and row.shared.unallocated_cost) for row in rows]
-    assert sorted(told) == sorted(expected.split(", "))
+    charged = [shown(row.keys["team"], row.shared and row.shared.unallocated_cost) for row in rows]
+    assert sorted(charged) == sorted(expected.split(", "))
 
 
 def test_unused_pool_stays_unallocated(con: Connection) -> None:
@@ -157,10 +157,10 @@ RULES = (
 
 def sums(rows: list[Row]) -> dict[str, Decimal]:
     """The sums of shared costs over rows."""
-    told = [row.shared for row in rows if row.shared]
-    found = {name: sum((part.costs[name] for part in told), ZERO) for name in told[0].costs}
-    unallocated = sum((part.unallocated_cost or ZERO for part in told), ZERO)
-    return found | {"shared": sum((part.shared_cost for part in told), ZERO), "unallocated": unallocated}
+    shared = [row.shared for row in rows if row.shared]
+    found = {name: sum((part.costs[name] for part in shared), ZERO) for name in shared[0].costs}
+    unallocated = sum((part.unallocated_cost or ZERO for part in shared), ZERO)
+    return found | {"shared": sum((part.shared_cost for part in shared), ZERO), "unallocated": unallocated}
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,9 @@ def test_volumes_and_traffic_belong_to_a_machine_by_resource_or_disk_name(own: C
 
 
 def test_adjacent_periods_add_up_to_the_charge(con: Connection) -> None:
-    asked = "support; commitment_waste"
-    parts = [to_dict(ask(con, rules=asked, span=span))["totals"]["shared_cost"] for span in ((0, 7), (7, 24))]
-    assert sum(parts) == to_dict(ask(con, rules=asked))["totals"]["shared_cost"]
+    rules = "support; commitment_waste"
+    parts = [to_dict(ask(con, rules=rules, span=span))["totals"]["shared_cost"] for span in ((0, 7), (7, 24))]
+    assert sum(parts) == to_dict(ask(con, rules=rules))["totals"]["shared_cost"]
 
 
 def test_bill_without_an_exchange_rate_is_refused(con: Connection) -> None:
