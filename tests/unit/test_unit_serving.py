@@ -209,7 +209,7 @@ llm,2026-03-10T00:00Z,request,nan | line 3: value 'nan'
 llm,2026-03-10T00:00Z,epoch,-1   | line 3: value '-1'
 llm,2026-03-10T00:00Z,,1         | line 3: unit ''
 ,2026-03-10T00:00Z,request,1     | line 3: workload ''
-llm,2026-03-10T00:00Z,request    | line 3: as many fields"""
+llm,2026-03-10T00:00Z,request    | line 3: the number of fields differs"""
 
 
 @pytest.mark.parametrize(("row", "message"), text_rows(BROKEN))
@@ -223,7 +223,7 @@ def test_broken_row_is_named_and_prevents_the_load(row: str, message: str, tmp_p
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no"):
+    with pytest.raises(UsageError, match="does not exist"):
         import_files(Store(tmp_path / "store.duckdb"), [tmp_path / "c.csv"], UTC)  # type: ignore[arg-type]
 
 
