@@ -1,4 +1,4 @@
-"""A large fleet in bounded memory: 2,400 nodes of 8 GPUs, over 20,000 pods, over 100,000 series in each hour."""
+"""A large fleet in bounded memory: 2,400 nodes with 8 GPUs, over 20,000 pods, over 100,000 series per hour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SELECT (SELECT count(*) FROM blocks WHERE hour = h)
     + (SELECT count(*) FROM states WHERE first_ms < (h + 1)::BIGINT * 3600000 AND last_ms >= h::BIGINT * 3600000)
 FROM (SELECT max(hour) - 12 AS h FROM blocks)"""
 ROOT = Path(__file__).parents[2]
-# Prints the most memory that the program took, in MiB (Linux counts KiB).
+# Prints the program's peak memory in MiB (Linux reports KiB).
 MEASURED = """
 import resource, subprocess, sys
 command = [sys.executable, "-m", "gpucost", *sys.argv[1:]]
