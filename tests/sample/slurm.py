@@ -236,7 +236,7 @@ class Scheduler:
                 break
 
     def _room(self, run: _Run, now: int) -> tuple[str, ...]:
-        """Return nodes with room for the run, after preempting scavengers if needed; none if there is no room."""
+        """Return nodes with room for the run, after preempting scavengers if needed; none without room."""
         if now < run.eligible:
             return ()
         work = run.work
