@@ -1,6 +1,6 @@
-"""A Spark driver: attributes the lakes that the lines of its input name, and answers each with a line.
+"""A Spark driver: attributes the lake in each line of its input, and answers with a line.
 
-Its arguments are the cluster's master and options of the session, as JSON.
+Its arguments are the cluster's master and session options as JSON.
 """
 
 from __future__ import annotations

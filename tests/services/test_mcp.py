@@ -1,4 +1,4 @@
-"""`gpucost mcp`, asked by a real client of the protocol."""
+"""`gpucost mcp` with a real client of the protocol."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def talk(config: Path, asked: Callable[[ClientSession], Awaitable[Any]]) -> Any:
-    """What `asked` makes of a session with a server of its own."""
+    """Return the result of `asked` in a session with a new server."""
     from mcp import ClientSession, StdioServerParameters  # slow to import
     from mcp.client.stdio import stdio_client
 
@@ -53,7 +53,7 @@ def printed(config: Path, *words: str, code: int = 0) -> Any:
     return json.loads(call(*words, "--config", str(config), "--format", "json", code=code)[0])
 
 
-def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
+def test_tools_describe_their_parameters_and_are_read_only(config: Path) -> None:
     listed = {tool.name: tool for tool in talk(config, lambda session: session.list_tools()).tools}
     assert set(listed) == set(tools()) >= {"report", "waste", "findings", "whatif_spot", "unit_tokens"}
     withheld = {"config", "store", "lake", "output", "save", "trace", "file", "rules"}
@@ -66,7 +66,7 @@ def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
     assert listed["explain_team"].input_schema["required"] == ["name"]
 
 
-#: A tool, what it is given, and the command that says the same, with its exit code.
+#: A tool, its arguments, and the equivalent command with its exit code.
 ASKED = """
 report          | {"month": "2026-10", "by": ["team", "gpu_model"]} | 0 | report --month 2026-10 --by team,gpu_model
 waste           | {"from": "2026-10-01", "to": "2026-10-08"}        | 0 | waste --from 2026-10-01 --to 2026-10-08
@@ -74,7 +74,7 @@ prices          | {"name": "L40S"}                                  | 0 | prices
 whatif_schedule | {"month": "2026-10", "idle_minutes": 30}          | 0 | whatif schedule --month 2026-10 --idle-minutes 30
 budget_check    | {"month": "2026-10"}                              | 3 | budget check --month 2026-10
 """
-#: A tool, what is no agent's to choose, and how that is refused.
+#: A tool, arguments that agents may not set, and the error.
 REFUSED = r"""
 report             | {"config": "other.toml"}            | report takes no config
 report             | {"output": "out.md"}                | report takes no output
@@ -94,7 +94,7 @@ CALLS, REFUSALS = (
 
 
 @pytest.mark.ci
-def test_answers_are_those_of_the_commands_and_nothing_else_is_taken(config: Path) -> None:
+def test_answers_match_the_commands_and_other_arguments_are_refused(config: Path) -> None:
     before = sorted(path.name for path in config.parent.rglob("*"))
 
     async def every(session: ClientSession) -> list[Any]:
@@ -118,7 +118,7 @@ def test_answers_are_those_of_the_commands_and_nothing_else_is_taken(config: Pat
     assert sorted(path.name for path in config.parent.rglob("*")) == before
 
 
-def test_without_the_sdk_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sdk_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server.stdio", None)
     out, err = call("mcp", code=1)
     assert "pip install 'gpucost[mcp]'" in err and out == ""
