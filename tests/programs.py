@@ -30,7 +30,7 @@ def program(variable: str, name: str) -> str:
 
     Under CI=true, the test fails instead: `.ci/install-programs` installs the program and prints the variable.
     """
-    missing = f"{variable} names no {name}, and none is installed (.ci/install-programs)"
+    missing = f"{variable} does not name {name}, and it is not installed (.ci/install-programs)"
     return os.environ.get(variable) or shutil.which(name) or _absent(missing)
 
 

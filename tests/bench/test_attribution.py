@@ -96,7 +96,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_month_of_a_large_fleet(large: Path, page: Page) -> None:
+def test_attribution_of_a_large_fleet(large: Path, page: Page) -> None:
     ran, told = step("attribute", large)
     bare = step("bare", large)[1]["cpu"]
     fleet = f"{LARGE[0]:,} GPUs × {LARGE[1]} days"

@@ -130,7 +130,7 @@ def test_ten_million_slurm_jobs_load_quickly(tmp_path: Path, page: Page) -> None
 GPUS, DAYS, OVERHEAD = 10_000, 30, 1.3
 
 
-def test_a_month_of_a_large_fleet_in_a_lake(tmp_path: Path, page: Page) -> None:
+def test_lake_of_a_large_fleet(tmp_path: Path, page: Page) -> None:
     path, lake = tmp_path / "store.duckdb", tmp_path / "lake"
     step("large", path, GPUS, DAYS)
     exported = step("lake_export", path, lake)[0]

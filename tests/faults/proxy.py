@@ -1,7 +1,7 @@
 """A proxy in front of a Prometheus that fails like servers and gateways, by a plan drawn from a seed.
 
-The plan contains only faults that a client can notice. A silently missing sample looks like one that never existed. The only
-such fault that heals, a server with late samples, is a second Prometheus with fewer samples (see worlds.py).
+The plan contains only faults that a client can notice. A silently missing sample looks like a sample that never existed. The
+only such fault that heals, a server with late samples, is a second Prometheus with fewer samples (see worlds.py).
 """
 
 from __future__ import annotations

@@ -216,4 +216,6 @@ def test_money_of_a_bill_counts_exactly_once(
     assert abs(at_prices - billed) < Decimal("1e-6")
 
 
-test_nor_of_many_more = many(test_money_of_a_bill_counts_exactly_once, DRAWN, SETTINGS)
+test_money_of_many_more_bills_counts_exactly_once = many(
+    test_money_of_a_bill_counts_exactly_once, DRAWN, SETTINGS
+)

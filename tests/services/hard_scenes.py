@@ -87,7 +87,7 @@ def of_team(name: str, **more: Any) -> Fleet:
 def own_store(
     folder: Path, described: Fleet, series: list[Series], after: Any = None
 ) -> tuple[Config, Store]:
-    """Return the figures of a fleet that needs its own store."""
+    """Return configuration and store of a fleet that would change the figures of others in its store."""
     (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
     config = write_config(described, folder, folder / "prices.csv")
     return config, load(described, series, config, after=after)

@@ -1,6 +1,6 @@
 """Runs of an MLflow server: the costs of epochs, a restart and a nested sweep match a plain calculation.
 
-There is a real server, and a small stand-in with the required part of its REST API. The real one takes 0.8 GB, so it is not
+One server is real, one is a small stand-in with the required part of its REST API. The real one takes 0.8 GB, so it is not
 a test dependency: MLFLOW_PROGRAM names the program (default: on the PATH).
 """
 

@@ -151,7 +151,7 @@ def matched(client: PrometheusClient, values: list[str]) -> set[tuple[str, float
 
 START, HOURS = 1_790_812_800, 8
 END = START + HOURS * 3600.0
-#: Per node and pod: a metric, labels besides its name, a value, and the moments of its lifetime between which it is exported.
+#: Per node and pod: a metric, more labels, a value, and the moments of its lifetime between which it is exported.
 NODE = """
 kube_node_info               provider_id="aws:///a/i-1"          1        born  gone
 kube_node_created            -                                   1e9      born  gone
@@ -301,7 +301,7 @@ def test_hourly_states_match_samples(seed: int, tmp_path: Path, monkeypatch: pyt
 DAY_HOURS = 24
 _COLLECT = collector.collect_prometheus
 SOUTH = {"cluster": "south"}
-#: A dead exporter with late samples, one that is always three hours late, and an agent that sends its backlog last: the samples
+#: A dead exporter with late samples, another that is always three hours late, and an agent that sends its backlog last: samples
 #: not served yet, and the hours at which a run collects the rest.
 LATE: dict[str, list[tuple[tuple[Any, ...] | None, tuple[float, ...]]]] = {
     "exporter-for-two-hours": [(("DCGM.*", {}, (10, 12)), (13.1,)), (None, (16.2, DAY_HOURS))],

@@ -109,7 +109,7 @@ def test_shells_complete_commands_options_and_values(shell: str, tmp_path: Path,
 
         if shell == "zsh":
             terminal.completed("gpucost ")  # the first Tab in a new zsh only loads the function (see README)
-        check(COMMANDS)  # without a store, there are no values from one
+        check(COMMANDS)  # without a store, its values are missing
         (tmp_path / "gpucost.toml").write_text(f'store = "{store}"\n')
         check(VALUES)
         # while another process writes, completion neither waits nor prints

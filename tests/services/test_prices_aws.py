@@ -148,7 +148,7 @@ def test_failure_is_one_line_and_leaves_the_store_unchanged(
     assert rows(store, "SELECT count(*) FROM loads") == [(1,)]
 
 
-def test_regions_default_to_those_of_nodes(cloud: Cloud, store: Store) -> None:
+def test_regions_default_to_regions_of_nodes(cloud: Cloud, store: Store) -> None:
     with store.write() as con:
         con.execute("""
             INSERT INTO series
