@@ -31,7 +31,7 @@ class Fleet:
         return START_S + self.days * 86_400
 
     def pods(self) -> list[tuple[int, int, int]]:
-        """Yield (gpu, start, end) of each pod in seconds; starts are spread over the hour."""
+        """Return (gpu, start, end) of each pod in seconds; starts are spread over the hour."""
         length = self.pod_hours * 3600
         return [
             (gpu, at, min(at + length - 2 * self.step_s, self.end))
@@ -83,7 +83,7 @@ class Fleet:
 
 
 def windows(fleet: Fleet, first: int, end: int, *, with_pods: bool = True) -> Iterator[SampleWindow]:
-    """Return the days from `first` until `end`, a window each; without pods, activity is missing too."""
+    """Yield the days from `first` until `end`, a window each; without pods, activity is missing too."""
     series = [*fleet.states(with_pods=with_pods), *(fleet.activity() if with_pods else [])]
     for day in range(first, end):
         span = ((START_S + day * 86_400) * 1000, (START_S + (day + 1) * 86_400) * 1000)

@@ -72,7 +72,7 @@ def _hours_of(its: World, gaps: list[dict[str, str]]) -> dict[str, set[int]]:
 
 
 def _wrong(its: World, reported: Rows, true: Rows, is_unknown: bool, is_near: bool) -> Iterator[str]:
-    """Return the wrong figures of a cluster's hour, exact if it and the hours around it were fully collected.
+    """Yield the wrong figures of a cluster's hour, exact if it and the hours around it were fully collected.
 
     A partly collected hour may have less, not more. Active or idle time may be unmeasured.
     """

@@ -257,7 +257,7 @@ def _bad_utf8(handler: Handler, body: bytes, dice: Random) -> None:
 
 
 def _bomb(handler: Handler, body: bytes, dice: Random) -> None:
-    """Return a body of a megabyte that inflates to more than a gigabyte."""
+    """Send a body of a megabyte that inflates to more than a gigabyte."""
     head, filling = dice.choice((
         (b'{"status":"success","data":{"resultType":"matrix","result":[', b" " * 1024),
         (b"", b" " * 1024),

@@ -42,7 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
-    """Return the world of a fleet by its case's name; its servers run until the module ends."""
+    """Yield the world of a fleet by its case's name; its servers run until the module ends."""
     require_prometheus()
     with proxy() as one, ExitStack() as stack:
         known = {}

@@ -144,7 +144,7 @@ def header(path: Path) -> tuple[set[str], set[str]]:
 
 
 def _names(clause: str) -> Iterator[str]:
-    """Return the tables named at the beginning of a clause: nodes and pods in `nodes.zone, pods: …`."""
+    """Yield the tables named at the beginning of a clause: nodes and pods in `nodes.zone, pods: …`."""
     for item in clause.partition(":")[0].split(", "):
         if not _NAME.fullmatch(item.strip()) or item.strip() == "nothing":
             return

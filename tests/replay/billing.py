@@ -62,7 +62,7 @@ class Charge:
 
 
 def charges(fleet: Fleet, rate: Rate, booting: int = 0) -> Iterator[Charge]:
-    """Return the hours of a fleet's machines, billed by the second; `booting`: seconds of runtime before it was a node."""
+    """Yield the hours of a fleet's machines, billed by the second; `booting`: seconds of runtime before it was a node."""
     for node in fleet["nodes"]:
         began, ended = node.get("created", node["from"]) - booting, node["to"]
         for hour in range(began - began % HOUR, ended, HOUR):

@@ -230,7 +230,7 @@ def _asked(pod: Item, container: Item) -> dict[str, float]:
 def _valued(
     spans: list[list[float]], start: float, end: float, usual: float = 0
 ) -> Iterator[tuple[float, float, float]]:
-    """Return [from, to) of each value: the usual value outside of the spans, and 1 in spans without a value."""
+    """Yield [from, to) of each value: the usual value outside of the spans, and 1 in spans without a value."""
     for since, until, *value in sorted(spans):
         yield start, since, usual
         yield since, until, *(value or [1])

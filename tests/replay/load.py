@@ -99,7 +99,7 @@ def windows(
     source: str = "replay",
     run_id: int = 1,
 ) -> Iterator[SampleWindow]:
-    """Return a server's answers, some hours at a time."""
+    """Yield a server's answers, some hours at a time."""
     activity = thresholds(config.activity.model_copy(update={"memory": False}), config.idle)
     cluster = fleet["nodes"][0]["cluster"]
     first, last = fleet["start"] * 1000, fleet["end"] * 1000

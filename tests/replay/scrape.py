@@ -57,7 +57,7 @@ def _escaped(text: str) -> str:
 
 
 def answers(series: list[Series], from_ms: int, to_ms: int) -> Iterator[ReadAnswer]:
-    """Return the samples in [from_ms, to_ms) as a collector passes them to the store: one answer per metric."""
+    """Yield the samples in [from_ms, to_ms) as a collector passes them to the store: one answer per metric."""
     from gpucost.store.metrics import ReadAnswer
 
     by_metric = {}

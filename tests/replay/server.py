@@ -69,7 +69,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def prometheus_over(fleet: Fleet, data: Path) -> AbstractContextManager[str]:
-    """Yield the URL of a Prometheus that scraped the fleet."""
+    """Return a context with the URL of a Prometheus that scraped the fleet."""
     return prometheus_over_text(lambda out: write_openmetrics(scrape(fleet), out), data)
 
 

@@ -191,7 +191,7 @@ def serving() -> Fleet:
 
 
 def write(out: TextIO) -> None:
-    """Return the fleet's scrapes and its counters, as OpenMetrics text."""
+    """Write the fleet's scrapes and its counters as OpenMetrics text."""
     counters = Recorder()
     for work in works():
         seconds, values = np.array(work.samples(), dtype=np.int64).T

@@ -255,7 +255,7 @@ class _Planner:
                 self._jobs(node, gpus, jobs)
 
     def _spot_lives(self, pool: DemoPool, days: float) -> Iterator[DemoNode]:
-        """Add successive nodes, each until the cloud reclaims it."""
+        """Yield successive nodes, each until the cloud reclaims it."""
         moment = self.fleet.start
         while moment < self.fleet.end - HOUR:
             life = max(6 * HOUR, int(self.dice.exponential(days * DAY)))

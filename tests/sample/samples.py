@@ -72,7 +72,7 @@ def _of_queue(metric: str, queue: str, times: Times, values: Floats | float, **l
 
 
 def kueue(fleet: DemoFleet) -> Iterator[DemoSeries]:
-    """Return the queue's gauges, and the histogram of its jobs' waits for admission."""
+    """Yield the queue's gauges, and the histogram of its jobs' waits for admission."""
     times = np.arange(fleet.start + 23, fleet.end, _STEP, dtype=np.int64)
     dice = np.random.default_rng([fleet.start, 7])
     for queue, namespaces, quota, limit in _QUEUES:
@@ -126,7 +126,7 @@ _KSM_OFFSET = 17
 
 
 def samples(fleet: DemoFleet) -> Iterator[DemoSeries]:
-    """Return every series of the month."""
+    """Yield every series of the month."""
     yield from _nodes(fleet)
     yield from _reclaims(fleet)
     yield from _pods(fleet)
@@ -173,7 +173,7 @@ def _nodes(fleet: DemoFleet) -> Iterator[DemoSeries]:
 
 
 def _reclaims(fleet: DemoFleet) -> Iterator[DemoSeries]:
-    """Return the counters of AWS' node termination handler: one per reclaimed node, two minutes before."""
+    """Yield the counters of AWS' node termination handler: one per reclaimed node, two minutes before."""
     handler = {"job": "aws-node-termination-handler", "instance": "10.10.3.19:9092"}
     done = {"__name__": "actions_node_total", "node_action": "cordon-and-drain", "node_status": "success"}
     times = _ticks(_KSM_OFFSET, fleet.start, fleet.end)
@@ -251,7 +251,7 @@ def _devices(fleet: DemoFleet) -> Iterator[DemoSeries]:
 def _device(
     labels: dict[str, str], times: Times, pods: list[DemoPod], device: Device, dice: np.random.Generator
 ) -> Iterator[DemoSeries]:
-    """Return a series per pod that held the device, and one for unallocated time; simultaneous pods have the same values."""
+    """Yield a series per pod that held the device, and one for unallocated time; simultaneous pods have the same values."""
     values, free = np.zeros(len(times)), np.ones(len(times), dtype=bool)
     spans = []
     for pod in pods:

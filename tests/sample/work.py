@@ -76,7 +76,7 @@ def _epochs(pod: DemoPod, dice: np.random.Generator) -> tuple[list[int], list[fl
 
 
 def _counted(batch: ProgressBatch, pod: DemoPod, cluster: str) -> None:
-    """Return a counter of finished epochs."""
+    """Add a counter of finished epochs."""
     unit = next(unit for unit in ready_made() if unit.name == "training-epochs")
     labels = {"namespace": pod.namespace, "pod": pod.name, "instance": f"{pod.name}:9100"}
     moments = np.arange(pod.start + int(_WARM_UP_HOURS * _HOUR), pod.end, int(2.3 * _HOUR), dtype=np.int64)
@@ -85,7 +85,7 @@ def _counted(batch: ProgressBatch, pod: DemoPod, cluster: str) -> None:
 
 
 def _tokens(batch: ProgressBatch, pod: DemoPod, cluster: str, dice: np.random.Generator) -> None:
-    """Return counters of vLLM with a daily rhythm and few requests at night."""
+    """Add counters of vLLM with a daily rhythm and few requests at night."""
     times = np.arange(pod.start + 300, pod.end, _LOOK, dtype=np.int64)
     hour = times % 86_400 / _HOUR
     load = np.clip(38 + 34 * np.sin((hour - 9) / 24 * 2 * np.pi) + dice.normal(0, 3, len(times)), 1, None)

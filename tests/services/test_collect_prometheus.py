@@ -69,7 +69,7 @@ def contents(store: Store) -> list[tuple[str, list[tuple[object, ...]]]]:
 
 
 def is_selected(series: Series) -> bool:
-    """Apply the selectors again in plain Python."""
+    """Return whether the selectors match, in plain Python."""
     labels = series.labels
     metric = labels["__name__"]
     if metric not in {selector.metric for selector in selectors(Activity())}:

@@ -116,7 +116,7 @@ def samples_of(text: str) -> list[Sample]:
 
 
 def scrape(out: TextIO, samples: list[Sample], pod: str, **labels: str) -> None:
-    """Return a pod's series at 0, and ten minutes later with the printed values."""
+    """Write a pod's series at 0, and ten minutes later with the printed values."""
     for sample in samples:
         labels |= {"namespace": pod, "pod": f"{pod}-0", "instance": f"{pod}:8000"}
         shown = ",".join(f'{label}="{value}"' for label, value in {**sample.labels, **labels}.items())
@@ -125,7 +125,7 @@ def scrape(out: TextIO, samples: list[Sample], pod: str, **labels: str) -> None:
 
 
 def write(out: TextIO) -> None:
-    """Return each file as a pod, and one pod scraped by two monitors of KServe: with and without the prefix kserve_."""
+    """Write each file as a pod, and one pod scraped by two monitors of KServe: with and without the prefix kserve_."""
     for name, text in FILES.items():
         scrape(out, samples_of(text), name)
     scrape(out, samples_of("\n".join(series for *_, series in PRINTED)), "made-up")

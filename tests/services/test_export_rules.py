@@ -1,4 +1,4 @@
-"""Exported rules, checked and unit-tested by promtool; a Prometheus that scrapes exported metrics."""
+"""Exported rules, checked and unit-tested by promtool, and a Prometheus that scrapes exported metrics."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def every_way() -> Iterator[Any]:
-    """Return each setting with each of its places; all except one of each, in turn, are slow."""
+    """Yield each setting with each of its places; all except one of each, in turn, are slow."""
     for number, (name, (_, _, holders)) in enumerate(WAYS.items()):
         for at, by in enumerate(holders):
             marks = [] if at == number % len(holders) else [pytest.mark.slow]

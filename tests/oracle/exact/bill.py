@@ -231,7 +231,7 @@ class _NodeBill:
 
 
 def cells(since: int, until: int, rules: Rules) -> Iterator[tuple[int, int]]:
-    """Return the hours that overlap [since, until), split at local midnights and at the ends of reported periods."""
+    """Yield the hours that overlap [since, until), split at local midnights and at the ends of reported periods."""
     edges = {hour * HOUR for hour in range(since // HOUR, -(-until // HOUR) + 1)} | set(rules.cuts)
     day = datetime.fromtimestamp(since / 1000, UTC).astimezone(rules.zone).date() - timedelta(days=1)
     while (midnight := _midnight(day, rules.zone)) <= until + 24 * HOUR:
@@ -247,7 +247,7 @@ def _midnight(day: Any, zone: ZoneInfo) -> int:
 
 
 def _absences(node: Node) -> Iterator[tuple[str, int, int, Fraction]]:
-    """Return (cause, from, to, GPUs) of unavailable GPUs: not ready, cordoned or not allocatable."""
+    """Yield (cause, from, to, GPUs) of unavailable GPUs: not ready, cordoned or not allocatable."""
     offered = [s for s in node.states if s.metric == "kube_node_status_capacity"]
     for state in node.states:
         if state.first >= node.until or state.end <= node.since:

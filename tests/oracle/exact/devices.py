@@ -130,7 +130,7 @@ def _target(samples: Samples) -> Target:
 
 
 def _intervals(hours: dict[int, list[tuple[int, int]]]) -> Iterator[tuple[int, int]]:
-    """Return a target's scrape interval by hour, from (minus the number of gaps, their median) of its series in each hour.
+    """Yield a target's scrape interval by hour, from (minus the number of gaps, their median) of its series in each hour.
 
     All series of a target are scraped together: the one with the most samples counts, since others lost implausible samples.
     The longest interval of an hour and its neighbors counts: the hour in which scraping changed has samples of both intervals.

@@ -15,7 +15,7 @@ STARTS = ("kube_pod_status_scheduled_time", "kube_pod_start_time")
 
 
 def identified(told: list[State]) -> Iterator[State]:
-    """Return the states with generated uids for pods without one, each once per pod that it covers."""
+    """Yield the states with generated uids for pods without one, each once per pod that it covers."""
     nameless = defaultdict(list)
     for state in told:
         if (
@@ -45,7 +45,7 @@ def identified(told: list[State]) -> Iterator[State]:
 
 
 def _lives(states: list[State]) -> Iterator[tuple[int, int, str | None, int]]:
-    """Return from, to, node and start of each pod of one name: a new pod has another start or node, or follows a gap."""
+    """Yield from, to, node and start of each pod of one name: a new pod has another start or node, or follows a gap."""
     infos = sorted(
         (s for s in states if s.metric == "kube_pod_info" and s.get("node")), key=lambda s: s.first
     )

@@ -74,7 +74,7 @@ class State:
 
 
 def valid(series: Iterable[Series], cluster: str) -> Iterator[Samples]:
-    """Return the plausible samples; series without a cluster label belong to `cluster`."""
+    """Yield the plausible samples; series without a cluster label belong to `cluster`."""
     for one in series:
         scale = SCALE.get(one.labels["__name__"])
         lowest, highest = (-LARGEST, LARGEST) if scale is None else (0, 100 / scale)
